@@ -1,0 +1,65 @@
+# Every habit is a target.  Needs Python 3.11 or newer, pip and make; all it installs goes into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+PARTS := core plugins/scalar plugins/simd plugins/wgpu plugins/cuda
+ARGS ?=
+
+.PHONY: help setup demo test check lint types imports bench docs readme wheels clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "  %-9s %s\n", $$1, $$2}'
+
+setup: .venv/dev  ## Install the packages (editable) and every tool into .venv
+
+demo: .venv/packages  ## Run every op on the best backend and compare with NumPy
+	$(BIN)/trueno demo $(ARGS)
+
+test: .venv/dev  ## Run the tests (ARGS="-k softmax" to choose)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types imports  ## Format, lint, types, import contracts: what CI asks of the text
+
+lint: .venv/dev  ## The fast part of check: ruff
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: .venv/dev
+	$(BIN)/mypy
+
+imports: .venv/dev
+	$(BIN)/lint-imports --no-logo
+
+bench: .venv/dev  ## Compare with NumPy and PyTorch, row by row
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: .venv/dev  ## Build the site into site/
+	$(BIN)/mkdocs build --strict
+
+readme: .venv/packages  ## Rewrite the op table in README.md
+	$(BIN)/python docs/reference.py README.md
+
+# pip sees a build's leftovers as sources, so they go first.  With a recent setuptools at hand nothing is downloaded.
+wheels:  ## Build every distribution into dist/ (offline too, if setuptools is there)
+	rm -rf dist core/build plugins/*/build
+	@py=$$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)); \
+	$$py -c 'import setuptools, sys; sys.exit(int(setuptools.__version__.split(".")[0]) < 77)' 2>/dev/null \
+	    && how=--no-build-isolation || how=; \
+	$$py -m pip wheel --quiet --no-deps $$how --wheel-dir dist $(PARTS:%=./%)
+	@ls dist
+
+clean:  ## Remove what was built (.venv stays)
+	rm -rf dist site core/build plugins/*/build core/src/*.egg-info plugins/*/src/*.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+
+# Two stamps: the demo waits for our packages alone, the rest for the tools as well.
+.venv/packages: $(PARTS:%=%/pyproject.toml)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "Trueno needs Python 3.11 or newer; name one with make PYTHON=..."; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -e "./core[cli]" $(patsubst %,-e ./%,$(filter plugins/%,$(PARTS)))
+	touch $@
+
+.venv/dev: pyproject.toml .venv/packages
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"  # the first that knows dependency groups
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@

@@ -1,0 +1,81 @@
+"""Trueno: vector, matrix and quantized-tensor operations on the best hardware that the machine has.
+
+Every op of the table is a function here (`trueno.add`, `trueno.softmax`, `trueno.matmul`; `trueno ops`
+lists them).  They come into being at first use, so that importing this package loads no plugin.
+"""
+
+from typing import Any
+
+from trueno.errors import (
+    BackendUnavailable,
+    DtypeError,
+    GuardError,
+    KernelError,
+    OutError,
+    ParameterError,
+    SettingError,
+    ShapeError,
+    TruenoError,
+    TruenoWarning,
+    UnknownBackend,
+)
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Vector": "trueno.arrays",
+    "Matrix": "trueno.arrays",
+    "use": "trueno.state",
+    "set_default": "trueno.state",
+    "Action": "trueno.guards",
+    "Condition": "trueno.guards",
+    "JidokaAction": "trueno.guards",
+    "JidokaCondition": "trueno.guards",
+    "JidokaGuard": "trueno.guards",
+    "backends": "trueno.select.available",
+    "select_best_available_backend": "trueno.select.available",
+    "settings": "trueno.settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name.startswith("_"):
+        raise AttributeError(name)
+    else:
+        from trueno.dispatch import function
+
+        try:
+            value = function(name)
+        except KeyError:
+            from trueno.errors import suggestion
+            from trueno.ops import ALIASES, TABLE
+
+            known = [*TABLE, *ALIASES, *_HOMES]
+            raise AttributeError(f"trueno has no op {name!r}{suggestion(name, known)}") from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    from trueno.ops import ALIASES, TABLE
+
+    return sorted({*globals(), *_HOMES, *TABLE, *ALIASES})
+
+
+__all__ = [
+    "BackendUnavailable",
+    "DtypeError",
+    "GuardError",
+    "KernelError",
+    "OutError",
+    "ParameterError",
+    "SettingError",
+    "ShapeError",
+    "TruenoError",
+    "TruenoWarning",
+    "UnknownBackend",
+]

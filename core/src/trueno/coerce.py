@@ -1,0 +1,115 @@
+"""What comes in: lists, scalars, vectors and arrays become NumPy arrays of one float dtype, or an error.
+
+Lists become float32; a Python or NumPy scalar takes the dtype of the arrays beside it; big-endian is
+converted later; integers, booleans, objects, masked arrays and mixed float dtypes are errors that name
+the operand and the remedy.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.errors import DtypeError, ParameterError, ShapeError
+from trueno.ops.op import Op
+
+Array = npt.NDArray[Any]
+FLOATS = (np.float32, np.float64)
+
+
+def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any], Callable[[Any], Any]]:
+    """Arrays in the operands' order, their dtype, and what puts a result back into the caller's type."""
+    found: list[Array | None] = []
+    dtypes: list[tuple[str, np.dtype[Any]]] = []
+    wrap: Callable[[Any], Any] = _same
+    for spec, x in zip(op.signature.inputs, operands, strict=True):
+        if hasattr(x, "_wrap_result"):
+            wrap, x = x._wrap_result, x.array
+        if spec.index:
+            found.append(_index(op, spec.name, x))
+            continue
+        if isinstance(x, (float, int, np.generic)) and not isinstance(x, (bool, np.bool_)):
+            found.append(None)
+            if not isinstance(x, (float, int, np.floating, np.integer)):
+                raise DtypeError(f"{op.name}: {spec.name} is {type(x).__name__}; real numbers only")
+            continue
+        array = _array(op, spec.name, x)
+        dtypes.append((spec.name, array.dtype.newbyteorder("=")))
+        found.append(array)
+    dtype = dtypes[0][1] if dtypes else np.dtype(np.float32)
+    for name, other in dtypes:
+        if other != dtype:
+            raise DtypeError(
+                f"{op.name}: {name} is {other}, but {dtypes[0][0]} is {dtype}; convert one of them with .astype"
+            )
+    arrays = []
+    for x, a in zip(operands, found, strict=True):
+        with np.errstate(over="ignore"):
+            arrays.append(np.asarray(x, dtype) if a is None else a)
+    return arrays, dtype, wrap
+
+
+def _same(result: Any) -> Any:
+    return result
+
+
+def _array(op: Op, name: str, x: Any) -> Array:
+    if isinstance(x, np.ma.MaskedArray):
+        raise DtypeError(f"{op.name}: {name} is a masked array, whose mask would be lost; fill it first (.filled)")
+    if isinstance(x, np.ndarray):
+        array = np.asarray(x)
+    elif isinstance(x, (list, tuple)):
+        try:
+            array = np.asarray(x)
+        except ValueError:
+            raise ShapeError(f"{op.name}: {name} is a ragged list; every row must have the same length") from None
+        if array.dtype.kind in "iuf":
+            array = array.astype(np.float32)
+        elif array.size == 0:
+            array = array.astype(np.float32)
+    elif hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
+        array = np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
+    else:
+        raise DtypeError(f"{op.name}: {name} is {type(x).__name__}; give an array, a list or a number")
+    if array.dtype.type not in FLOATS:
+        remedy = "convert it with .astype(numpy.float32)" if array.dtype.kind in "iufb" else "real numbers only"
+        raise DtypeError(f"{op.name}: {name} is {array.dtype}; float32 or float64 are taken, {remedy}")
+    return array
+
+
+def _index(op: Op, name: str, x: Any) -> Array:
+    array = np.asarray(x)
+    if array.size == 0 and not isinstance(x, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise DtypeError(f"{op.name}: {name} is {array.dtype}; indices are whole numbers")
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ParameterError(f"{op.name}: {name} holds {array.max()}, which is past every table")
+    return array.astype(np.int64, copy=False)
+
+
+def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dict[str, Any]]:
+    """Float parameters in calling order, static ones by name; ParameterError naming value and rule."""
+    values: dict[str, Any] = {}
+    for p in op.params:
+        value = given[p.name]
+        if p.symbolic:
+            if isinstance(value, (bool, np.bool_, str, bytes)) or isinstance(value, complex):
+                raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be a number")
+            try:
+                values[p.name] = float(value)
+            except (TypeError, ValueError, OverflowError):
+                raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be a number") from None
+        elif p.choices and (not isinstance(value, p.type) or value not in p.choices):
+            raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be {' or '.join(map(repr, p.choices))}")
+        elif not isinstance(value, p.type) or (p.type is int and isinstance(value, bool)):
+            raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be {p.type.__name__}")
+        else:
+            values[p.name] = value
+    for rule in op.rules:
+        if not eval(rule, {"__builtins__": {}}, {**values, "inf": math.inf}):  # noqa: S307 - written in the table
+            said = ", ".join(f"{k} is {v!r}" for k, v in values.items() if k in rule.split())
+            raise ParameterError(f"{op.name}: {said}, but {rule} must hold")
+    return tuple(values[n] for n in op.symbolic), {p.name: values[p.name] for p in op.static}

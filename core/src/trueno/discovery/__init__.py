@@ -1,0 +1,1 @@
+"""Finding backends without importing them: manifests, probes, the protocol that they speak."""

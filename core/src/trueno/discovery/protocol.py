@@ -1,0 +1,129 @@
+"""What a backend promises, and the records that it and the core exchange.
+
+A backend is any object with the methods of `Backend`; nothing needs to be inherited.  The core asks
+`supports` and `kernel` once per key and keeps the kernel; what hangs on an exact shape, the kernel itself
+refuses.  API number 1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+API = 1
+
+Kernel = Callable[..., Any]
+"""`kernel(*operands, *scalars, *outs) -> 0 | None | status bits | -1`, all positional.
+
+Operands come in the signature's order, then the float parameters in theirs, then each result's array.
+Row programs (rank 1: one row): `e` and `w` [n], `r` and `u` []; rank 2: `e` [rows, n], `w` [n], `r` [rows],
+`u` []; element results are shaped as `e`, row results as `r`.  All are C-contiguous with the call's dtype.
+Structured ops: the shapes of the signature, leading axes as given.
+A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result.  −1 says "not for me", having written nothing:
+the kernel verifies lengths, and that each result is an operand of the same extent or overlaps none.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One piece of hardware: `name` for people, `isa` such as avx512 or sm_90, and whether software emulates it."""
+
+    name: str
+    isa: str = ""
+    software: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Verdict of a probe: ok, else the reason as a sentence with its remedy."""
+
+    ok: bool
+    reason: str = ""
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Why a backend will not take a call: a code of the fixed vocabulary, and a detail for people."""
+
+    code: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Speeds, in seconds and units a second; the op supplies flops and bytes and the core multiplies."""
+
+    launch_s: float
+    flops: float
+    bytes: float
+    link_s: float = 0.0
+    link_bytes: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How exact a backend computes; the tolerance of every row program follows from it.
+
+    ulp: worst error of each element function, `default` for those not named.  chain: the most additions in
+    the call's dtype that one term of a sum passes through.  subnormals: False where they flush to zero.
+    """
+
+    ulp: dict[str, float] = field(default_factory=dict)
+    default: float = 4.0
+    chain: int = 76
+    subnormals: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a plan's key holds, and nothing more.
+
+    layout: kind letters of a row program's operands.  rank: 1 for one row, 2 for rows; of a structured op the
+    rank of its first operand.  sizes: size classes (bit lengths) of the first operand.
+    """
+
+    op: Any
+    dtype: np.dtype[Any]
+    layout: str
+    rank: int
+    sizes: tuple[int, ...]
+    static: tuple[tuple[str, Any], ...] = ()
+    residency: str = "host"
+    guarded: bool = False
+
+
+class Backend(Protocol):
+    """The methods of a backend.  `factory()` makes one a process."""
+
+    name: str
+    kind: Literal["cpu", "gpu"]
+    accuracy: Accuracy
+
+    def probe(self, level: int) -> Probe:
+        """Level 1: in process, no device context.  Level 2: run one tiny kernel and check it."""
+
+    def supports(self, call: Call) -> Reject | None:
+        """None if every call of this key can be taken, else why not."""
+
+    def kernel(self, call: Call) -> Kernel:
+        """The kernel for this key; called once and kept."""
+
+    def rates(self, call: Call) -> Rates:
+        """Declared speed for this key."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An uninitialised array of the backend's own type."""
+
+    def to_device(self, x: np.ndarray[Any, Any]) -> Any:
+        """Copy a NumPy array to the backend's own type (or return it, where they are the same)."""
+
+    def to_host(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        """The array as NumPy's."""
+
+    def synchronize(self) -> None:
+        """Wait until everything submitted is done."""
+
+    def close(self) -> None:
+        """Release devices; the backend is not used again."""

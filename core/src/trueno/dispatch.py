@@ -1,0 +1,155 @@
+"""The public functions: resolve once, then get out of the way.
+
+Each op's function is generated with its true signature.  Its fast path reads a key off the first operand,
+finds the bare kernel in the current state's plans, allocates, calls, and compares the result with 0: two
+Python frames.  Whatever the kernel refuses, and whatever looks odd, goes to `trueno.general`, which
+validates everything, broadcasts, compacts, copies and explains.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import trueno.general as general
+from trueno.errors import TruenoError
+from trueno.ops import ALIASES, TABLE
+from trueno.ops.op import Op, Parameter
+from trueno.ops.signature import ArraySpec
+from trueno.state import current, refuse
+
+POSITIONS = {name: i for i, name in enumerate(TABLE)}
+
+
+def parameters(op: Op) -> list[inspect.Parameter]:
+    """The public parameters of an op's function, in order; the stubs and docs read them too."""
+    P = inspect.Parameter
+    listed = [P(name, P.POSITIONAL_OR_KEYWORD, annotation="ArrayLike") for name in op.operands]
+    for p in op.params:
+        kind = P.KEYWORD_ONLY if p.keyword else P.POSITIONAL_OR_KEYWORD
+        listed.append(P(p.name, kind, default=p.default, annotation=p.type.__name__))
+    if op.over is not None and not op.structured:
+        listed.append(P("axis", P.KEYWORD_ONLY, default=-1, annotation="int | None" if op.reduces else "int"))
+        if op.reduces:
+            listed.append(P("keepdims", P.KEYWORD_ONLY, default=False, annotation="bool"))
+    listed.append(P("out", P.KEYWORD_ONLY, default=None, annotation="Any"))
+    return listed
+
+
+def _declaration(p: inspect.Parameter) -> str:
+    return p.name if p.default is p.empty else f"{p.name}={p.default!r}"
+
+
+def _shape(op: Op, spec: ArraySpec) -> str | None:
+    """Source of a result's shape read off the operands; None when only the general path can tell."""
+    first = op.signature.inputs[0]
+    if op.shapes is not None:
+        return None
+    if spec.leading and spec.dims == first.dims:
+        return f"{first.name}.shape"
+    parts = []
+    for symbol in spec.dims:
+        owner = next((s for s in op.signature.inputs if symbol in s.dims), None)
+        if owner is None:
+            return None
+        parts.append(f"{owner.name}.shape[{owner.dims.index(symbol) - len(owner.dims)}]")
+    inner = f"({', '.join(parts)},)" if parts else "()"
+    if not spec.leading:
+        return inner
+    lead = next(s for s in op.signature.inputs if s.leading)
+    cut = f"{lead.name}.shape[:-{len(lead.dims)}]" if lead.dims else f"{lead.name}.shape"
+    return f"{cut} + {inner}" if parts else cut
+
+
+def source(op: Op) -> str:
+    """Python source of an op's public function."""
+    listed = parameters(op)
+    positional = [_declaration(p) for p in listed if p.kind is not p.KEYWORD_ONLY]
+    keyword = [_declaration(p) for p in listed if p.kind is p.KEYWORD_ONLY]
+    x = op.operands[0]
+    static = "".join(f", {p.name}" for p in op.static)
+    key = f"{x}.__class__, {x}.dtype, {x}.ndim, {x}.size.bit_length(){static}"
+    outputs = op.signature.outputs
+    names = [f"_out{k}" for k in range(len(outputs))]
+    call = ", ".join([*op.operands, *op.symbolic, *names])
+    extra = [p.name for p in listed if p.name in ("axis", "keepdims")]
+    conditions = [f"({rule})" for rule in op.rules]
+    conditions += ["axis == -1"] if "axis" in extra else []
+    conditions += ["keepdims is False"] if "keepdims" in extra else []
+    shapes = [_shape(op, spec) for spec in outputs]
+    scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
+    lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
+    if all(shapes):
+        pad = "        "
+        lines.append("    try:")
+        if conditions:
+            lines.append(f"        if {' and '.join(conditions)}:")
+            pad = "            "
+        lines.append(f"{pad}kernel = _state()[{POSITIONS[op.name]}][{key}]")
+        lines.append(f"{pad}if out is None:")
+        for name, spec, shape in zip(names, outputs, shapes, strict=True):
+            dtype = "_int64" if spec.index else f"{x}.dtype"
+            lines.append(f"{pad}    {name} = _empty({shape}, {dtype})")
+        if len(names) == 1:
+            scalar = op.reduces and not op.structured
+            result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
+            lines += [f"{pad}    if not kernel({call}):", f"{pad}        return {result}"]
+            given = ", ".join([*op.operands, *op.symbolic, "out"])
+            lines += [f"{pad}elif not kernel({given}):", f"{pad}    return out"]
+        else:
+            lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
+            lines += [f"{pad}if not kernel({call}):", f"{pad}    return {', '.join(names)}"]
+        lines += ["    except _SLOW:", "        pass"]
+    lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
+    return "\n".join(lines) + "\n"
+
+
+_SLOW = (TypeError, AttributeError, ValueError)
+
+
+def build(op: Op) -> Callable[..., Any]:
+    """The public function of an op."""
+    namespace: dict[str, Any] = {
+        "_state": current.get,
+        "_empty": np.empty,
+        "_int64": np.dtype(np.int64),
+        "_general": general.call,
+        "_op": op,
+        "_SLOW": _SLOW,
+    }
+    exec(compile(source(op), f"<trueno.{op.name}>", "exec"), namespace)  # noqa: S102 - source is derived from the table
+    function: Any = namespace[op.name]
+    function.__doc__ = f"{op.doc}\n\nSignature: {op.signature.text}"
+    function.__module__ = "trueno"
+    function.__annotations__ = {p.name: p.annotation for p in parameters(op)}
+    function.op = op
+    function.plan = _planner(op)
+    return function  # type: ignore[no-any-return]
+
+
+def _planner(op: Op) -> Callable[..., Any]:
+    def plan(*operands: Any, **static: Any) -> Any:
+        """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0."""
+        x = np.asarray(operands[0])
+        values = [static.get(p.name, p.default) for p in op.static]
+        kernel = current.get()[POSITIONS[op.name]][(type(x), x.dtype, x.ndim, x.size.bit_length(), *values)]
+        if kernel is refuse:
+            raise TruenoError(f"{op.name}: no plan for {x.dtype} of shape {x.shape}; call the op itself")
+        return kernel
+
+    return plan
+
+
+_functions: dict[str, Callable[..., Any]] = {}
+
+
+def function(name: str) -> Callable[..., Any]:
+    """The public function called `name`, or an alias of it; KeyError if no op has that name."""
+    name = ALIASES.get(name, name)
+    if name not in _functions:
+        _functions[name] = build(TABLE[name])
+    return _functions[name]
+
+
+__all__ = ["Parameter", "build", "function", "parameters", "source"]

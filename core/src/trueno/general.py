@@ -1,0 +1,223 @@
+"""The general path: every call that the fast path does not take.
+
+It validates operands, parameters and `out`, broadcasts, brings a row program's operands to canonical form
+(one row [n], or [rows, n] with operands that vary along rows, elements, both or neither), copies what is
+strided, unaligned, byte-swapped or overlapping, and calls the plan of that form.  Where the fast path has
+failed, the user gets here either the answer or the sentence that says what is wrong.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import trueno.state as state
+from trueno.canonical import Form, canonical
+from trueno.coerce import coerce, coerce_params
+from trueno.discovery.protocol import Call
+from trueno.errors import KernelError, OutError, ParameterError, ShapeError
+from trueno.ops.op import Op
+
+Array = npt.NDArray[Any]
+
+
+def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
+    """Run `op` on anything that it accepts; raise the right error for anything else.
+
+    `scalars` holds the parameters by name, and `axis` and `keepdims` where the op has them.
+    """
+    arrays, dtype, wrap = coerce(op, operands)
+    axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
+    params, static = coerce_params(op, scalars)
+    if op.structured:
+        shapes = op.result_shapes(tuple(a.shape for a in arrays), static)
+        results = _outs(op, out, shapes, dtype)
+        _run_structured(op, arrays, params, static, dtype, results)
+        finished = [r.user if r.user is not None else r.array for r in results]
+    else:
+        moved = _move_axis(op, arrays, axis)
+        sizes, leading = op.signature.bind(op.name, tuple(a.shape for a in moved))
+        shapes = op.signature.result_shapes(sizes, leading)
+        if op.over is not None and sizes[op.over] == 0 and op.empty_is_error:
+            raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {arrays[0].shape}), which has no value")
+        results = _outs(op, out, tuple(_back(s, op, k, axis, keepdims, moved) for k, s in enumerate(shapes)), dtype)
+        views = [_forward(r.array, op, k, axis, keepdims, shapes[k]) for k, r in enumerate(results)]
+        _run_program(op, moved, params, static, dtype, sizes, leading, views)
+        finished = [r.user if r.user is not None else _scalar(r.array) for r in results]
+    for r in results:
+        r.deliver()
+    finished = [f if r.user is not None else wrap(f) for f, r in zip(finished, results, strict=True)]
+    return finished[0] if len(finished) == 1 else tuple(finished)
+
+
+class _Result:
+    """Where one result is computed, and where the user wants it."""
+
+    __slots__ = ("array", "user")
+
+    def __init__(self, array: Array, user: Any) -> None:
+        self.array = array
+        self.user = user
+
+    def deliver(self) -> None:
+        target = getattr(self.user, "array", self.user)
+        if target is not None and target is not self.array:
+            np.copyto(target, self.array)
+
+
+def _outs(op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any]) -> list[_Result]:
+    specs = op.signature.outputs
+    dtypes = [np.dtype(np.int64) if s.index else dtype for s in specs]
+    if out is None:
+        return [_Result(np.empty(s, d), None) for s, d in zip(shapes, dtypes, strict=True)]
+    given = out if isinstance(out, (tuple, list)) and len(specs) > 1 else (out,)
+    if len(given) != len(specs):
+        raise OutError(f"{op.name}: out has {len(given)} array(s), but there are {len(specs)} results")
+    found = []
+    for user, spec, shape, wanted in zip(given, specs, shapes, dtypes, strict=True):
+        array = getattr(user, "array", user)
+        if not isinstance(array, np.ndarray):
+            raise OutError(f"{op.name}: out for {spec.name} is {type(user).__name__}; it must be a NumPy array")
+        if array.shape != shape:
+            raise OutError(f"{op.name}: out for {spec.name} has shape {array.shape}, but the result has {shape}")
+        if array.dtype != wanted:
+            raise OutError(f"{op.name}: out for {spec.name} is {array.dtype}, but the result is {wanted}")
+        if not array.flags.writeable:
+            raise OutError(f"{op.name}: out for {spec.name} is read-only")
+        direct = array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
+        found.append(_Result(array if direct else np.empty(shape, wanted), user))
+    for i, one in enumerate(found):
+        for other in found[:i]:
+            if np.may_share_memory(getattr(one.user, "array", one.user), getattr(other.user, "array", other.user)):
+                raise OutError(f"{op.name}: two results share the memory of out")
+    return found
+
+
+def _scalar(array: Array) -> Any:
+    return array if array.ndim else array[()]
+
+
+def _move_axis(op: Op, arrays: list[Array], axis: Any) -> list[Array]:
+    """Bring the row axis of the operands that vary along rows to the end."""
+    if op.over is None or axis == -1:
+        return arrays
+    if axis is None and op.reduces:
+        return [a.reshape(-1) for a in arrays]
+    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
+        raise ParameterError(f"{op.name}: axis is {axis!r}; it must be a whole number" + (" or None" if op.reduces else ""))
+    moved = []
+    for spec, a in zip(op.signature.inputs, arrays, strict=True):
+        if spec.leading and op.over in spec.dims:
+            if not -a.ndim <= axis < a.ndim:
+                raise ParameterError(f"{op.name}: axis is {axis}, but {spec.name} has {a.ndim} dimension(s)")
+            a = np.moveaxis(a, axis, -1)
+        moved.append(a)
+    return moved
+
+
+def _back(
+    shape: tuple[int, ...], op: Op, k: int, axis: Any, keepdims: bool, moved: list[Array]
+) -> tuple[int, ...]:
+    """The shape the user sees for result `k`, whose row axis is last inside."""
+    if op.over in op.signature.outputs[k].dims:
+        if axis in (-1, None):
+            return shape
+        at = axis % len(shape)
+        return (*shape[:at], shape[-1], *shape[at:-1])
+    if not keepdims:
+        return shape
+    rank = len(shape) + 1
+    if axis is None:
+        return shape + (1,) * rank
+    at = axis % rank
+    return (*shape[:at], 1, *shape[at:])
+
+
+def _forward(array: Array, op: Op, k: int, axis: Any, keepdims: bool, shape: tuple[int, ...]) -> Array:
+    """The inverse of `_back`: a view of the result with the row axis last."""
+    if op.over is not None and op.over in op.signature.outputs[k].dims:
+        return array if axis in (-1, None) else np.moveaxis(array, axis, -1)
+    return array.reshape(shape) if keepdims else array
+
+
+def _run_program(
+    op: Op,
+    arrays: list[Array],
+    params: tuple[float, ...],
+    static: dict[str, Any],
+    dtype: np.dtype[Any],
+    sizes: dict[str, int],
+    leading: tuple[int, ...],
+    views: list[Array],
+) -> None:
+    if all(v.size == 0 for v in views):
+        return
+    if op.over is not None and sizes[op.over] == 0:
+        for view in views:
+            view[...] = 0  # the folds of an empty row: sums and norms are 0
+        return
+    form = canonical(op, arrays, sizes, leading)
+    overlap = any(np.may_share_memory(v, a) for v in views for a in form.arrays)
+    targets = [form.result(op, k, v, fresh=False) for k, v in enumerate(views)]
+    request = Call(op, dtype, form.layout, form.rank, (form.size.bit_length(),), tuple(static.items()))
+    status = _attempt(op, request, form.arrays, params, targets, fresh=not overlap)
+    if status is None:
+        copies = [np.empty(t.shape, t.dtype) for t in targets]
+        _attempt(op, request, form.arrays, params, copies, fresh=True)
+        targets = copies
+    for k, (view, target) in enumerate(zip(views, targets, strict=True)):
+        form.store(op, k, target, view)
+
+
+def _run_structured(
+    op: Op,
+    arrays: list[Array],
+    params: tuple[float, ...],
+    static: dict[str, Any],
+    dtype: np.dtype[Any],
+    results: list[_Result],
+) -> None:
+    if all(r.array.size == 0 for r in results):
+        return
+    compact = [_compact(a) for a in arrays]
+    if any(a.size == 0 for a in compact):
+        for r in results:
+            r.array[...] = 0  # a sum over no products
+        return
+    overlap = any(np.may_share_memory(r.array, a) for r in results for a in compact)
+    request = Call(op, dtype, op.layout, compact[0].ndim, (compact[0].size.bit_length(),), tuple(static.items()))
+    targets = [np.empty(r.array.shape, r.array.dtype) if overlap else r.array for r in results]
+    _attempt(op, request, compact, params, targets, fresh=True)
+    if overlap:
+        for r, target in zip(results, targets, strict=True):
+            np.copyto(r.array, target)
+
+
+def _attempt(
+    op: Op, request: Call, arrays: list[Array], params: tuple[float, ...], targets: list[Array], *, fresh: bool
+) -> int | None:
+    """Call the plan, and the next candidates while they refuse.
+
+    None: the first candidate refused and the results overlap operands, so the caller offers fresh arrays.
+    """
+    guard = state.guard.get()
+    if guard is not None:
+        return guard.attempt(op, request, arrays, params, targets)
+    now, skip = state.current.get(), 0
+    while chosen := now.chosen(request, skip):
+        status = chosen.kernel(*arrays, *params, *targets)
+        if status != -1:
+            return status or 0
+        if not fresh:
+            return None
+        skip += 1
+    raise KernelError(f"{op.name}: every backend refused operands of shapes {[a.shape for a in arrays]}")
+
+
+def _compact(a: Array) -> Array:
+    """C-contiguous, aligned and native, copying only if it is not so already."""
+    return np.require(a, a.dtype.newbyteorder("="), ("C", "A")).reshape(a.shape)
+
+
+refuse = state.refuse
+__all__ = ["Form", "call", "refuse"]

@@ -1,0 +1,13 @@
+"""The table of ops: `TABLE["rms_norm"]` is everything Trueno knows about rms_norm.
+
+A file here is a family.  Importing this package declares them all.
+"""
+
+from trueno.ops import activations, arithmetic, mathematics, matrix, normalization, reductions
+from trueno.ops.op import ALIASES, TABLE, Op, Parameter
+
+FAMILIES = tuple(m.__name__.rpartition(".")[2] for m in (
+    arithmetic, mathematics, activations, reductions, normalization, matrix,
+))
+
+__all__ = ["ALIASES", "FAMILIES", "TABLE", "Op", "Parameter"]

@@ -1,0 +1,240 @@
+"""`@op` declares an op: the decorated function is its row in the table.
+
+Its name is the name, its docstring the documentation, its annotated parameters the attributes, and its
+body the meaning: for a *row program* plain arithmetic in the words of `trueno.ops.language`, for a
+*structured* op NumPy code.  API, stubs, docs, conformance cases and benchmark rows derive from the row.
+"""
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from trueno.ops.program import Program
+from trueno.ops.signature import Signature
+from trueno.ops.trace import trace
+
+TABLE: dict[str, "Op"] = {}
+"""Every op by name, in order of declaration."""
+ALIASES: dict[str, str] = {}
+"""NumPy's and PyTorch's spellings, to ours."""
+
+Empty = Literal["error"] | float
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of an op: `float` ones are symbolic in the program, others are static and in the key."""
+
+    name: str
+    type: type
+    default: Any  # inspect.Parameter.empty when it must be given
+    keyword: bool
+    choices: tuple[Any, ...] = ()
+
+    @property
+    def symbolic(self) -> bool:
+        return self.type is float
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Op:
+    """One row of the table."""
+
+    name: str
+    family: str
+    signature: Signature
+    body: Callable[..., Any]
+    params: tuple[Parameter, ...]
+    structured: bool
+    over: str | None
+    rules: tuple[str, ...]
+    flops_text: str | None
+    aliases: tuple[str, ...]
+    chain: str | None
+    domain: tuple[float, float] | None
+    shapes: Callable[..., tuple[tuple[int, ...], ...]] | None = None
+    check: Callable[..., None] | None = None
+    _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def doc(self) -> str:
+        return inspect.cleandoc(self.body.__doc__ or "")
+
+    @property
+    def signature_text(self) -> str:
+        return self.signature.text
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        return tuple(spec.name for spec in self.signature.inputs)
+
+    @property
+    def symbolic(self) -> tuple[str, ...]:
+        """Names of the float parameters, in calling order."""
+        return tuple(p.name for p in self.params if p.symbolic)
+
+    @property
+    def static(self) -> tuple[Parameter, ...]:
+        """The parameters that change code."""
+        return tuple(p for p in self.params if not p.symbolic)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether every result is one value a row."""
+        return self.over is not None and all(self.over not in o.dims for o in self.signature.outputs)
+
+    @property
+    def layout(self) -> str:
+        """Kind letters of the operands as declared: `e` [..., n], `w` [n], `r` [...]."""
+        if self.over is None:
+            return "e" * len(self.signature.inputs)
+        return "".join(
+            ("e" if s.leading else "w") if self.over in s.dims else "r" for s in self.signature.inputs
+        )
+
+    def program(self, layout: str | None = None, **static: Any) -> Program:
+        """The row program for operand kinds `layout` (as declared unless given)."""
+        if self.structured:
+            raise TypeError(f"{self.name} is a structured op: it has a reference, but no row program")
+        layout = layout or self.layout
+        key = (layout, *sorted(static.items()))
+        if key not in self._programs:
+            values = {p.name: p.default for p in self.static} | static
+            operands = list(zip(self.operands, layout, strict=True))
+            self._programs[key] = trace(self.body, operands, self.symbolic, values)
+        return self._programs[key]
+
+    def result_shapes(self, shapes: tuple[tuple[int, ...], ...], static: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the results for operands of these shapes; ShapeError when they do not fit."""
+        if self.shapes is not None:
+            return self.shapes(*shapes, **static)
+        sizes, leading = self.signature.bind(self.name, shapes)
+        return self.signature.result_shapes(sizes, leading)
+
+    @cached_property
+    def empty_is_error(self) -> bool:
+        """Whether an empty row has no value: a fold without identity, or a mean, in a row result.
+
+        A result along the row is then empty itself and asks for none.
+        """
+        if self.structured or self.over is None:
+            return False
+        from trueno.ops.program import FOLDS
+
+        program = self.program()
+        needed = program.live([o for o in program.outputs if program.nodes[o].space != "e"])
+        kinds = [program.nodes[i].kind for i in needed]
+        return self.name not in _EMPTY_IS_ZERO and (
+            "count" in kinds or any(k in FOLDS and FOLDS[k].empty is None for k in kinds)
+        )
+
+    def flops(self, sizes: dict[str, int], rows: int = 1) -> float:
+        """Floating-point operations of one call."""
+        if self.flops_text is not None:
+            return float(_evaluate(self.flops_text, {**sizes, "rows": rows}))
+        element, row = self.program().flops
+        return rows * (element * sizes.get(self.over or "n", 1) + row)
+
+    def chain_length(self, sizes: dict[str, int], rows: int = 1) -> float:
+        """Products summed into one result of a structured op; 1 where none are."""
+        return float(_evaluate(self.chain, {**sizes, "rows": rows})) if self.chain else 1.0
+
+
+_EMPTY_IS_ZERO: set[str] = set()
+
+
+def op(
+    signature: str,
+    *,
+    over: str | None = None,
+    structured: bool = False,
+    rules: str | tuple[str, ...] = (),
+    flops: str | None = None,
+    aliases: str | tuple[str, ...] = (),
+    choices: dict[str, tuple[Any, ...]] | None = None,
+    empty: float | None = None,
+    chain: str | None = None,
+    domain: tuple[float, float] | None = None,
+    shapes: Callable[..., tuple[tuple[int, ...], ...]] | None = None,
+    check: Callable[..., None] | None = None,
+) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an op.
+
+    signature: `x[...,n] w[n] -> y[...,n]`.  over: the symbol of the row axis, for folds and row ops.
+    structured: the body is NumPy code and plugins write kernels by hand; then `flops` is an expression in
+    the signature's symbols and `chain` one for the number of products summed into a result (its tolerance).
+    rules: conditions on parameters, `eps >= 0`.  choices: the values that a str parameter takes.
+    empty: the value of an empty row, where the program's folds alone would make it an error.
+    domain: where the op's natural inputs lie, for samples and benchmarks (default all reals).
+    shapes: for results that no signature can say: (operand shapes, **static) → result shapes.
+    check: raises for operand values that have no result, an index outside its table; before every kernel.
+    """
+
+    def declare(body: Callable[..., Any]) -> Op:
+        parsed = Signature.parse(signature)
+        names = [s.name for s in parsed.inputs]
+        params = []
+        for name, p in inspect.signature(body).parameters.items():
+            if name in names:
+                continue
+            if p.annotation not in (float, int, bool, str):
+                raise TypeError(f"{body.__name__}: parameter {name} needs an annotation: float, int, bool or str")
+            keyword = p.kind is inspect.Parameter.KEYWORD_ONLY
+            params.append(Parameter(name, p.annotation, p.default, keyword, (choices or {}).get(name, ())))
+        row = Op(
+            name=body.__name__,
+            family=body.__module__.rpartition(".")[2],
+            signature=parsed,
+            body=body,
+            params=tuple(params),
+            structured=structured,
+            over=over,
+            rules=(rules,) if isinstance(rules, str) else tuple(rules),
+            flops_text=flops,
+            aliases=(aliases,) if isinstance(aliases, str) else tuple(aliases),
+            chain=chain,
+            domain=domain,
+            shapes=shapes,
+            check=check,
+        )
+        for taken in (row.name, *row.aliases):
+            if taken in TABLE or taken in ALIASES:
+                raise ValueError(f"{taken} is declared twice")
+        TABLE[row.name] = row
+        ALIASES.update(dict.fromkeys(row.aliases, row.name))
+        if empty is not None:
+            _EMPTY_IS_ZERO.add(row.name)
+        return row
+
+    return declare
+
+
+def _evaluate(text: str, values: dict[str, int]) -> float:
+    """Value of a cost expression: numbers, symbols, + - * / and parentheses."""
+
+    def value(node: ast.AST) -> float:
+        match node:
+            case ast.Expression(body=inner):
+                return value(inner)
+            case ast.Constant(value=int() | float() as number):
+                return number
+            case ast.Name(id=name):
+                return values[name]
+            case ast.BinOp(left=a, op=ast.Add(), right=b):
+                return value(a) + value(b)
+            case ast.BinOp(left=a, op=ast.Sub(), right=b):
+                return value(a) - value(b)
+            case ast.BinOp(left=a, op=ast.Mult(), right=b):
+                return value(a) * value(b)
+            case ast.BinOp(left=a, op=ast.Div(), right=b):
+                return value(a) / value(b)
+        raise ValueError(f"cost expression {text!r}: {ast.dump(node)} is not allowed")
+
+    return value(ast.parse(text, mode="eval"))

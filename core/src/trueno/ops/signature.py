@@ -1,0 +1,102 @@
+"""Signatures: `x[...,n] w[n] -> y[...,n]` says operands, ranks, shared sizes and results.
+
+NumPy's gufunc notation with names added.  `...` broadcasts as NumPy does.  A suffix says what is not the
+call's float: `i[...]:index` is an integer operand, `-> k[...]:index` an int64 result.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from trueno.errors import ShapeError
+
+_ARRAY = re.compile(r"(?P<name>[a-z_]\w*)\[(?P<dims>[^\]]*)\](?::(?P<type>index))?")
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One operand or result: its name, its trailing symbols, whether `...` leads, whether it is an index."""
+
+    name: str
+    dims: tuple[str, ...]
+    leading: bool
+    index: bool
+
+    def __str__(self) -> str:
+        dims = ",".join((["..."] if self.leading else []) + list(self.dims))
+        return f"{self.name}[{dims}]" + (":index" if self.index else "")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Operands and results of an op."""
+
+    inputs: tuple[ArraySpec, ...]
+    outputs: tuple[ArraySpec, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "Signature":
+        """Read `a[m,k] b[k,n] -> c[m,n]`; ValueError when the text is none."""
+        left, arrow, right = text.partition("->")
+        if not arrow:
+            raise ValueError(f"signature {text!r} has no ->")
+        return cls(_arrays(left, text), _arrays(right, text))
+
+    @cached_property
+    def text(self) -> str:
+        return " ".join(map(str, self.inputs)) + " -> " + " ".join(map(str, self.outputs))
+
+    def bind(self, op: str, shapes: tuple[tuple[int, ...], ...]) -> tuple[dict[str, int], tuple[int, ...]]:
+        """Sizes of the symbols and the broadcast leading shape; ShapeError naming op, operand and symbol."""
+        sizes: dict[str, int] = {}
+        owner: dict[str, str] = {}
+        leading: list[tuple[str, tuple[int, ...]]] = []
+        for spec, shape in zip(self.inputs, shapes, strict=True):
+            rank = len(spec.dims)
+            if len(shape) < rank or (len(shape) > rank and not spec.leading):
+                least = f"at least {rank}" if spec.leading else str(rank)
+                raise ShapeError(f"{op}: {spec} needs {least} dimension(s), got shape {shape}")
+            cut = len(shape) - rank
+            for symbol, size in zip(spec.dims, shape[cut:], strict=True):
+                if sizes.setdefault(symbol, size) != size:
+                    first = owner[symbol]
+                    raise ShapeError(f"{op}: {spec.name}[{symbol}] is {size}, but {first}[{symbol}] is {sizes[symbol]}")
+                owner.setdefault(symbol, spec.name)
+            if spec.leading:
+                leading.append((spec.name, shape[:cut]))
+        return sizes, _broadcast(op, leading)
+
+    def result_shapes(self, sizes: dict[str, int], leading: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the results for bound sizes."""
+        return tuple((leading if o.leading else ()) + tuple(sizes[d] for d in o.dims) for o in self.outputs)
+
+
+def _arrays(text: str, whole: str) -> tuple[ArraySpec, ...]:
+    found = []
+    rest = text.strip()
+    while rest:
+        match = _ARRAY.match(rest)
+        if match is None:
+            raise ValueError(f"signature {whole!r}: cannot read {rest!r}")
+        dims = [d.strip() for d in match["dims"].split(",") if d.strip()]
+        leading = bool(dims) and dims[0] == "..."
+        found.append(ArraySpec(match["name"], tuple(dims[leading:]), leading, match["type"] == "index"))
+        rest = rest[match.end() :].strip()
+    return tuple(found)
+
+
+def _broadcast(op: str, leading: list[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
+    rank = max((len(shape) for _, shape in leading), default=0)
+    result = [1] * rank
+    owner = [""] * rank
+    for name, shape in leading:
+        for i, size in enumerate(shape, rank - len(shape)):
+            if size == 1 or size == result[i]:
+                continue
+            if result[i] != 1:
+                raise ShapeError(
+                    f"{op}: {name} has {size} along axis {i - rank}, but {owner[i]} has {result[i]}; "
+                    f"sizes must agree or be 1"
+                )
+            result[i], owner[i] = size, name
+    return tuple(result)

@@ -1,0 +1,86 @@
+"""The judge of structured ops: tolerance from the length of the chain of products.
+
+Their bodies are NumPy code, so there is no program to interpret.  An op that sums products (`chain`) is
+linear in each operand: its body on absolute values gives Σ|a·b|, on ones the number of products, and
+any order of summation, with or without fma, errs by at most (products + 4) · u · Σ|a·b|.
+An op without a chain rounds once (outer) or not at all (transpose).  An eigendecomposition is judged by
+what it must satisfy, because signs and bases of equal values are free.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.ops.bound import EXACT, Bound, Verdict, judge
+from trueno.ops.interval import Array, Judge, exact
+from trueno.ops.op import Op
+
+
+def structured_bound(op: Op, operands: Sequence[Array], static: dict[str, Any], dtype: npt.DTypeLike) -> list[Bound]:
+    """A `Bound` for each result, shaped as the result."""
+    arithmetic = Judge(np.dtype(dtype), EXACT)
+    wide = arithmetic.wide
+
+    def run(change: Any) -> list[Array]:
+        given = [
+            x if spec.index else change(np.asarray(x).astype(wide))
+            for spec, x in zip(op.signature.inputs, operands, strict=True)
+        ]
+        result = op.body(*given, **static)
+        return [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
+
+    with np.errstate(all="ignore"):
+        meant = run(lambda x: x)
+        if op.chain is None:
+            ranges = [exact(m) for m in meant]
+            return [Bound(m, *arithmetic.rounded(*r)) for m, r in zip(meant, ranges, strict=True)]
+        products = run(np.ones_like)
+        sizes = run(lambda x: np.abs(np.where(np.isfinite(x), x, 0)))
+        found = []
+        for m, count, size in zip(meant, products, sizes, strict=True):
+            slack = (count + 4) * arithmetic.u * size + count * arithmetic.smallest
+            may = size * (1 + (count + 4) * arithmetic.u) > arithmetic.largest
+            low, high, nan = exact(m)
+            number = np.isfinite(m)
+            low, high = np.where(number, m - slack, low), np.where(number, m + slack, high)
+            low, high = np.where(may & ~nan, -inf, low), np.where(may & ~nan, inf, high)
+            found.append(Bound(m, low, high, nan | may))
+    return found
+
+
+def judge_structured(
+    op: Op, operands: Sequence[Array], static: dict[str, Any], dtype: npt.DTypeLike, results: Sequence[Array]
+) -> Verdict:
+    """The worst verdict over the results of one call."""
+    if op.name in PROPERTIES:
+        return PROPERTIES[op.name](operands, results, np.dtype(dtype))
+    verdicts = [judge(g, b) for g, b in zip(results, structured_bound(op, operands, static, dtype), strict=True)]
+    return min(verdicts, key=lambda v: (v.ok, -v.worst))
+
+
+def _eigen(operands: Sequence[Array], results: Sequence[Array], dtype: np.dtype[Any]) -> Verdict:
+    """‖A v − λ v‖ ≤ 8 n u ‖A‖, ‖VᵀV − 1‖ ≤ 8 n u, λ descending, and each λ near one of LAPACK's in float64."""
+    a = np.tril(np.asarray(operands[0], np.float64))
+    a = a + np.tril(a, -1).T
+    values, vectors = (np.asarray(r, np.float64) for r in results)
+    n = len(a)
+    if n == 0:
+        return Verdict(True, 0.0, 0.0, 0)
+    scale = float(np.linalg.norm(a))
+    slack = 8 * max(n, 4) * float(np.finfo(dtype).eps)
+    tests = {
+        "residual": float(np.abs(a @ vectors - vectors * values).max()) / (slack * scale or 1.0),
+        "orthogonality": float(np.abs(vectors.T @ vectors - np.eye(n)).max()) / slack,
+        "order": 0.0 if np.all(np.diff(values) <= 0) else 2.0,
+        "values": float(np.abs(values - np.linalg.eigvalsh(a)[::-1]).max()) / (slack * scale or 1.0),
+    }
+    name, worst = max(tests.items(), key=lambda item: item[1] if item[1] == item[1] else inf)
+    if worst <= 1:
+        return Verdict(True, worst, 0.0, n * (n + 1))
+    return Verdict(False, worst, 0.0, n * (n + 1), 1, (list(tests).index(name),), worst, 0.0, 0.0, 1.0)
+
+
+PROPERTIES = {"symmetric_eigen": _eigen}

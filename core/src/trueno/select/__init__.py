@@ -1,0 +1,1 @@
+"""Choosing: which backend runs a call, decided once per key."""

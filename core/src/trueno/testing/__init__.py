@@ -1,0 +1,55 @@
+"""The conformance kit: is this backend right?
+
+    python -m pytest -p trueno.testing.plugin --pyargs trueno.testing --trueno-backend NAME
+
+runs every op of the table on an installed backend.  In a test of your own, `assert_op` judges one call.
+Nothing here but `plugin` and `conformance` needs pytest.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trueno.discovery.protocol import Accuracy
+from trueno.ops import ALIASES, TABLE
+from trueno.ops.bound import EXACT, Bound, Verdict, bound, judge
+from trueno.ops.structured import judge_structured, structured_bound
+from trueno.testing.cases import Case, cases
+from trueno.testing.checks import CHECKS, Report, check_values
+from trueno.testing.expected import expected, verdict
+
+
+def assert_op(
+    name: str, operands: Sequence[Any], got: Any, accuracy: Accuracy = EXACT, **kwargs: Any
+) -> Verdict:
+    """Assert that `got` is what op `name` may give for `operands`; AssertionError says where it is not.
+
+    The tolerance follows from the op's program and `accuracy`; nothing is to be chosen.
+    """
+    op = TABLE[ALIASES.get(name, name)]
+    dtype = next(np.asarray(x).dtype for s, x in zip(op.signature.inputs, operands, strict=True) if not s.index)
+    results = got if isinstance(got, tuple) else (got,)
+    found = verdict(op, operands, kwargs, dtype, results, accuracy)
+    if not found.ok:
+        raise AssertionError(f"{op.name}: {found}")
+    return found
+
+
+__all__ = [
+    "CHECKS",
+    "EXACT",
+    "Bound",
+    "Case",
+    "Report",
+    "Verdict",
+    "assert_op",
+    "bound",
+    "cases",
+    "check_values",
+    "expected",
+    "judge",
+    "judge_structured",
+    "structured_bound",
+    "verdict",
+]

@@ -1,0 +1,287 @@
+"""What every backend must do, a function each: per op and dtype, through the public API.
+
+They raise AssertionError with the case, the seed and what was wrong.  `tests/conformance` and
+`trueno.testing.conformance` run them over the table; a third party runs them over its own plugin.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import trueno
+from trueno.discovery import registry
+from trueno.discovery.protocol import Call, Reject
+from trueno.ops.op import Op
+from trueno.testing.cases import Case, cases, grid, keywords, layouts, rng_for
+from trueno.testing.expected import expected, verdict
+
+Array = npt.NDArray[Any]
+SENTINEL = 0x5A
+
+
+@dataclass
+class Report:
+    """What one op on one backend in one dtype came to."""
+
+    op: str
+    backend: str
+    dtype: str
+    cases: int = 0
+    size: int = 0
+    worst: float = 0.0
+    free: float = 0.0
+
+
+def rejected(op: Op, backend: str, dtype: npt.DTypeLike) -> Reject | None:
+    """Why the backend does not take this op in this dtype, or None."""
+    static = tuple((p.name, p.default) for p in op.static)
+    rank = max(len(op.signature.inputs[0].dims), 1)
+    return registry.load(backend).supports(Call(op, np.dtype(dtype), op.layout, rank, (5,), static))
+
+
+def invoke(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any], backend: str, out: Any = None) -> tuple[Any, ...]:
+    """The op's public function on one backend; always a tuple of results."""
+    with trueno.use(backend):
+        result = getattr(trueno, op.name)(*operands, **kwargs, out=out)
+    return result if isinstance(result, tuple) else (result,)
+
+
+@contextmanager
+def _told(case: Case, backend: str, seed: int) -> Iterator[None]:
+    """Whatever fails inside says which case it was, and how to have it again."""
+    try:
+        yield
+    except Exception as error:
+        where = f"{backend}: {case}, seed {seed}"
+        if isinstance(error, AssertionError):
+            raise AssertionError(f"{where}: {error}") from None
+        raise AssertionError(f"{where} raised {type(error).__name__}: {error}") from error
+
+
+def _bytes(operands: tuple[Any, ...]) -> list[bytes]:
+    return [x.tobytes() for x in operands if isinstance(x, np.ndarray)]
+
+
+def check_values(
+    op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, *, long: bool = True, chosen: Callable[[Case], bool] | None = None
+) -> Report:
+    """Every case inside its bound, of the right type, shape and dtype, operands unchanged."""
+    T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
+    report = Report(op.name, backend, T.name)
+    judged = 0.0
+    for case in cases(op, T, seed, long=long):
+        if chosen is not None and not chosen(case):
+            continue
+        with _told(case, backend, seed):
+            before = _bytes(case.operands)
+            results = invoke(op, case.operands, case.kwargs, backend)
+            assert _bytes(case.operands) == before, "an operand was changed"
+            _kinds(op, T, case, results)
+            v = verdict(op, case.operands, case.kwargs, T, results, accuracy, case.repeat)
+            assert v.ok, str(v)
+        report.cases += 1
+        report.size += v.size
+        judged += v.size * (1 - v.free)
+        report.worst = max(report.worst, v.worst)
+    report.free = 1 - judged / max(report.size, 1)
+    assert judged > 0, f"{backend} claims {op.name} in {T}, and no case of it could be judged"
+    return report
+
+
+def _kinds(op: Op, T: np.dtype[Any], case: Case, results: tuple[Any, ...]) -> None:
+    """Types, dtypes and shapes of results: arrays; NumPy scalars where one row is reduced; int64 positions."""
+    shapes = op.result_shapes(tuple(np.shape(x) for x in case.operands), {k: v for k, v in case.kwargs.items() if k in {p.name for p in op.static}})
+    for spec, got, shape in zip(op.signature.outputs, results, shapes, strict=True):
+        wanted = np.dtype(np.int64) if spec.index else T
+        if shape == () and not op.structured and op.over is not None:
+            assert isinstance(got, np.generic), f"{spec.name} is {type(got).__name__}; one row reduces to a NumPy scalar"
+        assert isinstance(got, (np.ndarray, np.generic)), f"{spec.name} is {type(got).__name__}; an array was expected"
+        assert got.dtype == wanted and got.dtype.isnative, f"{spec.name} is {got.dtype}; {wanted} was expected"
+        assert got.shape == shape, f"{spec.name} has shape {got.shape}; {shape} was expected"
+
+
+# ---- out= ---------------------------------------------------------------------------------------------
+
+
+def _some(op: Op, dtype: npt.DTypeLike, seed: int, shapes: int = 4) -> list[Case]:
+    """A few cases with results that have elements, small enough to be repeated in every manner."""
+    if op.structured:
+        wanted = [c for c in cases(op, dtype, seed) if c.label == "normal"]
+    else:
+        T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
+        wanted = [Case(op, T, f"kinds, {n} long", grid(op, T, rng, n), keywords(op)[0]) for n in (1, 7, 65, 1023)]
+        wanted += [Case(op, T, "one row of 1000", tuple(x[0] if x.ndim and k == "e" else x if k == "w" else x[0] for x, k in zip(grid(op, T, rng, 1000), op.layout, strict=True)), keywords(op)[0])]
+    return wanted[-shapes - 1 :]
+
+
+def _empty_results(op: Op, case: Case, T: np.dtype[Any]) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    static = {k: v for k, v in case.kwargs.items() if k in {p.name for p in op.static}}
+    shapes = op.result_shapes(tuple(np.shape(x) for x in case.operands), static)
+    return [(s, np.dtype(np.int64) if o.index else T) for s, o in zip(shapes, op.signature.outputs, strict=True)]
+
+
+def _guarded_array(shape: tuple[int, ...], dtype: np.dtype[Any], step: int) -> tuple[Array, Array]:
+    """An array inside a larger one full of sentinels: the whole buffer, and the view to write to."""
+    pad, size = 96, int(np.prod(shape, dtype=int))
+    raw = np.full((2 * pad + size * step) * dtype.itemsize, SENTINEL, np.uint8).view(dtype)
+    inside = raw[pad : pad + size * step]
+    return raw, (inside[::step] if step > 1 else inside).reshape(shape)
+
+
+def check_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
+    """`out=` is what is returned, holds the result, and nothing beside it is touched; strided ones too."""
+    T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
+    for case in _some(op, T, seed):
+        for step in (1, 2):
+            with _told(case, backend, seed):
+                made = [_guarded_array(s, d, step) for s, d in _empty_results(op, case, T)]
+                if step > 1:
+                    made = [m if m[1].base is not None else _guarded_array(m[1].shape, m[1].dtype, 1) for m in made]
+                outs = tuple(view for _, view in made)
+                results = invoke(op, case.operands, case.kwargs, backend, outs if len(outs) > 1 else outs[0])
+                assert all(r is o for r, o in zip(results, outs, strict=True)), "out= was given, but something else returned"
+                v = verdict(op, case.operands, case.kwargs, T, results, accuracy)
+                assert v.ok, f"into out= (step {step}): {v}"
+                for raw, view in made:
+                    _untouched(raw, view)
+
+
+def _untouched(raw: Array, view: Array) -> None:
+    if view.size and not np.shares_memory(raw, view):
+        return
+    mask = np.ones(raw.shape, bool)
+    if view.size:
+        start = (view.__array_interface__["data"][0] - raw.__array_interface__["data"][0]) // raw.itemsize
+        step = view.strides[-1] // raw.itemsize if view.ndim else 1
+        mask[start : start + view.size * step : step] = False
+    bytes_ = raw.view(np.uint8).reshape(raw.size, raw.itemsize)[mask]
+    assert (bytes_ == SENTINEL).all(), "memory beside out= was written"
+
+
+def check_in_place(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
+    """`out` may be an operand of the result's shape, or overlap one: the answer is as if it were not."""
+    T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
+    if len(op.signature.outputs) > 1:
+        return
+    for case in _some(op, T, seed):
+        shape, result_type = _empty_results(op, case, T)[0]
+        for i, x in enumerate(case.operands):
+            if x.shape != shape or x.dtype != result_type:
+                continue
+            with _told(case, backend, seed):
+                operands = [np.copy(y) for y in case.operands]
+                (result,) = invoke(op, tuple(operands), case.kwargs, backend, operands[i])
+                v = verdict(op, case.operands, case.kwargs, T, (result,), accuracy)
+                assert v.ok, f"out={op.operands[i]}: {v}"
+                for j, (y, was) in enumerate(zip(operands, case.operands, strict=True)):
+                    assert i == j or y.tobytes() == was.tobytes(), f"out={op.operands[i]}, and {op.operands[j]} was changed"
+            for shift in (1, -1, 16):
+                with _told(case, backend, seed):
+                    _overlapping(op, case, backend, T, i, shift)
+
+
+def _overlapping(op: Op, case: Case, backend: str, T: np.dtype[Any], i: int, shift: int) -> None:
+    x = case.operands[i]
+    buffer = np.zeros(x.size + abs(shift), T)
+    source = buffer[max(-shift, 0) : max(-shift, 0) + x.size].reshape(x.shape)
+    target = buffer[max(shift, 0) : max(shift, 0) + x.size].reshape(x.shape)
+    source[...] = x
+    operands = tuple(source if j == i else np.copy(y) for j, y in enumerate(case.operands))
+    (result,) = invoke(op, operands, case.kwargs, backend, target)
+    v = verdict(op, case.operands, case.kwargs, T, (result,), registry.load(backend).accuracy)
+    assert v.ok, f"out overlaps {op.operands[i]} by all but {shift}: {v}"
+
+
+def check_bad_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
+    """An `out=` that is read-only, of another shape or dtype, or no array is an error, and stays as it was."""
+    T = np.dtype(dtype)
+    case = _some(op, T, seed)[-1]
+    wanted = _empty_results(op, case, T)
+
+    def refused(what: str, change: Callable[[Array], Any]) -> None:
+        outs = tuple(change(np.zeros(s, d)) for s, d in wanted)
+        with _told(case, backend, seed):
+            try:
+                invoke(op, case.operands, case.kwargs, backend, outs if len(outs) > 1 else outs[0])
+            except trueno.TruenoError:
+                pass
+            else:
+                raise AssertionError(f"out= {what} was accepted")
+            assert not any(o.any() for o in outs if isinstance(o, np.ndarray)), f"out= {what} was written"
+
+    def read_only(x: Array) -> Array:
+        x.flags.writeable = False
+        return x
+
+    refused("read-only", read_only)
+    refused("of another shape", lambda x: np.zeros((*x.shape, 2), x.dtype))
+    refused("of another dtype", lambda x: x.astype(np.int16))
+    refused("that is a list", lambda x: x.tolist() if x.ndim else [0.0])
+
+
+# ---- axis, guards -------------------------------------------------------------------------------------
+
+
+def check_axis(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
+    """`axis=` and `keepdims=` are the last axis of a transposed operand."""
+    if op.structured or op.over is None:
+        return
+    T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
+    for case in layouts(op, T, rng_for(op, T, seed)):
+        if case.label != "3-D":
+            continue
+        moved = tuple(np.moveaxis(x, -1, 0) if k == "e" else x for x, k in zip(case.operands, op.layout, strict=True))
+        with _told(case, backend, seed):
+            results = invoke(op, moved, case.kwargs | {"axis": 0}, backend)
+            back = tuple(r if op.reduces else np.moveaxis(r, 0, -1) for r in results)
+            v = verdict(op, case.operands, case.kwargs, T, back, accuracy)
+            assert v.ok, f"axis=0: {v}"
+            if op.reduces:
+                kept = invoke(op, case.operands, case.kwargs | {"keepdims": True}, backend)
+                assert all(k.shape == (2, 3, 1) for k in kept), f"keepdims gave shape {kept[0].shape}"
+                v = verdict(op, case.operands, case.kwargs, T, tuple(k[..., 0] for k in kept), accuracy)
+                assert v.ok, f"keepdims: {v}"
+
+
+def check_guard(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
+    """Under a guard a NaN that no operand explains stops the line, and a healthy call gives its result."""
+    T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
+    if not hasattr(trueno, "JidokaGuard"):
+        return
+    guard = trueno.JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP)
+    if op.structured or any(o.index for o in op.signature.outputs):
+        return
+    rng, given = rng_for(op, T, seed), keywords(op)[0]
+    healthy = next(c for c in cases(op, T, seed) if c.label == "one row of 65")
+    with _told(healthy, backend, seed), guard:
+        v = verdict(op, healthy.operands, given, T, invoke(op, healthy.operands, given, backend), accuracy)
+        assert v.ok, f"guarded: {v}"
+    operands = grid(op, T, rng, 65)
+    for r in range(len(operands[0])):
+        row = tuple(x if k == "w" else x[r] for x, k in zip(operands, op.layout, strict=True))
+        if any(np.isnan(x).any() for x in row):
+            continue
+        bounds = expected(op, row, given, T, accuracy)
+        if not any((b.low > b.high).any() for b in bounds):
+            continue
+        case = Case(op, T, f"row {r} makes NaN", row, given)
+        with _told(case, backend, seed), guard:
+            try:
+                invoke(op, row, given, backend)
+            except trueno.GuardError:
+                return
+            raise AssertionError("a NaN was made and the guard did not stop")
+
+
+CHECKS: dict[str, Callable[..., Any]] = {
+    "values": check_values,
+    "out": check_out,
+    "in_place": check_in_place,
+    "bad_out": check_bad_out,
+    "axis": check_axis,
+    "guard": check_guard,
+}

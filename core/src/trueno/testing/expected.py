@@ -1,0 +1,98 @@
+"""What a public call must give: operands as a user passes them, judged against the op's own body.
+
+`expected` canonicalises on its own, with plain broadcasting, so that a mistake in the core's
+canonical forms cannot hide behind itself.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.discovery.protocol import Accuracy
+from trueno.ops.bound import EXACT, Bound, Verdict, bound, judge
+from trueno.ops.op import Op
+from trueno.ops.structured import judge_structured
+
+Array = npt.NDArray[Any]
+
+
+def split(op: Op, kwargs: dict[str, Any]) -> tuple[tuple[float, ...], dict[str, Any]]:
+    """Keyword arguments as symbolic values in calling order, and static ones by name."""
+    values = {p.name: kwargs.get(p.name, p.default) for p in op.params}
+    return tuple(float(values[n]) for n in op.symbolic), {p.name: values[p.name] for p in op.static}
+
+
+def expected(
+    op: Op, operands: Sequence[Any], kwargs: dict[str, Any], dtype: npt.DTypeLike, accuracy: Accuracy = EXACT
+) -> list[Bound]:
+    """A `Bound` for each result of a row program, shaped as the result."""
+    T = np.dtype(dtype)
+    arrays = [np.asarray(x).astype(T) for x in operands]
+    params, static = split(op, kwargs)
+    sizes, leading = op.signature.bind(op.name, tuple(a.shape for a in arrays))
+    shapes = op.signature.result_shapes(sizes, leading)
+    n = sizes[op.over] if op.over else prod(leading)
+    if n == 0 or prod(leading) == 0:
+        return [_nothing(s) for s in shapes]
+    if op.over is None:
+        given = [np.broadcast_to(a, leading).reshape(1, n) for a in arrays]
+        program = op.program("e" * len(arrays), **static)
+    else:
+        full = {"e": (*leading, n), "w": (n,), "r": leading}
+        flat = {"e": (-1, n), "w": (n,), "r": (-1,)}
+        given = [
+            np.broadcast_to(a, full[k]).reshape(flat[k]) for a, k in zip(arrays, op.layout, strict=True)
+        ]
+        program = op.program(**static)
+    return [b.reshape(s) for b, s in zip(bound(program, given, params, T, accuracy), shapes, strict=True)]
+
+
+def _nothing(shape: tuple[int, ...]) -> Bound:
+    """Empty results, and the sums and norms of empty rows: 0."""
+    zeros = np.zeros(shape)
+    return Bound(zeros, zeros, zeros, np.zeros(shape, bool))
+
+
+def verdict(
+    op: Op,
+    operands: Sequence[Any],
+    kwargs: dict[str, Any],
+    dtype: npt.DTypeLike,
+    results: Sequence[Any],
+    accuracy: Accuracy = EXACT,
+    repeat: int = 1,
+) -> Verdict:
+    """The worst verdict over the results of one call, whose operands repeat their first part."""
+    if op.structured:
+        _, static = split(op, kwargs)
+        arrays = [
+            np.asarray(x) if s.index else np.asarray(x).astype(dtype)
+            for s, x in zip(op.signature.inputs, operands, strict=True)
+        ]
+        return judge_structured(op, arrays, static, dtype, [np.asarray(r) for r in results])
+    if repeat > 1:
+        shared = [s for s in op.signature.inputs if not s.leading]
+        names = {s.name for s in shared}
+        operands = [
+            x if s.name in names else x[: len(x) // repeat]
+            for s, x in zip(op.signature.inputs, operands, strict=True)
+        ]
+    bounds = expected(op, operands, kwargs, dtype, accuracy)
+    verdicts = []
+    for got, b in zip(results, bounds, strict=True):
+        g = np.asarray(got)
+        if repeat > 1:
+            b = _repeated(b, repeat)
+        verdicts.append(judge(g, b))
+    return min(verdicts, key=lambda v: (v.ok, -v.worst))
+
+
+def _repeated(b: Bound, times: int) -> Bound:
+    def tile(a: Array) -> Array:
+        return np.broadcast_to(a, (times, *a.shape)).reshape(times * a.shape[0], *a.shape[1:])
+
+    allowed = None if b.allowed is None else tile(b.allowed)
+    return Bound(tile(b.value), tile(b.low), tile(b.high), tile(b.nan), allowed)

@@ -1,0 +1,114 @@
+"""Cases of structured ops: shapes at the seams of tiles, values that reach every term, odd layouts."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.ops.op import Op
+from trueno.testing.cases import Case, keywords
+
+Array = npt.NDArray[Any]
+DIMS = (1, 2, 3, 5, 7, 8, 9, 16, 17, 31, 64, 65, 127)
+"""Sizes to draw from: on, before and after the widths of vectors and tiles."""
+EXPLICIT: dict[str, tuple[tuple[tuple[int, ...], ...], ...]] = {
+    "convolve2d": (
+        ((1, 1), (1, 1)),
+        ((5, 5), (3, 3)),
+        ((7, 9), (2, 4)),
+        ((33, 65), (3, 3)),
+        ((40, 31), (7, 7)),
+        ((9, 70), (9, 1)),
+        ((130, 67), (5, 2)),
+        ((3, 9, 11), (2, 3, 3, 3)),
+        ((1, 6, 6), (1, 1, 1, 1)),
+        ((4, 35, 37), (5, 4, 3, 5)),
+        ((300, 310), (3, 3)),
+    )
+}
+BIG: dict[str, dict[str, int]] = {"transpose": {"m": 1100, "n": 517}, "outer": {"m": 700, "n": 611}}
+
+
+def _shapes(op: Op, rng: np.random.Generator) -> Iterator[tuple[tuple[int, ...], ...]]:
+    if op.name in EXPLICIT:
+        yield from EXPLICIT[op.name]
+        return
+    symbols = sorted({d for s in op.signature.inputs for d in s.dims})
+    draws = [dict.fromkeys(symbols, size) for size in (1, 2, 8, 64)]
+    draws += [dict(zip(symbols, rng.choice(DIMS, len(symbols)), strict=True)) for _ in range(10)]
+    largest = 200 if len(symbols) > 1 else 40
+    draws.append(dict(zip(symbols, rng.integers(largest // 2, largest, len(symbols)), strict=True)))
+    if op.name in BIG:
+        draws.append(BIG[op.name])
+    for k, sizes in enumerate(draws):
+        lead = ((), (3,), (2, 3))[k % 3] if any(s.leading for s in op.signature.inputs) else ()
+        yield tuple(
+            (*(lead if s.leading else ()), *(int(sizes[d]) for d in s.dims)) for s in op.signature.inputs
+        )
+
+
+def _fill(op: Op, T: np.dtype[Any], rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
+    operands: list[Array] = []
+    for spec, shape in zip(op.signature.inputs, shapes, strict=True):
+        if spec.index:
+            rows = len(operands[0])
+            operands.append(rng.integers(0, rows, shape if rows else (0,)))
+        else:
+            operands.append(rng.standard_normal(shape).astype(T))
+    if op.name == "symmetric_eigen":
+        operands = [np.ascontiguousarray((a + a.T) / 2) for a in operands]
+    return operands
+
+
+def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
+    """Every case of a structured op."""
+    everything = list(_shapes(op, rng))
+    for given in keywords(op):
+        for shapes in everything:
+            yield Case(op, T, "normal", tuple(_fill(op, T, rng, shapes)), given)
+    given, shapes = keywords(op)[0], everything[min(4, len(everything) - 1)]
+    symmetric = op.name == "symmetric_eigen"
+
+    def case(label: str, change: Any) -> Case:
+        operands = _fill(op, T, rng, shapes)
+        return Case(op, T, label, tuple(change(x) if x.dtype == T else x for x in operands), given)
+
+    yield case("Fortran order", np.asfortranarray)
+    yield case("byte-swapped", lambda x: x.astype(x.dtype.newbyteorder()))
+    yield case("read-only", _read_only)
+    yield case("large", lambda x: x * T.type(1e6))
+    yield case("small", lambda x: x * T.type(1e-6))
+    if not symmetric:
+        yield case("every other element", lambda x: np.repeat(x, 2, axis=-1)[..., ::2])
+        yield case("backwards", lambda x: x[..., ::-1])
+        yield case("first axis backwards", lambda x: x[::-1])
+        yield case("huge", lambda x: x * T.type(np.finfo(T).max / 8))
+        yield case("subnormal", lambda x: x * T.type(500 * np.finfo(T).smallest_subnormal))
+        yield from _special(op, T, rng, shapes, given)
+    if op.name not in EXPLICIT:
+        yield from _empty(op, T, rng, given)
+
+
+def _special(
+    op: Op, T: np.dtype[Any], rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...], given: dict[str, Any]
+) -> Iterator[Case]:
+    """NaN and Inf in the first operand: they reach exactly the results that read them."""
+    for label, value in (("NaN", np.nan), ("Inf", np.inf), ("-Inf", -np.inf)):
+        operands = _fill(op, T, rng, shapes)
+        flat = operands[0].reshape(-1)
+        flat[rng.integers(0, flat.size, 1 + flat.size // 50)] = value
+        yield Case(op, T, label, tuple(operands), given)
+
+
+def _empty(op: Op, T: np.dtype[Any], rng: np.random.Generator, given: dict[str, Any]) -> Iterator[Case]:
+    symbols = sorted({d for s in op.signature.inputs for d in s.dims})
+    for gone in symbols:
+        sizes = {s: 0 if s == gone else 3 for s in symbols}
+        shapes = tuple(tuple(sizes[d] for d in s.dims) for s in op.signature.inputs)
+        yield Case(op, T, f"{gone} is 0", tuple(_fill(op, T, rng, shapes)), given)
+
+
+def _read_only(x: Array) -> Array:
+    x.flags.writeable = False
+    return x

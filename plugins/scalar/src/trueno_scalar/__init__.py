@@ -1,0 +1,1 @@
+"""Trueno's portable CPU backend: NumPy alone, over cache-sized tiles."""

@@ -1,0 +1,73 @@
+"""The backend: NumPy's ufuncs over cache-sized tiles, on whatever machine NumPy runs.
+
+One thread, no compiler, no temporaries: what NumPy's own expressions lose to memory traffic, and nothing
+else.  It ranks above the reference and below everything that has vector code of its own.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
+from trueno_scalar.kernel import row_kernel
+
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class ScalarBackend:
+    """NumPy alone."""
+
+    name = "scalar"
+    kind: Literal["cpu", "gpu"] = "cpu"
+    accuracy = Accuracy()
+
+    def probe(self, level: int) -> Probe:
+        """Present wherever NumPy is; level 2 runs one kernel and looks at its result."""
+        devices = (Device("NumPy " + np.__version__),)
+        if level < 2:
+            return Probe(True, devices=devices)
+        from trueno.ops import TABLE
+
+        x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+        kernel = self.kernel(Call(TABLE["add"], x.dtype, "ee", 1, (4,)))
+        if kernel(x, x, y) == 0 and (y == 2).all():
+            return Probe(True, devices=devices)
+        return Probe(False, "1 + 1 is not 2 under this NumPy; reinstall numpy", devices)
+
+    def supports(self, call: Call) -> Reject | None:
+        if call.dtype not in FLOATS:
+            return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
+        if call.op.structured:
+            from trueno_scalar.structured import KERNELS
+
+            if call.op.name not in KERNELS:
+                return Reject("no_kernel", f"{call.op.name} has no kernel here")
+        return None
+
+    def kernel(self, call: Call) -> Kernel:
+        if call.op.structured:
+            from trueno_scalar.structured import structured_kernel
+
+            return structured_kernel(call)
+        return row_kernel(call)
+
+    def rates(self, call: Call) -> Rates:
+        return Rates(launch_s=2e-6, flops=5e9, bytes=8e9)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        return np.empty(shape, dtype)
+
+    def to_device(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return x
+
+    def to_host(self, x: np.ndarray[Any, Any], out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        if out is None:
+            return x
+        np.copyto(out, x)
+        return out
+
+    def synchronize(self) -> None:
+        """Every call has finished when it returns."""
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,211 @@
+"""Element kinds that NumPy has no ufunc for, or only a slow one.
+
+Each is `f(*args, out, *scratch) -> out`, safe where `out` is one of its arguments.  `out` and scratch may be
+None: then they are allocated, which is what small arrays do.  `SCRATCH` says what a tape must bring: "s" a tile
+of the call's float, "j" of integers of the same width, "d" of float64.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = Any  # ndarray or NumPy scalar: both carry dtype, size, view
+
+INTEGER: dict[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.float32): np.dtype(np.int32),
+    np.dtype(np.float64): np.dtype(np.int64),
+}
+SIGN = {d: np.array(np.iinfo(i).min, i) for d, i in INTEGER.items()}
+MAGNITUDE = {d: np.array(np.iinfo(i).max, i) for d, i in INTEGER.items()}
+BITS_FROM = 4096
+"""Elements from which three integer ufuncs beat one that branches: random masks cost NumPy's `where` and
+`copysign` 4 and 0.7 ns an element, integer arithmetic 0.1 each; below, the calls cost more than the misses."""
+
+# P(a) with erf(a) = 1 − e^(−a·P(a)): P is smooth, so one range serves, and an error of P reaches erf damped by
+# g·e^−g/(1−e^−g), g = a·P.  Weighted minimax (Remez in 50 digits, that damping as weight) on [0, cut]: relative
+# error of erf 4e-9 and 7e-17.  Stored negated, highest degree first, because expm1 wants −a·P(a).
+ERF: dict[np.dtype[Any], tuple[Any, tuple[Any, ...]]] = {}
+for _type, _cut, _coefficients in (
+    (
+        np.float32,
+        4.0,
+        (1.1283791715996605, 0.6366193814558145, 0.10277783735822107, -0.019153100356254063, -0.00016030663267395,
+         0.0016669170496895430, -0.00063276606810348228, 0.00011761883802458755, -9.2535002346869991e-06),
+    ),
+    (
+        np.float64,
+        6.0,
+        (1.128379167095512494, 0.6366197723676116231, 0.102772603300057723, -0.01912844696302460407,
+         -0.0002091952306601367054, 0.001696210531925516099, -0.000590146820517203022, 0.00002595522771012061999,
+         0.00006428996593490052938, -0.00002932346032974183116, 2.79575472675608105e-6, 3.564804267598691319e-6,
+         -2.429898500479764413e-6, 8.537813600783573114e-7, -1.741270462874220335e-7, 8.384027108914452374e-9,
+         7.778751989318868065e-9, -3.152309762447802964e-9, 6.809610238246322787e-10, -9.546630491022694151e-11,
+         8.719746938683961651e-12, -4.754207097173734997e-13, 1.179852414965255572e-14),
+    ),
+):  # fmt: skip
+    ERF[np.dtype(_type)] = (
+        np.array(_cut, _type),
+        tuple(np.array(-c, _type) for c in reversed(_coefficients)),
+    )
+
+
+def erf(x: Array, out: Array, a: Array, p: Array) -> Array:
+    """−expm1(−a·P(a)) for a = min(|x|, cut), with the sign of x put in as a bit."""
+    dtype = x.dtype
+    cut, (highest, *rest) = ERF[dtype]
+    a = np.absolute(x, a)
+    a = np.minimum(a, cut, a)  # NaN passes; beyond the cut erf rounds to 1
+    p = np.multiply(a, highest, p)
+    for c in rest[:-1]:
+        np.add(p, c, p)
+        np.multiply(p, a, p)
+    np.add(p, rest[-1], p)
+    np.multiply(p, a, p)
+    np.expm1(p, p)  # −erf(a), whose sign bit is set for −0 too
+    if out is None:
+        out = np.empty_like(p)
+    integer = INTEGER[dtype]
+    sign = a.view(integer)
+    np.bitwise_and(x.view(integer), SIGN[dtype], sign)
+    np.bitwise_xor(sign, SIGN[dtype], sign)
+    np.bitwise_xor(p.view(integer), sign, out.view(integer))
+    return out
+
+
+def rsqrt(x: Array, out: Array) -> Array:
+    out = np.sqrt(x, out)
+    return np.divide(1.0, out, out)
+
+
+def where(c: Array, x: Array, y: Array, out: Array, t: Array) -> Array:
+    """x where c holds, else y, as y ^ ((x ^ y) · c) on the bits: no branch, and NaN is a value like others."""
+    if c.ndim == 0:
+        return np.positive(x if c else y, out)
+    if out is None or c.size < BITS_FROM:
+        chosen = np.where(c, x, y)
+        if out is None:
+            return chosen
+        out[...] = chosen
+        return out
+    integer = INTEGER[out.dtype]
+    bits = y.view(integer)
+    t = np.bitwise_xor(x.view(integer), bits, t)
+    if t.shape != out.shape:  # x and y shared by rows that c tells apart
+        t = np.multiply(t, c)
+    else:
+        np.multiply(t, c, t)
+    np.bitwise_xor(t, bits, out.view(integer))
+    return out
+
+
+def copysign(x: Array, sign: Array, out: Array, t: Array) -> Array:
+    if out is None or out.size < BITS_FROM:
+        return np.copysign(x, sign, out)
+    dtype = out.dtype
+    integer = INTEGER[dtype]
+    t = np.bitwise_and(sign.view(integer), SIGN[dtype], t)
+    bits = out.view(integer)
+    np.bitwise_and(x.view(integer), MAGNITUDE[dtype], bits)
+    np.bitwise_or(bits, t, bits)
+    return out
+
+
+def cast(x: Array, out: Array) -> Array:
+    np.copyto(out, x, casting="unsafe")
+    return out
+
+
+def fma32(x: Array, y: Array, z: Array, out: Array, d: Array) -> Array:
+    """Products of float32 are exact in float64, so only the sum rounds (twice: 0.5 ulp + 2⁻²⁹)."""
+    d = np.multiply(x, y, d, dtype=np.float64)
+    d = np.add(d, z, d)
+    if out is None:
+        return d.astype(np.float32)
+    np.copyto(out, d, casting="same_kind")
+    return out
+
+
+_SPLIT = 134217729.0  # 2²⁷ + 1: Veltkamp's constant
+
+
+def _halves(x: Array, high: Array, low: Array) -> tuple[Array, Array]:
+    """x = high + low, 26 bits each."""
+    high = np.multiply(x, _SPLIT, high)
+    low = np.subtract(high, x, low)
+    np.subtract(high, low, high)
+    np.subtract(x, high, low)
+    return high, low
+
+
+def fma64(
+    x: Array, y: Array, z: Array, out: Array, p: Array, e: Array, a: Array, b: Array, c: Array, d: Array
+) -> Array:
+    """x·y is p + e exactly (Dekker), p + z is s + t exactly (Knuth), and only s + (t + e) rounds."""
+    p = np.multiply(x, y, p)
+    a, b = _halves(x, a, b)
+    c, d = _halves(y, c, d)
+    e = np.multiply(a, c, e)
+    e = np.subtract(e, p, e)
+    np.add(e, np.multiply(a, d, a), e)
+    np.add(e, np.multiply(b, c, c), e)
+    np.add(e, np.multiply(b, d, b), e)
+    s = np.add(p, z, a)
+    v = np.subtract(s, p, b)
+    c = np.subtract(z, v, c)
+    np.subtract(s, v, d)
+    np.subtract(p, d, d)
+    np.add(d, c, d)
+    np.add(d, e, d)
+    s = np.add(s, d, s)
+    if not math.isfinite(np.add.reduce(s, None)):
+        # The halves of huge factors overflow and Inf − Inf is NaN on the way: there the plain form is right.
+        odd = ~np.isfinite(s)
+        s = np.where(odd, np.add(p, z), s)
+    if out is None:
+        return s
+    out[...] = s
+    return out
+
+
+def product(x: Array) -> Any:
+    """Product of one row.  256 lanes side by side: one running product waits for itself at every element."""
+    n = x.size
+    if n < 2048:
+        return np.multiply.reduce(x)
+    whole = n - n % 256
+    lanes = np.multiply.reduce(x[:whole].reshape(-1, 256), 0)
+    return np.multiply.reduce(lanes) * np.multiply.reduce(x[whole:])
+
+
+def seen(y: Array) -> int:
+    """Status bits of a result: 1 a NaN, 2 an Inf.  A finite sum has only finite terms; else look closely."""
+    if math.isfinite(np.add.reduce(y, None)):
+        return 0
+    return int(np.isnan(y).any()) | int(np.isinf(y).any()) << 1
+
+
+UFUNC: dict[str, str] = {
+    **{k: k for k in ("add", "maximum", "minimum", "floor", "ceil", "trunc", "rint", "isnan", "isinf")},
+    **{k: k for k in ("sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sin", "cos")},
+    "neg": "negative", "abs": "absolute", "sub": "subtract", "mul": "multiply", "div": "divide",
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
+    "and": "logical_and", "or": "logical_or", "not": "logical_not",
+    "log1p_unit": "log1p", "atan": "arctan", "pow": "power",
+}  # fmt: skip
+"""Kinds that are one ufunc."""
+
+SCRATCH: dict[str, tuple[str, Callable[..., Any]]] = {
+    "erf": ("ss", erf),
+    "rsqrt": ("", rsqrt),
+    "where": ("j", where),
+    "copysign": ("j", copysign),
+    "cast": ("", cast),
+    "fma32": ("d", fma32),
+    "fma64": ("ssssss", fma64),
+}
+"""The others: the scratch that they need, and the function (fma by the width of the float)."""
+
+QUIET = frozenset({"neg", "abs", "maximum", "minimum", "copysign", "where", "not", "and", "or", "isnan", "isinf"})
+"""Kinds that raise no floating-point flag, so that a program of them needs no errstate."""

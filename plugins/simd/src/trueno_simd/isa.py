@@ -1,0 +1,223 @@
+"""Which vector instructions the compiled kernels may use: what the CPU has, capped by what was asked.
+
+The level decides code: where a kernel names an instruction itself (VNNI's dot product, `vscalef`) LLVM
+*aborts the process* if the target lacks it, so what is answered here must be what Numba will really
+compile for, not merely what the CPU could do.  The answers therefore also read Numba's own settings.
+
+Numba fixes its target once a process, when its first dispatcher is made.  `apply()` must come before
+that; until then it works whether or not `numba` has been imported, afterwards it says why it does not.
+Nothing here imports Numba, and LLVM is asked only on first use: `import trueno_simd.isa` costs nothing.
+"""
+
+import difflib
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+X86 = ("sse2", "avx", "avx2", "avx512")  # each includes the ones before it
+LEVELS = (*X86, "neon")  # what TRUENO_MAX_ISA may say
+GENERIC = "generic"  # neither x86 nor ARM: LLVM vectorizes as it likes, no kernel names an instruction
+
+VARIABLE = "TRUENO_MAX_ISA"
+
+# The CPU that Numba is told to compile for when a level is capped.  `avx512` has no entry: the host's own
+# name is left alone there (x86-64-v4 prefers 256-bit vectors, and knows neither VNNI nor BF16).
+_CPU = {"sse2": "x86-64", "avx": "sandybridge", "avx2": "x86-64-v3"}
+
+# What each named CPU grants of the features that kernels ask about.
+_SSE2 = frozenset({"sse2"})
+_AVX = _SSE2 | {"ssse3", "sse4.1", "avx"}
+_AVX2 = _AVX | {"avx2", "fma", "f16c"}
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+_GRANTS = {
+    "generic": _SSE2,
+    "x86-64": _SSE2,
+    "x86-64-v2": _SSE2 | {"ssse3", "sse4.1"},
+    "sandybridge": _AVX,
+    "x86-64-v3": _AVX2,
+    "x86-64-v4": _AVX512,
+}
+_ASKED = _AVX512 | {"avx512vnni", "avx512bf16", "avxvnni", "neon", "dotprod", "i8mm", "bf16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Isa:
+    """A level, the LLVM features of interest that come with it, and the CPU name they were read for."""
+
+    level: str
+    features: frozenset[str]
+    cpu: str
+
+    def has(self, *features: str) -> bool:
+        return self.features.issuperset(features)
+
+
+_cap: str | None = None
+_cap_given = False
+
+
+def cap(name: str | None) -> None:
+    """Cap the level (None: no cap), instead of reading TRUENO_MAX_ISA.  Call it before `apply()`."""
+    global _cap, _cap_given
+    _cap = None if name is None else _valid(name)
+    _cap_given = True
+
+
+def detect() -> Isa:
+    """What this machine's CPU has, whatever has been capped."""
+    return _host()
+
+
+def current() -> Isa:
+    """What kernels are compiled for: the host, less the cap, less Numba's own settings."""
+    host, cpu = detect(), _capped_cpu()
+    if cpu is not None and _target_made() in (None, (cpu, "")):
+        return _isa(host.features & _GRANTS[cpu], cpu)
+    name, words, avx = _numba_setting()
+    features = host.features
+    if words is None:  # Numba hands LLVM the host's features, whatever CPU name it tunes for
+        if not avx:
+            features = frozenset(f for f in features if not f.startswith("avx"))
+        return _isa(features, name or host.cpu)
+    if name is not None and name != host.cpu:
+        # A CPU that the user named and this table does not know: LLVM uses what it has, kernels
+        # that name instructions keep to the baseline.
+        features &= _GRANTS.get(name.lower(), _SSE2 | {"neon"})
+    for word in words.split(","):
+        sign, feature = word.strip()[:1], word.strip()[1:]
+        if sign == "-":
+            features -= {feature}
+        elif sign == "+":
+            features |= {feature} & host.features
+    return _isa(features, name or host.cpu)
+
+
+def level() -> str:
+    """The level in force: one of `LEVELS`, or "generic" on another architecture."""
+    return current().level
+
+
+def apply() -> str | None:
+    """Limit Numba to the level in force.  None: done; otherwise a sentence that says why it cannot be.
+
+    With no cap below the host, Numba is left as it is.
+    """
+    cpu = _capped_cpu()
+    if cpu is None:
+        return None
+    made = _target_made()
+    if made is not None:
+        if made == (cpu, ""):
+            return None
+        return (
+            f"{VARIABLE}={_asked()} came too late: Numba already compiles for "
+            f"{made[0] or 'the host'} in this process; set it before the first Numba function is made"
+        )
+    # Both words are needed: without the second, the host's features are added to the named CPU.
+    os.environ["NUMBA_CPU_NAME"] = cpu
+    os.environ["NUMBA_CPU_FEATURES"] = ""
+    config = sys.modules.get("numba.core.config")
+    if config is not None:
+        # Imported, but no target yet: the two variables are enough, and a reload would also undo
+        # what the user has set on `numba.config` by hand.
+        config.CPU_NAME, config.CPU_FEATURES = cpu, ""  # type: ignore[attr-defined]
+    return None
+
+
+def registers(level: str) -> str:
+    """How the level's vector registers begin in assembly ("" where nothing is known).
+
+    On Intel's AVX-512 CPUs LLVM's own loops keep to ymm (their tuning prefers 256 bits).
+    """
+    return {"sse2": "xmm", "avx": "ymm", "avx2": "ymm", "avx512": "zmm", "neon": "v"}.get(level, "")
+
+
+def lanes(level: str, itemsize: int) -> int:
+    """Elements of `itemsize` bytes in one vector register."""
+    return max(1, {"avx": 32, "avx2": 32, "avx512": 64}.get(level, 16) // itemsize)
+
+
+def _valid(name: str) -> str:
+    word = name.strip().lower()
+    if word in LEVELS:
+        return word
+    near = difflib.get_close_matches(word, LEVELS, n=1)
+    hint = f'; did you mean "{near[0]}"?' if near else ";"
+    raise ValueError(f'{VARIABLE}: "{name}" is not a level{hint} levels: {", ".join(LEVELS)}')
+
+
+def _asked() -> str | None:
+    if _cap_given:
+        return _cap
+    word = os.environ.get(VARIABLE, "").strip()
+    return _valid(word) if word else None
+
+
+def _capped_cpu() -> str | None:
+    """The CPU name that the cap stands for, or None where it caps nothing."""
+    asked, host = _asked(), detect().level
+    if asked not in X86 or host not in X86 or X86.index(asked) >= X86.index(host):
+        return None
+    return _CPU[asked]
+
+
+def _isa(features: frozenset[str], cpu: str) -> Isa:
+    if features >= _AVX512:
+        word = "avx512"
+    elif features >= _AVX2:
+        word = "avx2"
+    elif "avx" in features:
+        word = "avx"
+    elif "sse2" in features:
+        word = "sse2"
+    else:
+        word = "neon" if "neon" in features else GENERIC
+    return Isa(word, features, cpu)
+
+
+@cache
+def _host() -> Isa:
+    import llvmlite.binding as llvm
+
+    try:
+        name, found = llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
+    except RuntimeError:  # LLVM cannot tell on this platform: the architecture's floor
+        name, found = "generic", {}
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        found["sse2"] = True
+    elif machine in ("aarch64", "arm64"):
+        found["neon"] = True  # part of the architecture; LLVM does not list it on every system
+    return _isa(frozenset(f for f in _ASKED if found.get(f)), name)
+
+
+def _numba_setting() -> tuple[str | None, str | None, bool]:
+    """Numba's CPU name, features and AVX switch: from its config if imported, else as it will read them."""
+    config: Any = sys.modules.get("numba.core.config")
+    if config is not None and hasattr(config, "CPU_NAME"):
+        return config.CPU_NAME, config.CPU_FEATURES, bool(config.ENABLE_AVX)
+    name, words = os.environ.get("NUMBA_CPU_NAME"), os.environ.get("NUMBA_CPU_FEATURES")
+    if words is None and name is not None and name.lower() == "generic":
+        words = ""  # Numba's own rule
+    return name, words, os.environ.get("NUMBA_ENABLE_AVX", "1").strip() != "0"
+
+
+def _target_made() -> tuple[str | None, str] | None:
+    """The CPU name and features that Numba has already fixed, or None if it still can be told."""
+    registry: Any = sys.modules.get("numba.core.registry")
+    if registry is None:
+        return None
+    # A lazily made attribute: looking it up through the class would make it.
+    context = vars(registry.cpu_target).get("_toplevel_target_context")
+    if context is None:
+        return None
+    return _numba_setting()[0], getattr(context.codegen(), "_tm_features", "")
+
+
+def block(dtype: str) -> int:
+    """Elements of a fold's block: 64 additions in each lane that LLVM uses for this level (docs/adr/0003)."""
+    lanes_used = {"avx512": 64, "avx2": 32, "avx": 32}.get(level(), 8)
+    return 64 * lanes_used // (2 if dtype == "float64" else 1)

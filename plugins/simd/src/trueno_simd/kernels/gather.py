@@ -1,0 +1,168 @@
+"""embedding_lookup and outer: rows copied, and rows scaled.
+
+Floor: the bytes of the result written, and for the look-up read from the table as well.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from trueno_simd.jit import entry, inner, outer
+from trueno_simd.kernels import tile
+from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
+from trueno_simd.kernels.tile import address, at, call, get_int32, get_word, masks, size_of, splat, vector
+from trueno_simd.threads import address_of, pack, parallel_for
+
+CHUNK = 1 << 16  # bytes of the result that are worth a chunk of their own
+SHARES = 64  # chunks at most
+
+LOOKUP_JOB = reader(7)
+
+
+@inner
+def shares(rows, size):
+    """Split rows of `size` bytes in all into chunks: rows of a chunk, and how many chunks."""
+    wanted = min(max(size // CHUNK, 1), SHARES)
+    share = (rows + wanted - 1) // wanted
+    return share, (rows + share - 1) // share
+
+
+@outer
+def look_up(args, index):
+    """Copy the rows that some of the indices name."""
+    table, indices, narrow, out, count, row, share = LOOKUP_JOB(args)
+    for i in range(index * share, min((index + 1) * share, count)):
+        number_ = get_int32(indices, i) if narrow else get_word(indices, i)
+        tile.copy(out + i * row, table + number_ * row, row)
+    return 0
+
+
+def _embedding(table, indices, out):
+    v, d = table.shape
+    if out.shape[0] != indices.size or out.shape[1] != d or overlaps(out, table) or overlaps(out, indices):
+        return -1
+    # all are checked before anything is written; as a fold without an early exit this is a vector loop
+    wrong = 0
+    for i in range(indices.size):
+        wrong |= (indices[i] < 0) | (indices[i] >= v)
+    if wrong:
+        return -1
+    if out.size == 0:
+        return 0
+    share, chunks = shares(indices.size, out.nbytes)
+    args = pack((address(table), address(indices), int(indices.itemsize == 4), address(out),
+                 indices.size, out.nbytes // indices.size, share))  # fmt: skip
+    parallel_for(address_of(look_up), args, chunks)
+    return 0
+
+
+def embedding_lookup(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+    """table[v,d] indices[...] -> out[...,d]; int64 or int32 indices.
+
+    An index below 0 or from v on: -1 with nothing written, and the core raises; none wraps around.
+    """
+    kind = number(dtype)
+    kernels: dict[np.dtype, Any] = {}
+
+    def kernel(table: Any, indices: Any, out: Any) -> int:
+        chosen = kernels.get(indices.dtype)
+        if chosen is None:
+            which = {"i4": types.int32, "i8": types.int64}.get(indices.dtype.str[1:])
+            if which is None or not indices.dtype.isnative:
+                return -1
+            signature = types.intp(source(kind, 2), source(which, 1), target(kind, 2))
+            chosen = kernels[indices.dtype] = entry(signature)(_embedding)
+        if indices.ndim != 1:
+            if out.shape[:-1] != indices.shape or not (indices.flags.c_contiguous and out.flags.c_contiguous):
+                return -1
+            # views, as both are contiguous; the width is spelled out because -1 has no answer for empty arrays
+            indices, out = indices.reshape(-1), out.reshape(indices.size, out.shape[-1])
+        return chosen(table, indices, out)
+
+    return kernel
+
+
+@intrinsic
+def scaled_row(typing: Any, like: Any, value: Any, y: Any, out: Any, n: Any) -> Any:
+    """out[j] = value * y[j]; `value` is an address.  The tile's sums would begin at +0 and so lose a product's -0."""
+    kind, lanes, size = vector(like)
+    scalar, suffix = kind.element, f"v{lanes}f{size * 8}"
+
+    def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        _, value, y, out, n = values
+
+        def const(number: int) -> Any:
+            return ir.Constant(ir.IntType(64), number)
+
+        factor = splat(builder, builder.load(at(builder, value, scalar), align=size), kind)
+        whole = builder.mul(builder.sdiv(n, const(lanes)), const(lanes))
+        with cgutils.for_range_slice(builder, const(0), whole, const(lanes)) as (j, _):
+            shift = builder.mul(j, const(size))
+            product = builder.fmul(factor, builder.load(at(builder, builder.add(y, shift), kind), align=size))
+            builder.store(product, at(builder, builder.add(out, shift), kind), align=size)
+        with builder.if_then(builder.icmp_signed("<", whole, n)):
+            shift, lane = builder.mul(whole, const(size)), masks(builder, builder.sub(n, whole), lanes, 1)[0]
+            align, zero = ir.Constant(ir.IntType(32), size), ir.Constant(kind, [0.0] * lanes)
+            args = [at(builder, builder.add(y, shift), kind), align, lane, zero]
+            product = builder.fmul(factor, call(builder, f"llvm.masked.load.{suffix}.p0", kind, args))
+            args = [product, at(builder, builder.add(out, shift), kind), align, lane]
+            call(builder, f"llvm.masked.store.{suffix}.p0", ir.VoidType(), args)
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.intp] * 4), emit
+
+
+@outer
+def scaled_rows(like, job, index):
+    """Some rows of the outer product."""
+    x, y, out, m, n, share = job
+    size = size_of(like)
+    for i in range(index * share, min((index + 1) * share, m)):
+        scaled_row(like, x + i * size, y, out + i * n * size, n)
+
+
+OUTER_JOB = reader(6)
+
+
+@outer
+def rows32(args, index):
+    scaled_rows(F32, OUTER_JOB(args), index)
+    return 0
+
+
+@outer
+def rows64(args, index):
+    scaled_rows(F64, OUTER_JOB(args), index)
+    return 0
+
+
+@inner
+def product(piece, x, y, out):
+    m, n = out.shape
+    if x.size != m or y.size != n or overlaps(out, x) or overlaps(out, y):
+        return -1
+    if out.size == 0:
+        return 0
+    share, chunks = shares(m, out.nbytes)
+    parallel_for(address_of(piece), pack((address(x), address(y), address(out), m, n, share)), chunks)
+    return 0
+
+
+def _outer32(x, y, out):
+    return product(rows32, x, y, out)
+
+
+def _outer64(x, y, out):
+    return product(rows64, x, y, out)
+
+
+def outer_product(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+    """x[m] y[n] -> out[m,n]."""
+    kind = number(dtype)
+    signature = types.intp(source(kind, 1), source(kind, 1), target(kind, 2))
+    return entry(signature)(_outer32 if kind == types.float32 else _outer64)

@@ -1,0 +1,219 @@
+"""matvec y[m] = a[m,k] x[k] and vecmat y[n] = x[k] a[k,n].
+
+Both read the matrix once, so its bytes over the memory's (or cache's) bandwidth are the floor; rows go to the
+threads in even shares.  matvec takes ROWS rows at a time, so that x is loaded once for all of them; vecmat
+adds STEPS rows of the matrix to y at a time, so that y is loaded and stored once for all of them, and reads
+those rows side by side from left to right, as the prefetchers like it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from trueno_simd.jit import entry, inner, outer
+from trueno_simd.kernels import tile
+from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
+from trueno_simd.kernels.tile import LONG, VECTOR_BYTES, WIDE, address, at, call, masks, size_of, vector
+from trueno_simd.threads import address_of, pack, parallel_for
+
+ROWS, VECTORS = (8 if WIDE else 4), 2  # matvec: rows at a time, vectors of sums for each
+STEPS = 32  # vecmat: rows of the matrix between two visits of y
+CHUNK = 1 << 16  # bytes of the matrix that are worth a chunk of their own
+SHARES = 8  # chunks of rows at most; of columns half as many, so that a chunk still reads long pieces of rows
+
+
+@intrinsic
+def dots(typing: Any, like: Any, a: Any, a_row: Any, x: Any, k: Any, y: Any, valid: Any) -> Any:
+    """y[i] = sum over p of a[i, p] x[p] for ROWS rows; those from `valid` on repeat the last and are not stored."""
+    kind, lanes, size = vector(like)
+    scalar, suffix, group = kind.element, f"v{lanes}f{size * 8}", VECTORS * lanes
+    free = ("reassoc", "nsz", "contract")
+
+    def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        _, a, a_row, x, k, y, valid = values
+
+        def const(value: int) -> Any:
+            return ir.Constant(ir.IntType(64), value)
+
+        zero = ir.Constant(kind, [0.0] * lanes)
+        last = builder.sub(valid, const(1))
+        a_rows = [a]
+        for i in range(1, ROWS):
+            row = builder.select(builder.icmp_signed("<", const(i), last), const(i), last)
+            a_rows.append(builder.add(a, builder.mul(a_row, row)))
+        full = builder.mul(builder.sdiv(k, const(group)), const(group))
+
+        def loop(name: str, start: Any, stop: Any, step: int, sums: list[list[Any]], mask: bool) -> list[list[Any]]:
+            """Walk p from start to stop by `step` numbers; returns the sums after it."""
+            before = builder.block
+            head, body, end = (builder.append_basic_block(f"{name}.{part}") for part in ("head", "body", "end"))
+            builder.branch(head)
+            builder.position_at_end(head)
+            p = builder.phi(ir.IntType(64))
+            p.add_incoming(start, before)
+            held = [[builder.phi(kind) for _ in row] for row in sums]
+            for row, sums_row in zip(held, sums, strict=True):
+                for phi, value in zip(row, sums_row, strict=True):
+                    phi.add_incoming(value, before)
+            builder.cbranch(builder.icmp_signed("<", p, stop), body, end)
+            builder.position_at_end(body)
+            shift = builder.mul(p, const(size))
+            lane = masks(builder, builder.sub(stop, p), lanes, 1)[0] if mask else None
+
+            def load(base: Any, j: int) -> Any:
+                pointer = at(builder, builder.add(builder.add(base, shift), const(j * lanes * size)), kind)
+                if lane is None:
+                    return builder.load(pointer, align=size)
+                args = [pointer, ir.Constant(ir.IntType(32), size), lane, zero]
+                return call(builder, f"llvm.masked.load.{suffix}.p0", kind, args)
+
+            loaded = [load(x, j) for j in range(step // lanes)]
+            for i in range(ROWS):
+                for j, value in enumerate(loaded):
+                    product = builder.fmul(load(a_rows[i], j), value, flags=("contract",))
+                    held[i][j].add_incoming(builder.fadd(held[i][j], product, flags=("contract",)), builder.block)
+                for j in range(len(loaded), VECTORS):
+                    held[i][j].add_incoming(held[i][j], builder.block)
+            p.add_incoming(builder.add(p, const(step)), builder.block)
+            builder.branch(head)
+            builder.position_at_end(end)
+            return held
+
+        sums = [[zero] * VECTORS for _ in range(ROWS)]
+        sums = loop("pairs", const(0), full, group, sums, mask=False)
+        sums = loop("rest", full, k, lanes, sums, mask=True)
+        for i in range(ROWS):
+            total = sums[i][0]
+            for other in sums[i][1:]:
+                total = builder.fadd(total, other)
+            function = ir.FunctionType(scalar, [scalar, kind])
+            fold = tile.declare(builder, f"llvm.vector.reduce.fadd.{suffix}", function)
+            folded = builder.call(fold, [ir.Constant(scalar, -0.0), total], fastmath=free)
+            with builder.if_then(builder.icmp_signed("<", const(i), valid)):
+                builder.store(folded, at(builder, builder.add(y, const(i * size)), scalar))
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.intp] * 6), emit
+
+
+@outer
+def rows_of(like, job, index):
+    """y for some rows."""
+    a, x, y, m, k, share = job
+    size = size_of(like)
+    stop = min((index + 1) * share, m)
+    for i in range(index * share, stop, ROWS):
+        dots(like, a + i * k * size, k * size, x, k, y + i * size, min(stop - i, ROWS))
+
+
+@outer
+def columns_of(like, job, index):
+    """y for some columns."""
+    a, x, y, k, n, share = job
+    size = size_of(like)
+    step = LONG * VECTOR_BYTES // size
+    stop = min((index + 1) * share, n)
+    for p in range(0, k, STEPS):
+        steps = min(k - p, STEPS)
+        for j in range(index * share, stop, step):
+            b = a + (p * n + j) * size
+            if j + step <= stop:
+                tile.long(like, x + p * size, 0, size, b, n * size, y + j * size, 0, steps, 1, step, p)
+            else:
+                tile.long_masked(like, x + p * size, 0, size, b, n * size, y + j * size, 0, steps, 1, stop - j, p)
+
+
+JOB = reader(6)
+
+
+@outer
+def rows32(args, index):
+    rows_of(F32, JOB(args), index)
+    return 0
+
+
+@outer
+def rows64(args, index):
+    rows_of(F64, JOB(args), index)
+    return 0
+
+
+@outer
+def columns32(args, index):
+    columns_of(F32, JOB(args), index)
+    return 0
+
+
+@outer
+def columns64(args, index):
+    columns_of(F64, JOB(args), index)
+    return 0
+
+
+@inner
+def shares(count, unit, size, most):
+    """Split `count` rows or columns into chunks of whole units: the share, and how many."""
+    wanted = min(max(size // CHUNK, 1), most)
+    share = ((count + wanted - 1) // wanted + unit - 1) // unit * unit
+    return share, (count + share - 1) // share
+
+
+@inner
+def times(like, piece, a, x, out):
+    m, k = a.shape
+    if x.size != k or out.size != m or overlaps(out, a) or overlaps(out, x):
+        return -1
+    if m == 0:
+        return 0
+    share, chunks = shares(m, ROWS, a.nbytes, SHARES)
+    parallel_for(address_of(piece), pack((address(a), address(x), address(out), m, k, share)), chunks)
+    return 0
+
+
+@inner
+def left_times(like, piece, x, a, out):
+    k, n = a.shape
+    if x.size != k or out.size != n or overlaps(out, a) or overlaps(out, x):
+        return -1
+    if n == 0:
+        return 0
+    if k == 0:
+        tile.clear(address(out), out.nbytes)
+        return 0
+    share, chunks = shares(n, LONG * VECTOR_BYTES // size_of(like), a.nbytes, SHARES // 2)
+    parallel_for(address_of(piece), pack((address(a), address(x), address(out), k, n, share)), chunks)
+    return 0
+
+
+def _matvec32(a, x, out):
+    return times(F32, rows32, a, x, out)
+
+
+def _matvec64(a, x, out):
+    return times(F64, rows64, a, x, out)
+
+
+def _vecmat32(x, a, out):
+    return left_times(F32, columns32, x, a, out)
+
+
+def _vecmat64(x, a, out):
+    return left_times(F64, columns64, x, a, out)
+
+
+def matvec(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+    """a[m,k] x[k] -> out[m]."""
+    kind = number(dtype)
+    signature = types.intp(source(kind, 2), source(kind, 1), target(kind, 1))
+    return entry(signature)(_matvec32 if kind == types.float32 else _matvec64)
+
+
+def vecmat(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+    """x[k] a[k,n] -> out[n]."""
+    kind = number(dtype)
+    signature = types.intp(source(kind, 1), source(kind, 2), target(kind, 1))
+    return entry(signature)(_vecmat32 if kind == types.float32 else _vecmat64)

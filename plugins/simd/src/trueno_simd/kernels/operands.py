@@ -1,0 +1,56 @@
+"""What the structured kernels share: types of their operands and the checks they make themselves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from trueno_simd.jit import inner
+from trueno_simd.kernels.tile import address
+from trueno_simd.threads import unpack
+
+F32, F64 = np.float32(0), np.float64(0)  # stand for their type where compiled code holds only addresses
+
+
+def number(dtype: Any) -> Any:
+    """Numba's float type for a NumPy dtype."""
+    return {"f4": types.float32, "f8": types.float64}[np.dtype(dtype).str[1:]]
+
+
+def source(kind: Any, ndim: int) -> Any:
+    """An operand: contiguous, and read-only arrays are welcome."""
+    return types.Array(kind, ndim, "C", readonly=True)
+
+
+def target(kind: Any, ndim: int) -> Any:
+    return types.Array(kind, ndim, "C")
+
+
+SCRATCH = types.Array(types.uint8, 1, "C")
+_NONE = np.empty(0, np.uint8)
+
+
+def with_scratch(compiled: Any) -> Callable[..., int]:
+    """Call `compiled(*operands, out, scratch)`, which answers how many bytes it needs if they are too few.
+
+    What needs none takes one call; NumPy's allocator keeps small blocks and asks for huge pages for large ones.
+    """
+
+    def kernel(*args: Any) -> int:
+        need: int = compiled(*args, _NONE)
+        return compiled(*args, np.empty(need, np.uint8)) if need > 0 else need
+
+    return kernel
+
+
+def reader(count: int) -> Any:
+    """Load a job of `count` integers from the address that a chunk gets."""
+    return unpack(types.UniTuple(types.int64, count))
+
+
+@inner
+def overlaps(out, x):
+    """Whether two contiguous arrays share a byte."""
+    start, other = address(out), address(x)
+    return start < other + x.nbytes and other < start + out.nbytes

@@ -1,0 +1,36 @@
+"""From an op's row program to a compiled kernel: guard, lower, print, compile."""
+
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from trueno.ops.guarded import guarded as with_flags
+from trueno.ops.lower import lower
+from trueno.ops.op import Op
+from trueno_simd import compile, isa
+from trueno_simd.printer import Printer, Shape
+
+
+def printed(
+    op: Op, dtype: str, layout: str, rank: int, static: tuple[tuple[str, Any], ...], parallel: bool, guarded: bool
+) -> tuple[str, str]:
+    """Name and source of the module for one kernel."""
+    program = op.program(layout, **dict(static))
+    results = len(program.outputs)
+    if guarded:
+        program = with_flags(program)
+    plan = lower(program, "memory" if parallel and rank == 1 else "cache")
+    statuses = tuple(range(results, len(program.outputs)))
+    title = f"{op.name}: {op.signature.text}, operands {layout}, {dtype}.  {op.doc.splitlines()[0]}"
+    text = Printer(plan, dtype, isa.block(dtype), Shape(rank, parallel, statuses, title)).text()
+    digest = blake2b(text.encode(), digest_size=8).hexdigest()
+    return f"k_{op.name}_{dtype}_{digest}", text
+
+
+@lru_cache(maxsize=None)
+def compiled(
+    op: Op, dtype: str, layout: str, rank: int, static: tuple[tuple[str, Any], ...], parallel: bool, guarded: bool
+) -> Any:
+    """The compiled kernel, from disk where it has been compiled before."""
+    name, text = printed(op, dtype, layout, rank, static, parallel, guarded)
+    return compile.module(name, text).kernel

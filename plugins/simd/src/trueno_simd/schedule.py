@@ -1,0 +1,34 @@
+"""When work is split, and into what: sizes measured on a CPU, never on the number of threads.
+
+A chunk's size follows from the row's length alone, so that a sum is joined in the same order whatever the
+machine: results are bitwise equal for any number of threads.
+"""
+
+from trueno_simd.jit import inner, outer
+
+PARALLEL = 65_536  # elements from which the pool's microsecond pays
+LONG = 262_144  # elements of a row from which the row itself is split
+CHUNK = 49_152  # elements of a piece: long enough to hide its hand-over, short enough to balance
+CHUNKS = 256  # pieces of one row at most, which bounds the partial results' room
+
+
+@inner
+def spans(n, block):  # type: ignore[no-untyped-def]
+    """Number of pieces of a row, and the elements of each: a multiple of `block`."""
+    wanted = min(max(n // CHUNK, 2), CHUNKS)
+    step = (n + wanted - 1) // wanted
+    step = (step + block - 1) // block * block
+    return (n + step - 1) // step, step
+
+
+@outer
+def finiteness(values, count):  # type: ignore[no-untyped-def]
+    """Status bits of a result: 1 it holds a NaN, 2 it holds an Inf.  Only called once something is wrong."""
+    nan = inf = False
+    for i in range(count):
+        v = values[i]
+        if v != v:
+            nan = True
+        elif v - v != v - v:
+            inf = True
+    return (1 if nan else 0) | (2 if inf else 0)

@@ -1,0 +1,1 @@
+"""The WebGPU backend's package: not built yet, as `backend.toml` tells whoever asks."""

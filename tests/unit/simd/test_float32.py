@@ -1,0 +1,312 @@
+"""float32 functions against float64 ones of NumPy and SciPy: every kind of bit pattern, every edge, every level.
+
+A bound holds for the float64 value rounded nowhere: |y - exact| in units of the float32 spacing at the exact value.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+numba = pytest.importorskip("numba", reason="needs numba")
+special = pytest.importorskip("scipy.special", reason="needs scipy")
+mpmath = pytest.importorskip("mpmath", reason="needs mpmath")
+from trueno_simd import bits, float32, isa  # noqa: E402
+from trueno_simd.jit import FLAGS  # noqa: E402
+
+Array = np.ndarray[Any, Any]
+ORACLE: dict[str, Callable[..., Array]] = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "log1p_unit": np.log1p,
+    "tanh": np.tanh,
+    "erf": special.erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "atan": np.arctan,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sqrt": np.sqrt,
+}
+UNARY = sorted(ORACLE)
+NEAR = sorted(set(float32.NEAR) - {"needs_large"})
+F = np.float32
+BIG = 2.0**128  # what Inf is the next float to
+
+EDGES = [0.0, 2.0**-149, 2.0**-127, 2.0**-126, 2.0**-24, 2.0**-12, 0.5, 0.55, 0.70710677, 0.85, 1.0, 1.4142135]
+EDGES += [np.sqrt(2) - 1, np.pi / 4, np.pi / 2, np.pi, 3.93, 10.0, 17.3, 18.0, 87.3, 88.72284, 89.0, 103.97, 104.0]
+EDGES += [126.0, 127.0, 128.0, 149.0, 150.0, 2.0**16, 2.0**23, 2.0**24, 2.0**48, 2.0**72, 2.0**96, 2.0**120, 2.0**127]
+EDGES += [3.4028235e38, np.inf]
+
+
+def compiled(name: str) -> Any:
+    near = name.removeprefix("near ")
+    f = float32.FUNCTIONS[name] if near == name else float32.NEAR[near]
+
+    def one(x: Any, y: Any) -> None:
+        for i in range(x.size):
+            y[i] = f(x[i])
+
+    def two(x: Any, z: Any, y: Any) -> None:
+        for i in range(x.size):
+            y[i] = f(x[i], z[i])
+
+    a = "float32[::1]"
+    signature, loop = (f"void({a},{a},{a})", two) if name == "pow" else (f"void({a},{a})", one)
+    return numba.njit(signature, cache=False, no_cfunc_wrapper=True, **FLAGS)(loop)
+
+
+KERNELS: dict[str, Any] = {}
+
+
+def run(name: str, *x: Array) -> Array:
+    if name not in KERNELS:
+        KERNELS[name] = compiled(name)
+    y = np.full_like(x[0], 12345)
+    KERNELS[name](*x, y)
+    return y
+
+
+def exact(function: Callable[..., Array], *x: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return function(*(v.astype(np.float64) for v in x))
+
+
+def ulps(y: Array, r: Array) -> Array:
+    """The error in ulps of the result; infinite if NaN or the sign of a zero differs."""
+    with np.errstate(all="ignore"):
+        spacing = np.spacing(np.minimum(np.abs(r), np.finfo(F).max).astype(F)).astype(np.float64)
+        error = np.abs(np.clip(y.astype(np.float64), -BIG, BIG) - np.clip(r, -BIG, BIG)) / spacing
+    error[np.isnan(y) & np.isnan(r)] = 0
+    error[np.isnan(y) != np.isnan(r)] = np.inf
+    error[(y == 0) & (r == 0) & (np.signbit(y) != np.signbit(r))] = np.inf
+    return error
+
+
+def judge(name: str, bound: float, function: Callable[..., Array], *x: Array) -> None:
+    y, r = run(name, *x), exact(function, *x)
+    error = ulps(y, r)
+    worst = int(error.argmax())
+    words = ", ".join(repr(v[worst]) for v in x)
+    assert error[worst] <= bound, f"{name}({words}) = {y[worst]!r}, exactly {r[worst]!r}: {error[worst]:.3f} ulp"
+
+
+def around(values: list[float], steps: int = 2000) -> Array:
+    """Each value, its neighbours on both sides, and their negatives."""
+    centre = np.array(values, F).view(np.int32)[:, None] + np.arange(-steps, steps + 1, dtype=np.int32)
+    x = np.clip(centre, 0, 0x7F800000).astype(np.int32).view(F).ravel()
+    return np.concatenate([x, -x])
+
+
+def random_bits(seed: int, count: int = 200_000) -> Array:
+    return np.random.default_rng(seed).integers(0, 2**32, count, np.uint32).view(F)
+
+
+def within(name: str, x: Array) -> Array:
+    """What the function promises to take; a NaN always."""
+    if name == "log1p_unit":
+        return x[~((x < 0) | np.signbit(x) | (x > 1))]
+    return x
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_any_bits(name: str, seed: int) -> None:
+    judge(name, float32.ULP[name], ORACLE[name], within(name, random_bits(seed)))
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_around_edges(name: str) -> None:
+    judge(name, float32.ULP[name], ORACLE[name], within(name, around(EDGES)))
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("low, high", [(-1.5, 1.5), (-20.0, 20.0), (-160.0, 160.0)])
+def test_dense(name: str, low: float, high: float) -> None:
+    judge(name, float32.ULP[name], ORACLE[name], within(name, np.linspace(low, high, 400_000, dtype=F)))
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("count", [0, 1, 3, 16, 17, 63])
+def test_nan_stays_in_every_lane(name: str, count: int) -> None:
+    x = np.full(count, np.nan, F)
+    assert np.isnan(run(name, x)).all()
+    x = np.concatenate([x, np.array([0x7FC00001, 0xFFC00000, 0x7F800001, 0xFFFFFFFF], np.uint32).view(F)])
+    assert np.isnan(run(name, x)).all()
+
+
+@pytest.mark.parametrize("name", ["expm1", "log1p", "tanh", "erf", "sin", "atan", "sqrt"])
+def test_sign_of_zero(name: str) -> None:
+    y = run(name, np.array([0.0, -0.0], F))
+    assert (y == 0).all() and list(np.signbit(y)) == [False, True]
+
+
+@pytest.mark.parametrize(
+    "name, x, y",
+    [
+        ("exp", [-np.inf, -104, 0, -0.0, 89, np.inf], [0, 0, 1, 1, np.inf, np.inf]),
+        ("exp2", [-np.inf, -151, -149, 0, 127, 128], [0, 0, 2.0**-149, 1, 2.0**127, np.inf]),
+        ("expm1", [-np.inf, -100, 89, np.inf], [-1, -1, np.inf, np.inf]),
+        ("log", [0, -0.0, -1, -np.inf, 1, np.inf], [-np.inf, -np.inf, np.nan, np.nan, 0, np.inf]),
+        ("log1p", [-1, -1.0000001, -np.inf, np.inf], [-np.inf, np.nan, np.nan, np.inf]),
+        ("tanh", [-np.inf, -50, 50, np.inf], [-1, -1, 1, 1]),
+        ("erf", [-np.inf, -4, 4, np.inf], [-1, -1, 1, 1]),
+        ("sin", [-np.inf, np.inf], [np.nan, np.nan]),
+        ("cos", [-np.inf, np.inf, 0, -0.0], [np.nan, np.nan, 1, 1]),
+        ("atan", [-np.inf, np.inf], [F(-np.pi / 2), F(np.pi / 2)]),
+        ("rsqrt", [0, -0.0, -1, np.inf, 4], [np.inf, -np.inf, np.nan, 0, 0.5]),
+    ],
+)
+def test_exact_values(name: str, x: list[float], y: list[float]) -> None:
+    np.testing.assert_array_equal(run(name, np.array(x, F)), np.array(y, F))
+
+
+def test_exact_powers() -> None:
+    n = np.arange(-149, 128)
+    x = np.ldexp(1.0, n).astype(F)
+    assert (run("exp2", n.astype(F)) == x).all()
+    assert (run("log2", x) == n).all()
+    tens = np.arange(11)  # up to 10¹⁰ a power of ten is a float32
+    assert (run("log10", (10.0**tens).astype(F)) == tens).all()
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "log", "sqrt", "tanh", "atan", "erf"])
+def test_grows(name: str) -> None:
+    """Where neighbours fall back, they do so by rounding only."""
+    x = np.linspace(0.01, 80, 500_000, dtype=F)
+    y = run(name, x).astype(np.float64)
+    assert (np.diff(y) >= -2 * float32.ULP[name] * np.spacing(y[1:].astype(F))).all()
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_waves_of_huge_arguments(name: str) -> None:
+    """mpmath is the judge, at random and where x comes closest to a multiple of π/2."""
+    rng = np.random.default_rng(7)
+    x = np.ldexp(rng.uniform(0.5, 1, 400), rng.integers(10, 129, 400)).astype(F)
+    x = np.concatenate([x, np.array([16367173.0 * 2.0**72, 1e38, 3.4028235e38, 13195795.0 * 2.0**-20], F)])
+    with mpmath.workdps(80):
+        r = np.array([float(getattr(mpmath, name)(mpmath.mpf(float(v)))) for v in x])
+    assert ulps(run(name, x), r).max() <= float32.ULP[name]
+
+
+def test_multiples_of_half_pi() -> None:
+    """The floats next to k π/2, whose sine or cosine loses the most digits."""
+    k = np.concatenate([np.arange(1.0, 60_000), np.random.default_rng(8).integers(1, 2**62, 60_000)])
+    x = around((k * (np.pi / 2)).astype(F).tolist(), 1)
+    for name in ("sin", "cos"):
+        judge(name, float32.ULP[name], ORACLE[name], x)
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_near(name: str) -> None:
+    x = np.concatenate([random_bits(3), around(EDGES)])
+    x = np.concatenate([x, around((np.arange(1, 41_000) * (np.pi / 2)).tolist(), 2)])
+    with np.errstate(invalid="ignore"):
+        x = x[np.abs(x) <= 2.0**16]
+    judge(f"near {name}", float32.ULP[name], ORACLE[name], x)
+
+
+def test_needs_large() -> None:
+    x = np.array([0, -1, 2.0**16, 65536.01, -1e38, np.inf, -np.inf, np.nan], F)
+    assert list(run("near needs_large", x)) == [0, 0, 0, 1, 1, 1, 1, 1]
+
+
+SPECIAL = [0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 2.5, np.inf, 1e-45, 1e-40, 1e-30, 1e30, 3.4028235e38, 8388607.0, 8388608.0]
+SPECIAL += [8388609.0, 16777215.0, 16777216.0, 16777218.0, 4194303.5, 4194304.5, 0.99999994, 1.0000001]
+
+
+def test_power_special_values() -> None:
+    values = np.array([*SPECIAL, *(-v for v in SPECIAL), np.nan], F)
+    x, y = (v.ravel().copy() for v in np.meshgrid(values, values))
+    judge("pow", float32.ULP["pow"], np.power, x, y)
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_power(seed: int) -> None:
+    rng, n = np.random.default_rng(seed), 200_000
+    judge("pow", float32.ULP["pow"], np.power, random_bits(seed, n), random_bits(seed + 10, n))
+    integers = (rng.integers(-60, 60, n).astype(F), rng.integers(-30, 30, n).astype(F))
+    judge("pow", float32.ULP["pow"], np.power, *integers)
+    close = 1 + rng.uniform(-1, 1, n) * np.ldexp(1.0, -rng.integers(1, 24, n))
+    for x in (np.ldexp(rng.uniform(1, 2, n), rng.integers(-140, 127, n)).astype(F), close.astype(F)):
+        with np.errstate(all="ignore"):  # results from the smallest subnormal to overflow
+            y = (rng.uniform(-152, 130, n) / np.log2(x.astype(np.float64))).astype(F)
+        judge("pow", float32.ULP["pow"], np.power, x, y)
+
+
+def test_names_and_bounds_agree() -> None:
+    assert set(float32.FUNCTIONS) == set(float32.ULP) == {*ORACLE, "pow"}
+    assert max(float32.ULP.values()) <= 4
+
+
+# ---- exact tricks that fast-math flags or a missing FMA could break
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exact_sums_and_products(dtype: Any) -> None:
+    @numba.njit(cache=False, **FLAGS)
+    def pairs(x: Any, y: Any, out: Any) -> None:
+        for i in range(x.size):
+            out[0, i], out[1, i] = bits.two_sum(x[i], y[i])
+            out[2, i], out[3, i] = bits.two_product(x[i], y[i])
+
+    rng = np.random.default_rng(9)
+    x, y = rng.normal(size=(2, 500)).astype(dtype)
+    out = np.empty((4, 500), dtype)
+    pairs(x, y, out)
+    with mpmath.workprec(400):
+        a, b, s, t, p, e = ([mpmath.mpf(float(v)) for v in row] for row in (x, y, *out))
+        assert all(u + v == w + z for u, v, w, z in zip(a, b, s, t, strict=True))
+        slack = 0 if bits.FMA or dtype == np.float32 else 2.0**-105
+        assert all(abs(u * v - w - z) <= slack * abs(w) for u, v, w, z in zip(a, b, p, e, strict=True))
+
+
+# ---- levels: Numba's target is fixed once a process
+
+X86 = isa.detect().level in isa.X86
+LEVELS = isa.X86[: isa.X86.index(isa.detect().level) + 1] if X86 else ()
+
+
+def report() -> None:
+    """Print level, function, packed instructions by register, calls and, for a sample, whether bounds hold."""
+    for name in [*UNARY, "pow", *(f"near {n}" for n in NEAR)]:
+        kernel = KERNELS[name] = compiled(name)
+        text = kernel.inspect_asm(kernel.signatures[0])
+        packed = re.findall(r"\t(?!vp?mov|mov|vp?broadcast)v?p?\w+(?:ps|pd|d|q)\t[^\n]*%([xyz]mm)", text)
+        calls = {
+            c for c in re.findall(r"\$\.?(\w+)", text) if re.fullmatch(r"(fma|exp|log|pow|sin|cos|rint|ldexp)\w*", c)
+        }
+        print(isa.level(), name.replace(" ", "_"), max((packed.count(r), r) for r in ("xmm", "ymm", "zmm"))[0], *calls)
+        if "near" not in name and name != "pow":
+            judge(
+                name, float32.ULP[name], ORACLE[name], within(name, np.concatenate([random_bits(6), around(EDGES, 50)]))
+            )
+    test_exact_powers()
+    test_power_special_values()
+    test_multiples_of_half_pi()
+    for name in NEAR:
+        test_near(name)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level(level: str) -> None:
+    """Bounds hold and no loop calls libm, whatever the registers."""
+    words = ("TRUENO_MAX_ISA", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
+    environment = {k: v for k, v in os.environ.items() if k not in words} | {"TRUENO_MAX_ISA": level}
+    environment["PYTHONPATH"] = os.pathsep.join([os.path.dirname(__file__), *(p for p in sys.path if p)])
+    code = "from trueno_simd import isa; assert isa.apply() is None; import test_float32; test_float32.report()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert len(lines) == len(UNARY) + 1 + len(NEAR)
+    for at, _, packed, *calls in lines:
+        assert at == level and int(packed) > 0 and not calls

@@ -1,0 +1,363 @@
+"""The pool does each chunk once, whoever calls, and is never the reason that a process hangs or dies."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="needs numba")
+from numba import int64, types
+from trueno_simd import threads
+from trueno_simd.jit import entry, outer
+
+COUNTS = types.Array(int64, 1, "C")
+load = threads.unpack(types.Tuple((COUNTS, int64)))
+
+
+@outer
+def tally(args, i):  # type: ignore[no-untyped-def]
+    counts, work = load(args)
+    for _ in range(work):
+        threads._pause()
+    counts[i] += 1
+    return 1 << (i % 8)
+
+
+@entry(int64(COUNTS, int64, int64), cache=False)
+def count_all(counts, chunks, work):  # type: ignore[no-untyped-def]
+    args = threads.pack((counts, work))
+    return threads.parallel_for(threads.address_of(tally), args, chunks)
+
+
+@entry(int64(COUNTS, int64, int64), cache=False)
+def count_all_without_gil(counts, chunks, work):  # type: ignore[no-untyped-def]
+    args = threads.pack((counts, work))
+    token = threads.release_gil()
+    bits = threads.parallel_for(threads.address_of(tally), args, chunks)
+    threads.acquire_gil(token)
+    return bits
+
+
+nested_load = threads.unpack(types.Tuple((types.Array(int64, 2, "C"),)))
+
+
+@outer
+def nest(args, i):  # type: ignore[no-untyped-def]
+    (counts,) = nested_load(args)
+    inner = threads.pack((counts[i], 0))
+    return threads.parallel_for(threads.address_of(tally), inner, counts.shape[1])
+
+
+@entry(int64(types.Array(int64, 2, "C")), cache=False)
+def count_nested(counts):  # type: ignore[no-untyped-def]
+    return threads.parallel_for(threads.address_of(nest), threads.pack((counts,)), counts.shape[0])
+
+
+@outer
+def raise_at_3(args, i):  # type: ignore[no-untyped-def]
+    if i == 3:
+        raise ValueError
+    return 1
+
+
+@entry(int64(int64), cache=False)
+def raising(chunks):  # type: ignore[no-untyped-def]
+    return threads.parallel_for(threads.address_of(raise_at_3), 0, chunks)
+
+
+@pytest.fixture(params=[2, 4])
+def pool(request: pytest.FixtureRequest) -> Iterator[int]:
+    threads.set_count(request.param)
+    assert threads.ensure_started()
+    yield request.param
+    threads.set_count(threads._usable_cpus())
+
+
+def check(chunks: int, work: int = 0, kernel=count_all) -> None:  # type: ignore[no-untyped-def]
+    counts = np.zeros(chunks + 1, np.int64)
+    bits = kernel(counts, chunks, work)
+    assert (counts[:chunks] == 1).all() and counts[chunks] == 0
+    assert bits == (1 << min(chunks, 8)) - 1
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 2, 3, 7, 64, 1000])
+def test_each_chunk_once(pool: int, chunks: int) -> None:
+    for trial in range(2000 if chunks < 100 else 100):
+        check(chunks, work=trial % 3 * 20)
+
+
+def test_each_chunk_once_after_sleep(pool: int) -> None:
+    for trial in range(200):
+        time.sleep(0.0001 * (trial % 5))
+        check(2 + trial % 5, work=200)
+
+
+def test_long_chunks_make_the_caller_sleep(pool: int) -> None:
+    for _ in range(5):
+        check(pool, work=200_000)
+
+
+def test_eight_python_threads_at_once(pool: int) -> None:
+    failures: list[BaseException] = []
+
+    def hammer(kernel) -> None:  # type: ignore[no-untyped-def]
+        try:
+            for trial in range(400):
+                check(1 + trial % 9, work=trial % 50, kernel=kernel)
+        except BaseException as error:
+            failures.append(error)
+
+    kernels = [count_all, count_all_without_gil] * 4
+    crowd = [threading.Thread(target=hammer, args=(kernel,)) for kernel in kernels]
+    for one in crowd:
+        one.start()
+    for one in crowd:
+        one.join(60)
+    assert not failures and not any(one.is_alive() for one in crowd)
+
+
+def test_the_count_changes_while_others_compute(pool: int) -> None:
+    going, failures = threading.Event(), []
+
+    def hammer() -> None:
+        try:
+            while not going.is_set():
+                check(5, work=100, kernel=count_all_without_gil)
+        except BaseException as error:
+            failures.append(error)
+
+    crowd = [threading.Thread(target=hammer) for _ in range(2)]
+    for one in crowd:
+        one.start()
+    for n in (1, 3, 2, 5, 1, 2) * 3:
+        threads.set_count(n)
+    going.set()
+    for one in crowd:
+        one.join(60)
+    assert not failures and not any(one.is_alive() for one in crowd)
+
+
+def test_nested_calls_run_serially(pool: int) -> None:
+    for _ in range(200):
+        counts = np.zeros((6, 9), np.int64)
+        count_nested(counts)
+        assert (counts == 1).all()
+
+
+def test_an_exception_in_a_chunk_is_reported_and_harmless(pool: int) -> None:
+    assert raising(3) == 1
+    assert raising(8) == -1
+    check(8)
+
+
+def test_one_thread_means_no_worker() -> None:
+    threads.set_count(1)
+    assert not threads.ensure_started() and threads.workers() == 0 and threads.count() == 1
+    check(9)
+    assert threads.workers() == 0
+    threads.set_count(2)
+    check(9)  # starts by itself
+    assert threads.workers() == 1
+    threads.stop()
+    assert threads.workers() == 0
+    check(9)
+    assert threads.workers() == 1
+    with pytest.raises(ValueError, match="less than 1"):
+        threads.set_count(0)
+
+
+def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = threads._thread.start_new_thread, []
+
+    def start(function, args):  # type: ignore[no-untyped-def]
+        calls.append(function)
+        if len(calls) > 1:  # the first is the one that starts the others
+            raise RuntimeError("can't start new thread")
+        return real(function, args)
+
+    threads.set_count(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(threads._thread, "start_new_thread", start)
+        check(9)
+        check(9)
+        assert len(calls) == 2 and threads.workers() == 0
+    threads.set_count(2)
+    check(9)
+    assert threads.workers() == 1
+
+
+def test_idle_workers_use_no_cpu(pool: int) -> None:
+    check(9)
+    time.sleep(0.05)
+    begin = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - begin < 0.1
+
+
+def test_the_default_count_is_what_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "/proc/self/cgroup": "3:cpuset:/\n2:cpu,cpuacct:/a\n0::/b/c\n",
+        "/sys/fs/cgroup/b/cpu.max": "max 100000\n",
+        "/sys/fs/cgroup/b/c/cpu.max": "250000 100000\n",
+    }
+    monkeypatch.setattr(threads, "_read", lambda path: files.get(path, ""))
+    assert threads._quota() == 3
+    files["/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us"] = "50000\n"
+    files["/sys/fs/cgroup/cpu/a/cpu.cfs_period_us"] = "100000\n"
+    assert threads._quota() == 1 and threads._usable_cpus() == 1
+    files["/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us"] = "-1\n"
+    files["/sys/fs/cgroup/b/c/cpu.max"] = "max 100000\n"
+    assert threads._quota() is None
+    monkeypatch.setattr(threads, "_read", lambda path: "")
+    assert threads._quota() is None and threads._usable_cpus() >= 1
+
+
+# ------------------------------------------------------------------------------------ whole processes
+
+KERNEL = """
+import os, sys, threading, time, signal
+import numpy as np
+from numba import int64, types
+from trueno_simd import threads
+from trueno_simd.jit import entry, outer
+A = types.Array(int64, 1, "C")
+load = threads.unpack(types.Tuple((A, int64)))
+@outer
+def piece(args, i):
+    counts, work = load(args)
+    for _ in range(work):
+        threads._pause()
+    counts[i] += 1
+    return 0
+@entry(int64(A, int64, int64))
+def kernel(counts, chunks, work):
+    args = threads.pack((counts, work))
+    token = threads.release_gil()
+    bits = threads.parallel_for(threads.address_of(piece), args, chunks)
+    threads.acquire_gil(token)
+    return bits
+def check(chunks=7, work=50):
+    counts = np.zeros(chunks, np.int64)
+    kernel(counts, chunks, work)
+    assert (counts == 1).all(), counts
+threads.set_count(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    """Run code after KERNEL, in a process whose compiled code is cached beside it."""
+    folder = tmp_path_factory.mktemp("threads")
+    (folder / "kernels.py").write_text(KERNEL)
+
+    def run(code: str) -> "subprocess.CompletedProcess[str]":
+        environment = os.environ | {
+            "NUMBA_CACHE_DIR": str(folder / "cache"),
+            "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)]),
+        }
+        return subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", "from kernels import *\n" + textwrap.dedent(code)],
+            env=environment, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+
+    run.folder = folder  # type: ignore[attr-defined]
+    return run
+
+
+def test_a_second_process_uses_the_cached_kernels(script) -> None:  # type: ignore[no-untyped-def]
+    code = "check(); assert threads.workers() == 2; check(100); print(sum(kernel.stats.cache_hits.values()))"
+    first = script(code)
+    assert first.returncode == 0, first.stderr
+    found = {p.name: p.stat().st_mtime_ns for p in Path(script.folder).rglob("*.nbc")}
+    assert found
+    second = script(code)
+    assert (second.returncode, second.stdout.strip()) == (0, "1"), second.stderr
+    assert found == {p.name: p.stat().st_mtime_ns for p in Path(script.folder).rglob("*.nbc")}
+
+
+ENDINGS = {
+    "after use": "check()",
+    "while workers spin": "[check() for _ in range(1000)]",
+    "by sys.exit": "check(); sys.exit(0)",
+    "by os._exit": "check(); os._exit(0)",
+    "daemon threads inside kernels": """
+        def forever():
+            while True: check(5, 2000)
+        for _ in range(3): threading.Thread(target=forever, daemon=True).start()
+        time.sleep(0.2)""",
+    "never used": "pass",
+    "use in atexit": "import atexit; check(); atexit.register(check); threads.stop()",
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_the_process_ends_quietly(script, name: str) -> None:  # type: ignore[no-untyped-def]
+    done = script(ENDINGS[name])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("start", ["pass", "check()"])
+def test_a_forked_child_has_its_own_pool(script, start: str) -> None:  # type: ignore[no-untyped-def]
+    done = script(f"""
+        {start}
+        for _ in range(5):
+            pid = os.fork()
+            if pid == 0:
+                assert threads.workers() == 0
+                [check() for _ in range(100)]
+                assert threads.workers() == 2
+                os._exit(0)
+            [check() for _ in range(100)]
+            assert os.waitpid(pid, 0)[1] == 0
+    """)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_fork_in_the_middle_of_a_region(script) -> None:  # type: ignore[no-untyped-def]
+    done = script("""
+        check()
+        going = True
+        def forever():
+            while going: check(5, 3000)
+        crowd = [threading.Thread(target=forever) for _ in range(2)]
+        [one.start() for one in crowd]
+        for _ in range(20):
+            pid = os.fork()
+            if pid == 0:
+                [check() for _ in range(20)]
+                os._exit(0 if threads.workers() == 2 else 9)
+            assert os.waitpid(pid, 0)[1] == 0
+        going = False
+        [one.join() for one in crowd]
+        check()
+    """)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")
+def test_ctrl_c_leaves_everything_usable(script) -> None:  # type: ignore[no-untyped-def]
+    done = script("""
+        check()
+        seen = 0
+        for trial in range(30):
+            killer = threading.Timer(0.002 + trial % 5 * 0.002, os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                killer.start()
+                if trial % 3 == 0: threads.stop()
+                while True: check(6, 5000)
+            except KeyboardInterrupt:
+                seen += 1
+            killer.join()
+            check()
+        print(seen)
+    """)
+    assert (done.returncode, done.stdout.strip()) == (0, "30"), done.stderr

@@ -297,6 +297,7 @@ def report() -> None:
         test_near(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_level(level: str) -> None:
     """Bounds hold and no loop calls libm, whatever the registers."""

@@ -114,7 +114,7 @@ class Judge:
         """After an operation that IEEE rounds once (or that the backend states to be worse).
 
         Rounding is monotone, so the rounded ends enclose every rounded value; they are first moved out by
-        the wide type's own error.
+        the wide type's own error, unless the kernel's type holds them, which makes them exact.
         """
         stated = self.accuracy.ulp.get(kind, 0.5)
         if stated > 0.5:
@@ -122,7 +122,9 @@ class Judge:
         step = self.wide(np.finfo(self.wide).eps)
         down = np.where(np.isinf(low), low, low - step * np.abs(low))
         up = np.where(np.isinf(high), high, high + step * np.abs(high))
-        return self.flushed(Range(np.minimum(low, self.nearest(down)), np.maximum(high, self.nearest(up)), nan))
+        low = np.where(self.nearest(low) == low, low, np.minimum(down, self.nearest(down)))
+        high = np.where(self.nearest(high) == high, high, np.maximum(up, self.nearest(up)))
+        return self.flushed(Range(low, high, nan))
 
     def within(self, low: Array, high: Array, nan: Array, ulps: float) -> Range:
         """After a function whose results are off by at most `ulps` (plus the wide type's own error)."""

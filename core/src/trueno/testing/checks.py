@@ -219,8 +219,29 @@ def check_bad_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> 
 
     refused("read-only", read_only)
     refused("of another shape", lambda x: np.zeros((*x.shape, 2), x.dtype))
-    refused("of another dtype", lambda x: x.astype(np.int16))
     refused("that is a list", lambda x: x.tolist() if x.ndim else [0.0])
+    refused("of another dtype", lambda x: x.astype(np.int16))
+
+
+def check_bad_operands(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
+    """Operands of another dtype than the first, integers and objects are errors, never converted in silence."""
+    T = np.dtype(dtype)
+    other = np.dtype(np.float64 if T == np.float32 else np.float32)
+    case = _some(op, T, seed)[-1]
+    floats = [i for i, s in enumerate(op.signature.inputs) if not s.index]
+    for i in floats:
+        for wrong in (other, np.dtype(np.int32), np.dtype(object)):
+            if wrong == other and len(floats) == 1:
+                continue
+            with np.errstate(all="ignore"):
+                x = np.nan_to_num(case.operands[i], posinf=1, neginf=-1).clip(-9, 9).astype(wrong)
+            operands = tuple(x if j == i else y for j, y in enumerate(case.operands))
+            with _told(case, backend, seed):
+                try:
+                    invoke(op, operands, case.kwargs, backend)
+                except trueno.DtypeError:
+                    continue
+                raise AssertionError(f"{op.operands[i]} in {wrong} was accepted")
 
 
 # ---- axis, guards -------------------------------------------------------------------------------------
@@ -282,6 +303,7 @@ CHECKS: dict[str, Callable[..., Any]] = {
     "out": check_out,
     "in_place": check_in_place,
     "bad_out": check_bad_out,
+    "bad_operands": check_bad_operands,
     "axis": check_axis,
     "guard": check_guard,
 }

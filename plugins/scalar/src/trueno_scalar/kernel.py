@@ -107,10 +107,10 @@ def _entry(s: Schedules) -> str:
         if s.flat:
             return [f"if shape[0] * shape[1] <= {ONE}:", f"    {go('one')}", go("flat")]
         return [
-            "rows, n = shape",
-            f"if n <= {NARROW} and rows >= 64:",
+            "height, n = shape",
+            f"if n <= {NARROW} and height >= 64:",
             f"    {go('across')}",
-            f"if rows * n <= {ONE}:",
+            f"if height * n <= {ONE}:",
             f"    {go('one')}",
             f"if n <= {tile}:",
             f"    {go('rows')}",

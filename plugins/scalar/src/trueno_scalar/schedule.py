@@ -149,12 +149,13 @@ class Schedules:
     def _one(self, alias: bool) -> list[str]:
         columns = self.rank == 2
         names, made = self._names("" if columns else "()")
-        lines = self._views("ewr" if columns else "ew", {"e": "", "w": "", "r": "[:, None]"}) + made
+        lines = self._views("ewr" if columns else "ew", {"e": "", "w": "", "r": "[:, None]"})
         lines += self._results("", "[:, None]" if columns else "")
         if columns:
             lines += ["shape = rows, n = " + self._shape_of(), "column = rows, 1"]
         else:
             lines += ["shape = " + self._shape_of(), "n = shape[0]"]
+        lines += made
         if "pos" in names.values():
             lines.append("pos = arange(n)")
         tape = self._whole(Shape(columns, 1, ready=False, alias=alias, early=True), names)

@@ -83,7 +83,7 @@ def power_of_two(r: Any, t: Any) -> Any:
 
 @inner
 def exp(x: Any) -> Any:
-    """e^x = 2ⁿ e^r, |r| <= ln 2 / 2 after Cody and Waite in two parts, degree 6.  Error @exp@."""
+    """e^x = 2ⁿ e^r, |r| <= ln 2 / 2 after Cody and Waite in two parts, degree 6.  Error 1.01 at -5.85."""
     x = clamp(x, EXP_MIN, EXP_MAX)
     t = x * LOG2_E + MAGIC
     n = t - MAGIC
@@ -94,7 +94,7 @@ def exp(x: Any) -> Any:
 
 @inner
 def exp2(x: Any) -> Any:
-    """2^x = 2ⁿ 2^r, |r| <= 1/2, degree 6; exact at integers.  Error @exp2@."""
+    """2^x = 2ⁿ 2^r, |r| <= 1/2, degree 6; exact at integers.  Error 1.07 at -5.49 (SSE2)."""
     x = clamp(x, EXP2_MIN, EXP2_MAX)
     t = x + MAGIC
     return scale(EXP2(x - (t - MAGIC)), isub(to_bits(t), MAGIC_BITS))
@@ -102,7 +102,7 @@ def exp2(x: Any) -> Any:
 
 @inner
 def expm1(x: Any) -> Any:
-    """e^x - 1 = 2ⁿ (e^r - 1) + (2ⁿ - 1), on half the scale so that 2ⁿ never overflows.  Error @expm1@."""
+    """e^x - 1 = 2ⁿ (e^r - 1) + (2ⁿ - 1), on half the scale so that 2ⁿ never overflows.  Error 1.53 at 0.373 (SSE2)."""
     c = clamp(x, EXPM1_MIN, EXPM1_MAX)
     t = c * LOG2_E + MAGIC
     n = t - MAGIC
@@ -175,21 +175,24 @@ def log1p_series(f: Any, tail: Any) -> Any:
 
 @inner
 def log(x: Any) -> Any:
-    """Natural logarithm: the series and e · ln 2 in two parts.  Error @log@."""
+    """Natural logarithm: the series and e · ln 2 in two parts.  Error 0.88 at 0.706 (SSE2)."""
     f, e = split(x)
     return logarithm(x, log1p_series(f, e * LN2_LOW) + e * LN2_HIGH)
 
 
 @inner
 def log2(x: Any) -> Any:
-    """Logarithm to base 2: e + (f + f LOG2(f)); exact at powers of two.  Error @log2@."""
+    """Logarithm to base 2: e + (f + f LOG2(f)); exact at powers of two.  Error 1.22 at 0.719 (SSE2)."""
     f, e = split(x)
     return logarithm(x, (f * LOG2(f) + f) + e)
 
 
 @inner
 def log10(x: Any) -> Any:
-    """Logarithm to base 10: e log10(2) in two parts + f/2 + f LOG10(f); exact at powers of ten.  Error @log10@."""
+    """Logarithm to base 10: e log10(2) in two parts + f/2 + f LOG10(f); exact at powers of 10.
+
+    Error 1.08 at 1.329 (SSE2).
+    """
     f, e = split(x)
     y = f * LOG10(f) + (f * HALF + e * LOG10_2_LOW)
     return logarithm(x, y + e * LOG10_2_HIGH)
@@ -197,7 +200,7 @@ def log10(x: Any) -> Any:
 
 @inner
 def log1p(x: Any) -> Any:
-    """log(1 + x) without a division: what 1 + x lost is added to its mantissa.  Error @log1p@."""
+    """log(1 + x) without a division: what 1 + x lost is added to its mantissa.  Error 1.49 at 0.461 (SSE2)."""
     w = x + ONE
     lost = sub(x, sub(w, ONE))
     s = to_bits(w)
@@ -214,7 +217,7 @@ def log1p(x: Any) -> Any:
 
 @inner
 def log1p_unit(u: Any) -> Any:
-    """log(1 + u) for 0 <= u <= 1, without bit work: ln 2 + log((1 + u)/2) beyond sqrt(2) - 1.  Error @log1p_unit@."""
+    """log(1 + u) for 0 <= u <= 1, without bit work: ln 2 + log((1 + u)/2) beyond sqrt(2) - 1.  Error 1.52 at 0.415."""
     far = u > FOLD
     f = select(far, u * HALF - HALF, u)
     return log1p_series(f, ZERO) + select(far, LN2, ZERO)
@@ -231,12 +234,12 @@ ERF_NEAR, ERF_MAX = F(0.85), F(3.93)  # beyond ERF_MAX: 1
 ATAN = polynomial(
     -0.33333153, 0.19993767, -0.14211002, 0.106657684, -0.07551656, 0.043204635, -0.016363103, 0.0029193931
 )
-HALF_PI = F(math.pi / 2)
+HALF_PI, HALF_PI_LOW = F(math.pi / 2), F(-4.371139e-08)
 
 
 @inner
 def tanh(x: Any) -> Any:
-    """x + x³ TANH(x²) up to 0.55, then 1 - 2 / (e^2x + 1), where errors of e^2x shrink.  Error @tanh@."""
+    """x + x³ TANH(x²) up to 0.55, then 1 - 2 / (e^2x + 1), where errors of e^2x shrink.  Error 1.90 at 0.551."""
     a = absolute(x)
     c = select(a > TANH_MAX, TANH_MAX, a)
     t = c * LOG2_E2 + MAGIC
@@ -248,7 +251,7 @@ def tanh(x: Any) -> Any:
 
 @inner
 def erf(x: Any) -> Any:
-    """x + x ERF(x²) up to 0.85, then 1 - 2^L with a polynomial L for log2(erfc).  Error @erf@."""
+    """x + x ERF(x²) up to 0.85, then 1 - 2^L with a polynomial L for log2(erfc).  Error 1.39 at 0.892 (SSE2)."""
     a = absolute(x)
     w = LOG2_ERFC(select(a > ERF_MAX, ERF_MAX, a))
     t = w + MAGIC
@@ -259,18 +262,18 @@ def erf(x: Any) -> Any:
 
 @inner
 def atan(x: Any) -> Any:
-    """z + z³ ATAN(z²) with z = x, or π/2 + the same of z = -1/x beyond 1.  Error @atan@."""
+    """z + z³ ATAN(z²) with z = x, or π/2 + the same of z = -1/x beyond 1.  Error 1.40 at 1.059."""
     a = absolute(x)
     far = a > ONE
     z = select(far, -ONE / a, a)
     t = z * z
-    y = z + z * (t * ATAN(t))
+    y = z + (z * (t * ATAN(t)) + select(far, HALF_PI_LOW, ZERO))
     return copysign(y + select(far, HALF_PI, ZERO), x)
 
 
 @inner
 def rsqrt(x: Any) -> Any:
-    """1 / sqrt(x), two correctly rounded steps; ±Inf at ±0.  Error @rsqrt@."""
+    """1 / sqrt(x), two correctly rounded steps; ±Inf at ±0.  Error 1.49."""
     return ONE / sqrt(x)
 
 
@@ -303,7 +306,7 @@ TWO_23, HUGE = F(2.0**23), F(3e38)
 
 @inner
 def pow(x: Any, y: Any) -> Any:  # noqa: A001
-    """x^y = 2^(y log2|x|), special cases as in C99.  Error @pow@ (samples near 1, of integers, of all bits)."""
+    """x^y = 2^(y log2|x|), special cases as in C99.  Error 0.53 (samples near 1, of integers, of all bits)."""
     a = absolute(x)
     s = to_bits(D(a))  # every float32 is a normal float64
     e = shr(isub(s, D_ROOT_BITS), D_MANTISSA)
@@ -354,19 +357,19 @@ NEAR: dict[str, Any] = {"sin": sin_near, "cos": cos_near, "needs_large": needs_l
 
 # The largest error of each function in ulps, at every ISA level.
 ULP: dict[str, float] = {
-    "exp": 1.1,
+    "exp": 1.2,
     "exp2": 1.2,
-    "expm1": 1.6,
+    "expm1": 1.7,
     "log": 1.0,
-    "log2": 1.3,
-    "log10": 1.1,
+    "log2": 1.4,
+    "log10": 1.2,
     "log1p": 1.6,
-    "log1p_unit": 1.6,
-    "tanh": 2.0,
+    "log1p_unit": 1.7,
+    "tanh": 2.1,
     "erf": 1.6,
     "sin": 1.8,
     "cos": 1.8,
-    "atan": 2.2,
+    "atan": 1.6,
     "pow": 0.6,
     "rsqrt": 1.5,
     "sqrt": 0.5,

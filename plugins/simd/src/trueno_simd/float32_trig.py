@@ -91,28 +91,28 @@ def wave(r: Any, q: Any) -> Any:
 
 @inner
 def sin(x: Any) -> Any:
-    """Sine; NaN at ±Inf.  Error @sin@."""
+    """Sine; NaN at ±Inf.  Error 1.62 at 9.4e36."""
     r, q = reduce(x)
     return select(absolute(x) < TINY, x, wave(r, q))
 
 
 @inner
 def cos(x: Any) -> Any:
-    """Cosine; NaN at ±Inf.  Error @cos@."""
+    """Cosine; NaN at ±Inf.  Error 1.62 at 1.0e26."""
     r, q = reduce(x)
     return wave(r, iadd(q, INT(1)))
 
 
 @inner
 def sin_near(x: Any) -> Any:
-    """Sine for |x| <= NEAR.  Error @sin_near@."""
+    """Sine for |x| <= NEAR.  Error 1.61 near 65140."""
     r, q = reduce_near(x)
     return select(absolute(x) < TINY, x, wave(r, q))
 
 
 @inner
 def cos_near(x: Any) -> Any:
-    """Cosine for |x| <= NEAR.  Error @cos_near@."""
+    """Cosine for |x| <= NEAR.  Error 1.62 near 29680."""
     r, q = reduce_near(x)
     return wave(r, iadd(q, INT(1)))
 

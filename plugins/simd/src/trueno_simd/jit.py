@@ -9,7 +9,7 @@ free of reference counts (and the IR free of what other targets cannot compile);
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
+from numba import njit, types
 
 FLAGS: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "_nrt": False}
 
@@ -25,11 +25,34 @@ def outer(function: Callable[..., Any]) -> Any:
 
 
 def entry(signature: Any, *, cache: bool = True) -> Callable[[Callable[..., Any]], Any]:
-    """A kernel that Python calls: compiled at once for `signature`, kept on disk."""
+    """A kernel that Python calls: compiled at once for `signature`, kept on disk, exact about its arguments.
+
+    Arguments of other types are refused with TypeError in under a microsecond; Numba's own search for
+    conversions and its explanation of why there is none take a hundred.
+    """
 
     def compile_(function: Callable[..., Any]) -> Any:
         kernel = njit(signature, cache=cache, no_cfunc_wrapper=True, **FLAGS)(function)
         kernel.disable_compile()
+        given = tuple(_as_given(t) for t in signature.args)
+        kernel.targetdescr.typing_context.install_possible_conversions(given, signature.args)
+        kernel._search_new_conversions = _no_conversion
+        kernel._explain_matching_error = _refuse
         return kernel
 
     return compile_
+
+
+def _as_given(kind: types.Type) -> types.Type:
+    """What callers mostly pass for a parameter: a writable array for a read-only one, a whole number for a float."""
+    if isinstance(kind, types.Array):
+        return kind.copy(readonly=False)
+    return types.int64 if kind == types.float64 else kind
+
+
+def _no_conversion(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    raise TypeError("not the types of this kernel")

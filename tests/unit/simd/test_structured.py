@@ -97,7 +97,9 @@ def test_matmul_keeps_nan_and_inf_in_their_row_and_column(m, n, k, dtype, rng):
     out = np.full((m, n), np.nan, dtype)
     assert kernel("matmul", dtype)(a, b, out) == 0
     with np.errstate(invalid="ignore"):
-        want = np.array([[np.sum(a[i].astype("f8") * b[:, j].astype("f8")) for j in range(n)] for i in (0, m // 2, m - 1)])
+        want = np.array(
+            [[np.sum(a[i].astype("f8") * b[:, j].astype("f8")) for j in range(n)] for i in (0, m // 2, m - 1)]
+        )
     got = out[[0, m // 2, m - 1]]
     assert np.array_equal(np.isnan(got), np.isnan(want))
     assert np.array_equal(np.isposinf(got), np.isposinf(want))
@@ -186,10 +188,7 @@ def correlated(x, weights, mode):
         return tuple(signal.correlate(f(x), f(weights), "valid", "direct") for f in (np.asarray, np.abs))
     return tuple(
         np.array(
-            [
-                sum(signal.correlate(f(x[c]), f(w[c]), "valid", "direct") for c in range(x.shape[0]))
-                for w in weights
-            ]
+            [sum(signal.correlate(f(x[c]), f(w[c]), "valid", "direct") for c in range(x.shape[0])) for w in weights]
         )
         for f in (np.asarray, np.abs)
     )
@@ -258,7 +257,18 @@ def test_convolve2d_keeps_nan_near(mode):
 def test_transpose(dtype, rng):
     run = kernel("transpose", dtype)
     shapes = [tuple(rng.choice(SIZES, 2)) for _ in range(60)]
-    shapes += [(0, 3), (3, 0), (1, 1), (512, 256), (129, 1000), (4000, 3), (2, 5, 7), (3, 0, 4), (4, 64, 96), (2, 3, 17, 20)]
+    shapes += [
+        (0, 3),
+        (3, 0),
+        (1, 1),
+        (512, 256),
+        (129, 1000),
+        (4000, 3),
+        (2, 5, 7),
+        (3, 0, 4),
+        (4, 64, 96),
+        (2, 3, 17, 20),
+    ]
     for shape in shapes:
         x = values(rng, shape, dtype)
         if x.size:
@@ -273,7 +283,15 @@ def test_transpose(dtype, rng):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_embedding_lookup(dtype, which, rng):
     run = kernel("embedding_lookup", dtype)
-    for v, d, shape in [(1, 1, (1,)), (10, 7, (0,)), (50, 16, (33,)), (9, 0, (4,)), (300, 129, (20, 30)), (5, 3, ()), (7, 2, (2, 0, 3))]:
+    for v, d, shape in [
+        (1, 1, (1,)),
+        (10, 7, (0,)),
+        (50, 16, (33,)),
+        (9, 0, (4,)),
+        (300, 129, (20, 30)),
+        (5, 3, ()),
+        (7, 2, (2, 0, 3)),
+    ]:
         table, indices = values(rng, (v, d), dtype), rng.integers(0, v, shape).astype(which)
         indices = np.asarray(indices)
         whole, out = guarded((*shape, d), dtype)

@@ -89,7 +89,7 @@ def fma(x, y, z):
     """x · y + z, the product not rounded.
 
     Shapes: operands broadcast.
-    Edges: IEEE 754 fusedMultiplyAdd; only the reference rounds the product in float64.
+    Edges: as IEEE 754's fusedMultiplyAdd; where no such instruction is at hand, float64 products are rounded.
     """
     return lang.fma(x, y, z)
 
@@ -100,7 +100,7 @@ def lerp(x, y, t: float):
 
     From the nearer end, x + t(y − x) or y + (t − 1)(y − x), so that t = 0 gives x and t = 1 gives y exactly.
     Shapes: operands broadcast; t is one number, any (outside 0 … 1 it extrapolates).
-    Edges: NaN if y − x overflows and t is 0 or 1.
+    Edges: NaN if x and y are the same Inf, or if y − x overflows and t is 0 or 1.
     """
     near = t < 0.5
     return lang.where(near, x, y) + lang.where(near, t, t - 1.0) * (y - x)

@@ -204,7 +204,7 @@ def relu(x: Any) -> Symbol:
 
 
 def sigmoid(x: Any) -> Symbol:
-    """w / (1 + w), w = eˣ: keeps every digit of the left tail, where 1 / (1 + e⁻ˣ) overflows; from x = 50 on it is 1."""
+    """w / (1 + w), w = eˣ: keeps the digits of the left tail, where 1 / (1 + e⁻ˣ) overflows; 1 from x = 50 on."""
     w = exp(minimum(x, 50.0))
     return w / (1.0 + w)
 
@@ -229,11 +229,10 @@ def acos(x: Any) -> Symbol:
 
 
 def sinh(x: Any) -> Symbol:
-    """With e = eᵃ−1, a = |x|: (e + e/(e+1))/2; above 40 eᵃ is e^(a/2)², which overflows only where sinh does."""
-    a = abs(x)
-    e = expm1(minimum(a, 40.0))
-    half = exp(0.5 * a)
-    return copysign(where(a > 40.0, (0.5 * half) * half, 0.5 * (e + e / (e + 1.0))), x)
+    """With q = e^(a/2)−1 and h = q(q+2)/2, a = |x|: h + h/(2h+1).  h overflows only where sinh does."""
+    q = expm1(0.5 * abs(x))
+    h = (0.5 * q) * (q + 2.0)
+    return copysign(h + h / (2.0 * minimum(h, 1e30) + 1.0), x)
 
 
 def cosh(x: Any) -> Symbol:
@@ -243,17 +242,19 @@ def cosh(x: Any) -> Symbol:
 
 
 def asinh(x: Any) -> Symbol:
-    """log1p(a + a²/(1+√(1+a²))), a = |x|; log a + log 2 where a² would lose or overflow."""
+    """log1p(a + a²/(1+√(1+a²))), a = |x|; where a² would lose or overflow, log1p(a−1) + log 2."""
     a = abs(x)
+    big = a > 1e9
     b = minimum(a, 1e9)
-    small = log1p(b + b * b / (1.0 + sqrt(1.0 + b * b)))
-    return copysign(where(a > 1e9, log(a) + LN2, small), x)
+    near = b + b * b / (1.0 + sqrt(1.0 + b * b))
+    return copysign(log1p(where(big, a - 1.0, near)) + where(big, LN2, 0.0), x)
 
 
 def acosh(x: Any) -> Symbol:
-    """log1p(t + √t·√(t+2)), t = x−1; log x + log 2 for large x.  √t makes x < 1 NaN, √(t(t+2)) would not."""
-    t = minimum(x, 1e9) - 1.0
-    return where(x > 1e9, log(x) + LN2, log1p(t + sqrt(t) * sqrt(t + 2.0)))
+    """log1p(t + √t·√(t+2)), t = x−1; for large x log1p(t) + log 2.  √t makes x < 1 NaN, √(t(t+2)) would not."""
+    t = x - 1.0
+    big = x > 1e9
+    return log1p(where(big, t, t + sqrt(t) * sqrt(t + 2.0))) + where(big, LN2, 0.0)
 
 
 def atanh(x: Any) -> Symbol:

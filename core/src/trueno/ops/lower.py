@@ -74,6 +74,7 @@ def lower(program: Program, residence: Residence = "cache") -> Plan:
     first: dict[int, int] = {}  # element node → pass that computed it first
     held: dict[int, int] = {}  # element node → output number that holds it
     kept: list[tuple[int, int, int]] = []  # (pass, output number, node)
+
     def holds(k: int, i: int, p: int) -> bool:
         """Whether output k still has node i when pass p begins: its own value has not yet replaced it."""
         return element_outputs[k] == i or p <= when[element_outputs[k]]
@@ -110,9 +111,7 @@ def lower(program: Program, residence: Residence = "cache") -> Plan:
         sketches.append((loads, body, here, stores))
 
     def row_ops(time: int) -> tuple[int, ...]:
-        return tuple(
-            i for i, n in enumerate(nodes) if n.space != "e" and n.kind in ELEMENTS and when[i] == time
-        )
+        return tuple(i for i, n in enumerate(nodes) if n.space != "e" and n.kind in ELEMENTS and when[i] == time)
 
     passes = []
     for p, (loads, body, here, stores) in enumerate(sketches):

@@ -89,12 +89,11 @@ def _convolved(x: Shape, kernel: Shape, *, mode: str = "valid") -> tuple[Shape, 
             raise ShapeError(f"convolve2d: kernel[{symbol}] is 0; a kernel has at least one row and one column")
         if mode == "valid" and size > extent:
             raise ShapeError(
-                f'convolve2d: kernel[{symbol}] is {size}, but x[{other}] is {extent}; '
+                f"convolve2d: kernel[{symbol}] is {size}, but x[{other}] is {extent}; "
                 'it must fit into x, or pass mode="same"'
             )
     (h, w), (p, q) = x[-2:], kernel[-2:]
-    size = (h, w) if mode == "same" else (h - p + 1, w - q + 1)
-    return ((*kernel[:-3], *size),)
+    return ((*kernel[:-3], h, w) if mode == "same" else (*kernel[:-3], h - p + 1, w - q + 1),)
 
 
 @op(
@@ -170,9 +169,7 @@ def _symmetric(a: Array) -> None:
         )
 
 
-@op(
-    "a[n,n] -> values[n] vectors[n,n]", structured=True, flops="9*n*n*n", chain="n", check=_symmetric
-)
+@op("a[n,n] -> values[n] vectors[n,n]", structured=True, flops="9*n*n*n", chain="n", check=_symmetric)
 def symmetric_eigen(a):
     """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal.
 

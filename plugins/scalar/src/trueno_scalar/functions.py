@@ -56,7 +56,7 @@ def erf(x: Array, out: Array, a: Array, p: Array) -> Array:
     dtype = x.dtype
     cut, (highest, *rest) = ERF[dtype]
     a = np.absolute(x, a)
-    a = np.minimum(a, cut, a)  # NaN passes; beyond the cut erf rounds to 1
+    a = np.minimum(a, cut, out=a)  # NaN passes; beyond the cut erf rounds to 1
     p = np.multiply(a, highest, p)
     for c in rest[:-1]:
         np.add(p, c, p)

@@ -52,7 +52,7 @@ def row_kernel(call: Call) -> Callable[..., int]:
     texts: dict[str, str] = {}
 
     def late(schedule: str, alias: bool) -> Callable[..., int]:
-        name = f"{schedule}{'_alias' * alias}"
+        name = f"run_{schedule}{'_alias' * alias}"
 
         def first(*args: Any) -> int:
             texts[name] = schedules.text(schedule, alias)
@@ -63,7 +63,7 @@ def row_kernel(call: Call) -> Callable[..., int]:
 
     for alias in (False, True):
         for schedule in ("one", "flat", "rows", "across", "long"):
-            names[f"{schedule}{'_alias' * alias}"] = late(schedule, alias)
+            names[f"run_{schedule}{'_alias' * alias}"] = late(schedule, alias)
     texts["kernel"] = _entry(schedules)
     exec(compile(texts["kernel"], f"<trueno_scalar {call.op.name}>", "exec"), names)  # noqa: S102
     kernel = names["kernel"]
@@ -98,7 +98,7 @@ def _entry(s: Schedules) -> str:
 
     def choose(suffix: str) -> list[str]:
         def go(schedule: str) -> str:
-            return f"return {run}{schedule}{suffix}{close}{s.arguments})"
+            return f"return {run}run_{schedule}{suffix}{close}{s.arguments})"
 
         tile = "TILE"
         if rank == 1:

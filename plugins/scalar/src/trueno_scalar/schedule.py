@@ -18,6 +18,8 @@ from trueno_scalar.tape import REDUCE, Shape, Tape
 
 TILE_BYTES = 131072
 """Bytes of one tile.  Three or four of them fill most of a core's L2; smaller ones pay for more calls."""
+SWEEP = 1 << 22
+"""Elements of a tile of a lone call, which has nothing to keep in cache; a bound only so that sums stay exact."""
 ONE = 8192
 """Elements up to which everything is one tile; above, a loop also brings what needs its registers beforehand."""
 NARROW = 16
@@ -55,7 +57,7 @@ class Schedules:
         """The function `schedule` as source."""
         lines = getattr(self, f"_{schedule}")(alias)
         body = "\n".join(f"    {line}" for line in [*self._parameters(), *lines])
-        return f"def {schedule}{'_alias' * alias}({self.arguments}):\n{body}\n"
+        return f"def run_{schedule}{'_alias' * alias}({self.arguments}):\n{body}\n"
 
     def namespace(self) -> dict[str, Any]:
         """What the sources refer to."""
@@ -245,7 +247,6 @@ class Schedules:
         allocations: dict[str, str] = {}
         scalars = self._tape(Shape(False, 0, True, alias, False), names)
         written: set[int] = set()
-        tile = min(self._tile(None), TILE_BYTES // self.dtype.itemsize)
         for sweep in self.plan.passes:
             for i in sweep.before:
                 body.append(f"v{i} = {scalars.scalar_text(i)}")
@@ -286,6 +287,7 @@ class Schedules:
             loop += tape.lines
             final = [k for k, o in sweep.stores if self.program.outputs[k] == o and k in self.float_outputs]
             loop += self._status(final)
+            body += [f"step = min(n, {tile})"] if sweeps > 1 else []
             body += _loop("lo", "n", "step", loop)
             for f in sweep.folds:
                 if nodes[f].kind in ("sum", "fsum", "prod"):
@@ -316,7 +318,9 @@ class Schedules:
         return [f"v{f} = {start}"] if start else [f"v{f}, v{f}b = 0, T(0)"]
 
     def _tile(self, tape: Tape | None) -> int:
-        """Elements of a tile: fewer bytes each where many registers are live."""
+        """Elements of a tile: all of 2²² where one call does everything, fewer where many registers are live."""
+        if tape is not None and not tape.registers and tape.calls < 2:
+            return SWEEP
         live = 2 if tape is None else len(tape.registers)
         return TILE_BYTES // self.dtype.itemsize // (1 if live < 5 else 2)
 

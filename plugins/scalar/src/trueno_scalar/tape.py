@@ -268,7 +268,9 @@ class Tape:
         self._full.add(i)
         out = self._out(name)
         if node.kind in UFUNC:
-            self.lines.append(f"{name} = {UFUNC[node.kind]}({', '.join(args if out == 'None' else [*args, out])})")
+            word = "out=" if node.kind in ("maximum", "minimum") else ""  # there NumPy 2.4 deprecates a third positional
+            tail = [] if out == "None" else [word + out]
+            self.lines.append(f"{name} = {UFUNC[node.kind]}({', '.join([*args, *tail])})")
             return
         call = self.fma if node.kind == "fma" else node.kind
         classes = SCRATCH[call][0]

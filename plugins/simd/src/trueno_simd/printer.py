@@ -1,22 +1,22 @@
-"""The Numba printer: a lowered row program becomes a Python module of nested functions.
+"""The Numba printer: a lowered row program becomes a Python module with one function, or a few.
 
-    pass_k    one block of at most 64 × lanes elements: the only loop over elements, and what LLVM vectorizes
-    sweep_k   pass_k over one slice, joining the blocks' folds (float64, so that order hardly matters)
-    row       all sweeps of one row, with the row's own values between them
-    rows      row over a range of rows
-    chunk_*   a slice of a long row, or a range of rows, as a piece for the thread pool
-    kernel    what Python calls: checks what the plan's key does not say, and picks serial or parallel
+    kernel    what Python calls: checks what the plan's key does not say, then runs all rows; it alone when serial
+    piece_k   pass k over a slice of one long row, for the thread pool
+    piece     all passes over a range of rows, for the thread pool
+    find_k    where in its block the winner of an argmax is
 
-A block's chain of additions is at most 64 a lane, however long the row: that is the accuracy that the
-backend declares.  Chunks do not depend on the number of threads, so results do not either.
+A fold runs over blocks of 64 elements a lane, whose results are joined in float64: the chain of additions that
+a term passes through stays short however long the row, which is the accuracy that the backend declares.
+Pieces depend on the row's length and never on the number of threads, so results do not either.
+Everything serial is one function: Numba optimizes a nested function again in each of its callers.
 """
 
 from dataclasses import dataclass
 
 from trueno.ops.lower import Pass, Plan
-from trueno_simd.expressions import EXPRESSIONS, fold_text
+from trueno_simd.expressions import EXPRESSIONS, FoldText, fold_text
 
-RUNTIME = """\
+IMPORTS = """\
 from numpy import inf, {dtype} as T
 
 from numba import boolean, float64, int64, types
@@ -28,374 +28,295 @@ from trueno_simd.memory import apart, apart_or_same, load, pointer, stack, store
 from trueno_simd.{dtype} import (
     atan, cos, erf, exp, exp2, expm1, log, log1p, log1p_unit, log2, log10, pow, rsqrt, sin, tanh,
 )
-from trueno_simd.schedule import CHUNKS, LONG, PARALLEL, finiteness, spans
+from trueno_simd.schedule import FAR, PIECES, finiteness, row_spans, spans
 from trueno_simd.threads import acquire_gil, address_of, pack, parallel_for, release_gil, unpack
 
 INF = T(inf)
 BLOCK = {block}
-FAR = 1 << 30
 """
+Lines = list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How the kernel is called and scheduled.
+class Variant:
+    """How a kernel is called and scheduled.
 
-    rank: 1 for one row, 2 for rows.  flat: every operand is `e` or `u` and nothing folds, so rank 2 is one row
-    too.  parallel: whether the thread pool may be used.  statuses: row outputs that are health flags.
+    rank: 1 for one row, 2 for rows.  parallel: for sizes that the thread pool pays for.  flags: numbers of the
+    outputs that are health flags of a guarded program.
     """
 
     rank: int
     parallel: bool
-    statuses: tuple[int, ...]
+    flags: tuple[int, ...]
     title: str
 
 
 class Printer:
-    """Prints one plan; the methods follow the picture above, inside out."""
+    """Prints one plan, inside out."""
 
-    def __init__(self, plan: Plan, dtype: str, block: int, shape: Shape) -> None:
+    def __init__(self, plan: Plan, dtype: str, block: int, variant: Variant) -> None:
         self.plan = plan
         self.program = plan.program
         self.nodes = plan.program.nodes
         self.dtype = dtype
         self.block = block
-        self.shape = shape
-        self.operands = [name for name, _ in self.program.operands]
+        self.variant = variant
         self.kinds = dict(self.program.operands)
-        self.used = {str(n.value) for n in self.nodes if n.kind == "leaf"}
-        self.outs = [k for k in range(len(self.program.outputs)) if k not in shape.statuses]
-        self.slots = {name: i for i, name in enumerate(self.operands)}
-        self.slots |= {f"out{k}": len(self.operands) + i for i, k in enumerate(self.outs)}
-        self.element = {k: self.nodes[o].space == "e" for k, o in enumerate(self.program.outputs)}
-        self.flat = not self.program.folds and all(kind in "eu" for kind in self.kinds.values())
-        self.guarded = bool(shape.statuses)
+        self.outs = {f"out{k}": k for k in range(len(self.program.outputs)) if k not in variant.flags}
+        self.slots = {name: i for i, name in enumerate([*self.kinds, *self.outs])}
+        # Nothing folds and nothing varies by row alone: rows × n is one long row.
+        self.flat = not self.program.folds and set(self.kinds.values()) <= {"e", "u"}
+        read = {str(n.value) for n in self.nodes if n.kind == "leaf"}
+        self.arrays = [n for n in self.kinds if n in read] + list(self.outs)
+        self.params = [f"p_{n}" for n in self.program.params]
 
-    # ---- names ------------------------------------------------------------------------------------
+    def text(self) -> str:
+        """The whole module."""
+        head = f'"""{self.variant.title}\n\n{self.program.text}\n"""\n\n'
+        parts = [head + IMPORTS.format(dtype=self.dtype, block=self.block) + "\n".join(self.constants())]
+        parts += [self.find(f) for f in self.program.folds if self.position(f)]
+        by_rows = self.variant.rank == 2 and not self.flat
+        if self.variant.parallel:
+            parts += [self.piece_of_rows()] if by_rows else [self.piece(k, s) for k, s in enumerate(self.plan.passes)]
+        return "\n\n\n".join([*parts, self.kernel(by_rows)]) + "\n"
+
+    def constants(self) -> Lines:
+        special = {"inf": "INF", "-inf": "-INF", "nan": "INF - INF"}
+        values = {i: repr(n.value) for i, n in enumerate(self.nodes) if n.kind == "const"}
+        return [f"c{i} = {special.get(v, f'T({v})')}" for i, v in values.items()]
+
+    # ---- values -------------------------------------------------------------------------------------
 
     def name(self, i: int) -> str:
         """How node `i` is called where it is visible."""
         node = self.nodes[i]
-        if node.kind == "const":
-            return f"c{i}"
-        if node.kind == "param":
-            return f"p_{node.value}"
-        if node.kind == "count":
-            return "count"
+        match node.kind:
+            case "const":
+                return f"c{i}"
+            case "param":
+                return f"p_{node.value}"
+            case "count":
+                return "count"
         return f"{'v' if node.space == 'e' else 'r'}{i}"
 
     def expression(self, i: int) -> str:
-        node = self.nodes[i]
-        return EXPRESSIONS[node.kind].format(*(self.name(a) for a in node.args))
+        return EXPRESSIONS[self.nodes[i].kind].format(*map(self.name, self.nodes[i].args))
 
-    def row_inputs(self, body: list[int]) -> list[str]:
-        """Row and uniform values that the nodes of `body` need from outside; constants are global."""
-        needed = [a for i in body for a in self.nodes[i].args]
-        outside = [a for a in needed if self.nodes[a].space != "e" and self.nodes[a].kind != "const"]
-        return list(dict.fromkeys(self.name(a) for a in outside))
+    def element_type(self, i: int) -> str:
+        return {"T": f"types.{self.dtype}", "bool": "boolean", "index": "int64"}[self.nodes[i].type]
 
-    @property
-    def arrays(self) -> list[str]:
-        """Every array that kernels pass along: operands that are read, then results."""
-        return [n for n in self.operands if n in self.used] + [f"out{k}" for k in self.outs]
+    def is_element(self, k: int) -> bool:
+        return self.nodes[self.program.outputs[k]].space == "e"
 
-    @property
-    def params(self) -> list[str]:
-        return [f"p_{n}" for n in self.program.params]
+    def outside(self, body: tuple[int, ...] | Lines) -> Lines:
+        """Row and uniform values that element nodes need from outside their loop; constants are global."""
+        needed = [a for i in body for a in self.nodes[int(i)].args]
+        return list(dict.fromkeys(
+            self.name(a) for a in needed if self.nodes[a].space != "e" and self.nodes[a].kind != "const"
+        ))  # fmt: skip
 
-    def arrays_of(self, sweep: Pass) -> list[str]:
-        names = [s if isinstance(s, str) else f"out{s}" for _, s in sweep.loads]
-        names += [f"out{k}" for k, _ in sweep.stores]
-        return list(dict.fromkeys(names))
-
-    # ---- passes -----------------------------------------------------------------------------------
-
-    def text(self) -> str:
-        """The whole module."""
-        head = f'"""{self.shape.title}\n\n{self.program.text}\n"""\n\n' + RUNTIME.format(dtype=self.dtype, block=self.block)
-        consts = [
-            f"c{i} = T({n.value!r})".replace("T(inf)", "INF").replace("T(-inf)", "-INF").replace("T(nan)", "INF - INF")
-            for i, n in enumerate(self.nodes)
-            if n.kind == "const"
-        ]
-        parts = [head + "\n".join(consts)]
-        for k, sweep in enumerate(self.plan.passes):
-            parts += [self.pass_(k, sweep), self.sweep(k, sweep)]
-        parts += [self.find(f) for f in self.program.folds if self.nodes[f].kind in ("argmax", "argmin")]
-        parts += [self.row(), self.rows()]
-        if self.shape.parallel:
-            parts += [*(self.chunk(k, s) for k, s in enumerate(self.plan.passes)), self.long_row()]
-            if self.shape.rank == 2 and not self.flat:
-                parts.append(self.chunk_rows())
-        parts.append(self.kernel())
-        return "\n\n\n".join(parts) + "\n"
-
-    def element_body(self, body: list[int], loads: list[tuple[int, str | int]]) -> list[str]:
+    def elements(self, loads: tuple[tuple[int, str | int], ...], body: tuple[int, ...]) -> Lines:
+        """One element: its loads, then its ops."""
         lines = []
         for i, source in loads:
             array = source if isinstance(source, str) else f"out{source}"
-            at = "i" if isinstance(source, str) and self.kinds[source] == "w" else "base + i"
+            at = "i" if self.kinds.get(array) == "w" else "base + i"
             lines.append(f"v{i} = load({array}, {at}, {self.slots[array]})")
         return lines + [f"v{i} = {self.expression(i)}" for i in body]
 
-    def pass_(self, k: int, sweep: Pass) -> str:
-        arrays, rows = self.arrays_of(sweep), self.inputs_of(sweep)
-        lines = ["@outer", f"def pass_{k}({', '.join(['base', 'lo', 'hi', *arrays, *rows])}):"]
-        for f in sweep.folds:
-            lines.append(f"    s{f} = {self.fold(f).start}")
-        lines.append("    for i in range(lo, hi):")
-        lines += ["        " + line for line in self.element_body(list(sweep.body), list(sweep.loads))]
-        for f in sweep.folds:
-            v = self.nodes[f].args[0]
-            value = self.name(v)
-            if self.nodes[f].kind in ("any", "all") and self.nodes[v].type == "T":
-                value = f"{value} != T(0)"
-            lines.append(f"        s{f} = {self.fold(f).step.format(s=f's{f}', v=value)}")
-        for out, v in sweep.stores:
-            lines.append(f"        store(out{out}, base + i, {self.name(v)}, {self.slots[f'out{out}']})")
-        if sweep.folds:
-            lines.append(f"    return {', '.join(f's{f}' for f in sweep.folds)}")
-        return "\n".join(lines)
+    # ---- folds --------------------------------------------------------------------------------------
 
-    def fold(self, f: int):  # type: ignore[no-untyped-def]
+    def fold(self, f: int) -> FoldText:
         return fold_text(self.nodes[f].kind, self.dtype)
 
-    def inputs_of(self, sweep: Pass) -> list[str]:
-        return self.row_inputs(list(sweep.body))
+    def position(self, f: int) -> bool:
+        return self.nodes[f].kind in ("argmax", "argmin")
 
-    def states(self, f: int, prefix: str = "a") -> list[str]:
-        return [f"{prefix}{f}{'' if j == 0 else '_'}" for j in range(len(self.fold(f).state))]
+    def states(self, f: int) -> Lines:
+        """Names of what a fold carries from block to block."""
+        return [f"a{f}", f"b{f}"][: len(self.fold(f).state)]
 
-    def sweep(self, k: int, sweep: Pass) -> str:
-        arrays, rows = self.arrays_of(sweep), self.inputs_of(sweep)
-        given = ", ".join([*arrays, *rows])
-        lines = ["@outer", f"def sweep_{k}({', '.join(['base', 'start', 'stop', *arrays, *rows])}):"]
-        if not sweep.folds:
-            return "\n".join([*lines, f"    pass_{k}(base, start, stop, {given})"])
-        for f in sweep.folds:
-            for name, initial in zip(self.states(f), self.fold(f).state, strict=True):
-                lines.append(f"    {name} = {initial}")
-        lines.append("    for lo in range(start, stop, BLOCK):")
-        results = ", ".join(f"q{f}" for f in sweep.folds)
-        lines.append(f"        {results} = pass_{k}(base, lo, min(lo + BLOCK, stop), {given})")
-        for f in sweep.folds:
-            a, *b = self.states(f)
-            joined = self.fold(f).join.format(q=f"q{f}", a=a, b=b[0] if b else "")
-            lines += ["        " + line for line in joined.split("\n")]
-        lines.append(f"    return {', '.join(n for f in sweep.folds for n in self.states(f))}")
-        return "\n".join(lines)
+    def state_pair(self, f: int) -> dict[str, str]:
+        return dict(zip("ab", [*self.states(f), ""], strict=False))
+
+    def finish(self, f: int) -> str:
+        """A fold's value from its state."""
+        if not self.position(f):
+            return f"r{f} = {self.fold(f).result.format(**self.state_pair(f))}"
+        loads, body = self.argument(f)
+        arrays = [str(source) for _, source in loads]
+        given = ", ".join(["base", f"b{f}", "n", f"a{f}", *arrays, *self.outside(body)])
+        return f"r{f} = find_{f}({given})"
+
+    def argument(self, f: int) -> tuple[tuple[tuple[int, str | int], ...], tuple[int, ...]]:
+        """Loads and element ops that compute a fold's argument from leaves."""
+        need = [i for i in sorted(self.program.live(self.nodes[f].args)) if self.nodes[i].space == "e"]
+        leaves = tuple((i, str(self.nodes[i].value)) for i in need if self.nodes[i].kind == "leaf")
+        return leaves, tuple(i for i in need if self.nodes[i].kind != "leaf")
 
     def find(self, f: int) -> str:
-        """Position of the winner inside the block that holds it."""
-        value = self.nodes[f].args[0]
-        need = self.program.live([value])
-        body = [i for i in sorted(need) if self.nodes[i].space == "e" and self.nodes[i].kind != "leaf"]
-        loads = [(i, str(self.nodes[i].value)) for i in sorted(need) if self.nodes[i].kind == "leaf" and self.nodes[i].space == "e"]
-        arrays = [s for _, s in loads]
-        lines = ["@outer", f"def find_{f}({', '.join(['base', 'at', 'stop', 'best', *arrays, *self.row_inputs(body)])}):"]
-        lines += ["    k = FAR", "    for j in range(min(BLOCK, stop - at)):", "        i = at + j"]
-        lines += ["        " + line for line in self.element_body(body, loads)]  # type: ignore[arg-type]
-        v = self.name(value)
-        lines.append(f"        k = least(k, select(either({v} == best, {v} != {v}), j, FAR))")
-        lines.append("    return at + (0 if k == FAR else k)")
-        return "\n".join(lines)
+        loads, body = self.argument(f)
+        value = self.name(self.nodes[f].args[0])
+        arrays = [str(source) for _, source in loads]
+        lines = ["@outer", f"def find_{f}({', '.join(['base', 'at', 'n', 'best', *arrays, *self.outside(body)])}):"]
+        lines += ["    k = FAR", "    for j in range(min(BLOCK, n - at)):", "        i = at + j"]
+        lines += _indent(self.elements(loads, body), 2)
+        lines.append(f"        k = least(k, select(either({value} == best, {value} != {value}), j, FAR))")
+        return "\n".join([*lines, "    return at + (0 if k == FAR else k)"])
 
-    # ---- rows -------------------------------------------------------------------------------------
+    # ---- sweeps -------------------------------------------------------------------------------------
 
-    def row_values(self, sweep_call) -> list[str]:  # type: ignore[no-untyped-def]
-        """The row's own values in order: leaves, then per pass its row ops and its sweep, then the tail."""
+    def sweep(self, sweep: Pass, start: str, stop: str) -> Lines:
+        """One pass over elements start … stop of the row at `base`; leaves its folds in their states."""
+        inside = self.elements(sweep.loads, sweep.body)
+        for f in sweep.folds:
+            v = self.nodes[f].args[0]
+            truth = self.nodes[f].type == "bool" and self.nodes[v].type == "T"
+            value = f"{self.name(v)} != T(0)" if truth else self.name(v)
+            inside.append(f"s{f} = {self.fold(f).step.format(s=f's{f}', v=value)}")
+        inside += [f"store(out{k}, base + i, {self.name(v)}, {self.slots[f'out{k}']})" for k, v in sweep.stores]
+        if not sweep.folds:
+            return [f"for i in range({start}, {stop}):", *_indent(inside)]
+        lines = []
+        for f in sweep.folds:
+            lines += [f"{name} = {value}" for name, value in zip(self.states(f), self.fold(f).state, strict=True)]
+        lines.append(f"for lo in range({start}, {stop}, BLOCK):")
+        lines += [f"    s{f} = {self.fold(f).start}" for f in sweep.folds]
+        lines += [f"    for i in range(lo, min(lo + BLOCK, {stop})):", *_indent(inside, 2)]
+        for f in sweep.folds:
+            lines += _indent(self.fold(f).join.format(q=f"s{f}", **self.state_pair(f)).split("\n"))
+        return lines
+
+    def row(self, split: bool) -> Lines:
+        """All passes of row `r`: its own values, each pass here or (`split`) in pieces, then its results."""
         lines = ["base = r * n"]
         if any(n.kind == "count" for n in self.nodes):
             lines.append("count = T(n)")
         for i, node in enumerate(self.nodes):
             if node.kind == "leaf" and node.space != "e":
-                at = "r" if self.kinds[str(node.value)] == "r" else "0"
-                lines.append(f"r{i} = load({node.value}, {at}, {self.slots[str(node.value)]})")
+                name = str(node.value)
+                lines.append(f"r{i} = load({name}, {'r' if self.kinds[name] == 'r' else '0'}, {self.slots[name]})")
         for k, sweep in enumerate(self.plan.passes):
             lines += [f"r{i} = {self.expression(i)}" for i in sweep.before]
-            lines += sweep_call(k, sweep)
-            for f in sweep.folds:
-                a, *b = self.states(f)
-                if self.nodes[f].kind in ("argmax", "argmin"):
-                    value = self.nodes[f].args[0]
-                    need = self.program.live([value])
-                    body = [i for i in sorted(need) if self.nodes[i].space == "e" and self.nodes[i].kind != "leaf"]
-                    arrays = [str(self.nodes[i].value) for i in sorted(need) if self.nodes[i].kind == "leaf" and self.nodes[i].space == "e"]
-                    given = ", ".join(["base", b[0], "n", a, *arrays, *self.row_inputs(body)])
-                    lines.append(f"r{f} = find_{f}({given})")
-                else:
-                    lines.append(f"r{f} = {self.fold(f).result.format(a=a, b=b[0] if b else '')}")
+            lines += self.split(k, sweep) if split else self.sweep(sweep, "0", "n")
+            lines += [self.finish(f) for f in sweep.folds]
         lines += [f"r{i} = {self.expression(i)}" for i in self.plan.tail]
-        for k in self.outs:
-            if not self.element[k]:
-                lines.append(f"store(out{k}, r, {self.name(self.program.outputs[k])}, {self.slots[f'out{k}']})")
-        flags = [self.name(self.program.outputs[k]) for k in self.shape.statuses]
-        lines.append("return " + (f"int64({' or '.join(flags)})" if flags else "0"))
-        return lines
-
-    def row(self) -> str:
-        def serial(k: int, sweep: Pass) -> list[str]:
-            given = ", ".join(["base", "0", "n", *self.arrays_of(sweep), *self.inputs_of(sweep)])
-            states = ", ".join(n for f in sweep.folds for n in self.states(f))
-            return [f"{states} = sweep_{k}({given})" if states else f"sweep_{k}({given})"]
-
-        head = f"def row({', '.join(['r', 'n', *self.arrays, *self.params])}):"
-        return "\n".join(["@outer", head, *("    " + line for line in self.row_values(serial))])
-
-    def rows(self) -> str:
-        given = ", ".join(["r", "n", *self.arrays, *self.params])
-        head = f"def rows({', '.join(['start', 'stop', 'n', *self.arrays, *self.params])}):"
-        return f"@outer\n{head}\n    bad = 0\n    for r in range(start, stop):\n        bad |= row({given})\n    return bad"
+        for out, k in self.outs.items():
+            if not self.is_element(k):
+                lines.append(f"store({out}, r, {self.name(self.program.outputs[k])}, {self.slots[out]})")
+        return lines + [f"bad |= int64({self.name(self.program.outputs[k])})" for k in self.variant.flags]
 
     # ---- pieces for the thread pool -----------------------------------------------------------------
 
-    def kind_of(self, name: str) -> str:
+    def parts(self, k: int, sweep: Pass) -> dict[str, str]:
+        """Arrays of partial states, one element a piece, with their types."""
+        kinds = [kind.replace("T", f"types.{self.dtype}") for f in sweep.folds for kind in self.fold(f).types]
+        return {f"part{k}_{j}": kind for j, kind in enumerate(kinds)}
+
+    def values(self, sweep: Pass) -> Lines:
+        """What a pass reads from outside: arrays, then row values."""
+        arrays = [s if isinstance(s, str) else f"out{s}" for _, s in sweep.loads] + [f"out{k}" for k, _ in sweep.stores]
+        return [*dict.fromkeys(arrays), *self.outside(sweep.body)]
+
+    def type_of(self, name: str) -> str:
         """Numba type of a value that travels to a piece."""
         if name in self.slots:
-            index = name.startswith("out") and self.nodes[self.program.outputs[int(name[3:])]].type == "index"
-            return f"types.CPointer({'int64' if index else self.numba_type('T')})"
-        if name.startswith("r"):
-            return self.numba_type(self.nodes[int(name[1:])].type)
-        return self.numba_type("T")
+            kind = self.element_type(self.program.outputs[self.outs[name]]) if name in self.outs else f"types.{self.dtype}"
+            return f"types.CPointer({kind})"
+        return self.element_type(int(name[1:])) if name[1:].isdigit() else f"types.{self.dtype}"
 
-    def numba_type(self, kind: str) -> str:
-        return {"T": f"types.{self.dtype}", "bool": "boolean", "index": "int64"}.get(kind, kind)
-
-    def piece(self, name: str, integers: list[str], values: list[str], body: list[str], parts: dict[str, str]) -> str:
-        """A function of (args, i) that unpacks what the caller packed; `parts` hold its folds, by chunk."""
-        kinds = ["int64"] * len(integers) + [self.kind_of(v) for v in values]
+    def function(self, name: str, integers: Lines, values: Lines, parts: dict[str, str], body: Lines) -> str:
+        """A function of (args, i) that unpacks what the caller packed."""
+        kinds = ["int64" for _ in integers] + [self.type_of(v) for v in values]
         kinds += [f"types.CPointer({kind})" for kind in parts.values()]
         lines = [f"load_{name} = unpack(types.Tuple(({', '.join(kinds)},)))", "", "", "@outer", f"def {name}(args, i):"]
-        lines.append(f"    {', '.join([*integers, *values, *parts])} = load_{name}(args)")
-        return "\n".join([*lines, *("    " + line for line in body)])
+        given = ", ".join([*integers, *values, *parts])
+        return "\n".join([*lines, f"    {given} = load_{name}(args)", *_indent(body)])
 
-    def chunk(self, k: int, sweep: Pass) -> str:
-        values = [*self.arrays_of(sweep), *self.inputs_of(sweep)]
-        states = [n for f in sweep.folds for n in self.states(f)]
-        kinds = [self.numba_type(t) for f in sweep.folds for t in self.fold(f).types]
-        parts = {f"part_{k}_{j}": kind for j, kind in enumerate(kinds)}
-        call = f"sweep_{k}({', '.join(['base', 'lo', 'min(lo + step, n)', *values])})"
-        body = ["lo = i * step", f"{', '.join(states)} = {call}" if states else call]
-        body += [f"{part}[i] = {state}" for part, state in zip(parts, states, strict=True)]
-        rooms = [f"room_{k}_{j} = stack({kind}, CHUNKS)" for j, kind in enumerate(kinds)]
-        return "\n".join([*rooms, self.piece(f"chunk_{k}", ["base", "n", "step"], values, [*body, "return 0"], parts)])
+    def piece(self, k: int, sweep: Pass) -> str:
+        parts = self.parts(k, sweep)
+        states = [name for f in sweep.folds for name in self.states(f)]
+        body = ["start = i * step", "stop = min(start + step, n)", "piece = i", *self.sweep(sweep, "start", "stop")]
+        body += [f"{part}[piece] = {state}" for part, state in zip(parts, states, strict=True)]
+        rooms = [f"room_{part} = stack({kind}, PIECES)" for part, kind in parts.items()]
+        function = self.function(f"piece_{k}", ["base", "n", "step"], self.values(sweep), parts, [*body, "return 0"])
+        return "\n".join([*rooms, function])
 
-    def long_row(self) -> str:
-        def split(k: int, sweep: Pass) -> list[str]:
-            values = [*self.arrays_of(sweep), *self.inputs_of(sweep)]
-            states = [n for f in sweep.folds for n in self.states(f)]
-            parts = [f"part_{k}_{j}" for j in range(len(states))]
-            lines = [f"{part} = room_{k}_{j}()" for j, part in enumerate(parts)]
-            packed = ", ".join(["base", "n", "step", *values, *parts])
-            lines.append(f"parallel_for(address_of(chunk_{k}), pack(({packed},)), chunks)")
-            if not states:
-                return lines
-            flags = {a for f in sweep.folds for a in self.states(f) if self.nodes[f].type == "bool"}
-            for state, part in zip(states, parts, strict=True):
-                lines.append(f"{state} = {part}[0]" + (" != 0" if state in flags else ""))
-            lines.append("for c in range(1, chunks):")
-            j = 0
-            for f in sweep.folds:
-                a, *b = self.states(f)
-                later = [f"{parts[j + m]}[c]" for m in range(1 + len(b))]
-                j += 1 + len(b)
-                text = self.fold(f).merge.format(a=a, b=b[0] if b else "", qa=later[0], qb=later[1] if b else "")
-                lines += ["    " + line for line in text.split("\n")]
+    def split(self, k: int, sweep: Pass) -> Lines:
+        """A pass in pieces, its folds joined in order."""
+        parts = list(self.parts(k, sweep))
+        lines = [f"{part} = room_{part}()" for part in parts]
+        packed = ", ".join(["base", "n", "step", *self.values(sweep), *parts])
+        lines.append(f"parallel_for(address_of(piece_{k}), pack(({packed},)), pieces)")
+        if not parts:
             return lines
+        joins = []
+        for f in sweep.folds:
+            mine = [parts.pop(0) for _ in self.states(f)]
+            truth = " != 0" if self.nodes[f].type == "bool" else ""
+            lines += [f"{state} = {part}[0]{truth}" for state, part in zip(self.states(f), mine, strict=True)]
+            later = dict(zip(("qa", "qb"), [f"{part}[c]" for part in mine], strict=False))
+            joins += self.fold(f).merge.format(**self.state_pair(f), **later).split("\n")
+        return [*lines, "for c in range(1, pieces):", *_indent(joins)]
 
-        head = f"def long_row({', '.join(['r', 'n', *self.arrays, *self.params])}):"
-        body = ["chunks, step = spans(n, BLOCK)", *self.row_values(split)]
-        return "\n".join(["@outer", head, *("    " + line for line in body)])
-
-    def chunk_rows(self) -> str:
-        values = [*self.arrays, *self.params]
-        given = ", ".join(["lo", "min(lo + step, rows_)", "n", *values])
-        body = ["lo = i * step", f"return rows({given})"]
-        return self.piece("chunk_rows", ["n", "rows_", "step"], values, body, {})
+    def piece_of_rows(self) -> str:
+        body = ["bad = 0", "for r in range(i * step, min(i * step + step, rows)):", *_indent(self.row(False)), "return bad"]
+        return self.function("piece", ["n", "rows", "step"], [*self.arrays, *self.params], {}, body)
 
     # ---- the entry ----------------------------------------------------------------------------------
 
-    def dims(self, kind: str) -> int:
-        return {"e": self.shape.rank, "w": 1, "r": self.shape.rank - 1, "u": 0}[kind]
-
-    def kernel(self) -> str:
-        T = f"types.{self.dtype}"
-        kinds = [f'types.Array({T}, {self.dims(self.kinds[n])}, "C", readonly=True)' for n in self.operands]
+    def kernel(self, by_rows: bool) -> str:
+        rank, scalar = self.variant.rank, f"types.{self.dtype}"
+        dims = {"e": rank, "w": 1, "r": rank - 1, "u": 0}
+        kinds = [f'types.Array({scalar}, {dims[kind]}, "C", readonly=True)' for kind in self.kinds.values()]
         kinds += ["float64"] * len(self.params)
-        for k in self.outs:
-            t = "int64" if self.nodes[self.program.outputs[k]].type == "index" else T
-            kinds.append(f'types.Array({t}, {self.shape.rank if self.element[k] else self.shape.rank - 1}, "C")')
-        outs = [f"out{k}" for k in self.outs]
-        lines = [f"@entry(int64({', '.join(kinds)}))", f"def kernel({', '.join([*self.operands, *self.params, *outs])}):"]
-        lines += ["    " + line for line in [*self.checks(), *self.prepare(), *self.run()]]
-        return "\n".join(lines)
+        for k in self.outs.values():
+            kind = self.element_type(self.program.outputs[k])
+            kinds.append(f'types.Array({kind}, {rank if self.is_element(k) else rank - 1}, "C")')
+        lines = self.checks()
+        lines += [f"{p} = T({p}_)" for p in self.params] + [f"{a} = pointer({a}_)" for a in self.arrays]
+        lines += ["n, rows = n * rows, 1"] if self.flat and rank == 2 else []
+        lines += ["bad = 0", *self.run(by_rows)]
+        head = [f"@entry(int64({', '.join(kinds)}))", f"def kernel({', '.join([*(f'{n}_' for n in self.kinds), *(f'{p}_' for p in self.params), *(f'{o}_' for o in self.outs)])}):"]
+        return "\n".join([*head, *_indent(lines)])
 
-    def whole(self) -> tuple[str, str]:
-        """Source of the row length and of the number of rows."""
-        e = next((n for n in self.operands if self.kinds[n] == "e"), None)
-        if e is None and any(self.element.values()):
-            e = f"out{next(k for k in self.outs if self.element[k])}"
-        assert e is not None, "a row program varies along its rows"
-        return (f"{e}.shape[0]", "1") if self.shape.rank == 1 else (f"{e}.shape[1]", f"{e}.shape[0]")
-
-    def checks(self) -> list[str]:
-        n, count = self.whole()
-        lines = [f"n, rows_ = {n}, {count}"]
+    def checks(self) -> Lines:
+        """What the key does not say: lengths, and that results are operands or overlap none."""
+        whole = next((n for n, kind in self.kinds.items() if kind == "e"), None)
+        whole = whole or next(out for out, k in self.outs.items() if self.is_element(k))
+        last = self.variant.rank - 1
         wrong = []
-        for name in self.operands:
-            wrong += self.misfit(name, self.kinds[name])
-        for k in self.outs:
-            wrong += self.misfit(f"out{k}", "e" if self.element[k] else "r")
-        hazards = self.plan.hazards
-        for k in self.outs:
-            index = self.nodes[self.program.outputs[k]].type == "index"
-            for name in self.operands:
-                same = self.element[k] and self.kinds[name] == "e" and (k, name) not in hazards and not index
-                wrong.append(f"not {'apart_or_same' if same else 'apart'}(out{k}, {name})")
-            wrong += [f"not apart(out{k}, out{j})" for j in self.outs if j < k]
-        return lines + ([f"if {' or '.join(wrong)}:", "    return -1"] if wrong else [])
+        for name, kind in [*self.kinds.items(), *((o, "e" if self.is_element(k) else "r") for o, k in self.outs.items())]:
+            if kind == "w" or (kind == "e" and name != whole):
+                wrong.append(f"{name}_.shape[{last if kind == 'e' else 0}] != n")
+            if last and (kind == "r" or (kind == "e" and name != whole)):
+                wrong.append(f"{name}_.shape[0] != rows")
+        for out, k in self.outs.items():
+            for name, kind in self.kinds.items():
+                same = kind == "e" and self.is_element(k) and (k, name) not in self.plan.hazards
+                same = same and self.nodes[self.program.outputs[k]].type == "T"
+                wrong.append(f"not {'apart_or_same' if same else 'apart'}({out}_, {name}_)")
+            wrong += [f"not apart({out}_, {other}_)" for other, j in self.outs.items() if j < k]
+        if last and self.variant.parallel and not self.flat:
+            wrong.append("rows == 1")  # the general path calls the kernel for one row, which splits it
+        sizes = f"n, rows = {whole}_.shape[1], {whole}_.shape[0]" if last else f"n, rows = {whole}_.shape[0], 1"
+        return [sizes, "if (", *(f"    {'or ' if i else ''}{w}" for i, w in enumerate(wrong)), "):", "    return -1"]
 
-    def misfit(self, name: str, kind: str) -> list[str]:
-        if kind == "e":
-            return [f"{name}.shape[{self.shape.rank - 1}] != n"] + ([f"{name}.shape[0] != rows_"] if self.shape.rank == 2 else [])
-        if kind == "w":
-            return [f"{name}.shape[0] != n"]
-        return [f"{name}.shape[0] != rows_"] if kind == "r" and self.shape.rank == 2 else []
-
-    def prepare(self) -> list[str]:
-        lines = [f"{p} = T({p})" for p in self.params]
-        if self.guarded:
-            lines += [f"whole{k} = out{k}" for k in self.outs]
-        lines += [f"q_{name} = pointer({name})" for name in self.arrays]
-        if self.flat and self.shape.rank == 2:
-            lines.append("n, rows_ = n * rows_, 1")
-        return lines
-
-    def run(self) -> list[str]:
-        given = ", ".join(["n", *(f"q_{n}" for n in self.arrays), *self.params])
-        serial = f"bad = rows(0, rows_, {given})"
-        lines = [serial]
-        if self.shape.parallel:
-            lines = ["if n * rows_ < PARALLEL:", f"    {serial}", "else:", "    gil = release_gil()"]
-            if self.shape.rank == 1 or self.flat:
-                lines.append(f"    bad = long_row(0, {given})")
-            else:
-                packed = ", ".join(["n", "rows_", "step", *(f"q_{n}" for n in self.arrays), *self.params])
-                lines += [
-                    "    bad = 0",
-                    "    if n >= LONG or rows_ == 1:",
-                    "        for r in range(rows_):",
-                    f"            bad |= long_row(r, {given})",
-                    "    else:",
-                    "        chunks, _ = spans(n * rows_, BLOCK)",
-                    "        step = (rows_ + chunks - 1) // chunks",
-                    "        chunks = (rows_ + step - 1) // step",
-                    f"        bad = parallel_for(address_of(chunk_rows), pack(({packed},)), chunks)",
-                ]
-            lines.append("    acquire_gil(gil)")
-        if not self.guarded:
+    def run(self, by_rows: bool) -> Lines:
+        if not self.variant.parallel:
+            lines = ["for r in range(rows):", *_indent(self.row(False))]
+        elif by_rows:
+            packed = ", ".join(["n", "rows", "step", *self.arrays, *self.params])
+            lines = ["gil = release_gil()", "pieces, step = row_spans(rows, n)",
+                     f"bad = parallel_for(address_of(piece), pack(({packed},)), pieces)", "acquire_gil(gil)"]  # fmt: skip
+        else:
+            lines = ["gil = release_gil()", "pieces, step = spans(n, BLOCK)", "r = 0", *self.row(True), "acquire_gil(gil)"]
+        if not self.variant.flags:
             return [*lines, "return 0"]
-        floats = [k for k in self.outs if self.nodes[self.program.outputs[k]].type == "T"]
-        status = " | ".join(f"finiteness(q_out{k}, whole{k}.size)" for k in floats) or "0"
+        floats = [k for k in self.outs.values() if self.nodes[self.program.outputs[k]].type == "T"]
+        status = " | ".join(f"finiteness(out{k}, out{k}_.size)" for k in floats) or "0"
         return [*lines, "if bad == 0:", "    return 0", f"return {status}"]
 
+
+def _indent(lines: Lines, by: int = 1) -> Lines:
+    return ["    " * by + line for line in lines]

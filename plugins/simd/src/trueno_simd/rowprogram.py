@@ -8,7 +8,7 @@ from trueno.ops.guarded import guarded as with_flags
 from trueno.ops.lower import lower
 from trueno.ops.op import Op
 from trueno_simd import compile, isa
-from trueno_simd.printer import Printer, Shape
+from trueno_simd.printer import Printer, Variant
 
 
 def printed(
@@ -20,9 +20,9 @@ def printed(
     if guarded:
         program = with_flags(program)
     plan = lower(program, "memory" if parallel and rank == 1 else "cache")
-    statuses = tuple(range(results, len(program.outputs)))
+    flags = tuple(range(results, len(program.outputs)))
     title = f"{op.name}: {op.signature.text}, operands {layout}, {dtype}.  {op.doc.splitlines()[0]}"
-    text = Printer(plan, dtype, isa.block(dtype), Shape(rank, parallel, statuses, title)).text()
+    text = Printer(plan, dtype, isa.block(dtype), Variant(rank, parallel, flags, title)).text()
     digest = blake2b(text.encode(), digest_size=8).hexdigest()
     return f"k_{op.name}_{dtype}_{digest}", text
 

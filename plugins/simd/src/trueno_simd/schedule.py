@@ -6,19 +6,27 @@ machine: results are bitwise equal for any number of threads.
 
 from trueno_simd.jit import inner, outer
 
-PARALLEL = 65_536  # elements from which the pool's microsecond pays
-LONG = 262_144  # elements of a row from which the row itself is split
-CHUNK = 49_152  # elements of a piece: long enough to hide its hand-over, short enough to balance
-CHUNKS = 256  # pieces of one row at most, which bounds the partial results' room
+PARALLEL = 65_536  # elements from which the pool's microsecond pays; a power of two, as size classes are
+PIECE = 49_152  # elements of a piece: long enough to hide its hand-over, short enough to balance
+PIECES = 256  # pieces of one row at most, which bounds the room for partial results
+FAR = 1 << 30  # past every position in a block
 
 
 @inner
 def spans(n, block):  # type: ignore[no-untyped-def]
-    """Number of pieces of a row, and the elements of each: a multiple of `block`."""
-    wanted = min(max(n // CHUNK, 2), CHUNKS)
+    """Number of pieces of a row of n, and the elements of each: a multiple of `block`."""
+    wanted = min(max(n // PIECE, 2), PIECES)
     step = (n + wanted - 1) // wanted
     step = (step + block - 1) // block * block
     return (n + step - 1) // step, step
+
+
+@inner
+def row_spans(rows, n):  # type: ignore[no-untyped-def]
+    """Number of pieces of `rows` rows of n, and the rows of each."""
+    wanted = min(max(rows * n // PIECE, 2), 4 * PIECES)
+    step = (rows + wanted - 1) // wanted
+    return (rows + step - 1) // step, step
 
 
 @outer

@@ -1,0 +1,163 @@
+"""What a user would write instead: NumPy always, PyTorch where it is installed.
+
+A peer is NumPy's own function where one exists under the op's name or an alias of it, and else the op's
+body with one NumPy call a step, constants ready.  PyTorch's function is looked for by the same names.
+A candidate is believed only when it gives the op's values, so a namesake that means something else is
+left out, and nothing here names more ops than those whose spelling differs.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from trueno.ops.evaluate import ELEMENT_FUNCTIONS, FOLD_FUNCTIONS
+from trueno.ops.op import Op
+from trueno.testing.expected import split
+
+Runner = Callable[[], Any]
+Arrays = Sequence[np.ndarray[Any, Any]]
+SPELLINGS = {"dot": ("vecdot",)}
+"""Further names to look under."""
+WRITTEN: dict[str, Callable[..., Any]] = {
+    **ELEMENT_FUNCTIONS,
+    "fma": lambda x, y, z: x * y + z,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "mul": np.multiply,
+}
+"""Steps as they are written by hand: the interpreter's own fma is exact, and slower than anyone's code."""
+
+
+def meaning(op: Op, operands: Arrays, kwargs: dict[str, Any]) -> Runner:
+    """The op's body under NumPy in the operands' dtype, ready to be called again and again."""
+    params, static = split(op, kwargs)
+    if op.structured:
+        return partial(op.body, *operands, **dict(zip(op.symbolic, params, strict=True)), **static)
+    program = op.program(**static)
+    T = operands[0].dtype.type
+    n = operands[0].shape[-1] if operands[0].ndim else 1
+    leaves = {
+        name: a[..., None] if kind == "r" else a for (name, kind), a in zip(program.operands, operands, strict=True)
+    }
+    scalars = dict(zip(program.params, params, strict=True))
+    values: list[Any] = [None] * len(program.nodes)
+    steps: list[tuple[int, Callable[..., Any], tuple[int, ...]]] = []
+    for i, node in enumerate(program.nodes):
+        match node.kind:
+            case "leaf":
+                values[i] = leaves[str(node.value)]
+            case "param":
+                values[i] = T(scalars[str(node.value)])
+            case "const":
+                values[i] = T(node.value)
+            case "count":
+                values[i] = T(n)
+            case "position":
+                values[i] = np.arange(n)
+            case "cast":
+                steps.append((i, lambda x: np.asarray(x).astype(T), node.args))
+            case kind if kind in FOLD_FUNCTIONS:
+                steps.append((i, partial(_fold, FOLD_FUNCTIONS[kind], n), node.args))
+            case kind:
+                steps.append((i, WRITTEN[kind], node.args))
+    elements = [program.nodes[o].space == "e" for o in program.outputs]
+
+    def run() -> Any:
+        for i, function, args in steps:
+            values[i] = function(*[values[a] for a in args])
+        found = [values[o] if e else values[o][..., 0] for o, e in zip(program.outputs, elements, strict=True)]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    return run
+
+
+def _fold(function: Callable[..., Any], n: int, x: Any) -> Any:
+    x = np.asarray(x)
+    return function(x if x.shape[-1:] == (n,) else np.broadcast_to(x, (*x.shape[:-1], n)))
+
+
+def _names(op: Op) -> tuple[str, ...]:
+    return (op.name, *op.aliases, *SPELLINGS.get(op.name, ()))
+
+
+def numpy_peer(op: Op, operands: Arrays, kwargs: dict[str, Any]) -> Runner:
+    """The fastest honest NumPy: its own function writing into an array it is given, else the body."""
+    written = meaning(op, operands, kwargs)
+    if len(op.signature.outputs) > 1:
+        return written
+    params, static = split(op, kwargs)
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(written())
+        out = np.empty_like(wanted)
+        axis = {"axis": -1} if op.reduces and not op.structured else {}
+        found = [getattr(np, name) for name in _names(op) if callable(getattr(np, name, None))]
+        for function in sorted(found, key=lambda f: not isinstance(f, np.ufunc)):
+            for extra in (axis, {}):
+                call = partial(function, *operands, *params, **static, **extra, out=out)
+                if _agrees(call, wanted, operands):
+                    return call
+    return written
+
+
+def _agrees(call: Runner, wanted: np.ndarray[Any, Any], operands: Arrays) -> bool:
+    """Whether a candidate gives these values, in memory of its own."""
+    try:
+        got = np.asarray(call())
+    except Exception:  # a namesake with other parameters may raise anything
+        return False
+    if got.shape != wanted.shape or any(np.shares_memory(got, x) for x in operands):
+        return False
+    return bool(np.allclose(got, wanted, rtol=1e-3, atol=1e-4, equal_nan=True))
+
+
+def has_torch() -> bool:
+    """Whether PyTorch is installed."""
+    return find_spec("torch") is not None
+
+
+def torch_peer(op: Op, operands: Arrays, kwargs: dict[str, Any]) -> Runner | None:
+    """PyTorch's function on the CPU, writing into a given tensor where it can; None where it has none."""
+    if len(op.signature.outputs) > 1 or not has_torch():
+        return None
+    import torch
+
+    tensors = [torch.from_numpy(x) for x in operands]
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(meaning(op, operands, kwargs)())
+    out = torch.from_numpy(np.empty_like(wanted))
+    params, static = split(op, kwargs)
+    for call in _torch_calls(torch, op, tensors, params, static, out):
+        if _agrees(partial(_home, call), wanted, operands):
+            return call
+    return None
+
+
+def _home(call: Runner) -> Any:
+    return call().detach().numpy()
+
+
+def _torch_calls(
+    torch: Any, op: Op, tensors: list[Any], params: tuple[float, ...], static: dict[str, Any], out: Any
+) -> Iterator[Runner]:
+    """Ways to call what bears the op's name, those that write into `out` first."""
+    names = [name.replace("norm_l2", "linalg_vector_norm") for name in _names(op)]
+    homes = (torch, torch.nn.functional, torch.special)
+    public = [getattr(home, name) for name in names for home in homes if hasattr(home, name)]
+    inner = [getattr(torch.ops.aten, name).out for name in names if hasattr(getattr(torch.ops.aten, name, None), "out")]
+    row = {"dim": -1} if op.over is not None else {}
+    n = tensors[0].shape[-1:]
+    forms: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((*tensors, *params), {**static, **row}),
+        ((*tensors, *params), dict(static)),
+        ((*tensors, *params, -1, False), {}),  # torch.ops.aten._softmax and its like
+        ((tensors[0], tuple(n), *tensors[1:], *params), {}),  # layer_norm, rms_norm
+        ((tensors[0],), {"dim": -1, "correction": 0}),  # var, std
+    ]
+    for function in (*inner, *public):
+        for positional, named in forms:
+            yield partial(function, *positional, **named, out=out)
+    for function in public:
+        for positional, named in forms:
+            yield partial(function, *positional, **named)

@@ -1,0 +1,155 @@
+"""How reports look: consoles, tables, numbers for people, JSON for machines.
+
+A terminal gets colours and its own width.  A pipe gets neither: no markup, and lines wide enough that
+nothing is broken for a reader like grep.  Progress and errors go to stderr, so that stdout is the report.
+"""
+
+import json
+import math
+import os
+import sys
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from trueno.errors import ParameterError, suggestion
+from trueno.ops import ALIASES, TABLE
+from trueno.ops.op import Op
+
+PIPE_WIDTH = 200
+
+
+def _console(stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+
+def screen() -> Console:
+    """Where the report goes.  `[n]` in a signature is text here, not markup."""
+    return _console(stderr=False)
+
+
+def errors() -> Console:
+    """Where everything else goes."""
+    return _console(stderr=True)
+
+
+def table(*columns: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:
+    """An empty table; columns named in `right` hold numbers."""
+    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False, padding=(0, 1))
+    for name in columns:
+        number = name in right
+        made.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    return made
+
+
+def progress() -> Progress:
+    """A bar that vanishes when it is done, and that is not there at all where nobody looks."""
+    console = errors()
+    return Progress(
+        TextColumn("{task.description:<24}", markup=False),
+        BarColumn(bar_width=28),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def write_json(report: Any) -> None:
+    """The report as JSON, alone on stdout; what JSON cannot say (NaN, Inf) is null."""
+    print(json.dumps(_plain(report), indent=2, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def seconds(t: float | None) -> str:
+    """`1.23 µs`: three digits and a unit."""
+    if t is None:
+        return "–"
+    for factor, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
+        if t * factor < 999.5:
+            return f"{_digits(t * factor)} {unit}"
+    return f"{_digits(t)} s"
+
+
+def times(ratio: float | None) -> str:
+    """`2.4×`."""
+    return "–" if ratio is None else f"{_digits(ratio, 2)}×"
+
+
+def _digits(x: float, count: int = 3) -> str:
+    whole = len(str(int(x))) if x >= 1 else 1
+    return f"{x:.{max(count - whole, 0)}f}"
+
+
+def number(n: int) -> str:
+    """`1 000 000`, with spaces that do not break."""
+    return f"{n:,}".replace(",", "\u202f")
+
+
+def geometric_mean(values: list[float]) -> float | None:
+    """None for no values at all."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else None
+
+
+def words(text: str | None) -> list[str]:
+    """The names in `a,b,c`."""
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def find_op(name: str) -> Op:
+    """The op called so, or an alias; ParameterError with the nearest name."""
+    key = name.strip().lower()
+    key = ALIASES.get(key, key)
+    if key not in TABLE:
+        raise ParameterError(f'no op is called "{name}"{suggestion(name, [*TABLE, *ALIASES]) or ";"} `trueno ops` lists them')
+    return TABLE[key]
+
+
+def find_ops(text: str | None) -> list[Op]:
+    """The ops of `a,b,c`, each once; every op for nothing."""
+    if not text:
+        return list(TABLE.values())
+    found = list(dict.fromkeys(find_op(name).name for name in words(text)))
+    if not found:
+        raise ParameterError(f"--ops is {text!r}; give names with commas between them: add,softmax")
+    return [TABLE[name] for name in found]
+
+
+def find_dtypes(text: str) -> list[str]:
+    """The float types of `float32,float64`."""
+    found = list(dict.fromkeys(words(text.lower())))
+    for name in found:
+        if name not in ("float32", "float64"):
+            hint = suggestion(name, ("float32", "float64"))
+            raise ParameterError(f"--dtype has {name!r}; it must be float32 or float64{hint}")
+    if not found:
+        raise ParameterError(f"--dtype is {text!r}; it must be float32 or float64")
+    return found
+
+
+def find_sizes(text: str) -> list[int]:
+    """The sizes of `1000,100_000`: whole numbers, 1 or more."""
+    found = []
+    for word in words(text):
+        plain = word.replace("_", "")
+        if not plain.isdigit() or not 1 <= int(plain) <= 1_000_000_000:
+            raise ParameterError(f"--sizes has {word!r}; each must be a whole number from 1 to 1_000_000_000")
+        found.append(int(plain))
+    if not found:
+        raise ParameterError(f"--sizes is {text!r}; give whole numbers with commas between them: 1000,100000")
+    return found

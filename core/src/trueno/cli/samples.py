@@ -1,0 +1,93 @@
+"""One call of an op at a given size: natural operands that fit its signature, whatever the op.
+
+Row programs get operands that repeat a short part, so that the judge, which works in float64 with bounds,
+looks at the short part once while the kernel computes, and answers for, every element.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.ops.op import Op
+from trueno.testing.cases import keywords, natural, rng_for
+
+ROW = 1000  # elements a row
+STACK = 4  # leading extent of structured operands that take one
+WINDOW = 3  # extents of a filter
+MOST_FLOPS = 2.1e9  # of one structured call: a matmul of 1000³, and no eigenproblem that takes seconds
+
+
+@dataclass(frozen=True)
+class Sample:
+    """`op(*operands, **kwargs)`; the operands repeat their first `1/repeat` along the first axis."""
+
+    operands: tuple[npt.NDArray[Any], ...]
+    kwargs: dict[str, Any]
+    repeat: int = 1
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [x.shape for x in self.operands]
+
+
+def sample(op: Op, dtype: npt.DTypeLike, size: int, seed: int = 0) -> Sample:
+    """Operands whose first has about `size` elements (exactly, for elementwise ops)."""
+    T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
+    if op.structured:
+        return _structured(op, T, size, rng)
+    if op.over is None:
+        repeat = _repeat(size, 3000)
+        base = [natural(op, rng, size // repeat).astype(T) for _ in op.operands]
+        return Sample(tuple(np.tile(x, repeat) for x in base), keywords(op)[0], repeat)
+    n, rows = min(size, ROW), max(size // ROW, 1)
+    lead = (rows,) if rows > 1 else ()
+    repeat = _repeat(rows, 16)
+    short = (rows // repeat,) if lead else ()
+    operands = []
+    for letter in op.layout:
+        shape = {"e": (*short, n), "w": (n,), "r": short}[letter]
+        x = np.asarray(natural(op, rng, shape)).astype(T)
+        operands.append(x if letter == "w" or not lead else np.tile(x, (repeat, *(1,) * (x.ndim - 1))))
+    return Sample(tuple(operands), keywords(op)[0], repeat)
+
+
+def _repeat(size: int, least: int) -> int:
+    """Into how many equal parts `size` may be cut; powers of two, so that the parts tend to be odd and move across lanes."""
+    parts = 1
+    while size % (2 * parts) == 0 and size // (2 * parts) >= least:
+        parts *= 2
+    return parts
+
+
+def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator) -> Sample:
+    first = op.signature.inputs[0]
+    stacked = op.shapes is None and any(s.leading and not s.index for s in op.signature.inputs)
+    lead = (STACK,) if stacked else ()
+    side = max(round((size / (STACK if stacked else 1)) ** (1 / max(len(first.dims), 1))), WINDOW)
+    if op.name in _RESULT_SIZED:
+        side = max(round(size**0.5), 1)
+    symbols = {d for s in op.signature.inputs for d in s.dims}
+
+    def sizes(side: int) -> dict[str, int]:
+        return {d: min(WINDOW, side) if d in "pq" else side for d in symbols}
+
+    while side > 1 and op.flops(sizes(side), rows=STACK if stacked else 1) > MOST_FLOPS:
+        side = side * 9 // 10
+    extents = sizes(side)
+    operands: list[Any] = []
+    for spec in op.signature.inputs:
+        shape = (*(lead if spec.leading and not spec.index else ()), *(extents[d] for d in spec.dims))
+        if spec.index:
+            operands.append(rng.integers(0, len(operands[0]), shape or (side,)))
+        else:
+            operands.append(natural(op, rng, shape).astype(T))
+    if op.name in _SYMMETRIC:
+        operands[0] = np.ascontiguousarray((operands[0] + operands[0].T) / 2)
+    static = {p.name: p.default for p in op.params if not p.required}
+    return Sample(tuple(operands), {**keywords(op)[0], **static})
+
+
+_RESULT_SIZED = {"outer"}  # the operands are vectors, and the result is what takes the time
+_SYMMETRIC = {"symmetric_eigen"}

@@ -1,0 +1,162 @@
+"""Structured ops by NumPy: their meaning is the body in `trueno.ops.matrix`, the speed is BLAS', LAPACK's or a copy's.
+
+Each function is `run(*operands, *results, **static)`; `SHAPES` says which result shapes belong to operands.
+Results must not overlap operands: the core copies where they do.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from trueno.discovery.protocol import Call
+from trueno_scalar.functions import seen
+from trueno_scalar.kernel import clash, ignoring
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Shapes = tuple[tuple[int, ...], ...] | None
+
+LINE = 64
+"""Bytes of a cache line: `transpose` writes whole lines."""
+COLUMN_BYTES = 524288
+"""Bytes of the windows that `convolve2d` gathers at once: they stay in L2 for the product that follows."""
+
+
+def matmul(a: Array, b: Array, c: Array) -> None:
+    np.matmul(a, b, c)
+
+
+def transpose(x: Array, y: Array) -> None:
+    """Stripes of as many source rows as fill one line of the result: 6 times faster than `y[...] = x.T`."""
+    step = LINE // x.itemsize
+    for i in range(0, len(x), step):
+        y[:, i : i + step] = x[i : i + step].T
+
+
+def outer(x: Array, y: Array, z: Array) -> None:
+    np.multiply(x[:, None], y, z)
+
+
+def convolve2d(x: Array, kernel: Array, y: Array, *, mode: str = "valid") -> None:
+    """Gather the windows of some result rows as columns, then one matrix product; a tile at a time."""
+    p, q = kernel.shape[-2:]
+    if mode == "same":
+        x = np.pad(x, [(0, 0)] * (x.ndim - 2) + [((s - 1) // 2, s // 2) for s in (p, q)])
+    if x.ndim == 2:
+        x, kernel, y = x[None], kernel[None, None], y[None]
+    outputs, channels = kernel.shape[:2]
+    height, width = y.shape[1:]
+    taps = np.ascontiguousarray(kernel).reshape(outputs, channels * p * q)
+    if not channels:
+        y[...] = 0
+        return
+    windows = np.lib.stride_tricks.sliding_window_view(x, (p, q), axis=(1, 2)).transpose(0, 3, 4, 1, 2)
+    lines = y.reshape(outputs, height * width)
+    step = min(height, max(1, COLUMN_BYTES // (x.itemsize * max(1, taps.shape[1] * width))))
+    scratch = np.empty(taps.shape[1] * step * width, x.dtype)
+    for i in range(0, height, step):
+        some = windows[:, :, :, i : i + step]
+        columns = scratch[: taps.shape[1] * some.shape[3] * width]
+        np.copyto(columns.reshape(some.shape), some)
+        np.matmul(taps, columns.reshape(taps.shape[1], -1), lines[:, i * width : (i + step) * width])
+
+
+def embedding_lookup(table: Array, i: Array, y: Array) -> int | None:
+    if i.size and (i.min() < 0 or i.max() >= len(table)):
+        return -1  # the core names the index
+    np.take(table, i, 0, y, mode="clip")  # "raise" would go through a buffer
+    return None
+
+
+def symmetric_eigen(a: Array, values: Array, vectors: Array) -> None:
+    """LAPACK gives ascending values; ours descend, and each vector's largest component is positive."""
+    ascending, columns = np.linalg.eigh(a)
+    if a.size:
+        largest = np.take_along_axis(columns, np.abs(columns).argmax(0)[None], 0)
+        np.multiply(columns, np.where(largest < 0, -1, 1).astype(a.dtype), columns)
+    values[...] = ascending[::-1]
+    vectors[...] = columns[:, ::-1]
+
+
+def _product(a: Array, b: Array) -> Shapes:
+    if a.shape[-1] != b.shape[0]:
+        return None
+    return ((*a.shape[:-1], *b.shape[1:]),)
+
+
+def _batched(a: Array, b: Array) -> Shapes:
+    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
+        return None
+    if a.shape[:-2] == b.shape[:-2]:
+        leading = a.shape[:-2]
+    else:
+        try:
+            leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        except ValueError:
+            return None
+    return ((*leading, a.shape[-2], b.shape[-1]),)
+
+
+def _convolved(x: Array, kernel: Array, *, mode: str = "valid") -> Shapes:
+    if (x.ndim, kernel.ndim) not in ((2, 2), (3, 4)) or (x.ndim == 3 and kernel.shape[1] != x.shape[0]):
+        return None
+    (h, w), (p, q) = x.shape[-2:], kernel.shape[-2:]
+    if not p or not q or (mode == "valid" and (p > h or q > w)):
+        return None
+    return ((*kernel.shape[:-3], *((h, w) if mode == "same" else (h - p + 1, w - q + 1))),)
+
+
+def _eigen(a: Array) -> Shapes:
+    return ((len(a),), a.shape) if a.shape == (len(a), len(a)) else None
+
+
+KERNELS: dict[str, tuple[Callable[..., int | None], Callable[..., Shapes], tuple[int, ...]]] = {
+    "matmul": (matmul, _product, (2, 2)),
+    "matvec": (matmul, _product, (2, 1)),
+    "vecmat": (matmul, _product, (1, 2)),
+    "batched_matmul": (matmul, _batched, ()),
+    "transpose": (transpose, lambda x: (x.shape[::-1],), (2,)),
+    "outer": (outer, lambda x, y: ((len(x), len(y)),), (1, 1)),
+    "convolve2d": (convolve2d, _convolved, ()),
+    "embedding_lookup": (embedding_lookup, lambda table, i: ((*i.shape, table.shape[1]),), ()),
+    "symmetric_eigen": (symmetric_eigen, _eigen, (2,)),
+}
+"""Name → what runs, the result shapes of operands (None: they do not fit), and their ranks where fixed."""
+
+
+def structured_kernel(call: Call) -> Callable[..., int]:
+    """The kernel for a structured op's key."""
+    run, shapes, ranks = KERNELS[call.op.name]
+    static = dict(call.static)
+    dtype = call.dtype
+    count = len(call.op.operands)
+    floats = [j for j, spec in enumerate(call.op.signature.inputs) if not spec.index]
+
+    def body(operands: tuple[Any, ...], outs: tuple[Any, ...]) -> int:
+        refused = run(*operands, *outs, **static)
+        if refused is not None:
+            return refused
+        status = 0
+        if call.guarded:
+            for y in outs:
+                status |= seen(y)
+        return status
+
+    def kernel(*arrays: Any) -> int:
+        operands, outs = arrays[:count], arrays[count:]
+        for j in floats:
+            if operands[j].dtype != dtype:
+                return -1
+        if ranks and tuple(x.ndim for x in operands) != ranks:
+            return -1
+        expected = shapes(*operands, **static)
+        if expected is None or len(expected) != len(outs):
+            return -1
+        for y, shape in zip(outs, expected, strict=True):
+            if y.shape != shape or y.dtype != dtype or not y.flags.c_contiguous:
+                return -1
+        if clash(operands, outs):
+            return -1
+        return ignoring(body, operands, outs)  # type: ignore[no-any-return]
+
+    return kernel

@@ -2,87 +2,73 @@
 
 Axes along which all operands behave alike merge.  What is left is at most two: rows and elements; an
 operand then varies along both (`e`), along elements (`w`), along rows (`r`) or not at all (`u`), and is
-passed without being expanded.  Only what cannot merge is copied.
+passed without being expanded.  Only what cannot merge is copied.  All of it follows from shapes alone, so
+it is decided once per combination of shapes.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from trueno.ops import TABLE
 from trueno.ops.op import Op
 
-Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Form:
-    """Operands in canonical form; `layout` holds their kinds, `size` the extent of one `e` operand."""
+    """How operands of given shapes are passed, and what comes back.
 
-    arrays: list[Array]
+    layout: their kinds.  expand: the shape to broadcast an operand to first, where it varies along some of the
+    rows' axes only.  operands, results: shapes as kernels see them.  shapes: of the results, row axis last.
+    """
+
     layout: str
     rank: int
     rows: int
     n: int
-
-    @property
-    def size(self) -> int:
-        return self.rows * self.n
-
-    def shape(self, element: bool) -> tuple[int, ...]:
-        """Canonical shape of a result."""
-        if element:
-            return (self.n,) if self.rank == 1 else (self.rows, self.n)
-        return () if self.rank == 1 else (self.rows,)
-
-    def result(self, op: Op, k: int, view: Array, *, fresh: bool) -> Array:
-        """Where a kernel writes result `k`: the user's memory if it is compact, else a fresh array."""
-        shape = self.shape(_element(op, k))
-        if not fresh and view.flags.c_contiguous and view.flags.aligned and view.dtype.isnative:
-            return view.reshape(shape)
-        return np.empty(shape, view.dtype.newbyteorder("="))
-
-    def store(self, op: Op, k: int, target: Array, view: Array) -> None:
-        """Copy a result home unless it was written in place."""
-        if target.__array_interface__["data"] != view.__array_interface__["data"]:
-            view[...] = target.reshape(view.shape)
+    expand: tuple[Shape | None, ...]
+    operands: tuple[Shape, ...]
+    results: tuple[Shape, ...]
+    shapes: tuple[Shape, ...]
 
 
-def _element(op: Op, k: int) -> bool:
-    return op.over is None or op.over in op.signature.outputs[k].dims
-
-
-def canonical(op: Op, arrays: list[Array], sizes: dict[str, int], leading: tuple[int, ...]) -> Form:
-    """Bring `arrays`, whose shapes the signature has bound, to canonical form."""
+@lru_cache(maxsize=8192)
+def canonical(name: str, shapes: tuple[Shape, ...]) -> Form:
+    """The form of op `name` for operands of `shapes`; ShapeError when they do not fit its signature."""
+    op = TABLE[name]
+    sizes, leading = op.signature.bind(name, shapes)
+    final = op.signature.result_shapes(sizes, leading)
     if op.over is None:
-        groups = _groups([_full(a.shape, leading) for a in arrays], leading)
+        groups = _groups([_varies(s, leading) for s in shapes], leading)
         if len(groups) <= 1:
             n = prod(leading)
-            kinds = "".join("e" if a.size == n else "u" for a in arrays)
-            return Form([_flat(a, (n,) if k == "e" else ()) for a, k in zip(arrays, kinds, strict=True)], kinds, 1, 1, n)
-        n = prod(leading[i] for i in groups[-1])
-        rows = prod(leading[i] for g in groups[:-1] for i in g)
+            kinds = "".join("e" if prod(s) == n else "u" for s in shapes)
+            return _form(op, kinds, 1, 1, n, (None,) * len(shapes), final)
         split = groups[-1][0]
-        return _rows(arrays, [leading[:split]] * len(arrays), [leading[split:]] * len(arrays), rows, n)
-    n = sizes[op.over]
-    rows = prod(leading)
+        return _rows(op, shapes, leading[:split], [leading[split:]] * len(shapes), final)
+    n, rows = sizes[op.over], prod(leading)
     if rows == 1:
-        kinds = op.layout
-        shapes = {"e": (n,), "w": (n,), "r": (), "u": ()}
-        return Form([_flat(a, shapes[k]) for a, k in zip(arrays, kinds, strict=True)], kinds, 1, 1, n)
-    tails = [(n,) if op.over in s.dims else () for s in op.signature.inputs]
-    return _rows(arrays, [leading] * len(arrays), tails, rows, n)
+        return _form(op, op.layout, 1, 1, n, (None,) * len(shapes), final)
+    return _rows(op, shapes, leading, [(n,) if op.over in s.dims else () for s in op.signature.inputs], final)
 
 
-def _full(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[bool, ...]:
+def _form(op: Op, kinds: str, rank: int, rows: int, n: int, expand: tuple[Shape | None, ...], final: tuple[Shape, ...]) -> Form:
+    if rank == 1:
+        shape: dict[str, Shape] = {"e": (n,), "w": (n,), "r": (), "u": ()}
+    else:
+        shape = {"e": (rows, n), "w": (n,), "r": (rows,), "u": ()}
+    results = tuple(shape["e" if op.over is None or op.over in o.dims else "r"] for o in op.signature.outputs)
+    return Form(kinds, rank, rows, n, expand, tuple(shape[k] for k in kinds), results, final)
+
+
+def _varies(shape: Shape, whole: Shape) -> tuple[bool, ...]:
     """Along which axes of the broadcast shape an operand varies."""
-    padded = (1,) * (len(whole) - len(shape)) + shape
-    return tuple(size != 1 for size in padded)
+    return tuple(size != 1 for size in (1,) * (len(whole) - len(shape)) + shape)
 
 
-def _groups(patterns: list[tuple[bool, ...]], whole: tuple[int, ...]) -> list[list[int]]:
+def _groups(patterns: list[tuple[bool, ...]], whole: Shape) -> list[list[int]]:
     """Runs of axes along which every operand behaves alike; axes of size 1 join any run."""
     groups: list[list[int]] = []
     before: tuple[bool, ...] | None = None
@@ -99,25 +85,15 @@ def _groups(patterns: list[tuple[bool, ...]], whole: tuple[int, ...]) -> list[li
     return groups
 
 
-def _rows(
-    arrays: list[Array], heads: list[tuple[int, ...]], tails: list[tuple[int, ...]], rows: int, n: int
-) -> Form:
+def _rows(op: Op, shapes: tuple[Shape, ...], head: Shape, tails: list[Shape], final: tuple[Shape, ...]) -> Form:
     """Rows × elements: an operand that varies along only some of the row axes is expanded over all of them."""
-    found, kinds = [], ""
-    for a, head, tail in zip(arrays, heads, tails, strict=True):
-        inner = a.shape[max(a.ndim - len(tail), 0) :]
-        outer = a.shape[: a.ndim - len(inner)]
-        along_row = prod(inner) == n and (n > 1 or bool(tail))
-        if prod(outer) == 1:
-            kinds += "w" if along_row else "u"
-            found.append(_flat(a, (n,) if along_row else ()))
-            continue
-        if prod(outer) != rows:
-            a = np.broadcast_to(a, head + inner)
-        kinds += "e" if along_row else "r"
-        found.append(_flat(a, (rows, n) if along_row else (rows,)))
-    return Form(found, kinds, 2, rows, n)
-
-
-def _flat(a: Array, shape: tuple[int, ...]) -> Array:
-    return np.require(a, a.dtype.newbyteorder("="), ("C", "A")).reshape(shape)
+    rows, n = prod(head), max(map(prod, tails))
+    kinds, expand = "", []
+    for shape, tail in zip(shapes, tails, strict=True):
+        inner = shape[max(len(shape) - len(tail), 0) :]
+        outer = shape[: len(shape) - len(inner)]
+        along_row = bool(tail) and prod(inner) == n
+        varies = prod(outer) != 1
+        kinds += {(True, True): "e", (False, True): "w", (True, False): "r", (False, False): "u"}[varies, along_row]
+        expand.append(head + inner if varies and prod(outer) != rows else None)
+    return _form(op, kinds, 2, rows, n, tuple(expand), final)

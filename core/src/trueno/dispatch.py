@@ -44,7 +44,7 @@ def _declaration(p: inspect.Parameter) -> str:
 def _shape(op: Op, spec: ArraySpec) -> str | None:
     """Source of a result's shape read off the operands; None when only the general path can tell."""
     first = op.signature.inputs[0]
-    if op.shapes is not None:
+    if op.shapes is not None or op.check is not None:  # an op with a check on values has no fast path
         return None
     if spec.leading and spec.dims == first.dims:
         return f"{first.name}.shape"

@@ -29,24 +29,26 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
     arrays, dtype, wrap = coerce(op, operands)
     axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
     params, static = coerce_params(op, scalars)
+    if op.check is not None:
+        op.check(*arrays)
     if op.structured:
         shapes = op.result_shapes(tuple(a.shape for a in arrays), static)
         results = _outs(op, out, shapes, dtype)
         _run_structured(op, arrays, params, static, dtype, results)
-        finished = [r.user if r.user is not None else r.array for r in results]
+    elif axis == -1 and not keepdims:
+        form = canonical(op.name, tuple(a.shape for a in arrays))
+        results = _outs(op, out, form.shapes, dtype)
+        _run_program(op, form, arrays, params, static, dtype, [r.array for r in results])
     else:
         moved = _move_axis(op, arrays, axis)
-        sizes, leading = op.signature.bind(op.name, tuple(a.shape for a in moved))
-        shapes = op.signature.result_shapes(sizes, leading)
-        if op.over is not None and sizes[op.over] == 0 and op.empty_is_error:
-            raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {arrays[0].shape}), which has no value")
-        results = _outs(op, out, tuple(_back(s, op, k, axis, keepdims, moved) for k, s in enumerate(shapes)), dtype)
-        views = [_forward(r.array, op, k, axis, keepdims, shapes[k]) for k, r in enumerate(results)]
-        _run_program(op, moved, params, static, dtype, sizes, leading, views)
-        finished = [r.user if r.user is not None else _scalar(r.array) for r in results]
+        form = canonical(op.name, tuple(a.shape for a in moved))
+        seen = tuple(_back(s, op, k, axis, keepdims, arrays) for k, s in enumerate(form.shapes))
+        results = _outs(op, out, seen, dtype)
+        views = [_forward(r.array, op, k, axis, keepdims, form.shapes[k]) for k, r in enumerate(results)]
+        _run_program(op, form, moved, params, static, dtype, views)
     for r in results:
         r.deliver()
-    finished = [f if r.user is not None else wrap(f) for f, r in zip(finished, results, strict=True)]
+    finished = [r.user if r.user is not None else wrap(r.array if r.array.ndim else r.array[()]) for r in results]
     return finished[0] if len(finished) == 1 else tuple(finished)
 
 
@@ -84,17 +86,12 @@ def _outs(op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype
             raise OutError(f"{op.name}: out for {spec.name} is {array.dtype}, but the result is {wanted}")
         if not array.flags.writeable:
             raise OutError(f"{op.name}: out for {spec.name} is read-only")
-        direct = array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
-        found.append(_Result(array if direct else np.empty(shape, wanted), user))
+        found.append(_Result(array if _plain(array) else np.empty(shape, wanted), user))
     for i, one in enumerate(found):
         for other in found[:i]:
             if np.may_share_memory(getattr(one.user, "array", one.user), getattr(other.user, "array", other.user)):
                 raise OutError(f"{op.name}: two results share the memory of out")
     return found
-
-
-def _scalar(array: Array) -> Any:
-    return array if array.ndim else array[()]
 
 
 def _move_axis(op: Op, arrays: list[Array], axis: Any) -> list[Array]:
@@ -142,31 +139,36 @@ def _forward(array: Array, op: Op, k: int, axis: Any, keepdims: bool, shape: tup
 
 def _run_program(
     op: Op,
+    form: Form,
     arrays: list[Array],
     params: tuple[float, ...],
     static: dict[str, Any],
     dtype: np.dtype[Any],
-    sizes: dict[str, int],
-    leading: tuple[int, ...],
     views: list[Array],
 ) -> None:
-    if all(v.size == 0 for v in views):
-        return
-    if op.over is not None and sizes[op.over] == 0:
+    """Compute into `views`, the results with their row axis last."""
+    if form.n == 0 and op.empty_is_error:
+        shape = arrays[0].shape
+        raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {shape}), which has no value")
+    if form.n == 0 or form.rows == 0:
         for view in views:
-            view[...] = 0  # the folds of an empty row: sums and norms are 0
+            view[...] = 0  # no elements at all, or the folds of an empty row: sums and norms are 0
         return
-    form = canonical(op, arrays, sizes, leading)
-    overlap = any(np.may_share_memory(v, a) for v in views for a in form.arrays)
-    targets = [form.result(op, k, v, fresh=False) for k, v in enumerate(views)]
-    request = Call(op, dtype, form.layout, form.rank, (form.size.bit_length(),), tuple(static.items()))
-    status = _attempt(op, request, form.arrays, params, targets, fresh=not overlap)
-    if status is None:
-        copies = [np.empty(t.shape, t.dtype) for t in targets]
-        _attempt(op, request, form.arrays, params, copies, fresh=True)
-        targets = copies
-    for k, (view, target) in enumerate(zip(views, targets, strict=True)):
-        form.store(op, k, target, view)
+    given = []
+    for a, expand, shape in zip(arrays, form.expand, form.operands, strict=True):
+        given.append(_compact(a if expand is None else np.broadcast_to(a, expand)).reshape(shape))
+    overlap = any(np.may_share_memory(v, a) for v in views for a in given)
+    targets = [v.reshape(s) if _plain(v) else np.empty(s, v.dtype) for v, s in zip(views, form.results, strict=True)]
+    size = (form.rows * form.n).bit_length()
+    request = Call(op, dtype, form.layout, form.rank, (size,), tuple(static.items()))
+    if _attempt(op, request, given, params, targets, fresh=not overlap) is None:
+        targets = [np.empty(s, v.dtype) for v, s in zip(views, form.results, strict=True)]
+        _attempt(op, request, given, params, targets, fresh=True)
+    elif all(map(_plain, views)):
+        return
+    for view, target in zip(views, targets, strict=True):
+        if not np.may_share_memory(view, target):
+            view[...] = target.reshape(view.shape)
 
 
 def _run_structured(
@@ -214,10 +216,15 @@ def _attempt(
     raise KernelError(f"{op.name}: every backend refused operands of shapes {[a.shape for a in arrays]}")
 
 
+def _plain(a: Array) -> bool:
+    """Whether kernels can take an array as it is: C-contiguous, aligned, native."""
+    flags = a.flags
+    return flags.c_contiguous and flags.aligned and a.dtype.isnative
+
+
 def _compact(a: Array) -> Array:
     """C-contiguous, aligned and native, copying only if it is not so already."""
-    return np.require(a, a.dtype.newbyteorder("="), ("C", "A")).reshape(a.shape)
+    return a if _plain(a) else np.array(a, a.dtype.newbyteorder("="), order="C")
 
 
-refuse = state.refuse
-__all__ = ["Form", "call", "refuse"]
+__all__ = ["call"]

@@ -3,7 +3,6 @@
 import warnings
 from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -15,7 +14,7 @@ from trueno.errors import TruenoError, TruenoWarning
 class Group(TyperGroup):
     """Says what Trueno raises on purpose in one line and exits with 2; anything else is a bug and is shown whole."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:  # a Context of click, or of the click inside typer
         with warnings.catch_warnings():
             warnings.simplefilter("always", TruenoWarning)
             plainly = warnings.showwarning

@@ -38,9 +38,9 @@ def errors() -> Console:
     return _console(stderr=True)
 
 
-def table(*columns: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     """An empty table; columns named in `right` hold numbers."""
-    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False, padding=(0, 1))
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     for name in columns:
         number = name in right
         made.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")

@@ -224,9 +224,13 @@ def _sum(judge: Judge, a: Range, rounding: float | None = None) -> Range:
     bottom, top = _each(np.sum, low) - slack * size, _each(np.sum, high) + slack * size
     bottom = np.where(plus, inf, np.where(down, -inf, bottom))
     top = np.where(minus, -inf, np.where(up, inf, top))
+    # Terms that are +0 or more, added in any order, never give less than +0.
+    some_negative = _each(np.any, np.signbit(a.low))
+    bottom, top = np.where(some_negative, bottom, np.maximum(bottom, 0.0)), np.where(top == 0, 0.0, top)
+    bottom = np.where(bottom == 0, np.where(some_negative, -0.0, 0.0), bottom)
     none = _each(np.any, a.empty)
     nan = _each(np.any, a.nan) | (up & down)
-    return unsigned(Range(np.where(none, inf, bottom), np.where(none, -inf, top), nan))
+    return Range(np.where(none, inf, bottom), np.where(none, -inf, top), nan)
 
 
 def _fsum(judge: Judge, a: Range) -> Range:

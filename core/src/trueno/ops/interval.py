@@ -122,8 +122,11 @@ class Judge:
         step = self.wide(np.finfo(self.wide).eps)
         down = np.where(np.isinf(low), low, low - step * np.abs(low))
         up = np.where(np.isinf(high), high, high + step * np.abs(high))
-        low = np.where(self.nearest(low) == low, low, np.minimum(down, self.nearest(down)))
-        high = np.where(self.nearest(high) == high, high, np.maximum(up, self.nearest(up)))
+        # float64 has more than twice float32's digits: rounding twice is rounding once, ties included.
+        once = self.wide is np.float64
+        near, far = self.nearest(low), self.nearest(high)
+        low = np.where(near == low, low, np.minimum(down, near if once else self.nearest(down)))
+        high = np.where(far == high, high, np.maximum(up, far if once else self.nearest(up)))
         return self.flushed(Range(low, high, nan))
 
     def within(self, low: Array, high: Array, nan: Array, ulps: float) -> Range:

@@ -22,7 +22,7 @@ def _of(*values: Any) -> Symbol:
 
 def _element(kind: str, *values: Any) -> Symbol:
     some = _of(*values)
-    return Symbol(some.builder, some.builder.element(kind, *(some._lift(v) for v in values)))
+    return Symbol(some.builder, some.builder.element(kind, *(some.lift(v) for v in values)))
 
 
 def exp(x: Any) -> Symbol:

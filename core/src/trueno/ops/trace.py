@@ -76,6 +76,30 @@ class Builder:
         return self.add(Node(kind, (arg,), None, "r", FOLDS[kind].result))
 
 
+def _operator(kind: str, *, swapped: bool = False) -> Callable[["Symbol", Any], "Symbol"]:
+    def method(self: "Symbol", other: Any) -> "Symbol":
+        if not isinstance(other, (Symbol, int, float)):
+            return NotImplemented
+        pair = (self.lift(other), self.index) if swapped else (self.index, self.lift(other))
+        return Symbol(self.builder, self.builder.element(kind, *pair))
+
+    return method
+
+
+def _unary(kind: str) -> Callable[["Symbol"], "Symbol"]:
+    def method(self: "Symbol") -> "Symbol":
+        return Symbol(self.builder, self.builder.element(kind, self.index))
+
+    return method
+
+
+def _refuse(what: str, remedy: str) -> Callable[..., NoReturn]:
+    def method(self: "Symbol", *_: Any) -> NoReturn:
+        raise TypeError(f"{what} of a symbol: the value is not known while the op is traced; {remedy}")
+
+    return method
+
+
 class Symbol:
     """A value of the program under construction, as the body sees it."""
 
@@ -87,15 +111,13 @@ class Symbol:
         self.builder = builder
         self.index = index
 
-    def _lift(self, other: Any) -> int:
+    def lift(self, other: Any) -> int:
+        """Index of another symbol, or of a number as a constant."""
         if isinstance(other, Symbol):
             return other.index
         if isinstance(other, (int, float)) and not isinstance(other, bool):
             return self.builder.const(other)
         raise TypeError(f"an op's body computes with symbols and numbers, not with {other!r}")
-
-    def element(self, kind: str, *others: Any) -> "Symbol":
-        return Symbol(self.builder, self.builder.element(kind, self.index, *map(self._lift, others)))
 
     def fold(self, kind: str) -> "Symbol":
         return Symbol(self.builder, self.builder.fold(kind, self.index))
@@ -103,38 +125,20 @@ class Symbol:
     def __repr__(self) -> str:
         return f"<{self.builder.nodes[self.index]}>"
 
-
-def _operator(kind: str, *, swapped: bool = False) -> Callable[..., Symbol]:
-    def method(self: Symbol, other: Any) -> Symbol:
-        if not isinstance(other, (Symbol, int, float)):
-            return NotImplemented
-        pair = (self._lift(other), self.index) if swapped else (self.index, self._lift(other))
-        return Symbol(self.builder, self.builder.element(kind, *pair))
-
-    return method
-
-
-for _name, _kind in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow"}.items():
-    setattr(Symbol, f"__{_name}__", _operator(_kind))
-    setattr(Symbol, f"__r{_name}__", _operator(_kind, swapped=True))
-for _name in ("lt", "le", "gt", "ge", "eq", "ne", "and", "or"):
-    setattr(Symbol, f"__{_name}__", _operator(_name))
-for _name, _kind in {"neg": "neg", "abs": "abs", "invert": "not"}.items():
-    setattr(Symbol, f"__{_name}__", lambda self, kind=_kind: self.element(kind))
-
-
-def _refuse(what: str, remedy: str) -> Callable[..., NoReturn]:
-    def method(self: Symbol, *_: Any) -> NoReturn:
-        raise TypeError(f"{what} of a symbol: the value is not known while the op is traced; {remedy}")
-
-    return method
-
-
-Symbol.__bool__ = _refuse("the truth", "choose with where(c, a, b)")  # type: ignore[attr-defined]
-Symbol.__iter__ = _refuse("iteration", "fold with trueno.ops.language's sum, max, …")  # type: ignore[attr-defined]
-Symbol.__len__ = _refuse("the length", "use count(x)")  # type: ignore[attr-defined]
-Symbol.__index__ = _refuse("an index", "a position is a symbol too")  # type: ignore[attr-defined]
-Symbol.__float__ = _refuse("a float", "keep it symbolic")  # type: ignore[attr-defined]
+    __add__, __radd__ = _operator("add"), _operator("add", swapped=True)
+    __sub__, __rsub__ = _operator("sub"), _operator("sub", swapped=True)
+    __mul__, __rmul__ = _operator("mul"), _operator("mul", swapped=True)
+    __truediv__, __rtruediv__ = _operator("div"), _operator("div", swapped=True)
+    __pow__, __rpow__ = _operator("pow"), _operator("pow", swapped=True)
+    __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
+    __eq__, __ne__ = _operator("eq"), _operator("ne")  # type: ignore[assignment]
+    __and__, __or__ = _operator("and"), _operator("or")
+    __neg__, __abs__, __invert__ = _unary("neg"), _unary("abs"), _unary("not")
+    __bool__ = _refuse("the truth", "choose with where(c, a, b)")
+    __iter__ = _refuse("iteration", "fold with trueno.ops.language's sum, max, …")
+    __len__ = _refuse("the length", "use count(x)")
+    __index__ = _refuse("an index", "a position is a symbol too")
+    __float__ = _refuse("a float", "keep it symbolic")
 
 
 def trace(

@@ -20,6 +20,8 @@ from trueno.ops.op import Op
 Array = npt.NDArray[Any]
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 63, 64, 65, 1023, 4097)
 LONG = 300_001
+THOROUGH = ("sub", "fma", "dot")
+"""Ops that get every broadcast: a layout is a kernel of its own to a compiling backend, so one op stands for all."""
 DEMANDED = (0.7, 1.9, 2.5, 3.5)  # values of parameters without default, ascending: min < max
 
 
@@ -126,7 +128,8 @@ def grid(op: Op, dtype: np.dtype[Any], rng: np.random.Generator, n: int) -> tupl
     """Operands [rows, n] of every kind; those of a second operand are shifted, so that kinds meet."""
     found = []
     for i, letter in enumerate(op.layout):
-        rows = np.array(list(kinds(op, dtype, rng, n).values()))
+        with np.errstate(over="ignore"):  # a few of the huge ones are infinite
+            rows = np.array(list(kinds(op, dtype, rng, n).values()))
         if letter == "w":
             found.append(_typed(natural(op, rng, n), dtype))
         else:
@@ -222,17 +225,19 @@ def _broadcast(
 
     if op.over is None:
         yield case("scalar last", last=())
-        yield case("scalar first", first=())
         yield case("row vector last", last=(33,))
-        yield case("column last", last=(7, 1))
-        yield case("column and row", first=(7, 1), last=(33,))
+        if op.name in THOROUGH:
+            yield case("scalar first", first=())
+            yield case("column last", last=(7, 1))
+            yield case("column and row", first=(7, 1), last=(33,))
         yield case("unmergeable", first=(2, 1, 7, 33), last=(3, 1, 33))
         operands: list[Any] = _operands(op, T, rng, 7, n=33)
         operands[several[-1]] = 0.7
         yield Case(op, T, "a Python number", tuple(operands), given)
     else:
-        yield case("one row against many", last=(33,))
         yield case("outer product of rows", first=(2, 1, 33), last=(3, 33))
+        if op.name in THOROUGH:
+            yield case("one row against many", last=(33,))
 
 
 def _unaligned(x: Array) -> Array:

@@ -7,8 +7,8 @@ else.  It ranks above the reference and below everything that has vector code of
 from typing import Any, Literal
 
 import numpy as np
-
 from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
+
 from trueno_scalar.kernel import row_kernel
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))

@@ -8,11 +8,11 @@ from contextvars import Context
 from typing import Any
 
 import numpy as np
-
 from trueno.discovery.protocol import Call
 from trueno.ops.lower import lower
+
 from trueno_scalar.functions import QUIET
-from trueno_scalar.schedule import NARROW, ONE, Schedules
+from trueno_scalar.schedule import NARROW, ONE, SCHEDULES, Schedules
 
 # NumPy's error state is a context variable.  Running in a copy of a context that ignores everything costs
 # 20 ns where `with np.errstate(...)` costs 500, and a copy is this call's alone: threads and re-entry are free.
@@ -56,16 +56,16 @@ def row_kernel(call: Call) -> Callable[..., int]:
 
         def first(*args: Any) -> int:
             texts[name] = schedules.text(schedule, alias)
-            exec(compile(texts[name], f"<trueno_scalar {call.op.name} {name}>", "exec"), names)  # noqa: S102
+            exec(compile(texts[name], f"<trueno_scalar {call.op.name} {name}>", "exec"), names)
             return names[name](*args)  # type: ignore[no-any-return]
 
         return first
 
     for alias in (False, True):
-        for schedule in ("one", "flat", "rows", "across", "long"):
+        for schedule in SCHEDULES:
             names[f"run_{schedule}{'_alias' * alias}"] = late(schedule, alias)
     texts["kernel"] = _entry(schedules)
-    exec(compile(texts["kernel"], f"<trueno_scalar {call.op.name}>", "exec"), names)  # noqa: S102
+    exec(compile(texts["kernel"], f"<trueno_scalar {call.op.name}>", "exec"), names)
     kernel = names["kernel"]
     kernel.text = texts  # for people: what ran, by schedule
     return kernel  # type: ignore[no-any-return]
@@ -75,13 +75,15 @@ def _entry(s: Schedules) -> str:
     """Source of the kernel itself: lengths, dtypes, memory, then one of the schedules."""
     program, rank = s.program, s.rank
     nodes = program.nodes
-    expected = {"e": "shape", "w": "shape[1:]" if rank == 2 else "shape", "r": "shape[:1]" if rank == 2 else "()", "u": "()"}
+    expected = {"e": "shape", "w": "shape[1:]", "r": "shape[:1]", "u": "()"}
+    if rank == 1:
+        expected |= {"w": "shape", "r": "()"}
     names = [f"x{j}" for j in range(len(s.kinds))] + [f"y{k}" for k in range(len(program.outputs))]
     shapes = [expected[kind] for kind in s.kinds]
     shapes += ["shape" if k in s.element_outputs else expected["r"] for k in range(len(program.outputs))]
     dtypes = ["D"] * len(s.kinds)
     dtypes += [{"T": "D", "bool": "BOOL", "index": "INT64"}[nodes[o].type] for o in program.outputs]
-    source = s._shape_of()
+    source = s.shape_of()
     wrong = [f"len(shape) != {rank}"]
     wrong += [f"{x}.shape != {shape}" for x, shape in zip(names, shapes, strict=True) if f"{x}.shape" != source]
     strange = " and ".join(f"{x}.dtype is {d}" for x, d in zip(names, dtypes, strict=True))
@@ -100,7 +102,6 @@ def _entry(s: Schedules) -> str:
         def go(schedule: str) -> str:
             return f"return {run}run_{schedule}{suffix}{close}{s.arguments})"
 
-        tile = "TILE"
         if rank == 1:
             big = "flat" if s.flat else "long"
             return [f"if shape[0] <= {ONE}:", f"    {go('one')}", go(big)]
@@ -112,7 +113,7 @@ def _entry(s: Schedules) -> str:
             f"    {go('across')}",
             f"if height * n <= {ONE}:",
             f"    {go('one')}",
-            f"if n <= {tile}:",
+            f"if n <= {s.tile}:",
             f"    {go('rows')}",
             go("long"),
         ]
@@ -132,5 +133,5 @@ def _entry(s: Schedules) -> str:
         *(f"    {line}" for line in choose("")),
         *choose("_alias"),
     ]
-    text = "\n".join(f"    {line}" for line in lines).replace("TILE", str(s._tile(None)))
+    text = "\n".join(f"    {line}" for line in lines)
     return f"def kernel({s.arguments}):\n{text}\n"

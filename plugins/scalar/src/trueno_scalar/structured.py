@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from trueno.discovery.protocol import Call
+
 from trueno_scalar.functions import seen
 from trueno_scalar.kernel import clash, ignoring
 

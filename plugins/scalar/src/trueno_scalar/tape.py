@@ -9,9 +9,10 @@ Values of row and uniform space are NumPy scalars where one row is at hand, and 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trueno.ops.program import FOLDS, LEAVES, Program
+
 from trueno_scalar.functions import SCRATCH, UFUNC
 
 OPERATORS = {
@@ -24,12 +25,18 @@ REDUCE = {
     "sum": "add_reduce", "fsum": "add_reduce", "max": "max_reduce", "min": "min_reduce",
     "any": "any_reduce", "all": "all_reduce", "prod": "mul_reduce",
 }  # fmt: skip
-CLASSES = {("e", "T"): "s", ("e", "bool"): "b", ("e", "index"): "i", ("r", "T"): "r", ("r", "bool"): "q", ("r", "index"): "k"}
+CLASSES = {
+    ("e", "T"): "s",
+    ("e", "bool"): "b",
+    ("e", "index"): "i",
+    ("r", "T"): "r",
+    ("r", "bool"): "q",
+    ("r", "index"): "k",
+}
 """Register classes: tiles of floats, truths, positions, and columns of each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """How a body sees its values.  columns: row values are columns (else scalars).  axis: along which rows run.
 
     ready: registers exist before the body (a loop made them); else their first op allocates them.
@@ -53,6 +60,7 @@ class Tape:
         self.fma = fma  # fma32 or fma64: the float's width decides
         self.lines: list[str] = []
         self.registers: dict[str, str] = {}  # name → class
+        self.calls = 0  # of ufuncs over tiles
         self.fills: dict[str, str] = {}  # name → the uniform value that fills it
         self._free: dict[str, list[str]] = {}
         self._made: set[str] = set()
@@ -64,10 +72,12 @@ class Tape:
 
     # ---- what the schedules call ----------------------------------------------------------------
 
-    def run(self, order: Iterable[int], stores: Iterable[tuple[int, int]], early: set[int], partial: bool = False) -> None:
+    def run(
+        self, order: Iterable[int], stores: Iterable[tuple[int, int]], early: set[int], partial: bool = False
+    ) -> None:
         """Write the ops of `order`, with (output, node) `stores`; `early` outputs may hold other values before.
 
-        partial: folds are left to the caller, who joins them (`fold_argument`).
+        partial: this is one tile of a longer row, so folds join what earlier tiles gave.
         """
         nodes = self.program.nodes
         order, stores = list(order), list(stores)
@@ -89,13 +99,14 @@ class Tape:
         self._early = {k for k in early if k in self._due} if self.shape.early and not self.shape.alias else set()
         held: dict[int, str] = {}
         if self.shape.alias and len(stores) > 1:
-            # A result may be an operand that another result is a plain copy of: take the copies first.
+            # One result may be the operand that another result is a plain copy of: hold the operand first.
             for k, o in copies:
                 if nodes[o].kind == "leaf":
                     self.lines.append(f"held{k} = array({self.read(o)})")
                     held[k] = f"held{k}"
         for at, i in enumerate(order):
             node = nodes[i]
+            self.calls += not self.scalar(i) or node.kind in FOLDS
             if node.kind in FOLDS:
                 if not partial:
                     self._fold(i, at)
@@ -193,9 +204,9 @@ class Tape:
         last = self._last.get(i, at)
         for a in self.program.nodes[i].args:
             name = self.names.get(a, "")
-            if self._last.get(a) == at and self._lodger.get(name) == a and self._class(a) == kind:
-                if name[0] != "o" or last <= self._due[int(name[1:])]:
-                    return name
+            dies = self._last.get(a) == at and self._lodger.get(name) == a
+            if dies and self._class(a) == kind and (name[0] != "o" or last <= self._due[int(name[1:])]):
+                return name
         if kind == "s":
             for k in sorted(self._early):
                 if last <= self._due[k] and f"o{k}" not in self._lodger:
@@ -220,9 +231,6 @@ class Tape:
 
     def _settle(self, i: int, name: str) -> None:
         self.names[i] = name
-        free = self._free.get(self.registers.get(name, ""), [])
-        if name in free:
-            free.remove(name)
         self._lodger[name] = i
 
     def _out(self, name: str) -> str:
@@ -268,7 +276,8 @@ class Tape:
         self._full.add(i)
         out = self._out(name)
         if node.kind in UFUNC:
-            word = "out=" if node.kind in ("maximum", "minimum") else ""  # there NumPy 2.4 deprecates a third positional
+            # NumPy 2.4 deprecates a third positional argument of these two.
+            word = "out=" if node.kind in ("maximum", "minimum") else ""
             tail = [] if out == "None" else [word + out]
             self.lines.append(f"{name} = {UFUNC[node.kind]}({', '.join([*args, *tail])})")
             return

@@ -1,5 +1,6 @@
 """The backend: row programs through the Numba printer, structured ops through kernels written by hand."""
 
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,10 +18,17 @@ class SimdBackend:
 
     name = "simd"
     kind: Literal["cpu", "gpu"] = "cpu"
-    accuracy = Accuracy(default=4.0, chain=76)
 
     def __init__(self) -> None:
         isa.cap(settings.get("TRUENO_MAX_ISA"))
+
+    @cached_property
+    def accuracy(self) -> Accuracy:
+        """The measured bounds of the element functions, and 64 additions a lane plus its joins."""
+        from trueno_simd import float32, float64
+
+        names = {*float32.ULP, *float64.ULP}
+        return Accuracy({n: max(float32.ULP.get(n, 0.5), float64.ULP.get(n, 0.5)) for n in names}, chain=76)
 
     def probe(self, level: int) -> Probe:
         reason = isa.apply()
@@ -39,6 +47,7 @@ class SimdBackend:
         return None
 
     def kernel(self, call: Call) -> Kernel:
+        self._set_threads()
         if call.op.structured:
             from trueno_simd.kernels import KERNELS
 
@@ -47,6 +56,13 @@ class SimdBackend:
 
         parallel = max(call.sizes) >= PARALLEL_CLASS
         return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded)
+
+    @cache  # noqa: B019 - one object a process, and it is to run once
+    def _set_threads(self) -> None:
+        if count := settings.get("TRUENO_THREADS"):
+            from trueno_simd import threads
+
+            threads.set_count(count)
 
     def rates(self, call: Call) -> Rates:
         return Rates(launch_s=0.3e-6, flops=2e10, bytes=2e10)

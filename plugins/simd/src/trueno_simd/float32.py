@@ -35,7 +35,7 @@ from trueno_simd.bits import (
     sub,
     to_bits,
 )
-from trueno_simd.float32_trig import cos, cos_near, needs_large, sin, sin_near
+from trueno_simd.float32_trig import cos, sin
 from trueno_simd.jit import inner
 
 F, D, INT, LONG = np.float32, np.float64, np.int32, np.int64
@@ -351,9 +351,6 @@ FUNCTIONS: dict[str, Any] = {
     "rsqrt": rsqrt,
     "sqrt": sqrt,
 }
-
-# For a block whose arguments all pass `not needs_large(x)`: a third of the time.
-NEAR: dict[str, Any] = {"sin": sin_near, "cos": cos_near, "needs_large": needs_large}
 
 # The largest error of each function in ulps, at every ISA level.
 ULP: dict[str, float] = {

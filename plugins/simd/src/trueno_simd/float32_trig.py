@@ -1,16 +1,15 @@
 """Sine and cosine of one float32: x = r + q π/2 with |r| <= π/4 and a little, then two polynomials and a select.
 
-`sin` and `cos` are right for every finite x.  2/π is kept as five pairs of float64, 2^k · 2/π modulo 4 for
-k = 0, 24, … 96; with 2^-k x an integer (or k = 0) the product's integer part modulo 4 is the quadrant.  That is
-Payne and Hanek's idea with selects for the table.  `sin_near` and `cos_near` stay in float32 (Cody and Waite in
-three fused parts) or, without FMA, in float64, for |x| <= NEAR; `needs_large` says which x they do not cover, so
-that a kernel can choose once a block: 140 µs against 510 for 1 M elements with AVX-512.
+Up to `LIMIT` the reduction stays in float32 (Cody and Waite in three fused parts) or, without FMA, in float64.
+Beyond, and rarely, 2/π is five pairs of float64, 2^k · 2/π modulo 4 for k = 0, 24, … 96; with 2^-k x an integer
+(or k = 0) the product's integer part modulo 4 is the quadrant: Payne and Hanek's idea with selects for the table.
 The coefficients are our own minimax fits on |r| <= 0.885; the five pairs come from mpmath (120 digits).
 """
 
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from trueno_simd.bits import (
     FMA,
@@ -27,7 +26,8 @@ from trueno_simd.bits import (
     to_bits,
     two_product,
 )
-from trueno_simd.jit import inner
+from trueno_simd.jit import inner, outer
+from trueno_simd.rare import rarely
 
 F, D, INT = np.float32, np.float64, np.int32
 MAGIC, D_MAGIC = F(1.5 * 2**23), D(1.5 * 2**52)  # multiples of 4, so the low two bits are the quadrant
@@ -35,7 +35,7 @@ SIN = polynomial(-0.16666643, 0.008331496, -0.00019432427)
 COS = polynomial(1.0, -0.5, 0.041666627, -0.0013886464, 2.4343093e-05)
 TINY = F(2.0**-12)  # below, sin(x) rounds to x
 
-NEAR = F(2.0**16)
+LIMIT = 2.0**16
 TWO_OVER_PI = F(2 / np.pi)
 HALF_PI_1, HALF_PI_2, HALF_PI_3 = F(1.5707964), F(-4.371139e-08), F(-1.7151245e-15)
 D_TWO_OVER_PI, D_HALF_PI = D(2 / np.pi), D(np.pi / 2)
@@ -50,7 +50,7 @@ SCALE_0, HIGH_0, LOW_0 = F(1), D(0.6366197723675814), D(-3.935735335036497e-17)
 
 
 @inner
-def reduce(x: Any) -> Any:
+def reduce_huge(x: Any) -> Any:
     """(r, q) for every finite x; q is right modulo 4."""
     a = absolute(x)
     b1 = a >= BOUND_1
@@ -68,8 +68,8 @@ def reduce(x: Any) -> Any:
 
 
 @inner
-def reduce_near(x: Any) -> Any:
-    """(r, q) for |x| <= NEAR."""
+def reduce(x: Any) -> Any:
+    """(r, q) for |x| <= LIMIT."""
     if FMA:
         t = x * TWO_OVER_PI + MAGIC
         n = t - MAGIC
@@ -89,35 +89,34 @@ def wave(r: Any, q: Any) -> Any:
     return from_bits(ixor(to_bits(y), shl(iand(q, INT(2)), INT(30))))
 
 
+@outer
+def sin_huge(x: Any) -> Any:
+    r, q = reduce_huge(x)
+    return wave(r, q)
+
+
+@outer
+def cos_huge(x: Any) -> Any:
+    r, q = reduce_huge(x)
+    return wave(r, iadd(q, INT(1)))
+
+
+sin_beyond = rarely("trueno_simd_float32_sin_huge", sin_huge, types.float32, LIMIT)
+cos_beyond = rarely("trueno_simd_float32_cos_huge", cos_huge, types.float32, LIMIT)
+
+
 @inner
 def sin(x: Any) -> Any:
     """Sine; NaN at ±Inf.  Error 1.62 at 9.4e36."""
+    beyond = sin_beyond(x)  # a call: first, so that little is alive
     r, q = reduce(x)
-    return select(absolute(x) < TINY, x, wave(r, q))
+    a = absolute(x)
+    return select(a < TINY, x, select(a > LIMIT, beyond, wave(r, q)))
 
 
 @inner
 def cos(x: Any) -> Any:
     """Cosine; NaN at ±Inf.  Error 1.62 at 1.0e26."""
+    beyond = cos_beyond(x)
     r, q = reduce(x)
-    return wave(r, iadd(q, INT(1)))
-
-
-@inner
-def sin_near(x: Any) -> Any:
-    """Sine for |x| <= NEAR.  Error 1.61 near 65140."""
-    r, q = reduce_near(x)
-    return select(absolute(x) < TINY, x, wave(r, q))
-
-
-@inner
-def cos_near(x: Any) -> Any:
-    """Cosine for |x| <= NEAR.  Error 1.62 near 29680."""
-    r, q = reduce_near(x)
-    return wave(r, iadd(q, INT(1)))
-
-
-@inner
-def needs_large(x: Any) -> Any:
-    """Whether `sin_near` and `cos_near` do not cover x: beyond NEAR, or not finite."""
-    return not (absolute(x) <= NEAR)
+    return select(absolute(x) > LIMIT, beyond, wave(r, iadd(q, INT(1))))

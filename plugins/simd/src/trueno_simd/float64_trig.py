@@ -2,16 +2,13 @@
 
 Reduction by π/2: up to `LIMIT` in four parts (Cody and Waite), with the remainder kept as a pair, which
 costs every lane the same; beyond it by Payne and Hanek's method in integers, one number at a time.
-That second path is rare and must not keep a loop from being vectorized, so it is a call that LLVM can
-vectorize: `rarely` gives the scalar function vector forms that look whether any lane needs it.
+That second path is rare and must not keep a loop from being vectorized: it is called through `rarely`.
 """
 
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from trueno_simd.bits import (
     absolute,
@@ -26,6 +23,7 @@ from trueno_simd.bits import (
     ushr,
 )
 from trueno_simd.jit import inner, outer
+from trueno_simd.rare import rarely
 
 LIMIT = 1.0e6  # n = rint(x / (π/2)) stays below 2²⁰, so that n times a 33-bit part is exact
 
@@ -60,69 +58,6 @@ _WORDS = """
     e294a4ba 9afed7ec 47e35742 1580cc11 bf1edaea fc33ef08"""
 _TURN = np.array([int(word, 16) for word in _WORDS.split()], dtype=np.int64)
 _LOW32 = np.int64(0xFFFFFFFF)
-
-
-def rarely(name: str, function: Any, limit: float) -> Any:
-    """`function(x)` where |x| > limit, elsewhere 0, as a call that does not stop vectorization.
-
-    `name` becomes a scalar LLVM function and, for 2 to 16 lanes, vector functions that test all lanes at
-    once and call the scalar one for each only if one is beyond the limit.  LLVM finds them by the
-    attribute `vector-function-abi-variant` (the way in which vector math libraries are bound).  They are
-    `weak_odr` since nothing names them until then.  A NaN is not beyond the limit.
-    """
-    double, index, widths = ir.DoubleType(), ir.IntType(32), (2, 4, 8, 16)
-
-    def beyond(builder: Any, x: Any) -> Any:
-        def same(value: float) -> Any:
-            one = ir.Constant(double, value)
-            return one if x.type == double else ir.Constant(x.type, [one] * x.type.count)
-
-        above = builder.fcmp_ordered(">", x, same(limit))
-        return builder.or_(above, builder.fcmp_ordered("<", x, same(-limit)))
-
-    def define(module: Any, symbol: str, type_: Any, *attributes: str) -> tuple[Any, Any]:
-        made = ir.Function(module, ir.FunctionType(type_, [type_]), symbol)
-        made.linkage = "weak_odr"
-        for word in ("nounwind", "willreturn", "memory(none)", *attributes):
-            set.add(made.attributes, word)  # llvmlite's own `add` knows an older list of words
-        return made, ir.IRBuilder(made.append_basic_block())
-
-    def build(context: Any, module: Any) -> Any:
-        compiled = function.overloads[(types.float64,)]
-        context.active_code_library.add_linking_library(compiled.library)
-        target = context.declare_function(module, compiled.fndesc)
-        names = ",".join(f"_ZGV_LLVM_N{n}v_{name}({name}_{n})" for n in widths)
-        scalar, builder = define(module, name, double, "noinline", f'"vector-function-abi-variant"="{names}"')
-        with builder.if_then(beyond(builder, scalar.args[0]), likely=False):
-            _, value = context.call_conv.call_function(builder, target, types.float64, (types.float64,), scalar.args)
-            builder.ret(value)
-        builder.ret(ir.Constant(double, 0.0))
-        for n in widths:
-            lanes = ir.VectorType(double, n)
-            vector, builder = define(module, f"{name}_{n}", lanes, "alwaysinline")
-            mask = builder.bitcast(beyond(builder, vector.args[0]), ir.IntType(n))
-            found = builder.icmp_unsigned("!=", mask, ir.Constant(mask.type, 0))
-            with builder.if_then(found, likely=False):
-                values = ir.Constant(lanes, None)
-                for lane in (ir.Constant(index, k) for k in range(n)):
-                    x = builder.extract_element(vector.args[0], lane)
-                    values = builder.insert_element(values, builder.call(scalar, [x]), lane)
-                builder.ret(values)
-            builder.ret(ir.Constant(lanes, None))
-        return scalar
-
-    def typed(_: Any, x: Any) -> Any:
-        if x != types.float64:
-            return None
-        function.compile((types.float64,))
-
-        def emit(context: Any, builder: Any, _: Any, values: Any) -> Any:
-            module = builder.module
-            return builder.call(module.globals.get(name) or build(context, module), values)
-
-        return x(x), emit
-
-    return intrinsic(typed)
 
 
 @inner
@@ -230,8 +165,8 @@ def _cos_huge(x: Any) -> Any:
     return _by_quadrant(q + 1, r, low)
 
 
-_sin_beyond = rarely("trueno_simd_float64_sin_huge", _sin_huge, LIMIT)
-_cos_beyond = rarely("trueno_simd_float64_cos_huge", _cos_huge, LIMIT)
+_sin_beyond = rarely("trueno_simd_float64_sin_huge", _sin_huge, types.float64, LIMIT)
+_cos_beyond = rarely("trueno_simd_float64_cos_huge", _cos_huge, types.float64, LIMIT)
 
 
 @inner

@@ -12,9 +12,16 @@ from trueno_simd.printer import Printer, Variant
 
 
 def printed(
-    op: Op, dtype: str, layout: str, rank: int, static: tuple[tuple[str, Any], ...], parallel: bool, guarded: bool
-) -> tuple[str, str]:
-    """Name and source of the module for one kernel."""
+    op: Op,
+    dtype: str,
+    layout: str,
+    rank: int,
+    static: tuple[tuple[str, Any], ...] = (),
+    parallel: bool = False,
+    guarded: bool = False,
+    block: int | None = None,
+) -> str:
+    """Source of the module that holds one kernel; `block` is the ISA level's unless given."""
     program = op.program(layout, **dict(static))
     results = len(program.outputs)
     if guarded:
@@ -22,9 +29,7 @@ def printed(
     plan = lower(program, "memory" if parallel and rank == 1 else "cache")
     flags = tuple(range(results, len(program.outputs)))
     title = f"{op.name}: {op.signature.text}, operands {layout}, {dtype}.  {op.doc.splitlines()[0]}"
-    text = Printer(plan, dtype, isa.block(dtype), Variant(rank, parallel, flags, title)).text()
-    digest = blake2b(text.encode(), digest_size=8).hexdigest()
-    return f"k_{op.name}_{dtype}_{digest}", text
+    return Printer(plan, dtype, block or isa.block(dtype), Variant(rank, parallel, flags, title)).text()
 
 
 @lru_cache(maxsize=None)
@@ -32,5 +37,6 @@ def compiled(
     op: Op, dtype: str, layout: str, rank: int, static: tuple[tuple[str, Any], ...], parallel: bool, guarded: bool
 ) -> Any:
     """The compiled kernel, from disk where it has been compiled before."""
-    name, text = printed(op, dtype, layout, rank, static, parallel, guarded)
-    return compile.module(name, text).kernel
+    text = printed(op, dtype, layout, rank, static, parallel, guarded)
+    digest = blake2b(text.encode(), digest_size=8).hexdigest()
+    return compile.module(f"k_{op.name}_{dtype}_{digest}", text).kernel

@@ -10,7 +10,9 @@ This is a matrix product whose B is never written down: its row for the tap (c, 
 channel c from column j on, so the register tile runs over a table of the taps' offsets instead of a packed B.
 "valid" copies nothing; "same" first copies the image into a frame of zeros.
 
-Floor: 2 h w kh kw c_in c_out operations, or h w numbers in and out.
+Floor: 2 h w kh kw c_in c_out operations, or h w numbers in and out.  Measured with two threads on 1024x1024 float32:
+3x3 331 us (57 GFLOP/s: the image comes and goes through L3), 7x7 716 us (142 GFLOP/s: unaligned loads, one for each
+multiply-add, are the limit); 3 to 16 channels 3x3 366 GFLOP/s, 64 to 64 channels 391.
 """
 
 from collections.abc import Callable

@@ -4,6 +4,9 @@ Both read the matrix once, so its bytes over the memory's (or cache's) bandwidth
 threads in even shares.  matvec takes ROWS rows at a time, so that x is loaded once for all of them; vecmat
 adds STEPS rows of the matrix to y at a time, so that y is loaded and stored once for all of them, and reads
 those rows side by side from left to right, as the prefetchers like it.
+
+Measured on one thread against NumPy's OpenBLAS on one: matvec 1.0-1.5x from 256x256 to 4096x4096, vecmat 1.6x at
+256x256 and 0.92-1.03x from 1024x1024 on, where both run at the cache's bandwidth.
 """
 
 from collections.abc import Callable
@@ -21,7 +24,7 @@ from trueno_simd.kernels.tile import LONG, VECTOR_BYTES, WIDE, address, at, call
 from trueno_simd.threads import address_of, pack, parallel_for
 
 ROWS, VECTORS = (8 if WIDE else 4), 2  # matvec: rows at a time, vectors of sums for each
-STEPS = 32  # vecmat: rows of the matrix between two visits of y
+STEPS = 16  # vecmat: rows of the matrix between two visits of y
 CHUNK = 1 << 16  # bytes of the matrix that are worth a chunk of their own
 SHARES = 8  # chunks of rows at most; of columns half as many, so that a chunk still reads long pieces of rows
 

@@ -1,0 +1,436 @@
+"""Generated from the op table by `python -m trueno._stubs`; edit the table instead."""
+
+from collections.abc import Callable
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
+
+from numpy.typing import ArrayLike, NDArray
+
+from trueno.arrays import Matrix as Matrix
+from trueno.arrays import Vector as Vector
+from trueno.errors import BackendUnavailable as BackendUnavailable
+from trueno.errors import DtypeError as DtypeError
+from trueno.errors import GuardError as GuardError
+from trueno.errors import KernelError as KernelError
+from trueno.errors import OutError as OutError
+from trueno.errors import ParameterError as ParameterError
+from trueno.errors import SettingError as SettingError
+from trueno.errors import ShapeError as ShapeError
+from trueno.errors import TruenoError as TruenoError
+from trueno.errors import TruenoWarning as TruenoWarning
+from trueno.errors import UnknownBackend as UnknownBackend
+from trueno.guards import Action as Action
+from trueno.guards import Condition as Condition
+from trueno.guards import JidokaAction as JidokaAction
+from trueno.guards import JidokaCondition as JidokaCondition
+from trueno.guards import JidokaGuard as JidokaGuard
+from trueno.ops.op import Op
+from trueno.select.available import backends as backends
+from trueno.select.available import select_best_available_backend as select_best_available_backend
+from trueno.settings import settings as settings
+from trueno.state import set_default as set_default
+from trueno.state import use as use
+
+__all__ = [
+    "BackendUnavailable",
+    "DtypeError",
+    "GuardError",
+    "KernelError",
+    "OutError",
+    "ParameterError",
+    "SettingError",
+    "ShapeError",
+    "TruenoError",
+    "TruenoWarning",
+    "UnknownBackend",
+]
+
+__version__: str
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R", covariant=True)
+
+class _Function(Generic[_P, _R]):
+    """The function of an op: call it, or ask it for the bare kernel."""
+
+    op: Op
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    def plan(self, *operands: ArrayLike, **static: Any) -> Callable[..., Any]:
+        """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0."""
+
+def _function(body: Callable[_P, _R]) -> _Function[_P, _R]: ...
+
+# ---- arithmetic --------------------------------------------------------------------------------
+
+@_function
+def add(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x + y."""
+
+@_function
+def sub(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x − y."""
+
+@_function
+def mul(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x · y."""
+
+@_function
+def div(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x / y."""
+
+@_function
+def minimum(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """min(x, y)."""
+
+@_function
+def maximum(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """max(x, y)."""
+
+@_function
+def copysign(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """|x| with the sign of y."""
+
+@_function
+def pow(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """xʸ."""
+
+@_function
+def fma(x: ArrayLike, y: ArrayLike, z: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x · y + z, the product not rounded."""
+
+@_function
+def lerp(x: ArrayLike, y: ArrayLike, t: float, *, out: Any = None) -> NDArray[Any]:
+    """x + t · (y − x)."""
+
+@_function
+def scale(x: ArrayLike, factor: float, *, out: Any = None) -> NDArray[Any]:
+    """factor · x."""
+
+@_function
+def clamp(x: ArrayLike, min: float, max: float, *, out: Any = None) -> NDArray[Any]:
+    """min(max(x, min), max)."""
+
+# ---- mathematics -------------------------------------------------------------------------------
+
+@_function
+def abs(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """|x|."""
+
+@_function
+def neg(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """−x."""
+
+@_function
+def sqrt(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """√x."""
+
+@_function
+def rsqrt(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """1 / √x."""
+
+@_function
+def recip(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """1 / x."""
+
+@_function
+def exp(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """eˣ."""
+
+@_function
+def exp2(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """2ˣ."""
+
+@_function
+def expm1(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """eˣ − 1, accurate near 0."""
+
+@_function
+def ln(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Natural logarithm of x."""
+
+@_function
+def log1p(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """ln(1 + x), accurate near 0."""
+
+@_function
+def log2(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Logarithm of x to base 2."""
+
+@_function
+def log10(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Logarithm of x to base 10."""
+
+@_function
+def sin(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """sin x, x in radians."""
+
+@_function
+def cos(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """cos x, x in radians."""
+
+@_function
+def tan(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """sin x / cos x, x in radians."""
+
+@_function
+def asin(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Angle in [−π/2, π/2] whose sine is x."""
+
+@_function
+def acos(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Angle in [0, π] whose cosine is x."""
+
+@_function
+def atan(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Angle in [−π/2, π/2] whose tangent is x."""
+
+@_function
+def sinh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """(eˣ − e⁻ˣ) / 2, accurate near 0."""
+
+@_function
+def cosh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """(eˣ + e⁻ˣ) / 2."""
+
+@_function
+def tanh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ)."""
+
+@_function
+def asinh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """sign(x) · ln(|x| + √(x² + 1)), accurate near 0."""
+
+@_function
+def acosh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """ln(x + √(x² − 1)), accurate near 1."""
+
+@_function
+def atanh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """ln((1 + x) / (1 − x)) / 2, accurate near 0."""
+
+@_function
+def floor(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Largest integer ≤ x."""
+
+@_function
+def ceil(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Smallest integer ≥ x."""
+
+@_function
+def round(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Nearest integer, half to even."""
+
+@_function
+def trunc(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x without its fraction: the nearest integer towards 0."""
+
+@_function
+def fract(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x − trunc(x)."""
+
+@_function
+def signum(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """1, −1 or 0: the sign of x."""
+
+# ---- activations -------------------------------------------------------------------------------
+
+@_function
+def relu(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """max(x, 0)."""
+
+@_function
+def leaky_relu(x: ArrayLike, *, slope: float = 0.01, out: Any = None) -> NDArray[Any]:
+    """x where x ≥ 0, else slope · x."""
+
+@_function
+def elu(x: ArrayLike, *, alpha: float = 1.0, out: Any = None) -> NDArray[Any]:
+    """x where x > 0, else alpha · (eˣ − 1)."""
+
+@_function
+def selu(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """1.0507… · (x where x > 0, else 1.6732… · (eˣ − 1))."""
+
+@_function
+def gelu(x: ArrayLike, *, approximate: Literal["tanh", "none"] = "tanh", out: Any = None) -> NDArray[Any]:
+    """x · Φ(x), Φ the normal distribution; by default x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))."""
+
+@_function
+def sigmoid(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """1 / (1 + e⁻ˣ)."""
+
+@_function
+def silu(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x / (1 + e⁻ˣ)."""
+
+@_function
+def mish(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x · tanh(softplus(x))."""
+
+@_function
+def hardswish(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x · clip(x + 3, 0, 6) / 6."""
+
+@_function
+def softplus(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """ln(1 + eˣ)."""
+
+# ---- reductions --------------------------------------------------------------------------------
+
+@_function
+def dot(x: ArrayLike, y: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ x · y."""
+
+@_function
+def sum(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ x."""
+
+@_function
+def sum_kahan(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ x with a compensated or wider accumulator."""
+
+@_function
+def sum_of_squares(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ x²."""
+
+@_function
+def mean(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ x / n."""
+
+@_function
+def min(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Smallest element."""
+
+@_function
+def max(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Largest element."""
+
+@_function
+def argmin(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Position of the smallest element, int64."""
+
+@_function
+def argmax(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Position of the largest element, int64."""
+
+@_function
+def norm_l1(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ |x|."""
+
+@_function
+def norm_l2(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """√(Σ x²), the Euclidean length."""
+
+@_function
+def norm_linf(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """max |x|."""
+
+@_function
+def variance(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ (x − mean)² / n, population."""
+
+@_function
+def stddev(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """√(Σ (x − mean)² / n), population."""
+
+@_function
+def covariance(x: ArrayLike, y: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ (x − mean x)(y − mean y) / n, population."""
+
+@_function
+def correlation(x: ArrayLike, y: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ dx·dy / (√Σ dx² · √Σ dy²), dx = x − mean x, dy = y − mean y; Pearson's, within [−1, 1]."""
+
+# ---- normalization -----------------------------------------------------------------------------
+
+@_function
+def softmax(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """e^(x − max x) / Σ e^(x − max x)."""
+
+@_function
+def log_softmax(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """x − max x − ln Σ e^(x − max x)."""
+
+@_function
+def layer_norm(
+    x: ArrayLike, w: ArrayLike, b: ArrayLike, *, eps: float = 1e-05, axis: int = -1, out: Any = None
+) -> NDArray[Any]:
+    """(x − mean) / √(variance + eps) · w + b."""
+
+@_function
+def rms_norm(x: ArrayLike, w: ArrayLike, *, eps: float = 1e-06, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """x / √(Σ x² / n + eps) · w."""
+
+@_function
+def residual_rms_norm(
+    x: ArrayLike, residual: ArrayLike, w: ArrayLike, *, eps: float = 1e-06, axis: int = -1, out: Any = None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """h = x + residual and y = rms_norm(h, w), in one read of each."""
+
+@_function
+def normalize(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """x / √(Σ x²)."""
+
+@_function
+def zscore(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """(x − mean) / √(Σ (x − mean)² / n), population."""
+
+@_function
+def minmax_normalize(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """(x − min x) / (max x − min x)."""
+
+# ---- matrix ------------------------------------------------------------------------------------
+
+@_function
+def matmul(a: ArrayLike, b: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """c[i,j] = Σₖ a[i,k] · b[k,j]."""
+
+@_function
+def matvec(a: ArrayLike, x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """y[i] = Σₖ a[i,k] · x[k]."""
+
+@_function
+def vecmat(x: ArrayLike, a: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """y[j] = Σₖ x[k] · a[k,j]."""
+
+@_function
+def batched_matmul(a: ArrayLike, b: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """c[…,i,j] = Σₖ a[…,i,k] · b[…,k,j]."""
+
+@_function
+def transpose(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """y[j,i] = x[i,j], written out row by row."""
+
+@_function
+def outer(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """z[i,j] = x[i] · y[j]."""
+
+@_function
+def convolve2d(
+    x: ArrayLike, kernel: ArrayLike, *, mode: Literal["valid", "same"] = "valid", out: Any = None
+) -> NDArray[Any]:
+    """y[o,i,j] = Σ_c Σ_p Σ_q x[c, i+p, j+q] · kernel[o,c,p,q]."""
+
+@_function
+def embedding_lookup(table: ArrayLike, i: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """y[…,:] = table[i[…],:]."""
+
+@_function
+def symmetric_eigen(a: ArrayLike, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal."""
+
+# ---- other names of the same ops
+
+absolute = abs
+clip = clamp
+divide = div
+frac = fract
+log = ln
+multiply = mul
+negative = neg
+power = pow
+reciprocal = recip
+rint = round
+sign = signum
+std = stddev
+subtract = sub
+swish = silu
+var = variance

@@ -1,0 +1,124 @@
+"""The type stub of the package, from the table: `python -m trueno._stubs` rewrites `__init__.pyi`.
+
+The ops come into being at first use, so type checkers and editors cannot see them in `__init__.py`.  The
+stub shows them each with true signature and first line of documentation.  It is committed, and a test
+fails when it is stale.
+"""
+
+import ast
+import inspect
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import trueno
+from trueno.dispatch import parameters
+from trueno.ops import ALIASES, FAMILIES, TABLE
+from trueno.ops.op import Op
+
+PATH = Path(__file__).with_name("__init__.pyi")
+
+HEAD = '''\
+"""Generated from the op table by `python -m trueno._stubs`; edit the table instead."""
+
+from collections.abc import Callable
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
+
+from numpy.typing import ArrayLike, NDArray
+
+'''
+
+FUNCTION = '''\
+_P = ParamSpec("_P")
+_R = TypeVar("_R", covariant=True)
+
+class _Function(Generic[_P, _R]):
+    """The function of an op: call it, or ask it for the bare kernel."""
+
+    op: Op
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    def plan(self, *operands: ArrayLike, **static: Any) -> Callable[..., Any]:
+        """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0."""
+
+def _function(body: Callable[_P, _R]) -> _Function[_P, _R]: ...
+
+'''
+
+
+def text() -> str:
+    """The stub's whole text; the same for the same table."""
+    parts = [HEAD, _imports(), "\n", f"__all__ = {_names(trueno.__all__)}\n\n", "__version__: str\n\n", FUNCTION]
+    families = list(dict.fromkeys((*FAMILIES, *(op.family for op in TABLE.values()))))
+    for family in families:
+        parts.append(f"# ---- {family} {'-' * (90 - len(family))}\n\n")
+        parts += [_op(op) for op in TABLE.values() if op.family == family]
+    parts.append("# ---- other names of the same ops\n\n")
+    parts += [f"{alias} = {name}\n" for alias, name in sorted(ALIASES.items())]
+    return "".join(parts)
+
+
+def _imports() -> str:
+    """Every other public name, from the module that it lives in; `as` says that it is passed on."""
+    late: dict[str, str] = vars(trueno)["_HOMES"]
+    homes: defaultdict[str, set[str]] = defaultdict(set)
+    for name, module in late.items():
+        homes[module].add(name)
+    for name in trueno.__all__:
+        if name not in late and name not in TABLE and name not in ALIASES:
+            homes[getattr(trueno, name).__module__].add(name)
+    lines = [f"from {home} import {n} as {n}\n" for home in sorted(homes) for n in sorted(homes[home])]
+    return "".join(sorted([*lines, "from trueno.ops.op import Op\n"], key=lambda line: line.split()[1]))
+
+
+def _names(names: list[str]) -> str:
+    return "[\n" + "".join(f"    {json.dumps(name)},\n" for name in names) + "]"
+
+
+def _op(op: Op) -> str:
+    choices = {p.name: p.choices for p in op.params if p.choices}
+    shown, keyword = [], False
+    for p in parameters(op):
+        if p.kind is p.KEYWORD_ONLY and not keyword:
+            shown.append("*")
+            keyword = True
+        kind = f"Literal[{', '.join(map(_literal, choices[p.name]))}]" if p.name in choices else p.annotation
+        default = "" if p.default is inspect.Parameter.empty else f" = {_literal(p.default)}"
+        shown.append(f"{p.name}: {kind}{default}")
+    line = f"def {op.name}({', '.join(shown)}) -> {_returns(op)}:"
+    if len(line) > 120:
+        line = f"def {op.name}(\n    {', '.join(shown)}\n) -> {_returns(op)}:"
+    return f"@_function\n{line}\n    {_docstring(op)}\n\n"
+
+
+def _returns(op: Op) -> str:
+    """One row reduces to a NumPy scalar and many to an array: only Any is true of both."""
+    one = "Any" if op.reduces and not op.structured else "NDArray[Any]"
+    count = len(op.signature.outputs)
+    return one if count == 1 else f"tuple[{', '.join([one] * count)}]"
+
+
+def _literal(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _docstring(op: Op) -> str:
+    line = op.doc.partition("\n")[0]
+    quoted = f'"""{line}"""'
+    try:
+        same = ast.literal_eval(quoted) == line
+    except SyntaxError:  # a quote or a backslash at its end
+        same = False
+    return quoted if same else repr(line)
+
+
+def main() -> None:
+    """Rewrite the file if it is stale, and say what happened."""
+    wanted = text()
+    stale = not PATH.exists() or PATH.read_text("utf-8") != wanted
+    if stale:
+        PATH.write_text(wanted, "utf-8")
+    print(f"{PATH}: {'rewritten' if stale else 'was up to date'}, {len(TABLE)} ops")
+
+
+if __name__ == "__main__":
+    main()

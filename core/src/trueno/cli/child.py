@@ -1,0 +1,27 @@
+"""A process that compiles: `python -m trueno.cli.child BACKEND`, a line of JSON in, a line of JSON out.
+
+Compilers hold a lock for the whole process, so kernels are compiled side by side in several of these, and
+meet in the disk cache.  Whatever a compiler prints goes to stderr; stdout carries answers alone.
+"""
+
+import json
+import os
+import sys
+
+
+def main(backend: str) -> None:
+    """Answer `["softmax", "float32"]` with `{"done": 4, "failures": []}`, until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    from trueno.cli.plans import ready
+    from trueno.ops import TABLE
+
+    for line in sys.stdin:
+        name, dtype = json.loads(line)
+        done, failures = ready(backend, TABLE[name], dtype)
+        answers.write(json.dumps({"done": done, "failures": failures}) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

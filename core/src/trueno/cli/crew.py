@@ -1,0 +1,125 @@
+"""A crew of child processes that compile kernels side by side into the disk cache.
+
+Never `multiprocessing`, which would run a user's script again.  A child that dies takes one op with it:
+its failure is reported and another child goes on with the rest.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any
+
+from trueno.errors import SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one op in one dtype."""
+
+    op: str
+    dtype: str
+    done: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+Work = tuple[str, str]
+
+
+def processors() -> int:
+    """The CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(len(os.sched_getaffinity(0)), 1)
+    return os.cpu_count() or 1
+
+
+def compile_all(backend: str, work: Sequence[Work], jobs: int) -> Iterator[Outcome]:
+    """Compile the kernels of every (op, dtype) on a backend with `jobs` processes; outcomes as they come."""
+    if not sys.executable:
+        raise SettingError("no Python executable is known here, so no child processes can compile; use --jobs 1")
+    todo: SimpleQueue[Work] = SimpleQueue()
+    for item in work:
+        todo.put(item)
+    outcomes: SimpleQueue[Outcome] = SimpleQueue()
+    children: list[subprocess.Popen[str]] = []
+    threads = [
+        Thread(target=_serve, args=(backend, todo, outcomes, children), daemon=True) for _ in range(min(jobs, len(work)))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in work:
+            yield outcomes.get()
+    finally:  # the report was abandoned, by Ctrl-C for example
+        while True:
+            try:
+                todo.get_nowait()
+            except Empty:
+                break
+        for child in children:
+            child.kill()
+        for thread in threads:
+            thread.join(5)
+
+
+def _serve(
+    backend: str, todo: SimpleQueue[Work], outcomes: SimpleQueue[Outcome], children: list[subprocess.Popen[str]]
+) -> None:
+    """Keep one child busy until nothing is left; start another where one has died."""
+    child = None
+    while True:
+        try:
+            name, dtype = todo.get_nowait()
+        except Empty:
+            break
+        try:
+            if child is None:
+                child = _start(backend)
+                children.append(child)
+            outcomes.put(Outcome(name, dtype, **_ask(child, name, dtype)))
+        except (OSError, ValueError) as error:
+            outcomes.put(Outcome(name, dtype, failures=[f"{name} ({dtype}): {_epitaph(child, error)}"]))
+            if child is not None:
+                child.kill()
+            child = None
+    if child is not None and child.stdin is not None:
+        child.stdin.close()
+        child.wait()
+
+
+def _start(backend: str) -> "subprocess.Popen[str]":
+    path = os.pathsep.join(p for p in sys.path if p)
+    return subprocess.Popen(
+        [sys.executable, "-m", "trueno.cli.child", backend],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def _ask(child: "subprocess.Popen[str]", name: str, dtype: str) -> dict[str, Any]:
+    assert child.stdin is not None and child.stdout is not None
+    child.stdin.write(json.dumps([name, dtype]) + "\n")
+    child.stdin.flush()
+    line = child.stdout.readline()
+    if not line:
+        raise OSError("the process ended without an answer")
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+def _epitaph(child: "subprocess.Popen[str] | None", error: Exception) -> str:
+    if child is None:
+        return f"no process could be started ({error})"
+    try:
+        code = child.wait(5)
+    except subprocess.TimeoutExpired:
+        return str(error)
+    return f"the compiling process was ended by signal {-code}" if code < 0 else f"the compiling process ended with code {code}"

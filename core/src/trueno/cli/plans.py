@@ -1,0 +1,51 @@
+"""What is to be made ready: the calls whose kernels a backend compiles ahead of time.
+
+A backend that knows better may have a method `variants(op, dtype) -> Iterable[Call]`; without one, these are
+the usual calls: one row and many, few elements and many, and each choice of the static parameters.
+"""
+
+from collections.abc import Iterable
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from trueno.discovery import registry
+from trueno.discovery.protocol import Call
+from trueno.ops.op import Op
+
+SMALL, LARGE = 10, 20
+"""Size classes below and above every backend's threshold for threads: about 1 000 and 1 000 000 elements."""
+
+
+def usual(op: Op, dtype: str) -> Iterable[Call]:
+    """The calls that users make of an op, by what decides about kernels."""
+    options = [p.choices or ((False, True) if p.type is bool else (p.default,)) for p in op.static]
+    ranks = (max(len(op.signature.inputs[0].dims), 1),) if op.structured else (1, 2)
+    for values, rank, size in product(product(*options), ranks, (SMALL, LARGE)):
+        static = tuple((p.name, v) for p, v in zip(op.static, values, strict=True))
+        yield Call(op, np.dtype(dtype), op.layout, rank, (size,), static)
+
+
+def variants(backend: str, op: Op, dtype: str) -> list[Call]:
+    """The calls to make ready for an op on a backend; those that it rejects are left out."""
+    found: Any = registry.load(backend)
+    wanted = found.variants(op, dtype) if hasattr(found, "variants") else usual(op, dtype)
+    return [call for call in wanted if found.supports(call) is None]
+
+
+def ready(backend: str, op: Op, dtype: str) -> tuple[int, list[str]]:
+    """Make every kernel of an op ready: how many were, and a sentence for each that could not be."""
+    done, failures = 0, []
+    for call in variants(backend, op, dtype):
+        try:
+            registry.load(backend).kernel(call)
+            done += 1
+        except Exception as error:  # a compiler may raise anything, and the other kernels are wanted all the same
+            text = " ".join(str(error).split())
+            where = f"{dtype}, rank {call.rank}, size class {call.sizes[0]}"
+            failures.append(f"{op.name} ({where}): {type(error).__name__}: {text[:300]}")
+    return done, failures
+
+
+__all__ = ["ready", "usual", "variants"]

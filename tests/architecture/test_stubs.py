@@ -1,0 +1,81 @@
+"""The committed type stub says what the table says, and type checkers believe it."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+import trueno
+from trueno import _stubs
+from trueno.dispatch import parameters
+from trueno.ops import ALIASES, TABLE
+
+
+def test_stub_is_fresh():
+    stale = _stubs.PATH.read_text("utf-8") != _stubs.text()
+    assert not stale, "core/src/trueno/__init__.pyi is stale: run `python -m trueno._stubs`"
+
+
+def test_stub_is_deterministic():
+    other = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", "import sys; from trueno import _stubs; sys.stdout.write(_stubs.text())"],
+        capture_output=True, encoding="utf-8", check=True,
+    ).stdout  # fmt: skip
+    assert other == _stubs.text()
+
+
+def test_every_public_name_is_there():
+    import ast
+
+    tree = ast.parse(_stubs.text())
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    names |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
+    names |= {alias.asname for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert {*TABLE, *ALIASES, *trueno._HOMES, *trueno.__all__} <= names
+
+
+def test_signatures_are_those_of_the_functions():
+    import ast
+
+    for node in ast.parse(_stubs.text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name in TABLE:
+            listed = parameters(TABLE[node.name])
+            keyword = [p.name for p in listed if p.kind is p.KEYWORD_ONLY]
+            assert [a.arg for a in node.args.kwonlyargs] == keyword
+            assert [a.arg for a in node.args.args] == [p.name for p in listed if p.name not in keyword]
+
+
+USE = """
+import numpy as np
+import trueno
+
+x = np.ones(4, np.float32)
+trueno.add(x, x, out=x)
+trueno.subtract(x, [1.0, 2.0, 3.0, 4.0])
+h, y = trueno.residual_rms_norm(x, x, x, eps=1e-6)
+trueno.gelu(x, approximate="none")
+trueno.softmax(x, axis=0)
+trueno.add.plan(x, x)
+with trueno.use("scalar"):
+    best: str = trueno.select_best_available_backend().name
+"""
+MISUSE = {
+    'trueno.gelu(x, approximate="wrong")': "arg-type",
+    "trueno.clip(x)": "call-arg",
+    "trueno.nothing(x)": "attr-defined",
+}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed: make setup")
+def test_mypy_believes_it(tmp_path):
+    file = tmp_path / "use.py"
+    file.write_text(USE + "\n".join(MISUSE) + "\n", "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache", file],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = [line for line in done.stdout.splitlines() if "error:" in line]
+    first = len(USE.splitlines()) + 1
+    assert len(found) == len(MISUSE), done.stdout + done.stderr
+    for at, (line, code) in enumerate(zip(found, MISUSE.values(), strict=True), first):
+        assert f":{at}: error:" in line and line.endswith(f"[{code}]"), done.stdout

@@ -1,0 +1,77 @@
+"""The SIMD backend limited to each ISA level of this machine, each in a process of its own.
+
+The level is fixed when the first kernel is compiled.  A representative list of ops covers every element
+kind and every fold; every op at the native level is test_ops' business.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("trueno_simd")
+import trueno
+from trueno.ops import TABLE
+from trueno.ops.program import ELEMENTS, FOLDS
+
+FLOAT32 = (
+    "add sub mul div neg maximum minimum copysign fma pow abs sqrt rsqrt exp exp2 expm1 ln log1p log2 log10 sin cos "
+    "atan tanh floor ceil round trunc fract gelu hardswish leaky_relu softplus asinh sinh softmax layer_norm argmax argmin "
+    "min max variance sum sum_kahan matmul transpose convolve2d"
+).split()
+FLOAT64 = "gelu softplus pow sin ln softmax argmax sum variance matmul".split()
+LEVELS = ("sse2", "avx", "avx2", "avx512")
+CHILD = """
+import json, sys
+from trueno.ops import TABLE
+from trueno.testing.checks import check_in_place, check_values
+import trueno
+isa = trueno.backends()["simd"].devices[0].isa
+wrong = []
+for dtype, names in json.loads(sys.argv[1]).items():
+    for name in names:
+        try:
+            check_values(TABLE[name], "simd", dtype, long=name in ("gelu", "sum", "softmax"), chosen=lambda c: any(
+                w in c.label for w in ("kinds, 7", "kinds, 65", "kinds, 1023", "one row of 4097", "normal", "long row", "3-D")))
+            if name in ("gelu", "softmax", "add"):
+                check_in_place(TABLE[name], "simd", dtype)
+        except Exception as error:
+            wrong.append(f"{name} {dtype}: {error}")
+print(json.dumps({"isa": isa, "wrong": wrong}))
+"""
+
+
+def _host_levels() -> list[str]:
+    entry = trueno.backends().get("simd")
+    if entry is None or not entry.available or not entry.devices:
+        return []
+    isa = entry.devices[0].isa
+    return list(LEVELS[: LEVELS.index(isa) + 1]) if isa in LEVELS else [isa]
+
+
+def test_the_list_covers_every_kind() -> None:
+    """Every element kind and fold that the table uses is compiled at every level."""
+    used: dict[str, set[str]] = {}
+    for op in TABLE.values():
+        if not op.structured:
+            used[op.name] = {n.kind for n in op.program().nodes} & {*ELEMENTS, *FOLDS}
+    everything = set().union(*used.values())
+    covered = set().union(*(used[name] for name in FLOAT32 if name in used))
+    assert everything - covered == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", _host_levels() or [pytest.param("none", marks=pytest.mark.skip("simd is not available"))])
+def test_level(level: str) -> None:
+    """Right at this level, and really limited to it."""
+    environment = os.environ | {"TRUENO_MAX_ISA": level, "TRUENO_BACKEND": ""}
+    given = json.dumps({"float32": FLOAT32, "float64": FLOAT64})
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, given], env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert child.returncode == 0, child.stderr[-2000:]
+    report = json.loads(child.stdout.splitlines()[-1])
+    assert report["isa"] == level
+    assert report["wrong"] == [], "\n".join(report["wrong"])

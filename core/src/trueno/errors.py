@@ -15,7 +15,6 @@ A message names op, operand, symbol, value and remedy: `matmul: b[k] is 31, but 
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 class TruenoError(Exception):
@@ -64,5 +63,7 @@ class TruenoWarning(UserWarning):
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`; did you mean "cuda"?` when a known name is near, else nothing."""
-    near = get_close_matches(word.lower(), list(known), n=1)
+    from difflib import get_close_matches  # only when something is misspelt
+
+    near = get_close_matches(word.lower(), {k.lower(): k for k in known}, n=1)
     return f'; did you mean "{near[0]}"?' if near else ""

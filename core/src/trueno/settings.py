@@ -8,10 +8,9 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from trueno.errors import SettingError, TruenoWarning
+from trueno.errors import SettingError, TruenoWarning, suggestion
 
 TRUE = ("1", "true", "yes", "on")
 FALSE = ("0", "false", "no", "off")
@@ -39,8 +38,7 @@ def _choice(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.lower() in words:
             return text.lower()
-        near = get_close_matches(text.lower(), words, n=1)
-        raise ValueError(f"one of {' '.join(words)}" + (f'; did you mean "{near[0]}"?' if near else ""))
+        raise ValueError(f"one of {' '.join(words)}{suggestion(text, words)}")
 
     return parse
 
@@ -117,8 +115,7 @@ class Settings:
                     break
         for variable in environ:
             if variable.startswith("TRUENO_") and variable not in self._declared:
-                near = get_close_matches(variable, self._declared, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
+                hint = suggestion(variable, self._declared)
                 warnings.warn(f"{variable} is set, but no such setting exists{hint}", TruenoWarning, stacklevel=4)
         self._values = values
 

@@ -10,15 +10,15 @@ import sys
 
 
 def main(backend: str) -> None:
-    """Answer `["softmax", "float32"]` with `{"done": 4, "failures": []}`, until stdin ends."""
+    """Answer `["softmax", "float32", []]` with `{"done": 4, "failures": []}`, until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     from trueno.cli.plans import ready
     from trueno.ops import TABLE
 
     for line in sys.stdin:
-        name, dtype = json.loads(line)
-        done, failures = ready(backend, TABLE[name], dtype)
+        name, dtype, keys = json.loads(line)
+        done, failures = ready(backend, TABLE[name], dtype, keys)
         answers.write(json.dumps({"done": done, "failures": failures}) + "\n")
         answers.flush()
 

@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+from trueno.cli.plans import Keys
 from trueno.errors import SettingError
 
 
@@ -27,7 +28,8 @@ class Outcome:
     failures: list[str] = field(default_factory=list)
 
 
-Work = tuple[str, str]
+Work = tuple[str, str, Keys]
+"""An op, a dtype, and the keys that are wanted; none for all."""
 
 
 def processors() -> int:
@@ -38,7 +40,7 @@ def processors() -> int:
 
 
 def compile_all(backend: str, work: Sequence[Work], jobs: int) -> Iterator[Outcome]:
-    """Compile the kernels of every (op, dtype) on a backend with `jobs` processes; outcomes as they come."""
+    """Compile every item of `work` on a backend with `jobs` processes; outcomes as they come."""
     if not sys.executable:
         raise SettingError("no Python executable is known here, so no child processes can compile; use --jobs 1")
     todo: SimpleQueue[Work] = SimpleQueue()
@@ -73,15 +75,16 @@ def _serve(
     child = None
     while True:
         try:
-            name, dtype = todo.get_nowait()
+            item = todo.get_nowait()
         except Empty:
             break
         try:
             if child is None:
                 child = _start(backend)
                 children.append(child)
-            outcomes.put(Outcome(name, dtype, **_ask(child, name, dtype)))
+            outcomes.put(Outcome(*item[:2], **_ask(child, item)))
         except (OSError, ValueError) as error:
+            name, dtype, _ = item
             outcomes.put(Outcome(name, dtype, failures=[f"{name} ({dtype}): {_epitaph(child, error)}"]))
             if child is not None:
                 child.kill()
@@ -104,9 +107,9 @@ def _start(backend: str) -> "subprocess.Popen[str]":
     )
 
 
-def _ask(child: "subprocess.Popen[str]", name: str, dtype: str) -> dict[str, Any]:
+def _ask(child: "subprocess.Popen[str]", item: Work) -> dict[str, Any]:
     assert child.stdin is not None and child.stdout is not None
-    child.stdin.write(json.dumps([name, dtype]) + "\n")
+    child.stdin.write(json.dumps(item) + "\n")
     child.stdin.flush()
     line = child.stdout.readline()
     if not line:

@@ -116,15 +116,19 @@ def run(ops: Iterable[Op], order: tuple[str, ...], *, explicit: bool, sizes: tup
             if slowest > COLD_S and i and len(rest) > 3 and not warmed:
                 warmed = True  # nothing is compiled yet: children do it side by side
                 bar.stop()
-                _compile(rest, hands)
+                _compile(rest, hands, sizes)
                 bar.start()
     tally.seconds = perf_counter() - start
     return tally
 
 
-def _compile(ops: list[Op], hands: dict[str, str]) -> None:
+def _compile(ops: list[Op], hands: dict[str, str], sizes: tuple[int, ...]) -> None:
+    """Let children compile what the rest of the demo will call, and no more."""
     for backend in dict.fromkeys(hands[op.name] for op in ops):
-        work = [(op.name, DTYPE) for op in ops if hands[op.name] == backend]
+        work: list[crew.Work] = []
+        for op in (op for op in ops if hands[op.name] == backend):
+            firsts = [sample(op, DTYPE, size).operands[0] for size in sizes]
+            work.append((op.name, DTYPE, [(x.ndim, x.size.bit_length()) for x in firsts]))
         warm(backend, work, min(crew.processors(), len(work)))
 
 

@@ -4,7 +4,7 @@ A backend that knows better may have a method `variants(op, dtype) -> Iterable[C
 the usual calls: one row and many, few elements and many, and each choice of the static parameters.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
@@ -14,6 +14,7 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.ops.op import Op
 
+Keys = Sequence[tuple[int, int]]
 SMALL, LARGE = 10, 20
 """Size classes below and above every backend's threshold for threads: about 1 000 and 1 000 000 elements."""
 
@@ -27,25 +28,35 @@ def usual(op: Op, dtype: str) -> Iterable[Call]:
         yield Call(op, np.dtype(dtype), op.layout, rank, (size,), static)
 
 
-def variants(backend: str, op: Op, dtype: str) -> list[Call]:
-    """The calls to make ready for an op on a backend; those that it rejects are left out."""
+def variants(backend: str, op: Op, dtype: str, keys: Keys = ()) -> list[Call]:
+    """The calls to make ready for an op on a backend: of these (rank, size class) pairs, or all.
+
+    Those that the backend rejects are left out.
+    """
     found: Any = registry.load(backend)
-    wanted = found.variants(op, dtype) if hasattr(found, "variants") else usual(op, dtype)
+    wanted: Iterable[Call]
+    if keys:
+        static = tuple((p.name, p.default) for p in op.static)
+        wanted = [Call(op, np.dtype(dtype), op.layout, rank, (size,), static) for rank, size in keys]
+    else:
+        wanted = found.variants(op, dtype) if hasattr(found, "variants") else usual(op, dtype)
     return [call for call in wanted if found.supports(call) is None]
 
 
-def ready(backend: str, op: Op, dtype: str) -> tuple[int, list[str]]:
-    """Make every kernel of an op ready: how many were, and a sentence for each that could not be."""
-    done, failures = 0, []
-    for call in variants(backend, op, dtype):
+def ready(backend: str, op: Op, dtype: str, keys: Keys = ()) -> tuple[int, list[str]]:
+    """Make an op's kernels ready: how many were, and a sentence for each that could not be."""
+    kernels, failures = [], []
+    for call in variants(backend, op, dtype, keys):
         try:
-            registry.load(backend).kernel(call)
-            done += 1
+            kernel = registry.load(backend).kernel(call)
         except Exception as error:  # a compiler may raise anything, and the other kernels are wanted all the same
             text = " ".join(str(error).split())
             where = f"{dtype}, rank {call.rank}, size class {call.sizes[0]}"
             failures.append(f"{op.name} ({where}): {type(error).__name__}: {text[:300]}")
-    return done, failures
+            continue
+        if not any(kernel is other for other in kernels):  # small and large may share one
+            kernels.append(kernel)
+    return len(kernels), failures
 
 
-__all__ = ["ready", "usual", "variants"]
+__all__ = ["Keys", "ready", "usual", "variants"]

@@ -31,7 +31,7 @@ def command(
         raise ParameterError(f"--jobs is {jobs}; it must be 1 or more")
     name = backend.lower() or select_best_available_backend().name
     registry.load(name)
-    work = [(op.name, T) for op in find_ops(ops) for T in find_dtypes(dtype)]
+    work: list[crew.Work] = [(op.name, T, ()) for op in find_ops(ops) for T in find_dtypes(dtype)]
     count = min(jobs or crew.processors(), len(work))
     start = perf_counter()
     outcomes = warm(name, work, count)
@@ -60,7 +60,7 @@ def command(
 
 
 def warm(backend: str, work: list[crew.Work], jobs: int) -> list[crew.Outcome]:
-    """Make the kernels of every (op, dtype) ready, with a progress bar; in this process if one job is enough."""
+    """Make every item of `work` ready, with a progress bar; in this process if one job is enough."""
     outcomes = []
     with progress() as bar:
         task = bar.add_task(f"compiling for {backend}", total=len(work))
@@ -69,8 +69,8 @@ def warm(backend: str, work: list[crew.Work], jobs: int) -> list[crew.Outcome]:
                 outcomes.append(outcome)
                 bar.advance(task)
         else:
-            for name, dtype in work:
-                outcomes.append(crew.Outcome(name, dtype, *ready(backend, TABLE[name], dtype)))
+            for name, dtype, keys in work:
+                outcomes.append(crew.Outcome(name, dtype, *ready(backend, TABLE[name], dtype, keys)))
                 bar.advance(task)
-    order = {item: i for i, item in enumerate(work)}
+    order = {item[:2]: i for i, item in enumerate(work)}
     return sorted(outcomes, key=lambda o: order[o.op, o.dtype])

@@ -9,7 +9,6 @@ out of the loop whatever is constant on a row.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from math import inf
 from typing import Literal, NamedTuple
 
@@ -112,6 +111,8 @@ class Program:
     @cached_property
     def key(self) -> str:
         """Sixteen hex digits that name the program in caches and file names."""
+        from hashlib import blake2b  # 3 ms that only printers need
+
         return blake2b(self.text.encode(), digest_size=8).hexdigest()
 
     @property

@@ -108,7 +108,7 @@ cos_beyond = rarely("trueno_simd_float32_cos_huge", cos_huge, types.float32, LIM
 @inner
 def sin(x: Any) -> Any:
     """Sine; NaN at ±Inf.  Error 1.62 at 9.4e36."""
-    beyond = sin_beyond(x)  # a call: first, so that little is alive
+    beyond = sin_beyond(x)
     r, q = reduce(x)
     a = absolute(x)
     return select(a < TINY, x, select(a > LIMIT, beyond, wave(r, q)))

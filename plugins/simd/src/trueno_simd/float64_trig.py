@@ -172,16 +172,18 @@ _cos_beyond = rarely("trueno_simd_float64_cos_huge", _cos_huge, types.float64, L
 @inner
 def sin(x: Any) -> Any:
     """sin x: x = q·π/2 + r; sin r or cos r, with a sign.  0.78 ulp at 0.831 and, as often, anywhere."""
+    beyond = _sin_beyond(x)
     q, r, low = _reduce(x)
-    y = select(absolute(x) > LIMIT, _sin_beyond(x), _by_quadrant(q, r, low))
+    y = select(absolute(x) > LIMIT, beyond, _by_quadrant(q, r, low))
     return select(x == 0.0, x, y)
 
 
 @inner
 def cos(x: Any) -> Any:
     """cos x = sin(x + π/2), one quadrant further.  0.78 ulp at 0.787."""
+    beyond = _cos_beyond(x)
     q, r, low = _reduce(x)
-    return select(absolute(x) > LIMIT, _cos_beyond(x), _by_quadrant(q + 1, r, low))
+    return select(absolute(x) > LIMIT, beyond, _by_quadrant(q + 1, r, low))
 
 
 @inner

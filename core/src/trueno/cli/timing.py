@@ -16,10 +16,11 @@ BATCH_S = 50e-6  # calls shorter than this are timed several at once
 
 
 def _once(call: Callable[[], Any], times: int) -> float:
-    start = perf_counter()
-    for _ in repeat(None, times):
-        call()
-    return (perf_counter() - start) / times
+    with np.errstate(all="ignore"):  # here, as NumPy keeps it in the context that a call may bring along
+        start = perf_counter()
+        for _ in repeat(None, times):
+            call()
+        return (perf_counter() - start) / times
 
 
 def race(
@@ -32,14 +33,13 @@ def race(
     """
     least, here = 3, copy_context()
     inside = {name: (within or {}).get(name) or here.copy() for name in calls}
-    with np.errstate(all="ignore"):
-        best = {name: inside[name].run(_once, call, 1) for name, call in calls.items()}
-        if sum(best.values()) > 4 * seconds:
-            least = 1  # one more round of very slow calls is enough
-        batch = {name: max(1, int(BATCH_S / max(t, 1e-9))) for name, t in best.items()}
-        end, rounds = perf_counter() + seconds, 0
-        while rounds < least or perf_counter() < end:
-            for name, call in calls.items():
-                best[name] = min(best[name], inside[name].run(_once, call, batch[name]))
-            rounds += 1
+    best = {name: inside[name].run(_once, call, 1) for name, call in calls.items()}
+    if sum(best.values()) > 4 * seconds:
+        least = 1  # one more round of very slow calls is enough
+    batch = {name: max(1, int(BATCH_S / max(t, 1e-9))) for name, t in best.items()}
+    end, rounds = perf_counter() + seconds, 0
+    while rounds < least or perf_counter() < end:
+        for name, call in calls.items():
+            best[name] = min(best[name], inside[name].run(_once, call, batch[name]))
+        rounds += 1
     return best

@@ -24,6 +24,6 @@ class Best:
 
 def select_best_available_backend() -> Best:
     """The best backend that can run here: never scalar where SIMD or a GPU works."""
-    entry = registry.entries()[policy.names(())[0]]
+    entry = registry.entries()[next(policy.candidates(())).name]
     device = entry.devices[0] if entry.devices else None
     return Best(entry.name, entry.kind, device.isa if device else "", device.name if device else "")

@@ -3,6 +3,7 @@
 Decided once per key and kept in the plan tables of the state (`trueno.dispatch`).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trueno.discovery import registry
@@ -19,37 +20,40 @@ class Chosen:
     kernel: Kernel
 
 
-def names(explicit: tuple[str, ...]) -> tuple[str, ...]:
-    """The backends to consider, best first; those named explicitly must be available."""
+def candidates(explicit: tuple[str, ...]) -> Iterator[Backend]:
+    """The backends to consider, best first; those named explicitly must be available.
+
+    Lazy, so that a backend which is not needed is not loaded.
+    """
     asked = explicit or settings.get("TRUENO_BACKEND")
     if asked:
-        for name in asked:
-            registry.load(name)  # raises, with the reason, what cannot be honoured
-        return tuple(asked)
-    return tuple(
-        e.name for e in registry.entries().values() if e.available and not (e.manifest and e.manifest.opt_in)
-    )
+        yield from [registry.load(name) for name in asked]  # raises, with the reason, what cannot be honoured
+        return
+    for entry in registry.entries().values():
+        if not (entry.manifest and entry.manifest.opt_in) and entry.available:
+            yield registry.load(entry.name)
 
 
 def choose(call: Call, explicit: tuple[str, ...] = (), skip: int = 0) -> Chosen | None:
     """The best backend that takes `call`, leaving out the first `skip` that would; None when none is left.
 
-    Raises when backends were named explicitly and none of them takes the call.
+    Raises when none of the backends takes the call at all.
     """
-    refusals: list[str] = []
-    for name in names(explicit):
-        backend = registry.load(name)
-        reject: Reject | None = backend.supports(call)
+    refusals: list[Reject] = []
+    said: list[str] = []
+    taken = 0
+    for backend in candidates(explicit):
+        reject = backend.supports(call)
         if reject is not None:
-            refusals.append(f"{name} says {reject.code}" + (f" ({reject.detail})" if reject.detail else ""))
+            refusals.append(reject)
+            said.append(f"{backend.name} says {reject.code}" + (f" ({reject.detail})" if reject.detail else ""))
             continue
-        if skip:
-            skip -= 1
-            continue
-        kernel = backend.kernel(call)
-        registry.entries()[name].active = True
-        return Chosen(backend, kernel)
-    if refusals and len(refusals) == len(names(explicit)):
-        error = DtypeError if all("unsupported_dtype" in r for r in refusals) else KernelError
-        raise error(f"{call.op.name}: no backend takes it: {'; '.join(refusals)}")
+        taken += 1
+        if taken > skip:
+            kernel = backend.kernel(call)
+            registry.entries()[backend.name].active = True
+            return Chosen(backend, kernel)
+    if refusals and not taken:
+        error = DtypeError if all(r.code == "unsupported_dtype" for r in refusals) else KernelError
+        raise error(f"{call.op.name}: no backend takes it: {'; '.join(said)}")
     return None

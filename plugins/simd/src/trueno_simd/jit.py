@@ -11,6 +11,8 @@ from typing import Any
 
 from numba import njit, types
 
+from trueno_simd.store import KernelCache
+
 FLAGS: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "_nrt": False}
 
 
@@ -32,7 +34,10 @@ def entry(signature: Any, *, cache: bool = True) -> Callable[[Callable[..., Any]
     """
 
     def compile_(function: Callable[..., Any]) -> Any:
-        kernel = njit(signature, cache=cache, no_cfunc_wrapper=True, **FLAGS)(function)
+        kernel = njit(no_cfunc_wrapper=True, **FLAGS)(function)
+        if cache:
+            kernel._cache = KernelCache(function)
+        kernel.compile(signature)
         kernel.disable_compile()
         given = tuple(_as_given(t) for t in signature.args)
         kernel.targetdescr.typing_context.install_possible_conversions(given, signature.args)

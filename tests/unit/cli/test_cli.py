@@ -1,0 +1,388 @@
+"""The command line: every command's normal run, its JSON, its exit codes, and what it says to bad input."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
+
+import trueno
+from trueno.cli import crew, report
+from trueno.cli.app import app
+from trueno.cli.plans import usual, variants
+from trueno.cli.samples import sample
+from trueno.discovery import registry
+from trueno.errors import ParameterError
+from trueno.ops import ALIASES, TABLE
+from trueno.ops.op import Op
+from trueno.settings import settings
+from trueno.testing.checks import rejected
+from typer.testing import CliRunner
+
+VARIABLES = ("FORCE_CPU", *(name for name in os.environ if name.startswith("TRUENO_") and name != "TRUENO_CACHE_DIR"))
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    """No setting but the cache folder; the registry and settings are as new, before and after."""
+    for name in (*VARIABLES, "COLUMNS", "FORCE_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    fresh()
+    yield
+    monkeypatch.undo()
+    fresh()
+
+
+def fresh():
+    from trueno.state import forget_plans
+
+    settings.reload()
+    registry.forget()
+    forget_plans()
+
+
+def run(*args, env=None):
+    """One command in this process: its result, with stdout and stderr apart."""
+    for name, value in (env or {}).items():
+        os.environ[name] = value
+    fresh()
+    try:
+        result = CliRunner().invoke(app, list(args), prog_name="trueno")
+    finally:
+        for name in env or {}:
+            del os.environ[name]
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def child(*args, **env):
+    """One command as a user has it, in a process of its own, into a pipe."""
+    return subprocess.run(
+        [sys.executable, "-m", "trueno.cli", *args],
+        capture_output=True, encoding="utf-8", check=False, env={**os.environ, "PYTHONIOENCODING": "utf-8", **env},
+    )  # fmt: skip
+
+
+def clean(text):
+    """No escape codes, no markup, no traceback."""
+    return "\x1b" not in text and "[/" not in text and "Traceback" not in text
+
+
+# ---- demo ------------------------------------------------------------------------------------------
+
+
+def test_demo_runs_checks_and_sums_up():
+    result = run("demo", "--ops", "add,softmax", "--backend", "scalar")
+    assert result.exit_code == 0, result.output
+    assert clean(result.stdout)
+    assert "2 ops on scalar: all right." in result.stdout
+    assert "right" in result.stdout and "WRONG" not in result.stdout
+
+
+def test_demo_json_holds_every_row():
+    result = run("demo", "--ops", "add,softmax", "--backend", "reference", "--json")
+    found = json.loads(result.stdout)
+    assert found["backend"] == "reference" and found["summary"]["wrong"] == []
+    assert [(r["op"], r["size"]) for r in found["rows"]] == [
+        (op, size) for op in ("add", "softmax") for size in (1000, 100_000, 1_000_000)
+    ]
+    for row in found["rows"]:
+        assert row["ok"] and row["worst"] <= 1 and row["seconds"] > 0 and row["speedup"] > 0
+
+
+def test_demo_says_when_a_result_is_wrong(monkeypatch):
+    def off_by_one(call):
+        def kernel(x, y, out):
+            out[...] = x + y + 1
+            return 0
+
+        return kernel
+
+    scalar = registry.load("scalar")
+    monkeypatch.setattr(type(scalar), "kernel", lambda self, call: off_by_one(call))
+    result = run("demo", "--ops", "add", "--backend", "scalar")
+    assert result.exit_code == 1
+    assert "1 wrong: add" in result.stdout and "WRONG" in result.stdout
+    assert "wrong: 1000 of 1000 values" in result.stdout
+
+
+def test_demo_survives_a_kernel_that_raises(monkeypatch):
+    def broken(self, call):
+        raise RuntimeError("the compiler is out")
+
+    monkeypatch.setattr(type(registry.load("scalar")), "kernel", broken)
+    result = run("demo", "--ops", "add", "--backend", "scalar", "--json")
+    assert result.exit_code == 1
+    assert "the compiler is out" in json.loads(result.stdout)["rows"][0]["error"]
+
+
+@pytest.mark.parametrize("args, said", [
+    (("demo", "--ops", "sofmax"), 'no op is called "sofmax"; did you mean "softmax"?'),
+    (("demo", "--ops", ","), "--ops is ','"),
+    (("demo", "--backend", "simdd"), '"simdd" is not installed; did you mean "simd"?'),
+    (("demo", "--backend", "cuda"), "cuda: not built yet"),
+    (("ops", "softmx"), 'did you mean "softmax"?'),
+    (("ops", "zzzzzz"), "`trueno ops` lists them"),
+    (("bench", "multiplyy"), 'did you mean "multiply"?'),
+    (("bench", "add", "--sizes", "1000,x"), "--sizes has 'x'"),
+    (("bench", "add", "--sizes", "0"), "--sizes has '0'"),
+    (("bench", "add", "--dtype", "float23"), "it must be float32 or float64"),
+    (("bench", "add", "--backend", "skalar"), 'did you mean "scalar"?'),
+    (("warmup", "--dtype", "float16"), "it must be float32 or float64"),
+    (("warmup", "--jobs", "-1"), "--jobs is -1"),
+    (("warmup", "--backend", "nothing"), '"nothing" is not installed'),
+])  # fmt: skip
+def test_bad_words_are_one_sentence(args, said):
+    result = run(*args)
+    assert result.exit_code == 2
+    assert result.stdout == "" or args[0] == "demo"
+    assert said in result.stderr and result.stderr.startswith("trueno: ")
+    assert result.stderr.count("\n") == 1 and clean(result.stderr)
+
+
+def test_errors_leave_stdout_empty_under_json():
+    result = run("demo", "--ops", "sofmax", "--json")
+    assert result.exit_code == 2 and result.stdout == ""
+
+
+# ---- doctor ----------------------------------------------------------------------------------------
+
+
+def test_doctor_names_backends_settings_and_cache():
+    result = run("doctor")
+    assert result.exit_code == 0, result.output
+    for word in (trueno.__version__, "NumPy", "simd", "scalar", "reference", "TRUENO_FORCE_CPU", "Compiled kernels:", "ok"):
+        assert word in result.stdout
+    assert clean(result.stdout)
+
+
+def test_doctor_json():
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["health"] == "ok" and found["best"]["name"] in trueno.backends()
+    by_name = {b["name"]: b for b in found["backends"]}
+    assert by_name["reference"]["available"] and by_name["cuda"]["status"] == "not built yet"
+    assert {s["name"] for s in found["settings"]} == set(settings.all())
+    assert all(s["origin"] for s in found["settings"])
+
+
+def test_doctor_shows_where_a_value_came_from():
+    found = json.loads(run("doctor", "--json", env={"FORCE_CPU": "1", "TRUENO_BLOCK": "scalar"}).stdout)
+    values = {s["name"]: s for s in found["settings"]}
+    assert values["TRUENO_FORCE_CPU"]["value"] is True
+    assert values["TRUENO_FORCE_CPU"]["origin"] == "environment FORCE_CPU"
+    by_name = {b["name"]: b for b in found["backends"]}
+    assert by_name["scalar"]["status"] == by_name["cuda"]["status"] == "switched off"
+    assert found["health"] == "ok"  # nothing that was asked for is missing
+
+
+def test_doctor_is_degraded_when_a_backend_fails(monkeypatch):
+    def fails(self, level):
+        raise OSError("libfoo.so is missing")
+
+    monkeypatch.setattr(type(registry.load("scalar")), "probe", fails)
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "advice: scalar: OSError: libfoo.so is missing. Install: pip install 'trueno[scalar]'" in result.stdout
+    assert result.stdout.rstrip().endswith("degraded")
+
+
+def test_doctor_is_broken_when_a_setting_cannot_be_read():
+    result = run("doctor", env={"TRUENO_FORCE_CPU": "perhaps"})
+    assert result.exit_code == 2
+    assert "broken: TRUENO_FORCE_CPU is 'perhaps'" in result.stdout
+    assert json.loads(run("doctor", "--json", env={"TRUENO_FORCE_CPU": "perhaps"}).stdout)["health"] == "broken"
+
+
+def test_doctor_is_broken_when_the_backend_asked_for_is_not_there():
+    result = run("doctor", env={"TRUENO_BACKEND": "cuda"})
+    assert result.exit_code == 2 and "broken: cuda: not built yet" in result.stdout
+
+
+def test_doctor_says_what_to_install_when_the_core_is_alone():
+    result = run("doctor", env={"TRUENO_AUTOLOAD": "0"})
+    assert result.exit_code == 0
+    assert "only the reference can run" in result.stdout and "pip install 'trueno[simd]'" in result.stdout
+
+
+def test_unknown_settings_are_a_warning_everywhere():
+    assert "warning: TRUENO_TREADS is set, but no such setting exists" in run("doctor", env={"TRUENO_TREADS": "2"}).stdout
+    result = run("ops", "add", "--json", env={"TRUENO_TREADS": "2"})
+    assert result.exit_code == 0 and json.loads(result.stdout)["name"] == "add"
+    assert result.stderr.startswith("trueno: warning: TRUENO_TREADS") and ".py:" not in result.stderr
+
+
+# ---- ops -------------------------------------------------------------------------------------------
+
+
+def test_ops_lists_every_op():
+    shown = run("ops").stdout
+    assert clean(shown) and all(f"  {name} " in shown for name in TABLE)
+    assert {op["name"] for op in json.loads(run("ops", "--json").stdout)["ops"]} == set(TABLE)
+
+
+def test_ops_fits_eighty_columns():
+    assert max(map(len, run("ops", env={"COLUMNS": "80"}).stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_ops_tells_all_about_one(name):
+    shown = run("ops", name).stdout
+    assert TABLE[name].signature.text in shown and clean(shown)
+    found = json.loads(run("ops", name, "--json").stdout)
+    assert bool(found["passes"]) != TABLE[name].structured
+    assert found["kernels"]["reference"] == "yes"
+    assert [p["name"] for p in found["parameters"]] == [p.name for p in TABLE[name].params]
+
+
+def test_ops_knows_aliases_and_passes():
+    assert json.loads(run("ops", "Clip", "--json").stdout)["name"] == ALIASES["clip"]
+    assert json.loads(run("ops", "softmax", "--json").stdout)["passes"] == [
+        "reads x; folds max",
+        "reads x; 2 steps; folds sum; writes y",
+        "reads y; 1 step; writes y",
+    ]
+
+
+# ---- bench -----------------------------------------------------------------------------------------
+
+
+def test_bench_compares_backends_with_numpy():
+    result = run("bench", "gelu", "--sizes", "100,5_000", "--time", "0.01", "--backend", "scalar,reference")
+    assert result.exit_code == 0, result.output
+    header = next(line for line in result.stdout.splitlines() if "numpy" in line).split()
+    assert header[:4] == ["elements", "scalar", "reference", "numpy"] and clean(result.stdout)
+
+
+def test_bench_json():
+    result = run("bench", "sum", "--sizes", "300", "--time", "0.01", "--backend", "scalar", "--json", "--dtype", "float64")
+    (measured,) = json.loads(result.stdout)["runs"]
+    assert measured["dtype"] == "float64" and measured["seconds"]["scalar"] > 0 and measured["seconds"]["numpy"] > 0
+
+
+# ---- warmup ----------------------------------------------------------------------------------------
+
+
+def test_warmup_compiles_in_children():
+    result = run("warmup", "--backend", "scalar", "--ops", "add,softmax", "--jobs", "2", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0 and found["failed"] == 0 and found["jobs"] == 2
+    assert [(r["op"], r["dtype"]) for r in found["rows"]] == [
+        (op, dtype) for op in ("add", "softmax") for dtype in ("float32", "float64")
+    ]
+    assert found["kernels"] >= 8
+
+
+def test_warmup_in_this_process():
+    result = run("warmup", "--backend", "scalar", "--ops", "add", "--dtype", "float32", "--jobs", "1")
+    assert result.exit_code == 0 and "none failed" in result.stdout
+
+
+def test_warmup_is_honest_about_failures(monkeypatch):
+    def fails(self, call):
+        raise RuntimeError("LLVM says no")
+
+    monkeypatch.setattr(type(registry.load("scalar")), "kernel", fails)
+    result = run("warmup", "--backend", "scalar", "--ops", "add", "--dtype", "float32", "--jobs", "1")
+    assert result.exit_code == 1
+    assert "failed: add (float32, rank 1, size class 10): RuntimeError: LLVM says no" in result.stdout
+
+
+def test_a_child_that_dies_takes_one_op_with_it(monkeypatch):
+    """The other ops are compiled all the same, by the child that comes after it."""
+    start = crew._start
+    started = []
+
+    def mortal(backend):
+        process = start(backend)
+        if not started:
+            process.kill()
+            process.wait()
+        started.append(process)
+        return process
+
+    monkeypatch.setattr(crew, "_start", mortal)
+    work = [("add", "float32", ()), ("sub", "float32", ())]
+    outcomes = {o.op: o for o in crew.compile_all("scalar", work, 1)}
+    assert "the compiling process was ended by signal 9" in outcomes["add"].failures[0]
+    assert outcomes["sub"].failures == [] and outcomes["sub"].done > 0
+
+
+def test_a_backend_may_name_its_own_variants(monkeypatch):
+    scalar = registry.load("scalar")
+    only = next(iter(usual(TABLE["add"], "float32")))
+    monkeypatch.setattr(type(scalar), "variants", lambda self, op, dtype: [only], raising=False)
+    assert variants("scalar", TABLE["add"], "float32") == [only]
+
+
+# ---- pipes, colours, and a missing extra -----------------------------------------------------------
+
+
+def test_a_pipe_gets_plain_text_and_a_terminal_colours():
+    assert clean(child("ops", "add").stdout)
+    assert "\x1b" in child("ops", "add", FORCE_COLOR="1").stdout
+    coloured = child("doctor", FORCE_COLOR="1", NO_COLOR="1").stdout
+    assert "\x1b[3" not in coloured and "\x1b[9" not in coloured  # bold may stay; colours may not
+
+
+def test_the_console_script_shows_no_traceback():
+    done = child("ops", "sofmax")
+    assert done.returncode == 2 and done.stdout == "" and clean(done.stderr)
+    assert child("--version").stdout == f"trueno {trueno.__version__}\n"
+
+
+def test_an_ascii_terminal_gets_question_marks_and_no_error():
+    done = child("ops", "softmax", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and "trueno.softmax" in done.stdout
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_one_sentence_says_what_to_install(missing):
+    code = f"import sys; sys.modules[{missing!r}] = None; from trueno.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == "trueno: the command line needs typer and rich. Install: pip install 'trueno[cli]'\n"
+
+
+def test_compiling_children_need_neither_typer_nor_rich():
+    code = "import sys; import trueno.cli.child; import trueno.cli.plans; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"typer", "rich"} & set(done.stdout.split())
+
+
+# ---- the parts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", TABLE.values(), ids=list(TABLE))
+def test_every_op_has_operands_at_every_size(op: Op):
+    """What the demo will call exists and is accepted, for ops that are still to come as well."""
+    for size in (1, 10, 1000):
+        given = sample(op, "float32", size)
+        shapes = op.result_shapes(tuple(given.shapes), {p.name: given.kwargs.get(p.name, p.default) for p in op.static})
+        assert all(extent >= 0 for shape in shapes for extent in shape)
+    if op.over is None and not op.structured:
+        assert sample(op, "float32", 100_000).operands[0].size == 100_000
+    assert rejected(op, "reference", "float32") is None
+
+
+def test_numbers_for_people():
+    assert [report.seconds(t) for t in (1.234e-9, 4.56e-8, 999.6e-9, 0.0123, 2.5, None)] == [
+        "1.23 ns", "45.6 ns", "1.00 µs", "12.3 ms", "2.50 s", "–",
+    ]  # fmt: skip
+    assert [report.times(r) for r in (0.456, 3.21, 12.3, 456.7)] == ["0.5×", "3.2×", "12×", "457×"]
+    assert report.geometric_mean([2.0, 8.0]) == pytest.approx(4) and report.geometric_mean([]) is None
+
+
+def test_json_has_no_nan(capsys):
+    report.write_json({"a": float("nan"), "b": (1, float("inf")), 3: {"c": None}})
+    assert json.loads(capsys.readouterr().out) == {"a": None, "b": [1, None], "3": {"c": None}}
+
+
+def test_lists_of_words_are_read_strictly():
+    assert report.find_sizes("1_000, 5") == [1000, 5]
+    assert [op.name for op in report.find_ops("add,ADD, swish")] == ["add", "silu"]
+    with pytest.raises(ParameterError, match="float32 or float64"):
+        report.find_dtypes("")

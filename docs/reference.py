@@ -3,6 +3,7 @@
 The site gets `reference/ops.md`, which never exists as a file.  README.md gets the short table between its markers.
 """
 
+import re
 import sys
 from collections.abc import Mapping
 from itertools import groupby
@@ -26,6 +27,15 @@ def call_text(op: Any) -> str:
     return f"{op.name}({', '.join([*positional, '*', *keyword, 'out=None'])})"
 
 
+def listed(doc: str) -> str:
+    """A docstring as Markdown: its closing lines (`Shapes: …`, `Edges: …`, `Source: …`) become a list."""
+    text, field, rest = doc.partition("\nShapes: ")
+    if not field:
+        return doc
+    items = re.sub(r"^([A-Z][a-z]+): ", r"- **\1:** ", f"Shapes: {rest}", flags=re.MULTILINE)
+    return f"{text.rstrip()}\n\n{items}"
+
+
 def page() -> str:
     """The whole reference as Markdown."""
     from trueno.ops import ALIASES
@@ -34,15 +44,15 @@ def page() -> str:
     for alias, name in ALIASES.items():
         aliases.setdefault(name, []).append(alias)
     parts = [
-        "# Ops\n\nWritten from the op table. A signature names each operand's axes: `...` is any number of leading"
-        " axes, `n` the row's.\n"
+        "# Ops\n\nA signature names the axes of each operand: `...` is any number of leading axes, `n` the row's.\n"
     ]
     for family, ops in families():
         parts.append(f"\n## {family.capitalize()}\n")
         for op in ops:
             also = f" Also spelled {_code(aliases[op.name])}." if op.name in aliases else ""
             parts.append(
-                f"\n### {op.name}\n\n```python\ntrueno.{call_text(op)}\n```\n\n`{op.signature_text}`.{also}\n\n{op.doc}\n"
+                f"\n### {op.name}\n\n```python\ntrueno.{call_text(op)}\n```\n\n"
+                f"`{op.signature_text}`.{also}\n\n{listed(op.doc)}\n"
             )
     return "".join(parts)
 

@@ -17,19 +17,29 @@ from trueno.ops import ALIASES, TABLE
 from trueno.state import use
 
 
+def _binary(op: str, *, swapped: bool = False) -> Callable[["_Holder", Any], Any]:
+    def method(self: "_Holder", other: Any) -> Any:
+        if not isinstance(other, (_Holder, np.ndarray, float, int, np.generic, list)):
+            return NotImplemented
+        return self._call(op, other, self, bare=True) if swapped else self._call(op, other)
+
+    return method
+
+
 class _Holder:
     """What Vector and Matrix share."""
 
     __slots__ = ("array", "backend")
     __array_priority__ = 1000
     rank = 0
+    array: npt.NDArray[Any]
+    backend: str | None
 
-    def __init__(self, data: Any, *, dtype: npt.DTypeLike = None, backend: str | None = None) -> None:
-        source = data.array if isinstance(data, _Holder) else data
-        if not isinstance(source, np.ndarray) and hasattr(source, "__dlpack__") and not hasattr(source, "__array__"):
-            source = np.from_dlpack(source)
-        if isinstance(source, Iterator):
-            source = list(source)
+    def __init__(self, data: Any, *, dtype: npt.DTypeLike | None = None, backend: str | None = None) -> None:
+        source: Any = getattr(data, "array", data) if isinstance(data, _Holder) else data
+        if not hasattr(source, "__array__"):
+            source = np.from_dlpack(source) if hasattr(source, "__dlpack__") else source
+            source = list(source) if isinstance(source, Iterator) else source
         try:
             array = np.array(source, dtype=dtype, order="C")
         except ValueError:
@@ -120,8 +130,7 @@ class _Holder:
 
     @staticmethod
     def _wrap(array: npt.NDArray[Any], backend: str | None) -> "Vector | Matrix":
-        kind = Vector if array.ndim == 1 else Matrix
-        holder = object.__new__(kind)
+        holder = Vector.__new__(Vector) if array.ndim == 1 else Matrix.__new__(Matrix)
         holder.array, holder.backend = array, backend
         return holder
 
@@ -130,11 +139,25 @@ class _Holder:
             return self._wrap(result, self.backend)
         return result
 
-    def _call(self, name: str, *args: Any, **kw: Any) -> Any:
+    def _call(self, name: str, *args: Any, bare: bool = False, **kw: Any) -> Any:
+        """Call an op on this holder's backend, with the holder as first operand unless `bare`."""
+        given = args if bare else (self, *args)
         if self.backend is None:
-            return function(name)(self, *args, **kw)
+            return function(name)(*given, **kw)
         with use(self.backend):
-            return function(name)(self, *args, **kw)
+            return function(name)(*given, **kw)
+
+    __add__, __radd__ = _binary("add"), _binary("add", swapped=True)
+    __sub__, __rsub__ = _binary("sub"), _binary("sub", swapped=True)
+    __mul__, __rmul__ = _binary("mul"), _binary("mul", swapped=True)
+    __truediv__, __rtruediv__ = _binary("div"), _binary("div", swapped=True)
+    __pow__, __rpow__ = _binary("pow"), _binary("pow", swapped=True)
+
+    def __neg__(self) -> Any:
+        return self._call("neg")
+
+    def __abs__(self) -> Any:
+        return self._call("abs")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or (name not in TABLE and name not in ALIASES):
@@ -148,28 +171,6 @@ class _Holder:
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *TABLE, *ALIASES})
-
-
-def _operators() -> None:
-    def binary(op: str, swapped: bool) -> Callable[..., Any]:
-        def method(self: _Holder, other: Any) -> Any:
-            if not isinstance(other, (_Holder, np.ndarray, float, int, np.generic, list)):
-                return NotImplemented
-            if swapped:
-                left = self._wrap_result(np.broadcast_to(np.asarray(other, self.dtype), self.shape))
-                return left._call(op, self) if isinstance(left, _Holder) else NotImplemented
-            return self._call(op, other)
-
-        return method
-
-    for symbol, op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow"}.items():
-        setattr(_Holder, f"__{symbol}__", binary(op, False))
-        setattr(_Holder, f"__r{symbol}__", binary(op, True))
-    _Holder.__neg__ = lambda self: self._call("neg")  # type: ignore[attr-defined]
-    _Holder.__abs__ = lambda self: self._call("abs")  # type: ignore[attr-defined]
-
-
-_operators()
 
 
 class Vector(_Holder):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Kernel
 from trueno.ops import TABLE
 from trueno.ops.op import Op
@@ -91,7 +92,7 @@ def _state(names: tuple[str, ...], guarded: bool) -> State:
     key = (names, guarded)
     if key not in _states:
         for name in names:
-            policy.registry.load(name)
+            registry.load(name)
         _states[key] = State(names, guarded)
     return _states[key]
 
@@ -123,7 +124,7 @@ def guarded(by: "JidokaGuard") -> Iterator[None]:
 def set_default(*names: str) -> None:
     """The backends for the whole process, every thread included; no name: choose automatically again."""
     for name in names:
-        policy.registry.load(name.lower())
+        registry.load(name.lower())
     _base.names = tuple(n.lower() for n in names)
     forget_plans()
 

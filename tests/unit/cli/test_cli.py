@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
+import numpy as np
 import pytest
 
 pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
 
 import trueno
-from trueno.cli import crew, report
+from trueno.cli import crew, peers, report
 from trueno.cli.app import app
 from trueno.cli.plans import usual, variants
 from trueno.cli.samples import sample
@@ -250,17 +252,49 @@ def test_ops_knows_aliases_and_passes():
 # ---- bench -----------------------------------------------------------------------------------------
 
 
-def test_bench_compares_backends_with_numpy():
+@pytest.fixture
+def no_torch(monkeypatch):
+    """Importing PyTorch takes seconds."""
+    monkeypatch.setattr(peers, "has_torch", lambda: False)
+
+
+def test_bench_compares_backends_with_numpy(no_torch):
     result = run("bench", "gelu", "--sizes", "100,5_000", "--time", "0.01", "--backend", "scalar,reference")
     assert result.exit_code == 0, result.output
     header = next(line for line in result.stdout.splitlines() if "numpy" in line).split()
     assert header[:4] == ["elements", "scalar", "reference", "numpy"] and clean(result.stdout)
 
 
-def test_bench_json():
+def test_bench_json(no_torch):
     result = run("bench", "sum", "--sizes", "300", "--time", "0.01", "--backend", "scalar", "--json", "--dtype", "float64")
     (measured,) = json.loads(result.stdout)["runs"]
     assert measured["dtype"] == "float64" and measured["seconds"]["scalar"] > 0 and measured["seconds"]["numpy"] > 0
+
+
+@pytest.mark.parametrize("op", TABLE.values(), ids=list(TABLE))
+def test_peers_give_the_ops_values(op: Op):
+    given = sample(op, "float32", 2000)
+    peer = peers.numpy_peer(op, given.operands, given.kwargs)
+    with np.errstate(all="ignore"):
+        for got, wanted in zip(*map(results, (peer(), peers.meaning(op, given.operands, given.kwargs)())), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
+    if op.name in ("add", "clamp", "exp", "ln", "sum", "variance", "argmax", "matmul", "dot"):
+        assert isinstance(peer, partial) and peer.keywords["out"] is not None  # NumPy's own, as fast as it can be
+
+
+def results(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not peers.has_torch(), reason="PyTorch is not installed")
+def test_pytorch_is_found_where_it_has_the_op():
+    found = {
+        name for name, op in TABLE.items()
+        for given in [sample(op, "float32", 2000)] if peers.torch_peer(op, given.operands, given.kwargs)
+    }  # fmt: skip
+    wanted = "add exp gelu silu softmax log_softmax layer_norm rms_norm sum matmul argmax clamp tanh relu variance norm_l2"
+    assert set(wanted.split()) <= found
 
 
 # ---- warmup ----------------------------------------------------------------------------------------
@@ -359,8 +393,9 @@ def test_compiling_children_need_neither_typer_nor_rich():
 @pytest.mark.parametrize("op", TABLE.values(), ids=list(TABLE))
 def test_every_op_has_operands_at_every_size(op: Op):
     """What the demo will call exists and is accepted, for ops that are still to come as well."""
-    for size in (1, 10, 1000):
+    for size in (1, 10, 1000, 100_000):
         given = sample(op, "float32", size)
+        assert sum(x.size for x in given.operands) <= 4 * size + 40
         shapes = op.result_shapes(tuple(given.shapes), {p.name: given.kwargs.get(p.name, p.default) for p in op.static})
         assert all(extent >= 0 for shape in shapes for extent in shape)
     if op.over is None and not op.structured:

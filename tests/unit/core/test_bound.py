@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from trueno.discovery.protocol import Accuracy
 from trueno.ops import TABLE
 from trueno.ops import language as lang
@@ -53,7 +52,8 @@ def test_wider_and_fused_arithmetic_passes(op: Any) -> None:
     operands = grid(op, F32, rng, 33)
     params = tuple(float(np.float32(p)) for p in params)
     with np.errstate(all="ignore"):
-        got = [g if g.dtype.kind == "i" else g.astype(np.float32) for g in evaluate(program, operands, params, np.float64)]
+        wider = evaluate(program, operands, params, np.float64)
+        got = [g if g.dtype.kind == "i" else g.astype(np.float32) for g in wider]
     for g, b in zip(got, bound(program, operands, params, F32), strict=True):
         # Where float32 must overflow inside and float64 does not, results may differ.
         wide = np.asarray(g, np.float64)

@@ -137,9 +137,7 @@ def test_threads_share_no_scratch(launch, rng):
     wrong = []
 
     def work(i):
-        for _ in range(30):
-            if not np.array_equal(call(inputs[i], (64, 500))[0], want[i]):
-                wrong.append(i)
+        wrong.extend(i for _ in range(30) if not np.array_equal(call(inputs[i], (64, 500))[0], want[i]))
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for t in threads:

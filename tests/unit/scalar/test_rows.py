@@ -80,13 +80,25 @@ def test_layouts(name, layout, shape, launch, rng):
     call = launch(name, F32, len(shape), layout)
     operands = call.operands(rng, shape)
     outs = call(operands, shape)
-    shapes = {"e": shape, "w": shape, "r": (*shape[:-1], 1), "u": (1,) * len(shape)}
-    full = [
-        np.broadcast_to(x[..., None] if kind == "r" else x, shapes[kind])
-        for x, kind in zip(operands, layout, strict=True)
-    ]
-    full = [np.ascontiguousarray(np.broadcast_to(x, shape)) for x in full]
+    grown = [x[..., None] if kind == "r" else x for x, kind in zip(operands, layout, strict=True)]
+    full = [np.ascontiguousarray(np.broadcast_to(x, shape)) for x in grown]
     right(TABLE[name].program("ee"), full, [], F32, outs)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("layout", ["ueu", "eue", "uue", "euu", "rew", "wru", "urw"])
+@pytest.mark.parametrize("name", ["fma", "lerp"])
+@pytest.mark.parametrize("shape", [(9,), (7000,), (70_001,), (3, 5), (70, 100), (300, 500), (900, 3)], ids=str)
+def test_layouts_of_functions_with_scratch(name, layout, shape, dtype, launch, rng):
+    layout = layout[: len(TABLE[name].operands)]
+    if not {"e", "w"} & set(layout):
+        layout = "e" + layout[1:]
+    call = launch(name, dtype, len(shape), layout)
+    operands = call.operands(rng, shape)
+    outs = call(operands, shape)
+    grown = [x[..., None] if kind == "r" else x for x, kind in zip(operands, layout, strict=True)]
+    full = [np.ascontiguousarray(np.broadcast_to(x, shape)) for x in grown]
+    right(TABLE[name].program("e" * len(layout)), full, call.params, dtype, outs)
 
 
 @pytest.mark.parametrize("layout", ["eww", "ewr", "eur", "eru", "err"])

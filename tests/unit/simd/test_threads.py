@@ -14,8 +14,9 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 from numba import int64, types
-from trueno_simd import threads
+from trueno_simd import cpus, threads
 from trueno_simd.jit import entry, outer
+from trueno_simd.words import pause
 
 COUNTS = types.Array(int64, 1, "C")
 load = threads.unpack(types.Tuple((COUNTS, int64)))
@@ -25,7 +26,7 @@ load = threads.unpack(types.Tuple((COUNTS, int64)))
 def tally(args, i):  # type: ignore[no-untyped-def]
     counts, work = load(args)
     for _ in range(work):
-        threads._pause()
+        pause()
     counts[i] += 1
     return 1 << (i % 8)
 
@@ -77,7 +78,7 @@ def pool(request: pytest.FixtureRequest) -> Iterator[int]:
     threads.set_count(request.param)
     assert threads.ensure_started()
     yield request.param
-    threads.set_count(threads._usable_cpus())
+    threads.set_count(cpus.usable_cpus())
 
 
 def check(chunks: int, work: int = 0, kernel=count_all) -> None:  # type: ignore[no-untyped-def]
@@ -207,16 +208,16 @@ def test_the_default_count_is_what_the_process_may_use(monkeypatch: pytest.Monke
         "/sys/fs/cgroup/b/cpu.max": "max 100000\n",
         "/sys/fs/cgroup/b/c/cpu.max": "250000 100000\n",
     }
-    monkeypatch.setattr(threads, "_read", lambda path: files.get(path, ""))
-    assert threads._quota() == 3
+    monkeypatch.setattr(cpus, "_read", lambda path: files.get(path, ""))
+    assert cpus._quota() == 3
     files["/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us"] = "50000\n"
     files["/sys/fs/cgroup/cpu/a/cpu.cfs_period_us"] = "100000\n"
-    assert threads._quota() == 1 and threads._usable_cpus() == 1
+    assert cpus._quota() == 1 and cpus.usable_cpus() == 1
     files["/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us"] = "-1\n"
     files["/sys/fs/cgroup/b/c/cpu.max"] = "max 100000\n"
-    assert threads._quota() is None
-    monkeypatch.setattr(threads, "_read", lambda path: "")
-    assert threads._quota() is None and threads._usable_cpus() >= 1
+    assert cpus._quota() is None
+    monkeypatch.setattr(cpus, "_read", lambda path: "")
+    assert cpus._quota() is None and cpus.usable_cpus() >= 1
 
 
 # ------------------------------------------------------------------------------------ whole processes
@@ -227,13 +228,14 @@ import numpy as np
 from numba import int64, types
 from trueno_simd import threads
 from trueno_simd.jit import entry, outer
+from trueno_simd.words import pause
 A = types.Array(int64, 1, "C")
 load = threads.unpack(types.Tuple((A, int64)))
 @outer
 def piece(args, i):
     counts, work = load(args)
     for _ in range(work):
-        threads._pause()
+        pause()
     counts[i] += 1
     return 0
 @entry(int64(A, int64, int64))

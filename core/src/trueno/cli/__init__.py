@@ -23,7 +23,3 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # µ, × and Σ must not end the program in an ASCII terminal
     app(prog_name="trueno")
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -53,17 +54,21 @@ def compile_all(backend: str, work: Sequence[Work], jobs: int) -> Iterator[Outco
     ]
     for thread in threads:
         thread.start()
+    missing = len(work)
     try:
-        for _ in work:
-            yield outcomes.get()
-    finally:  # the report was abandoned, by Ctrl-C for example
-        while True:
-            try:
-                todo.get_nowait()
-            except Empty:
-                break
-        for child in children:
-            child.kill()
+        while missing:
+            outcome = outcomes.get()
+            missing -= 1
+            yield outcome
+    finally:
+        if missing:  # the caller has left, by Ctrl-C for example
+            while not todo.empty():
+                try:
+                    todo.get_nowait()
+                except Empty:
+                    break
+            for child in children:
+                child.kill()
         for thread in threads:
             thread.join(5)
 
@@ -86,12 +91,17 @@ def _serve(
         except (OSError, ValueError) as error:
             name, dtype, _ = item
             outcomes.put(Outcome(name, dtype, failures=[f"{name} ({dtype}): {_epitaph(child, error)}"]))
-            if child is not None:
-                child.kill()
+            _dismiss(child)
             child = None
-    if child is not None and child.stdin is not None:
-        child.stdin.close()
-        child.wait()
+    _dismiss(child)
+
+
+def _dismiss(child: "subprocess.Popen[str] | None") -> None:
+    """Let a child go, dead or alive, and close its pipes; an idle one has nothing to lose."""
+    if child is not None:
+        child.kill()
+        with suppress(OSError):  # a pipe to a dead child may still hold a line
+            child.__exit__(None, None, None)
 
 
 def _start(backend: str) -> "subprocess.Popen[str]":

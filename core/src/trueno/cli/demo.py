@@ -75,10 +75,10 @@ def command(
     """
     chosen = find_ops(ops)
     names = tuple(word.lower() for word in words(backend))
-    order = policy.names(names)
+    order = tuple(found.name for found in policy.candidates(names))
     if not json:
         _show_backends(screen(), order)
-    tally = run(chosen, order, explicit=bool(names))
+    tally = run(chosen, order)
     if not tally.rows:
         raise BackendUnavailable(f"{', '.join(order)}: none of the ops asked for has a kernel there")
     if json:
@@ -89,8 +89,8 @@ def command(
         raise typer.Exit(1)
 
 
-def run(ops: Iterable[Op], order: tuple[str, ...], *, explicit: bool, sizes: tuple[int, ...] = SIZES) -> Tally:
-    """Every op at every size, on the first backend of `order` that takes it (the first alone, if it was named)."""
+def run(ops: Iterable[Op], order: tuple[str, ...], sizes: tuple[int, ...] = SIZES) -> Tally:
+    """Every op at every size, each on the first backend of `order` that takes it."""
     start, tally, ops = perf_counter(), Tally(sizes), list(ops)
     hands: dict[str, str] = {}
     for op in ops:

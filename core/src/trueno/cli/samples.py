@@ -33,7 +33,7 @@ class Sample:
 
 
 def sample(op: Op, dtype: npt.DTypeLike, size: int, seed: int = 0) -> Sample:
-    """Operands whose first has about `size` elements (exactly, for elementwise ops)."""
+    """Operands of about `size` elements: exactly so for elementwise ops, the largest array for structured ones."""
     T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
     if op.structured:
         return _structured(op, T, size, rng)
@@ -62,12 +62,10 @@ def _repeat(size: int, least: int) -> int:
 
 
 def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator) -> Sample:
-    first = op.signature.inputs[0]
+    rank = max(len(s.dims) for s in (*op.signature.inputs, *op.signature.outputs))  # of the largest array
     stacked = op.shapes is None and any(s.leading and not s.index for s in op.signature.inputs)
     lead = (STACK,) if stacked else ()
-    side = max(round((size / (STACK if stacked else 1)) ** (1 / max(len(first.dims), 1))), WINDOW)
-    if op.name in _RESULT_SIZED:
-        side = max(round(size**0.5), 1)
+    side = max(round((size / (STACK if stacked else 1)) ** (1 / max(rank, 1))), WINDOW)
     symbols = {d for s in op.signature.inputs for d in s.dims}
 
     def sizes(side: int) -> dict[str, int]:
@@ -89,5 +87,4 @@ def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator) -
     return Sample(tuple(operands), {**keywords(op)[0], **static})
 
 
-_RESULT_SIZED = {"outer"}  # the operands are vectors, and the result is what takes the time
 _SYMMETRIC = {"symmetric_eigen"}

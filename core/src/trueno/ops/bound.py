@@ -57,7 +57,8 @@ class Bound:
 
     def reshape(self, shape: tuple[int, ...]) -> "Bound":
         """The same bound for results of another shape (not for index results' `allowed`, which keeps rows)."""
-        return Bound(*(a.reshape(shape) for a in (self.value, self.low, self.high, self.nan)), self.allowed)
+        value, low, high, nan = (a.reshape(shape) for a in (self.value, self.low, self.high, self.nan))
+        return Bound(value, low, high, nan, self.allowed)
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,10 @@ class Verdict:
     def __str__(self) -> str:
         if self.ok:
             return f"right: {self.size} values, worst {self.worst:.2f} of the bound, {self.free:.1%} not judged"
-        allowed = "NaN" if self.low is not None and self.high is not None and self.low > self.high else (
-            f"{self.low!r} … {self.high!r}"
+        allowed = (
+            "NaN"
+            if self.low is not None and self.high is not None and self.low > self.high
+            else (f"{self.low!r} … {self.high!r}")
         )
         return (
             f"wrong: {self.bad} of {self.size} values; first at {self.index}: got {self.got!r}, "
@@ -154,7 +157,7 @@ def bound(
                 case "param":
                     value = exact(np.full((1, 1), scalars[str(node.value)], wide))
                 case "const":
-                    c = np.full((1, 1), node.value, wide)
+                    c: Array = np.full((1, 1), node.value, wide)
                     value = Range(np.minimum(c, judge.nearest(c)), np.maximum(c, judge.nearest(c)), np.isnan(c))
                 case "count":
                     value = exact(judge.nearest(np.full((1, 1), n, wide)))
@@ -172,7 +175,9 @@ def bound(
                     value = judge.element(kind, *args)
             values.append(value)
         meant = evaluate(program, [a.astype(wide) for a in given], [scalars[p] for p in program.params], wide)
-    return [_result(program, o, values[o], m, rows, n, winners.get(o)) for o, m in zip(program.outputs, meant, strict=True)]
+    return [
+        _result(program, o, values[o], m, rows, n, winners.get(o)) for o, m in zip(program.outputs, meant, strict=True)
+    ]
 
 
 def _result(program: Program, o: int, value: Any, meant: Array, rows: int, n: int, allowed: Array | None) -> Bound:

@@ -75,11 +75,11 @@ ELEMENT_FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _any(x: Array) -> Array:
-    return np.any(x if x.dtype == bool else x != 0, axis=-1, keepdims=True)  # NaN != 0: NaN is true
+    return np.asarray(np.any(x if x.dtype == bool else x != 0, axis=-1, keepdims=True))  # NaN != 0: NaN is true
 
 
 def _all(x: Array) -> Array:
-    return np.all(x if x.dtype == bool else x != 0, axis=-1, keepdims=True)
+    return np.asarray(np.all(x if x.dtype == bool else x != 0, axis=-1, keepdims=True))
 
 
 def _fsum(x: Array) -> Array:

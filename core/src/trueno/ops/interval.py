@@ -35,7 +35,7 @@ class Range(NamedTuple):
     @property
     def empty(self) -> Array:
         """Where no number is possible: it must be NaN."""
-        return self.low > self.high
+        return np.asarray(self.low > self.high)
 
     @property
     def point(self) -> Array:
@@ -102,7 +102,7 @@ class Judge:
 
     def nearest(self, x: Array) -> Array:
         """x rounded to the kernel's type, kept in the wide one."""
-        return np.asarray(x, self.dtype).astype(self.wide)
+        return np.asarray(np.asarray(x, self.dtype), self.wide)
 
     def ulp(self, x: Array) -> Array:
         """Distance of neighbouring kernel numbers at x; 0 at 0, ±Inf and NaN."""

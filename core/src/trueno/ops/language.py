@@ -196,7 +196,7 @@ def mean(x: Any) -> Symbol:
 
 def centred(x: Any) -> Symbol:
     """x − mean, the mean kept within [min, max], where rounding may push it out: a constant row gives exact zeros."""
-    return x - minimum(maximum(mean(x), min(x)), max(x))
+    return _of(x) - minimum(maximum(mean(x), min(x)), max(x))
 
 
 def relu(x: Any) -> Symbol:

@@ -79,7 +79,7 @@ class Builder:
 def _operator(kind: str, *, swapped: bool = False) -> Callable[["Symbol", Any], "Symbol"]:
     def method(self: "Symbol", other: Any) -> "Symbol":
         if not isinstance(other, (Symbol, int, float)):
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         pair = (self.lift(other), self.index) if swapped else (self.index, self.lift(other))
         return Symbol(self.builder, self.builder.element(kind, *pair))
 

@@ -20,9 +20,7 @@ from trueno.testing.checks import CHECKS, Report, check_values
 from trueno.testing.expected import expected, verdict
 
 
-def assert_op(
-    name: str, operands: Sequence[Any], got: Any, accuracy: Accuracy = EXACT, **kwargs: Any
-) -> Verdict:
+def assert_op(name: str, operands: Sequence[Any], got: Any, accuracy: Accuracy = EXACT, **kwargs: Any) -> Verdict:
     """Assert that `got` is what op `name` may give for `operands`; AssertionError says where it is not.
 
     The tolerance follows from the op's program and `accuracy`; nothing is to be chosen.

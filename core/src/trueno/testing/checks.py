@@ -67,7 +67,13 @@ def _bytes(operands: tuple[Any, ...]) -> list[bytes]:
 
 
 def check_values(
-    op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, *, long: bool = True, chosen: Callable[[Case], bool] | None = None
+    op: Op,
+    backend: str,
+    dtype: npt.DTypeLike,
+    seed: int = 0,
+    *,
+    long: bool = True,
+    chosen: Callable[[Case], bool] | None = None,
 ) -> Report:
     """Every case inside its bound, of the right type, shape and dtype, operands unchanged."""
     T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
@@ -94,11 +100,16 @@ def check_values(
 
 def _kinds(op: Op, T: np.dtype[Any], case: Case, results: tuple[Any, ...]) -> None:
     """Types, dtypes and shapes of results: arrays; NumPy scalars where one row is reduced; int64 positions."""
-    shapes = op.result_shapes(tuple(np.shape(x) for x in case.operands), {k: v for k, v in case.kwargs.items() if k in {p.name for p in op.static}})
+    shapes = op.result_shapes(
+        tuple(np.shape(x) for x in case.operands),
+        {k: v for k, v in case.kwargs.items() if k in {p.name for p in op.static}},
+    )
     for spec, got, shape in zip(op.signature.outputs, results, shapes, strict=True):
         wanted = np.dtype(np.int64) if spec.index else T
         if shape == () and not op.structured and op.over is not None:
-            assert isinstance(got, np.generic), f"{spec.name} is {type(got).__name__}; one row reduces to a NumPy scalar"
+            assert isinstance(got, np.generic), (
+                f"{spec.name} is {type(got).__name__}; one row reduces to a NumPy scalar"
+            )
         assert isinstance(got, (np.ndarray, np.generic)), f"{spec.name} is {type(got).__name__}; an array was expected"
         assert got.dtype == wanted and got.dtype.isnative, f"{spec.name} is {got.dtype}; {wanted} was expected"
         assert got.shape == shape, f"{spec.name} has shape {got.shape}; {shape} was expected"
@@ -114,7 +125,18 @@ def _some(op: Op, dtype: npt.DTypeLike, seed: int, shapes: int = 4) -> list[Case
     else:
         T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
         wanted = [Case(op, T, f"kinds, {n} long", grid(op, T, rng, n), keywords(op)[0]) for n in (1, 7, 65, 1023)]
-        wanted += [Case(op, T, "one row of 1000", tuple(x[0] if x.ndim and k == "e" else x if k == "w" else x[0] for x, k in zip(grid(op, T, rng, 1000), op.layout, strict=True)), keywords(op)[0])]
+        wanted += [
+            Case(
+                op,
+                T,
+                "one row of 1000",
+                tuple(
+                    x[0] if x.ndim and k == "e" else x if k == "w" else x[0]
+                    for x, k in zip(grid(op, T, rng, 1000), op.layout, strict=True)
+                ),
+                keywords(op)[0],
+            )
+        ]
     return wanted[-shapes - 1 :]
 
 
@@ -143,7 +165,9 @@ def check_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None
                     made = [m if m[1].base is not None else _guarded_array(m[1].shape, m[1].dtype, 1) for m in made]
                 outs = tuple(view for _, view in made)
                 results = invoke(op, case.operands, case.kwargs, backend, outs if len(outs) > 1 else outs[0])
-                assert all(r is o for r, o in zip(results, outs, strict=True)), "out= was given, but something else returned"
+                assert all(r is o for r, o in zip(results, outs, strict=True)), (
+                    "out= was given, but something else returned"
+                )
                 v = verdict(op, case.operands, case.kwargs, T, results, accuracy)
                 assert v.ok, f"into out= (step {step}): {v}"
                 for raw, view in made:
@@ -178,7 +202,9 @@ def check_in_place(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) ->
                 v = verdict(op, case.operands, case.kwargs, T, (result,), accuracy)
                 assert v.ok, f"out={op.operands[i]}: {v}"
                 for j, (y, was) in enumerate(zip(operands, case.operands, strict=True)):
-                    assert i == j or y.tobytes() == was.tobytes(), f"out={op.operands[i]}, and {op.operands[j]} was changed"
+                    assert i == j or y.tobytes() == was.tobytes(), (
+                        f"out={op.operands[i]}, and {op.operands[j]} was changed"
+                    )
             for shift in (1, -1, 16):
                 with _told(case, backend, seed):
                     _overlapping(op, case, backend, T, i, shift)
@@ -226,7 +252,7 @@ def check_bad_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> 
 def check_bad_operands(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
     """Operands of another dtype than the first, integers and objects are errors, never converted in silence."""
     T = np.dtype(dtype)
-    other = np.dtype(np.float64 if T == np.float32 else np.float32)
+    other = np.dtype(np.float64 if np.float32 == T else np.float32)
     case = _some(op, T, seed)[-1]
     floats = [i for i, s in enumerate(op.signature.inputs) if not s.index]
     for i in floats:

@@ -43,9 +43,7 @@ def expected(
     else:
         full = {"e": (*leading, n), "w": (n,), "r": leading}
         flat = {"e": (-1, n), "w": (n,), "r": (-1,)}
-        given = [
-            np.broadcast_to(a, full[k]).reshape(flat[k]) for a, k in zip(arrays, op.layout, strict=True)
-        ]
+        given = [np.broadcast_to(a, full[k]).reshape(flat[k]) for a, k in zip(arrays, op.layout, strict=True)]
         program = op.program(**static)
     return [b.reshape(s) for b, s in zip(bound(program, given, params, T, accuracy), shapes, strict=True)]
 
@@ -77,8 +75,7 @@ def verdict(
         shared = [s for s in op.signature.inputs if not s.leading]
         names = {s.name for s in shared}
         operands = [
-            x if s.name in names else x[: len(x) // repeat]
-            for s, x in zip(op.signature.inputs, operands, strict=True)
+            x if s.name in names else x[: len(x) // repeat] for s, x in zip(op.signature.inputs, operands, strict=True)
         ]
     bounds = expected(op, operands, kwargs, dtype, accuracy)
     verdicts = []

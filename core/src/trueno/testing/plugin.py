@@ -14,7 +14,12 @@ RESULTS = pytest.StashKey[list[Any]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("trueno", "conformance of Trueno backends")
-    group.addoption("--trueno-backend", action="append", metavar="NAME", help="judge this backend (repeatable; default: all available)")
+    group.addoption(
+        "--trueno-backend",
+        action="append",
+        metavar="NAME",
+        help="judge this backend (repeatable; default: all available)",
+    )
     group.addoption("--trueno-seed", type=int, default=0, metavar="N", help="seed of the operands")
 
 
@@ -25,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """The suite is not called test_*.py, because it is a part of the library."""
     if file_path == HERE / "conformance.py":
-        return pytest.Module.from_parent(parent, path=file_path)  # type: ignore[no-any-return]
+        return pytest.Module.from_parent(parent, path=file_path)
     return None
 
 

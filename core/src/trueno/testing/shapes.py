@@ -43,9 +43,7 @@ def _shapes(op: Op, rng: np.random.Generator) -> Iterator[tuple[tuple[int, ...],
         draws.append(BIG[op.name])
     for k, sizes in enumerate(draws):
         lead = ((), (3,), (2, 3))[k % 3] if any(s.leading for s in op.signature.inputs) else ()
-        yield tuple(
-            (*(lead if s.leading else ()), *(int(sizes[d]) for d in s.dims)) for s in op.signature.inputs
-        )
+        yield tuple((*(lead if s.leading else ()), *(int(sizes[d]) for d in s.dims)) for s in op.signature.inputs)
 
 
 def _fill(op: Op, T: np.dtype[Any], rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:

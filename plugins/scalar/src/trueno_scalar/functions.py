@@ -119,8 +119,8 @@ def cast(x: Array, out: Array) -> Array:
 
 def fma32(x: Array, y: Array, z: Array, out: Array, d: Array) -> Array:
     """Products of float32 are exact in float64, so only the sum rounds (twice: 0.5 ulp + 2⁻²⁹)."""
-    d = np.multiply(x, y, d, dtype=np.float64)
-    d = np.add(d, z, d)
+    product = np.multiply(x, y, d, dtype=np.float64)
+    d = np.add(product, z, d)  # of its own shape where all three are not alike
     if out is None:
         return d.astype(np.float32)
     np.copyto(out, d, casting="same_kind")
@@ -143,6 +143,8 @@ def fma64(
     x: Array, y: Array, z: Array, out: Array, p: Array, e: Array, a: Array, b: Array, c: Array, d: Array
 ) -> Array:
     """x·y is p + e exactly (Dekker), p + z is s + t exactly (Knuth), and only s + (t + e) rounds."""
+    if p is None:
+        p, e, a, b, c, d = np.empty((6, *np.broadcast(x, y, z).shape))
     p = np.multiply(x, y, p)
     a, b = _halves(x, a, b)
     c, d = _halves(y, c, d)

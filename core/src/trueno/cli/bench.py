@@ -15,7 +15,19 @@ from rich.text import Text
 
 import trueno
 from trueno.cli.peers import numpy_peer, torch_peer
-from trueno.cli.report import find_dtypes, find_op, find_sizes, number, progress, screen, seconds, table, times, words, write_json
+from trueno.cli.report import (
+    find_dtypes,
+    find_op,
+    find_sizes,
+    number,
+    progress,
+    screen,
+    seconds,
+    table,
+    times,
+    words,
+    write_json,
+)
 from trueno.cli.samples import sample
 from trueno.cli.timing import race
 from trueno.discovery import registry
@@ -102,7 +114,12 @@ def _show(op: Op, runs: list[Run], backends: list[str], console: Console) -> Non
             style = "green" if t <= base else "yellow"
             cells.append(Text.assemble(seconds(t), (f" {times(base / t)}", style)))
         rows.add_row(number(run.size), *cells)
-    console.print(Text(f"{op.name}: {op.signature.text}, {runs[0].dtype}; a call, and how many times faster than NumPy\n", style="bold"))
+    console.print(
+        Text(
+            f"{op.name}: {op.signature.text}, {runs[0].dtype}; a call, and how many times faster than NumPy\n",
+            style="bold",
+        )
+    )
     console.print(rows)
     for name, reason in runs[0].left_out.items():
         console.print(f"{name} was left out: {reason}", style="yellow", soft_wrap=True)

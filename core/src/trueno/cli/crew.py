@@ -50,7 +50,8 @@ def compile_all(backend: str, work: Sequence[Work], jobs: int) -> Iterator[Outco
     outcomes: SimpleQueue[Outcome] = SimpleQueue()
     children: list[subprocess.Popen[str]] = []
     threads = [
-        Thread(target=_serve, args=(backend, todo, outcomes, children), daemon=True) for _ in range(min(jobs, len(work)))
+        Thread(target=_serve, args=(backend, todo, outcomes, children), daemon=True)
+        for _ in range(min(jobs, len(work)))
     ]
     for thread in threads:
         thread.start()
@@ -135,4 +136,8 @@ def _epitaph(child: "subprocess.Popen[str] | None", error: Exception) -> str:
         code = child.wait(5)
     except subprocess.TimeoutExpired:
         return str(error)
-    return f"the compiling process was ended by signal {-code}" if code < 0 else f"the compiling process ended with code {code}"
+    return (
+        f"the compiling process was ended by signal {-code}"
+        if code < 0
+        else f"the compiling process ended with code {code}"
+    )

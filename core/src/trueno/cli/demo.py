@@ -14,7 +14,18 @@ from rich.text import Text
 import trueno
 from trueno.cli import crew, doctor
 from trueno.cli.peers import numpy_peer
-from trueno.cli.report import find_ops, geometric_mean, number, progress, screen, seconds, table, times, words, write_json
+from trueno.cli.report import (
+    find_ops,
+    geometric_mean,
+    number,
+    progress,
+    screen,
+    seconds,
+    table,
+    times,
+    words,
+    write_json,
+)
 from trueno.cli.samples import Sample, sample
 from trueno.cli.timing import race
 from trueno.cli.warmup import warm
@@ -208,7 +219,9 @@ def _show(tally: Tally, order: tuple[str, ...], console: Console) -> None:
             cells += [seconds(row.seconds), Text(times(row.speedup), style="green" if fast else "yellow")]
         right = all(row.ok for row in found)
         elsewhere = "" if found[0].backend == order[0] else f" on {found[0].backend}"
-        rows.add_row(name, *cells, Text(("right" if right else "WRONG") + elsewhere, style="green" if right else "bold red"))
+        rows.add_row(
+            name, *cells, Text(("right" if right else "WRONG") + elsewhere, style="green" if right else "bold red")
+        )
     console.print(rows)
     console.print()
     for row in tally.wrong:

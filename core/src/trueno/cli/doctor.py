@@ -184,7 +184,11 @@ def _show(report: dict[str, Any], console: Console) -> None:
         cache = report["cache"]
         held = f"{cache['files']} files, {cache['bytes'] / 1e6:.1f} MB" if cache["exists"] else "not made yet"
         console.print(f"Compiled kernels: {cache['path']} ({held})", soft_wrap=True)
-    for key, word, colour in (("warnings", "warning", "yellow"), ("advice", "advice", "yellow"), ("broken", "broken", "red")):
+    for key, word, colour in (
+        ("warnings", "warning", "yellow"),
+        ("advice", "advice", "yellow"),
+        ("broken", "broken", "red"),
+    ):
         for line in report[key]:
             console.print(f"{word}: {line}", style=colour, soft_wrap=True)
     style = {"ok": "bold green", "degraded": "bold yellow", "broken": "bold red"}[report["health"]]

@@ -45,7 +45,8 @@ def variants(backend: str, op: Op, dtype: str, keys: Keys = ()) -> list[Call]:
 
 def ready(backend: str, op: Op, dtype: str, keys: Keys = ()) -> tuple[int, list[str]]:
     """Make an op's kernels ready: how many were, and a sentence for each that could not be."""
-    kernels, failures = [], []
+    kernels: list[Any] = []
+    failures: list[str] = []
     for call in variants(backend, op, dtype, keys):
         try:
             kernel = registry.load(backend).kernel(call)

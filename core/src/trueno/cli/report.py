@@ -116,7 +116,9 @@ def find_op(name: str) -> Op:
     key = name.strip().lower()
     key = ALIASES.get(key, key)
     if key not in TABLE:
-        raise ParameterError(f'no op is called "{name}"{suggestion(name, [*TABLE, *ALIASES]) or ";"} `trueno ops` lists them')
+        raise ParameterError(
+            f'no op is called "{name}"{suggestion(name, [*TABLE, *ALIASES]) or ";"} `trueno ops` lists them'
+        )
     return TABLE[key]
 
 

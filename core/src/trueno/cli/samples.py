@@ -54,7 +54,10 @@ def sample(op: Op, dtype: npt.DTypeLike, size: int, seed: int = 0) -> Sample:
 
 
 def _repeat(size: int, least: int) -> int:
-    """Into how many equal parts `size` may be cut; powers of two, so that the parts tend to be odd and move across lanes."""
+    """Into how many equal parts `size` may be cut.
+
+    A power of two takes the twos out of the part, so that its copies start in different lanes of a vector.
+    """
     parts = 1
     while size % (2 * parts) == 0 and size // (2 * parts) >= least:
         parts *= 2

@@ -304,13 +304,12 @@ def _winners(a: Range) -> Array:
     certain = a.empty
     best = np.maximum.accumulate(np.where(certain, -inf, a.low), axis=1)
     before = np.concatenate([np.full((rows, 1), -inf, best.dtype), best[:, :-1]], axis=1)
-    first = np.zeros((rows, n), bool)
-    first[:, 0] = True
-    number = ((a.high > before) | (first & (a.high >= before))) & (a.high >= best[:, -1:]) & ~certain
-    # An element that ties with one before it at −Inf: `before` starts there too.
+    first = np.arange(n)[None, :] == 0  # `before` starts at −Inf, with which nothing earlier ties
+    number = ((a.high > before) | first) & (a.high >= best[:, -1:]) & ~certain
     has_nan = _each(np.any, certain)
     earliest = np.where(has_nan, np.argmax(certain, axis=1)[:, None], n)
-    return np.where(has_nan, False, number) | (a.nan & (np.arange(n)[None, :] <= earliest))
+    nans = a.nan & (np.arange(n)[None, :] <= earliest)
+    return np.asarray((number & ~has_nan) | nans)
 
 
 def _span(allowed: Array, wide: Any) -> Range:

@@ -40,7 +40,7 @@ class Range(NamedTuple):
     @property
     def point(self) -> Array:
         """Where exactly one number is possible."""
-        return self.low == self.high
+        return np.asarray(self.low == self.high)
 
 
 class Truth(NamedTuple):
@@ -108,7 +108,7 @@ class Judge:
         """Distance of neighbouring kernel numbers at x; 0 at 0, ±Inf and NaN."""
         _, exponent = np.frexp(x)
         step = np.ldexp(self.wide(2 * self.u), exponent - 1)
-        return np.where(np.isfinite(x) & (x != 0), np.maximum(step, self.smallest), self.wide(0))
+        return np.asarray(np.where(np.isfinite(x) & (x != 0), np.maximum(step, self.smallest), 0), self.wide)
 
     def rounded(self, low: Array, high: Array, nan: Array, kind: str = "") -> Range:
         """After an operation that IEEE rounds once (or that the backend states to be worse).
@@ -340,11 +340,11 @@ def _zero(r: Range) -> Array:
 
 
 def _infinite(r: Range) -> Array:
-    return ((r.low == -inf) | (r.high == inf)) & ~r.empty
+    return np.asarray(((r.low == -inf) | (r.high == inf)) & ~r.empty)
 
 
 def _finite(r: Range) -> Array:
-    return (r.low < inf) & (r.high > -inf) & ~r.empty
+    return np.asarray((r.low < inf) & (r.high > -inf) & ~r.empty)
 
 
 def _isinf(_: Judge, a: Range) -> Truth:

@@ -5,13 +5,14 @@ Results must not overlap operands: the core copies where they do.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from trueno.discovery.protocol import Call
 
 from trueno_scalar.functions import seen
-from trueno_scalar.kernel import clash, ignoring
+from trueno_scalar.kernel import apart, clash, ignoring
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shapes = tuple[tuple[int, ...], ...] | None
@@ -127,36 +128,38 @@ KERNELS: dict[str, tuple[Callable[..., int | None], Callable[..., Shapes], tuple
 def structured_kernel(call: Call) -> Callable[..., int]:
     """The kernel for a structured op's key."""
     run, shapes, ranks = KERNELS[call.op.name]
-    static = dict(call.static)
+    if call.static:
+        run, shapes = partial(run, **dict(call.static)), partial(shapes, **dict(call.static))
     dtype = call.dtype
     count = len(call.op.operands)
     floats = [j for j, spec in enumerate(call.op.signature.inputs) if not spec.index]
 
-    def body(operands: tuple[Any, ...], outs: tuple[Any, ...]) -> int:
-        refused = run(*operands, *outs, **static)
-        if refused is not None:
-            return refused
-        status = 0
-        if call.guarded:
-            for y in outs:
-                status |= seen(y)
-        return status
-
     def kernel(*arrays: Any) -> int:
         operands, outs = arrays[:count], arrays[count:]
         for j in floats:
-            if operands[j].dtype != dtype:
+            if operands[j].dtype is not dtype and operands[j].dtype != dtype:
                 return -1
-        if ranks and tuple(x.ndim for x in operands) != ranks:
-            return -1
-        expected = shapes(*operands, **static)
+        for x, rank in zip(operands, ranks, strict=False):
+            if x.ndim != rank:
+                return -1
+        expected = shapes(*operands)
         if expected is None or len(expected) != len(outs):
             return -1
         for y, shape in zip(outs, expected, strict=True):
             if y.shape != shape or y.dtype != dtype or not y.flags.c_contiguous:
                 return -1
-        if clash(operands, outs):
+        if not apart(operands, outs) and clash(operands, outs):
             return -1
-        return ignoring(body, operands, outs)  # type: ignore[no-any-return]
+        if refused := ignoring(run, *arrays):
+            return refused  # type: ignore[no-any-return]
+        return ignoring(made, outs) if call.guarded else 0
 
     return kernel
+
+
+def made(outs: tuple[Array, ...]) -> int:
+    """Status bits of all results together."""
+    status = 0
+    for y in outs:
+        status |= seen(y)
+    return status

@@ -283,10 +283,7 @@ def rsqrt(x: Any) -> Any:
 
 # ---- power: y ln|x| needs eight digits more than a float32 has: a pair of float32, or without FMA a float64
 
-POW_LOG = polynomial(
-    0.33333343, -0.2500005, 0.19996469, -0.16654435, 0.14647454, -0.13252735, chains=2
-)
-POW_EXP = polynomial(0.49999994, 0.16666521, 0.041668274, 0.008368683, 0.0013820052, chains=2)
+POW_LOG = polynomial(0.33333343, -0.2500005, 0.19996469, -0.16654435, 0.14647454, -0.13252735)
 POW_LOW_BITS, POW_MIDDLE, POW_ABOVE = INT(0x3F3126E9), F(0.9), F(1.125)  # m = 0.692 … 0.9 … 1.125 … 1.384
 POW_LN2_HIGH, POW_LN2_LOW = F(0.693145751953125), F(1.4286068203094173e-06)  # 16 digits after the point, exact
 LOW_FACTOR, LOW_LOG_HIGH, LOW_LOG_LOW = F(1.25), F(-0.22314453125), F(9.799357902442336e-07)
@@ -345,7 +342,7 @@ def exp_of_product(a: Any, y: Any) -> Any:
     t = (w + w_low) * LOG2_E + MAGIC
     k = t - MAGIC
     r = (w - k * LN2_HIGH) + (w_low - k * LN2_LOW)
-    return scale(ONE + (r + r * r * POW_EXP(r)), isub(to_bits(t), MAGIC_BITS))
+    return scale(ONE + (r + r * r * EXP(r)), isub(to_bits(t), MAGIC_BITS))
 
 
 @inner

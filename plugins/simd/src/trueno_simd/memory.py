@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from trueno_simd.jit import inner
 
-SLOTS = 16
+SLOTS = 64
 
 
 @intrinsic
@@ -51,7 +51,7 @@ def load(_: Any, base: Any, i: Any, slot: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         value = builder.load(builder.gep(values[0], [values[1]], inbounds=True))
         _scope(builder.module, value, slot.literal_value)
-        return value
+        return context.data_model_manager[base.dtype].from_data(builder, value)
 
     return base.dtype(base, i, slot), emit
 
@@ -64,7 +64,8 @@ def store(_: Any, base: Any, i: Any, value: Any, slot: Any) -> Any:
 
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         converted = context.cast(builder, values[2], signature.args[2], base.dtype)
-        made = builder.store(converted, builder.gep(values[0], [values[1]], inbounds=True))
+        data = context.data_model_manager[base.dtype].as_data(builder, converted)
+        made = builder.store(data, builder.gep(values[0], [values[1]], inbounds=True))
         _scope(builder.module, made, slot.literal_value)
         return context.get_dummy_value()
 
@@ -85,7 +86,7 @@ def stack(kind: Any, count: int) -> Any:
     def reserve(_: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             with builder.goto_entry_block():
-                return cgutils.alloca_once(builder, context.get_value_type(kind), size=count)
+                return cgutils.alloca_once(builder, context.get_data_type(kind), size=count)
 
         return types.CPointer(kind)(), emit
 

@@ -1,6 +1,7 @@
 """The Numba printer: a lowered row program becomes a Python module with one function, or a few.
 
     kernel    what Python calls: checks what the plan's key does not say, then runs all rows; it alone when serial
+    tile      all passes over 64 narrow rows at once (`trueno_simd.narrow`)
     piece_k   pass k over a slice of one long row, for the thread pool
     piece     all passes over a range of rows, for the thread pool
     find_k    where in its block the winner of an argmax is
@@ -28,7 +29,7 @@ from trueno_simd.memory import apart, apart_or_same, load, pointer, stack, store
 from trueno_simd.{dtype} import (
     atan, cos, erf, exp, exp2, expm1, log, log1p, log1p_unit, log2, log10, pow, rsqrt, sin, tanh,
 )
-from trueno_simd.schedule import FAR, PIECES, finiteness, row_spans, spans
+from trueno_simd.schedule import FAR, NARROW, PIECES, TILE, finiteness, row_spans, spans
 from trueno_simd.threads import acquire_gil, address_of, pack, parallel_for, release_gil, unpack
 
 INF = T(inf)
@@ -69,6 +70,9 @@ class Printer:
         read = {str(n.value) for n in self.nodes if n.kind == "leaf"}
         self.arrays = [n for n in self.kinds if n in read] + list(self.outs)
         self.params = [f"p_{n}" for n in self.program.params]
+        # Many narrow rows have a schedule of their own; a compensated sum keeps its own loop.
+        folds = {self.nodes[f].kind for f in self.program.folds}
+        self.tiled = variant.rank == 2 and bool(folds) and "fsum" not in folds
 
     def text(self) -> str:
         """The whole module."""
@@ -76,6 +80,10 @@ class Printer:
         parts = [head + IMPORTS.format(dtype=self.dtype, block=self.block) + "\n".join(self.constants())]
         parts += [self.find(f) for f in self.program.folds if self.position(f)]
         by_rows = self.variant.rank == 2 and not self.flat
+        if self.tiled:
+            from trueno_simd.narrow import TilePrinter
+
+            parts.append(TilePrinter(self.plan, self.dtype, self.block, self.variant).text())
         if self.variant.parallel:
             parts += [self.piece_of_rows()] if by_rows else [self.piece(k, s) for k, s in enumerate(self.plan.passes)]
         return "\n\n\n".join([*parts, self.kernel(by_rows)]) + "\n"
@@ -160,7 +168,7 @@ class Printer:
         arrays = [str(source) for _, source in loads]
         lines = ["@outer", f"def find_{f}({', '.join(['base', 'at', 'n', 'best', *arrays, *self.outside(body)])}):"]
         lines += ["    k = FAR", "    for j in range(min(BLOCK, n - at)):", "        i = at + j"]
-        lines += _indent(self.elements(loads, body), 2)
+        lines += indent(self.elements(loads, body), 2)
         lines.append(f"        k = least(k, select(either({value} == best, {value} != {value}), j, FAR))")
         return "\n".join([*lines, "    return at + (0 if k == FAR else k)"])
 
@@ -176,15 +184,15 @@ class Printer:
             inside.append(f"s{f} = {self.fold(f).step.format(s=f's{f}', v=value)}")
         inside += [f"store(out{k}, base + i, {self.name(v)}, {self.slots[f'out{k}']})" for k, v in sweep.stores]
         if not sweep.folds:
-            return [f"for i in range({start}, {stop}):", *_indent(inside)]
+            return [f"for i in range({start}, {stop}):", *indent(inside)]
         lines = []
         for f in sweep.folds:
             lines += [f"{name} = {value}" for name, value in zip(self.states(f), self.fold(f).state, strict=True)]
         lines.append(f"for lo in range({start}, {stop}, BLOCK):")
         lines += [f"    s{f} = {self.fold(f).start}" for f in sweep.folds]
-        lines += [f"    for i in range(lo, min(lo + BLOCK, {stop})):", *_indent(inside, 2)]
+        lines += [f"    for i in range(lo, min(lo + BLOCK, {stop})):", *indent(inside, 2)]
         for f in sweep.folds:
-            lines += _indent(self.fold(f).join.format(q=f"s{f}", **self.state_pair(f)).split("\n"))
+            lines += indent(self.fold(f).join.format(q=f"s{f}", **self.state_pair(f)).split("\n"))
         return lines
 
     def row(self, split: bool) -> Lines:
@@ -231,7 +239,7 @@ class Printer:
         kinds += [f"types.CPointer({kind})" for kind in parts.values()]
         lines = [f"load_{name} = unpack(types.Tuple(({', '.join(kinds)},)))", "", "", "@outer", f"def {name}(args, i):"]
         given = ", ".join([*integers, *values, *parts])
-        return "\n".join([*lines, f"    {given} = load_{name}(args)", *_indent(body)])
+        return "\n".join([*lines, f"    {given} = load_{name}(args)", *indent(body)])
 
     def piece(self, k: int, sweep: Pass) -> str:
         parts = self.parts(k, sweep)
@@ -257,10 +265,18 @@ class Printer:
             lines += [f"{state} = {part}[0]{truth}" for state, part in zip(self.states(f), mine, strict=True)]
             later = dict(zip(("qa", "qb"), [f"{part}[c]" for part in mine], strict=False))
             joins += self.fold(f).merge.format(**self.state_pair(f), **later).split("\n")
-        return [*lines, "for c in range(1, pieces):", *_indent(joins)]
+        return [*lines, "for c in range(1, pieces):", *indent(joins)]
+
+    def all_rows(self, start: str, stop: str) -> Lines:
+        """Rows start … stop, narrow ones in tiles."""
+        if not self.tiled:
+            return [f"for r in range({start}, {stop}):", *indent(self.row(False))]
+        given = ", ".join(["first", "n", *self.arrays, *self.params])
+        tiles = ["if n <= NARROW:", f"    while first + TILE <= {stop}:", f"        bad |= tile({given})", "        first += TILE"]
+        return [f"first = {start}", *tiles, f"for r in range(first, {stop}):", *indent(self.row(False))]
 
     def piece_of_rows(self) -> str:
-        body = ["bad = 0", "for r in range(i * step, min(i * step + step, rows)):", *_indent(self.row(False)), "return bad"]
+        body = ["bad = 0", "stop = min(i * step + step, rows)", *self.all_rows("i * step", "stop"), "return bad"]
         return self.function("piece", ["n", "rows", "step"], [*self.arrays, *self.params], {}, body)
 
     # ---- the entry ----------------------------------------------------------------------------------
@@ -278,7 +294,7 @@ class Printer:
         lines += ["n, rows = n * rows, 1"] if self.flat and rank == 2 else []
         lines += ["bad = 0", *self.run(by_rows)]
         head = [f"@entry(int64({', '.join(kinds)}))", f"def kernel({', '.join([*(f'{n}_' for n in self.kinds), *(f'{p}_' for p in self.params), *(f'{o}_' for o in self.outs)])}):"]
-        return "\n".join([*head, *_indent(lines)])
+        return "\n".join([*head, *indent(lines)])
 
     def checks(self) -> Lines:
         """What the key does not say: lengths, and that results are operands or overlap none."""
@@ -304,7 +320,7 @@ class Printer:
 
     def run(self, by_rows: bool) -> Lines:
         if not self.variant.parallel:
-            lines = ["for r in range(rows):", *_indent(self.row(False))]
+            lines = self.all_rows("0", "rows")
         elif by_rows:
             packed = ", ".join(["n", "rows", "step", *self.arrays, *self.params])
             lines = ["gil = release_gil()", "pieces, step = row_spans(rows, n)",
@@ -318,5 +334,5 @@ class Printer:
         return [*lines, "if bad == 0:", "    return 0", f"return {status}"]
 
 
-def _indent(lines: Lines, by: int = 1) -> Lines:
+def indent(lines: Lines, by: int = 1) -> Lines:
     return ["    " * by + line for line in lines]

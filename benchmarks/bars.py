@@ -1,0 +1,184 @@
+"""The bars: each row of the table in the project's speed specification, and what was measured against it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.compare import Record
+from benchmarks.rows import ROWS, text
+from benchmarks.rows.families import ADD
+from benchmarks.rows.rust import PUBLISHED_NS
+from benchmarks.timing import OURS, geometric_mean, median
+
+FLOOR = 0.95
+PLAIN_S = 250e-9
+MANY = text(ROWS)
+GEOMEANS = {"1 024": 4.0, "100 000": 2.0, "1 000 000": 2.0, "16 000 000": 2.0, MANY: 2.0}
+NAMED = ("exp", "tanh", "gelu", "mish", "softplus", "dot", "sum", "norm_l2", "variance")
+ROW_OPS = {
+    ("softmax", MANY): 1.5,
+    ("log_softmax", MANY): 1.5,
+    ("layer_norm", MANY): 1.1,
+    ("rms_norm", MANY): 3.0,
+    ("softmax", "16384×64"): 1.0,
+    ("softmax", "262144×4"): 1.0,
+}
+STRUCTURED = {("matmul", "64²"): 0.95} | {("matmul", f"{n}²"): 0.97 for n in (128, 256, 512, 1024, 2048)}
+STRUCTURED |= {("convolve2d", "3×3 on 1024²"): 5.0, ("convolve2d", "7×7 on 1024²"): 5.0, ("transpose", "2048²"): 2.0}
+IN_PLACE = 1.3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One row of the summary; `ok` is None where nothing was measured."""
+
+    row: str
+    bar: str
+    measured: str
+    ok: bool | None
+
+    @property
+    def word(self) -> str:
+        return {True: "pass", False: "miss", None: "–"}[self.ok]
+
+
+def ns(seconds: float) -> str:
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.2f}×"
+
+
+def is_op(record: Record) -> bool:
+    """Whether a record is an op of A2 to A5 against its peers."""
+    return record.group in ("elementwise", "reductions")
+
+
+def within(record: Record) -> bool:
+    """Whether plain arithmetic at 1 024 elements is near np.add, which counts instead of the ratio."""
+    return ADD in record.seconds and record.seconds[OURS] - record.seconds[ADD] <= PLAIN_S
+
+
+def below(records: Iterable[Record]) -> list[Record]:
+    """Cells of ops that miss the floor, worst first."""
+    found = [r for r in records if r.value is not None and (is_op(r) or r.group == "rows")]
+    return sorted((r for r in found if r.value < FLOOR and not within(r)), key=lambda r: r.value or 0.0)
+
+
+def _missing(row: str, bar: str, problem: str = "") -> Verdict:
+    return Verdict(row, bar, problem or "not measured", False if problem else None)
+
+
+def _one(records: Sequence[Record], key: tuple[str, ...], row: str, bar: str, show: Callable[[float], str],
+         good: Callable[[float], bool]) -> Verdict:  # fmt: skip
+    """A row that one record answers."""
+    found = [r for r in records if (r.group, r.name, r.shape)[: len(key)] == key]
+    if not found or found[0].value is None:
+        return _missing(row, bar, found[0].problem if found else "")
+    record, value = found[0], found[0].value
+    problem = f"; {record.problem}" if record.problem else ""
+    return Verdict(row, bar, show(value) + problem, good(value) and not problem)
+
+
+def _dispatch(records: Sequence[Record]) -> Verdict:
+    row, bar = "dispatch: public call with out= minus the bare kernel", "≤ 200 ns"
+    found = [r for r in records if r.group == "dispatch" and r.value is not None]
+    if not found:
+        return _missing(row, bar)
+    worst = max(found, key=lambda r: r.value or 0.0)
+    middle = median(r.value or 0.0 for r in found)
+    add = next((r.value for r in found if r.name == "add"), None)
+    shown = f"worst {ns(worst.value or 0)} ({worst.name}), median {ns(middle)} of {len(found)} ops"
+    shown += f", add {ns(add)}" if add is not None else ""
+    return Verdict(row, bar, shown, (worst.value or 0.0) <= 200e-9)
+
+
+def _startup(records: Sequence[Record]) -> list[Verdict]:
+    rows = (
+        ("import trueno", "import trueno, beyond NumPy", "≤ 30 ms, no Numba, no plugin", 0.030),
+        ("first gelu, simd", "a second process's first gelu, after NumPy's import", "≤ 400 ms", 0.400),
+        ("first gelu, scalar", "the same on the scalar backend", "≤ 20 ms", 0.020),
+    )
+    return [_one(records, ("startup", name), row, bar, ms, lambda v, most=most: v <= most)  # type: ignore[misc]
+            for name, row, bar, most in rows]  # fmt: skip
+
+
+def _floors(records: Sequence[Record]) -> list[Verdict]:
+    verdicts = []
+    for shape in GEOMEANS:
+        bar = f"each ≥ {times(FLOOR)}" + (", plain arithmetic within 250 ns of np.add" if shape == "1 024" else "")
+        row = f"every op of A2 to A5, {shape}"
+        found = [r for r in records if is_op(r) and r.shape == shape and r.value is not None]
+        if not found:
+            verdicts.append(_missing(row, bar))
+            continue
+        bad = below(found)
+        shown = f"{len(found) - len(bad)} of {len(found)}"
+        if bad:
+            shown += f"; worst {bad[0].name} {times(bad[0].value or 0)}"
+        verdicts.append(Verdict(row, bar, shown, not bad))
+    return verdicts
+
+
+def _geomeans(records: Sequence[Record]) -> list[Verdict]:
+    verdicts = []
+    for shape, least in GEOMEANS.items():
+        row, bar = f"geometric mean over those ops, {shape}", f"≥ {least:g}×"
+        ratios = [r.value for r in records if is_op(r) and r.shape == shape and r.value is not None]
+        if not ratios:
+            verdicts.append(_missing(row, bar))
+            continue
+        mean = geometric_mean(ratios)
+        verdicts.append(Verdict(row, bar, f"{times(mean)} (median {times(median(ratios))}, {len(ratios)} ops)", mean >= least))
+    return verdicts
+
+
+def _ratios(records: Sequence[Record]) -> list[Verdict]:
+    """Rows that are one ratio each."""
+    verdicts = []
+    for name in NAMED:
+        group = "reductions" if name in ("dot", "sum", "norm_l2", "variance") else "elementwise"
+        key = (group, name, "1 024")
+        verdicts.append(_one(records, key, f"{name}, 1 024", "≥ 1.5×", times, lambda v: v >= 1.5))
+    for group, bars in (("rows", ROW_OPS), ("structured", STRUCTURED)):
+        for (name, shape), least in bars.items():
+            good = lambda v, least=least: v >= least  # noqa: E731
+            whom = " PyTorch" if name == "convolve2d" else ""
+            verdicts.append(_one(records, (group, name, shape), f"{name}, {shape}", f"≥ {least:g}×{whom}", times, good))
+    return verdicts
+
+
+def _in_place(records: Sequence[Record]) -> list[Verdict]:
+    return [
+        _one(records, ("inplace", name, shape), f"in place: {name}, {shape}", f"≤ {IN_PLACE:g}× of beside", times,
+             lambda v: v <= IN_PLACE)
+        for shape in ("1 024", "1 000 000") for name in ("gelu", "softmax", "add")
+    ]  # fmt: skip
+
+
+def _rust(records: Sequence[Record]) -> list[Verdict]:
+    return [
+        _one(records, ("rust", name), f"{name}, a row of 1000×1024", f"≤ {most} ns (Rust)", ns,
+             lambda v, most=most: v <= most * 1e-9)  # type: ignore[misc]
+        for name, most in PUBLISHED_NS.items()
+    ]  # fmt: skip
+
+
+def verdicts(records: Sequence[Record]) -> list[Verdict]:
+    """The whole table, in the specification's order."""
+    many = _ratios(records)
+    structured = [v for v in many if v.row.startswith(("matmul", "convolve2d", "transpose"))]
+    return [
+        _dispatch(records),
+        *_startup(records),
+        *_floors(records),
+        *_geomeans(records),
+        *(v for v in many if v not in structured),
+        *_in_place(records),
+        *structured,
+        *_rust(records),
+    ]

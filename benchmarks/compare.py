@@ -1,0 +1,134 @@
+"""One cell: an op at one shape against its peers, checked before it is timed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import trueno
+from benchmarks.inputs import Arena, complete
+from benchmarks.peers import PEERS, torch
+from benchmarks.timing import OURS, Budget, Thunk, bind, compare
+from trueno.ops.op import Op
+
+EDGE = 65536  # elements at each end of a result that are compared
+RTOL, ATOL = 2e-3, 2e-4
+
+
+@dataclass
+class Record:
+    """What one cell gave.  `value` is the figure that its bar is about, in `unit`."""
+
+    group: str
+    name: str
+    shape: str
+    unit: str = "×"
+    value: float | None = None
+    peer: str = ""
+    ratios: list[float] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    family: str = ""
+    problem: str = ""
+
+
+def function(op: Op) -> Any:
+    """The public function of an op."""
+    return getattr(trueno, op.name)
+
+
+def ours(op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any) -> Thunk:
+    """The public call."""
+    return bind(function(op), *operands, **given, out=out)
+
+
+def ways(
+    op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any, arena: Arena
+) -> dict[str, Thunk]:
+    """Every peer's call: `numpy`, `torch`, and `numpy 2` … where a library has several ways."""
+    row, params = PEERS[op.name], complete(op, given)
+    found: dict[str, Thunk] = {}
+    for library, listed in (("numpy", row.numpy), ("torch", row.torch if torch is not None else ())):
+        made = [way(*operands, out=out, scratch=arena.scratch(), **params) for way in listed]
+        for i, call in enumerate(thunk for thunk in made if thunk is not None):
+            found[library if i == 0 else f"{library} {i + 1}"] = call
+    return found
+
+
+def results(call: Thunk, out: Any) -> list[np.ndarray[Any, Any]]:
+    """Copies of the ends of what a call computes, in `out` or returned."""
+    outs = out if isinstance(out, tuple) else (out,)
+    for o in outs:
+        o.fill(np.nan if o.dtype.kind == "f" else -1)
+    returned = call()
+    found = []
+    for i, o in enumerate(outs):
+        untouched = np.isnan(_ends(o)).all() if o.dtype.kind == "f" else (_ends(o) == -1).all()
+        if untouched and returned is not None:
+            o = np.asarray(returned[i] if isinstance(returned, tuple) else returned).reshape(o.shape)
+        found.append(_ends(o).copy())
+    return found
+
+
+def _ends(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    flat = x.reshape(-1)
+    return flat if flat.size <= 2 * EDGE else np.concatenate((flat[:EDGE], flat[-EDGE:]))
+
+
+def wrong(op: Op, operands: tuple[Any, ...], out: Any, calls: dict[str, Thunk]) -> list[str]:
+    """Names of the calls whose results are not ours, loosely."""
+    wanted = results(calls[OURS], out)
+    found = []
+    for name, call in calls.items():
+        got = results(call, out)
+        if any(not _close(op, operands, a, b) for a, b in zip(got, wanted, strict=True)):
+            found.append(name)
+    return found
+
+
+def _close(op: Op, operands: tuple[Any, ...], got: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> bool:
+    if got.shape != wanted.shape:
+        return False
+    if op.over is not None and wanted.dtype.kind == "i":  # of equal elements any may be named
+        rows = operands[0].reshape(-1, operands[0].shape[-1])[: wanted.size]
+        inside = (got >= 0) & (got < rows.shape[-1])
+        if not inside.all():
+            return False
+        at = np.arange(len(rows))
+        return bool((rows[at, got.reshape(-1)] == rows[at, wanted.reshape(-1)]).all())
+    return bool(np.allclose(got, wanted, RTOL, ATOL, equal_nan=False))
+
+
+def measure(
+    group: str,
+    op: Op,
+    shape: str,
+    operands: tuple[Any, ...],
+    given: dict[str, Any],
+    out: Any,
+    arena: Arena,
+    budget: Budget,
+    yardsticks: dict[str, Thunk] | None = None,
+    only: Iterable[str] | None = None,
+) -> Record:
+    """Ours against every peer, or those whose library is in `only`.
+
+    A peer that computes something else is left out and named; yardsticks are timed beside, not compared.
+    """
+    label = " ".join([op.name, *(str(v) for k, v in given.items() if isinstance(v, str))])
+    calls = {OURS: ours(op, operands, given, out), **ways(op, operands, given, out, arena)}
+    if only is not None:
+        calls = {name: c for name, c in calls.items() if name == OURS or name.split()[0] in only}
+    record = Record(group, label, shape, family=op.family)
+    disagree = wrong(op, operands, out, calls)
+    if disagree:
+        record.problem = f"disagrees with ours: {', '.join(disagree)}"
+        calls = {name: c for name, c in calls.items() if name not in disagree}
+        if OURS not in calls:  # not even ours twice the same: NaN
+            record.problem = "ours gives NaN, or another result each time"
+            return record
+    yardsticks = yardsticks or {}
+    found = compare({**calls, **yardsticks}, budget, tuple(yardsticks))
+    record.seconds, record.ratios, record.peer = found.seconds, found.ratios, found.peer
+    record.value = found.ratio if found.ratios else None
+    return record

@@ -1,0 +1,157 @@
+"""Tables: on the terminal while it runs, and as JSON and Markdown for the record."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.bars import FLOOR, Verdict, below, within
+from benchmarks.compare import Record
+from benchmarks.timing import OURS
+
+RESULTS = Path(__file__).parent / "results"
+COLOURS = {True: "green", False: "red", None: "dim"}
+SINGLE = ("startup", "dispatch", "inplace", "rust")
+"""Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
+
+
+def duration(seconds: float) -> str:
+    """Three digits with the unit that fits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def figure(record: Record) -> str:
+    """A record's own figure."""
+    if record.value is None:
+        return record.problem or "–"
+    return f"{record.value:.2f}×" if record.unit == "×" else duration(record.value)
+
+
+def ratio(record: Record) -> str:
+    """`2.31× t 0.38 µs`: ratio, the better peer's initial, our time."""
+    if record.value is None:
+        return record.problem or "–"
+    mark = " !" if record.problem else ""
+    return f"{record.value:.2f}× {record.peer[:1]} {duration(record.seconds[OURS])}{mark}"
+
+
+def _colour(record: Record, shown: str) -> str:
+    if record.problem:
+        return f"[magenta]{shown}[/]"
+    if record.value is not None and record.value < FLOOR:
+        return f"[yellow]{shown}[/]" if within(record) else f"[red]{shown}[/]"
+    return shown
+
+
+def grids(records: Sequence[Record]) -> dict[str, tuple[list[str], dict[str, dict[str, Record]]]]:
+    """By group: the shapes, and by op the records of each shape."""
+    found: dict[str, tuple[list[str], dict[str, dict[str, Record]]]] = {}
+    for r in records:
+        shapes, rows = found.setdefault(r.group, ([], {}))
+        if r.shape not in shapes:
+            shapes.append(r.shape)
+        rows.setdefault(r.name, {})[r.shape] = r
+    return found
+
+
+def show_group(console: Console, group: str, records: Sequence[Record]) -> None:
+    """One group's table."""
+    table = Table(title=group, title_justify="left", title_style="bold", pad_edge=False, box=None)
+    if group in SINGLE or group == "structured":
+        for heading in ("", "", "figure", "times"):
+            table.add_column(heading, no_wrap=heading != "times")
+        for r in records:
+            timed = ", ".join(f"{name} {duration(s)}" for name, s in r.seconds.items())
+            table.add_row(r.name, r.shape, _colour(r, figure(r)) if group == "structured" else figure(r), r.problem or timed)
+        console.print(table)
+        return
+    shapes, rows = grids(records)[group]
+    table.add_column("ratio, better peer, our time")
+    for shape in shapes:
+        table.add_column(shape, justify="right", no_wrap=True)
+    for name, cells in rows.items():
+        table.add_row(name, *(_colour(cells[s], ratio(cells[s])) if s in cells else "" for s in shapes))
+    console.print(table)
+
+
+def show_summary(console: Console, verdicts: Sequence[Verdict], records: Sequence[Record]) -> None:
+    """The bars, and the single ops that fall below the floor."""
+    table = Table(title="Bars", title_justify="left", title_style="bold", pad_edge=False)
+    for heading in ("row", "bar", "measured", ""):
+        table.add_column(heading, no_wrap=not heading)
+    for v in verdicts:
+        table.add_row(v.row, v.bar, v.measured, f"[{COLOURS[v.ok]}]{v.word}[/]")
+    console.print(table)
+    low = below(records)
+    if low:
+        table = Table(title=f"Below {FLOOR}× of the better peer", title_justify="left", pad_edge=False, box=None)
+        for heading in ("op", "shape", "ratio", "of each run", "better peer", "times"):
+            table.add_column(heading, no_wrap=True)
+        for row in map(_low, low):
+            table.add_row(*row)
+        console.print(table)
+    problems = [r for r in records if r.problem]
+    for r in problems:
+        console.print(f"[magenta]problem[/]: {r.name} {r.shape}: {r.problem}", soft_wrap=True, highlight=False)
+    counts = {word: sum(v.word == word for v in verdicts) for word in ("pass", "miss", "–")}
+    console.print(f"{counts['pass']} pass, {counts['miss']} miss, {counts['–']} not measured; {len(low)} cells below")
+
+
+def _low(r: Record) -> tuple[str, ...]:
+    runs = " ".join(f"{x:.2f}" for x in r.ratios)
+    timed = f"{duration(r.seconds[OURS])} vs {duration(r.seconds[r.peer])}"
+    return r.name, r.shape, f"{r.value:.2f}×", runs, r.peer, timed
+
+
+def stem(facts: dict[str, Any]) -> str:
+    """`2026-11-20-amd-epyc-9b45`."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{facts['date'][:10]} {facts['cpu']}".lower()).strip("-")
+
+
+def save_json(path: Path, facts: dict[str, Any], verdicts: Sequence[Verdict], records: Sequence[Record]) -> None:
+    """Everything that was measured."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    bars = [asdict(v) | {"verdict": v.word} for v in verdicts]
+    text = json.dumps({"machine": facts, "bars": bars, "records": [asdict(r) for r in records]}, indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
+    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def markdown(
+    facts: dict[str, Any], warnings: Sequence[str], verdicts: Sequence[Verdict], records: Sequence[Record]
+) -> str:
+    """The same for readers."""
+    known = {k: v for k, v in facts.items() if k != "versions"}
+    lines = [f"# {facts['date'][:10]}, {facts['cpu']}", ""]
+    lines += [", ".join(f"{k} {v}" for k, v in known.items()) + ".", ""]
+    lines += [", ".join(f"{k} {v}" for k, v in facts["versions"].items()) + ".", ""]
+    lines += [f"**Warning: {w}.**\n" for w in warnings]
+    lines += ["## Bars", ""]
+    lines += _table(("row", "bar", "measured", ""), ((v.row, v.bar, v.measured, v.word) for v in verdicts))
+    low = below(records)
+    if low:
+        lines += [f"## Below {FLOOR}× of the better peer", ""]
+        lines += _table(("op", "shape", "ratio", "of each run", "better peer", "times"), map(_low, low))
+    for group, (shapes, rows) in grids(records).items():
+        lines += [f"## {group}", ""]
+        if group in SINGLE or group == "structured":
+            of_group = [r for r in records if r.group == group]
+            timed = [", ".join(f"{n} {duration(s)}" for n, s in r.seconds.items()) for r in of_group]
+            cells = ((r.name, r.shape, figure(r), r.problem or t) for r, t in zip(of_group, timed, strict=True))
+            lines += _table(("", "", "figure", "times"), cells)
+        else:
+            grid = ((name, *(ratio(c[s]) if s in c else "" for s in shapes)) for name, c in rows.items())
+            lines += _table(("ratio, better peer, our time", *shapes), grid)
+    return "\n".join(lines)

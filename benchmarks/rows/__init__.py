@@ -1,0 +1,65 @@
+"""Groups of rows, a file each: `cells(plan)` lists what to measure, without making any array yet."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from benchmarks.compare import Record
+from benchmarks.timing import QUICK, Budget
+
+SIZES = (1_024, 100_000, 1_000_000, 16_000_000)
+ROWS = (4096, 1024)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for."""
+
+    sizes: tuple[int, ...] = SIZES
+    quick: bool = False
+    budget: Budget = field(default_factory=Budget)
+
+    @property
+    def lengths(self) -> tuple[tuple[int, ...], ...]:
+        """The sizes as shapes: one row each."""
+        return tuple((n,) for n in self.sizes)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """One row of each size, and many rows unless it must be quick."""
+        return self.lengths if self.quick else (*self.lengths, ROWS)
+
+    @classmethod
+    def short(cls, sizes: tuple[int, ...] = (1_024, 100_000)) -> "Plan":
+        return cls(sizes, True, QUICK)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One thing to measure."""
+
+    label: str
+    measure: Callable[[], list[Record]]
+
+
+Cells = Callable[[Plan], Iterator[Cell]]
+
+
+def text(shape: tuple[int, ...]) -> str:
+    """4096×1024, 1 000 000."""
+    return f"{shape[0]:,}".replace(",", " ") if len(shape) == 1 else "×".join(map(str, shape))
+
+
+def groups() -> dict[str, Cells]:
+    """Every group by name, in the order in which they run: short ones first."""
+    from benchmarks.rows import dispatch, elementwise, inplace, reductions, rowwise, rust, startup, structured
+
+    return {
+        "startup": startup.cells,
+        "dispatch": dispatch.cells,
+        "inplace": inplace.cells,
+        "rust": rust.cells,
+        "structured": structured.cells,
+        "rows": rowwise.cells,
+        "elementwise": elementwise.cells,
+        "reductions": reductions.cells,
+    }

@@ -1,0 +1,37 @@
+"""What a public call costs beyond its kernel: the call with `out=` minus the bare kernel from `op.plan`."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from benchmarks import inputs
+from benchmarks.compare import Record, function, ours
+from benchmarks.rows import Cell, Plan, families
+from benchmarks.timing import bind, difference, race
+from trueno.ops.op import Op
+
+SHAPE = (1_024,)
+SHORT = ("add", "gelu", "softmax", "sum", "rms_norm", "clamp")
+
+
+def cells(plan: Plan) -> Iterator[Cell]:
+    listed = families.ops("arithmetic", "mathematics", "activations", "reductions", "normalization")
+    for op in listed:
+        if not plan.quick or op.name in SHORT:
+            yield Cell(f"dispatch of {op.name}", partial(_one, op, plan))
+
+
+def _one(op: Op, plan: Plan) -> list[Record]:
+    memory, given = inputs.arena(SHAPE), inputs.required(op)
+    operands = memory.operands(op)
+    out = memory.out(op, operands, given)
+    call = ours(op, operands, given, out)
+    call()
+    static = {p.name: given[p.name] for p in op.static if p.name in given}
+    params = inputs.complete(op, given)
+    symbolic = [params[name] for name in op.symbolic]
+    outs = out if isinstance(out, tuple) else (out,)
+    kernel = bind(function(op).plan(*operands, **static), *operands, *symbolic, *outs)
+    pair = {"call": call, "kernel": kernel}
+    beyond = difference(pair, plan.budget, "call", "kernel")
+    seconds = race(pair, plan.budget, tuple(pair))
+    return [Record("dispatch", op.name, "1 024", "s", beyond, seconds=seconds, family=op.family)]

@@ -1,0 +1,10 @@
+"""Arithmetic, mathematics and activations (FEATURES A2 to A4) at every shape."""
+
+from collections.abc import Iterator
+
+from benchmarks.rows import Cell, Plan, families
+
+
+def cells(plan: Plan) -> Iterator[Cell]:
+    ops = families.ops("arithmetic", "mathematics", "activations")
+    return families.cells("elementwise", ops, plan.shapes, plan)

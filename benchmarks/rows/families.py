@@ -1,0 +1,49 @@
+"""What elementwise ops, reductions and row ops have in common: every op of some families at every shape."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compare import Record, measure
+from benchmarks.inputs import arena, variants
+from benchmarks.rows import Cell, Plan, text
+from benchmarks.timing import bind
+from trueno.ops import TABLE
+from trueno.ops.op import Op
+
+ADD = "np.add"
+"""The yardstick of plain arithmetic at 1 024 elements."""
+TRANSCENDENTAL = ("pow",)
+
+
+def plain(op: Op) -> bool:
+    """Whether an op is plain arithmetic: its program has no elementary function."""
+    if op.family != "arithmetic":
+        return False
+    return not {node.kind for node in op.program().nodes} & set(TRANSCENDENTAL)
+
+
+def _one(group: str, op: Op, given: dict[str, Any], shape: tuple[int, ...], plan: Plan) -> list[Record]:
+    memory = arena(shape)
+    operands = memory.operands(op)
+    out = memory.out(op, operands, given)
+    yardsticks = {}
+    if shape == (1_024,) and plain(op):
+        x, y = memory.operands(TABLE["add"])
+        yardsticks[ADD] = bind(np.add, x, y, out=out)
+    return [measure(group, op, text(shape), operands, given, out, memory, plan.budget, yardsticks)]
+
+
+def ops(*families: str) -> list[Op]:
+    """The ops of some families, in the table's order."""
+    return [op for op in TABLE.values() if op.family in families]
+
+
+def cells(group: str, ops: Iterable[Op], shapes: Iterable[tuple[int, ...]], plan: Plan) -> Iterator[Cell]:
+    """Shape by shape, so that the arrays of one are made once."""
+    for shape, op in product(shapes, ops):
+        for given in variants(op):
+            yield Cell(f"{op.name} {text(shape)}", partial(_one, group, op, given, shape, plan))

@@ -1,0 +1,73 @@
+"""Starting: `import trueno` beyond NumPy, and the first gelu of a fresh process whose disk cache is warm.
+
+Each figure comes from a process of its own, the best of several; the first, which may compile, is not counted.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+from benchmarks.compare import Record
+from benchmarks.rows import Cell, Plan
+from trueno.discovery import registry
+
+IMPORT = """
+import json, sys, time
+import numpy
+before = time.perf_counter()
+import trueno
+seconds = time.perf_counter() - before
+extra = sorted(m for m in sys.modules if m.split(".")[0] in ("numba", "llvmlite") or m.startswith("trueno_"))
+print(json.dumps({"seconds": seconds, "extra": extra}))
+"""
+FIRST = """
+import json, time
+import numpy as np
+x = np.linspace(-3, 3, 1024, dtype=np.float32)
+before = time.perf_counter()
+import trueno
+trueno.gelu(x)
+print(json.dumps({"seconds": time.perf_counter() - before}))
+"""
+BACKENDS = ("simd", "scalar")
+
+
+def cells(plan: Plan) -> Iterator[Cell]:
+    yield Cell("import trueno", partial(_import, plan))
+    for name in BACKENDS:
+        yield Cell(f"first gelu, {name}", partial(_first, name, plan))
+
+
+def _child(program: str, **variables: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message")
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def _best(program: str, times: int, **variables: str) -> tuple[float, dict[str, object]]:
+    _child(program, **variables)
+    found = [_child(program, **variables) for _ in range(times)]
+    best = min(found, key=lambda f: float(str(f["seconds"])))
+    return float(str(best["seconds"])), best
+
+
+def _import(plan: Plan) -> list[Record]:
+    seconds, found = _best(IMPORT, 3 if plan.quick else 20)
+    extra = found["extra"]
+    problem = f"also imported: {extra}" if extra else ""
+    return [Record("startup", "import trueno", "", "s", seconds, problem=problem)]
+
+
+def _first(backend: str, plan: Plan) -> list[Record]:
+    entry = registry.entries().get(backend)
+    if entry is None or not entry.available:
+        reason = "not installed" if entry is None else entry.reason
+        return [Record("startup", f"first gelu, {backend}", "1 024", "s", problem=f"{backend}: {reason}")]
+    seconds, _ = _best(FIRST, 3 if plan.quick else 10, TRUENO_BACKEND=backend)
+    return [Record("startup", f"first gelu, {backend}", "1 024", "s", seconds)]

@@ -1,0 +1,87 @@
+"""One run of the benchmarks, from the machine's facts to the files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import report
+from benchmarks.bars import verdicts
+from benchmarks.compare import Record
+from benchmarks.machine import Watch
+from benchmarks.peers import torch
+from benchmarks.rows import Cell, Plan, groups
+
+WIDTH = 160  # of tables in a file or a pipe
+
+
+def _measured(group: str, cell: Cell) -> list[Record]:
+    """A cell's records; one that fails is reported and does not end the run."""
+    try:
+        return cell.measure()
+    except Exception as error:
+        name, _, shape = cell.label.partition(" ")
+        return [Record(group, name, shape, problem=f"{type(error).__name__}: {error}")]
+
+
+def run(
+    wanted: Sequence[str],
+    sizes: tuple[int, ...] | None,
+    ops: Sequence[str] | None,
+    quick: bool,
+    threads: int,
+    json: Path | None,
+    keep: bool,
+) -> int:
+    """Measure these groups, print, and write to `json` and, if `keep`, to results/."""
+    if quick:
+        plan = Plan.short(sizes) if sizes else Plan.short()
+    else:
+        plan = Plan(sizes) if sizes else Plan()
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
+    if torch is None:
+        console.print("[yellow]PyTorch is not installed: NumPy is the only peer[/]")
+    else:
+        torch.set_num_threads(threads)
+    watch = Watch(threads)
+    for warning in watch.warnings():
+        console.print(f"[yellow]Warning[/]: {warning}", soft_wrap=True)
+    known = groups()
+    cells = {name: [c for c in known[name](plan) if _asked(c, ops)] for name in known if name in wanted}
+    records: list[Record] = []
+    columns = (TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, refresh_per_second=2) as progress:
+        task = progress.add_task("", total=sum(map(len, cells.values())))
+        for group, listed in cells.items():
+            found: list[Record] = []
+            for cell in listed:
+                progress.update(task, description=cell.label)
+                found += _measured(group, cell)
+                progress.advance(task)
+            if found:
+                report.show_group(console, group, found)
+                console.print()
+            records += found
+    facts, judged = watch.finish(), verdicts(records)
+    report.show_summary(console, judged, records)
+    console.print(", ".join(f"{k} {v}" for k, v in facts.items() if k != "versions"), soft_wrap=True, highlight=False)
+    warnings = watch.warnings()
+    for warning in warnings:
+        console.print(f"[yellow]Warning[/]: {warning}", soft_wrap=True)
+    for path in _paths(json, keep, facts):
+        report.save_json(path, facts, judged, records)
+        path.with_suffix(".md").write_text(report.markdown(facts, warnings, judged, records), encoding="utf-8")
+        console.print(f"written: {path} and {path.with_suffix('.md').name}", soft_wrap=True, highlight=False)
+    return int(any(r.problem for r in records))
+
+
+def _asked(cell: Cell, ops: Sequence[str] | None) -> bool:
+    return ops is None or any(word in ops for word in cell.label.replace(",", " ").split())
+
+
+def _paths(json: Path | None, keep: bool, facts: dict[str, object]) -> list[Path]:
+    kept = [report.RESULTS / f"{report.stem(facts)}.json"] if keep else []
+    return kept + ([json] if json else [])

@@ -133,7 +133,8 @@ def _geomeans(records: Sequence[Record]) -> list[Verdict]:
             verdicts.append(_missing(row, bar))
             continue
         mean = geometric_mean(ratios)
-        verdicts.append(Verdict(row, bar, f"{times(mean)} (median {times(median(ratios))}, {len(ratios)} ops)", mean >= least))
+        shown = f"{times(mean)} (median {times(median(ratios))}, {len(ratios)} ops)"
+        verdicts.append(Verdict(row, bar, shown, mean >= least))
     return verdicts
 
 

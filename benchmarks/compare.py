@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 import trueno
+from trueno.ops.op import Op
+
 from benchmarks.inputs import Arena, complete
 from benchmarks.peers import PEERS, torch
 from benchmarks.timing import OURS, Budget, Thunk, bind, compare
-from trueno.ops.op import Op
 
 EDGE = 65536  # elements at each end of a result that are compared
 RTOL, ATOL = 2e-3, 2e-4
@@ -42,9 +42,7 @@ def ours(op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any) -> 
     return bind(function(op), *operands, **given, out=out)
 
 
-def ways(
-    op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any, arena: Arena
-) -> dict[str, Thunk]:
+def ways(op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any, arena: Arena) -> dict[str, Thunk]:
     """Every peer's call: `numpy`, `torch`, and `numpy 2` … where a library has several ways."""
     row, params = PEERS[op.name], complete(op, given)
     found: dict[str, Thunk] = {}

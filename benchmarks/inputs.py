@@ -5,7 +5,6 @@ from math import isinf, prod
 from typing import Any
 
 import numpy as np
-
 from trueno.ops.op import Op
 
 NORMAL = ("activations", "normalization")

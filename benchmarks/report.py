@@ -69,8 +69,8 @@ def show_group(console: Console, group: str, records: Sequence[Record]) -> None:
         for heading in ("", "", "figure", "times"):
             table.add_column(heading, no_wrap=heading != "times")
         for r in records:
-            timed = ", ".join(f"{name} {duration(s)}" for name, s in r.seconds.items())
-            table.add_row(r.name, r.shape, _colour(r, figure(r)) if group == "structured" else figure(r), r.problem or timed)
+            shown = _colour(r, figure(r)) if group == "structured" else figure(r)
+            table.add_row(r.name, r.shape, shown, r.problem or _times(r))
         console.print(table)
         return
     shapes, rows = grids(records)[group]
@@ -103,6 +103,10 @@ def show_summary(console: Console, verdicts: Sequence[Verdict], records: Sequenc
         console.print(f"[magenta]problem[/]: {r.name} {r.shape}: {r.problem}", soft_wrap=True, highlight=False)
     counts = {word: sum(v.word == word for v in verdicts) for word in ("pass", "miss", "–")}
     console.print(f"{counts['pass']} pass, {counts['miss']} miss, {counts['–']} not measured; {len(low)} cells below")
+
+
+def _times(r: Record) -> str:
+    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in r.seconds.items())
 
 
 def _low(r: Record) -> tuple[str, ...]:
@@ -147,9 +151,7 @@ def markdown(
     for group, (shapes, rows) in grids(records).items():
         lines += [f"## {group}", ""]
         if group in SINGLE or group == "structured":
-            of_group = [r for r in records if r.group == group]
-            timed = [", ".join(f"{n} {duration(s)}" for n, s in r.seconds.items()) for r in of_group]
-            cells = ((r.name, r.shape, figure(r), r.problem or t) for r, t in zip(of_group, timed, strict=True))
+            cells = ((r.name, r.shape, figure(r), r.problem or _times(r)) for r in records if r.group == group)
             lines += _table(("", "", "figure", "times"), cells)
         else:
             grid = ((name, *(ratio(c[s]) if s in c else "" for s in shapes)) for name, c in rows.items())

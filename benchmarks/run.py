@@ -17,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--sizes", metavar="N,M", help="elements of the operands (default 1024,100000,1000000,16000000)")
     p.add_argument("--ops", metavar="A,B", help="only cells whose op is one of these")
     p.add_argument("--threads", type=int, default=2, help="threads for everybody (default 2)")
-    p.add_argument("--json", metavar="FILE", type=Path, help="write here (Markdown beside it); a full run is always kept")
+    p.add_argument("--json", metavar="FILE", type=Path, help="write here too, and Markdown beside it")
     return p
 
 

@@ -53,12 +53,12 @@ def run(
     cells = {name: [c for c in known[name](plan) if _asked(c, ops)] for name in known if name in wanted}
     records: list[Record] = []
     columns = (TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, refresh_per_second=2) as progress:
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
         task = progress.add_task("", total=sum(map(len, cells.values())))
         for group, listed in cells.items():
             found: list[Record] = []
             for cell in listed:
-                progress.update(task, description=cell.label)
+                progress.update(task, description=cell.label, refresh=True)
                 found += _measured(group, cell)
                 progress.advance(task)
             if found:

@@ -22,7 +22,8 @@ from typing import Any
 Thunk = Callable[[], Any]
 OURS = "trueno"
 BATCH_S = 50e-6  # shorter calls are timed several at once, so that the clock's 50 ns vanish
-HOPELESS = 4.0  # a peer this many times slower than the better one is not called after the first rounds
+LONG_S = 5e-3  # one call this long is a turn: waking a worker is a hundredth of it
+HOPELESS = 3.0  # a peer this many times slower than the better one is not called after the first rounds
 TRIAL = 3  # rounds before that is judged
 
 
@@ -36,7 +37,7 @@ class Budget:
     runs: int = 3
 
 
-QUICK = Budget(rounds=8, seconds=0.1, turn=0.3e-3, runs=1)
+QUICK = Budget(rounds=8, seconds=0.06, turn=0.2e-3, runs=1)
 
 
 def bind(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Thunk:
@@ -64,15 +65,17 @@ def once(call: Thunk, times: int = 1) -> float:
 
 
 def turn(call: Thunk, batch: int, seconds: float) -> tuple[float, bool]:
-    """The best of at least two batches and `seconds`; and whether other threads of this process worked."""
+    """The best of at least two batches (one, if it is long) and `seconds`; and whether other threads of ours worked."""
     everybody, here, start = process_time(), thread_time(), perf_counter()
     best = once(call, batch)
-    while True:
+    spent = best * batch
+    while spent < LONG_S:
         best = min(best, once(call, batch))
-        if perf_counter() - start >= seconds:
+        spent = perf_counter() - start
+        if spent >= seconds:
             break
     others = (process_time() - everybody) - (thread_time() - here)
-    return best, others > 0.02 * (perf_counter() - start)
+    return best, others > 0.02 * spent
 
 
 def settle(step: float = 0.5e-3, most: float = 0.03) -> None:
@@ -96,29 +99,33 @@ def _no_garbage_collection() -> Any:
             gc.enable()
 
 
-def race(calls: Mapping[str, Thunk], budget: Budget, keep: Sequence[str] = (OURS,)) -> dict[str, float]:
-    """Seconds a call takes, of each: the minimum over turns that alternate.
+def race(calls: Mapping[str, Thunk], budget: Budget, keep: Sequence[str] = (OURS,)) -> list[dict[str, float]]:
+    """Seconds a call takes, of each, a dict a run: the minimum over turns that alternate.
 
-    Those in `keep` take part to the end; others leave after three rounds if they are hopeless.
+    Those in `keep` take part to the end; others leave for good after three rounds if they are hopeless.
     """
     racing = list(calls)
-    best = dict.fromkeys(calls, inf)
+    batches = {}
+    for name, call in calls.items():
+        call()
+        batches[name] = max(1, int(BATCH_S / max(once(call), 1e-9)))
+    found = []
     with _no_garbage_collection():
-        batches = {}
-        for name, call in calls.items():
-            call()
-            batches[name] = max(1, int(BATCH_S / max(min(once(call), once(call)), 1e-9)))
-        start, rounds = perf_counter(), 0
-        while rounds < budget.rounds and perf_counter() - start < budget.seconds:
-            for name in racing[rounds % len(racing) :] + racing[: rounds % len(racing)]:
-                seconds, threaded = turn(calls[name], batches[name], budget.turn)
-                best[name] = min(best[name], seconds)
-                if threaded:
-                    settle()
-            rounds += 1
-            if rounds == TRIAL:
-                racing = _hopeful(racing, best, keep)
-    return best
+        for run in range(budget.runs):
+            best = dict.fromkeys(racing, inf)
+            start, rounds = perf_counter(), 0
+            while rounds < budget.rounds and (rounds == 0 or perf_counter() - start < budget.seconds):
+                first = rounds % len(racing)
+                for name in racing[first:] + racing[:first]:
+                    seconds, threaded = turn(calls[name], batches[name], budget.turn)
+                    best[name] = min(best[name], seconds)
+                    if threaded:
+                        settle()
+                rounds += 1
+                if run == 0 and rounds == TRIAL:
+                    racing = _hopeful(racing, best, keep)
+            found.append(best)
+    return found
 
 
 def _hopeful(racing: list[str], best: Mapping[str, float], keep: Sequence[str]) -> list[str]:
@@ -142,25 +149,24 @@ class Comparison:
         return statistics.median(self.ratios)
 
 
+def fastest(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The minimum of each over the runs that it took part in."""
+    return {name: min(run[name] for run in runs if name in run) for name in runs[0]}
+
+
 def merge(runs: Sequence[Mapping[str, float]], aside: Sequence[str] = ()) -> Comparison:
     """What several runs say together; those in `aside` are yardsticks, not peers."""
-    seconds = {name: min(run[name] for run in runs) for name in runs[0]}
+    seconds = fastest(runs)
     peers = [name for name in seconds if name != OURS and name not in aside]
     if not peers:
         return Comparison(seconds)
-    ratios = [min(run[name] for name in peers) / run[OURS] for run in runs]
+    ratios = [min(run[name] for name in peers if name in run) / run[OURS] for run in runs]
     return Comparison(seconds, ratios, min(peers, key=seconds.__getitem__))
 
 
 def compare(calls: Mapping[str, Thunk], budget: Budget, aside: Sequence[str] = ()) -> Comparison:
     """Race ours (the call named `trueno`) against the rest, several times."""
-    return merge([race(calls, budget, (OURS, *aside)) for _ in range(budget.runs)], aside)
-
-
-def difference(calls: Mapping[str, Thunk], budget: Budget, more: str, less: str) -> float:
-    """Median over the runs of how much longer `more` takes than `less`."""
-    runs = [race(calls, budget, keep=tuple(calls)) for _ in range(budget.runs)]
-    return statistics.median(run[more] - run[less] for run in runs)
+    return merge(race(calls, budget, (OURS, *aside)), aside)
 
 
 def geometric_mean(values: Iterable[float]) -> float:

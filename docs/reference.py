@@ -1,6 +1,7 @@
-"""The op reference, written from the table: a hook of mkdocs, and `python docs/reference.py README.md`.
+"""What the docs derive: a hook of mkdocs, and `python docs/reference.py README.md`.
 
-The site gets `reference/ops.md`, which never exists as a file.  README.md gets the short table between its markers.
+The site gets a list of the decisions, and `reference/ops.md`, which never exists as a file.  README.md gets the short
+table between its markers.
 """
 
 import re
@@ -70,6 +71,14 @@ def fill(text: str) -> str:
     if not end:
         raise ValueError(f"no {BEGIN} … {END} to fill")
     return f"{head}{BEGIN}\n{summary()}\n{END}{tail}"
+
+
+def on_config(config: Any) -> Any:
+    """mkdocs asks for the settings: list every decision of docs/adr in the navigation, by its title."""
+    decisions = sorted(Path(config["docs_dir"], "adr").glob("*.md"))
+    titles = [path.read_text("utf-8").partition("\n")[0].removeprefix("# ") for path in decisions]
+    config["nav"].append({"Decisions": [{t: f"adr/{p.name}"} for t, p in zip(titles, decisions, strict=True)]})
+    return config
 
 
 def on_files(files: Any, config: Mapping[str, Any]) -> Any:

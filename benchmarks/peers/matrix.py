@@ -42,8 +42,12 @@ def torch_convolution(x: Any, kernel: Any, *, mode: str, out: Any, scratch: Any)
 
 @a_way
 def take(table: Any, i: Any, *, out: Any, scratch: Any) -> Thunk:
-    """mode="clip": the default checks indices through a buffered copy."""
-    return bind(np.take, table, i, axis=0, out=out, mode="clip")
+    return bind(np.take, table, i, axis=0, out=out)
+
+
+@a_way
+def torch_vecmat(x: Any, a: Any, *, out: Any, scratch: Any) -> Thunk:
+    return bind(torch.mv, tensor(a).t(), tensor(x), out=tensor(out))
 
 
 @a_way
@@ -54,7 +58,7 @@ def torch_index_select(table: Any, i: Any, *, out: Any, scratch: Any) -> Thunk:
 PEERS: dict[str, Peers] = {
     "matmul": peers(np.matmul, "mm"),
     "matvec": peers(np.matmul, "mv"),
-    "vecmat": peers(np.matmul, "matmul"),
+    "vecmat": peers(np.matmul, torch_vecmat),
     "batched_matmul": peers(np.matmul, "matmul"),
     "transpose": peers(transpose, (torch_transpose, torch_transpose_copy)),
     "outer": peers(np.multiply.outer, "outer"),

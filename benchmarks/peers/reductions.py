@@ -4,7 +4,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.ways import Peers, a_way, into, numpy_steps, peers, reduce_last, tensor, torch, torch_into, torch_steps
+from benchmarks.peers.ways import (
+    Peers,
+    a_way,
+    into,
+    numpy_steps,
+    peers,
+    reduce_last,
+    tensor,
+    torch,
+    torch_into,
+    torch_steps,
+)
 from benchmarks.timing import Thunk, bind
 
 

@@ -6,13 +6,13 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from trueno.ops import TABLE
+from trueno.ops.op import Op
 
 from benchmarks.compare import Record, measure
 from benchmarks.inputs import arena, variants
 from benchmarks.rows import Cell, Plan, text
 from benchmarks.timing import bind
-from trueno.ops import TABLE
-from trueno.ops.op import Op
 
 ADD = "np.add"
 """The yardstick of plain arithmetic at 1 024 elements."""

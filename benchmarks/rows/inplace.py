@@ -6,15 +6,14 @@ Operands are such that the result is the operand: repeated calls in place see th
 
 from collections.abc import Iterator
 from functools import partial
-from statistics import median
 
 import numpy as np
+from trueno.ops import TABLE
 
 from benchmarks.compare import Record, ours
 from benchmarks.inputs import arena, values
 from benchmarks.rows import Cell, Plan, text
-from benchmarks.timing import race
-from trueno.ops import TABLE
+from benchmarks.timing import fastest, median, race
 
 NAMES = ("gelu", "softmax", "add")
 SIZES = (1_024, 1_000_000)
@@ -32,7 +31,6 @@ def _one(name: str, n: int, plan: Plan) -> list[Record]:
     operands = (x, np.zeros_like(x)) if name == "add" else (x,)
     beside = memory.out(op, operands, {})
     calls = {"in place": ours(op, operands, {}, x), "beside": ours(op, operands, {}, beside)}
-    runs = [race(calls, plan.budget, tuple(calls)) for _ in range(plan.budget.runs)]
+    runs = race(calls, plan.budget, tuple(calls))
     ratios = [run["in place"] / run["beside"] for run in runs]
-    seconds = {key: min(run[key] for run in runs) for key in calls}
-    return [Record("inplace", name, text((n,)), "×", median(ratios), "", ratios, seconds, op.family)]
+    return [Record("inplace", name, text((n,)), "×", median(ratios), "", ratios, fastest(runs), op.family)]

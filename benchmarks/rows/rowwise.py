@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from benchmarks.rows import ROWS, Cell, Plan, families
 from trueno.ops import TABLE
+
+from benchmarks.rows import ROWS, Cell, Plan, families
 
 NARROW = ((16_384, 64), (262_144, 4))
 

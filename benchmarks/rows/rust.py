@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from functools import partial
 
+from trueno.ops import TABLE
+
 from benchmarks.compare import Record, ours
 from benchmarks.inputs import arena
 from benchmarks.rows import Cell, Plan
-from benchmarks.timing import race
-from trueno.ops import TABLE
+from benchmarks.timing import OURS, fastest, race
 
 ROWS, N = 1000, 1024
 PUBLISHED_NS = {"add": 85, "mul": 90, "dot": 95, "norm_l2": 110, "relu": 45, "gelu": 190}
@@ -22,5 +23,5 @@ def _one(name: str, plan: Plan) -> list[Record]:
     op, memory = TABLE[name], arena((ROWS, N))
     operands = memory.operands(op)
     call = ours(op, operands, {}, memory.out(op, operands, {}))
-    seconds = min(race({"trueno": call}, plan.budget)["trueno"] for _ in range(plan.budget.runs)) / ROWS
-    return [Record("rust", name, f"{ROWS}×{N}", "s", seconds, seconds={"trueno, a row": seconds}, family=op.family)]
+    seconds = fastest(race({OURS: call}, plan.budget))[OURS] / ROWS
+    return [Record("rust", name, f"{ROWS}×{N}", "s", seconds, seconds={"a row": seconds}, family=op.family)]

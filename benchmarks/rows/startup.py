@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
+from trueno.discovery import registry
+
 from benchmarks.compare import Record
 from benchmarks.rows import Cell, Plan
-from trueno.discovery import registry
 
 IMPORT = """
 import json, sys, time

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
+from trueno.ops import TABLE
+from trueno.ops.op import Op
 
 from benchmarks.compare import Record, measure
 from benchmarks.inputs import arena, values, variants
 from benchmarks.rows import Cell, Plan
-from trueno.ops import TABLE
-from trueno.ops.op import Op
 
 UNIFORM = ("uniform", 0.1, 1.1)
 Shape = tuple[int, ...]
@@ -30,14 +30,13 @@ SEEN: tuple[tuple[str, tuple[Shape, ...]], ...] = (
 
 
 def cells(plan: Plan) -> Iterator[Cell]:
-    listed: list[tuple[str, str, tuple[Shape, ...]]] = []
-    for n in MATMUL:
-        if not (plan.quick and n > 512):
-            listed.append(("matmul", f"{n}²", ((n, n), (n, n))))
-    for k in FILTERS:
-        listed.append(("convolve2d", f"{k}×{k} on {IMAGE}²", ((IMAGE, IMAGE), (k, k))))
-    listed.append(("transpose", f"{TRANSPOSED}²", ((TRANSPOSED, TRANSPOSED),)))
-    listed += [(name, " ".join("×".join(map(str, s)) for s in shapes), shapes) for name, shapes in SEEN]
+    sizes = [n for n in MATMUL if not (plan.quick and n > 512)]
+    listed: list[tuple[str, str, tuple[Shape, ...]]] = [
+        *(("matmul", f"{n}²", ((n, n), (n, n))) for n in sizes),
+        *(("convolve2d", f"{k}×{k} on {IMAGE}²", ((IMAGE, IMAGE), (k, k))) for k in FILTERS),
+        ("transpose", f"{TRANSPOSED}²", ((TRANSPOSED, TRANSPOSED),)),
+        *((name, " ".join("×".join(map(str, s)) for s in shapes), shapes) for name, shapes in SEEN),
+    ]
     for name, label, shapes in listed:
         yield Cell(f"{name} {label}", partial(_one, TABLE[name], label, shapes, plan))
     yield Cell("embedding_lookup", partial(_lookup, TABLE["embedding_lookup"], plan))

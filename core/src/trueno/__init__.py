@@ -34,8 +34,8 @@ _HOMES = {
     "JidokaGuard": "trueno.guards",
     "backends": "trueno.select.available",
     "select_best_available_backend": "trueno.select.available",
-    "settings": "trueno.settings",
 }
+_MODULES = frozenset({"settings", "testing"})
 
 
 def __getattr__(name: str) -> Any:
@@ -43,6 +43,8 @@ def __getattr__(name: str) -> Any:
 
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"trueno.{name}")
     elif name.startswith("_"):
         raise AttributeError(name)
     else:
@@ -63,7 +65,7 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from trueno.ops import ALIASES, TABLE
 
-    return sorted({*globals(), *_HOMES, *TABLE, *ALIASES})
+    return sorted({*globals(), *_HOMES, *_MODULES, *TABLE, *ALIASES})
 
 
 __all__ = [

@@ -5,6 +5,8 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike, NDArray
 
+from trueno import settings as settings
+from trueno import testing as testing
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
 from trueno.errors import BackendUnavailable as BackendUnavailable
@@ -26,7 +28,6 @@ from trueno.guards import JidokaGuard as JidokaGuard
 from trueno.ops.op import Op
 from trueno.select.available import backends as backends
 from trueno.select.available import select_best_available_backend as select_best_available_backend
-from trueno.settings import settings as settings
 from trueno.state import set_default as set_default
 from trueno.state import use as use
 

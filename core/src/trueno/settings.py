@@ -121,3 +121,6 @@ class Settings:
 
 
 settings = Settings()
+
+get, origin, reload, values = settings.get, settings.origin, settings.reload, settings.all
+"""The process's settings, as functions of this module: `trueno.settings.get("TRUENO_THREADS")`."""

@@ -259,7 +259,8 @@ print(hits)
 def test_slow_paths_are_kept_on_disk(tmp_path: Any) -> None:
     """Several kernels of a process share them, and a second process finds them in Numba's cache."""
     (tmp_path / "twice.py").write_text(TWICE)
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    path = os.pathsep.join(p for p in sys.path if p)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": path}
     for hits in ("0", "3"):
         done = subprocess.run(
             [sys.executable, str(tmp_path / "twice.py")], env=environment, capture_output=True, text=True, timeout=300
@@ -268,7 +269,8 @@ def test_slow_paths_are_kept_on_disk(tmp_path: Any) -> None:
 
 
 SPECIAL = [0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 2.5, np.inf, 1e-45, 1e-40, 1e-30, 1e30, 3.4028235e38, 8388607.0, 8388608.0]
-SPECIAL += [8388609.0, 16777215.0, 16777216.0, 16777218.0, 4194303.5, 4194304.5, 0.99999994, 1.0000001, 2147483520.0, 2147483648.0]
+SPECIAL += [8388609.0, 16777215.0, 16777216.0, 16777218.0, 4194303.5, 4194304.5, 0.99999994, 1.0000001]
+SPECIAL += [2147483520.0, 2147483648.0]
 
 
 def test_power_special_values() -> None:

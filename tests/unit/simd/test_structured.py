@@ -11,6 +11,8 @@ import zlib
 import numpy as np
 import pytest
 
+from trueno.errors import ParameterError
+
 pytest.importorskip("numba")
 
 from trueno_simd.kernels import KERNELS
@@ -317,7 +319,7 @@ def test_symmetric_eigen(n, dtype, rng):
     a = values(rng, (n, n), dtype)
     a = (a + a.T) / dtype.type(2)
     w, v = np.empty(n, dtype), np.empty((n, n), dtype)
-    assert kernel("symmetric_eigen", dtype)(a, (w, v)) == 0
+    assert kernel("symmetric_eigen", dtype)(a, w, v) == 0
     wide = a.astype("f8")
     bound = 16 * max(n, 1) * np.finfo(dtype).eps * max(np.linalg.norm(wide), 1e-30)
     assert (np.diff(w) <= 0).all()
@@ -327,12 +329,13 @@ def test_symmetric_eigen(n, dtype, rng):
     assert np.abs(v.T @ v - np.eye(n)).max(initial=0) <= 16 * max(n, 1) * np.finfo(dtype).eps
 
 
-def test_symmetric_eigen_of_nan_is_nan():
+def test_symmetric_eigen_of_nan_is_an_error_and_writes_nothing():
     a = np.eye(4)
     a[2, 2] = np.nan
-    w, v = np.empty(4), np.empty((4, 4))
-    assert kernel("symmetric_eigen", np.dtype("float64"))(a, (w, v)) == 0
-    assert np.isnan(w).all() and np.isnan(v).all()
+    w, v = np.full(4, SENTINEL), np.full((4, 4), SENTINEL)
+    with pytest.raises(ParameterError, match="symmetric_eigen"):
+        kernel("symmetric_eigen", np.dtype("float64"))(a, w, v)
+    assert (w == SENTINEL).all() and (v == SENTINEL).all()
 
 
 # -------------------------------------------------------------------------------------------- refusals
@@ -407,11 +410,11 @@ def test_unary_refusals():
 
     run = kernel("symmetric_eigen", dtype)
     w, v, a = np.empty(3, dtype), np.empty((3, 3), dtype), np.eye(3, dtype=dtype)
-    assert run(a, (w, a)) == -1
-    assert run(a, (v[0], v)) == -1
-    assert run(a[:2], (w, v)) == -1
-    assert run(a, (w[:2], v)) == -1
-    assert run(a.astype("f8"), (w, v)) == -1
+    assert run(a, w, a) == -1
+    assert run(a, v[0], v) == -1
+    assert run(a[:2], w, v) == -1
+    assert run(a, w[:2], v) == -1
+    assert run(a.astype("f8"), w, v) == -1
 
 
 @pytest.mark.parametrize("op", BINARY)

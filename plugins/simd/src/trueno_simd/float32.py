@@ -365,7 +365,10 @@ def exp2_of_product(a: Any, y: Any) -> Any:
 
 @inner
 def pow(x: Any, y: Any) -> Any:  # noqa: A001
-    """x^y = e^(y ln|x|), special cases as in C99.  Error TODO (samples near 1, of integers, of all bits)."""
+    """x^y = e^(y ln|x|), special cases as in C99.  Error 1.76 at 1.118 ** 750.9; without FMA 0.53.
+
+    Tried on 26 million samples: of all bits, of integers, near 1, and with results from subnormals to overflow.
+    """
     a, c = absolute(x), clamp(y, -LARGEST, LARGEST)
     if FMA:
         z = exp_of_product(a, c)

@@ -4,7 +4,7 @@ BIN := .venv/bin
 PARTS := core plugins/scalar plugins/simd plugins/wgpu plugins/cuda
 ARGS ?=
 
-.PHONY: help setup demo test check lint types imports bench docs readme wheels clean
+.PHONY: help setup demo test check lint types imports bench docs generate golden wheels clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "  %-9s %s\n", $$1, $$2}'
@@ -35,8 +35,12 @@ bench: .venv/dev  ## Compare with NumPy and PyTorch, row by row
 docs: .venv/dev  ## Build the site into site/
 	$(BIN)/mkdocs build --strict
 
-readme: .venv/packages  ## Rewrite the op table in README.md
+generate: .venv/packages  ## Rewrite what derives from the table: stubs, the README's list of ops
+	$(BIN)/python -m trueno._stubs
 	$(BIN)/python docs/reference.py README.md
+
+golden: .venv/dev  ## Rewrite the printed kernels that tests compare with; look at the diff
+	TRUENO_GOLDEN=write $(BIN)/python -m pytest -q tests/golden
 
 # pip sees a build's leftovers as sources, so they go first.  With a recent setuptools at hand nothing is downloaded.
 wheels:  ## Build every distribution into dist/ (offline too, if setuptools is there)

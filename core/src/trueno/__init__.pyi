@@ -5,8 +5,8 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike, NDArray
 
-from trueno import settings as settings
 from trueno import testing as testing
+from trueno import settings as settings
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
 from trueno.errors import BackendUnavailable as BackendUnavailable
@@ -274,6 +274,10 @@ def hardswish(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
 def softplus(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
     """ln(1 + eˣ)."""
 
+@_function
+def log_sigmoid(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """ln(1 / (1 + e⁻ˣ))."""
+
 # ---- reductions --------------------------------------------------------------------------------
 
 @_function
@@ -425,6 +429,7 @@ clip = clamp
 divide = div
 frac = fract
 log = ln
+logsigmoid = log_sigmoid
 multiply = mul
 negative = neg
 power = pow

@@ -260,7 +260,7 @@ def test_slow_paths_are_kept_on_disk(tmp_path: Any) -> None:
     """Several kernels of a process share them, and a second process finds them in Numba's cache."""
     (tmp_path / "twice.py").write_text(TWICE)
     path = os.pathsep.join(p for p in sys.path if p)
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": path}
+    environment = os.environ | {"TRUENO_CACHE_DIR": str(tmp_path), "PYTHONPATH": path}
     for hits in ("0", "3"):
         done = subprocess.run(
             [sys.executable, str(tmp_path / "twice.py")], env=environment, capture_output=True, text=True, timeout=300

@@ -261,7 +261,7 @@ def script(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped
 
     def run(code: str) -> "subprocess.CompletedProcess[str]":
         environment = os.environ | {
-            "NUMBA_CACHE_DIR": str(folder / "cache"),
+            "TRUENO_CACHE_DIR": str(folder / "cache"),
             "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)]),
         }
         return subprocess.run(

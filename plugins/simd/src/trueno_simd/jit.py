@@ -26,7 +26,7 @@ def outer(function: Callable[..., Any]) -> Any:
     return njit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **FLAGS)
 
 
-def entry(signature: Any, *, cache: bool = True) -> Callable[[Callable[..., Any]], Any]:
+def entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """A kernel that Python calls: compiled at once for `signature`, kept on disk, exact about its arguments.
 
     Arguments of other types are refused with TypeError in under a microsecond; Numba's own search for
@@ -34,7 +34,7 @@ def entry(signature: Any, *, cache: bool = True) -> Callable[[Callable[..., Any]
     """
 
     def compile_(function: Callable[..., Any]) -> Any:
-        kernel = njit(no_cfunc_wrapper=True, **FLAGS)(function)
+        kernel = njit(no_cfunc_wrapper=True, nogil=nogil, **FLAGS)(function)
         if cache:
             kernel._cache = KernelCache(function)
         kernel.compile(signature)

@@ -33,7 +33,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from numba import int64, njit
+from numba import int64
 
 from trueno_simd import jit
 from trueno_simd.calls import (
@@ -200,7 +200,7 @@ def _entry(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
     """Like `jit.entry`, but runs without the GIL, and is made when first asked for: importing is cheap."""
 
     def later(function: Callable[..., Any]) -> Callable[[], Any]:
-        return cache(lambda: njit(signature, nogil=True, cache=True, **jit.FLAGS)(function))
+        return cache(lambda: jit.entry(signature, nogil=True)(function))
 
     return later
 

@@ -103,7 +103,7 @@ def _startup(records: Sequence[Record]) -> list[Verdict]:
         ("first gelu, simd", "a second process's first gelu, after NumPy's import", "≤ 400 ms", 0.400),
         ("first gelu, scalar", "the same on the scalar backend", "≤ 20 ms", 0.020),
     )
-    return [_one(records, ("startup", name), row, bar, ms, lambda v, most=most: v <= most)  # type: ignore[misc]
+    return [_one(records, ("startup", name), row, bar, ms, lambda v, most=most: v <= most)
             for name, row, bar, most in rows]  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def _in_place(records: Sequence[Record]) -> list[Verdict]:
 def _rust(records: Sequence[Record]) -> list[Verdict]:
     return [
         _one(records, ("rust", name), f"{name}, a row of 1000×1024", f"≤ {most} ns (Rust)", ns,
-             lambda v, most=most: v <= most * 1e-9)  # type: ignore[misc]
+             lambda v, most=most: v <= most * 1e-9)
         for name, most in PUBLISHED_NS.items()
     ]  # fmt: skip
 

@@ -1,6 +1,5 @@
 """One cell: an op at one shape against its peers, checked before it is timed."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +8,7 @@ import trueno
 from trueno.ops.op import Op
 
 from benchmarks.inputs import Arena, complete
-from benchmarks.peers import PEERS, torch
+from benchmarks.peers import PEERS, Peers, torch
 from benchmarks.timing import OURS, Budget, Thunk, bind, compare
 
 EDGE = 65536  # elements at each end of a result that are compared
@@ -32,6 +31,11 @@ class Record:
     problem: str = ""
 
 
+def title(op: Op, given: dict[str, Any]) -> str:
+    """The op's name and its static choices, where they are not the defaults."""
+    return " ".join([op.name, *(str(v) for v in given.values() if isinstance(v, str))])
+
+
 def function(op: Op) -> Any:
     """The public function of an op."""
     return getattr(trueno, op.name)
@@ -44,7 +48,7 @@ def ours(op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any) -> 
 
 def ways(op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any, arena: Arena) -> dict[str, Thunk]:
     """Every peer's call: `numpy`, `torch`, and `numpy 2` … where a library has several ways."""
-    row, params = PEERS[op.name], complete(op, given)
+    row, params = PEERS.get(op.name, Peers(())), complete(op, given)
     found: dict[str, Thunk] = {}
     for library, listed in (("numpy", row.numpy), ("torch", row.torch if torch is not None else ())):
         made = [way(*operands, out=out, scratch=arena.scratch(), **params) for way in listed]
@@ -103,30 +107,27 @@ def measure(
     shape: str,
     operands: tuple[Any, ...],
     given: dict[str, Any],
-    out: Any,
     arena: Arena,
     budget: Budget,
     yardsticks: dict[str, Thunk] | None = None,
-    only: Iterable[str] | None = None,
 ) -> Record:
-    """Ours against every peer, or those whose library is in `only`.
+    """Ours against every peer.
 
     A peer that computes something else is left out and named; yardsticks are timed beside, not compared.
     """
-    label = " ".join([op.name, *(str(v) for k, v in given.items() if isinstance(v, str))])
+    record = Record(group, title(op, given), shape, family=op.family)
+    out = arena.out(op, operands, given)
     calls = {OURS: ours(op, operands, given, out), **ways(op, operands, given, out, arena)}
-    if only is not None:
-        calls = {name: c for name, c in calls.items() if name == OURS or name.split()[0] in only}
-    record = Record(group, label, shape, family=op.family)
     disagree = wrong(op, operands, out, calls)
+    if OURS in disagree:
+        record.problem = "ours gives NaN, or another result each time"
+        return record
     if disagree:
         record.problem = f"disagrees with ours: {', '.join(disagree)}"
-        calls = {name: c for name, c in calls.items() if name not in disagree}
-        if OURS not in calls:  # not even ours twice the same: NaN
-            record.problem = "ours gives NaN, or another result each time"
-            return record
-    yardsticks = yardsticks or {}
-    found = compare({**calls, **yardsticks}, budget, tuple(yardsticks))
+    elif len(calls) == 1:
+        record.problem = "no peer: give it a row in benchmarks/peers/"
+    racing = {name: call for name, call in calls.items() if name not in disagree} | (yardsticks or {})
+    found = compare(racing, budget, tuple(yardsticks or ()))
     record.seconds, record.ratios, record.peer = found.seconds, found.ratios, found.peer
     record.value = found.ratio if found.ratios else None
     return record

@@ -76,7 +76,7 @@ class Arena:
         of, found = kind(op), []
         for i, letter in enumerate(op.layout):
             key = (*of, shapes[letter], i)
-            found.append(self._kept(key, lambda s=shapes[letter], i=i: values(of, s, i)))  # type: ignore[misc]
+            found.append(self._kept(key, lambda s=shapes[letter], i=i: values(of, s, i)))
         return tuple(found)
 
     def out(self, op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Any:

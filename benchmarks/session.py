@@ -16,13 +16,12 @@ from benchmarks.rows import Cell, Plan, groups
 WIDTH = 160  # of tables in a file or a pipe
 
 
-def _measured(group: str, cell: Cell) -> list[Record]:
+def _measured(cell: Cell) -> list[Record]:
     """A cell's records; one that fails is reported and does not end the run."""
     try:
         return cell.measure()
     except Exception as error:
-        name, _, shape = cell.label.partition(" ")
-        return [Record(group, name, shape, problem=f"{type(error).__name__}: {error}")]
+        return [Record(cell.group, cell.name, cell.shape, problem=f"{type(error).__name__}: {error}")]
 
 
 def run(
@@ -59,7 +58,7 @@ def run(
             found: list[Record] = []
             for cell in listed:
                 progress.update(task, description=cell.label, refresh=True)
-                found += _measured(group, cell)
+                found += _measured(cell)
                 progress.advance(task)
             if found:
                 report.show_group(console, group, found)
@@ -79,7 +78,7 @@ def run(
 
 
 def _asked(cell: Cell, ops: Sequence[str] | None) -> bool:
-    return ops is None or any(word in ops for word in cell.label.replace(",", " ").split())
+    return ops is None or any(word in ops for word in cell.name.replace(",", " ").split())
 
 
 def _paths(json: Path | None, keep: bool, facts: dict[str, object]) -> list[Path]:

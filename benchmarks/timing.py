@@ -53,7 +53,7 @@ def bind(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Thunk:
     for name, value in kwargs.items():
         values[f"k_{name}"] = value
         names.append(f"{name}=k_{name}")
-    return eval(f"lambda: f({', '.join(names)})", values)  # type: ignore[no-any-return]
+    return eval(f"lambda: f({', '.join(names)})", values)
 
 
 def once(call: Thunk, times: int = 1) -> float:
@@ -64,13 +64,21 @@ def once(call: Thunk, times: int = 1) -> float:
     return (perf_counter() - start) / times
 
 
-def turn(call: Thunk, batch: int, seconds: float) -> tuple[float, bool]:
+def batch(call: Thunk) -> int:
+    """How many calls make a batch: tried once, then in a batch of that size, as a lone call seems slow."""
+    times = 1
+    for _ in range(2):
+        times = max(1, int(BATCH_S / max(once(call, times), 1e-9)))
+    return times
+
+
+def turn(call: Thunk, times: int, seconds: float) -> tuple[float, bool]:
     """The best of at least two batches (one, if it is long) and `seconds`; and whether other threads of ours worked."""
     everybody, here, start = process_time(), thread_time(), perf_counter()
-    best = once(call, batch)
-    spent = best * batch
+    best = once(call, times)
+    spent = best * times
     while spent < LONG_S:
-        best = min(best, once(call, batch))
+        best = min(best, once(call, times))
         spent = perf_counter() - start
         if spent >= seconds:
             break
@@ -108,7 +116,7 @@ def race(calls: Mapping[str, Thunk], budget: Budget, keep: Sequence[str] = (OURS
     batches = {}
     for name, call in calls.items():
         call()
-        batches[name] = max(1, int(BATCH_S / max(once(call), 1e-9)))
+        batches[name] = batch(call)
     found = []
     with _no_garbage_collection():
         for run in range(budget.runs):

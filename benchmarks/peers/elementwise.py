@@ -170,6 +170,14 @@ def softplus(x, out):
     np.log1p(out, out)
 
 
+@numpy_steps
+def log_sigmoid(x, out):
+    np.negative(x, out)
+    np.exp(out, out)
+    np.log1p(out, out)
+    np.negative(out, out)
+
+
 PEERS: dict[str, Peers] = {
     "add": peers(np.add, "add"),
     "sub": peers(np.subtract, "sub"),
@@ -223,5 +231,6 @@ PEERS: dict[str, Peers] = {
     "mish": peers(mish, "_C._nn.mish"),
     "hardswish": peers(hardswish, "_C._nn.hardswish"),
     "softplus": peers(softplus, "_C._nn.softplus"),
+    "log_sigmoid": peers(log_sigmoid, "_C._nn.log_sigmoid"),
 }
 """`torch._C._nn.silu(x, out=o)` is `torch.ops.aten.silu.out` with half of its call overhead, so it is taken."""

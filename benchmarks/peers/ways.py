@@ -63,7 +63,7 @@ def _torch_way(way: Any) -> Way:
 
 def a_way(factory: Way) -> Way:
     """Mark a factory written by hand as a way."""
-    factory.is_way = True  # type: ignore[attr-defined]
+    factory.is_way = True
     return factory
 
 

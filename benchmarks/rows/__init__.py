@@ -35,10 +35,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One thing to measure."""
+    """One thing to measure: its records bear this group, name and shape, under which the bars find them."""
 
-    label: str
+    group: str
+    name: str
+    shape: str
     measure: Callable[[], list[Record]]
+
+    @property
+    def label(self) -> str:
+        return f"{self.group}: {self.name} {self.shape}".rstrip()
 
 
 Cells = Callable[[Plan], Iterator[Cell]]

@@ -7,7 +7,7 @@ from trueno.ops.op import Op
 
 from benchmarks import inputs
 from benchmarks.compare import Record, function, ours
-from benchmarks.rows import Cell, Plan, families
+from benchmarks.rows import Cell, Plan, families, text
 from benchmarks.timing import bind, fastest, median, race
 
 SHAPE = (1_024,)
@@ -18,7 +18,7 @@ def cells(plan: Plan) -> Iterator[Cell]:
     listed = families.ops("arithmetic", "mathematics", "activations", "reductions", "normalization")
     for op in listed:
         if not plan.quick or op.name in SHORT:
-            yield Cell(f"dispatch of {op.name}", partial(_one, op, plan))
+            yield Cell("dispatch", op.name, text(SHAPE), partial(_one, op, plan))
 
 
 def _one(op: Op, plan: Plan) -> list[Record]:
@@ -35,4 +35,4 @@ def _one(op: Op, plan: Plan) -> list[Record]:
     pair = {"call": call, "kernel": kernel}
     runs = race(pair, plan.budget, tuple(pair))
     beyond = median(run["call"] - run["kernel"] for run in runs)
-    return [Record("dispatch", op.name, "1 024", "s", beyond, seconds=fastest(runs), family=op.family)]
+    return [Record("dispatch", op.name, text(SHAPE), "s", beyond, seconds=fastest(runs), family=op.family)]

@@ -9,7 +9,7 @@ import numpy as np
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 
-from benchmarks.compare import Record, measure
+from benchmarks.compare import Record, measure, title
 from benchmarks.inputs import arena, variants
 from benchmarks.rows import Cell, Plan, text
 from benchmarks.timing import bind
@@ -29,12 +29,11 @@ def plain(op: Op) -> bool:
 def _one(group: str, op: Op, given: dict[str, Any], shape: tuple[int, ...], plan: Plan) -> list[Record]:
     memory = arena(shape)
     operands = memory.operands(op)
-    out = memory.out(op, operands, given)
     yardsticks = {}
     if shape == (1_024,) and plain(op):
         x, y = memory.operands(TABLE["add"])
-        yardsticks[ADD] = bind(np.add, x, y, out=out)
-    return [measure(group, op, text(shape), operands, given, out, memory, plan.budget, yardsticks)]
+        yardsticks[ADD] = bind(np.add, x, y, out=memory.out(op, operands, given))
+    return [measure(group, op, text(shape), operands, given, memory, plan.budget, yardsticks)]
 
 
 def ops(*families: str) -> list[Op]:
@@ -46,4 +45,4 @@ def cells(group: str, ops: Iterable[Op], shapes: Iterable[tuple[int, ...]], plan
     """Shape by shape, so that the arrays of one are made once."""
     for shape, op in product(shapes, ops):
         for given in variants(op):
-            yield Cell(f"{op.name} {text(shape)}", partial(_one, group, op, given, shape, plan))
+            yield Cell(group, title(op, given), text(shape), partial(_one, group, op, given, shape, plan))

@@ -22,7 +22,7 @@ SIZES = (1_024, 1_000_000)
 def cells(plan: Plan) -> Iterator[Cell]:
     for n in SIZES:
         for name in NAMES:
-            yield Cell(f"{name} {text((n,))} in place", partial(_one, name, n, plan))
+            yield Cell("inplace", name, text((n,)), partial(_one, name, n, plan))
 
 
 def _one(name: str, n: int, plan: Plan) -> list[Record]:

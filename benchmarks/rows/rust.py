@@ -11,12 +11,13 @@ from benchmarks.rows import Cell, Plan
 from benchmarks.timing import OURS, fastest, race
 
 ROWS, N = 1000, 1024
+SHAPE = f"{ROWS}×{N}"
 PUBLISHED_NS = {"add": 85, "mul": 90, "dot": 95, "norm_l2": 110, "relu": 45, "gelu": 190}
 
 
 def cells(plan: Plan) -> Iterator[Cell]:
     for name in PUBLISHED_NS:
-        yield Cell(f"{name} {ROWS}×{N}, a row", partial(_one, name, plan))
+        yield Cell("rust", name, SHAPE, partial(_one, name, plan))
 
 
 def _one(name: str, plan: Plan) -> list[Record]:
@@ -24,4 +25,4 @@ def _one(name: str, plan: Plan) -> list[Record]:
     operands = memory.operands(op)
     call = ours(op, operands, {}, memory.out(op, operands, {}))
     seconds = fastest(race({OURS: call}, plan.budget))[OURS] / ROWS
-    return [Record("rust", name, f"{ROWS}×{N}", "s", seconds, seconds={"a row": seconds}, family=op.family)]
+    return [Record("rust", name, SHAPE, "s", seconds, seconds={"a row": seconds}, family=op.family)]

@@ -109,4 +109,4 @@ def test_readme_lists_the_ops_of_the_table():
 
     reference = runpy.run_path(str(ROOT / "docs" / "reference.py"))
     text = (ROOT / "README.md").read_text("utf-8")
-    assert reference["fill"](text) == text, "stale: run `make readme`"
+    assert reference["fill"](text) == text, "stale: run `make generate`"

@@ -35,7 +35,7 @@ _HOMES = {
     "backends": "trueno.select.available",
     "select_best_available_backend": "trueno.select.available",
 }
-_MODULES = frozenset({"settings", "testing"})
+_MODULES = ("settings", "testing")
 
 
 def __getattr__(name: str) -> Any:

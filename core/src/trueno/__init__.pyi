@@ -5,8 +5,8 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike, NDArray
 
-from trueno import testing as testing
 from trueno import settings as settings
+from trueno import testing as testing
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
 from trueno.errors import BackendUnavailable as BackendUnavailable

@@ -43,7 +43,9 @@ class _Holder:
         try:
             array = np.array(source, dtype=dtype, order="C")
         except ValueError:
-            raise ShapeError(f"{type(self).__name__}: the data are ragged; every row must have the same length") from None
+            raise ShapeError(
+                f"{type(self).__name__}: the data are ragged; every row must have the same length"
+            ) from None
         if dtype is None and not isinstance(source, np.ndarray) and array.dtype.kind in "iuf":
             array = array.astype(np.float32)
         if dtype is None and array.size == 0:

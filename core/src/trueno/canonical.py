@@ -54,7 +54,9 @@ def canonical(name: str, shapes: tuple[Shape, ...]) -> Form:
     return _rows(op, shapes, leading, [(n,) if op.over in s.dims else () for s in op.signature.inputs], final)
 
 
-def _form(op: Op, kinds: str, rank: int, rows: int, n: int, expand: tuple[Shape | None, ...], final: tuple[Shape, ...]) -> Form:
+def _form(
+    op: Op, kinds: str, rank: int, rows: int, n: int, expand: tuple[Shape | None, ...], final: tuple[Shape, ...]
+) -> Form:
     if rank == 1:
         shape: dict[str, Shape] = {"e": (n,), "w": (n,), "r": (), "u": ()}
     else:

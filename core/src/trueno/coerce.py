@@ -65,9 +65,7 @@ def _array(op: Op, name: str, x: Any) -> Array:
             array = np.asarray(x)
         except ValueError:
             raise ShapeError(f"{op.name}: {name} is a ragged list; every row must have the same length") from None
-        if array.dtype.kind in "iuf":
-            array = array.astype(np.float32)
-        elif array.size == 0:
+        if array.dtype.kind in "iuf" or array.size == 0:
             array = array.astype(np.float32)
     elif hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
         array = np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
@@ -96,7 +94,7 @@ def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dic
     for p in op.params:
         value = given[p.name]
         if p.symbolic:
-            if isinstance(value, (bool, np.bool_, str, bytes)) or isinstance(value, complex):
+            if isinstance(value, (bool, np.bool_, str, bytes, complex)):
                 raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be a number")
             try:
                 values[p.name] = float(value)
@@ -109,7 +107,7 @@ def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dic
         else:
             values[p.name] = value
     for rule in op.rules:
-        if not eval(rule, {"__builtins__": {}}, {**values, "inf": math.inf}):  # noqa: S307 - written in the table
+        if not eval(rule, {"__builtins__": {}}, {**values, "inf": math.inf}):
             said = ", ".join(f"{k} is {v!r}" for k, v in values.items() if k in rule.split())
             raise ParameterError(f"{op.name}: {said}, but {rule} must hold")
     return tuple(values[n] for n in op.symbolic), {p.name: values[p.name] for p in op.static}

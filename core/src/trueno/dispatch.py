@@ -118,7 +118,7 @@ def build(op: Op) -> Callable[..., Any]:
         "_op": op,
         "_SLOW": _SLOW,
     }
-    exec(compile(source(op), f"<trueno.{op.name}>", "exec"), namespace)  # noqa: S102 - source is derived from the table
+    exec(compile(source(op), f"<trueno.{op.name}>", "exec"), namespace)
     function: Any = namespace[op.name]
     function.__doc__ = f"{op.doc}\n\nSignature: {op.signature.text}"
     function.__module__ = "trueno"

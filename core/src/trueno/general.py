@@ -101,7 +101,9 @@ def _move_axis(op: Op, arrays: list[Array], axis: Any) -> list[Array]:
     if axis is None and op.reduces:
         return [a.reshape(-1) for a in arrays]
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        raise ParameterError(f"{op.name}: axis is {axis!r}; it must be a whole number" + (" or None" if op.reduces else ""))
+        raise ParameterError(
+            f"{op.name}: axis is {axis!r}; it must be a whole number" + (" or None" if op.reduces else "")
+        )
     moved = []
     for spec, a in zip(op.signature.inputs, arrays, strict=True):
         if spec.leading and op.over in spec.dims:
@@ -112,9 +114,7 @@ def _move_axis(op: Op, arrays: list[Array], axis: Any) -> list[Array]:
     return moved
 
 
-def _back(
-    shape: tuple[int, ...], op: Op, k: int, axis: Any, keepdims: bool, moved: list[Array]
-) -> tuple[int, ...]:
+def _back(shape: tuple[int, ...], op: Op, k: int, axis: Any, keepdims: bool, moved: list[Array]) -> tuple[int, ...]:
     """The shape the user sees for result `k`, whose row axis is last inside."""
     if op.over in op.signature.outputs[k].dims:
         if axis in (-1, None):
@@ -181,7 +181,7 @@ def _run_structured(
 ) -> None:
     if all(r.array.size == 0 for r in results):
         return
-    compact = [_compact(a) for a in arrays]
+    compact = [_compact(a) for a in _spread(op, arrays)]
     if any(a.size == 0 for a in compact):
         for r in results:
             r.array[...] = 0  # a sum over no products
@@ -193,6 +193,17 @@ def _run_structured(
     if overlap:
         for r, target in zip(results, targets, strict=True):
             np.copyto(r.array, target)
+
+
+def _spread(op: Op, arrays: list[Array]) -> list[Array]:
+    """The operands with their leading axes broadcast to one another's."""
+    inputs = op.signature.inputs
+    if op.shapes is not None or sum(spec.leading for spec in inputs) < 2:
+        return arrays
+    _, leading = op.signature.bind(op.name, tuple(a.shape for a in arrays))
+    whole = [(*leading, *a.shape[a.ndim - len(spec.dims) :]) for spec, a in zip(inputs, arrays, strict=True)]
+    spread = zip(inputs, arrays, whole, strict=True)
+    return [np.broadcast_to(a, shape) if spec.leading else a for spec, a, shape in spread]
 
 
 def _attempt(

@@ -92,7 +92,9 @@ class JidokaGuard:
                     continue
                 bad = np.flatnonzero(test(result))
                 first = tuple(int(i) for i in np.unravel_index(bad[0], result.shape)) if result.ndim else ()
-                message = f"{op.name} on {backend} made {bad.size} {condition.value}: the first is {spec.name}{list(first)}"
+                message = (
+                    f"{op.name} on {backend} made {bad.size} {condition.value}: the first is {spec.name}{list(first)}"
+                )
                 if action is Action.STOP:
                     raise GuardError(message + "; no input holds one")
                 from logging import getLogger

@@ -59,6 +59,10 @@ def agree(operands: tuple[tuple[str, str], ...], arrays: tuple[Any, ...]) -> boo
     return all(np.shape(a) == expected[kind] for (_, kind), a in zip(operands, arrays, strict=True))
 
 
+def _typed(dtypes: list[np.dtype[Any]], arrays: tuple[Any, ...]) -> bool:
+    return all(isinstance(a, np.ndarray) and a.dtype == d for d, a in zip(dtypes, arrays, strict=True))
+
+
 def _status(results: tuple[Any, ...]) -> int:
     nan = any(np.isnan(r).any() for r in results if np.asarray(r).dtype.kind == "f")
     inf = any(np.isinf(r).any() for r in results if np.asarray(r).dtype.kind == "f")
@@ -69,9 +73,16 @@ def _program(call: Call) -> Kernel:
     program = call.op.program(call.layout, **dict(call.static))
     operands, params = len(program.operands), len(program.params)
 
+    dtypes = [np.dtype(np.int64) if spec.index else call.dtype for spec in call.op.signature.outputs]
+
     def kernel(*args: Any) -> int:
         outs = args[operands + params :]
-        if not agree(program.operands, args[:operands]):
+        given = [call.dtype] * operands
+        if (
+            not agree(program.operands, args[:operands])
+            or not _typed(given, args[:operands])
+            or not _typed(dtypes, outs)
+        ):
             return -1
         results = evaluate(program, args[:operands], args[operands : operands + params], call.dtype)
         for out, result in zip(outs, results, strict=True):
@@ -88,10 +99,14 @@ def _structured(call: Call) -> Kernel:
     op = call.op
     static = dict(call.static)
     operands, symbolic = len(op.operands), op.symbolic
+    given = [np.dtype(np.int64) if spec.index else call.dtype for spec in op.signature.inputs]
+    dtypes = [np.dtype(np.int64) if spec.index else call.dtype for spec in op.signature.outputs]
 
     def kernel(*args: Any) -> int:
         params = dict(zip(symbolic, args[operands:], strict=False))
         outs = args[operands + len(symbolic) :]
+        if not _typed(given, args[:operands]) or not _typed(dtypes, outs):
+            return -1
         with np.errstate(all="ignore"):
             result = op.body(*args[:operands], **params, **static)
         results = result if isinstance(result, tuple) else (result,)

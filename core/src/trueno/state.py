@@ -45,17 +45,20 @@ class Plans(dict[Any, Kernel]):
         self.state = state
 
     def __missing__(self, key: tuple[Any, ...]) -> Kernel:
-        kind, dtype, rank, size, *static = key
-        kernel = refuse
-        if kind is np.ndarray and dtype in FLOATS and rank and size and not self.state.guarded:
-            if self.op.structured or rank <= 2:
-                values = tuple((p.name, v) for p, v in zip(self.op.static, static, strict=True))
-                if all(not p.choices or v in p.choices for p, (_, v) in zip(self.op.static, values, strict=True)):
-                    call = Call(self.op, dtype, self.op.layout, rank, (size,), values)
-                    chosen = policy.choose(call, self.state.names)
-                    kernel = chosen.kernel if chosen else refuse
+        kernel = self._plan(*key)
         self[key] = kernel
         return kernel
+
+    def _plan(self, kind: type, dtype: np.dtype[Any], rank: int, size: int, *static: Any) -> Kernel:
+        op = self.op
+        plain = kind is np.ndarray and dtype in FLOATS and rank > 0 and size > 0
+        if not plain or self.state.guarded or (rank > 2 and not op.structured):
+            return refuse
+        values = tuple((p.name, v) for p, v in zip(op.static, static, strict=True))
+        if any(p.choices and v not in p.choices for p, v in zip(op.static, static, strict=True)):
+            return refuse
+        chosen = policy.choose(Call(op, dtype, op.layout, rank, (size,), values), self.state.names)
+        return chosen.kernel if chosen else refuse
 
 
 class State(list[Plans]):

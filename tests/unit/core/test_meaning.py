@@ -262,7 +262,9 @@ _function(
     ulp=8,
     extra=FAR[2:],
 )
-_function("log_sigmoid", lambda x: -mpmath.log1p(mpmath.exp(-x)), [NAN, -0.0, -INF, -math.log(2), -math.log(2)], extra=FAR)
+_function(
+    "log_sigmoid", lambda x: -mpmath.log1p(mpmath.exp(-x)), [NAN, -0.0, -INF, -math.log(2), -math.log(2)], extra=FAR
+)
 _function("softplus", lambda x: mpmath.log1p(mpmath.exp(x)), [NAN, INF, 0.0, math.log(2), math.log(2)], extra=FAR)
 _function(
     "hardswish",

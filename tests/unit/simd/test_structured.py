@@ -10,7 +10,6 @@ import zlib
 
 import numpy as np
 import pytest
-
 from trueno.errors import ParameterError
 
 pytest.importorskip("numba")

@@ -47,9 +47,9 @@ class Manifest:
             if find_spec(module.partition(".")[0]) is None:
                 return f"the module {module} is not installed. Install: {self.install}"
         here = self.require.get(sys.platform, {})
-        if paths := here.get("any_path"):
-            if not any(Path(_expand(p)).exists() for p in paths):
-                return f"no device ({', '.join(paths)} missing). Install: {self.install}"
+        paths = here.get("any_path", ())
+        if paths and not any(Path(_expand(p)).exists() for p in paths):
+            return f"no device ({', '.join(paths)} missing). Install: {self.install}"
         return ""
 
 

@@ -26,7 +26,7 @@ class Entry:
     reason: str = ""
     error: BaseException | None = None
     backend: Backend | None = None
-    devices: tuple[Device, ...] = ()
+    found: tuple[Device, ...] = ()
     probed: bool = False
     active: bool = False
 
@@ -35,6 +35,12 @@ class Entry:
         """Whether every probe passed; `reason` says why not."""
         _probe(self)
         return not self.reason
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What the probe found."""
+        _probe(self)
+        return self.found
 
     @property
     def kind(self) -> str:
@@ -117,7 +123,7 @@ def _scan() -> dict[str, Entry]:
     backend = ReferenceBackend()
     core = Manifest("reference", (API, API), "cpu", 0, "", "part of trueno", arrays=("numpy:ndarray",))
     ordered = sorted(found.values(), key=lambda e: (-e.tier, e.name))
-    reference = Entry("reference", core, backend=backend, devices=backend.probe(1).devices, probed=True)
+    reference = Entry("reference", core, backend=backend, found=backend.probe(1).devices, probed=True)
     return {e.name: e for e in [*ordered, reference]}
 
 
@@ -135,7 +141,7 @@ def _probe(entry: Entry) -> None:
                 factory: Any = getattr(import_module(module), attribute)
                 entry.backend = factory()
                 verdict: Probe = entry.backend.probe(1)
-                entry.devices = verdict.devices
+                entry.found = verdict.devices
                 entry.reason = "" if verdict.ok else verdict.reason or "its probe failed without a reason"
             except Exception as error:  # a plugin may raise anything; the host must live
                 entry.error = error

@@ -6,8 +6,16 @@ A file here is a family.  Importing this package declares them all.
 from trueno.ops import activations, arithmetic, mathematics, matrix, normalization, reductions
 from trueno.ops.op import ALIASES, TABLE, Op, Parameter
 
-FAMILIES = tuple(m.__name__.rpartition(".")[2] for m in (
-    arithmetic, mathematics, activations, reductions, normalization, matrix,
-))
+FAMILIES = tuple(
+    m.__name__.rpartition(".")[2]
+    for m in (
+        arithmetic,
+        mathematics,
+        activations,
+        reductions,
+        normalization,
+        matrix,
+    )
+)
 
 __all__ = ["ALIASES", "FAMILIES", "TABLE", "Op", "Parameter"]

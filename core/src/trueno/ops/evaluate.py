@@ -126,7 +126,7 @@ def evaluate(
             elif node.kind == "param":
                 value = np.full((1, 1), scalars[node.value], T)  # type: ignore[index]
             elif node.kind == "const":
-                value = np.full((1, 1), node.value, T)  # type: ignore[arg-type]
+                value = np.full((1, 1), node.value, T)
             elif node.kind == "count":
                 value = np.full((1, 1), n, T)
             elif node.kind == "position":

@@ -95,9 +95,7 @@ class Op:
         """Kind letters of the operands as declared: `e` [..., n], `w` [n], `r` [...]."""
         if self.over is None:
             return "e" * len(self.signature.inputs)
-        return "".join(
-            ("e" if s.leading else "w") if self.over in s.dims else "r" for s in self.signature.inputs
-        )
+        return "".join(("e" if s.leading else "w") if self.over in s.dims else "r" for s in self.signature.inputs)
 
     def program(self, layout: str | None = None, **static: Any) -> Program:
         """The row program for operand kinds `layout` (as declared unless given)."""

@@ -169,7 +169,6 @@ def prune(program: Program) -> Program:
     keep = sorted(program.live(program.outputs))
     new = {old: i for i, old in enumerate(keep)}
     nodes = tuple(
-        Node(n.kind, tuple(new[a] for a in n.args), n.value, n.space, n.type)
-        for n in (program.nodes[i] for i in keep)
+        Node(n.kind, tuple(new[a] for a in n.args), n.value, n.space, n.type) for n in (program.nodes[i] for i in keep)
     )
     return Program(nodes, tuple(new[o] for o in program.outputs), program.operands, program.params)

@@ -4,9 +4,9 @@ from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
-
 from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 from trueno.settings import settings
+
 from trueno_simd import isa
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))

@@ -2,6 +2,12 @@
 
 from typing import NamedTuple
 
+FUNCTIONS = (
+    *("rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "log1p_unit"),
+    *("tanh", "erf", "sin", "cos", "atan"),
+)
+"""Element functions of `trueno_simd.float32` and `float64`, of one argument."""
+
 EXPRESSIONS: dict[str, str] = {
     "neg": "-{0}",
     "abs": "absolute({0})",
@@ -32,12 +38,7 @@ EXPRESSIONS: dict[str, str] = {
     "sqrt": "sqrt({0})",
     "cast": "T({0})",
     "position": "i",
-    **{
-        name: name + "({0})"
-        for name in (
-            "rsqrt exp exp2 expm1 log log2 log10 log1p log1p_unit tanh erf sin cos atan".split()
-        )
-    },
+    **{name: name + "({0})" for name in FUNCTIONS},
     "pow": "pow({0}, {1})",
 }
 
@@ -75,7 +76,9 @@ def fold_text(kind: str, dtype: str) -> FoldText:
         return FoldText(start, step, ("0.0", "0.0"), ("float64", "float64"), "{a}, {b} = join({a}, {b}, {q})",
                         "{a}, {b} = join({a}, {b} + {qb}, {qa})", "joined({a}, {b})")  # fmt: skip
     if kind == "prod":
-        return FoldText("T(1)", "rmul({s}, {v})", ("1.0",), ("float64",), "{a} *= float64({q})", "{a} *= {qa}", "T({a})")
+        return FoldText(
+            "T(1)", "rmul({s}, {v})", ("1.0",), ("float64",), "{a} *= float64({q})", "{a} *= {qa}", "T({a})"
+        )
     if kind in ("max", "min"):
         far, pick = ("-INF", "maximum") if kind == "max" else ("INF", "minimum")
         return FoldText(far, pick + "({s}, {v})", (far,), ("T",), "{a} = " + pick + "({a}, {q})",

@@ -139,10 +139,15 @@ class TilePrinter(Printer):
             o = self.program.outputs[k]
             if self.is_element(k):
                 room = f"t_{out}"
-                lines += self.transposed(f"store({out}, {FAR}, load({room}, {AT}, {self.slot(room)}), {self.slots[out]})")
+                lines += self.transposed(
+                    f"store({out}, {FAR}, load({room}, {AT}, {self.slot(room)}), {self.slots[out]})"
+                )
             else:
                 room = self.held(o)
-                lines += [f"for q in range({ROWS}):", f"    store({out}, r0 + q, load({room}, q, {self.slot(room)}), {self.slots[out]})"]
+                lines += [
+                    f"for q in range({ROWS}):",
+                    f"    store({out}, r0 + q, load({room}, q, {self.slot(room)}), {self.slots[out]})",
+                ]
         for k in self.variant.flags:
             room = self.held(self.program.outputs[k])
             lines += [f"for q in range({ROWS}):", f"    bad = either(bad, load({room}, q, {self.slot(room)}))"]

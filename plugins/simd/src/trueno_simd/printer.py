@@ -15,6 +15,7 @@ Everything serial is one function: Numba optimizes a nested function again in ea
 from dataclasses import dataclass
 
 from trueno.ops.lower import Pass, Plan
+
 from trueno_simd.expressions import EXPRESSIONS, FoldText, fold_text
 
 IMPORTS = """\
@@ -229,7 +230,9 @@ class Printer:
     def type_of(self, name: str) -> str:
         """Numba type of a value that travels to a piece."""
         if name in self.slots:
-            kind = self.element_type(self.program.outputs[self.outs[name]]) if name in self.outs else f"types.{self.dtype}"
+            kind = (
+                self.element_type(self.program.outputs[self.outs[name]]) if name in self.outs else f"types.{self.dtype}"
+            )
             return f"types.CPointer({kind})"
         return self.element_type(int(name[1:])) if name[1:].isdigit() else f"types.{self.dtype}"
 
@@ -272,7 +275,12 @@ class Printer:
         if not self.tiled:
             return [f"for r in range({start}, {stop}):", *indent(self.row(False))]
         given = ", ".join(["first", "n", *self.arrays, *self.params])
-        tiles = ["if n <= NARROW:", f"    while first + TILE <= {stop}:", f"        bad |= tile({given})", "        first += TILE"]
+        tiles = [
+            "if n <= NARROW:",
+            f"    while first + TILE <= {stop}:",
+            f"        bad |= tile({given})",
+            "        first += TILE",
+        ]
         return [f"first = {start}", *tiles, f"for r in range(first, {stop}):", *indent(self.row(False))]
 
     def piece_of_rows(self) -> str:
@@ -293,7 +301,8 @@ class Printer:
         lines += [f"{p} = T({p}_)" for p in self.params] + [f"{a} = pointer({a}_)" for a in self.arrays]
         lines += ["n, rows = n * rows, 1"] if self.flat and rank == 2 else []
         lines += ["bad = 0", *self.run(by_rows)]
-        head = [f"@entry(int64({', '.join(kinds)}))", f"def kernel({', '.join([*(f'{n}_' for n in self.kinds), *(f'{p}_' for p in self.params), *(f'{o}_' for o in self.outs)])}):"]
+        given = ", ".join(f"{name}_" for name in [*self.kinds, *self.params, *self.outs])
+        head = [f"@entry(int64({', '.join(kinds)}))", f"def kernel({given}):"]
         return "\n".join([*head, *indent(lines)])
 
     def checks(self) -> Lines:
@@ -302,7 +311,10 @@ class Printer:
         whole = whole or next(out for out, k in self.outs.items() if self.is_element(k))
         last = self.variant.rank - 1
         wrong = []
-        for name, kind in [*self.kinds.items(), *((o, "e" if self.is_element(k) else "r") for o, k in self.outs.items())]:
+        for name, kind in [
+            *self.kinds.items(),
+            *((o, "e" if self.is_element(k) else "r") for o, k in self.outs.items()),
+        ]:
             if kind == "w" or (kind == "e" and name != whole):
                 wrong.append(f"{name}_.shape[{last if kind == 'e' else 0}] != n")
             if last and (kind == "r" or (kind == "e" and name != whole)):
@@ -323,10 +335,16 @@ class Printer:
             lines = self.all_rows("0", "rows")
         elif by_rows:
             packed = ", ".join(["n", "rows", "step", *self.arrays, *self.params])
-            lines = ["gil = release_gil()", "pieces, step = row_spans(rows, n)",
-                     f"bad = parallel_for(address_of(piece), pack(({packed},)), pieces)", "acquire_gil(gil)"]  # fmt: skip
+            call = f"parallel_for(address_of(piece), pack(({packed},)), pieces)"
+            lines = ["gil = release_gil()", "pieces, step = row_spans(rows, n)", f"bad = {call}", "acquire_gil(gil)"]
         else:
-            lines = ["gil = release_gil()", "pieces, step = spans(n, BLOCK)", "r = 0", *self.row(True), "acquire_gil(gil)"]
+            lines = [
+                "gil = release_gil()",
+                "pieces, step = spans(n, BLOCK)",
+                "r = 0",
+                *self.row(True),
+                "acquire_gil(gil)",
+            ]
         if not self.variant.flags:
             return [*lines, "return 0"]
         floats = [k for k in self.outs.values() if self.nodes[self.program.outputs[k]].type == "T"]

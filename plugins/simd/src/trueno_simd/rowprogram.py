@@ -1,13 +1,14 @@
 """From an op's row program to a compiled kernel: guard, lower, print, compile."""
 
-from functools import lru_cache
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
 from trueno.ops.guarded import guarded as with_flags
 from trueno.ops.lower import lower
 from trueno.ops.op import Op
-from trueno_simd import compile, isa
+
+from trueno_simd import isa, modules
 from trueno_simd.printer import Printer, Variant
 
 
@@ -32,11 +33,11 @@ def printed(
     return Printer(plan, dtype, block or isa.block(dtype), Variant(rank, parallel, flags, title)).text()
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled(
     op: Op, dtype: str, layout: str, rank: int, static: tuple[tuple[str, Any], ...], parallel: bool, guarded: bool
 ) -> Any:
     """The compiled kernel, from disk where it has been compiled before."""
     text = printed(op, dtype, layout, rank, static, parallel, guarded)
     digest = blake2b(text.encode(), digest_size=8).hexdigest()
-    return compile.module(f"k_{op.name}_{dtype}_{digest}", text).kernel
+    return modules.module(f"k_{op.name}_{dtype}_{digest}", text).kernel

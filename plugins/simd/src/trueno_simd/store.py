@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
-
 from trueno.errors import TruenoWarning
 from trueno.settings import settings
 
@@ -42,7 +41,9 @@ def folder() -> Path:
         return wanted
     private = Path(tempfile.mkdtemp(prefix="trueno-simd-"))
     warnings.warn(
-        f"kernels are not kept on disk: {reason}; set TRUENO_CACHE_DIR to a folder of your own", TruenoWarning, stacklevel=3
+        f"kernels are not kept on disk: {reason}; set TRUENO_CACHE_DIR to a folder of your own",
+        TruenoWarning,
+        stacklevel=3,
     )
     return private
 

@@ -291,19 +291,26 @@ def matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
 
 
 def batched_matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """a[...,m,k] b[...,k,n] -> out[...,m,n], with one or two equal batch axes."""
+    """a[...,m,k] b[...,k,n] -> out[...,m,n], the leading axes equal; one batch axis or two are compiled as such."""
     kind = number(dtype)
     function = _batch32 if kind == types.float32 else _batch64
-    kernels = {}
+    kernels: dict[int, Callable[..., int]] = {}
+
+    def made(ndim: int) -> Callable[..., int]:
+        if ndim == 2:
+            return matmul(dtype, static)
+        signature = types.intp(source(kind, ndim), source(kind, ndim), target(kind, ndim), SCRATCH)
+        return with_scratch(entry(signature)(function))
 
     def kernel(a: Any, b: Any, out: Any) -> int:
-        chosen = kernels.get(out.ndim)
-        if chosen is None:
-            if out.ndim not in (3, 4):
+        ndim = out.ndim
+        if ndim > 4:
+            if not a.shape[:-2] == b.shape[:-2] == out.shape[:-2] or not out.flags.c_contiguous:
                 return -1
-            ndim = out.ndim
-            signature = types.intp(source(kind, ndim), source(kind, ndim), target(kind, ndim), SCRATCH)
-            chosen = kernels[ndim] = with_scratch(entry(signature)(function))
-        return chosen(a, b, out)
+            a, b, out = (x.reshape(-1, *x.shape[-2:]) for x in (a, b, out))
+            ndim = 3
+        if ndim not in kernels:
+            kernels[ndim] = made(ndim)
+        return kernels[ndim](a, b, out)
 
     return kernel

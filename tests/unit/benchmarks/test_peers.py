@@ -1,0 +1,112 @@
+"""Every op has someone to be compared with, and everyone computes the same."""
+
+import numpy as np
+import pytest
+import trueno
+from trueno.ops import TABLE
+
+from benchmarks.compare import OURS, ours, results, ways, wrong
+from benchmarks.inputs import Arena, complete, kind, values, variants
+from benchmarks.peers import FAMILIES, PEERS, torch
+from benchmarks.timing import bind
+
+COMPARED = [op for op in TABLE.values() if op.family in FAMILIES]
+CASES = [(op, given) for op in COMPARED for given in variants(op)]
+NAMES = [" ".join([op.name, *(str(v) for v in given.values())]) for op, given in CASES]
+
+
+@pytest.fixture(autouse=True)
+def _on_the_reference():
+    """Numerics only: what the op means, with nothing to compile."""
+    with trueno.use("reference"):
+        yield
+
+
+@pytest.mark.parametrize("op", COMPARED, ids=lambda op: op.name)
+def test_every_op_has_a_numpy_peer(op):
+    assert op.name in PEERS, f"{op.name} is in the table of ops: give it a row in benchmarks/peers/"
+    assert PEERS[op.name].numpy
+
+
+def test_every_peer_is_of_an_op():
+    assert set(PEERS) <= set(TABLE)
+
+
+@pytest.mark.parametrize("shape", [(1000,), (7, 1000)], ids=["one row", "rows"])
+@pytest.mark.parametrize("op, given", CASES, ids=NAMES)
+def test_peers_compute_what_we_do(op, given, shape):
+    arena = Arena(shape)
+    operands = arena.operands(op)
+    out = arena.out(op, operands, given)
+    calls = ways(op, operands, given, out, arena)
+    assert any(name.startswith("numpy") for name in calls) or op.name == "gelu", "no NumPy way applies"
+    assert torch is None or any(name.startswith("torch") for name in calls), "no PyTorch way applies"
+    calls[OURS] = ours(op, operands, given, out)
+    before = [x.copy() for x in operands]
+    assert wrong(op, operands, out, calls) == []
+    assert all(np.array_equal(a, b) for a, b in zip(before, operands, strict=True)), "a peer wrote into an operand"
+
+
+MATRIX = {
+    "matmul": ((8, 9), (9, 7)),
+    "matvec": ((8, 9), (9,)),
+    "vecmat": ((9,), (9, 7)),
+    "batched_matmul": ((2, 3, 8, 9), (2, 3, 9, 7)),
+    "transpose": ((8, 9),),
+    "outer": ((8,), (9,)),
+    "convolve2d": ((12, 13), (3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_matrix_peers_compute_what_we_do(name):
+    op, arena = TABLE[name], Arena((1,))
+    operands = tuple(values(("uniform", 0.1, 1.1), shape, i) for i, shape in enumerate(MATRIX[name]))
+    given = variants(op)[0]
+    out = arena.out(op, operands, given)
+    calls = {OURS: ours(op, operands, given, out), **ways(op, operands, given, out, arena)}
+    assert wrong(op, operands, out, calls) == []
+
+
+def test_lookup_peers_compute_what_we_do():
+    op, arena = TABLE["embedding_lookup"], Arena((1,))
+    operands = values(("normal", 0.0, 1.0), (10, 4)), np.array([3, 0, 9, 3])
+    out = arena.out(op, operands, {})
+    calls = {OURS: ours(op, operands, {}, out), **ways(op, operands, {}, out, arena)}
+    assert wrong(op, operands, out, calls) == []
+
+
+def test_a_wrong_peer_is_caught():
+    op, arena = TABLE["exp"], Arena((1000,))
+    operands = arena.operands(op)
+    out = arena.out(op, operands, {})
+    calls = {OURS: ours(op, operands, {}, out), "numpy": bind(np.exp2, *operands, out=out), "idle": lambda: None}
+    assert wrong(op, operands, out, calls) == ["numpy", "idle"]
+
+
+def test_a_wrong_position_is_caught():
+    op, arena = TABLE["argmax"], Arena((5, 100))
+    operands = arena.operands(op)
+    out = arena.out(op, operands, {})
+    calls = {OURS: ours(op, operands, {}, out), "numpy": bind(np.argmin, *operands, axis=-1, out=out)}
+    assert wrong(op, operands, out, calls) == ["numpy"]
+
+
+def test_results_that_are_returned_count_when_out_was_not_written():
+    out = np.zeros(3, np.float32)
+    assert results(lambda: np.ones(3), out)[0].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("op", COMPARED, ids=lambda op: op.name)
+def test_inputs_lie_in_the_domain(op):
+    low, high = op.domain or (-np.inf, np.inf)
+    x = values(kind(op), (1000,))
+    assert x.dtype == np.float32
+    assert x.min() > low
+    assert x.max() < high
+
+
+def test_parameters_are_complete_and_in_order():
+    assert complete(TABLE["clamp"], {"max": 2.0, "min": 1.0}) == {"min": 1.0, "max": 2.0}
+    assert list(complete(TABLE["gelu"], {})) == ["approximate"]
+    assert [v.get("approximate") for v in variants(TABLE["gelu"])] == [None, "none"]

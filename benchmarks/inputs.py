@@ -1,7 +1,7 @@
 """Operands, results and scratch of one shape: made once, used by every op and every peer."""
 
 from collections.abc import Callable
-from math import isinf, prod
+from math import isinf
 from typing import Any
 
 import numpy as np
@@ -98,10 +98,6 @@ class Arena:
             return self._kept(("scratch", shape, used[shape]), lambda: np.empty(shape, np.float32))
 
         return give
-
-    @property
-    def elements(self) -> int:
-        return prod(self.shape)
 
 
 _current: list[Arena] = []

@@ -19,8 +19,6 @@ from trueno.ops.op import Op, Parameter
 from trueno.ops.signature import ArraySpec
 from trueno.state import current, refuse
 
-POSITIONS = {name: i for i, name in enumerate(TABLE)}
-
 
 def parameters(op: Op) -> list[inspect.Parameter]:
     """The public parameters of an op's function, in order; the stubs and docs read them too."""
@@ -86,7 +84,7 @@ def source(op: Op) -> str:
         if conditions:
             lines.append(f"        if {' and '.join(conditions)}:")
             pad = "            "
-        lines.append(f"{pad}kernel = _state()[{POSITIONS[op.name]}][{key}]")
+        lines.append(f"{pad}kernel = _state().plans_{op.name}[{key}]")
         lines.append(f"{pad}if out is None:")
         for name, spec, shape in zip(names, outputs, shapes, strict=True):
             dtype = "_int64" if spec.index else f"{x}.dtype"
@@ -133,7 +131,7 @@ def _planner(op: Op) -> Callable[..., Any]:
         """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0."""
         x = np.asarray(operands[0])
         values = [static.get(p.name, p.default) for p in op.static]
-        kernel = current.get()[POSITIONS[op.name]][(type(x), x.dtype, x.ndim, x.size.bit_length(), *values)]
+        kernel = current.get().plans(op.name)[(type(x), x.dtype, x.ndim, x.size.bit_length(), *values)]
         if kernel is refuse:
             raise TruenoError(f"{op.name}: no plan for {x.dtype} of shape {x.shape}; call the op itself")
         return kernel

@@ -61,16 +61,30 @@ class Plans(dict[Any, Kernel]):
         return chosen.kernel if chosen else refuse
 
 
-class State(list[Plans]):
-    """One `Plans` an op, in the table's order; `general` holds those of canonicalised calls."""
+class State:
+    """Which backends were asked for, and all plans made under that: `plans_add`, `plans_softmax` … an attribute an op.
 
-    __slots__ = ("general", "guarded", "names")
+    `general` holds the plans of canonicalised calls.  A slot is the fastest thing that Python can read by name.
+    """
+
+    __slots__ = ("general", "guarded", "names", *(f"plans_{name}" for name in TABLE))
 
     def __init__(self, names: tuple[str, ...] = (), guarded: bool = False) -> None:
         self.names = names
         self.guarded = guarded
         self.general: dict[Any, policy.Chosen | None] = {}
-        super().__init__(Plans(op, self) for op in TABLE.values())
+        for name, op in TABLE.items():
+            setattr(self, f"plans_{name}", Plans(op, self))
+
+    def plans(self, op: str) -> Plans:
+        """The plans of one op."""
+        return getattr(self, f"plans_{op}")  # type: ignore[no-any-return]
+
+    def forget(self) -> None:
+        """Drop every plan; the next call of each key chooses again."""
+        self.general.clear()
+        for name in TABLE:
+            self.plans(name).clear()
 
     def chosen(self, call: Call, skip: int = 0) -> policy.Chosen | None:
         """The plan of a canonicalised call; `skip` leaves out candidates that already refused it."""
@@ -133,8 +147,6 @@ def set_default(*names: str) -> None:
 
 
 def forget_plans() -> None:
-    """Drop every plan; the next call of each key chooses again."""
+    """Drop every plan of every state."""
     for state in (_base, *_states.values()):
-        state.general.clear()
-        for plans in state:
-            plans.clear()
+        state.forget()

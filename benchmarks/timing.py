@@ -110,17 +110,16 @@ def _no_garbage_collection() -> Any:
 def race(calls: Mapping[str, Thunk], budget: Budget, keep: Sequence[str] = (OURS,)) -> list[dict[str, float]]:
     """Seconds a call takes, of each, a dict a run: the minimum over turns that alternate.
 
-    Those in `keep` take part to the end; others leave for good after three rounds if they are hopeless.
+    Those in `keep` take part to the end; others leave a run after three rounds if they are hopeless.
     """
-    racing = list(calls)
     batches = {}
     for name, call in calls.items():
         call()
         batches[name] = batch(call)
     found = []
     with _no_garbage_collection():
-        for run in range(budget.runs):
-            best = dict.fromkeys(racing, inf)
+        for _ in range(budget.runs):
+            racing, best = list(calls), dict.fromkeys(calls, inf)
             start, rounds = perf_counter(), 0
             while rounds < budget.rounds and (rounds == 0 or perf_counter() - start < budget.seconds):
                 first = rounds % len(racing)
@@ -130,7 +129,7 @@ def race(calls: Mapping[str, Thunk], budget: Budget, keep: Sequence[str] = (OURS
                     if threaded:
                         settle()
                 rounds += 1
-                if run == 0 and rounds == TRIAL:
+                if rounds == TRIAL:
                     racing = _hopeful(racing, best, keep)
             found.append(best)
     return found
@@ -158,8 +157,8 @@ class Comparison:
 
 
 def fastest(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The minimum of each over the runs that it took part in."""
-    return {name: min(run[name] for run in runs if name in run) for name in runs[0]}
+    """The minimum of each over all runs."""
+    return {name: min(run[name] for run in runs) for name in runs[0]}
 
 
 def merge(runs: Sequence[Mapping[str, float]], aside: Sequence[str] = ()) -> Comparison:
@@ -168,7 +167,7 @@ def merge(runs: Sequence[Mapping[str, float]], aside: Sequence[str] = ()) -> Com
     peers = [name for name in seconds if name != OURS and name not in aside]
     if not peers:
         return Comparison(seconds)
-    ratios = [min(run[name] for name in peers if name in run) / run[OURS] for run in runs]
+    ratios = [min(run[name] for name in peers) / run[OURS] for run in runs]
     return Comparison(seconds, ratios, min(peers, key=seconds.__getitem__))
 
 

@@ -1,7 +1,6 @@
 """Every op is a function on NumPy arrays; rows are the last axis."""
 
 import numpy as np
-
 import trueno
 
 x = np.array([[1.0, 2.0, 3.0], [3.0, 3.0, 3.0]], dtype=np.float32)

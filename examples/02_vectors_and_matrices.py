@@ -1,7 +1,6 @@
 """Vector and Matrix hold an array and have every op as a method."""
 
 import numpy as np
-
 from trueno import Matrix, Vector
 
 v = Vector([3.0, -4.0])

@@ -1,7 +1,6 @@
 """See what is here, name a backend, and take a bare kernel for a loop."""
 
 import numpy as np
-
 import trueno
 
 for name, entry in trueno.backends().items():

@@ -1,7 +1,6 @@
 """Stop the line when an op makes a NaN that no input explains."""
 
 import numpy as np
-
 import trueno
 from trueno import Action, Condition
 

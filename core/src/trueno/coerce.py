@@ -46,9 +46,16 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
             )
     arrays = []
     for x, a in zip(operands, found, strict=True):
-        with np.errstate(over="ignore"):
-            arrays.append(np.asarray(x, dtype) if a is None else a)
+        arrays.append(_number(op, x, dtype) if a is None else a)
     return arrays, dtype, wrap
+
+
+def _number(op: Op, x: Any, dtype: np.dtype[Any]) -> Array:
+    try:
+        with np.errstate(over="ignore"):
+            return np.asarray(x, dtype)
+    except OverflowError:
+        raise ParameterError(f"{op.name}: a whole number of {x.bit_length()} bits is past every {dtype}") from None
 
 
 def _same(result: Any) -> Any:
@@ -66,7 +73,8 @@ def _array(op: Op, name: str, x: Any) -> Array:
         except ValueError:
             raise ShapeError(f"{op.name}: {name} is a ragged list; every row must have the same length") from None
         if array.dtype.kind in "iuf" or array.size == 0:
-            array = array.astype(np.float32)
+            with np.errstate(over="ignore"):
+                array = array.astype(np.float32)
     elif hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
         array = np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
     else:
@@ -94,7 +102,7 @@ def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dic
     for p in op.params:
         value = given[p.name]
         if p.symbolic:
-            if isinstance(value, (bool, np.bool_, str, bytes, complex)):
+            if isinstance(value, (bool, np.bool_, str, bytes, complex, np.ma.MaskedArray)):
                 raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be a number")
             try:
                 values[p.name] = float(value)

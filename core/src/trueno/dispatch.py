@@ -72,9 +72,12 @@ def source(op: Op) -> str:
     names = [f"_out{k}" for k in range(len(outputs))]
     call = ", ".join([*op.operands, *op.symbolic, *names])
     extra = [p.name for p in listed if p.name in ("axis", "keepdims")]
-    conditions = [f"({rule})" for rule in op.rules]
+    # The key says the first operand's type; a masked array beside it would silently lose its mask.
+    same = [f"{spec.name}.__class__ is {x}.__class__" for spec in op.signature.inputs[1:]]
+    conditions = [*same, *(f"({rule})" for rule in op.rules)]
     conditions += ["axis == -1"] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
+    conditions += [f"({n}.__class__ is float or {n}.__class__ is int)" for n in op.symbolic]
     shapes = [_shape(op, spec) for spec in outputs]
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
@@ -94,10 +97,11 @@ def source(op: Op) -> str:
             result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
             lines += [f"{pad}    if not kernel({call}):", f"{pad}        return {result}"]
             given = ", ".join([*op.operands, *op.symbolic, "out"])
-            lines += [f"{pad}elif not kernel({given}):", f"{pad}    return out"]
+            lines += [f"{pad}elif out.__class__ is {x}.__class__ and not kernel({given}):", f"{pad}    return out"]
         else:
             lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
-            lines += [f"{pad}if not kernel({call}):", f"{pad}    return {', '.join(names)}"]
+            plain = " and ".join(f"{name}.__class__ is {x}.__class__" for name in names)
+            lines += [f"{pad}if {plain} and not kernel({call}):", f"{pad}    return {', '.join(names)}"]
         lines += ["    except _SLOW:", "        pass"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"

@@ -65,5 +65,6 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """`; did you mean "cuda"?` when a known name is near, else nothing."""
     from difflib import get_close_matches  # only when something is misspelt
 
-    near = get_close_matches(word.lower(), {k.lower(): k for k in known}, n=1)
-    return f'; did you mean "{near[0]}"?' if near else ""
+    spelt = {k.lower(): k for k in known}
+    near = get_close_matches(word.lower(), spelt, n=1)
+    return f'; did you mean "{spelt[near[0]]}"?' if near else ""

@@ -35,14 +35,16 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
         shapes = op.result_shapes(tuple(a.shape for a in arrays), static)
         results = _outs(op, out, shapes, dtype)
         _run_structured(op, arrays, params, static, dtype, results)
-    elif axis == -1 and not keepdims:
+    elif axis.__class__ is int and axis == -1 and keepdims is False:
         form = canonical(op.name, tuple(a.shape for a in arrays))
         results = _outs(op, out, form.shapes, dtype)
         _run_program(op, form, arrays, params, static, dtype, [r.array for r in results])
     else:
+        axis = _row_axis(op, arrays, axis, keepdims)
         moved = _move_axis(op, arrays, axis)
         form = canonical(op.name, tuple(a.shape for a in moved))
-        seen = tuple(_back(s, op, k, axis, keepdims, arrays) for k, s in enumerate(form.shapes))
+        rank = max(a.ndim for a in arrays)
+        seen = tuple(_back(s, op, k, axis, keepdims, rank) for k, s in enumerate(form.shapes))
         results = _outs(op, out, seen, dtype)
         views = [_forward(r.array, op, k, axis, keepdims, form.shapes[k]) for k, r in enumerate(results)]
         _run_program(op, form, moved, params, static, dtype, views)
@@ -78,44 +80,66 @@ def _outs(op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype
     found = []
     for user, spec, shape, wanted in zip(given, specs, shapes, dtypes, strict=True):
         array = getattr(user, "array", user)
-        if not isinstance(array, np.ndarray):
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
             raise OutError(f"{op.name}: out for {spec.name} is {type(user).__name__}; it must be a NumPy array")
+        array = np.asarray(array)
         if array.shape != shape:
             raise OutError(f"{op.name}: out for {spec.name} has shape {array.shape}, but the result has {shape}")
         if array.dtype != wanted:
-            raise OutError(f"{op.name}: out for {spec.name} is {array.dtype}, but the result is {wanted}")
+            raise OutError(
+                f"{op.name}: out for {spec.name} is {array.dtype}, but the result is {wanted}; give such an array"
+            )
         if not array.flags.writeable:
             raise OutError(f"{op.name}: out for {spec.name} is read-only")
         found.append(_Result(array if _plain(array) else np.empty(shape, wanted), user))
     for i, one in enumerate(found):
         for other in found[:i]:
-            if np.may_share_memory(getattr(one.user, "array", one.user), getattr(other.user, "array", other.user)):
+            if _share(getattr(one.user, "array", one.user), getattr(other.user, "array", other.user)):
                 raise OutError(f"{op.name}: two results share the memory of out")
     return found
 
 
-def _move_axis(op: Op, arrays: list[Array], axis: Any) -> list[Array]:
-    """Bring the row axis of the operands that vary along rows to the end."""
-    if op.over is None or axis == -1:
-        return arrays
+def _share(a: Array, b: Array) -> bool:
+    try:
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _row_axis(op: Op, arrays: list[Array], axis: Any, keepdims: Any) -> int | None:
+    """The row axis counted from the end, of the operands as broadcast; ParameterError for anything else."""
+    if not isinstance(keepdims, (bool, np.bool_)):
+        raise ParameterError(f"{op.name}: keepdims is {keepdims!r}; it must be True or False")
     if axis is None and op.reduces:
-        return [a.reshape(-1) for a in arrays]
+        return None
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        raise ParameterError(
-            f"{op.name}: axis is {axis!r}; it must be a whole number" + (" or None" if op.reduces else "")
-        )
+        other = " or None" if op.reduces else ""
+        raise ParameterError(f"{op.name}: axis is {axis!r}; it must be a whole number{other}")
+    ranks = [
+        a.ndim for spec, a in zip(op.signature.inputs, arrays, strict=True) if spec.leading and op.over in spec.dims
+    ]
+    if axis != -1 and not -max(ranks) <= axis < max(ranks):
+        raise ParameterError(f"{op.name}: axis is {axis}, but {op.operands[0]} has {max(ranks)} dimension(s)")
+    return int(axis - max(ranks) if axis >= 0 else axis)
+
+
+def _move_axis(op: Op, arrays: list[Array], axis: int | None) -> list[Array]:
+    """Bring the row axis of the operands that vary along rows to the end; None makes one row of everything."""
+    if axis is None:
+        sizes, leading = op.signature.bind(op.name, tuple(a.shape for a in arrays))
+        return [np.broadcast_to(a, (*leading, *sizes.values())).reshape(-1) for a in arrays]
     moved = []
     for spec, a in zip(op.signature.inputs, arrays, strict=True):
         if spec.leading and op.over in spec.dims:
-            if not -a.ndim <= axis < a.ndim:
+            if -axis > a.ndim:
                 raise ParameterError(f"{op.name}: axis is {axis}, but {spec.name} has {a.ndim} dimension(s)")
             a = np.moveaxis(a, axis, -1)
         moved.append(a)
     return moved
 
 
-def _back(shape: tuple[int, ...], op: Op, k: int, axis: Any, keepdims: bool, moved: list[Array]) -> tuple[int, ...]:
-    """The shape the user sees for result `k`, whose row axis is last inside."""
+def _back(shape: tuple[int, ...], op: Op, k: int, axis: int | None, keepdims: bool, rank: int) -> tuple[int, ...]:
+    """The shape the user sees for result `k`, whose row axis is last inside, of operands with `rank` axes."""
     if op.over in op.signature.outputs[k].dims:
         if axis in (-1, None):
             return shape
@@ -123,14 +147,13 @@ def _back(shape: tuple[int, ...], op: Op, k: int, axis: Any, keepdims: bool, mov
         return (*shape[:at], shape[-1], *shape[at:-1])
     if not keepdims:
         return shape
-    rank = len(shape) + 1
     if axis is None:
-        return shape + (1,) * rank
-    at = axis % rank
+        return (1,) * rank
+    at = axis % (len(shape) + 1)
     return (*shape[:at], 1, *shape[at:])
 
 
-def _forward(array: Array, op: Op, k: int, axis: Any, keepdims: bool, shape: tuple[int, ...]) -> Array:
+def _forward(array: Array, op: Op, k: int, axis: int | None, keepdims: bool, shape: tuple[int, ...]) -> Array:
     """The inverse of `_back`: a view of the result with the row axis last."""
     if op.over is not None and op.over in op.signature.outputs[k].dims:
         return array if axis in (-1, None) else np.moveaxis(array, axis, -1)

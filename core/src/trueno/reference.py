@@ -60,7 +60,7 @@ def agree(operands: tuple[tuple[str, str], ...], arrays: tuple[Any, ...]) -> boo
 
 
 def _typed(dtypes: list[np.dtype[Any]], arrays: tuple[Any, ...]) -> bool:
-    return all(isinstance(a, np.ndarray) and a.dtype == d for d, a in zip(dtypes, arrays, strict=True))
+    return all(type(a) is np.ndarray and a.dtype == d for d, a in zip(dtypes, arrays, strict=True))
 
 
 def _status(results: tuple[Any, ...]) -> int:

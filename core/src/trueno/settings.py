@@ -29,7 +29,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise ValueError("a whole number, 1 or more")
     return int(text)
 

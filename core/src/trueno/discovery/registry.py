@@ -4,6 +4,7 @@ One scan of the entry points, at first need.  A plugin that raises keeps its err
 shows it, and asking for that backend by name raises it with its cause.
 """
 
+import os
 from dataclasses import dataclass
 from importlib import import_module
 from threading import RLock
@@ -55,6 +56,13 @@ class Entry:
 
 
 _lock = RLock()
+if hasattr(os, "register_at_fork"):  # a thread of the parent may have held it
+
+    def _after_fork() -> None:
+        global _lock
+        _lock = RLock()
+
+    os.register_at_fork(after_in_child=_after_fork)
 _entries: dict[str, Entry] | None = None
 
 

@@ -62,7 +62,7 @@ def row_kernel(call: Call) -> Callable[..., int]:
     schedules = Schedules(plan, call.dtype, call.rank, call.guarded)
     names = schedules.namespace()
     hazards = frozenset((k, schedules.slot[x]) for k, x in plan.hazards)
-    names |= {"ignore": _IGNORE, "clash": clash, "HAZARDS": hazards, "INT64": np.dtype(np.int64)}
+    names |= {"ignore": _IGNORE, "clash": clash, "HAZARDS": hazards, "NDARRAY": np.ndarray, "INT64": np.dtype(np.int64)}
     texts: dict[str, str] = {}
 
     def late(schedule: str, alias: bool) -> Callable[..., int]:
@@ -100,6 +100,7 @@ def _entry(s: Schedules) -> str:
     source = s.shape_of()
     wrong = [f"len(shape) != {rank}"]
     wrong += [f"{x}.shape != {shape}" for x, shape in zip(names, shapes, strict=True) if f"{x}.shape" != source]
+    wrong += [f"{x}.__class__ is not NDARRAY" for x in names]  # a masked array would lose its mask
     strange = " and ".join(f"{x}.dtype is {d}" for x, d in zip(names, dtypes, strict=True))
     differ = " or ".join(f"{x}.dtype != {d}" for x, d in zip(names, dtypes, strict=True))
     xs, ys = names[: len(s.kinds)], names[len(s.kinds) :]

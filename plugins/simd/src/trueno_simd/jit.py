@@ -7,6 +7,7 @@ free of reference counts (and the IR free of what other targets cannot compile);
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from numba import njit, types
@@ -42,6 +43,7 @@ def entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> Callabl
         given = tuple(_as_given(t) for t in signature.args)
         kernel.targetdescr.typing_context.install_possible_conversions(given, signature.args)
         kernel._search_new_conversions = _no_conversion
+        kernel.typeof_pyval = partial(_typeof, kernel.typeof_pyval)
         kernel._explain_matching_error = _refuse
         return kernel
 
@@ -53,6 +55,14 @@ def _as_given(kind: types.Type) -> types.Type:
     if isinstance(kind, types.Array):
         return kind.copy(readonly=False)
     return types.int64 if kind == types.float64 else kind
+
+
+def _typeof(known: Callable[[Any], types.Type], value: Any) -> types.Type:
+    """Numba's type of a value; of one that Numba refuses, a type that no kernel takes."""
+    try:
+        return known(value)
+    except Exception:  # Numba raises its own errors, and pages of advice
+        return types.pyobject
 
 
 def _no_conversion(*_: Any, **__: Any) -> bool:

@@ -6,9 +6,22 @@ from importlib.util import module_from_spec, spec_from_file_location
 from threading import RLock
 from types import ModuleType
 
+from numba.core.compiler_lock import global_compiler_lock
+
 from trueno_simd import store
 
 _lock = RLock()
+
+
+def _after_fork() -> None:
+    """A lock that a thread of the parent held would never be released here; Numba's compiler has one too."""
+    global _lock
+    _lock = RLock()
+    global_compiler_lock._lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def module(name: str, text: str) -> ModuleType:
@@ -17,9 +30,10 @@ def module(name: str, text: str) -> ModuleType:
         if name in sys.modules:
             return sys.modules[name]
         path = store.folder() / f"{name}.py"
-        if not path.exists() or path.read_text("utf-8") != text:
+        source = text.encode()
+        if not path.exists() or path.read_bytes() != source:
             beside = path.with_suffix(f".{os.getpid()}.tmp")
-            beside.write_text(text, "utf-8")
+            beside.write_bytes(source)
             beside.replace(path)
         spec = spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None

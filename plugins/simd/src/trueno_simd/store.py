@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 import warnings
+from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from importlib import metadata
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
-from trueno.errors import TruenoWarning
+from trueno.errors import SettingError, TruenoWarning
 from trueno.settings import settings
 
 
@@ -50,7 +51,10 @@ def folder() -> Path:
 
 def _wanted() -> Path:
     if given := settings.get("TRUENO_CACHE_DIR"):
-        return Path(given).expanduser()
+        try:
+            return Path(given).expanduser()
+        except RuntimeError as error:
+            raise SettingError(f"TRUENO_CACHE_DIR is {given!r}: {error}") from None
     from platformdirs import user_cache_path
 
     return user_cache_path("trueno", appauthor=False)
@@ -61,7 +65,7 @@ def _secure(path: Path) -> str:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if hasattr(os, "getuid"):
-            for part in (path, path.parent):
+            for part in (path, path.parent, path.parent.parent):  # who owns a folder can swap what is in it
                 facts = part.stat()
                 if facts.st_uid != os.getuid():
                     return f"{part} belongs to another user"
@@ -99,6 +103,17 @@ class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of one function, in our folder."""
+    """Numba's cache of one function, in our folder; a damaged file is a miss, a full disk is no error."""
 
     _impl_class = _Impl
+
+    def load_overload(self, *args: Any) -> Any:
+        try:
+            return super().load_overload(*args)
+        except Exception:  # truncated, foreign or unreadable: whatever pickle makes of it
+            self.flush()
+            return None
+
+    def save_overload(self, *args: Any) -> None:
+        with suppress(OSError):
+            super().save_overload(*args)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 import trueno.general as general
-from trueno.errors import TruenoError
+from trueno.errors import DtypeError, ShapeError
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op, Parameter
 from trueno.ops.signature import ArraySpec
-from trueno.state import current, refuse
+from trueno.state import DTYPES, current, refuse
 
 
 def parameters(op: Op) -> list[inspect.Parameter]:
@@ -66,15 +66,21 @@ def source(op: Op) -> str:
     positional = [_declaration(p) for p in listed if p.kind is not p.KEYWORD_ONLY]
     keyword = [_declaration(p) for p in listed if p.kind is p.KEYWORD_ONLY]
     x = op.operands[0]
-    static = "".join(f", {p.name}" for p in op.static)
-    key = f"{x}.__class__, {x}.dtype, {x}.ndim, {x}.size.bit_length(){static}"
+    static = "".join(f"[{p.name}]" for p in op.static)
+    key = f"{static}[{x}.ndim][{x}.size.bit_length()]"
     outputs = op.signature.outputs
     names = [f"_out{k}" for k in range(len(outputs))]
     call = ", ".join([*op.operands, *op.symbolic, *names])
     extra = [p.name for p in listed if p.name in ("axis", "keepdims")]
-    # The key says the first operand's type; a masked array beside it would silently lose its mask.
-    same = [f"{spec.name}.__class__ is {x}.__class__" for spec in op.signature.inputs[1:]]
-    conditions = [*same, *(f"({rule})" for rule in op.rules)]
+
+    # A masked array would lose its mask, and Numba knows arrays that are not plain only by a fingerprint without
+    # byte order: so class and dtype are compared here, by identity, which costs a few nanoseconds each.
+    def plain(name: str, index: bool) -> str:
+        return f"{name}.__class__ is _ndarray and {name}.dtype is {'_int64' if index else '_dtype'}"
+
+    conditions = [f"{x}.__class__ is _ndarray"]
+    conditions += [plain(spec.name, spec.index) for spec in op.signature.inputs[1:]]
+    conditions += [f"({rule})" for rule in op.rules]
     conditions += ["axis == -1"] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
     conditions += [f"({n}.__class__ is float or {n}.__class__ is int)" for n in op.symbolic]
@@ -82,32 +88,31 @@ def source(op: Op) -> str:
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
     if all(shapes):
-        pad = "        "
-        lines.append("    try:")
-        if conditions:
-            lines.append(f"        if {' and '.join(conditions)}:")
-            pad = "            "
-        lines.append(f"{pad}kernel = _state().plans_{op.name}[{key}]")
+        pad = "            "
+        lines += ["    try:", f"        _dtype = {x}.dtype", f"        if {' and '.join(conditions)}:"]
+        lines += [f"{pad}if _dtype is _f4:", f"{pad}    kernel = _state().f4_{op.name}{key}"]
+        lines += [f"{pad}elif _dtype is _f8:", f"{pad}    kernel = _state().f8_{op.name}{key}"]
+        lines += [f"{pad}else:", f"{pad}    kernel = _refuse"]
         lines.append(f"{pad}if out is None:")
         for name, spec, shape in zip(names, outputs, shapes, strict=True):
-            dtype = "_int64" if spec.index else f"{x}.dtype"
+            dtype = "_int64" if spec.index else "_dtype"
             lines.append(f"{pad}    {name} = _empty({shape}, {dtype})")
         if len(names) == 1:
             scalar = op.reduces and not op.structured
             result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
             lines += [f"{pad}    if not kernel({call}):", f"{pad}        return {result}"]
             given = ", ".join([*op.operands, *op.symbolic, "out"])
-            lines += [f"{pad}elif out.__class__ is {x}.__class__ and not kernel({given}):", f"{pad}    return out"]
+            lines += [f"{pad}elif {plain('out', outputs[0].index)} and not kernel({given}):", f"{pad}    return out"]
         else:
             lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
-            plain = " and ".join(f"{name}.__class__ is {x}.__class__" for name in names)
-            lines += [f"{pad}if {plain} and not kernel({call}):", f"{pad}    return {', '.join(names)}"]
+            given = " and ".join(plain(name, spec.index) for name, spec in zip(names, outputs, strict=True))
+            lines += [f"{pad}if {given} and not kernel({call}):", f"{pad}    return {', '.join(names)}"]
         lines += ["    except _SLOW:", "        pass"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"
 
 
-_SLOW = (TypeError, AttributeError, ValueError)
+_SLOW = (TypeError, AttributeError, ValueError, IndexError)
 
 
 def build(op: Op) -> Callable[..., Any]:
@@ -115,7 +120,11 @@ def build(op: Op) -> Callable[..., Any]:
     namespace: dict[str, Any] = {
         "_state": current.get,
         "_empty": np.empty,
+        "_ndarray": np.ndarray,
+        "_f4": DTYPES["f4"],
+        "_f8": DTYPES["f8"],
         "_int64": np.dtype(np.int64),
+        "_refuse": refuse,
         "_general": general.call,
         "_op": op,
         "_SLOW": _SLOW,
@@ -134,10 +143,15 @@ def _planner(op: Op) -> Callable[..., Any]:
     def plan(*operands: Any, **static: Any) -> Any:
         """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0."""
         x = np.asarray(operands[0])
-        values = [static.get(p.name, p.default) for p in op.static]
-        kernel = current.get().plans(op.name)[(type(x), x.dtype, x.ndim, x.size.bit_length(), *values)]
+        dtype = next((d for d, t in DTYPES.items() if t == x.dtype), None)
+        if dtype is None:
+            raise DtypeError(f"{op.name}: {op.operands[0]} is {x.dtype}; float32 or float64 are planned for")
+        plans = current.get().plans(op.name, dtype)
+        for p in op.static:
+            plans = plans[static.get(p.name, p.default)]
+        kernel = plans.plan(x.ndim, x.size.bit_length())
         if kernel is refuse:
-            raise TruenoError(f"{op.name}: no plan for {x.dtype} of shape {x.shape}; call the op itself")
+            raise ShapeError(f"{op.name}: no plan for shape {x.shape}; call the op itself")
         return kernel
 
     return plan

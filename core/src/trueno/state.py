@@ -21,8 +21,8 @@ from trueno.select import policy
 if TYPE_CHECKING:
     from trueno.guards import JidokaGuard
 
-FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
-CLASSES = 64
+DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64)}
+CLASSES = 65  # size classes: bit lengths of any array's size
 
 
 def refuse(*_: Any) -> int:
@@ -30,61 +30,75 @@ def refuse(*_: Any) -> int:
     return -1
 
 
-class Plans(dict[Any, Kernel]):
-    """The plans of one op under one state: key → bare kernel.
+class Plans(dict[Any, Any]):
+    """The plans of one op and dtype under one state: `plans[rank][size class]` is a kernel.
 
-    The key is what the op's generated function reads off its first operand: type, dtype, rank, size
-    class, then the static parameters.
+    With static parameters these come first: `plans["tanh"][rank][size class]`.  Rank and size are those of the first
+    operand.  A row of kernels starts as a placeholder that plans at its first call and takes its own place.
     """
 
-    __slots__ = ("op", "state")
+    __slots__ = ("dtype", "op", "state", "static")
 
-    def __init__(self, op: Op, state: "State") -> None:
+    def __init__(self, op: Op, dtype: np.dtype[Any], state: "State", static: tuple[Any, ...] = ()) -> None:
         super().__init__()
         self.op = op
+        self.dtype = dtype
         self.state = state
+        self.static = static
 
-    def __missing__(self, key: tuple[Any, ...]) -> Kernel:
-        kernel = self._plan(*key)
-        self[key] = kernel
-        return kernel
+    def __missing__(self, key: Any) -> Any:
+        if len(self.static) < len(self.op.static):
+            self[key] = inner = Plans(self.op, self.dtype, self.state, (*self.static, key))
+            return inner
 
-    def _plan(self, kind: type, dtype: np.dtype[Any], rank: int, size: int, *static: Any) -> Kernel:
+        def first(*args: Any) -> Any:
+            size = args[0].size.bit_length()
+            row[size] = kernel = self.plan(key, size)
+            return kernel(*args)
+
+        row = [first] * CLASSES
+        self[key] = row
+        return row
+
+    def plan(self, rank: int, size: int) -> Kernel:
+        """The kernel for first operands of this rank and size class; `refuse` where the general path decides."""
         op = self.op
-        plain = kind is np.ndarray and dtype in FLOATS and rank > 0 and size > 0
-        if not plain or self.state.guarded or (rank > 2 and not op.structured):
+        if self.state.guarded or not rank or not size or (rank > 2 and not op.structured):
             return refuse
-        values = tuple((p.name, v) for p, v in zip(op.static, static, strict=True))
-        if any(p.choices and v not in p.choices for p, v in zip(op.static, static, strict=True)):
+        if any(p.choices and v not in p.choices for p, v in zip(op.static, self.static, strict=True)):
             return refuse
-        chosen = policy.choose(Call(op, dtype, op.layout, rank, (size,), values), self.state.names)
+        values = tuple((p.name, v) for p, v in zip(op.static, self.static, strict=True))
+        chosen = policy.choose(Call(op, self.dtype, op.layout, rank, (size,), values), self.state.names)
         return chosen.kernel if chosen else refuse
 
 
 class State:
-    """Which backends were asked for, and all plans made under that: `plans_add`, `plans_softmax` … an attribute an op.
+    """Which backends were asked for, and all plans made under that: `f4_add`, `f8_add` … an attribute an op and dtype.
 
-    `general` holds the plans of canonicalised calls.  A slot is the fastest thing that Python can read by name.
+    `general` holds the plans of canonicalised calls.  A slot is the fastest thing that Python can read by name,
+    and small integers the fastest keys: the two dtypes are told apart by identity in the ops' functions.
     """
 
-    __slots__ = ("general", "guarded", "names", *(f"plans_{name}" for name in TABLE))
+    __slots__ = ("general", "guarded", "names", *(f"{d}_{name}" for name in TABLE for d in DTYPES))
 
     def __init__(self, names: tuple[str, ...] = (), guarded: bool = False) -> None:
         self.names = names
         self.guarded = guarded
         self.general: dict[Any, policy.Chosen | None] = {}
         for name, op in TABLE.items():
-            setattr(self, f"plans_{name}", Plans(op, self))
+            for d, dtype in DTYPES.items():
+                setattr(self, f"{d}_{name}", Plans(op, dtype, self))
 
-    def plans(self, op: str) -> Plans:
-        """The plans of one op."""
-        return getattr(self, f"plans_{op}")  # type: ignore[no-any-return]
+    def plans(self, op: str, dtype: str) -> Plans:
+        """The plans of one op and dtype, `f4` or `f8`."""
+        return getattr(self, f"{dtype}_{op}")  # type: ignore[no-any-return]
 
     def forget(self) -> None:
         """Drop every plan; the next call of each key chooses again."""
         self.general.clear()
         for name in TABLE:
-            self.plans(name).clear()
+            for d in DTYPES:
+                self.plans(name, d).clear()
 
     def chosen(self, call: Call, skip: int = 0) -> policy.Chosen | None:
         """The plan of a canonicalised call; `skip` leaves out candidates that already refused it."""

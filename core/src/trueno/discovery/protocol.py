@@ -20,8 +20,9 @@ Operands come in the signature's order, then the float parameters in theirs, the
 Row programs (rank 1: one row): `e` and `w` [n], `r` and `u` []; rank 2: `e` [rows, n], `w` [n], `r` [rows],
 `u` []; element results are shaped as `e`, row results as `r`.  All are C-contiguous with the call's dtype.
 Structured ops: the shapes of the signature, leading axes as given.
-A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result.  −1 says "not for me", having written nothing:
-the kernel verifies lengths, and that each result is an operand of the same extent or overlaps none.
+The core hands over arrays of the key's type and dtype, in native byte order; the kernel verifies what else the key
+does not say: lengths, contiguity, and that each result is an operand of the same extent or overlaps none.
+−1 says "not for me", having written nothing.  A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result.
 """
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from trueno.ops.program import ELEMENTS, FOLDS, LEAVES, Program
+from trueno.ops.program import ELEMENTS, FOLDS, Program
 
 Residence = Literal["registers", "cache", "memory"]
 KEEP_ABOVE: dict[Residence, float] = {"registers": 0.0, "cache": 3.0, "memory": 30.0}
@@ -133,6 +133,3 @@ def _hazards(passes: tuple[Pass, ...]) -> frozenset[tuple[int, str]]:
         for k, _ in sweep.stores:
             written.setdefault(k, p)
     return frozenset(found)
-
-
-__all__ = ["KEEP_ABOVE", "LEAVES", "Pass", "Plan", "Residence", "lower"]

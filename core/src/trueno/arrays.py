@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trueno.coerce import FLOATS
 from trueno.dispatch import function
-from trueno.errors import DtypeError, ShapeError
+from trueno.errors import DtypeError, ShapeError, suggestion
 from trueno.ops import ALIASES, TABLE
 from trueno.state import use
 
@@ -163,7 +163,8 @@ class _Holder:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or (name not in TABLE and name not in ALIASES):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            hint = suggestion(name, [*TABLE, *ALIASES])
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
         def method(*args: Any, **kw: Any) -> Any:
             return self._call(name, *args, **kw)

@@ -103,11 +103,9 @@ class State:
     def chosen(self, call: Call, skip: int = 0) -> policy.Chosen | None:
         """The plan of a canonicalised call; `skip` leaves out candidates that already refused it."""
         key = (call.op.name, call.dtype, call.layout, call.rank, call.sizes, call.static, call.guarded, skip)
-        try:
-            return self.general[key]
-        except KeyError:
-            self.general[key] = found = policy.choose(call, self.names, skip)
-            return found
+        if key not in self.general:
+            self.general[key] = policy.choose(call, self.names, skip)
+        return self.general[key]
 
 
 _base = State()

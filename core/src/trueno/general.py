@@ -15,7 +15,7 @@ import trueno.state as state
 from trueno.canonical import Form, canonical
 from trueno.coerce import coerce, coerce_params
 from trueno.discovery.protocol import Call
-from trueno.errors import KernelError, OutError, ParameterError, ShapeError
+from trueno.errors import OutError, ParameterError, ShapeError
 from trueno.ops.op import Op
 
 Array = npt.NDArray[Any]
@@ -239,15 +239,8 @@ def _attempt(
     guard = state.guard.get()
     if guard is not None:
         return guard.attempt(op, request, arrays, params, targets)
-    now, skip = state.current.get(), 0
-    while chosen := now.chosen(request, skip):
-        status = chosen.kernel(*arrays, *params, *targets)
-        if status != -1:
-            return status or 0
-        if not fresh:
-            return None
-        skip += 1
-    raise KernelError(f"{op.name}: every backend refused operands of shapes {[a.shape for a in arrays]}")
+    _, status = state.current.get().run(request, (*arrays, *params, *targets), further=fresh)
+    return None if status == -1 else status
 
 
 def _plain(a: Array) -> bool:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import trueno.state as state
 from trueno.discovery.protocol import Call
-from trueno.errors import GuardError, KernelError, ParameterError
+from trueno.errors import GuardError, ParameterError
 from trueno.ops.op import Op
 
 Array = npt.NDArray[Any]
@@ -65,14 +65,7 @@ class JidokaGuard:
         """Run the guarded plan of `request` into scratch, check, and deliver into `targets`."""
         request = replace(request, guarded=True)
         scratch = [np.empty(t.shape, t.dtype) for t in targets]
-        now, skip = state.current.get(), 0
-        while chosen := now.chosen(request, skip):
-            status = chosen.kernel(*arrays, *params, *scratch) or 0
-            if status != -1:
-                break
-            skip += 1
-        else:
-            raise KernelError(f"{op.name}: every backend refused operands of shapes {[a.shape for a in arrays]}")
+        chosen, status = state.current.get().run(request, (*arrays, *params, *scratch))
         if status:
             self._tripped(op, chosen.backend.name, status, arrays, params, scratch)
         for target, result in zip(targets, scratch, strict=True):

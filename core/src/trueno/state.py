@@ -14,6 +14,7 @@ import numpy as np
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Kernel
+from trueno.errors import KernelError
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select import policy
@@ -106,6 +107,17 @@ class State:
         if key not in self.general:
             self.general[key] = policy.choose(call, self.names, skip)
         return self.general[key]
+
+    def run(self, call: Call, arguments: tuple[Any, ...], *, further: bool = True) -> tuple[policy.Chosen, int]:
+        """Call the plan, and (`further`) the next candidates while they refuse: who answered, and the status."""
+        skip = 0
+        while chosen := self.chosen(call, skip):
+            status = chosen.kernel(*arguments) or 0
+            if status != -1 or not further:
+                return chosen, status
+            skip += 1
+        shapes = [a.shape for a in arguments[: len(call.op.operands)]]
+        raise KernelError(f"{call.op.name}: every backend refused operands of shapes {shapes}")
 
 
 _base = State()

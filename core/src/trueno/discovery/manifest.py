@@ -8,6 +8,7 @@ import sys
 import tomllib
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from os.path import expandvars
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ class Manifest:
                 return f"the module {module} is not installed. Install: {self.install}"
         here = self.require.get(sys.platform, {})
         paths = here.get("any_path", ())
-        if paths and not any(Path(_expand(p)).exists() for p in paths):
+        if paths and not any(Path(expandvars(p)).exists() for p in paths):
             return f"no device ({', '.join(paths)} missing). Install: {self.install}"
         return ""
 
@@ -93,9 +94,3 @@ def read(name: str, value: str, distribution: str, version: str) -> Manifest:
         version=version,
         path=str(path),
     )
-
-
-def _expand(path: str) -> str:
-    from os.path import expandvars
-
-    return expandvars(path)

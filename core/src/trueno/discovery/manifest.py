@@ -2,26 +2,32 @@
 
 The entry point's value is `package:backend.toml`.  The file is found beside the package's `__init__` with
 `find_spec` of the top-level name, which imports nothing and works for wheels and editable installs alike.
+What may stand in it is the table of `trueno.discovery.keys`; `python -m trueno.discovery.manifest` writes
+`backend.schema.json` from that.
 """
 
+import os.path
+import re
 import sys
-import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from os.path import expandvars
-from pathlib import Path
 from typing import Any
 
+from trueno.discovery.keys import TABLE, default, refuse, schema, shown
 from trueno.discovery.protocol import API
+from trueno.parsers import TYPES
+from trueno.settings import SETTINGS, Setting
 
-KEYS = frozenset(
-    {"name", "api", "kind", "tier", "opt_in", "factory", "arrays", "install", "unavailable", "require", "settings"}
-)
+SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backend.schema.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The contents of a `backend.toml`, with the distribution that brought it."""
+    """The contents of a `backend.toml`, with the distribution that brought it.
+
+    settings: the plugin's own variables, each ready for `trueno.settings.settings.declare`.
+    """
 
     name: str
     api: tuple[int, int]
@@ -29,68 +35,159 @@ class Manifest:
     tier: int
     factory: str
     install: str
-    arrays: tuple[str, ...] = ()
+    arrays: tuple[str, ...] = ("numpy:ndarray",)
     opt_in: bool = False
+    atomic: bool = False
     unavailable: str = ""
     require: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Setting] = field(default_factory=dict)
     distribution: str = ""
     version: str = ""
     path: str = ""
 
-    def missing(self) -> str:
-        """Level-0 probe: the first requirement that does not hold, as a sentence; empty when all do."""
-        if self.unavailable:
-            return self.unavailable
+    @property
+    def foreign(self) -> bool:
+        """Whether its kernels take arrays of its own; the core then moves the caller's."""
+        return bool(self.arrays) and self.arrays[0] != "numpy:ndarray"
+
+    def unmet(self) -> tuple[str, str] | None:
+        """Level-0 probe: code and sentence of the first requirement that does not hold; None when all do.
+
+        Codes: api_mismatch, not_built, missing.  Looks at files and calls `find_spec`; runs none of the plugin's code.
+        """
         if not self.api[0] <= API <= self.api[1]:
-            spoken = f"{self.api[0]} to {self.api[1]}"
-            return f"speaks backend API {spoken}, but this trueno speaks {API}; upgrade one of the two"
+            return "api_mismatch", self._mismatch()
+        if self.unavailable:
+            return "not_built", self.unavailable
+        remedy = f". Install: {self.install}" if self.install else ""
         for module in self.require.get("modules", ()):
-            if find_spec(module.partition(".")[0]) is None:
-                return f"the module {module} is not installed. Install: {self.install}"
-        here = self.require.get(sys.platform, {})
-        paths = here.get("any_path", ())
-        if paths and not any(Path(expandvars(p)).exists() for p in paths):
-            return f"no device ({', '.join(paths)} missing). Install: {self.install}"
-        return ""
+            if not _installed(module.partition(".")[0]):
+                return "missing", f"the module {module} is not installed{remedy}"
+        paths = self.require.get(sys.platform, {}).get("any_path", ())
+        if paths and not any(os.path.exists(os.path.expandvars(path)) for path in paths):
+            return "missing", f"no device ({', '.join(paths)} missing){remedy}"
+        return None
+
+    def missing(self) -> str:
+        """The sentence of `unmet`; empty when nothing is missing."""
+        unmet = self.unmet()
+        return unmet[1] if unmet else ""
+
+    def _mismatch(self) -> str:
+        low, high = self.api
+        spoken = f"version {low}" if low == high else f"versions {low} to {high}"
+        older = (self.distribution or f"the distribution that brings {self.name}") if high < API else "trueno"
+        return (
+            f"it speaks {spoken} of the backend protocol, and this trueno speaks {API}. "
+            f"Install: pip install --upgrade {older}"
+        )
 
 
-def read(name: str, value: str, distribution: str, version: str) -> Manifest:
-    """Read the manifest an entry point names; ValueError with a sentence when it is not one."""
+def read(name: str, value: str, distribution: str = "", version: str = "") -> Manifest:
+    """The manifest that an entry point names; ValueError with a sentence when it is not one."""
+    path = locate(value)
+    return parse(load(path), value.replace(":", "/"), name, distribution, version, path)
+
+
+def locate(value: str) -> str:
+    """Where the file of an entry point's value, `package:file.toml`, lies; ValueError when nowhere.
+
+    The package is found and not imported.  A namespace package may have several folders: the first that has it.
+    """
     package, colon, file = value.partition(":")
-    if not colon or "." in package:
+    if not colon or not package.isidentifier() or not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)*", file):
         raise ValueError(f"the entry point's value is {value!r}; it must be like 'my_package:backend.toml'")
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ValueError(f"the package {package} is not found")
-    path = Path(next(iter(spec.submodule_search_locations))) / file
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{path.name} cannot be read: {error}") from None
-    unknown = sorted(set(data) - KEYS)
-    if unknown:
-        raise ValueError(f"{path.name}: unknown key {unknown[0]!r}; known: {' '.join(sorted(KEYS))}")
-    if data.get("name") != name:
-        raise ValueError(f"{path.name}: name is {data.get('name')!r}, but the entry point is {name!r}")
-    if data.get("kind") not in ("cpu", "gpu"):
-        raise ValueError(f"{path.name}: kind is {data.get('kind')!r}; it must be cpu or gpu")
-    if not data.get("unavailable") and ":" not in data.get("factory", ""):
-        raise ValueError(f"{path.name}: factory is {data.get('factory')!r}; it must be like 'package.module:Class'")
-    api = data.get("api")
-    if not (isinstance(api, list) and len(api) == 2 and all(isinstance(n, int) for n in api)):
-        raise ValueError(f"{path.name}: api is {api!r}; it must be [lowest, highest]")
+        spec = find_spec(package)
+    except Exception as error:  # a finder is anybody's code
+        raise ValueError(f"the package {package} cannot be looked up: {type(error).__name__}: {error}") from None
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    if not folders:
+        raise ValueError(f"the package {package} is not found")
+    for folder in folders:
+        path = os.path.join(os.path.abspath(folder), file)
+        if os.path.isfile(path):
+            return path
+    raise ValueError(f"the package {package} has no file {file}; it must be named as package data")
+
+
+def load(path: str) -> dict[str, Any]:
+    """The contents of a manifest's file, not yet checked; ValueError when it cannot be read or is no TOML."""
+    import tomllib  # only here: where the index is warm, no manifest is read
+
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{os.path.basename(path)} cannot be read: {error}") from None
+
+
+def parse(
+    data: Mapping[str, Any], where: str, name: str = "", distribution: str = "", version: str = "", path: str = ""
+) -> Manifest:
+    """Check what a manifest holds; ValueError naming `where`, the key, its value and what is allowed.
+
+    name: the entry point's, which must be the manifest's own; nothing where there is no entry point.
+    Of a manifest for another version of the protocol only name, api and kind are looked at: the rest may be written
+    for that version, and `unmet` then says what to upgrade.
+    """
+    held = dict(data)
+    keys = TABLE["properties"]
+    if "api" in held and not refuse(held["api"], keys["api"], "api") and not held["api"][0] <= API <= held["api"][1]:
+        held = {key: held[key] for key in ("name", "api") if key in held} | {
+            "kind": held["kind"] if held.get("kind") in keys["kind"]["enum"] else "cpu",
+            "unavailable": "it is written for another version of trueno",
+        }
+    said = refuse(held) or _refuse_further(held, name)
+    if said:
+        raise ValueError(f"{where}: {said}")
+    for key in keys:
+        held.setdefault(key, default(key))
     return Manifest(
-        name=name,
-        api=(api[0], api[1]),
-        kind=data["kind"],
-        tier=int(data.get("tier", 0)),
-        factory=data.get("factory", ""),
-        install=data.get("install", f"pip install 'trueno[{name}]'"),
-        arrays=tuple(data.get("arrays", ())),
-        opt_in=bool(data.get("opt_in", False)),
-        unavailable=data.get("unavailable", ""),
-        require=data.get("require", {}),
-        distribution=distribution,
-        version=version,
-        path=str(path),
+        **held
+        | {
+            "api": tuple(held["api"]),
+            "arrays": tuple(held["arrays"]),
+            "require": dict(held["require"]),
+            "install": held["install"] or (f"pip install --upgrade {distribution}" if distribution else ""),
+            "settings": {variable: _setting(facts) for variable, facts in held["settings"].items()},
+            "distribution": distribution,
+            "version": version,
+            "path": path,
+        }
     )
+
+
+def _refuse_further(held: dict[str, Any], name: str) -> str:
+    """What no schema can say."""
+    if name and held["name"] != name:
+        return f"name is {held['name']!r}, but the entry point is {name!r}"
+    if held["api"][0] > held["api"][1]:
+        return f"api is {shown(held['api'])}; it must be [lowest, highest]"
+    for variable in held.get("settings", ()):
+        if variable in SETTINGS:
+            return f"settings.{variable} is a variable of trueno's own; it must have another name"
+    return ""
+
+
+def _setting(facts: dict[str, Any]) -> Setting:
+    parse, value = TYPES[facts["type"]], facts.get("default")
+    if isinstance(value, list):
+        value = parse(",".join(value))  # names, in the form that the parser gives them
+    elif facts["type"] == "seconds" and value is not None:
+        value = float(value)
+    return Setting(parse, value, facts["help"])
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except Exception:  # ValueError for a module made by hand; a finder may raise anything
+        return sys.modules.get(package) is not None
+
+
+if __name__ == "__main__":
+    import json
+
+    with open(SCHEMA, "w", encoding="utf-8") as target:
+        target.write(json.dumps(schema(), indent=2) + "\n")

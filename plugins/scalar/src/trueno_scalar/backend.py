@@ -56,7 +56,7 @@ class ScalarBackend:
             from trueno_scalar.structured import KERNELS
 
             if call.op.name not in KERNELS:
-                return Reject("no_kernel", f"{call.op.name} has no kernel here")
+                return Reject("unsupported_op", f"{call.op.name} has no kernel here")
         return None
 
     def kernel(self, call: Call) -> Kernel:

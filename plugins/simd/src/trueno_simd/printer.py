@@ -66,13 +66,14 @@ class Printer:
         self.kinds = dict(self.program.operands)
         self.outs = {f"out{k}": k for k in range(len(self.program.outputs)) if k not in variant.flags}
         self.slots = {name: i for i, name in enumerate([*self.kinds, *self.outs])}
-        # Nothing folds and nothing varies by row alone: rows × n is one long row.
-        self.flat = not self.program.folds and set(self.kinds.values()) <= {"e", "u"}
+        # Nothing folds and nothing varies by row alone: rows × n is one long row; health flags fold over all of it.
+        flags = {self.program.outputs[k] for k in variant.flags}
+        folds = {self.nodes[f].kind for f in self.program.folds if f not in flags}
+        self.flat = not folds and set(self.kinds.values()) <= {"e", "u"}
         read = {str(n.value) for n in self.nodes if n.kind == "leaf"}
         self.arrays = [n for n in self.kinds if n in read] + list(self.outs)
         self.params = [f"p_{n}" for n in self.program.params]
         # Many narrow rows have a schedule of their own; a compensated sum keeps its own loop.
-        folds = {self.nodes[f].kind for f in self.program.folds}
         self.tiled = variant.rank == 2 and bool(folds) and "fsum" not in folds
 
     def text(self) -> str:

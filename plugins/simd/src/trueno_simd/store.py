@@ -2,13 +2,11 @@
 
 The folder carries a hash of what machine code depends on and Numba does not watch: all of this plugin's sources,
 and the versions of Numba, LLVM and NumPy; Numba's index in it adds the CPU's name and features.  A cache is
-code: the folder must be the user's own and writable by nobody else, or it is not used.
+code: `trueno.cachedir` says whether the folder can be trusted, and if it cannot, it is not used.
 """
 
-import os
 import sys
 import tempfile
-import warnings
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
@@ -17,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
-from trueno.errors import SettingError, TruenoWarning
-from trueno.settings import settings
+from trueno import cachedir
 
 
 @cache
@@ -36,46 +33,7 @@ def stamp() -> str:
 @cache
 def folder() -> Path:
     """Where printed kernels are kept: the user's cache, or a private temporary folder with one warning."""
-    wanted = _wanted() / "simd" / stamp()
-    reason = _secure(wanted)
-    if not reason:
-        return wanted
-    private = Path(tempfile.mkdtemp(prefix="trueno-simd-"))
-    warnings.warn(
-        f"kernels are not kept on disk: {reason}; set TRUENO_CACHE_DIR to a folder of your own",
-        TruenoWarning,
-        stacklevel=3,
-    )
-    return private
-
-
-def _wanted() -> Path:
-    if given := settings.get("TRUENO_CACHE_DIR"):
-        try:
-            return Path(given).expanduser()
-        except RuntimeError as error:
-            raise SettingError(f"TRUENO_CACHE_DIR is {given!r}: {error}") from None
-    from platformdirs import user_cache_path
-
-    return user_cache_path("trueno", appauthor=False)
-
-
-def _secure(path: Path) -> str:
-    """Create `path` for the user alone; the reason why it must not be used, else nothing."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if hasattr(os, "getuid"):
-            for part in (path, path.parent, path.parent.parent):  # who owns a folder can swap what is in it
-                facts = part.stat()
-                if facts.st_uid != os.getuid():
-                    return f"{part} belongs to another user"
-                if facts.st_mode & 0o022:
-                    return f"{part} can be written by others"
-        with tempfile.NamedTemporaryFile(dir=path):
-            pass
-    except OSError as error:
-        return f"{path} cannot be used ({error.strerror or error})"
-    return ""
+    return cachedir.folder("simd", stamp(), writing=True) or Path(tempfile.mkdtemp(prefix="trueno-simd-"))
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]

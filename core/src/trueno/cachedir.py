@@ -1,0 +1,218 @@
+"""The user's cache folder: whether it can be trusted, writing that is never half done, and a lock.
+
+A cache is code: compiled kernels are run from it, and an index in it says which modules are imported.  So every folder
+from the root down belongs to the user and is writable by nobody else, or nothing in it is read.  Without a cache
+everything still works, only slower; one warning a process says why.
+"""
+
+import os
+import stat
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from trueno.errors import SettingError, TruenoWarning
+from trueno.settings import settings
+
+STALE = 30.0
+"""Seconds after which a lock is taken over: nobody holds one longer than a read and a write, so its holder died."""
+
+_said: set[str] = set()
+
+
+def root() -> Path:
+    """The folder that holds all caches: TRUENO_CACHE_DIR, or the platform's own place; SettingError for `~nobody`."""
+    if given := settings.get("TRUENO_CACHE_DIR"):
+        try:
+            return Path(given).expanduser().absolute()
+        except RuntimeError as error:
+            raise SettingError(f"TRUENO_CACHE_DIR is {given!r}: {error}") from None
+    from platformdirs import user_cache_path
+
+    return user_cache_path("trueno", appauthor=False)
+
+
+def folder(*parts: str, writing: bool = False) -> Path | None:
+    """The folder `parts` of the cache, made for the user alone; None, with one warning, if it cannot be trusted.
+
+    writing: None also where no file can be made in it, which is tried.
+    """
+    path, reason = inspect(*parts, writing=writing)
+    if reason:
+        _warn(f"the cache in {root()} is not used: {reason}; set TRUENO_CACHE_DIR to a folder of your own")
+        return None
+    return path
+
+
+def inspect(*parts: str, writing: bool = False) -> tuple[Path, str]:
+    """What `folder` does, in silence: the folder, and the reason why it must not be used, empty if it may."""
+    path = root()
+    if not path.is_absolute():  # no HOME, and no entry for the user
+        return path, "the user has no home folder"
+    reason = _make(path)
+    for part in parts:
+        if reason:
+            break
+        path = path / part
+        reason = _make(path)
+    return path, reason or (_try(path) if writing else "")
+
+
+def read(path: Path) -> str | None:
+    """The text of a file; None if there is none, it cannot be read, or is no UTF-8."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeError):
+        return None
+
+
+def write(path: Path, text: str) -> bool:
+    """Write a file whole or not at all, so that no reader sees a part; False, with one warning, if it cannot be."""
+    beside = ""
+    try:
+        descriptor, beside = _beside(path)
+        with open(descriptor, "wb") as file:
+            file.write(text.encode("utf-8"))
+        _replace(beside, path)
+    except (OSError, UnicodeError) as error:
+        if beside:
+            with suppress(OSError):
+                os.unlink(beside)
+        _warn(f"what would be kept in {path} is found again the next time: it cannot be written ({_said_by(error)})")
+        return False
+    return True
+
+
+@contextmanager
+def lock(path: Path, seconds: float = 5.0) -> Iterator[bool]:
+    """Hold the lock file `path` meanwhile; gives False if it was not free within `seconds`, or cannot be made.
+
+    For a read and a write, no longer: a lock older than STALE seconds is taken over.  Raises nothing of its own.
+    """
+    token = f"{os.getpid()} {os.urandom(8).hex()}"
+    held = _acquire(path, token, seconds)
+    try:
+        yield held
+    finally:
+        # A child that was forked meanwhile leaves it alone, and so does a holder that was taken over.
+        if held and token.startswith(f"{os.getpid()} ") and read(path) == token:
+            with suppress(OSError):
+                os.unlink(path)
+
+
+def _acquire(path: Path, token: str, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except FileExistsError:
+            if not _take_over(path):
+                if time.monotonic() >= end:
+                    return False
+                time.sleep(0.01)
+        except PermissionError:  # on Windows also a lock that is just being removed
+            if os.name != "nt" or time.monotonic() >= end:
+                return False
+            time.sleep(0.01)
+        except OSError:
+            return False
+        else:
+            try:
+                os.write(descriptor, token.encode())
+            except OSError:  # a full disk holds an empty file, but no token
+                os.close(descriptor)
+                with suppress(OSError):
+                    os.unlink(path)
+                return False
+            os.close(descriptor)
+            return True
+
+
+def _take_over(path: Path) -> bool:
+    """Remove the lock if it is stale; whether it may be free now."""
+    try:
+        facts = os.stat(path)
+        if abs(time.time() - facts.st_mtime) < STALE:  # one from the future is as dead
+            return False
+        aside = f"{path}.{os.urandom(4).hex()}"
+        os.rename(path, aside)  # one of several who see it wins; `unlink` could hit the lock that the first then made
+        moved = os.stat(aside)
+        if (moved.st_ino, moved.st_mtime_ns) != (facts.st_ino, facts.st_mtime_ns):
+            os.rename(aside, path)
+            return False
+        os.unlink(aside)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _make(path: Path) -> str:
+    """Make a folder for the user alone, if there is none; the reason why it must not be used, or nothing."""
+    try:
+        if not path.is_dir():
+            missing = [path]
+            while not missing[-1].parent.is_dir() and missing[-1].parent != missing[-1]:
+                missing.append(missing[-1].parent)
+            for part in reversed(missing):  # `parents=True` would leave the mode of the upper ones to the umask
+                part.mkdir(mode=0o700, exist_ok=True)
+        return _distrust(path)
+    except OSError as error:
+        return f"{path} cannot be used ({_said_by(error)})"
+
+
+def _distrust(path: Path) -> str:
+    if not hasattr(os, "geteuid"):  # on Windows the profile's access lists say it
+        return ""
+    link, facts = os.lstat(path), os.stat(path)
+    if not stat.S_ISDIR(facts.st_mode):
+        return f"{path} is no folder"
+    me = os.geteuid()  # who owns a folder, or a link to it, can swap what is in it; the system's own links may be
+    if facts.st_uid != me or link.st_uid not in (me, 0):
+        return f"{path} belongs to another user"
+    if facts.st_mode & 0o022:
+        return f"{path} can be written by others"
+    return ""
+
+
+def _try(path: Path) -> str:
+    try:
+        descriptor, beside = _beside(path / "try")
+        os.close(descriptor)
+        os.unlink(beside)
+    except OSError as error:
+        return f"{path} cannot be written ({_said_by(error)})"
+    return ""
+
+
+def _beside(path: Path) -> tuple[int, str]:
+    """A new file beside `path`, open for writing by the user alone."""
+    name = str(path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}"))
+    return os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o600), name
+
+
+def _replace(beside: str, path: Path) -> None:
+    for attempt in range(5):
+        try:
+            os.replace(beside, path)
+        except PermissionError:
+            if os.name != "nt" or attempt == 4:
+                raise
+            time.sleep(0.01)  # Windows refuses while another process has the file open
+        else:
+            return
+
+
+def _said_by(error: OSError | UnicodeError) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _warn(sentence: str) -> None:
+    """Warn once a process: of a full or read-only disk once, whatever the file; of a folder of others for each."""
+    cause = sentence.rpartition(" (")[2].partition(")")[0]
+    if cause not in _said:
+        _said.add(cause)
+        warnings.warn(sentence, TruenoWarning, stacklevel=4)

@@ -1,0 +1,209 @@
+"""Which plugins are installed: a scan of the entry points, kept on disk until something is installed or removed.
+
+A scan imports `importlib.metadata` and opens a file of every distribution.  So what it finds is kept, with the contents
+of the manifests, in the user's cache folder, in a file named after `sys.path` and the versions of Python and Trueno.
+It holds as long as every entry of `sys.path`, and every manifest, has the time and size that it had.
+An index that is damaged, foreign or stale is no error, only a scan.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from trueno import __version__, cachedir
+from trueno.discovery.manifest import Manifest, load, locate, parse
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+BACKENDS, HOOKS = GROUPS = ("trueno.backends", "trueno.hooks")
+
+RACY = 2 * 10**9
+"""Nanoseconds in which a folder may change twice and have one time: file systems count coarsely."""
+
+KEPT = 64
+"""So many files are kept: scripts in different folders have a `sys.path` each."""
+
+Stamp = list[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One entry point; a backend's with the file and the contents of its manifest, which is not yet checked.
+
+    manifest: None for a hook, and where `problem` says why there is none.
+    """
+
+    group: str
+    name: str
+    value: str
+    distribution: str = ""
+    version: str = ""
+    manifest: dict[str, Any] | None = None
+    path: str = ""
+    problem: str = ""
+
+    def parsed(self) -> Manifest:
+        """The manifest, checked; ValueError with a sentence when it is not one."""
+        if self.manifest is None:
+            raise ValueError(self.problem or f"the entry point {self.name} has no manifest")
+        where = self.value.replace(":", "/")
+        return parse(self.manifest, where, self.name, self.distribution, self.version, self.path)
+
+
+def points(refresh: bool = False) -> list[Point]:
+    """Every entry point of Trueno's groups, sorted by group and name; `refresh` scans, whatever the index says.
+
+    Two distributions that claim one name give two points; what one distribution says twice gives one.
+    """
+    now = time.time_ns()
+    entries = [_entry(entry) for entry in dict.fromkeys(sys.path) if isinstance(entry, str)]
+    head = {"python": sys.version, "trueno": __version__, "path": entries}
+    file = _file(head)
+    found = None if refresh or file is None else _kept(file, head)
+    examined = (
+        _scan([entry for entry, stamp in entries if stamp]) if found is None else [_unchanged(*pair) for pair in found]
+    )
+    if file and examined != found:
+        stamps = [stamp for _, stamp in entries] + [stamp for _, stamp in examined]
+        if all(stamp is None or stamp[0] < now - RACY for stamp in stamps):
+            _keep(file, {"head": head, "points": [[asdict(point), stamp] for point, stamp in examined]})
+    return [point for point, _ in examined]
+
+
+def _entry(entry: str) -> tuple[str, Stamp]:
+    """An entry of `sys.path` and its stamp; a relative one with its place, unless it is the name of an import hook."""
+    with suppress(OSError):  # the working directory may be gone
+        path = os.path.abspath(entry)
+        if stamp := _stamp(path):
+            return path, stamp
+    return entry, None
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        facts = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return [facts.st_mtime_ns, facts.st_size]
+
+
+def _file(head: dict[str, Any]) -> Path | None:
+    folder = cachedir.folder("index")
+    if folder is None:
+        return None
+    key = "\n".join([head["python"], head["trueno"], *(entry for entry, _ in head["path"])])
+    return folder / f"{crc32(key.encode(errors='backslashreplace')):08x}.json"  # the head in it decides; see `_kept`
+
+
+def _kept(file: Path, head: dict[str, Any]) -> list[tuple[Point, Stamp]] | None:
+    """What the index holds, if it was made under `head`."""
+    text = cachedir.read(file)
+    try:
+        data = json.loads(text or "")
+        if data["head"] != head | {"path": [list(pair) for pair in head["path"]]}:
+            return None
+        return [(_point(facts), stamp) for facts, stamp in data["points"]]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _point(facts: dict[str, Any]) -> Point:
+    point = Point(**facts)
+    texts = [value for key, value in facts.items() if key != "manifest"]
+    if set(facts) != set(Point.__slots__) or not all(isinstance(text, str) for text in texts):
+        raise TypeError("not a point")
+    if point.group not in GROUPS or not isinstance(point.manifest, dict | None):
+        raise TypeError("not a point of ours")
+    return point
+
+
+def _keep(file: Path, data: dict[str, Any]) -> None:
+    if cachedir.write(file, json.dumps(data)):
+        with suppress(OSError):
+            others = sorted(file.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+            for path in others[:-KEPT]:
+                path.unlink(missing_ok=True)
+
+
+def _unchanged(point: Point, stamp: Stamp) -> tuple[Point, Stamp]:
+    """A point of the index; with its manifest read again if the file is another, or was not there."""
+    if point.group != BACKENDS or not point.value or (stamp and _stamp(point.path) == stamp):
+        return point, stamp
+    return _examined(point)
+
+
+def _examined(point: Point) -> tuple[Point, Stamp]:
+    """The point with its manifest, or with the problem that there is."""
+    path, stamp, manifest, problem = "", None, None, ""
+    try:
+        path = locate(point.value)
+        stamp = _stamp(path)
+        held = load(path)
+        json.dumps(held)
+        manifest = held
+    except ValueError as error:
+        problem = str(error)
+    except TypeError:  # the one thing in TOML that JSON has not
+        problem = "it holds a date or a time, which no key takes"
+    return replace(point, manifest=manifest, path=path, problem=problem), stamp
+
+
+def _scan(entries: list[str]) -> list[tuple[Point, Stamp]]:
+    from importlib import invalidate_caches
+
+    invalidate_caches()  # something may have been installed while this process runs
+    found: list[Point] = []
+    for i, entry in enumerate(entries):
+        claims: dict[str, tuple[list[int], list[Point]]] = {}
+        for distribution in _ours(entry):
+            name, version = _identity(distribution)
+            numbers = [int(n) for n in re.findall(r"\d+", version)]
+            if _shadowed(name, entries[:i]) or (name in claims and claims[name][0] >= numbers):
+                continue  # what an interrupted installation left in the same folder counts only where it is newer
+            claims[name] = numbers, _claims(distribution, name, version)
+        found += [point for _, claimed in claims.values() for point in claimed]
+    found.sort(key=lambda point: (point.group, point.name, point.value, point.distribution))
+    return [(point, None) if point.problem or point.group != BACKENDS else _examined(point) for point in found]
+
+
+def _ours(entry: str) -> Iterator["Distribution"]:
+    """The distributions in one entry of `sys.path` that name one of our groups."""
+    from importlib.metadata import distributions
+
+    for distribution in distributions(path=[entry]):
+        with suppress(Exception):  # one that cannot be read is not ours to report
+            text = distribution.read_text("entry_points.txt") or ""
+            if any(group in text for group in GROUPS):
+                yield distribution
+
+
+def _identity(distribution: "Distribution") -> tuple[str, str]:
+    """Name and version; an interrupted installation may have left neither."""
+    with suppress(Exception):
+        return distribution.metadata["Name"] or "unnamed", distribution.version or ""
+    return "unnamed", ""
+
+
+def _shadowed(name: str, earlier: list[str]) -> bool:
+    """Whether an earlier entry of `sys.path` has a distribution of this name: its code is what is imported."""
+    from importlib.metadata import distributions
+
+    return any(True for _ in distributions(name=name, path=earlier))
+
+
+def _claims(distribution: "Distribution", name: str, version: str) -> list[Point]:
+    try:
+        points = [(point.group, point.name, point.value) for point in distribution.entry_points]
+    except Exception as error:  # lines that are no entry points
+        said = f"its entry_points.txt cannot be read: {type(error).__name__}: {error}"
+        return [Point(BACKENDS, name, "", name, version, problem=said)]
+    return [Point(*claim, name, version) for claim in dict.fromkeys(points) if claim[0] in GROUPS]

@@ -8,7 +8,10 @@
     ├── SettingError(ValueError)             a setting or environment variable with an unknown value
     ├── UnknownBackend(LookupError)          a backend name that nothing installed carries
     ├── BackendUnavailable(RuntimeError)     installed, and its probe says why it cannot run
+    ├── DeviceError(ValueError)              operands that live on different devices
     ├── KernelError(RuntimeError)            a kernel failed, or no backend takes the call
+    │   └── DeviceLost                       the device went away; its arrays are gone with it
+    ├── OutOfMemory(MemoryError)             a device has no room left
     └── GuardError(ArithmeticError)          a guard stopped the line
 
 A message names op, operand, symbol, value and remedy: `matmul: b[k] is 31, but a[k] is 32`.
@@ -53,12 +56,37 @@ class KernelError(TruenoError, RuntimeError):
     """A kernel failed, or no backend takes the call."""
 
 
+class DeviceError(TruenoError, ValueError):
+    """Operands that live on different devices."""
+
+
+class DeviceLost(KernelError):
+    """The device went away; its arrays are gone with it."""
+
+
+class OutOfMemory(TruenoError, MemoryError):
+    """A device has no room left for what was asked."""
+
+
 class GuardError(TruenoError, ArithmeticError):
     """A guard found a result that is not healthy."""
 
 
 class TruenoWarning(UserWarning):
     """Something works, and not as it was asked for."""
+
+
+def warn(message: str) -> None:
+    """A TruenoWarning that points at the caller's own line, however deep in Trueno it arises."""
+    import sys
+    import warnings
+    from pathlib import Path
+
+    inside = (str(Path(__file__).parent), "<trueno.")  # our files, and the functions that are generated for ops
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, TruenoWarning, stacklevel=level)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

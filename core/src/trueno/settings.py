@@ -10,59 +10,58 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trueno import parsers
 from trueno.errors import SettingError, TruenoWarning, suggestion
-
-TRUE = ("1", "true", "yes", "on")
-FALSE = ("0", "false", "no", "off")
-
-
-def _bool(text: str) -> bool:
-    if text.lower() in TRUE:
-        return True
-    if text.lower() in FALSE:
-        return False
-    raise ValueError("one of 1 0 true false yes no on off")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(word.strip().lower() for word in text.split(",") if word.strip())
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError("a whole number, 1 or more")
-    return int(text)
-
-
-def _choice(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text.lower() in words:
-            return text.lower()
-        raise ValueError(f"one of {' '.join(words)}{suggestion(text, words)}")
-
-    return parse
+from trueno.parsers import Parser
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One variable: how it is read, its default, and the sentence that documents it."""
 
-    parse: Callable[[str], Any]
+    parse: Parser
     default: Any
     help: str
     bare: str | None = None
 
 
+EVENTS = ("decision", "run", "fallback", "quarantine", "transfer", "guard", "probe", "calibrate")
+"""Kinds of event, which `trueno.events` documents."""
+
 SETTINGS: dict[str, Setting] = {
-    "TRUENO_FORCE_CPU": Setting(_bool, False, "use only CPU backends; no GPU plugin is loaded or probed", "FORCE_CPU"),
-    "TRUENO_BACKEND": Setting(_names, (), "the backends to use, best first; an error if none of them can run"),
-    "TRUENO_AUTOLOAD": Setting(str, "1", "0: load no plugin; a list of names: load only these"),
-    "TRUENO_BLOCK": Setting(_names, (), "backends that are never loaded"),
-    "TRUENO_MAX_ISA": Setting(
-        _choice("sse2", "avx", "avx2", "avx512", "neon"), None, "the highest CPU level that kernels may use"
+    "TRUENO_FORCE_CPU": Setting(
+        parsers.boolean, False, "use only CPU backends; no GPU plugin is loaded or probed", "FORCE_CPU"
     ),
-    "TRUENO_THREADS": Setting(_count, None, "threads of CPU kernels; default: the CPUs this process may use"),
-    "TRUENO_CACHE_DIR": Setting(str, None, "where compiled kernels are kept; default: the user's cache folder"),
+    "TRUENO_BACKEND": Setting(parsers.names, (), "the backends to use, best first; an error if none of them can run"),
+    "TRUENO_AUTOLOAD": Setting(parsers.text, "1", "0: load no plugin; a list of names: load only these"),
+    "TRUENO_BLOCK": Setting(parsers.names, (), "backends that are never loaded"),
+    "TRUENO_MAX_ISA": Setting(
+        parsers.choice("sse2", "avx", "avx2", "avx512", "neon"), None, "the highest CPU level that kernels may use"
+    ),
+    "TRUENO_THREADS": Setting(parsers.count, None, "threads of CPU kernels; default: the CPUs this process may use"),
+    "TRUENO_CACHE_DIR": Setting(
+        parsers.text, None, "where what was compiled and measured is kept; default: the user's cache folder"
+    ),
+    "TRUENO_PROBE": Setting(
+        parsers.choice("on", "off", "cached"),
+        "on",
+        "off: no child process tries a backend first; cached: only verdicts already known",
+    ),
+    "TRUENO_PROBE_TIMEOUT": Setting(parsers.seconds, 20.0, "seconds that the child which tries a backend may take"),
+    "TRUENO_CALIBRATION": Setting(
+        parsers.boolean, True, "off: choose by declared speeds, not by those that were measured here"
+    ),
+    "TRUENO_FALLBACK": Setting(
+        parsers.choice("error", "warn", "log", "silent"),
+        "warn",
+        "what happens when an automatically chosen kernel fails",
+    ),
+    "TRUENO_GUARD": Setting(
+        parsers.guard, (), "a guard around every call: nan:stop,overflow:promote_f64; 1: stop at NaN and Inf"
+    ),
+    "TRUENO_VERBOSE": Setting(
+        parsers.some(*EVENTS, modes=("json",)), (), "events written to stderr; json: as JSON, a line each"
+    ),
 }
 
 
@@ -81,10 +80,44 @@ class Settings:
         self._environ = environ
         self._values: dict[str, Value] = {}
         self._declared = dict(SETTINGS)
+        self._said: set[str] = set()
+        self._listeners: list[Callable[[], None]] = []
+        self._set: dict[str, Any] = {}
 
     def reload(self) -> None:
-        """Forget what was read; the next use reads the environment again."""
-        self._values.clear()
+        """Forget what was read; the next use reads the environment again, and plans are made anew."""
+        self._values = {}
+        for listener in self._listeners:
+            listener()
+
+    def override(self, name: str, value: Any) -> None:
+        """Give a setting a value from code, which wins over the environment; None takes it back.
+
+        A text is read as the variable would be; anything else is taken as it is.  Plans are made anew.
+        """
+        self.origin(name)
+        if isinstance(value, str):
+            value = self._parse(name, name, value)
+        self._set.pop(name, None)
+        if value is not None:
+            self._set[name] = value
+        self.reload()
+
+    def on_reload(self, listener: Callable[[], None]) -> None:
+        """Call `listener` at every reload."""
+        self._listeners.append(listener)
+
+    def declare(self, name: str, setting: Setting) -> None:
+        """Add a plugin's variable; SettingError if it is taken by another, or is not `TRUENO_…`."""
+        if not name.startswith("TRUENO_") or name in SETTINGS:
+            raise SettingError(f"{name} cannot be declared: a plugin's variables begin with TRUENO_ and are its own")
+        if name not in self._declared:
+            self._declared[name] = setting
+            self._values = {}
+
+    def declared(self) -> dict[str, Setting]:
+        """Every setting that is known: the core's, then those of plugins."""
+        return dict(self._declared)
 
     def get(self, name: str) -> Any:
         """Value of a setting, by its full name."""
@@ -92,15 +125,16 @@ class Settings:
 
     def origin(self, name: str) -> Value:
         """Value of a setting, and where it came from; SettingError for a value that cannot be read."""
-        if not self._values:
-            self._read()
-        return self._values[name]
+        values = self._values or self._read()
+        if name not in values:
+            raise SettingError(f"there is no setting {name}{suggestion(name, self._declared)}")
+        return values[name]
 
     def all(self) -> dict[str, Value]:
         """Every setting with its origin."""
         return {name: self.origin(name) for name in self._declared}
 
-    def _read(self) -> None:
+    def _read(self) -> dict[str, Value]:
         environ = os.environ if self._environ is None else self._environ
         values = {}
         for name, setting in self._declared.items():
@@ -108,19 +142,39 @@ class Settings:
             for variable in (name, setting.bare):
                 text = environ.get(variable, "").strip() if variable else ""
                 if text:
-                    try:
-                        values[name] = Value(setting.parse(text), f"environment {variable}")
-                    except ValueError as error:
-                        raise SettingError(f"{variable} is {text!r}, but must be {error}") from None
+                    values[name] = Value(self._parse(name, variable, text), f"environment {variable}")
                     break
-        for variable in environ:
-            if variable.startswith("TRUENO_") and variable not in self._declared:
-                hint = suggestion(variable, self._declared)
-                warnings.warn(f"{variable} is set, but no such setting exists{hint}", TruenoWarning, stacklevel=4)
+            if name in self._set:
+                values[name] = Value(self._set[name], "code")
         self._values = values
+        return values
+
+    def _parse(self, name: str, variable: str | None, text: str) -> Any:
+        try:
+            return self._declared[name].parse(text)
+        except ValueError as error:
+            raise SettingError(f"{variable} is {text!r}, but must be {error}") from None
+
+    def unknown(self) -> list[str]:
+        """A sentence for each `TRUENO_*` variable that nothing declares; once plugins have declared theirs."""
+        environ = os.environ if self._environ is None else self._environ
+        return [
+            f"{variable} is set, but no such setting exists{suggestion(variable, self._declared)}"
+            for variable in environ
+            if variable.startswith("TRUENO_") and variable not in self._declared
+        ]
+
+    def warn_unknown(self) -> None:
+        """Warn of them, each once a process."""
+        for sentence in self.unknown():
+            if sentence not in self._said:
+                self._said.add(sentence)
+                warnings.warn(sentence, TruenoWarning, stacklevel=3)
 
 
 settings = Settings()
 
-get, origin, reload, values = settings.get, settings.origin, settings.reload, settings.all
+get, origin, reload, values, override = (
+    settings.get, settings.origin, settings.reload, settings.all, settings.override
+)  # fmt: skip
 """The process's settings, as functions of this module: `trueno.settings.get("TRUENO_THREADS")`."""

@@ -1,0 +1,37 @@
+"""Commands that plugins add to the command line, through the hook `trueno_commands`."""
+
+from collections.abc import Container
+from typing import Any
+
+import typer
+from typer.main import get_group
+
+from trueno import hooks
+
+
+def commands(taken: Container[str]) -> dict[str, Any]:
+    """The commands of all plugins by name, as typer makes them; names that are `taken` are left out and reported.
+
+    Each plugin fills an app of its own, so one that fails half-way, or wants a name of the core's, changes nothing
+    but its own part.
+    """
+    found: dict[str, Any] = {}
+    owners: dict[str, str] = {}
+    for plugin, app in hooks.commands(_app):
+        try:
+            brought = get_group(app).commands
+        except (Exception, SystemExit) as error:  # a signature that typer can not read
+            hooks.report(f'hooks: the commands of the plugin "{plugin}" are refused: {type(error).__name__}: {error}')
+            continue
+        for name, command in brought.items():
+            if name in taken:
+                hooks.report(f'hooks: the plugin "{plugin}" brings a command {name}, but that is Trueno\'s own')
+            elif name in found:
+                hooks.report(f'hooks: the plugin "{plugin}" brings a command {name}, but so does "{owners[name]}"')
+            else:
+                found[name], owners[name] = command, plugin
+    return found
+
+
+def _app() -> typer.Typer:
+    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

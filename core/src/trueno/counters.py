@@ -1,0 +1,128 @@
+"""The counters: what has happened in this process, in numbers.
+
+They are kept for every event, whoever listens: a table a kind, by the fields that `trueno.events.KINDS` names.
+"""
+
+import os
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from trueno.text import columns, duration, plain, size
+
+if TYPE_CHECKING:
+    from trueno.select.quarantine import Quarantined
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """How many events, and the seconds and bytes of all of them."""
+
+    count: int = 0
+    seconds: float = 0.0
+    bytes: int = 0
+
+
+_sums: dict[str, dict[tuple[str, ...], Sum]] = {}
+_lock = RLock()  # taken by who counts, which is rare; a signal handler may count while its thread holds it
+
+if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
+
+    def _after_fork() -> None:
+        global _lock
+        _lock = RLock()
+
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def count(kind: str, key: tuple[str, ...], seconds: float, bytes: int) -> None:  # noqa: A002 - the field's name
+    """One more event of this kind."""
+    with _lock:
+        table = _sums.setdefault(kind, {})
+        old = table.get(key, Sum())
+        table[key] = Sum(old.count + 1, old.seconds + seconds, old.bytes + bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What has happened in this process, in numbers; `print` it.
+
+    events: count by kind.  decisions: by backend.  runs: by (op, backend), of traced calls.  fallbacks: by
+    (op, from, to, reason).  transfers: by (direction, backend).  guards: by (op, condition, action).
+    probes: by (backend, verdict).  quarantined: what is in quarantine now, whenever it came there.
+    """
+
+    events: dict[str, int]
+    decisions: dict[str, int]
+    runs: dict[tuple[str, str], Sum]
+    fallbacks: dict[tuple[str, str, str, str], int]
+    transfers: dict[tuple[str, str], Sum]
+    guards: dict[tuple[str, str, str], int]
+    probes: dict[tuple[str, str], int]
+    quarantined: "tuple[Quarantined, ...]" = ()
+
+    def json(self) -> dict[str, Any]:
+        """As data that JSON can hold: each table as a list of records."""
+        found: dict[str, Any] = {"events": dict(self.events)}
+        for name, (_, fields) in TABLES.items():
+            found[name] = [
+                dict(zip(fields, (key,) if isinstance(key, str) else key, strict=True)) | _record(value)
+                for key, value in getattr(self, name).items()
+            ]
+        found["quarantined"] = [{f: plain(getattr(q, f)) for f in q.__slots__} for q in self.quarantined]
+        return found
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = []
+        for name in TABLES:
+            for key, value in getattr(self, name).items():
+                s = value if isinstance(value, Sum) else Sum(value)
+                who = key if isinstance(key, str) else _SAID[name].format(*key)
+                moved, took = size(s.bytes) if s.bytes else "", duration(s.seconds) if s.seconds else ""
+                rows.append((name, who, f"{s.count:,}", moved, took))
+        lines = columns(rows, right=(2, 3, 4))
+        lines += [f"quarantined: {q.op} on {q.backend}: {q.reason}" for q in self.quarantined]
+        return "\n".join(lines) or "nothing has happened yet"
+
+
+TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "decisions": ("decision", ("backend",)),
+    "runs": ("run", ("op", "backend")),
+    "fallbacks": ("fallback", ("op", "from", "to", "reason")),
+    "transfers": ("transfer", ("direction", "backend")),
+    "guards": ("guard", ("op", "condition", "action")),
+    "probes": ("probe", ("backend", "verdict")),
+}
+"""The tables of `Stats`: the kind of event that each counts, and the names of its keys' parts."""
+
+_SAID = {
+    "runs": "{} on {}",
+    "fallbacks": "{}: {} -> {}, {}",
+    "transfers": "{}, {}",
+    "guards": "{}: {}, {}",
+    "probes": "{}: {}",
+}
+
+
+def _record(value: Sum | int) -> dict[str, Any]:
+    if isinstance(value, Sum):
+        return {"count": value.count, "seconds": value.seconds, "bytes": value.bytes}
+    return {"count": value}
+
+
+def stats(*, reset: bool = False) -> Stats:
+    """The counters of this process; `reset=True` sets them to 0 once they are read.  Quarantine is not touched."""
+    with _lock:
+        sums = {kind: dict(table) for kind, table in _sums.items()}
+        if reset:
+            _sums.clear()
+    from trueno.select.quarantine import quarantined
+
+    def table(kind: str) -> Any:
+        whole = kind in ("run", "transfer")
+        rows = sorted(sums.get(kind, {}).items())
+        return {key if len(key) > 1 else key[0]: s if whole else s.count for key, s in rows}
+
+    events = {kind: sum(s.count for s in table.values()) for kind, table in sums.items()}
+    tables = {name: table(kind) for name, (kind, _) in TABLES.items()}
+    return Stats(events=events, quarantined=quarantined(), **tables)

@@ -1,0 +1,285 @@
+"""One stream of events: decisions, runs, fallbacks, transfers, guard trips, probes.
+
+`trueno.stats()`, `trueno.trace()`, `TRUENO_VERBOSE`, the logger `trueno` and the hook `trueno_on_event` are
+views of it.  Nothing here is on the path of a call: an event is made when something is decided, moved or
+goes wrong, and for each call only inside a trace.
+
+The logger gets every event at DEBUG (`calibrate` at INFO).  Its warnings come from the policies themselves,
+`TRUENO_FALLBACK=log` and `Action.LOG`, so that nothing is said twice.
+"""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import RLock, get_ident, local
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from trueno.counters import count, stats
+from trueno.errors import TruenoError, TruenoWarning
+from trueno.settings import settings
+from trueno.text import duration, plain, size
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened.
+
+    op, backend: names, empty where none is meant.  detail: a sentence.  start: seconds of `time.perf_counter`;
+    seconds: how long it took, 0 for what has no length.  bytes: moved by it.  thread: `threading.get_ident()`.
+    data: what else the kind has, as `KINDS` says.
+    """
+
+    kind: str
+    op: str
+    backend: str
+    detail: str
+    start: float
+    seconds: float
+    bytes: int
+    thread: int
+    data: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    def json(self) -> dict[str, Any]:
+        """As data that JSON can hold."""
+        return {name: plain(getattr(self, name)) for name in self.__slots__}
+
+    def __str__(self) -> str:
+        where = f"{self.backend} -> {self.data['to']}" if "to" in self.data else self.backend
+        parts = [f"{self.kind:<10}", self.op, where, self.detail]
+        parts += [duration(self.seconds)] if self.seconds else []
+        parts += [size(self.bytes)] if self.bytes else []
+        refused = self.data.get("refused")
+        parts += [f"({', '.join(f'{name} {code}' for name, code in refused.items())})"] if refused else []
+        return "  ".join(" ".join(str(p).split()) if i else p for i, p in enumerate(parts) if p)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of event: what it says, the fields of its `data`, and the fields by which `stats` counts it."""
+
+    says: str
+    data: dict[str, str]
+    by: tuple[str, ...]
+
+
+KINDS: dict[str, Kind] = {
+    "decision": Kind(
+        "a backend was chosen for a key: op, dtype, layout and size classes",
+        {
+            "dtype": "of the call",
+            "rank": "of the call",
+            "sizes": "size classes of the call, bit lengths",
+            "predicted": "seconds, or None",
+            "refused": "reason code of every other backend, by name",
+        },
+        ("backend",),
+    ),
+    "run": Kind(
+        "a kernel was called; only inside `trueno.trace()`, or if TRUENO_VERBOSE names it",
+        {"shapes": "of the operands, as the kernel sees them", "dtype": "of the call"},
+        ("op", "backend"),
+    ),
+    "fallback": Kind(
+        "a backend failed while it ran, and another took the call",
+        {"to": "the backend that runs such calls from now on"},
+        ("op", "backend", "to", "reason"),
+    ),
+    "quarantine": Kind(
+        "a backend is left out for calls of one key, after a failure or guard trips", {}, ("op", "backend")
+    ),
+    "transfer": Kind(
+        "an array was moved; detail is `to device` or `to host`, bytes and seconds are the array's and the move's",
+        {},
+        ("detail", "backend"),
+    ),
+    "guard": Kind(
+        "a guard's condition was met",
+        {"condition": "nan, inf, overflow or divergence", "action": "what was done: stop, log, promote_f64, fall_back"},
+        ("op", "condition", "action"),
+    ),
+    "probe": Kind(
+        "a backend was tried in a process of its own, or loaded in this one; detail is the reason where it failed",
+        {"ok": "whether it can run", "level": "0, 1 or 2"},
+        ("backend", "verdict"),
+    ),
+    "calibrate": Kind("speeds were measured; detail says of whom", {"rows": "how many speeds"}, ("backend",)),
+}
+"""What every kind says and carries; the same names as in `trueno.settings.EVENTS`."""
+
+
+class Listener(Protocol):
+    """Something that events are given to while it is open: a trace."""
+
+    def wants(self, kind: str) -> bool:
+        """Whether events of this kind are to be given to it."""
+
+    def take(self, event: Event) -> None:
+        """Keep the event; called under a lock, so it does nothing else."""
+
+
+_lock = RLock()  # taken by who emits, which is rare; a signal handler may emit while its thread holds it
+_everywhere: tuple[Listener, ...] = ()
+_here: ContextVar[tuple[Listener, ...]] = ContextVar("trueno_traces", default=())
+_inside = local()
+_dropped: set[str] = set()
+settings.on_reload(_dropped.clear)
+
+if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
+
+    def _after_fork() -> None:
+        global _lock
+        _lock = RLock()
+
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def emit(
+    kind: str,
+    op: str = "",
+    backend: str = "",
+    detail: str = "",
+    *,
+    start: float | None = None,
+    seconds: float = 0.0,
+    bytes: int = 0,  # noqa: A002 - the field's name
+    **data: Any,
+) -> None:
+    """Tell everyone who listens; never raises.  start: by `time.perf_counter`; default: now less `seconds`.
+
+    What a listener does in its turn while it is told is counted and traced, and not told again: a hook may call ops.
+    """
+    try:
+        begun = perf_counter() - seconds if start is None else start
+        event = Event(kind, op, backend, detail, begun, seconds, bytes, get_ident(), data)
+        with _lock:
+            count(kind, tuple(_text(event, name) for name in KINDS[kind].by), seconds, bytes)
+            for listener in _here.get() if kind == "run" else _everywhere:
+                if listener.wants(kind):
+                    listener.take(event)
+    except Exception as error:
+        _drop(f"an event of kind {kind!r}", error)
+        return
+    if getattr(_inside, "sink", False):
+        return
+    _inside.sink = True
+    try:
+        for name, tell in SINKS.items():
+            if name not in _dropped:
+                try:
+                    tell(event)
+                except Exception as error:
+                    _drop(name, error)
+    finally:
+        _inside.sink = False
+
+
+def _text(event: Event, name: str) -> str:
+    if name == "verdict":
+        return "can run" if event.data.get("ok") else "cannot run"
+    if name == "reason":  # an error's class, which a failure's detail begins with
+        return event.detail.partition(":")[0]
+    return str(event.data.get(name, getattr(event, name, "")))
+
+
+def _drop(name: str, error: Exception) -> None:
+    """Report what went wrong with an event, once, and leave that listener alone from now on."""
+    if name in _dropped:
+        return
+    _dropped.add(name)
+    message = f"{name} is left out of events from now on: {type(error).__name__}: {error}"
+    try:
+        warnings.warn(message, TruenoWarning, stacklevel=4)
+    except TruenoWarning:  # warnings are errors here, but an event never ends a call
+        logger().error(message)
+
+
+# ---- who listens -----------------------------------------------------------------------------------
+
+
+def _wanted() -> tuple[str, ...]:
+    try:
+        words: tuple[str, ...] = settings.get("TRUENO_VERBOSE")
+    except TruenoError:  # a variable that cannot be read is said where it is used
+        return ()
+    return words
+
+
+def _print(event: Event) -> None:
+    words = _wanted()
+    if event.kind in words and sys.stderr is not None:
+        if "json" in words:
+            from json import dumps
+
+            line = dumps(event.json(), ensure_ascii=False)
+        else:
+            line = f"trueno: {event}"
+        sys.stderr.write(f"{line}\n")  # one write, so that lines of threads do not mix
+
+
+def logger() -> "Logger":
+    """The logger `trueno`, which says nothing unless the program wants it to."""
+    from logging import NullHandler, getLogger
+
+    found = getLogger("trueno")
+    if not any(isinstance(h, NullHandler) for h in found.handlers):
+        found.addHandler(NullHandler())
+    return found
+
+
+def _log(event: Event) -> None:
+    if "logging" in sys.modules:  # else nobody can have set it up
+        logger().log(20 if event.kind == "calibrate" else 10, "%s", event, extra={"event": event})
+
+
+def _hooks(event: Event) -> None:
+    from trueno.hooks import implemented, on_event
+
+    try:
+        if implemented("trueno_on_event"):
+            on_event(event)
+    except TruenoWarning:  # warnings are errors here; `trueno.hooks.problems` has kept it, and nobody else is left out
+        return
+
+
+SINKS: dict[str, Callable[[Event], None]] = {"TRUENO_VERBOSE": _print, "the logger": _log, "the hooks": _hooks}
+"""Whom an event is told to, beside the counters and traces; one that raises is reported and dropped."""
+
+
+def active(kind: str = "run") -> bool:
+    """Whether anyone but the counters listens to events of this kind; cheap, for who would have to collect `data`."""
+    if any(x.wants(kind) for x in (_here.get() if kind == "run" else _everywhere)) or kind in _wanted():
+        return True
+    if "logging" in sys.modules and logger().isEnabledFor(20 if kind == "calibrate" else 10):
+        return True
+    from trueno.hooks import implemented
+
+    return implemented("trueno_on_event")
+
+
+def listen(listener: Listener) -> Callable[[], None]:
+    """Give events to `listener`: runs in this context (and those copied from it), other kinds of every thread.
+
+    Returns the function that ends it, to be called in the same context.
+    """
+    global _everywhere
+    with _lock:
+        _everywhere = (*_everywhere, listener)
+    _here.set((*_here.get(), listener))
+
+    def end() -> None:
+        global _everywhere
+        with _lock:
+            _everywhere = tuple(x for x in _everywhere if x is not listener)
+        _here.set(tuple(x for x in _here.get() if x is not listener))
+
+    return end
+
+
+__all__ = ["KINDS", "Event", "Kind", "Listener", "active", "emit", "listen", "logger", "stats"]

@@ -1,0 +1,52 @@
+"""Times, sizes, tables and records, as people and JSON want them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+
+def duration(seconds: float) -> str:
+    """A time for people: `12.3 µs`."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
+        if seconds >= scale or unit == "ns":
+            break
+    value = seconds / scale
+    return f"{value:.3g} {unit}" if value < 999.5 else f"{value:,.0f} {unit}"
+
+
+def size(count: int) -> str:
+    """A number of bytes for people: `4.1 MB`."""
+    for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= scale:
+            return f"{count / scale:,.1f} {unit}"
+    return f"{count} B"
+
+
+def columns(rows: Iterable[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
+    """Lines of a table; `right`: the columns that are aligned to the right."""
+    rows = list(rows)
+    if not rows:
+        return []
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            f"{c:>{w}}" if i in right else f"{c:<{w}}" for i, (c, w) in enumerate(zip(r, widths, strict=True))
+        ).rstrip()
+        for r in rows
+    ]
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can hold: what it has no word for becomes text, NaN and the infinities too."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(v) for v in value]
+    return str(value)

@@ -25,6 +25,7 @@ ROW_OPS = {
 STRUCTURED = {("matmul", "64²"): 0.95} | {("matmul", f"{n}²"): 0.97 for n in (128, 256, 512, 1024, 2048)}
 STRUCTURED |= {("convolve2d", "3×3 on 1024²"): 5.0, ("convolve2d", "7×7 on 1024²"): 5.0, ("transpose", "2048²"): 2.0}
 IN_PLACE = 1.3
+REGRET_MEAN, REGRET_WORST = 1.05, 1.5
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,12 @@ def _dispatch(records: Sequence[Record]) -> Verdict:
 def _startup(records: Sequence[Record]) -> list[Verdict]:
     rows = (
         ("import trueno", "import trueno, beyond NumPy", "≤ 30 ms, no Numba, no plugin", 0.030),
+        (
+            "first backends()",
+            "first trueno.backends(), 3 plugins or more, verdicts known",
+            "≤ 20 ms, no plugin imported",
+            0.020,
+        ),
         ("first gelu, simd", "a second process's first gelu, after NumPy's import", "≤ 400 ms", 0.400),
         ("first gelu, scalar", "the same on the scalar backend", "≤ 20 ms", 0.020),
     )
@@ -169,6 +176,29 @@ def _rust(records: Sequence[Record]) -> list[Verdict]:
     ]  # fmt: skip
 
 
+def regrets(records: Sequence[Record]) -> list[Record]:
+    """Where the selector chose somebody slower than the best, worst first."""
+    found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
+    return sorted(found, key=lambda r: -(r.value or 0.0))
+
+
+def _regret(records: Sequence[Record]) -> list[Verdict]:
+    found = [r.value for r in records if r.group == "regret" and r.value is not None]
+    rows = (
+        ("regret of choosing a backend: geometric mean", REGRET_MEAN),
+        ("regret of choosing a backend: worst", REGRET_WORST),
+    )
+    if not found:
+        return [_missing(row, f"≤ {times(most)}") for row, most in rows]
+    mean, worst = geometric_mean(found), max(found)
+    at = next((f" ({r.name}, {r.shape})" for r in regrets(records)), "")
+    (mean_row, mean_most), (worst_row, worst_most) = rows
+    return [
+        Verdict(mean_row, f"≤ {times(mean_most)}", f"{mean:.3f}× over {len(found)} cells", mean <= mean_most),
+        Verdict(worst_row, f"≤ {times(worst_most)}", f"{times(worst)}{at}", worst <= worst_most),
+    ]
+
+
 def verdicts(records: Sequence[Record]) -> list[Verdict]:
     """The whole table, in the specification's order."""
     many = _ratios(records)
@@ -182,4 +212,5 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *_in_place(records),
         *structured,
         *_rust(records),
+        *_regret(records),
     ]

@@ -10,12 +10,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.bars import FLOOR, Verdict, below, within
+from benchmarks.bars import FLOOR, Verdict, below, regrets, within
 from benchmarks.compare import Record
 from benchmarks.timing import OURS
 
 RESULTS = Path(__file__).parent / "results"
 COLOURS = {True: "green", False: "red", None: "dim"}
+WORST = 10
+REGRET = ("op", "shape", "choice over best", "best", "times (trueno: the choice)")
 SINGLE = ("startup", "dispatch", "inplace", "rust")
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
 
@@ -98,6 +100,13 @@ def show_summary(console: Console, verdicts: Sequence[Verdict], records: Sequenc
         for row in map(_low, low):
             table.add_row(*row)
         console.print(table)
+    if worst := regrets(records)[:WORST]:
+        table = Table(title="Highest regret of choosing", title_justify="left", pad_edge=False, box=None)
+        for heading in REGRET:
+            table.add_column(heading, no_wrap=True)
+        for row in map(_regret, worst):
+            table.add_row(*row)
+        console.print(table)
     problems = [r for r in records if r.problem]
     for r in problems:
         console.print(f"[magenta]problem[/]: {r.name} {r.shape}: {r.problem}", soft_wrap=True, highlight=False)
@@ -113,6 +122,10 @@ def _low(r: Record) -> tuple[str, ...]:
     runs = " ".join(f"{x:.2f}" for x in r.ratios)
     timed = f"{duration(r.seconds[OURS])} vs {duration(r.seconds[r.peer])}"
     return r.name, r.shape, f"{r.value:.2f}×", runs, r.peer, timed
+
+
+def _regret(r: Record) -> tuple[str, ...]:
+    return r.name, r.shape, f"{r.value:.2f}×", r.peer, _times(r)
 
 
 def stem(facts: dict[str, Any]) -> str:
@@ -148,6 +161,9 @@ def markdown(
     if low:
         lines += [f"## Below {FLOOR}× of the better peer", ""]
         lines += _table(("op", "shape", "ratio", "of each run", "better peer", "times"), map(_low, low))
+    if worst := regrets(records)[:WORST]:
+        lines += ["## Highest regret of choosing", ""]
+        lines += _table(REGRET, map(_regret, worst))
     for group, (shapes, rows) in grids(records).items():
         lines += [f"## {group}", ""]
         if group in SINGLE or group == "structured":

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-GROUPS = ("startup", "dispatch", "inplace", "rust", "structured", "rows", "elementwise", "reductions")
+GROUPS = ("startup", "dispatch", "inplace", "rust", "structured", "rows", "elementwise", "reductions", "regret")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -16,6 +16,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--rows", default=",".join(GROUPS), metavar="A,B", help=f"groups of rows: {', '.join(GROUPS)}")
     p.add_argument("--sizes", metavar="N,M", help="elements of the operands (default 1024,100000,1000000,16000000)")
     p.add_argument("--ops", metavar="A,B", help="only cells whose op is one of these")
+    p.add_argument(
+        "--dtype", choices=("float32", "float64"), default="float32", help="of the regret rows (default float32)"
+    )
     p.add_argument("--threads", type=int, default=2, help="threads for everybody (default 2)")
     p.add_argument("--json", metavar="FILE", type=Path, help="write here too, and Markdown beside it")
     return p
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes = _numbers(args.sizes) if args.sizes else None
     ops = tuple(name.strip() for name in args.ops.split(",")) if args.ops else None
     full = not (args.quick or args.sizes or args.ops) and set(wanted) == set(GROUPS)
-    return session.run(wanted, sizes, ops, args.quick, args.threads, args.json, keep=full)
+    return session.run(wanted, sizes, ops, args.quick, args.threads, args.json, args.dtype, keep=full)
 
 
 if __name__ == "__main__":

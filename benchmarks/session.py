@@ -11,7 +11,7 @@ from benchmarks.bars import verdicts
 from benchmarks.compare import Record
 from benchmarks.machine import Watch
 from benchmarks.peers import torch
-from benchmarks.rows import Cell, Plan, groups
+from benchmarks.rows import CALIBRATION, Cell, Plan, groups
 
 WIDTH = 160  # of tables in a file or a pipe
 
@@ -31,13 +31,14 @@ def run(
     quick: bool,
     threads: int,
     json: Path | None,
+    dtype: str,
     keep: bool,
 ) -> int:
     """Measure these groups, print, and write to `json` and, if `keep`, to results/."""
     if quick:
-        plan = Plan.short(sizes) if sizes else Plan.short()
+        plan = Plan.short(sizes, dtype) if sizes else Plan.short(dtype=dtype)
     else:
-        plan = Plan(sizes) if sizes else Plan()
+        plan = Plan(sizes, dtype=dtype) if sizes else Plan(dtype=dtype)
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH)
@@ -78,7 +79,7 @@ def run(
 
 
 def _asked(cell: Cell, ops: Sequence[str] | None) -> bool:
-    return ops is None or any(word in ops for word in cell.name.replace(",", " ").split())
+    return ops is None or cell.name == CALIBRATION or any(word in ops for word in cell.name.replace(",", " ").split())
 
 
 def _paths(json: Path | None, keep: bool, facts: dict[str, object]) -> list[Path]:

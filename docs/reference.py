@@ -1,7 +1,7 @@
 """What the docs derive: a hook of mkdocs, and `python docs/reference.py README.md`.
 
-The site gets a list of the decisions, and `reference/ops.md`, which never exists as a file.  README.md gets the short
-table between its markers.
+The site gets a list of the decisions, and the pages of `reference/`, which never exist as files.  README.md gets the
+short table between its markers.
 """
 
 import re
@@ -58,6 +58,88 @@ def page() -> str:
     return "".join(parts)
 
 
+def settings_page() -> str:
+    """Every variable, from the table that parses them."""
+    from trueno.settings import SETTINGS
+
+    rows = []
+    for name, setting in SETTINGS.items():
+        also = f"<br>`{setting.bare}`" if setting.bare else ""
+        rows.append((f"`{name}`{also}", setting.help, setting.parse.takes, _default(setting.default)))
+    return (
+        "# Settings\n\nVariables of the environment, read once. A value that cannot be read is an error, an unknown "
+        "`TRUENO_…` a warning. `trueno doctor` shows each with its value and where that comes from; "
+        '`trueno.settings.override("TRUENO_FALLBACK", "error")` sets one from code, `trueno.settings.reload()` reads '
+        "the environment again. A namespaced variable wins over a bare one. Plugins declare their own in their "
+        "manifest: same parser, same table of `doctor`.\n\n"
+        + _table(("variable", "what it does", "takes", "default"), rows)
+    )
+
+
+def reasons_page() -> str:
+    """The vocabulary of the selector, and of the registry."""
+    from trueno.select.reasons import REASONS
+
+    return (
+        "# Reason codes\n\nEvery candidate of `trueno.explain(…)` and every backend that cannot run carries one of "
+        "these words, and no other.\n\n"
+        + _table(("code", "meaning"), [(f"`{c}`", text) for c, text in REASONS.items()])
+    )
+
+
+def events_page() -> str:
+    """The kinds of event and what each carries."""
+    from trueno.events import KINDS
+
+    rows = [
+        (f"`{name}`", kind.says, "<br>".join(f"`{k}`: {v}" for k, v in kind.data.items()))
+        for name, kind in KINDS.items()
+    ]
+    return (
+        "# Events\n\nOne stream: `trueno.stats()` counts it, `trueno.trace()` records it, `TRUENO_VERBOSE` prints it, "
+        "and the hook `trueno_on_event` gets it. Every event has op, backend, detail, start, seconds, bytes, thread; "
+        "its `data` depends on the kind.\n\n" + _table(("kind", "says", "data"), rows)
+    )
+
+
+def manifest_page() -> str:
+    """The keys of a plugin's backend.toml, from the schema that checks them."""
+    from trueno.discovery.manifest import schema
+
+    facts = schema()
+    rows = []
+    for key, value in facts["properties"].items():
+        must = "yes" if key in facts.get("required", ()) else ""
+        rows.append((f"`{key}`", value.get("description", ""), must, _default(value.get("default"))))
+    return (
+        "# Manifest\n\nThe keys of a plugin's `backend.toml`. The set is closed: an unknown key is an error. The JSON "
+        "schema is shipped as `trueno/discovery/backend.schema.json`.\n\n"
+        + _table(("key", "meaning", "required", "default"), rows)
+    )
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ((), "", [], {}):
+        return "–"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"`{value}`"
+
+
+PAGES = {
+    "reference/ops.md": page,
+    "reference/settings.md": settings_page,
+    "reference/reasons.md": reasons_page,
+    "reference/events.md": events_page,
+    "reference/manifest.md": manifest_page,
+}
+
+
 def summary() -> str:
     """A row a family, for the README."""
     rows = [f"| {family} | {' '.join(f'`{op.name}`' for op in ops)} |" for family, ops in families()]
@@ -82,10 +164,11 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Mapping[str, Any]) -> Any:
-    """mkdocs asks for the list of pages: add the generated one."""
+    """mkdocs asks for the list of pages: add the generated ones."""
     from mkdocs.structure.files import File
 
-    files.append(File.generated(config, "reference/ops.md", content=page()))
+    for path, write in PAGES.items():
+        files.append(File.generated(config, path, content=write()))
     return files
 
 

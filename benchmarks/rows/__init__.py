@@ -8,6 +8,8 @@ from benchmarks.timing import QUICK, Budget
 
 SIZES = (1_024, 100_000, 1_000_000, 16_000_000)
 ROWS = (4096, 1024)
+CALIBRATION = "calibration"
+"""The cell that measures the backends before the regret of choosing is; it has no record."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,8 @@ class Plan:
     sizes: tuple[int, ...] = SIZES
     quick: bool = False
     budget: Budget = field(default_factory=Budget)
+    dtype: str = "float32"
+    """Of the regret rows; all others are float32."""
 
     @property
     def lengths(self) -> tuple[tuple[int, ...], ...]:
@@ -29,8 +33,8 @@ class Plan:
         return self.lengths if self.quick else (*self.lengths, ROWS)
 
     @classmethod
-    def short(cls, sizes: tuple[int, ...] = (1_024, 100_000)) -> "Plan":
-        return cls(sizes, True, QUICK)
+    def short(cls, sizes: tuple[int, ...] = (1_024, 100_000), dtype: str = "float32") -> "Plan":
+        return cls(sizes, True, QUICK, dtype)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def text(shape: tuple[int, ...]) -> str:
 
 def groups() -> dict[str, Cells]:
     """Every group by name, in the order in which they run: short ones first."""
-    from benchmarks.rows import dispatch, elementwise, inplace, reductions, rowwise, rust, startup, structured
+    from benchmarks.rows import dispatch, elementwise, inplace, reductions, regret, rowwise, rust, startup, structured
 
     return {
         "startup": startup.cells,
@@ -68,4 +72,5 @@ def groups() -> dict[str, Cells]:
         "rows": rowwise.cells,
         "elementwise": elementwise.cells,
         "reductions": reductions.cells,
+        "regret": regret.cells,
     }

@@ -1,4 +1,4 @@
-"""Starting: `import trueno` beyond NumPy, and the first gelu of a fresh process whose disk cache is warm.
+"""Starting: `import trueno` beyond NumPy, what is here, and the first gelu of a fresh process whose disk cache is warm.
 
 Each figure comes from a process of its own, the best of several; the first, which may compile, is not
 counted.  simd must be what is chosen by default, so its figure contains the choosing; scalar is named by
@@ -26,6 +26,17 @@ table = time.perf_counter() - before
 extra = sorted(m for m in sys.modules if m.split(".")[0] in ("numba", "llvmlite") or m.startswith("trueno_"))
 print(json.dumps({"seconds": seconds, "table": table, "extra": extra}))
 """
+FOUND = """
+import json, sys, time
+import numpy
+import trueno
+before = time.perf_counter()
+found = trueno.backends()
+available = [name for name, entry in found.items() if entry.available]
+seconds = time.perf_counter() - before
+plugins = sorted(m for m in sys.modules if m.startswith("trueno_") and "." not in m)
+print(json.dumps({"seconds": seconds, "installed": len(found) - 1, "imported": plugins, "available": available}))
+"""
 FIRST = """
 import json, time
 import numpy as np
@@ -41,6 +52,7 @@ print(json.dumps({"seconds": seconds, "ran": ran}))
 
 def cells(plan: Plan) -> Iterator[Cell]:
     yield Cell("startup", "import trueno", "", partial(_import, plan))
+    yield Cell("startup", "first backends()", "", partial(_found, plan))
     yield Cell("startup", "first gelu, simd", "1 024", partial(_first, "simd", plan))
     yield Cell("startup", "first gelu, scalar", "1 024", partial(_first, "scalar", plan, TRUENO_BACKEND="scalar"))
 
@@ -67,6 +79,15 @@ def _import(plan: Plan) -> list[Record]:
     problem = f"also imported: {extra}" if extra else ""
     beside = {"import trueno": seconds, "and trueno.add, which loads the table of ops": float(str(found["table"]))}
     return [Record("startup", "import trueno", "", "s", seconds, seconds=beside, problem=problem)]
+
+
+def _found(plan: Plan) -> list[Record]:
+    """The first `trueno.backends()`, asked of each whether it is available; it imports no plugin."""
+    seconds, found = _best(FOUND, 3 if plan.quick else 20)
+    problem = f"also imported: {found['imported']}" if found["imported"] else ""
+    if int(str(found["installed"])) < 3:
+        problem = problem or f"{found['installed']} plugins are installed, the row wants 3"
+    return [Record("startup", "first backends()", "", "s", seconds, problem=problem)]
 
 
 def _first(backend: str, plan: Plan, **variables: str) -> list[Record]:

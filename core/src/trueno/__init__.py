@@ -8,10 +8,13 @@ from typing import Any
 
 from trueno.errors import (
     BackendUnavailable,
+    DeviceError,
+    DeviceLost,
     DtypeError,
     GuardError,
     KernelError,
     OutError,
+    OutOfMemory,
     ParameterError,
     SettingError,
     ShapeError,
@@ -26,7 +29,16 @@ _HOMES = {
     "Vector": "trueno.arrays",
     "Matrix": "trueno.arrays",
     "use": "trueno.state",
+    "prefer": "trueno.state",
     "set_default": "trueno.state",
+    "explain": "trueno.select.explain",
+    "Decision": "trueno.select.policy",
+    "trace": "trueno.tracing",
+    "stats": "trueno.events",
+    "forgive": "trueno.fallback",
+    "register": "trueno.discovery.registry",
+    "to": "trueno.transfer",
+    "numpy": "trueno.transfer",
     "Action": "trueno.guards",
     "Condition": "trueno.guards",
     "JidokaAction": "trueno.guards",
@@ -35,7 +47,7 @@ _HOMES = {
     "backends": "trueno.select.available",
     "select_best_available_backend": "trueno.select.available",
 }
-_MODULES = ("settings", "testing")
+_MODULES = ("settings", "testing", "hooks")
 
 
 def __getattr__(name: str) -> Any:
@@ -45,7 +57,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOMES[name]), name)
     elif name in _MODULES:
         value = import_module(f"trueno.{name}")
-    elif name.startswith("_"):
+    elif name.startswith("_") or _is_module(name):  # `from trueno import plan` looks here before it imports
         raise AttributeError(name)
     else:
         from trueno.dispatch import function
@@ -62,6 +74,12 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def _is_module(name: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(f"trueno.{name}") is not None
+
+
 def __dir__() -> list[str]:
     from trueno.ops import ALIASES, TABLE
 
@@ -70,10 +88,13 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BackendUnavailable",
+    "DeviceError",
+    "DeviceLost",
     "DtypeError",
     "GuardError",
     "KernelError",
     "OutError",
+    "OutOfMemory",
     "ParameterError",
     "SettingError",
     "ShapeError",

@@ -7,19 +7,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from trueno import settings as settings
 from trueno import testing as testing
+from trueno import hooks as hooks
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
+from trueno.discovery.registry import register as register
 from trueno.errors import BackendUnavailable as BackendUnavailable
+from trueno.errors import DeviceError as DeviceError
+from trueno.errors import DeviceLost as DeviceLost
 from trueno.errors import DtypeError as DtypeError
 from trueno.errors import GuardError as GuardError
 from trueno.errors import KernelError as KernelError
 from trueno.errors import OutError as OutError
+from trueno.errors import OutOfMemory as OutOfMemory
 from trueno.errors import ParameterError as ParameterError
 from trueno.errors import SettingError as SettingError
 from trueno.errors import ShapeError as ShapeError
 from trueno.errors import TruenoError as TruenoError
 from trueno.errors import TruenoWarning as TruenoWarning
 from trueno.errors import UnknownBackend as UnknownBackend
+from trueno.events import stats as stats
+from trueno.fallback import forgive as forgive
 from trueno.guards import Action as Action
 from trueno.guards import Condition as Condition
 from trueno.guards import JidokaAction as JidokaAction
@@ -28,15 +35,24 @@ from trueno.guards import JidokaGuard as JidokaGuard
 from trueno.ops.op import Op
 from trueno.select.available import backends as backends
 from trueno.select.available import select_best_available_backend as select_best_available_backend
+from trueno.select.explain import explain as explain
+from trueno.select.policy import Decision as Decision
+from trueno.state import prefer as prefer
 from trueno.state import set_default as set_default
 from trueno.state import use as use
+from trueno.tracing import trace as trace
+from trueno.transfer import numpy as numpy
+from trueno.transfer import to as to
 
 __all__ = [
     "BackendUnavailable",
+    "DeviceError",
+    "DeviceLost",
     "DtypeError",
     "GuardError",
     "KernelError",
     "OutError",
+    "OutOfMemory",
     "ParameterError",
     "SettingError",
     "ShapeError",
@@ -55,7 +71,7 @@ class _Function(Generic[_P, _R]):
 
     op: Op
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
-    def plan(self, *operands: ArrayLike, **static: Any) -> Callable[..., Any]:
+    def plan(self, *operands: ArrayLike, backend: str | None = None, **static: Any) -> Callable[..., Any]:
         """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0."""
 
 def _function(body: Callable[_P, _R]) -> _Function[_P, _R]: ...

@@ -37,7 +37,7 @@ class _Function(Generic[_P, _R]):
 
     op: Op
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
-    def plan(self, *operands: ArrayLike, **static: Any) -> Callable[..., Any]:
+    def plan(self, *operands: ArrayLike, backend: str | None = None, **static: Any) -> Callable[..., Any]:
         """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0."""
 
 def _function(body: Callable[_P, _R]) -> _Function[_P, _R]: ...

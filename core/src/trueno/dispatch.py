@@ -8,16 +8,17 @@ validates everything, broadcasts, compacts, copies and explains.
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-import trueno.general as general
+from trueno import general, plan
 from trueno.errors import DtypeError, ShapeError
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op, Parameter
 from trueno.ops.signature import ArraySpec
-from trueno.state import DTYPES, current, refuse
+from trueno.state import DTYPES, current, refuse, use
 
 
 def parameters(op: Op) -> list[inspect.Parameter]:
@@ -67,7 +68,8 @@ def source(op: Op) -> str:
     keyword = [_declaration(p) for p in listed if p.kind is p.KEYWORD_ONLY]
     x = op.operands[0]
     static = "".join(f"[{p.name}]" for p in op.static)
-    key = f"{static}[{x}.ndim][{x}.size.bit_length()]"
+    classes = "".join(f"[{name}.size.bit_length()]" for name in op.operands[: plan.keys(op)])
+    key = f"{static}[{x}.ndim]{classes}"
     outputs = op.signature.outputs
     names = [f"_out{k}" for k in range(len(outputs))]
     call = ", ".join([*op.operands, *op.symbolic, *names])
@@ -140,21 +142,29 @@ def build(op: Op) -> Callable[..., Any]:
 
 
 def _planner(op: Op) -> Callable[..., Any]:
-    def plan(*operands: Any, **static: Any) -> Any:
-        """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0."""
-        x = np.asarray(operands[0])
-        dtype = next((d for d, t in DTYPES.items() if t == x.dtype), None)
+    def plan_for(*operands: Any, backend: str | None = None, **static: Any) -> Any:
+        """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0.
+
+        backend: the one to take; default: as a call would choose.
+        """
+        arrays = [np.asarray(x) for x in operands[: plan.keys(op)]]
+        if len(arrays) < plan.keys(op):
+            raise ShapeError(f"{op.name}: plan needs {plan.keys(op)} operands to plan for, and got {len(arrays)}")
+        dtype = next((t for t in DTYPES.values() if t == arrays[0].dtype), None)
         if dtype is None:
-            raise DtypeError(f"{op.name}: {op.operands[0]} is {x.dtype}; float32 or float64 are planned for")
-        plans = current.get().plans(op.name, dtype)
-        for p in op.static:
-            plans = plans[static.get(p.name, p.default)]
-        kernel = plans.plan(x.ndim, x.size.bit_length())
+            raise DtypeError(f"{op.name}: {op.operands[0]} is {arrays[0].dtype}; float32 or float64 are planned for")
+        values = tuple(static.get(p.name, p.default) for p in op.static)
+        sizes = tuple(a.size.bit_length() for a in arrays)
+        with use(backend) if backend else nullcontext():
+            rank = arrays[0].ndim
+            fits = op.structured or 0 < rank <= 2
+            kernel = current.get().kernel(op, dtype, values, rank, sizes) if fits else refuse
         if kernel is refuse:
-            raise ShapeError(f"{op.name}: no plan for shape {x.shape}; call the op itself")
+            raise ShapeError(f"{op.name}: no plan for shape {arrays[0].shape}; call the op itself")
         return kernel
 
-    return plan
+    plan_for.__name__ = "plan"
+    return plan_for
 
 
 _functions: dict[str, Callable[..., Any]] = {}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import trueno.state as state
+from trueno import resident, state
 from trueno.canonical import Form, canonical
 from trueno.coerce import coerce, coerce_params
 from trueno.discovery.protocol import Call
@@ -26,6 +26,9 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
 
     `scalars` holds the parameters by name, and `axis` and `keepdims` where the op has them.
     """
+    device = resident.device(op, operands)
+    if device is not None:
+        return resident.call(op, device, operands, scalars, out)
     arrays, dtype, wrap = coerce(op, operands)
     axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
     params, static = coerce_params(op, scalars)
@@ -182,8 +185,7 @@ def _run_program(
         given.append(_compact(a if expand is None else np.broadcast_to(a, expand)).reshape(shape))
     overlap = any(np.may_share_memory(v, a) for v in views for a in given)
     targets = [v.reshape(s) if _plain(v) else np.empty(s, v.dtype) for v, s in zip(views, form.results, strict=True)]
-    size = (form.rows * form.n).bit_length()
-    request = Call(op, dtype, form.layout, form.rank, (size,), tuple(static.items()))
+    request = _program_call(op, form, static, dtype)
     if _attempt(op, request, given, params, targets, fresh=not overlap) is None:
         targets = [np.empty(s, v.dtype) for v, s in zip(views, form.results, strict=True)]
         _attempt(op, request, given, params, targets, fresh=True)
@@ -210,12 +212,49 @@ def _run_structured(
             r.array[...] = 0  # a sum over no products
         return
     overlap = any(np.may_share_memory(r.array, a) for r in results for a in compact)
-    request = Call(op, dtype, op.layout, compact[0].ndim, (compact[0].size.bit_length(),), tuple(static.items()))
+    request = _structured_call(op, compact, static, dtype)
     targets = [np.empty(r.array.shape, r.array.dtype) if overlap else r.array for r in results]
     _attempt(op, request, compact, params, targets, fresh=True)
     if overlap:
         for r, target in zip(results, targets, strict=True):
             np.copyto(r.array, target)
+
+
+def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Call:
+    """What the selector would be asked for a call of `op`; the errors of a call that cannot be."""
+    from inspect import signature
+
+    from trueno.dispatch import function
+
+    try:
+        bound = signature(function(op.name)).bind(*operands, **parameters)
+    except TypeError as error:
+        raise ParameterError(f"{op.name}: {error}") from None
+    bound.apply_defaults()
+    scalars = dict(bound.arguments)
+    given = tuple(scalars.pop(name) for name in op.operands)
+    scalars.pop("out", None)
+    device = resident.device(op, given)
+    if device is not None:
+        return resident.request(op, device, given, scalars)
+    arrays, dtype, _ = coerce(op, given)
+    axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
+    _, static = coerce_params(op, scalars)
+    if op.structured:
+        op.result_shapes(tuple(a.shape for a in arrays), static)
+        return _structured_call(op, _spread(op, arrays), static, dtype)
+    moved = _move_axis(op, arrays, _row_axis(op, arrays, axis, keepdims))
+    return _program_call(op, canonical(op.name, tuple(a.shape for a in moved)), static, dtype)
+
+
+def _program_call(op: Op, form: Form, static: dict[str, Any], dtype: np.dtype[Any]) -> Call:
+    size = (form.rows * form.n).bit_length()
+    return Call(op, dtype, form.layout, form.rank, (size,), tuple(static.items()))
+
+
+def _structured_call(op: Op, arrays: list[Array], static: dict[str, Any], dtype: np.dtype[Any]) -> Call:
+    sizes = tuple(a.size.bit_length() for a in arrays)
+    return Call(op, dtype, op.layout, arrays[0].ndim, sizes, tuple(static.items()))
 
 
 def _spread(op: Op, arrays: list[Array]) -> list[Array]:
@@ -236,9 +275,6 @@ def _attempt(
 
     None: the first candidate refused and the results overlap operands, so the caller offers fresh arrays.
     """
-    guard = state.guard.get()
-    if guard is not None:
-        return guard.attempt(op, request, arrays, params, targets)
     _, status = state.current.get().run(request, (*arrays, *params, *targets), further=fresh)
     return None if status == -1 else status
 
@@ -254,4 +290,4 @@ def _compact(a: Array) -> Array:
     return a if _plain(a) else np.array(a, a.dtype.newbyteorder("="), order="C")
 
 
-__all__ = ["call"]
+__all__ = ["call", "request"]

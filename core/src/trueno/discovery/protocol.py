@@ -22,7 +22,10 @@ Row programs (rank 1: one row): `e` and `w` [n], `r` and `u` []; rank 2: `e` [ro
 Structured ops: the shapes of the signature, leading axes as given.
 The core hands over arrays of the key's type and dtype, in native byte order; the kernel verifies what else the key
 does not say: lengths, contiguity, and that each result is an operand of the same extent or overlaps none.
-−1 says "not for me", having written nothing.  A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result.
+−1 says "not for me", having written nothing.  A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result;
+one that runs later than it returns gives 0 and leaves its bits to `synchronize`.
+The arrays are of the type that the manifest's `arrays` names first: NumPy's, or the backend's own, made by `empty` and
+`to_device`.  An own type has `shape`, `dtype` (as NumPy's) and `reshape(shape)`, which copies nothing.
 """
 
 
@@ -82,7 +85,8 @@ class Call:
     """What a plan's key holds, and nothing more.
 
     layout: kind letters of a row program's operands.  rank: 1 for one row, 2 for rows; of a structured op the
-    rank of its first operand.  sizes: size classes (bit lengths) of the first operand.
+    rank of its first operand.  sizes: size classes (bit lengths): of a row program's first operand, of every
+    operand of a structured op.  residency: `host`, or the backend on which the operands live.
     """
 
     op: Any
@@ -123,8 +127,15 @@ class Backend(Protocol):
     def to_host(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """The array as NumPy's."""
 
-    def synchronize(self) -> None:
-        """Wait until everything submitted is done."""
+    def synchronize(self) -> int | None:
+        """Wait until everything submitted is done; the status bits of guarded kernels since the last time, or None."""
 
     def close(self) -> None:
         """Release devices; the backend is not used again."""
+
+
+class DeviceBackend(Backend, Protocol):
+    """A backend with arrays of its own."""
+
+    def copy(self, x: Any, out: Any) -> None:
+        """Copy one of them into another of its shape and dtype."""

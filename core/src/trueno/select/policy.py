@@ -1,59 +1,277 @@
-"""Which backend runs a call: explicit choice first, then what is feasible, best tier first.
+"""Which backend runs a call: asked for, else where the data lives, else the fastest of those that can.
 
-Decided once per key and kept in the plan tables of the state (`trueno.dispatch`).
+Decided once per key; the answer, with every candidate's reason, is a `Decision`.  Nothing in it depends on
+the order in which things were installed.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 from trueno.discovery import registry
-from trueno.discovery.protocol import Backend, Call, Kernel, Reject
-from trueno.errors import DtypeError, KernelError
+from trueno.discovery.protocol import Backend, Call, Reject
+from trueno.discovery.registry import Entry
+from trueno.errors import DeviceError, DtypeError, KernelError
+from trueno.select import quarantine
+from trueno.select.reasons import PLUGIN
 from trueno.settings import settings
+
+NEAR = 1.10
+"""Predictions within 10 % are a tie, which the tier decides: so choices do not flip with the noise of a measurement."""
+GPU_ELEMENTS = 100_000
+GPU_FLOPS = 2.5e8
+"""A GPU is considered for host arrays from 100 000 elements, for products of matrices from about 500³."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A plan: the backend that was chosen and its kernel."""
+class Asked:
+    """What the caller asked for: `names` strictly, `preferred` softly; origin says with what."""
 
-    backend: Backend
-    kernel: Kernel
-
-
-def candidates(explicit: tuple[str, ...]) -> Iterator[Backend]:
-    """The backends to consider, best first; those named explicitly must be available.
-
-    Lazy, so that a backend which is not needed is not loaded.
-    """
-    asked = explicit or settings.get("TRUENO_BACKEND")
-    if asked:
-        yield from [registry.load(name) for name in asked]  # raises, with the reason, what cannot be honoured
-        return
-    for entry in registry.entries().values():
-        if not (entry.manifest and entry.manifest.opt_in) and entry.available:
-            yield registry.load(entry.name)
+    names: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
+    origin: str = field(default="", compare=False)
 
 
-def choose(call: Call, explicit: tuple[str, ...] = (), skip: int = 0) -> Chosen | None:
-    """The best backend that takes `call`, leaving out the first `skip` that would; None when none is left.
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One backend in a decision: a reason code, predicted seconds and where they come from, bytes that would move."""
 
-    Raises when none of the backends takes the call at all.
-    """
-    refusals: list[Reject] = []
-    said: list[str] = []
-    taken = 0
-    for backend in candidates(explicit):
-        reject = backend.supports(call)
+    name: str
+    code: str
+    detail: str = ""
+    seconds: float | None = None
+    source: str = ""
+    moved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who runs a call, and why nobody else.  ranking: those that can, in the order in which they are tried."""
+
+    call: Call
+    chosen: str
+    by: str
+    origin: str
+    candidates: tuple[Candidate, ...]
+    ranking: tuple[str, ...]
+
+    def __str__(self) -> str:
+        from trueno.select.explain import text
+
+        return text(self)
+
+    def json(self) -> dict[str, Any]:
+        """As plain data."""
+        from trueno.select.explain import plain
+
+        return plain(self)
+
+
+def rejection(backend: Backend, call: Call) -> Reject | None:
+    """What `supports` answers; an error in it, or an answer that is none, is a rejection too."""
+    try:
+        answer: Any = backend.supports(call)
+    except Exception as error:
+        return Reject("unsupported_call", f"its supports() raised {type(error).__name__}: {error}")
+    if answer is None:
+        return None
+    code, detail = getattr(answer, "code", None), str(getattr(answer, "detail", ""))
+    if code in PLUGIN:
+        return Reject(code, detail)
+    said = f"{code}: {detail}" if isinstance(code, str) else f"its supports() gave {type(answer).__name__}"
+    return Reject("unsupported_call", said)
+
+
+def candidates(explicit: tuple[str, ...]) -> Iterable[Entry]:
+    """The entries to consider, best tier first; those named explicitly must be available."""
+    names = explicit or settings.get("TRUENO_BACKEND")
+    if names:
+        for name in names:
+            registry.load(name)  # raises, with the reason, what cannot be honoured
+        return [registry.entries()[name] for name in names]
+    return [e for e in registry.entries().values() if not e.opt_in and e.available and not registry.software(e)]
+
+
+def decide(call: Call, asked: Asked) -> Decision:
+    """The decision for a call; raises when nobody can take it, or when what was asked for cannot."""
+    names, origin = asked.names, asked.origin
+    if not names:
+        names = settings.get("TRUENO_BACKEND")
+        origin = settings.origin("TRUENO_BACKEND").origin if names else origin
+    if call.residency != "host":
+        return _resident(call, names, origin)
+    if names:
+        return _named(call, names, origin)
+    return _automatic(call, asked)
+
+
+def _named(call: Call, names: tuple[str, ...], origin: str) -> Decision:
+    found, able = [], []
+    for name in names:
+        reject = rejection(registry.load(name), call)
         if reject is not None:
-            refusals.append(reject)
-            said.append(f"{backend.name} says {reject.code}" + (f" ({reject.detail})" if reject.detail else ""))
+            found.append(Candidate(name, reject.code, reject.detail))
+        else:
+            found.append(Candidate(name, "named" if not able else "slower_declared"))
+            able.append(name)
+    found = [c if c.name not in able[1:] else Candidate(c.name, "less_preferred", "named later") for c in found]
+    rest = [Candidate(e.name, "not_asked") for e in registry.entries().values() if e.name not in names]
+    return _done(call, "named", origin, [*found, *rest], able)
+
+
+def _resident(call: Call, names: tuple[str, ...], origin: str) -> Decision:
+    home, op = call.residency, call.op.name
+    if names and home not in names:
+        raise DeviceError(
+            f"{op}: the operands live on {home}, but {', '.join(names)} was asked for ({origin}); "
+            f"move them first: trueno.to(x, {names[0]!r})"
+        )
+    reject = rejection(registry.load(home), call)
+    if reject is not None:
+        raise KernelError(
+            f"{op}: its operands live on {home}, which does not take the call: {reject.code} ({reject.detail}); "
+            f"bring them home with trueno.numpy(x)"
+        )
+    rest = [Candidate(e.name, "not_resident") for e in registry.entries().values() if e.name != home]
+    return _done(call, "resident", f"operands on {home}", [Candidate(home, "resident"), *rest], [home])
+
+
+def _automatic(call: Call, asked: Asked) -> Decision:
+    found: list[Candidate] = []
+    able: list[tuple[Entry, Candidate]] = []
+    for entry in registry.entries().values():
+        wanted = entry.name in asked.preferred
+        code, detail = _barred(entry, call, wanted)
+        if code:
+            found.append(Candidate(entry.name, code, detail))
             continue
-        taken += 1
-        if taken > skip:
-            kernel = backend.kernel(call)
-            registry.entries()[backend.name].active = True
-            return Chosen(backend, kernel)
-    if refusals and not taken:
-        error = DtypeError if all(r.code == "unsupported_dtype" for r in refusals) else KernelError
-        raise error(f"{call.op.name}: no backend takes it: {'; '.join(said)}")
-    return None
+        candidate = _priced(entry, call)
+        (able.append((entry, candidate)) if not candidate.code else found.append(candidate))
+    ranked = _ranked(able)
+    by, chosen = _pick(call, asked, ranked)
+    order = sorted(ranked, key=lambda c: c.name != chosen)
+    fastest = min((c.seconds for c in ranked if c.seconds is not None), default=0.0)
+    for c in ranked:
+        code = by if c.name == chosen else _lost(c, by, fastest)
+        found.append(Candidate(c.name, code, c.detail, c.seconds, c.source, c.moved))
+    return _done(call, by, asked.origin if by == "preferred" else "", found, [c.name for c in order])
+
+
+def _barred(entry: Entry, call: Call, wanted: bool) -> tuple[str, str]:
+    """Why an automatic choice leaves an entry out without asking it, as code and detail; empty if it does not.
+
+    What is cheap to know comes first: a GPU's plugin is not even probed for an array that is too small for it.
+    """
+    if entry.opt_in and not wanted:
+        return "opt_in", ""
+    if entry.kind == "gpu" and not entry.reason and not wanted:
+        from trueno.select.cost import work
+
+        amount = work(call)
+        if amount.flops < GPU_FLOPS if call.op.chain else amount.elements < GPU_ELEMENTS:
+            return "too_small", ""
+    if not entry.available:
+        return entry.code, entry.reason
+    if registry.software(entry) and not wanted:
+        return "software", ", ".join(d.name for d in entry.devices)
+    reason = quarantine.held(call, entry.name)
+    return ("quarantined", reason) if reason is not None else ("", "")
+
+
+def _priced(entry: Entry, call: Call) -> Candidate:
+    """A candidate without a code and with its predicted time; with a code if it cannot take the call."""
+    from trueno.select import cost
+
+    try:
+        backend = entry.load()
+    except Exception as error:
+        return Candidate(entry.name, entry.code or "load_failed", entry.reason or str(error))
+    reject = rejection(backend, call)
+    if reject is not None:
+        return Candidate(entry.name, reject.code, reject.detail)
+    try:
+        estimate = cost.predict(call, entry.name, backend.rates(call))
+    except Exception as error:
+        return Candidate(entry.name, "bad_rates", f"{type(error).__name__}: {error}")
+    moved = int(cost.work(call).moved) if registry.foreign(entry) and call.residency == "host" else 0
+    return Candidate(entry.name, "", "", estimate.seconds, estimate.source, moved)
+
+
+def _ranked(able: list[tuple[Entry, Candidate]]) -> list[Candidate]:
+    """Fastest first; whoever is within 10 % of the fastest that is left comes by tier, then by name."""
+    left = list(able)
+    order: list[Candidate] = []
+    while left:
+        least = min(c.seconds or 0.0 for _, c in left)
+        near = [(e, c) for e, c in left if (c.seconds or 0.0) <= least * NEAR]
+        best = min(near, key=lambda pair: (-pair[0].tier, pair[0].name))
+        order.append(best[1])
+        left.remove(best)
+    return order
+
+
+def _pick(call: Call, asked: Asked, ranked: list[Candidate]) -> tuple[str, str]:
+    """Reason code and name of the choice."""
+    if not ranked:
+        return "only", ""
+    names = [c.name for c in ranked]
+    from trueno import hooks
+
+    if hooks.implemented("trueno_select"):
+        word = hooks.select(call, ranked)
+        if word in names:
+            return "policy", str(word)
+    for name in asked.preferred:
+        if name in names:
+            return "preferred", name
+    if len(ranked) == 1:
+        return "only", names[0]
+    first = ranked[0]
+    least = min(c.seconds or 0.0 for c in ranked)
+    return ("fastest" if first.seconds == least else "tier"), first.name
+
+
+def _lost(candidate: Candidate, by: str, fastest: float) -> str:
+    if by == "policy":
+        return "overruled"
+    if by == "preferred":
+        return "less_preferred"
+    if (candidate.seconds or 0.0) <= fastest * NEAR:
+        return "lower_tier"
+    return "slower_measured" if candidate.source == "measured" else "slower_declared"
+
+
+def _done(call: Call, by: str, origin: str, found: list[Candidate], ranking: list[str]) -> Decision:
+    if not ranking:
+        _raise(call, found, by == "named")
+    order = {name: i for i, name in enumerate(ranking)}
+    place = {name: i for i, name in enumerate(registry.entries())}
+    found.sort(key=lambda c: (order.get(c.name, len(order)), place.get(c.name, 0)))
+    return Decision(call, ranking[0], by, origin, tuple(found), tuple(ranking))
+
+
+def _raise(call: Call, found: list[Candidate], named: bool) -> None:
+    told = [c for c in found if c.code != "not_asked"] if named else found
+    said = "; ".join(f"{c.name} says {c.code}" + (f" ({c.detail})" if c.detail else "") for c in told)
+    refusals = [c.code for c in told if c.code in PLUGIN]
+    error = DtypeError if refusals and all(code == "unsupported_dtype" for code in refusals) else KernelError
+    raise error(f"{call.op.name}: no backend takes it: {said}")
+
+
+def announce(decision: Decision) -> None:
+    """Tell whoever listens; once a key."""
+    from trueno.events import emit
+
+    call = decision.call
+    chosen = decision.candidates[0]
+    emit(
+        "decision",
+        call.op.name,
+        decision.chosen,
+        decision.by,
+        dtype=call.dtype.name,
+        rank=call.rank,
+        sizes=list(call.sizes),
+        predicted=chosen.seconds,
+        refused={c.name: c.code for c in decision.candidates[1:]},
+    )

@@ -1,0 +1,67 @@
+"""`trueno explain`: who would run an op on operands of these shapes, and why nobody else."""
+
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from trueno.cli.report import find_dtypes, find_op, screen, write_json
+from trueno.errors import ParameterError
+from trueno.select.explain import explain
+from trueno.state import use
+
+
+def command(
+    op: Annotated[str, typer.Argument(help="The op.", show_default=False)],
+    shapes: Annotated[list[str], typer.Argument(help="The operands' shapes: 512x512 1000.", show_default=False)],
+    dtype: Annotated[str, typer.Option(help="The operands' type.")] = "float32",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter, as NAME=VALUE; may be repeated.", show_default=False)
+    ] = None,
+    backend: Annotated[str, typer.Option(help="Backends to ask for by name, with commas between them.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show who would run a call, and why nobody else.
+
+    Nothing is run.  Every candidate has a reason, and those that can run it a predicted time.
+    """
+    row, T = find_op(op), find_dtypes(dtype)[0]
+    operands = [
+        np.broadcast_to(np.zeros((), np.int64 if spec.index else T), _shape(text))  # no memory, whatever the shape
+        for text, spec in zip(shapes, [*row.signature.inputs, *[row.signature.inputs[-1]] * len(shapes)], strict=False)
+    ]
+    if len(operands) != len(row.operands):
+        wanted = " ".join(row.operands)
+        raise ParameterError(
+            f"explain: {row.name} takes {len(row.operands)} operand(s), {wanted}; shapes: {len(shapes)}"
+        )
+    parameters = dict(_assignment(row.name, text) for text in set_ or ())
+    for p in row.params:
+        if p.required and p.name not in parameters:
+            parameters[p.name] = 1.0  # a float changes no choice
+    names = [word.strip() for word in backend.split(",") if word.strip()]
+    with use(*names):
+        decision = explain(row.name, *operands, **parameters)
+    if json:
+        write_json(decision.json())
+    else:
+        screen().print(str(decision), soft_wrap=True)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    parts = [] if text in ("", "()", "scalar") else text.lower().replace("×", "x").split("x")
+    if not all(p.isdecimal() and int(p) < 1 << 40 for p in parts):
+        raise ParameterError(f"explain: {text!r} is no shape; write 1000, 512x512 or scalar")
+    return tuple(int(p) for p in parts)
+
+
+def _assignment(op: str, text: str) -> tuple[str, object]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ParameterError(f"{op}: --set {text!r} must be NAME=VALUE")
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, {"true": True, "false": False}.get(value.lower(), value)

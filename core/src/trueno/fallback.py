@@ -1,0 +1,69 @@
+"""What happens when a backend fails while it runs: nothing is lost, and nothing is silent.
+
+An automatic choice goes on with the next candidate, says so as TRUENO_FALLBACK wants it, and leaves the
+backend out for calls like that one.  What was asked for by name raises.
+"""
+
+from typing import TYPE_CHECKING
+
+from trueno.discovery import registry
+from trueno.discovery.protocol import Call
+from trueno.errors import DeviceLost, KernelError, OutOfMemory, warn
+from trueno.events import emit, logger
+from trueno.select import quarantine
+from trueno.settings import settings
+
+if TYPE_CHECKING:
+    from trueno.state import State
+
+_said: set[tuple[str, str, str]] = set()
+
+
+def failed(state: "State", call: Call, name: str, error: Exception) -> None:
+    """Leave `name` out for calls like this one; raise if it was asked for by name, or nothing may fall back."""
+    op, what = call.op.name, f"{type(error).__name__}: {error}"
+    if isinstance(error, DeviceLost):
+        registry.retire(name, f"its device was lost ({error})")
+    asked = name in state.asked.names or call.residency == name
+    if asked or settings.get("TRUENO_FALLBACK") == "error" or name in _environment():
+        raise told(error, op, name) from error
+    quarantine.add(call, name, what)
+    from trueno.state import forget_plans
+
+    forget_plans(op)
+    decision, _ = state._choice(call)
+    other = decision.chosen
+    emit("quarantine", op, name, what)
+    emit("fallback", op, name, what, to=other)
+    message = f"{op}: {name} failed ({what}); {other} runs it from now on"
+    mode = settings.get("TRUENO_FALLBACK")
+    if (op, name, type(error).__name__) in _said or mode == "silent":
+        return
+    _said.add((op, name, type(error).__name__))
+    if mode == "warn":
+        warn(message)
+    else:
+        logger().warning(message)
+
+
+def _environment() -> tuple[str, ...]:
+    names: tuple[str, ...] = settings.get("TRUENO_BACKEND")
+    return names
+
+
+def told(error: Exception, op: str, name: str) -> Exception:
+    """The error that a user can catch: ours, of the same kind, with op and backend in its message."""
+    message = f"{op}: {name} failed ({type(error).__name__}: {error})"
+    for kind in (OutOfMemory, DeviceLost):
+        if isinstance(error, kind):
+            return kind(message)
+    return OutOfMemory(message) if isinstance(error, MemoryError) else KernelError(message)
+
+
+def forgive(backend: str | None = None) -> None:
+    """Let a backend (or all of them) have again the calls that it failed at; `trueno.stats()` lists those."""
+    from trueno.state import forget_plans
+
+    quarantine.release(backend)
+    _said.difference_update([key for key in _said if backend in (None, key[1])])
+    forget_plans()

@@ -1,0 +1,124 @@
+"""Plans: a backend's kernel, made ready to be called for one key.
+
+What a key needs beyond the bare kernel is put around it once, each layer with the kernel's own signature:
+moving host arrays (`transfer.ferry`), failing without loss (`shield`), the guard (`guards.watch`), the
+trace (`timed`).  Whoever asks for none of it calls the bare kernel.
+"""
+
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trueno.discovery import registry
+from trueno.discovery.protocol import Backend, Call, Kernel
+from trueno.errors import KernelError
+from trueno.ops.op import Op
+from trueno.transfer import ferry
+
+if TYPE_CHECKING:
+    from trueno.guards import JidokaGuard
+    from trueno.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who runs the calls of one key, and what to call.  key: under which a state keeps it."""
+
+    backend: Backend
+    kernel: Kernel
+    key: tuple[Any, ...]
+
+
+def keys(op: Op) -> int:
+    """How many operands' size classes a plan's key holds: the first's, and all of a structured op."""
+    return len(op.signature.inputs) if op.structured else 1
+
+
+def key(call: Call) -> tuple[Any, ...]:
+    """What a state keeps the plan of `call` under; whether it is guarded is the state's."""
+    return (call.op.name, call.dtype, call.layout, call.rank, call.sizes, call.static, call.residency)
+
+
+def prepare(call: Call, name: str, state: "State", guarded: "JidokaGuard | None") -> Plan:
+    """The plan of `call` on backend `name` under `state`; raises what the plugin raises."""
+    entry = registry.entries()[name]
+    backend = registry.load(name)
+    fused = guarded is not None and _rejects(backend, replace(call, guarded=True)) is None
+    kernel = backend.kernel(replace(call, guarded=fused))
+    if not callable(kernel):
+        raise KernelError(f"{call.op.name}: {name} gave {type(kernel).__name__} where a kernel was asked for")
+    entry.active = True
+    if registry.foreign(entry) and call.residency == "host":
+        kernel = ferry(kernel, backend, call, guarded=fused)
+    if not registry.atomic(entry):
+        kernel = shield(kernel, call, name, state, fused)
+    if guarded is not None:
+        from trueno.guards import watch
+
+        kernel = watch(kernel, call, name, guarded, fused)
+    if state.traced or _verbose():
+        kernel = timed(kernel, call, name)
+    return Plan(backend, kernel, key(call))
+
+
+def _rejects(backend: Backend, call: Call) -> Any:
+    from trueno.select.policy import rejection
+
+    return rejection(backend, call)
+
+
+def _verbose() -> bool:
+    from trueno.settings import settings
+
+    return "run" in settings.get("TRUENO_VERBOSE")
+
+
+def shield(kernel: Kernel, call: Call, name: str, state: "State", fused: bool) -> Kernel:
+    """A kernel whose failure costs nothing: what it raises sends the call to the next candidate.
+
+    It may have written half a result by then, so it never writes over an operand: it refuses, and the general
+    path offers fresh arrays.  A TypeError is a refusal, says the protocol, and goes on as it is.
+    """
+    inputs = len(call.op.operands)
+    outs = len(call.op.signature.outputs)
+    host = call.residency == "host"
+    known = (0, None, -1, 1, 2, 3) if fused else (0, None, -1)
+
+    def shielded(*args: Any) -> Any:
+        if host:
+            for out in args[-outs:]:
+                for x in args[:inputs]:
+                    if np.may_share_memory(out, x):
+                        return -1
+        try:
+            status = kernel(*args)
+            if status not in known:
+                raise KernelError(f"its kernel gave the status {status!r}")
+        except TypeError:
+            raise
+        except Exception as error:
+            state.failed(call, name, error)
+            return -1
+        return status
+
+    return shielded
+
+
+def timed(kernel: Kernel, call: Call, name: str) -> Kernel:
+    """A kernel whose calls are events of kind `run`."""
+    from trueno.events import emit
+
+    op, inputs = call.op.name, len(call.op.operands)
+
+    def traced(*args: Any) -> Any:
+        start = perf_counter()
+        status = kernel(*args)
+        seconds = perf_counter() - start
+        if status != -1:
+            shapes = [tuple(a.shape) for a in args[:inputs]]
+            emit("run", op, name, start=start, seconds=seconds, shapes=shapes, dtype=call.dtype.name)
+        return status
+
+    return traced

@@ -1,0 +1,201 @@
+"""Ops on arrays that live on a device: compute follows data, and the results stay there.
+
+Operands on two devices are an error that says how to move one; nothing is moved in silence.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+
+from trueno import state
+from trueno.canonical import canonical
+from trueno.coerce import FLOATS, coerce_params
+from trueno.discovery import registry
+from trueno.discovery.protocol import Backend, Call, DeviceBackend
+from trueno.discovery.registry import Entry
+from trueno.errors import (
+    DeviceError,
+    DeviceLost,
+    DtypeError,
+    KernelError,
+    OutError,
+    OutOfMemory,
+    ShapeError,
+    TruenoError,
+)
+from trueno.fallback import told
+from trueno.ops.op import Op
+from trueno.transfer import download, empty, home, upload
+
+Shape = tuple[int, ...]
+NUMBERS = (float, int, np.floating, np.integer)
+
+
+def device(op: Op, operands: tuple[Any, ...]) -> Entry | None:
+    """Where a call's operands live: one device for all (numbers go anywhere), or None for the host."""
+    homes = [(name, home(x), x) for name, x in zip(op.operands, operands, strict=True)]
+    first = next(((name, entry) for name, entry, _ in homes if entry is not None), None)
+    if first is None:
+        return None
+    for name, entry, x in homes:
+        if entry is not first[1] and not (isinstance(x, NUMBERS) and not isinstance(x, bool)):
+            where = f"on {entry.name}" if entry is not None else "on the host"
+            remedy = f"trueno.to({name}, {first[1].name!r})"
+            raise DeviceError(
+                f"{op.name}: {name} is {where}, but {first[0]} is on {first[1].name}; move one: {remedy}, "
+                f"or trueno.numpy({first[0]})"
+            )
+    return first[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """A call whose operands a kernel takes as they lie: shapes as the kernel sees them, and of the results."""
+
+    request: Call
+    operands: tuple[Shape, ...]
+    results: tuple[Shape, ...]
+    final: tuple[Shape, ...]
+
+
+def _lay(op: Op, entry: Entry, shapes: tuple[Shape, ...], dtype: np.dtype[Any], static: dict[str, Any], axis: Any,
+         keepdims: Any) -> _Laid | None:  # fmt: skip
+    """None for what has to be rearranged first: another axis, a broadcast over some axes only, empty arrays."""
+    if op.check is not None:  # it looks at values
+        return None
+    values = tuple(static.items())
+    if op.structured:
+        final = op.result_shapes(shapes, static)
+        if not all(map(all, (*shapes, *final))):
+            return None
+        sizes = tuple(prod(s).bit_length() for s in shapes)
+        return _Laid(Call(op, dtype, op.layout, len(shapes[0]), sizes, values, entry.name), shapes, final, final)
+    if not (axis.__class__ is int and axis == -1 and keepdims is False):
+        return None
+    form = canonical(op.name, shapes)
+    if any(e is not None for e in form.expand) or not (form.n and form.rows):
+        return None
+    size = (form.rows * form.n).bit_length()
+    request = Call(op, dtype, form.layout, form.rank, (size,), values, entry.name)
+    return _Laid(request, form.operands, form.results, form.shapes)
+
+
+def request(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Call:
+    """What the selector would be asked for a call of `op` on operands that live on `entry`."""
+    axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
+    _, static = coerce_params(op, scalars)
+    dtype = _dtype(op, operands)
+    shapes = tuple(tuple(np.shape(x) if home(x) is None else x.shape) for x in operands)
+    laid = _lay(op, entry, shapes, dtype, static, axis, keepdims)
+    if laid is not None:
+        return laid.request
+    sizes = tuple(prod(s).bit_length() for s in shapes)[: len(shapes) if op.structured else 1]
+    return Call(op, dtype, op.layout, min(len(shapes[0]), 2), sizes, tuple(static.items()), entry.name)
+
+
+def call(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
+    """Run `op` on the device where its operands live; the results stay there."""
+    backend = registry.load(entry.name)
+    given = {k: v for k, v in scalars.items() if k not in ("axis", "keepdims")}
+    params, static = coerce_params(op, given)
+    dtype = _dtype(op, operands)
+    shapes = tuple(tuple(np.shape(x) if home(x) is None else x.shape) for x in operands)
+    laid = _lay(op, entry, shapes, dtype, static, scalars.get("axis", -1), scalars.get("keepdims", False))
+    if laid is None:
+        return _by_way_of_the_host(op, backend, operands, scalars, out)
+    try:
+        return _run(op, entry, backend, laid, operands, params, dtype, out)
+    except TruenoError as error:
+        raise (told(error, op.name, entry.name) if isinstance(error, (OutOfMemory, DeviceLost)) else error) from error
+    except Exception as error:
+        raise told(error, op.name, entry.name) from error
+
+
+def _run(
+    op: Op, entry: Entry, backend: Backend, laid: _Laid, operands: tuple[Any, ...], params: tuple[float, ...],
+    dtype: np.dtype[Any], out: Any,
+) -> Any:  # fmt: skip
+    arrays = [x if home(x) else upload(backend, np.asarray(x, dtype), op.name) for x in operands]
+    results = _results(op, entry, backend, laid.final, dtype, out)
+    scratch = results
+    if out is not None and not registry.atomic(entry):  # it may fail half-way, and out may be an operand
+        scratch = [empty(backend, tuple(r.shape), np.dtype(r.dtype)) for r in results]
+    plan = state.current.get().chosen(laid.request)
+    assert plan is not None  # a resident decision has one candidate
+    passed = [_shaped(a, s) for a, s in zip(arrays, laid.operands, strict=True)]
+    views = [_shaped(r, s) for r, s in zip(scratch, laid.results, strict=True)]
+    if plan.kernel(*passed, *params, *views) == -1:
+        into = " into this out" if out is not None else ""
+        raise KernelError(f"{op.name}: {entry.name} refused operands of shapes {list(laid.operands)}{into}")
+    if scratch is not results:
+        for target, result in zip(results, scratch, strict=True):
+            cast(DeviceBackend, backend).copy(result, target)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _shaped(x: Any, shape: Shape) -> Any:
+    return x if tuple(x.shape) == shape else x.reshape(shape)
+
+
+def _dtype(op: Op, operands: tuple[Any, ...]) -> np.dtype[Any]:
+    found: list[tuple[str, np.dtype[Any]]] = []
+    for spec, x in zip(op.signature.inputs, operands, strict=True):
+        if home(x) is None:
+            continue
+        kind = np.dtype(x.dtype)
+        if spec.index:
+            if kind != np.int64:
+                raise DtypeError(f"{op.name}: {spec.name} is {kind}; indices on a device are int64")
+        elif kind.type not in FLOATS:
+            raise DtypeError(f"{op.name}: {spec.name} is {kind}; float32 or float64 are taken")
+        else:
+            found.append((spec.name, kind))
+    for name, kind in found:
+        if kind != found[0][1]:
+            raise DtypeError(f"{op.name}: {name} is {kind}, but {found[0][0]} is {found[0][1]}; convert one of them")
+    if not found:
+        raise DtypeError(f"{op.name}: no operand says float32 or float64")
+    return found[0][1]
+
+
+def _results(
+    op: Op, entry: Entry, backend: Backend, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any], out: Any
+) -> list[Any]:
+    specs = op.signature.outputs
+    dtypes = [np.dtype(np.int64) if s.index else dtype for s in specs]
+    if out is None:
+        return [empty(backend, s, d) for s, d in zip(shapes, dtypes, strict=True)]
+    given = list(out) if isinstance(out, (tuple, list)) and len(specs) > 1 else [out]
+    if len(given) != len(specs):
+        raise OutError(f"{op.name}: out has {len(given)} array(s), but there are {len(specs)} results")
+    for array, spec, shape, wanted in zip(given, specs, shapes, dtypes, strict=True):
+        if home(array) is not entry:
+            raise OutError(
+                f"{op.name}: out for {spec.name} is {type(array).__name__}; the operands live on {entry.name}"
+            )
+        if tuple(array.shape) != shape or np.dtype(array.dtype) != wanted:
+            raise OutError(
+                f"{op.name}: out for {spec.name} is {np.dtype(array.dtype)} of shape {tuple(array.shape)}, "
+                f"but the result is {wanted} of shape {shape}"
+            )
+    return given
+
+
+def _by_way_of_the_host(op: Op, backend: Backend, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
+    """What no kernel takes as it lies (another axis, a broadcast over some axes, empty arrays): rearranged at home.
+
+    The moves show in `trueno.trace()` like all others.
+    """
+    from trueno import general
+
+    if out is not None:
+        raise ShapeError(
+            f"{op.name}: out= on {backend.name} takes only the last axis and operands that fit without copies"
+        )
+    brought = tuple(download(backend, x, None, op.name) if home(x) else x for x in operands)
+    result = general.call(op, brought, dict(scalars), None)
+    results = result if isinstance(result, tuple) else (result,)
+    sent = tuple(upload(backend, np.ascontiguousarray(r).reshape(np.shape(r)), op.name) for r in results)
+    return sent[0] if len(sent) == 1 else sent

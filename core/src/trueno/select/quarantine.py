@@ -1,0 +1,51 @@
+"""Quarantine: backends that failed, or tripped a guard too often, are left out for calls of the same key."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trueno.discovery.protocol import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """One key that a backend no longer gets, and why."""
+
+    backend: str
+    op: str
+    dtype: str
+    layout: str
+    rank: int
+    sizes: tuple[int, ...]
+    static: tuple[tuple[str, Any], ...]
+    residency: str
+    reason: str = ""
+
+
+_held: dict[Quarantined, str] = {}
+
+
+def _key(call: Call, name: str) -> Quarantined:
+    return Quarantined(
+        name, call.op.name, call.dtype.name, call.layout, call.rank, call.sizes, call.static, call.residency
+    )
+
+
+def add(call: Call, name: str, reason: str) -> None:
+    """Leave `name` out for calls like this one."""
+    _held[_key(call, name)] = reason
+
+
+def held(call: Call, name: str) -> str | None:
+    """Why `name` does not get calls like this one, or None."""
+    return _held.get(_key(call, name)) if _held else None
+
+
+def quarantined() -> tuple[Quarantined, ...]:
+    """All that is in quarantine."""
+    return tuple(replace(key, reason=reason) for key, reason in list(_held.items()))
+
+
+def release(backend: str | None = None) -> None:
+    """Empty it, of one backend or of all."""
+    for key in [k for k in _held if backend is None or k.backend == backend]:
+        _held.pop(key, None)

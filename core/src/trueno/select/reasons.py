@@ -1,0 +1,58 @@
+"""Reason codes: the fixed vocabulary in which the selector explains itself.
+
+A candidate of a `Decision` carries one code; so does an entry of the registry that cannot run.
+Plugins answer `supports` with a word of `PLUGIN`; any other of theirs is shown as `unsupported_call`, and is its detail.
+"""
+
+REASONS: dict[str, str] = {
+    # why it was chosen
+    "named": "asked for by name: `trueno.use`, `trueno.set_default` or TRUENO_BACKEND",
+    "preferred": "asked for softly with `trueno.prefer`, and it can",
+    "policy": "a site's `trueno_select` hook named it",
+    "resident": "the operands live there; compute follows data",
+    "only": "nobody else can take the call",
+    "fastest": "its predicted time is the least",
+    "tier": "within 10 % of the fastest, and of a higher tier",
+    # why it was not
+    "not_asked": "others were asked for by name",
+    "less_preferred": "another was preferred with `trueno.prefer`",
+    "overruled": "a site's `trueno_select` hook named another",
+    "not_resident": "the operands live on another device",
+    "too_small": "a GPU is not considered for host arrays of this size",
+    "slower_measured": "its predicted time is longer, from speeds measured here",
+    "slower_declared": "its predicted time is longer, from declared speeds",
+    "lower_tier": "no faster than the chosen one by more than 10 %, and of a lower tier",
+    "opt_in": "used only when it is named",
+    "software": "software that emulates a GPU is used only when it is named",
+    "quarantined": "it failed, or tripped a guard, for calls like this one",
+    # why it cannot take this call
+    "unsupported_op": "it has no kernel for the op",
+    "unsupported_dtype": "it has no kernel for the dtype",
+    "unsupported_layout": "it has no kernel for operands laid out like these",
+    "unsupported_shape": "it has no kernel for operands of these sizes",
+    "unsupported_call": "it does not take the call, for a reason of its own",
+    "unguarded": "it has no guarded kernel; the core looks at the results instead",
+    "bad_rates": "the speeds that it declares are no speeds",
+    # why it cannot run here at all
+    "blocked": "switched off with TRUENO_BLOCK",
+    "forced_cpu": "switched off with TRUENO_FORCE_CPU or FORCE_CPU",
+    "not_built": "its own manifest says that it cannot run yet",
+    "bad_manifest": "its manifest is not one",
+    "duplicate": "two distributions bring a backend of this name",
+    "api_mismatch": "it speaks another version of the backend protocol",
+    "missing": "a module, a device file or a platform that it requires is not there",
+    "probe_failed": "its probe says no",
+    "probe_crashed": "the process that tried it was ended by a signal or an error",
+    "probe_timeout": "the process that tried it did not end in time",
+    "load_failed": "it passed its probe in a process of its own and failed in this one",
+    "lost": "it failed for good while this process ran",
+}
+
+PLUGIN = (
+    "unsupported_op",
+    "unsupported_dtype",
+    "unsupported_layout",
+    "unsupported_shape",
+    "unsupported_call",
+    "unguarded",
+)

@@ -4,11 +4,13 @@ An automatic choice goes on with the next candidate, says so as TRUENO_FALLBACK 
 backend out for calls like that one.  What was asked for by name raises.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
-from trueno.errors import DeviceLost, KernelError, OutOfMemory, warn
+from trueno.errors import DeviceLost, KernelError, OutOfMemory, TruenoError, warn
 from trueno.events import emit, logger
 from trueno.select import quarantine
 from trueno.settings import settings
@@ -22,8 +24,7 @@ _said: set[tuple[str, str, str]] = set()
 def failed(state: "State", call: Call, name: str, error: Exception) -> None:
     """Leave `name` out for calls like this one; raise if it was asked for by name, or nothing may fall back."""
     op, what = call.op.name, f"{type(error).__name__}: {error}"
-    if isinstance(error, DeviceLost):
-        registry.retire(name, f"its device was lost ({error})")
+    _retire(error, name)
     asked = name in state.asked.names or call.residency == name
     if asked or settings.get("TRUENO_FALLBACK") == "error" or name in _environment():
         raise told(error, op, name) from error
@@ -53,11 +54,31 @@ def _environment() -> tuple[str, ...]:
 
 def told(error: Exception, op: str, name: str) -> Exception:
     """The error that a user can catch: ours, of the same kind, with op and backend in its message."""
+    _retire(error, name)
     message = f"{op}: {name} failed ({type(error).__name__}: {error})"
     for kind in (OutOfMemory, DeviceLost):
         if isinstance(error, kind):
             return kind(message)
     return OutOfMemory(message) if isinstance(error, MemoryError) else KernelError(message)
+
+
+def _retire(error: Exception, name: str) -> None:
+    """A device that is lost stays lost."""
+    if isinstance(error, DeviceLost):
+        registry.retire(name, f"its device was lost ({error})")
+
+
+@contextmanager
+def telling(op: str, name: str) -> Iterator[None]:
+    """Whatever a plugin raises inside becomes an error that names op and backend; what is ours already stays."""
+    try:
+        yield
+    except TruenoError as error:
+        if isinstance(error, (OutOfMemory, DeviceLost)):
+            raise told(error, op, name) from error
+        raise
+    except Exception as error:
+        raise told(error, op, name) from error
 
 
 def forgive(backend: str | None = None) -> None:

@@ -15,17 +15,8 @@ from trueno.coerce import FLOATS, coerce_params
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, DeviceBackend
 from trueno.discovery.registry import Entry
-from trueno.errors import (
-    DeviceError,
-    DeviceLost,
-    DtypeError,
-    KernelError,
-    OutError,
-    OutOfMemory,
-    ShapeError,
-    TruenoError,
-)
-from trueno.fallback import told
+from trueno.errors import DeviceError, DtypeError, KernelError, OutError, ShapeError
+from trueno.fallback import telling
 from trueno.ops.op import Op
 from trueno.transfer import download, empty, home, upload
 
@@ -105,12 +96,8 @@ def call(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, Any
     laid = _lay(op, entry, shapes, dtype, static, scalars.get("axis", -1), scalars.get("keepdims", False))
     if laid is None:
         return _by_way_of_the_host(op, backend, operands, scalars, out)
-    try:
+    with telling(op.name, entry.name):
         return _run(op, entry, backend, laid, operands, params, dtype, out)
-    except TruenoError as error:
-        raise (told(error, op.name, entry.name) if isinstance(error, (OutOfMemory, DeviceLost)) else error) from error
-    except Exception as error:
-        raise told(error, op.name, entry.name) from error
 
 
 def _run(

@@ -14,6 +14,7 @@ from trueno.discovery.protocol import Backend, Call, Kernel
 from trueno.discovery.registry import Entry
 from trueno.errors import DtypeError, KernelError, ParameterError
 from trueno.events import emit
+from trueno.fallback import telling
 
 
 def upload(backend: Backend, x: np.ndarray[Any, Any], op: str = "to") -> Any:
@@ -96,14 +97,18 @@ def to(x: Any, name: str) -> Any:
     if here.dtype.kind not in "fiu":
         raise DtypeError(f"to: x is {here.dtype}; real numbers only")
     here = here.astype(here.dtype.newbyteorder("="), copy=False)
-    return upload(backend, here) if registry.foreign(entry) else here
+    if not registry.foreign(entry):
+        return here
+    with telling("to", backend.name):
+        return upload(backend, here)
 
 
 def numpy(x: Any) -> np.ndarray[Any, Any]:
     """`x` as a NumPy array, wherever it lives."""
     there = home(x)
     if there is not None:
-        return download(registry.load(there.name), x)  # type: ignore[no-any-return]
+        with telling("numpy", there.name):
+            return download(registry.load(there.name), x)  # type: ignore[no-any-return]
     array = getattr(x, "array", x)
     if isinstance(array, (list, tuple)):
         array = np.asarray(array, np.float32)

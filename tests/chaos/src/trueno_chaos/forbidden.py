@@ -1,0 +1,14 @@
+"""Must not be imported: a manifest, a setting or a requirement forbids it before any code of the plugin runs."""
+
+from trueno_chaos.marks import mark
+from trueno_chaos.sound import Sound
+
+mark("forbidden")
+
+
+class Backend(Sound):
+    """A backend that nobody may meet."""
+
+
+class Array:
+    """An array type that nobody may meet."""

@@ -1,0 +1,1 @@
+"""Names that are taken.  Nothing of this package may ever be imported."""

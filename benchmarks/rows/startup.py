@@ -58,8 +58,9 @@ def cells(plan: Plan) -> Iterator[Cell]:
 
 
 def _child(program: str, **variables: str) -> dict[str, object]:
+    usual = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # users have bytecode, after once
     done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program], env=usual | variables, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message")

@@ -164,7 +164,7 @@ def test_doctor_names_backends_settings_and_cache():
         "scalar",
         "reference",
         "TRUENO_FORCE_CPU",
-        "Compiled kernels:",
+        "Cache:",
         "ok",
     ):
         assert word in result.stdout
@@ -195,7 +195,7 @@ def test_doctor_is_degraded_when_a_backend_fails(monkeypatch):
         raise OSError("libfoo.so is missing")
 
     monkeypatch.setattr(type(registry.load("scalar")), "probe", fails)
-    result = run("doctor")
+    result = run("doctor", env={"TRUENO_PROBE": "off"})
     assert result.exit_code == 1
     assert "advice: scalar: OSError: libfoo.so is missing. Install: pip install 'trueno[scalar]'" in result.stdout
     assert result.stdout.rstrip().endswith("degraded")
@@ -220,12 +220,11 @@ def test_doctor_says_what_to_install_when_the_core_is_alone():
 
 
 def test_unknown_settings_are_a_warning_everywhere():
-    assert (
-        "warning: TRUENO_TREADS is set, but no such setting exists" in run("doctor", env={"TRUENO_TREADS": "2"}).stdout
-    )
-    result = run("ops", "add", "--json", env={"TRUENO_TREADS": "2"})
-    assert result.exit_code == 0 and json.loads(result.stdout)["name"] == "add"
-    assert result.stderr.startswith("trueno: warning: TRUENO_TREADS") and ".py:" not in result.stderr
+    said = "TRUENO_TREADS is set, but no such setting exists"
+    assert f"warning: {said}" in run("doctor", env={"TRUENO_TREADS": "2"}).stdout
+    result = child("ops", "add", "--json", TRUENO_TREADS="2")  # once a process
+    assert result.returncode == 0 and json.loads(result.stdout)["name"] == "add"
+    assert result.stderr.startswith(f"trueno: warning: {said}") and ".py:" not in result.stderr
 
 
 # ---- ops -------------------------------------------------------------------------------------------

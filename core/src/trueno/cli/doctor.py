@@ -2,9 +2,13 @@
 
 import os
 import platform
+import sys
+import time
+import traceback
 import warnings
-from importlib import metadata
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from importlib import import_module, metadata
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,24 +16,38 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from trueno import cachedir
 from trueno.cli.crew import processors
 from trueno.cli.report import screen, table, write_json
 from trueno.discovery import registry
-from trueno.discovery.registry import Entry
+from trueno.discovery.entry import Entry
 from trueno.errors import SettingError, TruenoError, TruenoWarning
 from trueno.select.available import select_best_available_backend
-from trueno.settings import SETTINGS, settings
+from trueno.settings import settings
 
 HEALTH = ("ok", "degraded", "broken")
 STYLES = {"available": "green", "failed": "red", "not built yet": "dim", "switched off": "yellow"}
+WORDS = (
+    ("installed", "its package is here"),
+    ("available", "it can run here (–: it is switched off, or no release of it can)"),
+    ("active", "it has run something in this process"),
+)
 
 
-def command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def command(
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Try everything again, whatever is known from before.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
     """Examine this installation.
 
     Exit code 0: all is well.  1: something that is installed cannot run.  2: Trueno itself cannot.
     """
-    report = examine()
+    if refresh:
+        registry.forget(refresh=True)
+    with _printing_aside():
+        report = examine()
     if json:
         write_json(report)
     else:
@@ -38,19 +56,39 @@ def command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
         raise typer.Exit(HEALTH.index(report["health"]))
 
 
+@contextmanager
+def _printing_aside() -> Iterator[None]:
+    """Send what plugins print, by Python or by C, to stderr: stdout is the report's."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # one of them is closed
+        kept = -1
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept >= 0:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
 def examine() -> dict[str, Any]:
     """The whole report, as plain data."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TruenoWarning)
         broken: list[str] = []
-        values = _settings(broken)
-        backends, best = ([], None) if broken else _backends(broken)
+        backends, best = _backends(broken)
+        values = _settings(broken)  # with those that plugins declare, which are known now
         cache = _cache() if values else None
+        sections, problems = ([], []) if broken else _sections()
+        calibration = None if broken else _calibration()
     notes = [str(w.message) for w in caught if issubclass(w.category, TruenoWarning)]
-    failed = [b for b in backends if b["status"] == "failed"]
-    advice = _advice(backends, failed)
+    notes += [] if broken else settings.unknown()  # which is warned of once a process, and that may have been before
+    failed = [b for b in backends if b["status"] == "failed" and not b["opt_in"]]
     return {
-        "health": "broken" if broken else "degraded" if failed else "ok",
+        "health": "broken" if broken else "degraded" if failed or problems else "ok",
         "trueno": metadata.version("trueno"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "numpy": np.__version__,
@@ -60,9 +98,11 @@ def examine() -> dict[str, Any]:
         "backends": backends,
         "settings": values,
         "cache": cache,
+        "calibration": calibration,
+        "sections": sections,
         "broken": broken,
-        "warnings": notes,
-        "advice": advice,
+        "warnings": list(dict.fromkeys([*notes, *problems])),
+        "advice": _advice(backends, failed),
     }
 
 
@@ -70,38 +110,57 @@ def _settings(broken: list[str]) -> list[dict[str, Any]]:
     try:
         found = settings.all()
     except SettingError as error:
-        broken.append(str(error))
+        if str(error) not in broken:
+            broken.append(str(error))
         return []
-    return [
-        {"name": name, "value": v.value, "origin": v.origin, "help": SETTINGS[name].help if name in SETTINGS else ""}
-        for name, v in found.items()
-    ]
+    declared = settings.declared()
+    return [{"name": n, "value": v.value, "origin": v.origin, "help": declared[n].help} for n, v in found.items()]
 
 
 def _backends(broken: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    rows = [_backend(entry) for entry in registry.entries().values()]
+    try:
+        rows = described()
+    except SettingError as error:
+        broken.append(str(error))
+        return [], None
     try:
         best = select_best_available_backend()
     except TruenoError as error:
         broken.append(str(error))
         return rows, None
+    # Choosing the best loaded it, and that may have failed where its probe had not.
+    rows = [_backend(entry) for entry in registry.entries().values()]
     return rows, {"name": best.name, "kind": best.kind, "isa": best.isa, "device": best.device}
+
+
+def described() -> list[dict[str, Any]]:
+    """Every installed backend, as the report has it."""
+    for entry in registry.entries().values():
+        entry.start()  # side by side
+    return [_backend(entry) for entry in registry.entries().values()]
 
 
 def _backend(entry: Entry) -> dict[str, Any]:
     available, manifest = entry.available, entry.manifest
+    error = entry.error
     return {
         "name": entry.name,
         "kind": entry.kind,
+        "tier": entry.tier,
+        "opt_in": entry.opt_in,
         "installed": True,
         "available": available,
         "active": entry.active,
         "status": status(entry),
+        "code": entry.code,
         "reason": entry.reason,
         "remedy": "" if available or manifest is None else manifest.install,
-        "distribution": (manifest.distribution if manifest else "") or ("trueno" if entry.name == "reference" else ""),
-        "version": (manifest.version if manifest else "")
-        or (metadata.version("trueno") if entry.name == "reference" else ""),
+        "error": "" if error is None else "".join(traceback.format_exception(error)),
+        "notes": list(entry.notes),
+        "probed": entry.probed,
+        "checked": entry.checked,
+        "distribution": manifest.distribution if manifest else "",
+        "version": manifest.version if manifest else "",
         "path": manifest.path if manifest else "",
         "devices": [{"name": d.name, "isa": d.isa, "software": d.software} for d in entry.devices],
     }
@@ -111,23 +170,14 @@ def status(entry: Entry) -> str:
     """One of four: available, not built yet (its own manifest says so), switched off (by a setting), failed."""
     if entry.available:
         return "available"
-    forced = settings.get("TRUENO_FORCE_CPU") and entry.kind == "gpu"
-    if forced or entry.name in settings.get("TRUENO_BLOCK"):
-        return "switched off"
-    if entry.manifest is not None and entry.manifest.unavailable:
-        return "not built yet"
-    return "failed"
+    return {"blocked": "switched off", "forced_cpu": "switched off", "not_built": "not built yet"}.get(
+        entry.code, "failed"
+    )
 
 
 def _cache() -> dict[str, Any]:
-    """The folder of compiled kernels: the setting's, or the user's own for this platform."""
-    given = settings.get("TRUENO_CACHE_DIR")
-    if given:
-        path = Path(given).expanduser()
-    else:
-        from platformdirs import user_cache_path
-
-        path = user_cache_path("trueno", appauthor=False)
+    """The folder of what was compiled, measured and found out, and why it is not used if it is not."""
+    path, reason = cachedir.inspect(writing=True)
     files = size = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -136,7 +186,23 @@ def _cache() -> dict[str, Any]:
             except OSError:  # written beside and renamed by another process meanwhile
                 continue
             files += 1
-    return {"path": str(path), "exists": path.is_dir(), "files": files, "bytes": size}
+    return {"path": str(path), "used": not reason, "reason": reason, "files": files, "bytes": size}
+
+
+def _sections() -> tuple[list[dict[str, Any]], list[str]]:
+    """What plugins add to this report, and what is wrong with plugins of hooks."""
+    from trueno import hooks
+
+    sections = [{"plugin": plugin, "lines": lines} for plugin, lines in hooks.doctor_sections()]
+    return sections, hooks.problems()
+
+
+def _calibration() -> str | None:
+    try:
+        describe = import_module("trueno.select.calibration").describe
+    except ImportError:  # a core without it
+        return None
+    return str(describe())
 
 
 def _advice(backends: list[dict[str, Any]], failed: list[dict[str, Any]]) -> list[str]:
@@ -155,9 +221,27 @@ def _remedy(backend: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
     if value is None or value == ():
         return "–"
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ",".join(":".join(v) if isinstance(v, tuple) else str(v) for v in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def ago(seconds: float) -> str:
+    """How long ago something was, in one word and a unit."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit} ago"
+    return "just now"
+
+
+def _probed(backend: dict[str, Any]) -> str:
+    if backend["probed"] == "cached" and backend["checked"]:
+        return ago(time.time() - backend["checked"])
+    return backend["probed"] or "–"
 
 
 def _show(report: dict[str, Any], console: Console) -> None:
@@ -168,6 +252,12 @@ def _show(report: dict[str, Any], console: Console) -> None:
     )
     if report["backends"]:
         console.print(backend_table(report["backends"]))
+        console.print()
+        active = any(b["active"] for b in report["backends"])
+        console.print("; ".join(f"{word}: {said}" for word, said in WORDS if active or word != "active"), style="dim")
+        for b in report["backends"]:
+            source = " ".join(w for w in (b["distribution"], b["version"]) if w)
+            console.print(f"{b['name']}: {source or 'registered'}, {b['path'] or 'part of trueno'}", soft_wrap=True)
         console.print()
     if report["best"]:
         best = report["best"]
@@ -182,14 +272,26 @@ def _show(report: dict[str, Any], console: Console) -> None:
         console.print()
     if report["cache"]:
         cache = report["cache"]
-        held = f"{cache['files']} files, {cache['bytes'] / 1e6:.1f} MB" if cache["exists"] else "not made yet"
-        console.print(f"Compiled kernels: {cache['path']} ({held})", soft_wrap=True)
-    for key, word, colour in (
-        ("warnings", "warning", "yellow"),
-        ("advice", "advice", "yellow"),
-        ("broken", "broken", "red"),
+        used = (
+            f"{cache['files']} files, {cache['bytes'] / 1e6:.1f} MB"
+            if cache["used"]
+            else f"not used: {cache['reason']}"
+        )
+        console.print(f"Cache: {cache['path']} ({used})", soft_wrap=True)
+    if report["calibration"]:
+        console.print(f"Calibration: {report['calibration']}", soft_wrap=True)
+    for section in report["sections"]:
+        console.print(Text(f"\n{section['plugin']}", style="bold"))
+        for line in section["lines"]:
+            console.print(line, soft_wrap=True)
+    notes = [f"{b['name']}: {note}" for b in report["backends"] for note in b["notes"]]
+    for word, lines, colour in (
+        ("note", notes, "yellow"),
+        ("warning", report["warnings"], "yellow"),
+        ("advice", report["advice"], "yellow"),
+        ("broken", report["broken"], "red"),
     ):
-        for line in report[key]:
+        for line in lines:
             console.print(f"{word}: {line}", style=colour, soft_wrap=True)
     style = {"ok": "bold green", "degraded": "bold yellow", "broken": "bold red"}[report["health"]]
     console.print(Text(f"\n{report['health']}", style=style))
@@ -197,19 +299,19 @@ def _show(report: dict[str, Any], console: Console) -> None:
 
 def backend_table(backends: list[dict[str, Any]]) -> Any:
     """Every backend with the three answers; `trueno demo` shows it too."""
-    rows = table("backend", "version", "status", "active", "device or reason")
+    active = any(b["active"] for b in backends)
+    titles = ["backend", "version", "installed", "available", *["active"] * active, "probed", "device or reason"]
+    rows = table(*titles)
     for b in backends:
         device = ", ".join(f"{d['name']} {d['isa']}".strip() for d in b["devices"])
+        says = {"available": "yes", "failed": "no"}.get(b["status"], "–")
         rows.add_row(
             b["name"],
             b["version"] or "–",
-            Text(b["status"], style=STYLES[b["status"]]),
-            "yes" if b["active"] else "–",
-            device if b["available"] else b["reason"],
+            "yes",
+            Text(says, style=STYLES[b["status"]]),
+            *["yes" if b["active"] else "–"] * active,
+            _probed(b),
+            device if b["available"] else f"{b['reason']} ({b['code']})",
         )
     return rows
-
-
-def described() -> list[dict[str, Any]]:
-    """Every installed backend, as the report has it."""
-    return [_backend(entry) for entry in registry.entries().values()]

@@ -1,69 +1,42 @@
-"""The registry: which backends are installed, which are available and why not, and one object of each.
+"""The registry: which backends are installed, which can run here and why not, and one object of each.
 
-One scan of the entry points, at first need.  A plugin that raises keeps its error here: `trueno doctor`
-shows it, and asking for that backend by name raises it with its cause.
+One scan of the entry points, at first need; it imports no plugin.  A plugin that raises keeps its error:
+`trueno doctor` shows it, and asking for that backend by name raises it with its cause.
+
+Reads take no lock: what changes is put in place whole.
 """
 
 import os
-from dataclasses import dataclass
-from importlib import import_module
+import sys
+import warnings
+from collections.abc import Mapping
 from threading import RLock
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from trueno.discovery.manifest import Manifest, read
-from trueno.discovery.protocol import API, Backend, Device, Probe
-from trueno.errors import BackendUnavailable, UnknownBackend, suggestion
+from trueno.discovery.entry import Entry as Entry  # others import it from here
+from trueno.discovery.manifest import Manifest
+from trueno.discovery.protocol import API, Backend, Device
+from trueno.errors import ParameterError, SettingError, TruenoWarning, UnknownBackend, suggestion
+from trueno.parsers import FALSE, TRUE
 from trueno.settings import settings
 
 GROUP = "trueno.backends"
+FORKED = (
+    "it was in use before this process was forked, and a GPU does not survive a fork; "
+    'start processes with the method "spawn": multiprocessing.get_context("spawn")'
+)
 
 
-@dataclass(slots=True)
-class Entry:
-    """One installed backend: its manifest, whether it can run here, and the loaded object."""
-
-    name: str
-    manifest: Manifest | None
-    reason: str = ""
-    error: BaseException | None = None
-    backend: Backend | None = None
-    found: tuple[Device, ...] = ()
-    probed: bool = False
-    active: bool = False
-
-    @property
-    def available(self) -> bool:
-        """Whether every probe passed; `reason` says why not."""
-        _probe(self)
-        return not self.reason
-
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """What the probe found."""
-        _probe(self)
-        return self.found
-
-    @property
-    def kind(self) -> str:
-        return self.manifest.kind if self.manifest else "unknown"
-
-    @property
-    def tier(self) -> int:
-        return self.manifest.tier if self.manifest else -1
-
-    def __repr__(self) -> str:
-        return f"<{self.name}: {'available' if self.available else self.reason}>"
-
+# ---- the registry ----------------------------------------------------------------------------------
 
 _lock = RLock()
-if hasattr(os, "register_at_fork"):  # a thread of the parent may have held it
-
-    def _after_fork() -> None:
-        global _lock
-        _lock = RLock()
-
-    os.register_at_fork(after_in_child=_after_fork)
 _entries: dict[str, Entry] | None = None
+_given: dict[str, tuple[Manifest, Any]] = {}  # by `register`
+_owners: WeakKeyDictionary[type, Entry | None] = WeakKeyDictionary()
+_arrays: dict[str, Entry] | None = None
+_refresh = False
+_said: set[str] = set()
 
 
 def entries() -> dict[str, Entry]:
@@ -81,77 +54,331 @@ def load(name: str) -> Backend:
     entry = entries().get(name)
     if entry is None:
         known = ", ".join(sorted(entries()))
-        raise UnknownBackend(f'"{name}" is not installed{suggestion(name, entries()) or ";"} installed: {known}')
-    if not entry.available:
-        raise BackendUnavailable(f"{name}: {entry.reason}") from entry.error
-    assert entry.backend is not None
-    return entry.backend
+        limit = settings.origin("TRUENO_AUTOLOAD")
+        only = "" if limit.origin == "default" else f" (TRUENO_AUTOLOAD is {limit.value!r}, from {limit.origin})"
+        raise UnknownBackend(f'"{name}" is not installed{suggestion(name, entries()) or ";"} installed: {known}{only}')
+    return entry.load()
 
 
-def forget() -> None:
-    """Drop every entry, so that the next use scans again."""
-    global _entries
+def owner(kind: type) -> Entry | None:
+    """The backend whose manifest names this array type, or one that it inherits from; None for NumPy's and others."""
+    known = _owners
+    try:
+        return known[kind]
+    except KeyError:
+        found = known[kind] = _find_owner(kind)
+        return found
+
+
+def _find_owner(kind: type) -> Entry | None:
+    global _arrays
+    table = _arrays
+    if table is None:
+        table = {}
+        for entry in sorted(entries().values(), key=lambda e: e.opt_in):  # stable: best tier first within each
+            for text in entry.manifest.arrays if entry.manifest else ():
+                table.setdefault(text, entry)
+        _arrays = table
+    for parent in kind.__mro__:
+        text = f"{parent.__module__}:{parent.__qualname__}"
+        if text == "numpy:ndarray":
+            return None
+        if text in table:
+            return table[text]
+    return None
+
+
+def software(entry: Entry) -> bool:
+    """Whether all of its devices are emulated by software, so that it is used only when it is named."""
+    return bool(entry.devices) and all(device.software for device in entry.devices)
+
+
+def foreign(entry: Entry) -> bool:
+    """Whether its kernels take arrays of its own, so that the core moves the caller's."""
+    return entry.manifest is not None and entry.manifest.foreign
+
+
+def atomic(entry: Entry) -> bool:
+    """Whether its manifest promises that a kernel which raises has written nothing."""
+    return entry.manifest is not None and entry.manifest.atomic
+
+
+def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: Any = None) -> None:
+    """Add a backend that no entry point brings: in a frozen application, which has none, or in a test.
+
+    manifest: the path of a `backend.toml`, or its contents as a dict.  factory: what makes the backend, or the backend
+    itself, instead of the manifest's `factory`; such a backend is not tried in a process of its own.
+    ParameterError if the manifest is none, or its name belongs to another backend.  The same again changes nothing.
+    """
+    from trueno.discovery.manifest import load as read
+    from trueno.discovery.manifest import parse
+
+    given = isinstance(manifest, Mapping)
+    path = "" if given else os.path.abspath(os.fspath(manifest))  # type: ignore[arg-type]
+    try:
+        data = dict(manifest) if given else read(path)  # type: ignore[arg-type]
+        if factory is not None and not data.get("factory"):
+            data["factory"] = "registered:factory"
+        found = parse(data, "register" if given else os.path.basename(path), path=path)
+    except ValueError as error:
+        raise ParameterError(f"register: {error}") from None
+    made = factory
+    if factory is not None and not callable(factory):
+        made = _Always(factory)
     with _lock:
+        known = _given.get(found.name)
+        if known is not None and known[0] == found and known[1] == made:
+            return
+        rival = (_entries or {}).get(found.name)
+        if found.name == "reference" or known is not None or (rival is not None and not _same(rival, found)):
+            other = known[0] if known is not None else rival.manifest if rival is not None else None
+            brings = "trueno itself" if found.name == "reference" else _source(other)
+            raise ParameterError(f"register: there is a backend called {found.name!r} already, from {brings}")
+        _given[found.name] = (found, made)
+        if _entries is not None and rival is None:
+            entry = Entry(found.name, found, factory=made)
+            settled = dict(_entries)
+            settled[found.name] = entry
+            _declare([entry])
+            _switch([entry])
+            entry.hand_over(False, False, _start_others)
+            _publish(settled)
+
+
+class _Always:
+    """A factory that gives one object; equal to another of the same object."""
+
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+
+    def __call__(self) -> Any:
+        return self.backend
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Always) and other.backend is self.backend
+
+    def __hash__(self) -> int:
+        return id(self.backend)
+
+
+def forget(refresh: bool = False) -> None:
+    """Drop every entry, so that the next use scans again; with `refresh` nothing that is kept on disk counts.
+
+    Objects that were made stay: a factory is called once a process.
+    """
+    global _entries, _refresh
+    with _lock:
+        if "trueno.discovery.probe" in sys.modules:
+            from trueno.discovery.probe import abandon
+
+            abandon()
+        _refresh |= refresh  # until the scan
+        _active.update(e.name for e in (_entries or {}).values() if e.active)
         _entries = None
+        _forget_owners()
+
+
+def retire(name: str, reason: str) -> None:
+    """Take a backend out of this process for good: its device was lost.  Its plans are dropped."""
+    entry = entries().get(name)
+    if entry is None or name == "reference":
+        return
+    entry.retire(reason)
+    _forget_plans()
+
+
+_active: set[str] = set()  # has run something, under an entry that was forgotten
+
+
+def _forget_owners() -> None:
+    global _owners, _arrays
+    _owners, _arrays = WeakKeyDictionary(), None
+
+
+def _forget_plans() -> None:
+    state: Any = sys.modules.get("trueno.state")
+    if state is not None and hasattr(state, "forget_plans"):
+        state.forget_plans()
+
+
+def _publish(found: dict[str, Entry]) -> None:
+    """Put entries into their order and let everyone see them, all at once."""
+    global _entries
+    ordered = sorted(found.values(), key=lambda e: (e.name == "reference", -e.tier, e.name))
+    _entries = {e.name: e for e in ordered}
+    _forget_owners()
+
+
+# ---- the scan --------------------------------------------------------------------------------------
 
 
 def _scan() -> dict[str, Entry]:
-    from importlib.metadata import entry_points
+    global _refresh
+    from trueno.discovery.index import points
 
-    from trueno.reference import ReferenceBackend
-
-    autoload = settings.get("TRUENO_AUTOLOAD").strip().lower()
-    only = None if autoload in ("1", "true", "yes", "on") else autoload
+    settings.get("TRUENO_AUTOLOAD")  # a setting that cannot be read is said before anything else is
     found: dict[str, Entry] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
-        dist = getattr(point, "dist", None)
-        distribution, version = (dist.name, dist.version) if dist else ("", "")
-        if point.name in found:
-            other = found[point.name].manifest
-            if other is None or (other.distribution, other.version) != (distribution, version):
-                rival = other.distribution if other else "another distribution"
-                found[point.name] = Entry(
-                    point.name, None, f"two distributions bring it: {rival} and {distribution}; uninstall one"
-                )
+    hooks: set[str] = set()  # the two settings hold for plugins of hooks too
+    for point in points(refresh=_refresh):
+        if point.group != GROUP:
+            hooks.add(point.name)
             continue
-        if only is not None and point.name not in [n.strip() for n in only.split(",")]:
+        if point.name == "reference":
+            _warn(f'the backend "reference" of {point.distribution} is left out: the name is trueno\'s own')
             continue
-        try:
-            manifest = read(point.name, point.value, distribution, version)
-            found[point.name] = Entry(point.name, manifest)
-        except ValueError as error:
-            found[point.name] = Entry(point.name, None, f"its manifest is refused: {error}", error)
-    for name in settings.get("TRUENO_BLOCK"):
-        if name in found:
-            found[name].reason = "blocked by TRUENO_BLOCK"
-    if settings.get("TRUENO_FORCE_CPU"):
-        for entry in found.values():
-            if entry.kind == "gpu":
-                entry.reason = f"not loaded: {settings.origin('TRUENO_FORCE_CPU').origin} forces the CPU"
-    backend = ReferenceBackend()
-    core = Manifest("reference", (API, API), "cpu", 0, "", "part of trueno", arrays=("numpy:ndarray",))
-    ordered = sorted(found.values(), key=lambda e: (-e.tier, e.name))
-    reference = Entry("reference", core, backend=backend, found=backend.probe(1).devices, probed=True)
-    return {e.name: e for e in [*ordered, reference]}
+        rival = found.get(point.name)
+        if rival is None:
+            found[point.name] = _entry(point)
+        elif _plain(rival.manifest.distribution if rival.manifest else "") != _plain(point.distribution):
+            found[point.name] = _both(point.name, _source(rival.manifest), point.distribution)
+    for name, (manifest, factory) in _given.items():
+        rival = found.get(name)
+        if rival is not None and not _same(rival, manifest):
+            found[name] = _both(name, _source(rival.manifest), _source(manifest))
+        else:
+            found[name] = Entry(name, manifest, factory=factory)
+    _declare(list(found.values()))
+    settings.warn_unknown()
+    known = {*found, *hooks}
+    _check_names("TRUENO_BLOCK", settings.get("TRUENO_BLOCK"), known)
+    found = _limit(found, known)
+    _switch(list(found.values()))
+    found["reference"] = _reference()
+    for entry in found.values():
+        entry.hand_over(_refresh, entry.name in _active, _start_others)
+    _refresh = False
+    _publish(found)
+    assert _entries is not None
+    return _entries
 
 
-def _probe(entry: Entry) -> None:
-    """Levels 0 and 1, once; whatever the plugin raises becomes its reason."""
-    if entry.probed or entry.reason:
-        return
-    with _lock:
-        if entry.probed or entry.reason or entry.manifest is None:
-            return
-        entry.reason = entry.manifest.missing()
-        if not entry.reason:
+def _entry(point: Any) -> Entry:
+    try:
+        return Entry(point.name, point.parsed())
+    except ValueError as error:
+        said = " ".join(f"its manifest is refused: {error}".split())
+        entry = Entry(point.name, None, "bad_manifest", said)
+        entry.error = error
+        return entry
+
+
+def _both(name: str, one: str, other: str) -> Entry:
+    known = " and ".join(sorted((one, other)))
+    return Entry(name, None, "duplicate", f"two distributions bring it, {known}, and neither is used; uninstall one")
+
+
+def _source(manifest: Manifest | None) -> str:
+    if manifest is None:
+        return "another distribution"
+    return manifest.distribution or f"trueno.register ({manifest.path or 'a dict'})"
+
+
+def _plain(distribution: str) -> str:
+    return distribution.lower().replace("_", "-").replace(".", "-")
+
+
+def _same(entry: Entry, manifest: Manifest) -> bool:
+    """Whether an entry is of this very manifest, perhaps found in another way."""
+    return entry.manifest is not None and bool(manifest.path) and entry.manifest.path == manifest.path
+
+
+def _declare(found: list[Entry]) -> None:
+    """Make the plugins' own variables known, of those too that are switched off."""
+    for entry in found:
+        for name, setting in entry.manifest.settings.items() if entry.manifest else ():
             try:
-                module, _, attribute = entry.manifest.factory.partition(":")
-                factory: Any = getattr(import_module(module), attribute)
-                entry.backend = factory()
-                verdict: Probe = entry.backend.probe(1)
-                entry.found = verdict.devices
-                entry.reason = "" if verdict.ok else verdict.reason or "its probe failed without a reason"
-            except Exception as error:  # a plugin may raise anything; the host must live
-                entry.error = error
-                entry.reason = f"{type(error).__name__}: {error}"
-        entry.probed = True
+                settings.declare(name, setting)
+            except SettingError as error:
+                entry.refuse("bad_manifest", f"its manifest is refused: {error}")
+
+
+def _limit(found: dict[str, Entry], known: set[str]) -> dict[str, Entry]:
+    """What TRUENO_AUTOLOAD lets through; what `register` was given always is."""
+    text = settings.get("TRUENO_AUTOLOAD").strip().lower()
+    if text in TRUE:
+        return found
+    names = () if text in FALSE else tuple(n.strip() for n in text.split(",") if n.strip())
+    _check_names("TRUENO_AUTOLOAD", names, known)
+    return {name: e for name, e in found.items() if name in names or name in _given}
+
+
+def _switch(found: list[Entry]) -> None:
+    """Switch off what TRUENO_BLOCK and TRUENO_FORCE_CPU do."""
+    blocked = settings.get("TRUENO_BLOCK")
+    force = settings.origin("TRUENO_FORCE_CPU")
+    for entry in found:
+        if entry.name in blocked:
+            entry.refuse("blocked", f"blocked by TRUENO_BLOCK ({settings.origin('TRUENO_BLOCK').origin})")
+        elif force.value and entry.kind == "gpu":
+            said = f"not loaded: TRUENO_FORCE_CPU ({force.origin}) forces the CPU; unset it to use a GPU"
+            entry.refuse("forced_cpu", said)
+
+
+def _check_names(setting: str, names: tuple[str, ...], found: set[str]) -> None:
+    """Warn of names that nothing installed carries: a misspelt one switches nothing."""
+    for name in names:
+        if name == "reference":
+            _warn(f'{setting} names "reference", which is part of trueno and stays')
+        elif name not in found:
+            _warn(f'{setting} names "{name}", which is not installed{suggestion(name, found)}')
+
+
+def _warn(sentence: str) -> None:
+    if sentence not in _said:
+        _said.add(sentence)
+        warnings.warn(sentence, TruenoWarning, stacklevel=2)
+
+
+def _reference() -> Entry:
+    """The core's own backend: always there, made at first need."""
+    import trueno
+
+    entry = Entry(
+        "reference",
+        Manifest(
+            name="reference",
+            api=(API, API),
+            kind="cpu",
+            tier=0,
+            factory="trueno.reference:ReferenceBackend",
+            install="",
+            atomic=True,
+            distribution="trueno",
+            version=trueno.__version__,
+        ),
+    )
+    entry.accept(Device("NumPy"))
+    return entry
+
+
+# ---- trying, and forks -----------------------------------------------------------------------------
+
+
+def _start_others(asked: Entry) -> None:
+    """Start the processes of all that are likely to be asked next: the CPU's, and with a GPU's everyone's."""
+    for entry in entries().values():
+        if entry is asked or not (entry.opt_in or (entry.kind == "gpu" and asked.kind != "gpu")):
+            entry.start()
+
+
+def _after_fork() -> None:
+    """In the child of a fork: locks may be held by threads that are not here, and contexts of GPUs are dead."""
+    global _lock
+    _lock = RLock()
+    if "trueno.discovery.probe" in sys.modules:
+        from trueno.discovery.probe import after_fork
+
+        after_fork()
+    lost = False
+    for entry in (_entries or {}).values():
+        entry.after_fork()
+        if entry.kind == "gpu" and entry.active:
+            entry.retire(FORKED)
+            lost = True
+    if lost:
+        _forget_plans()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+settings.on_reload(forget)

@@ -1,19 +1,22 @@
 """What is here: the backends, and the best of them."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trueno.discovery import registry
-from trueno.discovery.registry import Entry
-from trueno.select import policy
+from trueno.discovery.entry import Entry
+from trueno.errors import BackendUnavailable
+from trueno.settings import settings
 
 
 def backends() -> dict[str, Entry]:
-    """Every installed backend by name, best first; `.available` and `.reason` say whether it can run."""
+    """Every installed backend by name, best first; `.available` and `.reason` say whether it can run.
+
+    Nothing is tried or imported before `.available` is read.
+    """
     return dict(registry.entries())
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
+class Best(NamedTuple):
     """The backend that an automatic choice prefers."""
 
     name: str
@@ -23,7 +26,26 @@ class Best:
 
 
 def select_best_available_backend() -> Best:
-    """The best backend that can run here: never scalar where SIMD or a GPU works."""
-    entry = registry.entries()[next(policy.candidates(())).name]
+    """The best backend that can run here: never scalar where SIMD or a GPU works.
+
+    The first of TRUENO_BACKEND where that is set, BackendUnavailable if it cannot run.  Else none that software
+    emulates, and none that is used only when it is named.
+    """
+    named = settings.get("TRUENO_BACKEND")
+    for name in named[:1]:
+        registry.load(name)
+        return _described(registry.entries()[name])
+    for entry in registry.entries().values():
+        if entry.opt_in or not entry.available or registry.software(entry):
+            continue
+        try:
+            entry.load()
+        except BackendUnavailable:  # it passed its probe and fails here
+            continue
+        return _described(entry)
+    raise BackendUnavailable("no backend can run, not even the reference; reinstall trueno")
+
+
+def _described(entry: Entry) -> Best:
     device = entry.devices[0] if entry.devices else None
     return Best(entry.name, entry.kind, device.isa if device else "", device.name if device else "")

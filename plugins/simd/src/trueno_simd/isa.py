@@ -6,7 +6,7 @@ compile for, not merely what the CPU could do.  The answers therefore also read 
 
 Numba fixes its target once a process, when its first dispatcher is made.  `apply()` must come before
 that; until then it works whether or not `numba` has been imported, afterwards it says why it does not.
-Nothing here imports Numba, and LLVM is asked only on first use: `import trueno_simd.isa` costs nothing.
+Numba is imported here only to cap it, and LLVM is asked only on first use: `import trueno_simd.isa` costs nothing.
 """
 
 import difflib
@@ -15,6 +15,7 @@ import platform
 import sys
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 X86 = ("sse2", "avx", "avx2", "avx512")  # each includes the ones before it
@@ -105,6 +106,10 @@ def apply() -> str | None:
 
     With no cap below the host, Numba is left as it is.
     """
+    asked, host = _asked(), detect().level
+    if asked is not None and host != GENERIC and (asked in X86) != (host in X86):
+        here = X86[: X86.index(host) + 1] if host in X86 else (host,)
+        return f"{VARIABLE}={asked} is no level of this CPU; levels here: {', '.join(here)}"
     cpu = _capped_cpu()
     if cpu is None:
         return None
@@ -116,14 +121,10 @@ def apply() -> str | None:
             f"{VARIABLE}={_asked()} came too late: Numba already compiles for "
             f"{made[0] or 'the host'} in this process; set it before the first Numba function is made"
         )
-    # Both words are needed: without the second, the host's features are added to the named CPU.
-    os.environ["NUMBA_CPU_NAME"] = cpu
-    os.environ["NUMBA_CPU_FEATURES"] = ""
-    config = sys.modules.get("numba.core.config")
-    if config is not None:
-        # Imported, but no target yet: the two variables are enough, and a reload would also undo
-        # what the user has set on `numba.config` by hand.
-        config.CPU_NAME, config.CPU_FEATURES = cpu, ""  # type: ignore[attr-defined]
+    # Set on the module, not in the environment, which is the user's and reaches child processes.  Both words are
+    # needed: without the second, the host's features are added to the named CPU.
+    config: Any = import_module("numba.core.config")
+    config.CPU_NAME, config.CPU_FEATURES = cpu, ""
     return None
 
 

@@ -1,0 +1,344 @@
+"""Trying a backend: in a process of its own first, so that whatever it does there is a sentence and not the end.
+
+Level 0 is the manifest's (`Manifest.unmet`).  Level 1 runs the factory and `probe(1)` in this process.
+Level 2 runs both, `probe(2)` and the core's own check of one or two ops in a child: a crash, a hang or a
+wrong number there becomes a verdict here, which is kept (`trueno.discovery.verdicts`).  Children are started with
+`subprocess`, never `multiprocessing`, which would run the user's script again.
+"""
+
+import atexit
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from trueno.discovery import verdicts
+from trueno.discovery.manifest import Manifest
+from trueno.discovery.protocol import Backend, Device
+from trueno.discovery.verdicts import Verdict
+from trueno.parsers import TYPES
+from trueno.settings import settings
+
+if TYPE_CHECKING:
+    import subprocess
+
+METHODS = (
+    "probe", "supports", "kernel", "rates", "empty", "to_device", "to_host", "synchronize", "close"
+)  # fmt: skip
+READY = "ready"
+"""The first line of a child: what ends it from here on is the plugin's doing."""
+
+
+class ProbeError(Exception):
+    """What went wrong where a backend was tried; as the cause of BackendUnavailable, the traceback of the child."""
+
+
+# ---- asking a backend, in whichever process --------------------------------------------------------
+
+
+def build(name: str, factory: str | Callable[[], Any]) -> Backend:
+    """Import a factory and call it; ProbeError for an object that is no backend, and whatever the plugin raises."""
+    if isinstance(factory, str):
+        module, _, attribute = factory.partition(":")
+        found: Any = getattr(import_module(module), attribute)
+    else:
+        found = factory
+    if not callable(found):
+        raise ProbeError(f"its factory {factory} is a {type(found).__name__}, which cannot be called")
+    backend: Any = found()
+    lacking = [method for method in METHODS if not callable(getattr(backend, method, None))]
+    if lacking:
+        raise ProbeError(f"its factory gave a {type(backend).__name__} without {', '.join(lacking)}")
+    if getattr(backend, "name", None) != name:
+        raise ProbeError(f"its object is called {getattr(backend, 'name', None)!r}, and its manifest {name!r}")
+    return backend  # type: ignore[no-any-return]
+
+
+def ask(backend: Backend, level: int) -> tuple[str, tuple[Device, ...]]:
+    """What `probe(level)` answers: the reason if it says no, else nothing, and its devices."""
+    answer: Any = backend.probe(level)
+    try:
+        ok, reason = answer.ok, answer.reason
+        devices = tuple(Device(str(d.name), str(d.isa), bool(d.software)) for d in answer.devices)
+    except (AttributeError, TypeError):
+        raise ProbeError(f"its probe({level}) gave a {type(answer).__name__} where a Probe was expected") from None
+    if ok:
+        return "", devices
+    return (str(reason).strip() if reason else "") or f"its probe({level}) says no, without a reason", devices
+
+
+def said(error: BaseException) -> str:
+    """An error as part of a sentence."""
+    try:
+        text = str(error).strip()
+    except Exception:  # its own __str__ raises
+        text = ""
+    if isinstance(error, ProbeError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}, without a word"
+
+
+@contextmanager
+def manners(notes: list[str]) -> Iterator[None]:
+    """Undo what is done to `os.environ` inside, and note it."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        after = dict(os.environ)
+        edited = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
+        for name in edited:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                os.environ.pop(name, None)
+        if edited:
+            notes.append(f"it edits the environment, which was undone: {', '.join(edited)}")
+
+
+# ---- children --------------------------------------------------------------------------------------
+
+
+class _Child:
+    """A process that tries one backend."""
+
+    __slots__ = ("deadline", "errors", "failed", "fingerprint", "limit", "manifest", "process", "started", "verdict")
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.fingerprint = verdicts.fingerprint(manifest)
+        self.verdict: Verdict | None = None
+        self.failed = ""  # why no process could try it, as a sentence
+        self.limit: float = settings.get("TRUENO_PROBE_TIMEOUT")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.errors: Any = None
+        self.started = time.monotonic()
+        self.deadline = self.started + self.limit
+        try:
+            self.process = self._start()
+        except OSError as error:
+            self.failed = f"no process could be started ({error.strerror or error})"
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        import subprocess
+        import tempfile
+
+        try:
+            self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - read when the child has ended
+        except OSError:
+            self.errors = None
+        import json
+
+        m = self.manifest
+        flags = ["-P", *["-s"] * sys.flags.no_user_site, *["-S"] * sys.flags.no_site, *["-O"] * sys.flags.optimize]
+        spelt = {parser: word for word, parser in TYPES.items()}
+        own = {name: [spelt[setting.parse], setting.default, setting.help] for name, setting in m.settings.items()}
+        tried = [m.name, m.factory, m.arrays[0] if m.arrays else "numpy:ndarray", str(self.limit), json.dumps(own)]
+        group: dict[str, Any] = {"start_new_session": True}  # so that its own children can be ended with it
+        if os.name == "nt":
+            group = {"creationflags": getattr(subprocess, "CREATE_NO_WINDOW", 0)}
+        return subprocess.Popen(
+            [sys.executable, *flags, "-m", "trueno.discovery.child", *tried],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if self.errors is None else self.errors,
+            env=_environment(),
+            **group,
+        )
+
+    def ended(self) -> bool:
+        """Whether there is an answer now: it has ended, or its time has."""
+        if self.verdict is not None or self.failed:
+            return True
+        assert self.process is not None
+        late = False
+        if self.process.poll() is None:
+            late = time.monotonic() >= self.deadline
+            if not late:
+                return False
+        self.kill()
+        verdict = self._judge(late)
+        if verdict is not None:
+            verdicts.keep(self.manifest, verdict, self.fingerprint)
+        self.verdict = verdict
+        return True
+
+    def kill(self) -> None:
+        """End it, and whatever it has started; no answer is read."""
+        import signal
+        import subprocess
+
+        assert self.process is not None
+        if hasattr(os, "killpg"):
+            with suppress(OSError):  # its group is empty
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:  # it hangs in a driver, where no signal reaches it
+            self.process.returncode = -9
+
+    def give_up(self) -> None:
+        """End it without an answer, unless there is one."""
+        if self.process is None or self.verdict is not None or self.failed:
+            return
+        if self.process.poll() is not None:
+            self.ended()
+            return
+        self.kill()
+        self.failed = "the process that was to try it was ended"
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        if self.errors is not None:
+            self.errors.close()
+
+    def _judge(self, late: bool) -> Verdict | None:
+        """What its answer, or its end, says; None, and `failed`, if it ended before it came to the plugin."""
+        assert self.process is not None and self.process.stdout is not None
+        lines = _drain(self.process.stdout).splitlines()
+        last = self._last_words()
+        self.process.stdout.close()
+        if READY not in lines:
+            self.failed = f"the process that was to try it did not get that far{last}"
+            return None
+        answer = lines[lines.index(READY) + 1 :]
+        seconds = round(time.monotonic() - self.started, 3)
+        code, reason = "probe_crashed", ""
+        if answer:
+            import json
+
+            try:
+                return verdicts.parse(json.loads(answer[-1]))
+            except (ValueError, RecursionError):
+                code, reason = "probe_failed", "the process that tried it gave an answer that is no verdict"
+        elif late:
+            code = "probe_timeout"
+            reason = f"the process that tried it had not ended after {self.limit:g} s (TRUENO_PROBE_TIMEOUT)"
+        elif self.process.returncode < 0:
+            reason = f"the process that tried it was ended by {_signal(-self.process.returncode)}{last}"
+        elif self.process.returncode:
+            reason = f"the process that tried it ended with code {self.process.returncode}{last}"
+        else:
+            reason = f"the process that tried it ended without an answer{last}"
+        return Verdict(False, code, verdicts.sentence(reason), seconds=seconds, time=time.time())
+
+    def _last_words(self) -> str:
+        """The last line that was written to stderr, which is all that a native library leaves behind."""
+        if self.errors is None:
+            return ""
+        with suppress(OSError, ValueError), self.errors as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - 4096, 0))
+            lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+            return f'; its last words: "{verdicts.sentence(lines[-1])[:200]}"' if lines else ""
+        return ""
+
+
+def _drain(pipe: Any) -> str:
+    """What is in the pipe now; a process that survived its parent may hold the other end for ever."""
+    parts = []
+    with suppress(OSError):
+        if os.name != "nt":
+            os.set_blocking(pipe.fileno(), False)
+        while part := os.read(pipe.fileno(), 65536):
+            parts.append(part)
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def _signal(number: int) -> str:
+    from signal import Signals
+
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _environment() -> dict[str, str]:
+    """The child's: this one's, its import path, and what was set by code."""
+    environ = dict(os.environ)
+    if sys.flags.ignore_environment:
+        environ = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
+    environ.pop("PYTHONFAULTHANDLER", None)  # its tracebacks would hide a library's last words
+    # An empty entry is the current folder.  `-P` keeps the child from putting that folder first by itself.
+    path = dict.fromkeys(entry or os.getcwd() for entry in sys.path if isinstance(entry, str))
+    environ["PYTHONPATH"] = os.pathsep.join(path)
+    for name, found in settings.all().items():
+        if found.origin == "code" and found.value is not None:
+            environ[name] = _spelt(found.value)
+    environ["TRUENO_PROBE"] = "off"
+    return environ
+
+
+def _spelt(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, tuple):
+        return ",".join(":".join(v) if isinstance(v, tuple) else str(v) for v in value)
+    return str(value)
+
+
+_children: dict[tuple[str, str], _Child] = {}
+_lock = Lock()
+
+
+def start(manifest: Manifest) -> _Child:
+    """The process that tries this backend, started if it is not."""
+    key = (manifest.name, manifest.factory)
+    with _lock:
+        if key not in _children:
+            _children[key] = _Child(manifest)
+        return _children[key]
+
+
+def wait(manifest: Manifest) -> Verdict | str:
+    """The verdict of the process that tries this backend; a sentence if none could."""
+    child = start(manifest)
+    pause = 0.002
+    try:
+        while True:
+            with _lock:
+                for other in _children.values():  # its verdict is kept even if nobody asks for it
+                    other.ended()
+                if child.ended():
+                    _children.pop((manifest.name, manifest.factory), None)
+                    return child.verdict or child.failed
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.02)
+    except BaseException:  # Ctrl-C
+        abandon()
+        raise
+
+
+def abandon() -> None:
+    """End every child that still runs, and forget them all; at exit, and when the registry forgets."""
+    with _lock:
+        for child in _children.values():
+            child.give_up()
+        _children.clear()
+
+
+atexit.register(abandon)
+
+
+def after_fork() -> None:
+    """In the child of a fork: the processes are the parent's, and nobody here holds the lock."""
+    global _lock
+    _lock = Lock()
+    for child in _children.values():
+        if child.process is not None:
+            child.process.returncode = 0  # not ours to wait for
+    _children.clear()
+
+
+def no_core_file() -> None:
+    """Keep a crash of this process, which is expected to be possible, from leaving its memory in a file."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -1,4 +1,4 @@
-"""Stop the line when an op makes a NaN that no input explains."""
+"""Guards: stop the line at a NaN, mend an overflow in float64, and notice a result that is finite and wrong."""
 
 import numpy as np
 import trueno
@@ -15,3 +15,21 @@ with guard:
     except trueno.GuardError as error:
         print(error)
 print("x is as it was:", x)
+
+big = np.array([3e25, 4e25], dtype=np.float32)
+mending = trueno.JidokaGuard().on(Condition.OVERFLOW, Action.PROMOTE_F64)
+print("squares overflow float32:", trueno.norm_l2(big))
+print("mended in float64:       ", mending(trueno.norm_l2)(big))
+
+
+@trueno.JidokaGuard().on(Condition.divergence(1e-3), Action.FALL_BACK).on(Condition.divergence(1e-3), Action.STOP)
+def normalized(rows):
+    """No NaN and no Inf comes out of this, even where the variance inside has overflowed."""
+    return trueno.zscore(rows)
+
+
+print("close to the reference:  ", normalized(x))
+try:
+    normalized(big)
+except trueno.GuardError as error:
+    print(error)

@@ -61,6 +61,19 @@ def _shape(op: Op, spec: ArraySpec) -> str | None:
     return f"{cut} + {inner}" if parts else cut
 
 
+def _parameters(op: Op) -> list[str]:
+    """Conditions on the float parameters: each the default, or else a number that fits every rule about it."""
+    conditions = []
+    joint = [rule for rule in op.rules if sum(n in rule.split() for n in op.symbolic) > 1]
+    for p in op.params:
+        if not p.symbolic:
+            continue
+        own = [rule for rule in op.rules if p.name in rule.split() and rule not in joint]
+        given = " and ".join([f"({p.name}.__class__ is float or {p.name}.__class__ is int)", *own])
+        conditions.append(f"({given})" if p.required else f"({p.name} is _default_{p.name} or {given})")
+    return conditions + [f"({rule})" for rule in joint]
+
+
 def source(op: Op) -> str:
     """Python source of an op's public function."""
     listed = parameters(op)
@@ -82,10 +95,10 @@ def source(op: Op) -> str:
 
     conditions = [f"{x}.__class__ is _ndarray"]
     conditions += [plain(spec.name, spec.index) for spec in op.signature.inputs[1:]]
-    conditions += [f"({rule})" for rule in op.rules]
-    conditions += ["axis == -1"] if "axis" in extra else []
+    # What nobody gave is the default itself, which is right: one comparison by identity.
+    conditions += ["axis is _axis"] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
-    conditions += [f"({n}.__class__ is float or {n}.__class__ is int)" for n in op.symbolic]
+    conditions += _parameters(op)
     shapes = [_shape(op, spec) for spec in outputs]
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
@@ -130,6 +143,8 @@ def build(op: Op) -> Callable[..., Any]:
         "_general": general.call,
         "_op": op,
         "_SLOW": _SLOW,
+        "_axis": -1,
+        **{f"_default_{p.name}": p.default for p in op.params if p.symbolic},
     }
     exec(compile(source(op), f"<trueno.{op.name}>", "exec"), namespace)
     function: Any = namespace[op.name]

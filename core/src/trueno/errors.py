@@ -69,7 +69,18 @@ class OutOfMemory(TruenoError, MemoryError):
 
 
 class GuardError(TruenoError, ArithmeticError):
-    """A guard found a result that is not healthy."""
+    """A guard found a result that is not healthy.
+
+    index: of the first sick value, in the result as the kernel saw it, which has `shape`; count: how many there are.
+    """
+
+    op: str
+    backend: str
+    condition: str
+    result: str
+    index: tuple[int, ...]
+    shape: tuple[int, ...]
+    count: int
 
 
 class TruenoWarning(UserWarning):

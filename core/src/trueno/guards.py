@@ -1,99 +1,304 @@
 """Quality guards: stop the line when a result is not healthy.
 
-A guard belongs to the calls made under it.  A guarded call computes into scratch and delivers only on
-success, so that a trip leaves the caller's data as it was; inputs are looked at only after a trip.
+A guard is a tuple of rules, a condition and an action each.  It holds for the calls made under it: inside `with`,
+in a function that it decorates, or in every call of a process through TRUENO_GUARD.  The inner guard replaces the
+outer one.
 
     with trueno.JidokaGuard().on(Condition.NAN, Action.STOP):
         y = trueno.log(x)
+
+Plans made under a guard are watched: `watch` puts itself around the kernel.  A healthy call costs a look at the
+status bits that the kernel folded into its own pass (`trueno.ops.guarded`); a kernel without them has its results
+read once more.  Operands are scanned only after a trip; a watched call never writes over them.
 """
 
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+import inspect
+import os
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from functools import reduce, wraps
+from math import isfinite
+from operator import or_
+from threading import RLock
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-import trueno.state as state
-from trueno.discovery.protocol import Call
+from trueno import health, state
+from trueno.discovery import registry
+from trueno.discovery.protocol import Call, Kernel
 from trueno.errors import GuardError, ParameterError
-from trueno.ops.op import Op
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    from trueno.inspection import Inspection
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Condition(Enum):
-    """What is not healthy: a NaN or an Inf in a result that no input holds."""
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What is not healthy in a result.
 
-    NAN = "NaN"
-    INF = "Inf"
+    `Condition.NAN`: a NaN, though no float operand and no parameter holds one.
+    `Condition.INF`: an Inf, though no float operand and no parameter holds one.
+    `Condition.OVERFLOW`: an Inf, though operands and parameters are all finite.
+    `Condition.divergence(1e-5)`: further from the reference than that.
+    """
+
+    kind: str
+    tolerance: float | None = None
+
+    NAN: ClassVar["Condition"]
+    INF: ClassVar["Condition"]
+    OVERFLOW: ClassVar["Condition"]
+
+    @staticmethod
+    def divergence(tolerance: float) -> "Condition":
+        """A result that differs from the reference by more than `tolerance`, 0 or more.
+
+        The reference is the op's own body, computed in float64 from the call's operands and rounded to its dtype.
+        Differences count in units of the largest finite |value| of that result.  A NaN or an Inf where the
+        reference has none, or the reverse, always diverges; so does another position of an argmax.
+        """
+        number = isinstance(tolerance, (float, int, np.floating, np.integer)) and not isinstance(tolerance, bool)
+        if not number or not (isfinite(tolerance) and tolerance >= 0):
+            raise ParameterError(f"divergence({tolerance!r}): the tolerance is a finite number, 0 or more")
+        return Condition("divergence", float(tolerance))
+
+    def __repr__(self) -> str:
+        return f"Condition.{self.kind.upper() if self.tolerance is None else f'divergence({self.tolerance:g})'}"
+
+
+Condition.NAN = Condition("nan")
+Condition.INF = Condition("inf")
+Condition.OVERFLOW = Condition("overflow")
 
 
 class Action(Enum):
-    """What happens then: STOP raises GuardError, LOG writes a warning to the logger `trueno` and goes on."""
+    """What happens when a condition is met.
+
+    STOP: GuardError.  LOG: an event and a warning of the logger `trueno`; the result stands.
+    PROMOTE_F64: computed again in float64 and rounded to the call's dtype; GuardError if that is no better.
+    FALL_BACK: computed again by the reference; a backend that the reference had to repair three times is left out
+    for calls like that one.
+    """
 
     STOP = "stop"
     LOG = "log"
+    PROMOTE_F64 = "promote_f64"
+    FALL_BACK = "fall_back"
 
 
-@dataclass(eq=False)
+Rule = tuple[Condition, Action]
+
+
+@dataclass(frozen=True, repr=False)
 class JidokaGuard:
-    """Conditions and what to do about each; a context manager."""
+    """Rules for results, in order; a context manager, and a decorator of functions.
 
-    rules: tuple[tuple[Condition, Action], ...] = ()
-    _open: list[AbstractContextManager[None]] = field(default_factory=list, repr=False)
+    It keeps no state of its own: one guard may be entered again, and by many threads and tasks at once.
+    A guard without rules switches guarding off inside.
+    """
+
+    rules: tuple[Rule, ...] = ()
+
+    def __post_init__(self) -> None:
+        rules: tuple[Any, ...] = tuple(tuple(rule) for rule in self.rules)
+        for condition, action in rules:
+            if not isinstance(condition, Condition) or not isinstance(action, Action):
+                raise ParameterError(f"on({condition!r}, {action!r}): give a trueno.Condition and a trueno.Action")
+        object.__setattr__(self, "rules", rules)
 
     def on(self, condition: Condition, action: Action) -> "JidokaGuard":
-        """This guard with one more rule."""
-        if not isinstance(condition, Condition) or not isinstance(action, Action):
-            raise ParameterError(f"on({condition!r}, {action!r}): give a trueno.Condition and a trueno.Action")
-        return replace(self, rules=(*self.rules, (condition, action)), _open=[])
+        """A guard with one more rule; this one stays as it is."""
+        return JidokaGuard((*self.rules, (condition, action)))
+
+    @classmethod
+    def parse(cls, rules: Iterable[tuple[str, str]]) -> "JidokaGuard":
+        """The guard of TRUENO_GUARD: `("nan", "stop")`, `("divergence(1e-5)", "fall_back")` …"""
+        made = []
+        for word, action in rules:
+            kind, _, rest = word.partition("(")
+            condition = Condition.divergence(float(rest.rstrip(")"))) if rest else Condition(kind)
+            made.append((condition, Action(action)))
+        return cls(tuple(made))
+
+    def __repr__(self) -> str:
+        return "JidokaGuard()" + "".join(f".on({condition}, {action})" for condition, action in self.rules)
 
     def __enter__(self) -> "JidokaGuard":
         context = state.guarded(self)
         context.__enter__()
-        self._open.append(context)
+        _open.set((*_open.get(), (self, context)))
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._open.pop().__exit__(*error)
+        entered = _open.get()
+        last = max(i for i, (guard, _) in enumerate(entered) if guard is self)
+        _open.set(entered[:last] + entered[last + 1 :])
+        entered[last][1].__exit__(*error)
 
-    def attempt(
-        self, op: Op, request: Call, arrays: list[Array], params: tuple[float, ...], targets: list[Array]
-    ) -> int:
-        """Run the guarded plan of `request` into scratch, check, and deliver into `targets`."""
-        request = replace(request, guarded=True)
-        scratch = [np.empty(t.shape, t.dtype) for t in targets]
-        chosen, status = state.current.get().run(request, (*arrays, *params, *scratch))
-        if status:
-            self._tripped(op, chosen.backend.name, status, arrays, params, scratch)
-        for target, result in zip(targets, scratch, strict=True):
-            np.copyto(target, result)
-        return 0
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """`function`, plain or async, such that it runs under this guard: `guard(trueno.log)(x)`, or as a decorator.
 
-    def _tripped(
-        self, op: Op, backend: str, status: int, arrays: list[Array], params: tuple[float, ...], results: list[Array]
-    ) -> None:
-        for condition, action in self.rules:
-            bit, test = (1, np.isnan) if condition is Condition.NAN else (2, np.isinf)
-            floats = [a for a in arrays if a.dtype.kind == "f"]
-            if not status & bit or any(test(a).any() for a in floats) or any(test(p) for p in params):
-                continue
-            for spec, result in zip(op.signature.outputs, results, strict=True):
-                if result.dtype.kind != "f" or not test(result).any():
-                    continue
-                bad = np.flatnonzero(test(result))
-                first = tuple(int(i) for i in np.unravel_index(bad[0], result.shape)) if result.ndim else ()
-                message = (
-                    f"{op.name} on {backend} made {bad.size} {condition.value}: the first is {spec.name}{list(first)}"
-                )
-                if action is Action.STOP:
-                    raise GuardError(message + "; no input holds one")
-                from logging import getLogger
+        A generator is refused: its body runs in its caller's context, piece by piece.
+        """
+        if not callable(function):
+            raise ParameterError(f"guard({function!r}): give a function; for a block of code write `with guard:`")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ParameterError(
+                f"guard({function.__name__}): a generator runs when it is asked for items, outside of its guard; "
+                "write `with guard:` around what asks"
+            )
+        if inspect.iscoroutinefunction(function):
 
-                getLogger("trueno").warning(message)
+            @wraps(function)
+            async def later(*args: P.args, **kwargs: P.kwargs) -> Any:
+                with self:
+                    return await function(*args, **kwargs)
 
+            return later  # type: ignore[return-value]
+
+        @wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return guarded
+
+
+_open: ContextVar[tuple[tuple[JidokaGuard, Any], ...]] = ContextVar("trueno_guards", default=())
+"""The guards that this thread or task is inside of, and what ends each."""
 
 JidokaCondition = Condition
 JidokaAction = Action
+BITS = {"nan": health.NAN, "inf": health.INF, "overflow": health.INF, "divergence": 0}
+"""Status bits with which a condition becomes worth a closer look."""
+
+_locks: dict[str, RLock] = {}
+"""One for each device whose kernels may leave their bits to `synchronize`: so each call gets its own."""
+if hasattr(os, "register_at_fork"):  # a thread of the parent may have held one
+    os.register_at_fork(after_in_child=_locks.clear)
+
+
+def watch(kernel: Kernel, call: Call, name: str, guard: JidokaGuard, fused: bool) -> Kernel:
+    """The kernel of backend `name`, such that its results obey `guard`; it returns 0 or -1, or raises GuardError.
+
+    fused: the kernel returns status bits.  On the host, results that overlap operands are refused before anything is
+    written, and the general path offers fresh ones: if a guard stops, or computes again, operands are as they were.
+    """
+    from trueno.inspection import Inspection
+
+    kinds = [condition.kind for condition, _ in guard.rules]
+    always = "divergence" in kinds
+    # What an op only moves, an operand explains.
+    wanted = 0 if call.op.flops_text == "0" else reduce(or_, (BITS[kind] for kind in kinds), 0)
+    device = call.residency != "host"
+    if fused and (device or registry.foreign(registry.entries()[name])):
+        kernel = _one_by_one(kernel, name, device)
+    if not wanted and not always:
+        return _deaf(kernel) if fused else kernel
+    judge = Inspection(call, name, guard.rules)
+    if device:
+        return _on_device(kernel, call, name, judge, wanted, always, fused)
+    inputs, outs, share = len(call.op.operands), len(call.op.signature.outputs), np.may_share_memory
+    look = wanted and not fused
+
+    def watched(*args: Any) -> int:
+        for out in args[-outs:]:
+            own = out.flags.owndata
+            for x in args[:inputs]:  # two arrays that both own their memory share none, which is cheaper to know
+                if out is x or (not (own and x.flags.owndata) and share(out, x)):
+                    return -1
+        status = kernel(*args)
+        if status == -1:
+            return -1
+        if look:
+            status = health.status(args[-outs:])
+        if always or (status and status & wanted):
+            results = args[-outs:]
+            for out, better in zip(results, judge(args[:inputs], args[inputs:-outs], results), strict=True):
+                if better is not out:
+                    np.copyto(out, better)
+        return 0
+
+    return watched
+
+
+def _deaf(kernel: Kernel) -> Kernel:
+    """A guarded kernel whose bits nobody wants."""
+    return lambda *args: -1 if kernel(*args) == -1 else 0
+
+
+def _one_by_one(kernel: Kernel, name: str, wait: bool) -> Kernel:
+    """A guarded kernel of a device, one call at a time; wait: for the bits that it leaves to `synchronize`."""
+
+    def alone(*args: Any) -> int:
+        with _locks.setdefault(name, RLock()):
+            status: int = kernel(*args) or 0
+            if wait and status != -1:
+                status |= registry.load(name).synchronize() or 0
+            return status
+
+    return alone
+
+
+def _on_device(
+    kernel: Kernel, call: Call, name: str, judge: "Inspection", wanted: int, always: bool, fused: bool
+) -> Kernel:
+    """`watch` for arrays that live on a device; they come home to be looked at, after a trip if the kernel is fused.
+
+    Where a result is an operand, scratch takes the first try, and only a healthy call is made again in place.
+    """
+    from trueno.transfer import download, empty
+
+    op = call.op.name
+    backend = registry.load(name)
+    inputs, outs = len(call.op.operands), len(call.op.signature.outputs)
+
+    def home(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(download(backend, x, None, op) for x in arrays)
+
+    def watched(*args: Any) -> int:
+        results = targets = args[-outs:]
+        inside = any(out is x for out in results for x in args[:inputs])
+        if inside:
+            targets = tuple(empty(backend, tuple(r.shape), np.dtype(r.dtype)) for r in results)
+        status: int = kernel(*args[:-outs], *targets) or 0
+        if status == -1:
+            return -1
+        found: tuple[Any, ...] = ()
+        if wanted and not fused:
+            found = home(targets)
+            status = health.status(found)
+        if always or status & wanted:
+            found = found or home(targets)
+            healthy = judge(home(args[:inputs]), args[inputs:-outs], found)
+            if any(better is not r for better, r in zip(healthy, found, strict=True)):
+                for out, better in zip(results, healthy, strict=True):
+                    _put(call, name, out, better)
+                return 0
+        return -1 if inside and kernel(*args) == -1 else 0
+
+    return watched
+
+
+def _put(call: Call, name: str, out: Any, result: np.ndarray[Any, Any]) -> None:
+    """Write a host array into one on a device; `scale` by 1 is the copy that every backend can make."""
+    from trueno.ops import TABLE
+    from trueno.transfer import upload
+
+    backend = registry.load(name)
+    n = result.size
+    copy = Call(TABLE["scale"], result.dtype, "e", 1, (n.bit_length(),), (), name)
+    if result.dtype.kind != "f" or backend.supports(copy) is not None:
+        raise GuardError(
+            f"{call.op.name}: {name} cannot put the repaired result into its own array; "
+            "bring the operands home with trueno.numpy(x)"
+        )
+    there = upload(backend, np.ascontiguousarray(result).reshape(n), call.op.name)
+    if backend.kernel(copy)(there, 1.0, out.reshape((n,))) == -1:
+        raise GuardError(f"{call.op.name}: {name} refused to copy the repaired result of shape {result.shape}")

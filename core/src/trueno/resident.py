@@ -107,9 +107,10 @@ def _run(
     arrays = [x if home(x) else upload(backend, np.asarray(x, dtype), op.name) for x in operands]
     results = _results(op, entry, backend, laid.final, dtype, out)
     scratch = results
-    if out is not None and not registry.atomic(entry):  # it may fail half-way, and out may be an operand
+    now = state.current.get()
+    if out is not None and (not registry.atomic(entry) or now.guarding()):  # it may fail, and out may be an operand
         scratch = [empty(backend, tuple(r.shape), np.dtype(r.dtype)) for r in results]
-    plan = state.current.get().chosen(laid.request)
+    plan = now.chosen(laid.request)
     assert plan is not None  # a resident decision has one candidate
     passed = [_shaped(a, s) for a, s in zip(arrays, laid.operands, strict=True)]
     views = [_shaped(r, s) for r, s in zip(scratch, laid.results, strict=True)]

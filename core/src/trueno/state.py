@@ -139,13 +139,13 @@ class State:
                 return None
             name = decision.ranking[skip]
             try:
-                plans[skip] = plan.prepare(call, name, self, guarded=self._guarded())
+                plans[skip] = plan.prepare(call, name, self, guarded=self.guarding())
             except Exception as error:
                 self.failed(call, name, error)
                 decision, plans = self._choice(call)
         return plans[skip]
 
-    def _guarded(self) -> "JidokaGuard | None":
+    def guarding(self) -> "JidokaGuard | None":
         """The guard in force: the state's own, else TRUENO_GUARD's; None for one without rules."""
         guard = self.guard
         if guard is None and settings.get("TRUENO_GUARD"):

@@ -1,0 +1,202 @@
+"""What happens when a guarded call looks unhealthy: every rule is asked, in order, and its action acts.
+
+A result that an action has computed again is what later rules see.  Where two rules want two things, both happen:
+LOG, then STOP; or PROMOTE_F64, then a divergence that is judged on the repaired result.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno import health, plan, state
+from trueno.discovery.protocol import Call
+from trueno.errors import DtypeError, GuardError, KernelError
+from trueno.events import emit, logger
+from trueno.guards import Action, Condition, JidokaGuard, Rule
+from trueno.health import Finding
+from trueno.select import quarantine
+from trueno.settings import settings
+
+Array = npt.NDArray[Any]
+PATIENCE = 3
+"""Results that the reference has to repair before a backend is left out for calls of that key."""
+TESTS: dict[str, health.Test] = {"nan": np.isnan, "inf": np.isinf, "overflow": np.isinf}
+
+_trips: dict[Any, "count[int]"] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The rules of a guard, for calls of one key on one backend."""
+
+    call: Call
+    name: str
+    rules: tuple[Rule, ...]
+
+    def __call__(self, operands: Sequence[Array], params: Sequence[float], results: Sequence[Array]) -> list[Array]:
+        """The results that the rules leave, host arrays as all here; GuardError from one that stops."""
+        now = _Results(self.call, operands, params, list(results))
+        for condition, action in self.rules:
+            finding = now.find(condition)
+            if finding is None:
+                continue
+            trip = _Trip(self.call, self.name, condition, action, finding)
+            if action is Action.STOP:
+                trip.stop()
+            elif action is Action.LOG:
+                trip.log()
+            elif action is Action.PROMOTE_F64:
+                now.results = trip.promote(now)
+            else:
+                now.results = trip.fall_back(now)
+        return now.results
+
+
+class _Results:
+    """Results under inspection, with the operands that may explain them."""
+
+    def __init__(self, call: Call, operands: Sequence[Array], params: Sequence[float], results: list[Array]) -> None:
+        self.call, self.operands, self.params, self.results = call, operands, params, results
+        self._held: dict[Any, bool] = {}
+        self._reference: list[Array] | None = None
+
+    def find(self, condition: Condition) -> Finding | None:
+        """Where the results meet a condition that nothing explains; None if they do not."""
+        if condition.tolerance is not None:
+            if self._reference is None:
+                self._reference = health.reference(self.call, self.operands, self.params, np.float64)
+            return health.divergence(self.call, self.results, self._reference, condition.tolerance)
+        test = TESTS[condition.kind]
+        found = health.where(test, [s.name for s in self.call.op.signature.outputs], self.results)
+        if found is None or self._hold(test) or (condition.kind == "overflow" and self._hold(np.isnan)):
+            return None
+        return found
+
+    def _hold(self, test: health.Test) -> bool:
+        if test not in self._held:
+            self._held[test] = health.holds(test, self.operands, self.params)
+        return self._held[test]
+
+    def other(self, results: list[Array]) -> "_Results":
+        """The same call with other results."""
+        made = _Results(self.call, self.operands, self.params, results)
+        made._held, made._reference = self._held, self._reference
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Trip:
+    """One condition that was met."""
+
+    call: Call
+    name: str
+    condition: Condition
+    action: Action
+    finding: Finding
+
+    def said(self) -> str:
+        """The sentence: op, backend, how many, and which is the first."""
+        f, op = self.finding, f"{self.call.op.name} on {self.name}"
+        first = f"the first is {f.place}" + (f" of shape {f.shape}" if len(f.shape) > 0 else "")
+        if self.condition.tolerance is not None:
+            limit = f"{self.condition.tolerance:g}"
+            return f"{op} differs from the reference by more than {limit} at {f.count} place(s): {f.detail}"
+        if self.condition.kind == "overflow":
+            return f"{op} overflowed {self.call.dtype} at {f.count} place(s): {first}; its inputs are finite"
+        word = {"nan": "NaN", "inf": "Inf"}[self.condition.kind]
+        return f"{op} made {f.count} {word}: {first}; no input holds one"
+
+    def tell(self, more: str = "") -> str:
+        """Emit the event; its sentence."""
+        message = self.said() + more
+        emit(
+            "guard",
+            self.call.op.name,
+            self.name,
+            message,
+            condition=self.condition.kind,
+            action=self.action.value,
+        )
+        return message
+
+    def stop(self, more: str = "") -> NoReturn:
+        """Raise the GuardError; it carries op, backend, condition, result, index, shape and count as attributes."""
+        error = GuardError(self.tell(more))
+        f = self.finding
+        facts = {"result": f.result, "index": f.index, "shape": f.shape, "count": f.count}
+        vars(error).update(facts, op=self.call.op.name, backend=self.name, condition=self.condition)
+        raise error
+
+    def log(self) -> None:
+        logger().warning("%s", self.tell())
+
+    def promote(self, now: _Results) -> list[Array]:
+        """The results computed in float64 and rounded; stops if they are no better."""
+        call = self.call
+        if call.dtype == np.float64:
+            self.stop("; it is computed in float64 already, and there is no wider type to promote it to")
+        wide = _in_float64(call, now.operands, now.params)
+        with np.errstate(all="ignore"):
+            rounded = [w.astype(r.dtype) for w, r in zip(wide, now.results, strict=True)]
+        again = now.other(rounded)
+        for condition in (self.condition, Condition.NAN, Condition.INF):
+            if still := again.find(condition):
+                value = rounded[_number(call, still)][still.index]
+                self.stop(f"; computed in float64 and rounded to {call.dtype}, {still.place} is {value!s}")
+        self.tell("; computed again in float64")
+        return rounded
+
+    def fall_back(self, now: _Results) -> list[Array]:
+        """The reference's results; a backend that it repairs again and again is left out."""
+        call = self.call
+        results = health.reference(call, now.operands, now.params, call.dtype)
+        if now.other(results).find(self.condition):  # then the data are to blame, and no backend
+            self.tell("; so does the reference")
+            return results
+        self.tell("; the reference computed it again")
+        if self._asked_for():
+            return results
+        key = (self.name, plan.key(call))
+        if next(_trips.setdefault(key, count(1))) >= PATIENCE:
+            _trips.pop(key, None)
+            self._leave_out()
+        return results
+
+    def _asked_for(self) -> bool:
+        """Whether the backend runs this because it was named: that is a promise, so it goes on."""
+        named = (*state.current.get().asked.names, *settings.get("TRUENO_BACKEND"))
+        return self.name in named or self.name == "reference" or self.call.residency == self.name
+
+    def _leave_out(self) -> None:
+        call = self.call
+        reason = (
+            f"{call.op.name} tripped the guard on {self.condition.kind} {PATIENCE} times, and the reference did not"
+        )
+        quarantine.add(call, self.name, reason)
+        emit("quarantine", call.op.name, self.name, reason)
+        logger().warning(
+            "%s: %s is left out for calls like it from now on; trueno.forgive() lets it back", reason, self.name
+        )
+        state.forget_plans(call.op.name)
+
+
+def _number(call: Call, finding: Finding) -> int:
+    return [s.name for s in call.op.signature.outputs].index(finding.result)
+
+
+def _in_float64(call: Call, operands: Sequence[Array], params: Sequence[float]) -> list[Array]:
+    """The results in float64 by the best backend that takes it, without a guard; by the reference if none does."""
+    wide = np.dtype(np.float64)
+    request = replace(call, dtype=wide, residency="host", guarded=False)
+    given = [x.astype(wide) if x.dtype.kind == "f" else x for x in operands]
+    results = [np.empty(r, np.int64 if index else wide) for r, index in health.shapes(call, operands)]
+    try:
+        with state.guarded(JidokaGuard()):
+            state.current.get().run(request, (*given, *params, *results))
+    except (DtypeError, KernelError):  # what was asked for by name has no float64
+        return health.reference(call, operands, params, wide)
+    return results

@@ -1,0 +1,343 @@
+"""Speeds measured on this machine, kept in the user's cache: what they are, where they lie, when they are still good.
+
+One file of JSON lines a machine, setting and set of versions: a header that says which, then a line for each backend,
+class of op, dtype and band of sizes.  A file that is damaged, foreign or missing costs nothing but the speeds in it.
+`trueno calibrate` fills it; TRUENO_CALIBRATION=off ignores it.
+"""
+
+import json
+import math
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from trueno import cachedir
+from trueno.discovery import registry
+from trueno.discovery.protocol import Call, Rates
+from trueno.errors import ParameterError, TruenoWarning
+from trueno.select import cost
+from trueno.settings import settings
+
+VERSION = 1
+"""Of the file's format, and of what classes and bands mean."""
+KEEP = 0.10
+"""A new measure within this share of the stored one changes nothing: choices must not flip from one run to the next."""
+LIE = 3.0
+"""A backend that declares itself this many times faster or slower than it is, is reported."""
+
+Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The measured speed of a backend for one class of op, dtype and band of sizes.
+
+    samples: how many calls were timed.  spread: how much repeated minima differed, as a share.
+    measured: when, ISO 8601.
+    """
+
+    backend: str
+    kind: str
+    dtype: str
+    band: str
+    rates: Rates
+    samples: int
+    spread: float
+    measured: str
+
+    @property
+    def key(self) -> Key:
+        return self.backend, self.kind, self.dtype, self.band
+
+    def line(self) -> str:
+        """The row as a line of JSON."""
+        r = self.rates
+        link_bytes = r.link_bytes if math.isfinite(r.link_bytes) else None
+        return json.dumps(
+            {"backend": self.backend, "class": self.kind, "dtype": self.dtype, "band": self.band,
+             "launch_s": r.launch_s, "flops": r.flops, "bytes": r.bytes, "link_s": r.link_s, "link_bytes": link_bytes,
+             "samples": self.samples, "spread": self.spread, "measured": self.measured},
+            ensure_ascii=False,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What is in force: the rows by key, and what they were read under."""
+
+    rows: Mapping[Key, Row]
+    under: tuple[Any, ...]
+
+
+_loaded: Loaded | None = None
+_said: set[str] = set()
+
+
+def rates(backend: str, call: Call) -> Rates | None:
+    """The speed measured here for a backend and a call like this one; None if there is none, or it is to be ignored.
+
+    A band that was not measured is answered by the next smaller one of its class, never by a larger: what threads and
+    memory cost to start says nothing about few elements.
+    """
+    rows = load()
+    if not rows:
+        return None
+    kind, dtype, band = cost.op_class(call.op), call.dtype.name, cost.band(call)
+    found = rows.get((backend, kind, dtype, band))
+    if found is None:
+        names = list(cost.BANDS)
+        smaller = reversed(names[: names.index(band)])
+        found = next((row for name in smaller if (row := rows.get((backend, kind, dtype, name)))), None)
+    return found.rates if found else None
+
+
+def load() -> Mapping[Key, Row]:
+    """Every row in force; none if TRUENO_CALIBRATION is off.
+
+    Read once, and again when a setting that it hangs on changes.
+    """
+    global _loaded
+    if not settings.get("TRUENO_CALIBRATION"):
+        return {}
+    under = _under()
+    if _loaded is None or _loaded.under != under:
+        path = file()
+        text = cachedir.read(path) if path else None
+        _loaded = Loaded(_parse(text, str(path)) if text is not None else {}, under)
+    return _loaded.rows
+
+
+def save(rows: Iterable[Row]) -> bool:
+    """Merge newly measured rows into those that are kept; False if they cannot be kept beyond this process.
+
+    Rows that another process stored meanwhile stay.  A row that differs from the stored one by less than a tenth does
+    not replace it.
+    """
+    return _merge({row.key: row for row in rows}, settled)
+
+
+def merge(path: str | Path) -> int:
+    """Take over the rows of a file that another run on this machine wrote, newest first; how many there were.
+
+    ParameterError if there is no such file, or it was measured on another machine or with other versions.
+    """
+    text = cachedir.read(Path(path))
+    if text is None:
+        raise ParameterError(f"{path} cannot be read; give a file that `trueno calibrate` wrote")
+    header = _header(text)
+    if header != facts():
+        here, other = facts(), header or {}
+        differs = [f"{k} is {other.get(k)!r}, here {here[k]!r}" for k in here if other.get(k) != here[k]]
+        raise ParameterError(f"{path} was not measured on this machine with these versions: {'; '.join(differs)}")
+    found = _parse(text, str(path))
+    _merge(found, lambda old, new: old if old.measured >= new.measured else new)
+    return len(found)
+
+
+def hold(rows: Iterable[Row]) -> None:
+    """Put these rows in force for this process alone, instead of all others; `forget` ends it."""
+    global _loaded
+    _loaded = Loaded({row.key: row for row in rows}, _under())
+
+
+def forget() -> None:
+    """Drop what was read; the next use reads the file again."""
+    global _loaded
+    _loaded = None
+
+
+def settled(old: Row, new: Row) -> Row:
+    """The stored row, unless the new one predicts times that differ by more than a tenth somewhere in its band."""
+    first, last = _edges(new.band)
+
+    def time(row: Row, n: float) -> float:
+        return row.rates.launch_s + n * max(1 / row.rates.flops, 4 / row.rates.bytes)
+
+    links = (old.rates.link_s, old.rates.link_bytes), (new.rates.link_s, new.rates.link_bytes)
+    same = all(abs(time(new, n) / time(old, n) - 1) <= KEEP for n in (first, last))
+    alike = all(a == b or abs(a / b - 1) <= KEEP for a, b in zip(*links, strict=True) if b)
+    return old if same and alike and (links[0][0] > 0) == (links[1][0] > 0) else new
+
+
+def describe() -> str:
+    """One sentence for `trueno doctor`: what is in force."""
+    if not settings.get("TRUENO_CALIBRATION"):
+        return f"ignored: TRUENO_CALIBRATION is off ({settings.origin('TRUENO_CALIBRATION').origin})"
+    rows = load().values()
+    if not rows:
+        return "none: speeds are those that the backends declare; `trueno calibrate` measures them here"
+    names = sorted({row.backend for row in rows})
+    days = sorted({row.measured[:10] for row in rows})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    path = file()
+    return f"{len(rows)} speeds of {', '.join(names)}, measured {when}" + (f", in {path}" if path else "")
+
+
+def honesty(name: str) -> list[str]:
+    """A sentence for each class of op for which a backend declares a speed three times off the measured one.
+
+    Empty if nothing was measured.  Raises what loading the backend raises.
+    """
+    from trueno.select import measure
+
+    rows = [row for row in load().values() if row.backend == name]
+    if not rows:
+        return []
+    backend, typical = registry.load(name), measure.typical(name)
+    worst: dict[tuple[str, str], tuple[float, str]] = {}
+    for row in rows:
+        if row.kind not in typical:
+            continue
+        for call in measure.calls(typical[row.kind], np.dtype(row.dtype), row.band):
+            declared = backend.rates(call)
+            if problem := cost.refuse(declared):
+                return [f"{name}: {problem}"]
+            work = cost.work(call)
+            ratio = cost.seconds(declared, work) / cost.seconds(row.rates, work)
+            at = f"{work.elements:,.0f} elements".replace(",", " ")
+            off = worst.setdefault((row.kind, row.dtype), (1.0, at))
+            if abs(math.log(ratio)) > abs(math.log(off[0])):
+                worst[row.kind, row.dtype] = ratio, at
+    said = []
+    for (kind, dtype), (ratio, at) in worst.items():
+        if not 1 / LIE <= ratio <= LIE:
+            times, how = (ratio, "slower") if ratio > 1 else (1 / ratio, "faster")
+            said.append(f"{name}: {kind}, {dtype}: declares itself {times:.1f}× {how} than measured, at {at}")
+    return said
+
+
+def file() -> Path | None:
+    """Where the rows of this machine, these settings and these versions are kept; None without a cache."""
+    folder = cachedir.folder("calibration")
+    return folder / f"{fingerprint()}.jsonl" if folder else None
+
+
+def fingerprint() -> str:
+    """Eight hex digits of all that the speeds hang on; the file's header has it in full."""
+    return f"{crc32(json.dumps(facts(), sort_keys=True).encode()):08x}"
+
+
+def facts() -> dict[str, Any]:
+    """All that the speeds hang on: the machine, the settings, the versions."""
+    versions = {"trueno": _trueno(), "numpy": np.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    for entry in registry.entries().values():
+        if entry.manifest and entry.manifest.distribution:
+            versions[entry.manifest.distribution] = entry.manifest.version
+    return {
+        "trueno calibration": VERSION,
+        "cpu": cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "max_isa": settings.get("TRUENO_MAX_ISA"),
+        "threads": settings.get("TRUENO_THREADS"),
+        "versions": versions,
+    }
+
+
+@cache
+def cpu() -> str:
+    """The processor's name, as the system gives it."""
+    for line in (cachedir.read(Path("/proc/cpuinfo")) or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "Model", "cpu model") and value.strip():
+            return value.strip()
+    import platform
+
+    return platform.processor() or platform.machine()
+
+
+def _trueno() -> str:
+    import trueno
+
+    return trueno.__version__
+
+
+def _under() -> tuple[Any, ...]:
+    names = ("TRUENO_CACHE_DIR", "TRUENO_MAX_ISA", "TRUENO_THREADS", "TRUENO_AUTOLOAD", "TRUENO_BLOCK")
+    return tuple(settings.get(name) for name in names)
+
+
+def _edges(band: str) -> tuple[float, float]:
+    lasts = list(cost.BANDS.values())
+    at = list(cost.BANDS).index(band)
+    first = lasts[at - 1] + 1 if at else 1
+    return 2.0 ** (first - 1), 2.0 ** min(lasts[at], first + 4)
+
+
+def _merge(new: Mapping[Key, Row], choose: Any) -> bool:
+    """Re-read under the lock, join, write; what is in force here is the joined rows in any case."""
+    global _loaded
+    path = file()
+    if path is None:
+        known = dict(load())
+        known |= {k: choose(known[k], row) if k in known else row for k, row in new.items()}
+        _loaded = Loaded(known, _under())
+        return False
+    with cachedir.lock(path.with_suffix(".lock"), 5.0):  # not held: a read-only folder, where writing says so itself
+        text = cachedir.read(path)
+        known = dict(_parse(text, str(path))) if text is not None else {}
+        known |= {k: choose(known[k], row) if k in known else row for k, row in new.items()}
+        lines = [json.dumps(facts(), ensure_ascii=False), *(known[k].line() for k in sorted(known))]
+        kept = cachedir.write(path, "\n".join(lines) + "\n")
+    _loaded = Loaded(known, _under())
+    return kept
+
+
+def _header(text: str) -> dict[str, Any] | None:
+    try:
+        header = json.loads(text.partition("\n")[0])
+    except ValueError:
+        return None
+    return header if isinstance(header, dict) else None
+
+
+def _parse(text: str, path: str) -> dict[Key, Row]:
+    """The rows of a file; nothing of one whose header is not of this machine and these versions."""
+    if _header(text) != facts():
+        _warn(f"{path} is ignored: its first line is not this machine's; `trueno calibrate` writes it again", path)
+        return {}
+    rows: dict[Key, Row] = {}
+    for number, line in enumerate(text.splitlines()[1:], 2):
+        if not line.strip():
+            continue
+        try:
+            row = _row(json.loads(line))
+        except (ValueError, KeyError, TypeError) as error:
+            said = f"no {error}" if isinstance(error, KeyError) else str(error)
+            _warn(f"{path}, line {number}, is dropped ({said}); `trueno calibrate` measures it again", path)
+            continue
+        rows[row.key] = row
+    return rows
+
+
+def _row(data: Any) -> Row:
+    """A row of parsed JSON; ValueError, KeyError or TypeError for anything else."""
+    if not isinstance(data, dict):
+        raise ValueError("it is no object")
+    for field in ("backend", "class", "dtype", "band", "measured"):
+        if not isinstance(data[field], str):
+            raise ValueError(f"{field} is {data[field]!r}; it must be text")
+    if data["band"] not in cost.BANDS:
+        raise ValueError(f"band is {data['band']!r}; it must be one of {' '.join(cost.BANDS)}")
+    far = data["link_bytes"]
+    rates = Rates(data["launch_s"], data["flops"], data["bytes"], data["link_s"], math.inf if far is None else far)
+    if problem := cost.refuse(rates):
+        raise ValueError(problem.removeprefix("rates()."))
+    samples, spread = data["samples"], data["spread"]
+    if isinstance(samples, bool) or not isinstance(samples, int) or not isinstance(spread, (int, float)):
+        raise ValueError(f"samples is {samples!r} and spread {spread!r}; they must be numbers")
+    return Row(data["backend"], data["class"], data["dtype"], data["band"], rates, samples, spread, data["measured"])
+
+
+def _warn(sentence: str, path: str) -> None:
+    """Once a file and process."""
+    if path not in _said:
+        _said.add(path)
+        warnings.warn(sentence, TruenoWarning, stacklevel=5)

@@ -25,6 +25,7 @@ ROW_OPS = {
 STRUCTURED = {("matmul", "64²"): 0.95} | {("matmul", f"{n}²"): 0.97 for n in (128, 256, 512, 1024, 2048)}
 STRUCTURED |= {("convolve2d", "3×3 on 1024²"): 5.0, ("convolve2d", "7×7 on 1024²"): 5.0, ("transpose", "2048²"): 2.0}
 IN_PLACE = 1.3
+GUARDED = 1.10
 REGRET_MEAN, REGRET_WORST = 1.05, 1.5
 
 
@@ -176,6 +177,16 @@ def _rust(records: Sequence[Record]) -> list[Verdict]:
     ]  # fmt: skip
 
 
+def _guards(records: Sequence[Record]) -> Verdict:
+    row, bar = "guard for NaN and Inf: geometric mean of on over off, simd, a million elements", f"≤ {times(GUARDED)}"
+    found = [r for r in records if r.group == "guards" and r.value is not None]
+    if not found:
+        return _missing(row, bar)
+    mean, worst = geometric_mean(r.value or 1.0 for r in found), max(found, key=lambda r: r.value or 0.0)
+    shown = f"{times(mean)} ({len(found)} ops; worst {worst.name} {times(worst.value or 0)})"
+    return Verdict(row, bar, shown, mean <= GUARDED)
+
+
 def regrets(records: Sequence[Record]) -> list[Record]:
     """Where the selector chose somebody slower than the best, worst first."""
     found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
@@ -210,6 +221,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *_geomeans(records),
         *(v for v in many if v not in structured),
         *_in_place(records),
+        _guards(records),
         *structured,
         *_rust(records),
         *_regret(records),

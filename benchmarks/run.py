@@ -6,7 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-GROUPS = ("startup", "dispatch", "inplace", "rust", "structured", "rows", "elementwise", "reductions", "regret")
+GROUPS = (
+    "startup", "dispatch", "inplace", "guards", "rust", "structured", "rows", "elementwise", "reductions", "regret"
+)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:

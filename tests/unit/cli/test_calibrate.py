@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -219,3 +220,130 @@ def test_one_op_stands_for_each_class():
     found = measure.typical("reference")
     assert {cost.op_class(op) for op in TABLE.values()} == set(found)
     assert all(cost.op_class(op) == kind for kind, op in found.items())
+
+
+# ---- a backend with arrays of its own --------------------------------------------------------------
+
+
+class Boxed:
+    """An array that NumPy does not know."""
+
+    def __init__(self, data):
+        self.data, self.shape, self.dtype = data, data.shape, data.dtype
+
+    def reshape(self, shape):
+        return Boxed(self.data.reshape(shape))
+
+
+class Boxes:
+    """The reference, in boxes; its results arrive at `synchronize`."""
+
+    name, kind = "boxed", "cpu"
+
+    def __init__(self):
+        self.inner = registry.load("reference")
+        self.accuracy = self.inner.accuracy
+        self.waiting = []
+        self.moved = 0
+
+    def probe(self, level):
+        return self.inner.probe(level)
+
+    def supports(self, call):
+        return self.inner.supports(call)
+
+    def rates(self, call):
+        return Rates(1e-6, 1e9, 1e9, 1e-5, 1e9)
+
+    def kernel(self, call):
+        kernel = self.inner.kernel(call)
+
+        def run(*args):
+            assert not any(isinstance(a, np.ndarray) for a in args)
+            self.waiting.append((kernel, [a.data if isinstance(a, Boxed) else a for a in args]))
+            return 0
+
+        return run
+
+    def empty(self, shape, dtype):
+        return Boxed(np.empty(shape, dtype))
+
+    def to_device(self, x):
+        self.moved += 1
+        return Boxed(np.array(x))
+
+    def to_host(self, x, out=None):
+        self.synchronize()
+        if out is None:
+            return np.array(x.data)
+        np.copyto(out, x.data)
+        return out
+
+    def synchronize(self):
+        for kernel, args in self.waiting:
+            kernel(*args)
+        self.waiting.clear()
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def boxed():
+    backend = Boxes()
+    registry.register(
+        {"name": "boxed", "api": [1, 1], "kind": "cpu", "tier": 1, "factory": "test:boxed",
+         "arrays": ["test:Boxed"], "install": "nothing"},
+        factory=backend,
+    )  # fmt: skip
+    yield backend
+    registry._given.pop("boxed")
+    registry.forget()
+
+
+def test_a_foreign_backend_is_measured_in_its_own_arrays_with_its_link(boxed):
+    result = run("--backend", "boxed", "--dtype", "float32", "--seconds", "0.3", "--json")
+    found = json.loads(result.stdout)
+    assert not found["skipped"] and found["rows"]
+    for r in found["rows"]:
+        assert r["link_s"] >= 0 and r["link_bytes"] > 0
+    assert boxed.moved
+    *_, call = measure.calls(TABLE["mul"], np.dtype(np.float32), "small")
+    here = cost.predict(call, "boxed", boxed.rates(call)).seconds
+    there = cost.predict(replace(call, residency="boxed"), "boxed", boxed.rates(call)).seconds
+    assert here > there
+
+
+def test_a_link_that_breaks_leaves_the_backend_out(boxed, monkeypatch):
+    monkeypatch.setattr(measure, "LINK_BYTES", (4096, 4100))
+
+    def broken(x):
+        if x.size > 1024:
+            raise OSError("the bus is gone")
+        return Boxed(np.array(x))
+
+    monkeypatch.setattr(boxed, "to_device", broken)
+    found = json.loads(run("--backend", "boxed", "--dtype", "float32", "--seconds", "0.1", "--json").stdout)
+    assert not found["rows"]
+    assert "the bus is gone" in found["skipped"][0]
+
+
+def test_a_kernel_that_fails_later_is_left_out(monkeypatch):
+    backend = registry.load("scalar")
+    real = type(backend).kernel
+
+    def tiring(self, call):
+        kernel, left = real(self, call), [5]
+
+        def run(*args):
+            left[0] -= 1
+            if left[0] < 0:
+                raise MemoryError("no more")
+            return kernel(*args)
+
+        return run
+
+    monkeypatch.setattr(type(backend), "kernel", tiring)
+    code, found = scalar()
+    assert code == 0
+    assert not found["rows"] and "no more" in found["skipped"][0]

@@ -106,7 +106,8 @@ def decide(call: Call, asked: Asked) -> Decision:
 
 
 def _named(call: Call, names: tuple[str, ...], origin: str) -> Decision:
-    found, able = [], []
+    found: list[Candidate] = []
+    able: list[str] = []
     for name in names:
         reject = rejection(registry.load(name), call)
         if reject is not None:

@@ -1,0 +1,176 @@
+"""`trueno calibrate`: measure the backends here, so that choices rest on that and not on what was declared."""
+
+from time import perf_counter
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from trueno import events
+from trueno.cli import crew
+from trueno.cli.report import find_dtypes, number, progress, screen, seconds, table, words, write_json
+from trueno.cli.warmup import warm
+from trueno.select import calibration, cost, measure
+from trueno.state import forget_plans
+
+LEAST = 5e-3  # seconds of an item, even where the budget is nearly spent
+UNSTEADY = 0.5  # spread from which a speed says more about the neighbours than about the backend
+SHOWN = 10  # sentences of a kind that are printed; --json has them all
+
+
+def command(
+    budget: Annotated[
+        float, typer.Option("--seconds", help="Seconds of timing; compiling comes on top.", min=0.1)
+    ] = 60,
+    backend: Annotated[str, typer.Option(help="Only these backends; default: all that choose themselves.")] = "",
+    dtype: Annotated[str, typer.Option(help="Types, with commas between them.")] = "float32,float64",
+    merge: Annotated[str, typer.Option(metavar="FILE", help="Take over what another run here measured.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be measured, and stop.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure the backends' speeds here and keep them.
+
+    One op of each class is timed at several sizes.  Ctrl-C keeps what was measured until then.  Run it again when
+    the machine is idle: a speed that has changed by less than a tenth stays.
+    """
+    if merge:
+        taken = calibration.merge(merge)
+        forget_plans()
+        _say(json, {"merged": taken, "file": merge}, f"{taken} speeds taken over from {merge}")
+        return
+    names = measure.available([name.lower() for name in words(backend)])
+    items = measure.items(names, find_dtypes(dtype))
+    if dry_run:
+        _show_items(items, json)
+        return
+    start = perf_counter()
+    rows: list[calibration.Row] = []
+    skipped: list[str] = []
+    done = 0
+    interrupted = False
+    try:
+        skipped += _compile(names, items)
+        with progress() as bar:
+            task = bar.add_task("measuring", total=len(items))
+            left = budget
+            for item in items:
+                if left <= 0:
+                    break
+                bar.update(task, description=str(item))
+                before = perf_counter()
+                outcome = measure.measure(item, max(left / (len(items) - done), LEAST))
+                left -= perf_counter() - before - outcome.compiling
+                rows += outcome.rows
+                skipped += outcome.skipped
+                done += 1
+                bar.advance(task)
+    except KeyboardInterrupt:
+        interrupted = True
+    kept = calibration.save(rows)
+    forget_plans()  # they were chosen by other speeds
+    took = perf_counter() - start
+    for name in names:
+        count = sum(row.backend == name for row in rows)
+        events.emit("calibrate", backend=name, detail=f"{count} speeds were measured", start=start, seconds=took)
+    missing = [str(item) for item in items[done:]]
+    unsteady = [f"{r.backend}: {r.kind}, {r.dtype}, {r.band}" for r in rows if r.spread > UNSTEADY]
+    lies = [sentence for name in names for sentence in calibration.honesty(name)]
+    if json:
+        file = calibration.file()
+        write_json(
+            {"backends": names, "seconds": took, "interrupted": interrupted, "file": str(file) if kept else None,
+             "rows": [_plain(row) for row in rows], "skipped": skipped, "not_measured": missing,
+             "unsteady": unsteady, "declared": lies}
+        )  # fmt: skip
+    else:
+        _show(rows, names)
+        console = screen()
+        _list("left out", skipped)
+        _list("did not fit into --seconds; smaller sizes answer, or what is declared", missing)
+        _list("unsteady, as the machine was busy; run it again when it is not", unsteady)
+        _list("declared and measured differ", lies)
+        where = f"kept in {calibration.file()}" if kept else "not kept: there is no cache folder that can be used"
+        stopped = "interrupted; " if interrupted else ""
+        console.print(f"{stopped}{len(rows)} speeds in {seconds(took)}, {where}", soft_wrap=True)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+def _compile(names: list[str], items: list[measure.Item]) -> list[str]:
+    """Compile the kernels that are needed, with several processes where a backend compiles: a sentence a failure."""
+    said = []
+    for name in names:
+        needed: dict[tuple[str, str], set[tuple[int, int]]] = {}
+        for item in items:
+            if name in item.backends:
+                needed.setdefault((item.op.name, item.dtype), set()).update(measure.keys(item))
+        todo: list[crew.Work] = [(op, dtype, sorted(keys)) for (op, dtype), keys in needed.items()]
+        if not todo:
+            continue
+        start = perf_counter()
+        outcomes = warm(name, todo[:1], 1)
+        if perf_counter() - start > 0.25 and todo[1:]:  # it compiles: nobody loads a kernel for this long
+            outcomes += warm(name, todo[1:], crew.processors())
+        said += [f"{name}: {failure}" for outcome in outcomes for failure in outcome.failures]
+    return said
+
+
+def _plain(row: calibration.Row) -> dict[str, object]:
+    r = row.rates
+    return {
+        "backend": row.backend, "class": row.kind, "dtype": row.dtype, "band": row.band, "launch_s": r.launch_s,
+        "flops": r.flops, "bytes": r.bytes, "link_s": r.link_s, "link_bytes": r.link_bytes,
+        "samples": row.samples, "spread": row.spread, "measured": row.measured,
+    }  # fmt: skip
+
+
+def _say(json: bool, report: dict[str, object], sentence: str) -> None:
+    if json:
+        write_json(report)
+    else:
+        screen().print(sentence, soft_wrap=True)
+
+
+def _list(title: str, sentences: list[str]) -> None:
+    console = screen()
+    if sentences:
+        console.print(f"{title}:")
+    for sentence in sentences[:SHOWN]:
+        console.print(f"  {sentence}", soft_wrap=True)
+    if len(sentences) > SHOWN:
+        console.print(f"  … and {len(sentences) - SHOWN} more (--json has them all)")
+
+
+def _show(rows: list[calibration.Row], names: list[str]) -> None:
+    """Nanoseconds for each thousand elements would say little: a table of what a typical call takes, by the model."""
+    if not rows:
+        return
+    found = {row.key: row for row in rows}
+    shown = table("class", "dtype", "band", "elements", *names, right=("elements", *names))
+    for kind, dtype, band in dict.fromkeys((r.kind, r.dtype, r.band) for r in rows):
+        cells, at = [], 0.0
+        for name in names:
+            row = found.get((name, kind, dtype, band))
+            if row is None:
+                cells.append("–")
+                continue
+            *_, call = measure.calls(measure.typical(name, dtype)[kind], np.dtype(dtype), band)
+            at = cost.work(call).elements
+            cells.append(seconds(cost.seconds(row.rates, cost.work(call))))
+        shown.add_row(kind, dtype, band, number(int(at)), *cells)
+    screen().print(shown)
+
+
+def _show_items(items: list[measure.Item], json: bool) -> None:
+    rows = [
+        {"class": i.kind, "op": i.op.name, "dtype": i.dtype, "band": i.band, "backends": list(i.backends)}
+        for i in items
+    ]
+    if json:
+        write_json({"would_measure": rows})
+        return
+    shown = table("class", "op", "dtype", "band", "backends")
+    for i in items:
+        shown.add_row(i.kind, i.op.name, i.dtype, i.band, ", ".join(i.backends))
+    screen().print(shown)
+    screen().print(f"{len(items)} measurements; nothing was run")

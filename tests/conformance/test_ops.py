@@ -1,11 +1,6 @@
-"""Every op on every backend that is installed here, float32 and float64: the kit's own suite, run over the table.
+"""The kit's own suites on every backend that is installed here, float32 and float64.
 
 A failure prints the case and its seed; `--trueno-seed` (with `-p trueno.testing.plugin`) draws other operands.
 """
 
-from trueno.testing.conformance import (  # noqa: F401 - pytest collects what is imported here
-    pytest_generate_tests,
-    seed,
-    test_manners,
-    test_values,
-)
+from trueno.testing.suites import *  # noqa: F403 - pytest collects what is imported here

@@ -5,9 +5,9 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike, NDArray
 
+from trueno import hooks as hooks
 from trueno import settings as settings
 from trueno import testing as testing
-from trueno import hooks as hooks
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
 from trueno.discovery.registry import register as register

@@ -67,7 +67,7 @@ def _imports() -> str:
         if name not in late and name not in TABLE and name not in ALIASES:
             homes[getattr(trueno, name).__module__].add(name)
     lines = [f"from {home} import {n} as {n}\n" for home in sorted(homes) for n in sorted(homes[home])]
-    lines += [f"from trueno import {module} as {module}\n" for module in vars(trueno)["_MODULES"]]
+    lines += [f"from trueno import {module} as {module}\n" for module in sorted(vars(trueno)["_MODULES"])]
     return "".join(sorted([*lines, "from trueno.ops.op import Op\n"], key=lambda line: line.split()[1]))
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
+from trueno.errors import ShapeError
 from trueno.ops.evaluate import evaluate
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -60,12 +61,20 @@ class ReferenceBackend:
         pass
 
 
-def agree(operands: tuple[tuple[str, str], ...], arrays: tuple[Any, ...]) -> bool:
-    """Whether the arrays have the canonical shapes of one call: equal `e`, and `w`, `r` that fit them."""
-    shapes = {kind: np.shape(a) for (_, kind), a in zip(operands, arrays, strict=True)}
-    whole = shapes.get("e") or (*shapes.get("r", ()), *shapes.get("w", ()))
+def agree(call: Call, arrays: tuple[Any, ...]) -> bool:
+    """Whether operands and results of a row program have the canonical shapes of one call of this key."""
+    op = call.op
+    along = ("e" if op.over is None or op.over in o.dims else "r" for o in op.signature.outputs)
+    shapes = [(kind, np.shape(a)) for kind, a in zip((*call.layout, *along), arrays, strict=True)]
+    known = dict(shapes)
+    whole = known.get("e") or (*known.get("r", ()), *known.get("w", ()))
     expected = {"e": whole, "w": whole[-1:], "r": whole[:-1], "u": ()}
-    return all(np.shape(a) == expected[kind] for (_, kind), a in zip(operands, arrays, strict=True))
+    return len(whole) == call.rank and all(shape == expected[kind] for kind, shape in shapes)
+
+
+def _apart(outs: tuple[Any, ...]) -> bool:
+    """Whether no two results share memory."""
+    return not any(np.may_share_memory(a, b) for i, a in enumerate(outs) for b in outs[:i])
 
 
 def _typed(dtypes: list[np.dtype[Any]], arrays: tuple[Any, ...]) -> bool:
@@ -81,22 +90,14 @@ def _status(results: tuple[Any, ...]) -> int:
 def _program(call: Call) -> Kernel:
     program = call.op.program(call.layout, **dict(call.static))
     operands, params = len(program.operands), len(program.params)
-
+    given = [call.dtype] * operands
     dtypes = [np.dtype(np.int64) if spec.index else call.dtype for spec in call.op.signature.outputs]
 
     def kernel(*args: Any) -> int:
-        outs = args[operands + params :]
-        given = [call.dtype] * operands
-        if (
-            not agree(program.operands, args[:operands])
-            or not _typed(given, args[:operands])
-            or not _typed(dtypes, outs)
-        ):
+        arrays, outs = args[:operands], args[operands + params :]
+        if not _typed([*given, *dtypes], (*arrays, *outs)) or not agree(call, (*arrays, *outs)) or not _apart(outs):
             return -1
-        results = evaluate(program, args[:operands], args[operands : operands + params], call.dtype)
-        for out, result in zip(outs, results, strict=True):
-            if out.size != result.size:
-                return -1
+        results = evaluate(program, arrays, args[operands : operands + params], call.dtype)
         for out, result in zip(outs, results, strict=True):
             out[...] = result.reshape(out.shape)
         return _status(results) if call.guarded else 0
@@ -112,16 +113,19 @@ def _structured(call: Call) -> Kernel:
     dtypes = [np.dtype(np.int64) if spec.index else call.dtype for spec in op.signature.outputs]
 
     def kernel(*args: Any) -> int:
-        params = dict(zip(symbolic, args[operands:], strict=False))
+        arrays, params = args[:operands], dict(zip(symbolic, args[operands:], strict=False))
         outs = args[operands + len(symbolic) :]
-        if not _typed(given, args[:operands]) or not _typed(dtypes, outs):
+        if not _typed([*given, *dtypes], (*arrays, *outs)) or not _apart(outs):
+            return -1
+        try:
+            shapes = op.result_shapes(tuple(a.shape for a in arrays), static)
+        except ShapeError:
+            return -1
+        if shapes != tuple(out.shape for out in outs):
             return -1
         with np.errstate(all="ignore"):
-            result = op.body(*args[:operands], **params, **static)
+            result = op.body(*arrays, **params, **static)
         results = result if isinstance(result, tuple) else (result,)
-        for out, value in zip(outs, results, strict=True):
-            if out.shape != np.shape(value):
-                return -1
         for out, value in zip(outs, results, strict=True):
             out[...] = value
         return _status(results) if call.guarded else 0

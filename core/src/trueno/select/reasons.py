@@ -1,7 +1,7 @@
 """Reason codes: the fixed vocabulary in which the selector explains itself.
 
 A candidate of a `Decision` carries one code; so does an entry of the registry that cannot run.
-Plugins answer `supports` with a word of `PLUGIN`; any other of theirs is shown as `unsupported_call`, and is its detail.
+Plugins answer `supports` with a word of `PLUGIN`; any other of theirs is shown as `unsupported_call`, as its detail.
 """
 
 REASONS: dict[str, str] = {

@@ -1,9 +1,11 @@
 """The conformance kit: is this backend right?
 
+    trueno conformance NAME
     python -m pytest -p trueno.testing.plugin --pyargs trueno.testing --trueno-backend NAME
 
-runs every op of the table on an installed backend.  In a test of your own, `assert_op` judges one call.
-Nothing here but `plugin` and `conformance` needs pytest.
+runs everything on an installed backend: manifest, probes, kernels, values, rates, threads.  In a test module of your
+own, `from trueno.testing.suites import *` and `BACKEND = "NAME"` run the same, and `assert_op` judges one call.
+Nothing here but `plugin`, `conformance` and `suites` needs pytest.
 """
 
 from collections.abc import Sequence

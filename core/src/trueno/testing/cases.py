@@ -202,6 +202,7 @@ def layouts(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case
     yield case("4-D with axes of 1", each(lambda x: x, 2, 1, 3, n=1))
     yield case("every other element", each(lambda x: np.repeat(x, 2, axis=-1)[..., ::2] if x.ndim else x, 5))
     yield case("backwards", each(lambda x: x[::-1], 7))
+    yield case("one row backwards", each(lambda x: x[::-1], 1))  # contiguous for NumPy, with a negative stride
     yield case("both axes backwards", each(lambda x: x[..., ::-1] if x.ndim else x, 7))
     yield case("every other row", each(lambda x: np.repeat(x, 2, axis=0)[::2], 7))
     yield case("Fortran order", each(np.asfortranarray, 7))

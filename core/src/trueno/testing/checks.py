@@ -13,11 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 import trueno
+from trueno.canonical import canonical
 from trueno.discovery import registry
-from trueno.discovery.protocol import Call, Reject
+from trueno.discovery.protocol import Call
+from trueno.errors import KernelError
 from trueno.ops.op import Op
 from trueno.testing.cases import Case, cases, grid, keywords, layouts, rng_for
-from trueno.testing.expected import expected, verdict
+from trueno.testing.expected import expected, split, verdict
+from trueno.testing.subject import rejected
 
 Array = npt.NDArray[Any]
 SENTINEL = 0x5A
@@ -34,27 +37,43 @@ class Report:
     size: int = 0
     worst: float = 0.0
     free: float = 0.0
-
-
-def rejected(op: Op, backend: str, dtype: npt.DTypeLike) -> Reject | None:
-    """Why the backend does not take this op in this dtype, or None."""
-    static = tuple((p.name, p.default) for p in op.static)
-    rank = max(len(op.signature.inputs[0].dims), 1)
-    return registry.load(backend).supports(Call(op, np.dtype(dtype), op.layout, rank, (5,), static))
+    declined: int = 0  # cases whose very key `supports` rejects
 
 
 def invoke(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any], backend: str, out: Any = None) -> tuple[Any, ...]:
-    """The op's public function on one backend; always a tuple of results."""
-    with trueno.use(backend):
-        result = getattr(trueno, op.name)(*operands, **kwargs, out=out)
+    """The op's public function on one backend; always a tuple of results.  Declined if it need not take the call."""
+    try:
+        with trueno.use(backend):
+            result = getattr(trueno, op.name)(*operands, **kwargs, out=out)
+    except KernelError:
+        if _rejects(op, operands, kwargs, backend):
+            raise Declined from None
+        raise
     return result if isinstance(result, tuple) else (result,)
+
+
+class Declined(Exception):
+    """The backend takes the op, but says `Reject` to the key of this call: another size, layout or static choice."""
+
+
+def _rejects(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any], backend: str) -> bool:
+    arrays = [np.asarray(x) for x in operands]
+    static, dtype = tuple(split(op, kwargs)[1].items()), next(a.dtype for a in arrays if a.dtype.kind == "f")
+    if op.structured:
+        layout, rank, sizes = op.layout, arrays[0].ndim, tuple(a.size.bit_length() for a in arrays)
+    else:
+        form = canonical(op.name, tuple(a.shape for a in arrays))
+        layout, rank, sizes = form.layout, form.rank, ((form.rows * form.n).bit_length(),)
+    return registry.load(backend).supports(Call(op, dtype, layout, rank, sizes, static)) is not None
 
 
 @contextmanager
 def _told(case: Case, backend: str, seed: int) -> Iterator[None]:
-    """Whatever fails inside says which case it was, and how to have it again."""
+    """Whatever fails inside says which case it was, and how to have it again; what is declined is left out."""
     try:
         yield
+    except Declined:
+        return
     except Exception as error:
         where = f"{backend}: {case}, seed {seed}"
         if isinstance(error, AssertionError):
@@ -82,6 +101,7 @@ def check_values(
     for case in cases(op, T, seed, long=long):
         if chosen is not None and not chosen(case):
             continue
+        report.declined += 1
         with _told(case, backend, seed):
             before = _bytes(case.operands)
             results = invoke(op, case.operands, case.kwargs, backend)
@@ -89,10 +109,11 @@ def check_values(
             _kinds(op, T, case, results)
             v = verdict(op, case.operands, case.kwargs, T, results, accuracy, case.repeat)
             assert v.ok, str(v)
-        report.cases += 1
-        report.size += v.size
-        judged += v.size * (1 - v.free)
-        report.worst = max(report.worst, v.worst)
+            report.cases += 1
+            report.declined -= 1
+            report.size += v.size
+            judged += v.size * (1 - v.free)
+            report.worst = max(report.worst, v.worst)
     report.free = 1 - judged / max(report.size, 1)
     assert judged > 0, f"{backend} claims {op.name} in {T}, and no case of it could be judged"
     return report
@@ -100,7 +121,7 @@ def check_values(
 
 def _kinds(op: Op, T: np.dtype[Any], case: Case, results: tuple[Any, ...]) -> None:
     """Types, dtypes and shapes of results: arrays; NumPy scalars where one row is reduced; int64 positions."""
-    shapes = [shape for shape, _ in _empty_results(op, case, T)]
+    shapes = [shape for shape, _ in empty_results(op, case, T)]
     for spec, got, shape in zip(op.signature.outputs, results, shapes, strict=True):
         wanted = np.dtype(np.int64) if spec.index else T
         if shape == () and not op.structured and op.over is not None:
@@ -125,13 +146,14 @@ def _some(op: Op, dtype: npt.DTypeLike, seed: int) -> list[Case]:
     return [*found, Case(op, T, "one row of 1000", row, given)]
 
 
-def _empty_results(op: Op, case: Case, T: np.dtype[Any]) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+def empty_results(op: Op, case: Case, T: np.dtype[Any]) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shape and dtype of each result of a case."""
     static = {k: v for k, v in case.kwargs.items() if k in {p.name for p in op.static}}
     shapes = op.result_shapes(tuple(np.shape(x) for x in case.operands), static)
     return [(s, np.dtype(np.int64) if o.index else T) for s, o in zip(shapes, op.signature.outputs, strict=True)]
 
 
-def _guarded_array(shape: tuple[int, ...], dtype: np.dtype[Any], step: int) -> tuple[Array, Array]:
+def sentinels(shape: tuple[int, ...], dtype: np.dtype[Any], step: int) -> tuple[Array, Array]:
     """An array inside a larger one full of sentinels: the whole buffer, and the view to write to."""
     pad, size = 96, int(np.prod(shape, dtype=int))
     raw = np.full((2 * pad + size * step) * dtype.itemsize, SENTINEL, np.uint8).view(dtype)
@@ -145,9 +167,9 @@ def check_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None
     for case in _some(op, T, seed):
         for step in (1, 2):
             with _told(case, backend, seed):
-                made = [_guarded_array(s, d, step) for s, d in _empty_results(op, case, T)]
+                made = [sentinels(s, d, step) for s, d in empty_results(op, case, T)]
                 if step > 1:
-                    made = [m if m[1].base is not None else _guarded_array(m[1].shape, m[1].dtype, 1) for m in made]
+                    made = [m if m[1].base is not None else sentinels(m[1].shape, m[1].dtype, 1) for m in made]
                 outs = tuple(view for _, view in made)
                 results = invoke(op, case.operands, case.kwargs, backend, outs if len(outs) > 1 else outs[0])
                 assert all(r is o for r, o in zip(results, outs, strict=True)), (
@@ -156,10 +178,11 @@ def check_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None
                 v = verdict(op, case.operands, case.kwargs, T, results, accuracy)
                 assert v.ok, f"into out= (step {step}): {v}"
                 for raw, view in made:
-                    _untouched(raw, view)
+                    untouched(raw, view)
 
 
-def _untouched(raw: Array, view: Array) -> None:
+def untouched(raw: Array, view: Array) -> None:
+    """Assert that nothing in `raw` but `view` was written."""
     if view.size and not np.shares_memory(raw, view):
         return
     mask = np.ones(raw.shape, bool)
@@ -177,7 +200,7 @@ def check_in_place(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) ->
     if len(op.signature.outputs) > 1:
         return
     for case in _some(op, T, seed):
-        shape, result_type = _empty_results(op, case, T)[0]
+        shape, result_type = empty_results(op, case, T)[0]
         for i, x in enumerate(case.operands):
             if x.shape != shape or x.dtype != result_type:
                 continue
@@ -211,7 +234,7 @@ def check_bad_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> 
     """An `out=` that is read-only, of another shape or dtype, or no array is an error, and stays as it was."""
     T = np.dtype(dtype)
     case = _some(op, T, seed)[-1]
-    wanted = _empty_results(op, case, T)
+    wanted = empty_results(op, case, T)
 
     def refused(what: str, change: Callable[[Array], Any]) -> None:
         outs = tuple(change(np.zeros(s, d)) for s, d in wanted)
@@ -308,6 +331,8 @@ def check_guard(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> No
                 return
             raise AssertionError("a NaN was made and the guard did not stop")
 
+
+__all__ = ["CHECKS", "Declined", "Report", "check_values", "empty_results", "invoke", "rejected", "sentinels"]
 
 CHECKS: dict[str, Callable[..., Any]] = {
     "values": check_values,

@@ -1,4 +1,4 @@
-"""The pytest plugin: options of the kit, and collection of its suite from the installed package.
+"""The pytest plugin: options of the kit, collection of its suites from the installed package, and the report.
 
 A package's own conftest would come too late to add an option, hence `-p trueno.testing.plugin`.
 """
@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from trueno.errors import TruenoError, suggestion
+from trueno.testing.ledger import Ledger
+
 HERE = Path(__file__).parent
-RESULTS = pytest.StashKey[list[Any]]()
+ORDER = ("declared", "behaviour", "kernels", "values", "rates", "threads")
+"""The suites, what is quick and basic first."""
+LEDGER = pytest.StashKey[Ledger]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,27 +25,93 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME",
         help="judge this backend (repeatable; default: all available)",
     )
+    group.addoption("--trueno-ops", default="", metavar="A,B", help="only these ops (default: all)")
+    group.addoption("--trueno-dtype", default="", metavar="A,B", help="only these dtypes (default: float32,float64)")
+    group.addoption("--trueno-quick", action="store_true", help="fewer cases: a look, not a proof")
     group.addoption("--trueno-seed", type=int, default=0, metavar="N", help="seed of the operands")
+    group.addoption("--trueno-json", metavar="PATH", help="write the report as JSON too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[RESULTS] = []
+    config.stash[LEDGER] = Ledger()
+    _check_words(config)
+    from trueno.discovery import registry
+
+    named = config.getoption("--trueno-backend") or []
+    if named:
+        registry.forget(
+            refresh=True
+        )  # whoever judges a plugin has just changed it: verdicts that are kept do not count
+    for name in named:
+        try:
+            registry.load(name)
+        except TruenoError as error:
+            raise pytest.UsageError(f"--trueno-backend: {error}") from None
+
+
+def _check_words(config: pytest.Config) -> None:
+    from trueno.ops import ALIASES, TABLE
+    from trueno.testing.suites.rows import DTYPES, words
+
+    for option, known in (("--trueno-ops", [*TABLE, *ALIASES]), ("--trueno-dtype", list(DTYPES))):
+        for word in words(config.getoption(option)):
+            if word not in known:
+                raise pytest.UsageError(f"{option} has {word!r}, which is unknown{suggestion(word, known)}")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """The suite is not called test_*.py, because it is a part of the library."""
+    """The tests are not called test_*.py, because they are a part of the library."""
     if file_path == HERE / "conformance.py":
         return pytest.Module.from_parent(parent, path=file_path)
     return None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is quick and basic comes first; tests that are not ours stay where they are."""
+    places = [_place(item) for item in items]
+    ours = iter(sorted((i for i in items if _place(i) >= 0), key=_place))
+    items[:] = [item if place < 0 else next(ours) for item, place in zip(items, places, strict=True)]
+
+
+def _place(item: pytest.Item) -> int:
+    package, _, suite = str(getattr(getattr(item, "obj", None), "__module__", "")).rpartition(".")
+    return ORDER.index(suite) if package == "trueno.testing.suites" and suite in ORDER else -1
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Each result carries what it was about."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    if "backend" in params and _place(item) >= 0:
+        op = params.get("op")
+        row = {"test": item.name, "backend": params["backend"], "op": op.name if op else ""}
+        item.user_properties.append(("trueno.row", row | {"dtype": params["dtype"] if op else ""}))
+
+
+class Listener:
+    """Takes results in where they arrive, which with several workers is one process only."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.ledger.add(report)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        session.config.pluginmanager.register(Listener(session.config.stash[LEDGER]), "trueno-listener")
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """How near to its bound each op came, and what share could not be judged."""
-    reports = config.stash[RESULTS]
-    if not reports:
-        return
-    terminalreporter.section("trueno conformance: worst error over bound, share not judged")
-    for r in sorted(reports, key=lambda r: (r.backend, r.dtype, -r.worst)):
-        terminalreporter.line(
-            f"{r.backend:10} {r.dtype:8} {r.op:18} {r.worst:5.2f} {r.free:7.2%}  {r.cases:3} calls {r.size:9,} values"
-        )
+    """The support matrix, rates, remarks and the verdict; the JSON where it was asked for."""
+    ledger = config.stash[LEDGER]
+    for backend in ledger.backends:
+        terminalreporter.section(f"trueno conformance: {backend}")
+        for line in ledger.lines(backend):
+            terminalreporter.line(line)
+    path = config.getoption("--trueno-json")
+    if path:
+        where = Path(path)
+        where = where if where.is_absolute() else config.invocation_params.dir / where
+        ledger.write(where, seed=config.getoption("--trueno-seed"), quick=config.getoption("--trueno-quick"))
+        terminalreporter.line(f"written to {where}")

@@ -1,0 +1,56 @@
+"""`trueno conformance`: is this backend right?  Runs the kit `trueno.testing` in a pytest of its own."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trueno.cli.report import errors, find_dtypes, find_ops
+from trueno.discovery import registry
+from trueno.errors import UnknownBackend, suggestion
+
+SENTENCE = "the conformance kit needs pytest. Install: pip install pytest"
+
+
+def command(
+    name: Annotated[str, typer.Argument(help="The backend to judge.", show_default=False)],
+    json: Annotated[str, typer.Option(metavar="PATH", help="Write the report as JSON to this file too.")] = "",
+    ops: Annotated[str, typer.Option(help="Ops, with commas between them; default: all.")] = "",
+    dtype: Annotated[str, typer.Option(help="Types, with commas between them.")] = "float32,float64",
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases: a look, not a proof.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the operands.")] = 0,
+    chosen: Annotated[str, typer.Option("-k", metavar="WORDS", help="Only tests that match, as pytest's -k.")] = "",
+) -> None:
+    """Judge a backend: manifest, probes, kernels, values, threads, rates.
+
+    Minutes for a whole backend.  Exit code 0: it conforms.  1: it does not.  2: it cannot be judged here.
+    """
+    name = name.lower()
+    if name not in registry.entries():
+        known = ", ".join(sorted(registry.entries()))
+        raise UnknownBackend(
+            f'"{name}" is not installed{suggestion(name, registry.entries()) or ";"} installed: {known}'
+        )
+    if find_spec("pytest") is None:
+        errors().print(f"trueno: {SENTENCE}", soft_wrap=True)
+        raise typer.Exit(2)
+    done = subprocess.run(arguments(name, json, ops, dtype, quick, seed, chosen))
+    if done.returncode:
+        raise typer.Exit(1 if done.returncode == 1 else 2)
+
+
+def arguments(name: str, json: str, ops: str, dtype: str, quick: bool, seed: int, chosen: str) -> list[str]:
+    """The command line of pytest; its settings are the kit's, not those of the project around."""
+    import trueno.testing
+
+    settings = Path(trueno.testing.__file__).with_name("conformance.toml")
+    found = [sys.executable, "-m", "pytest", "-q", "-c", str(settings), "--rootdir", str(settings.parent)]
+    found += ["-p", "trueno.testing.plugin", "--pyargs", "trueno.testing", "--trueno-backend", name]
+    found += ["--trueno-dtype", ",".join(find_dtypes(dtype)), "--trueno-seed", str(seed)]
+    found += ["--trueno-ops", ",".join(op.name for op in find_ops(ops))] if ops else []
+    found += ["--trueno-json", str(Path(json).absolute())] if json else []
+    found += ["--trueno-quick"] if quick else []
+    return [*found, "-k", chosen] if chosen else found

@@ -1,0 +1,65 @@
+"""`trueno new-backend`: a distribution with one working op, to grow a backend from."""
+
+import keyword
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trueno.cli.report import screen
+from trueno.cli.scaffold import FILES
+from trueno.discovery import registry
+from trueno.errors import ParameterError
+
+
+def command(
+    name: Annotated[
+        str, typer.Argument(help="Name of the backend: lower-case letters, digits, _.", show_default=False)
+    ],
+    folder: Annotated[str, typer.Option("--dir", metavar="PATH", help="Where its folder is made.")] = ".",
+) -> None:
+    """Make trueno-NAME: a distribution with one op, which passes `trueno conformance NAME` once it is installed."""
+    made = create(name, Path(folder))
+    console = screen()
+    console.print(f"made {made}", soft_wrap=True)
+    for path in sorted(p for p in made.rglob("*") if p.is_file()):
+        console.print(f"  {path.relative_to(made)}", soft_wrap=True)
+    console.print(f"\nnext:\n  pip install -e {made}\n  trueno conformance {name}", soft_wrap=True)
+
+
+def create(name: str, folder: Path) -> Path:
+    """Write the distribution into `folder`/trueno-NAME and return that path.
+
+    ParameterError for a name that cannot be one or is taken, and for a folder that exists.
+    """
+    if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise ParameterError(
+            f"{name!r} cannot name a backend; it must be lower-case letters, digits and _, the first a letter"
+        )
+    if name in registry.entries():
+        raise ParameterError(f"a backend called {name} is installed already; choose another name")
+    package, target = f"trueno_{name}", folder / f"trueno-{name.replace('_', '-')}"
+    if target.exists():
+        raise ParameterError(f"{target} exists already; remove it, or choose another --dir")
+    words = {
+        "name": name,
+        "package": package,
+        "distribution": target.name,
+        "title": "".join(part.capitalize() for part in name.split("_")),
+    }
+    try:
+        for path, template in FILES.items():
+            file = target / _fill(path, words)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(_fill(template, words).lstrip("\n"), "utf-8")
+    except OSError as error:
+        raise ParameterError(f"{target} cannot be written: {error.strerror}; choose another --dir") from None
+    return target
+
+
+def _fill(text: str, words: dict[str, str]) -> str:
+    """`«name»` and the like replaced: marks that neither Python nor TOML uses."""
+    for key, value in words.items():
+        text = text.replace(f"«{key}»", value)
+    return text

@@ -1,0 +1,148 @@
+"""Run by the kit in a process of its own: `python -m trueno.testing.child TASK NAME MANIFEST REPORT`.
+
+What a probe does to a process can be seen only in a new one.  The report is written to a file, so that stdout
+holds nothing but what the backend printed.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def _load(name: str, path: str) -> tuple[Any, Callable[[], Any]]:
+    """The manifest and the factory, found but not yet imported."""
+    from trueno.discovery import registry
+
+    if name not in registry.entries():
+        registry.register(path)
+    manifest = registry.entries()[name].manifest
+    assert manifest is not None
+
+    def factory() -> Any:
+        module, _, attribute = manifest.factory.partition(":")
+        return getattr(import_module(module), attribute)()
+
+    return manifest, factory
+
+
+def _surroundings() -> dict[str, Any]:
+    """What a probe must leave as it was."""
+    import numpy as np
+
+    return {
+        "environment variable": dict(os.environ),
+        "working directory": {"": os.getcwd()},
+        "handler of Ctrl-C": {"": repr(signal.getsignal(signal.SIGINT))},
+        "error state of NumPy": {k: str(v) for k, v in np.geterr().items()},
+        "sys.stdout": {"": str(sys.stdout is sys.__stdout__)},
+    }
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return [
+        f"{what} {key}: {before[what].get(key)!r} became {after[what].get(key)!r}".replace("  ", " ")
+        for what in before
+        for key in sorted({*before[what], *after[what]})
+        if before[what].get(key) != after[what].get(key)
+    ]
+
+
+def probes(name: str, path: str) -> dict[str, Any]:
+    """Both probes, the first twice; the factory twice; and what changed around them."""
+    _, factory = _load(name, path)
+    before = _surroundings()
+    backend = factory()
+    first = backend.probe(1)
+    changes = _changes(before, _surroundings())
+    again, other = backend.probe(1), factory().probe(1)
+    second = backend.probe(2)
+    return {
+        "one": [first.ok, first.reason],
+        "same": repr(first) == repr(again),
+        "twice": repr(first) == repr(other),
+        "two": [second.ok, second.reason],
+        "changes": changes or _changes(before, _surroundings()),
+    }
+
+
+def fork(name: str, path: str) -> dict[str, Any]:
+    """After probe(1) here, a forked child makes probe(2) and runs a kernel."""
+    _, factory = _load(name, path)
+    backend = factory()
+    backend.probe(1)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "it ended without a word"
+        try:
+            os.close(reader)
+            verdict = backend.probe(2)
+            said = "" if verdict.ok else f"probe(2) says no: {verdict.reason}"
+            said = said or _runs(name, path)
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        finally:
+            os.write(writer, said.encode()[:60_000])
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read().decode("utf-8", "replace")
+    _, status = os.waitpid(child, 0)
+    died = f"the forked process was ended by signal {status & 127}" if status & 127 else ""
+    return {"said": died or said}
+
+
+def _runs(name: str, path: str) -> str:
+    """One op through the public API; what went wrong, if anything."""
+    import numpy as np
+
+    import trueno
+    from trueno.ops import TABLE
+    from trueno.testing.checks import check_values, rejected
+
+    _load(name, path)
+    for op in TABLE.values():
+        for dtype in ("float32", "float64"):
+            if rejected(op, name, dtype) is None:
+                check_values(
+                    op, name, np.dtype(dtype), long=False, chosen=lambda c: c.label in ("one row of 7", "normal")
+                )
+                return ""
+    return f"{name} takes no op of trueno {trueno.__version__}"
+
+
+def discovery(name: str, path: str) -> dict[str, Any]:
+    """What looking at the backends imports of this one; asked a second time, so that its verdict is known."""
+    import trueno
+
+    manifest, _ = _load(name, path)
+    package = manifest.factory.partition(":")[0].partition(".")[0]
+    entry = trueno.backends()[name]
+    listed = package in sys.modules
+    available, reason = entry.available, entry.reason
+    return {"listed": listed, "asked": package in sys.modules, "available": available, "reason": reason}
+
+
+TASKS: dict[str, Callable[[str, str], dict[str, Any]]] = {
+    "probes": probes,
+    "fork": fork,
+    "discovery": discovery,
+}
+
+
+def main(task: str, name: str, path: str, report: str) -> None:
+    """Write what the task found as JSON to the file `report`."""
+    try:
+        found = TASKS[task](name, path)
+    except BaseException as error:
+        found = {"error": f"{type(error).__name__}: {error}"}
+    with open(report, "w", encoding="utf-8") as file:
+        json.dump(found, file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:5])

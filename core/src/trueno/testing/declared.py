@@ -1,0 +1,232 @@
+"""What a backend says about itself: manifest, names, protocol, records.  Each function lists all that is wrong.
+
+Sentences, not exceptions: whoever writes a plugin wants to see everything at once.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from trueno.discovery import manifest as manifests
+from trueno.discovery import registry
+from trueno.discovery.protocol import API, Accuracy, Backend, Call, Device, Probe, Reject
+from trueno.ops import TABLE
+from trueno.select.cost import refuse
+from trueno.select.reasons import PLUGIN
+from trueno.testing.cases import keywords
+from trueno.testing.expected import split
+from trueno.testing.subject import subject
+
+GROUP = "trueno.backends"
+DTYPES = ("float32", "float64")
+SIZES = (1, 10, 20, 30)
+"""Size classes at which `supports` and `rates` are asked."""
+
+
+def manifest_problems(name: str) -> list[str]:
+    """What is wrong with the manifest of an installed backend and with its entry point."""
+    found = registry.entries()[name].manifest
+    if found is None or not found.path:
+        return []  # the core's own has no file
+    wrong = []
+    try:
+        data = manifests.load(found.path)
+        manifests.parse(data, found.path, name)
+    except ValueError as error:
+        return [str(error)]
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+        wrong.append(f"the name {name!r} must be lower-case letters, digits and _, the first a letter")
+    if not found.api[0] <= API <= found.api[1]:
+        wrong.append(f"api is {list(found.api)}, which leaves out {API}, the protocol of this trueno")
+    if "install" not in data:
+        wrong.append("install is missing: the command that a user types when something is not there")
+    points = [p for p in metadata.entry_points(group=GROUP) if p.name == name]
+    if len(points) > 1:
+        brought = ", ".join(sorted({p.dist.name if p.dist else p.value for p in points}))
+        wrong.append(f"{len(points)} entry points are called {name!r}: {brought}")
+    for point in points[:1]:
+        try:
+            if manifests.locate(point.value) != found.path:
+                wrong.append(f"the entry point names {manifests.locate(point.value)}, but {found.path} is in use")
+        except ValueError as error:
+            wrong.append(str(error))
+    return wrong
+
+
+def name_remarks(name: str) -> list[str]:
+    """Names that users would not guess: a remark, no fault."""
+    found = registry.entries()[name].manifest
+    if found is None or not found.path:
+        return []
+    said = []
+    plain, wanted = re.sub(r"[-_.]+", "-", found.distribution).lower(), f"trueno-{name}".replace("_", "-")
+    if found.distribution and plain != wanted and not wanted.startswith(f"{plain}-"):
+        said.append(f"the distribution is called {found.distribution}; users will look for {wanted}")
+    package, wanted = package_of(name), f"trueno_{name}"
+    if package and package != wanted and not wanted.startswith(f"{package}_"):
+        said.append(f"the package is called {package}; users will look for {wanted}")
+    if not found.distribution:
+        said.append("no distribution brings it: it was registered by hand, and exists in this process only")
+    return said
+
+
+def package_of(name: str) -> str:
+    """The top-level package of a backend's code; "" for the core's own, and for one that has no file to find it by."""
+    found = registry.entries()[name].manifest
+    return found.factory.partition(":")[0].partition(".")[0] if found and found.path else ""
+
+
+def protocol_problems(name: str) -> list[str]:
+    """What is wrong with the members of an installed backend."""
+    return member_problems(subject(name).backend, name, registry.entries()[name].kind)
+
+
+def member_problems(backend: Any, name: str, kind: str) -> list[str]:
+    """Members of `Backend` that are missing, are not as the manifest says, or cannot be called as the core does."""
+    wrong = [f"{member} is missing" for member in Backend.__annotations__ if not hasattr(backend, member)]
+    for member, declared in vars(Backend).items():
+        if member.startswith("_") or not inspect.isfunction(declared):
+            continue
+        method = getattr(backend, member, None)
+        if not callable(method):
+            wrong.append(f"{member}{_arguments(declared)} is missing")
+            continue
+        try:
+            signature = inspect.signature(method)
+        except (TypeError, ValueError):  # compiled code does not say
+            continue
+        parameters = list(inspect.signature(declared).parameters.values())[1:]
+        required = [p for p in parameters if p.default is p.empty]
+        for given in {len(required), len(parameters)}:
+            try:
+                signature.bind(*range(given))
+            except TypeError as error:
+                wrong.append(f"{member}{signature} cannot be called as {member}{_arguments(declared)}: {error}")
+                break
+    for member, said in (("name", name), ("kind", kind)):
+        if getattr(backend, member, said) != said:
+            wrong.append(f"{member} is {getattr(backend, member)!r}, but its manifest says {said!r}")
+    return wrong
+
+
+def _arguments(method: Any) -> str:
+    names = list(inspect.signature(method).parameters)[1:]
+    return f"({', '.join(names)})"
+
+
+def record_problems(name: str) -> list[str]:
+    """Records of the wrong type or with impossible values: accuracy, probe, supports, rates."""
+    backend = subject(name).backend
+    wrong = [*_accuracy(getattr(backend, "accuracy", None)), *_probe(backend.probe(1))]
+    taken = 0
+    for call in calls(name):
+        where = f"{call.op.name} {call.dtype} {dict(call.static) or ''}".rstrip()
+        reject: Any = backend.supports(call)
+        if reject is None:
+            taken += 1
+            problem = refuse(backend.rates(call))
+            if problem:
+                wrong.append(f"{where}, size class {call.sizes[0]}: {problem}")
+        elif not isinstance(reject, Reject):
+            wrong.append(f"supports({where}) gave {type(reject).__name__}; it must be None or a Reject")
+    if not taken:
+        wrong.append("supports() takes none of the ops in float32 or float64")
+    strange = Call(TABLE["add"], np.dtype(np.int8), "ee", 1, (5,))
+    try:
+        if backend.supports(strange) is None:
+            wrong.append("supports() takes add in int8, which no op has; reject dtypes that there is no kernel for")
+    except Exception as error:
+        wrong.append(f"supports() of a call in int8 raised {type(error).__name__}: {error}; return a Reject")
+    return _few(wrong)
+
+
+def code_remarks(name: str) -> list[str]:
+    """Codes of `Reject` outside the vocabulary, which people are shown as `unsupported_call`."""
+    backend = subject(name).backend
+    codes = {reject.code for call in calls(name) if (reject := backend.supports(call)) is not None}
+    return [
+        f"supports() says {code!r}, which is no code of trueno's; choose of {' '.join(PLUGIN)}"
+        for code in sorted(codes - set(PLUGIN))
+    ]
+
+
+def calls(name: str) -> Iterator[Call]:
+    """Keys all over the table: each op, dtype and static choice in some sizes."""
+    for op in TABLE.values():
+        for dtype in DTYPES:
+            for given in keywords(op):
+                static = tuple(split(op, given)[1].items())
+                for size in SIZES:
+                    sizes = (size,) * (len(op.operands) if op.structured else 1)
+                    rank = max(len(op.signature.inputs[0].dims), 1)
+                    yield Call(op, np.dtype(dtype), op.layout, rank, sizes, static)
+
+
+def _accuracy(accuracy: Any) -> list[str]:
+    if not isinstance(accuracy, Accuracy):
+        return [f"accuracy is {type(accuracy).__name__}; it must be an Accuracy"]
+    wrong = [
+        f"accuracy: {kind} is off by {ulp!r} ulp; it must be a number above 0"
+        for kind, ulp in (*accuracy.ulp.items(), ("default", accuracy.default))
+        if not (isinstance(ulp, (int, float)) and 0 < ulp < float("inf"))
+    ]
+    if not isinstance(accuracy.chain, int) or accuracy.chain < 1:
+        wrong.append(f"accuracy.chain is {accuracy.chain!r}; it must be a whole number, 1 or more")
+    return wrong
+
+
+def _probe(probe: Any) -> list[str]:
+    if not isinstance(probe, Probe):
+        return [f"probe(1) gave {type(probe).__name__}; it must be a Probe"]
+    if not isinstance(probe.devices, tuple) or not all(isinstance(d, Device) for d in probe.devices):
+        return [f"probe(1).devices is {probe.devices!r}; it must be a tuple of Device"]
+    if not probe.ok and not probe.reason:
+        return ["probe(1) says no without a reason; give a sentence with its remedy"]
+    return []
+
+
+def _few(sentences: list[str], most: int = 12) -> list[str]:
+    left = len(sentences) - most
+    return sentences if left <= 0 else [*sentences[:most], f"… and {left} more"]
+
+
+def array_problems(name: str) -> list[str]:
+    """What `empty`, `to_device` and `to_host` get wrong: bytes, shapes, dtypes, the type that the manifest names."""
+    by = subject(name)
+    wrong = []
+    for dtype in (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)):
+        for shape in ((), (1,), (7,), (3, 5), (2, 3, 4), (0,), (2, 0)):
+            x = np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape)
+            x.flags.writeable = False
+            where = f"{dtype} {shape}"
+            made, moved = by.backend.empty(shape, dtype), by.backend.to_device(x)
+            for what, array in (("empty", made), ("to_device", moved)):
+                if tuple(array.shape) != shape or np.dtype(array.dtype) != dtype:
+                    wrong.append(f"{what}({where}) has shape {array.shape} and dtype {array.dtype}")
+                if by.manifest and by.manifest.arrays and by.manifest.arrays[0] not in _names(type(array)):
+                    wrong.append(
+                        f"{what} gives {_names(type(array))[0]}, but the manifest says {by.manifest.arrays[0]}"
+                    )
+            back: Any = by.backend.to_host(moved)
+            out = np.empty(shape, dtype)
+            given = by.backend.to_host(moved, out)
+            if not isinstance(back, np.ndarray) or back.shape != shape or back.tobytes() != x.tobytes():
+                wrong.append(f"to_host(to_device({where})) is not what was moved")
+            if given is not out or out.tobytes() != x.tobytes():
+                wrong.append(f"to_host({where}, out) must fill out and return it")
+            if by.foreign:
+                flat = moved.reshape((x.size,))
+                if tuple(flat.shape) != (x.size,) or by.backend.to_host(flat).tobytes() != x.tobytes():
+                    wrong.append(f"reshape of {where} to one axis does not hold the same elements")
+    bits: Any = by.backend.synchronize()
+    if bits is not None and not isinstance(bits, int):
+        wrong.append(f"synchronize() gave {bits!r}; it must be None or status bits")
+    return _few(list(dict.fromkeys(wrong)))
+
+
+def _names(kind: type) -> list[str]:
+    return [f"{c.__module__}:{c.__qualname__}" for c in kind.__mro__]

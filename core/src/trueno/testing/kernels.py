@@ -1,0 +1,368 @@
+"""What a kernel must do, called as the core calls it: through the protocol, with nothing in between.
+
+A function each, per op and dtype, like those of `trueno.testing.checks`; AssertionError says which call it was.
+To refuse is to return -1 or to raise TypeError, having written nothing.  A kernel may do more than it must:
+where the contract lets it refuse, a right result is as good.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.discovery.protocol import Call, Kernel
+from trueno.errors import TruenoError
+from trueno.ops.op import Op
+from trueno.testing.cases import THOROUGH, Case, cases, grid, keywords, rng_for
+from trueno.testing.checks import SENTINEL, empty_results, sentinels, untouched
+from trueno.testing.expected import split, verdict
+from trueno.testing.subject import Subject, subject
+
+Array = npt.NDArray[Any]
+LARGEST = 20_000
+"""Elements of an operand, at most: what is looked for here does not depend on size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """One call of a kernel: its key, host operands in canonical form, and what the results are like."""
+
+    call: Call
+    case: Case
+    wanted: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+
+    @property
+    def operands(self) -> tuple[Array, ...]:
+        return self.case.operands
+
+    @property
+    def scalars(self) -> tuple[float, ...]:
+        return split(self.case.op, self.case.kwargs)[0]
+
+    def __str__(self) -> str:
+        return f"{self.case}, layout {self.call.layout!r}"
+
+
+def directs(op: Op, dtype: npt.DTypeLike, by: Subject, seed: int = 0) -> Iterator[Direct]:
+    """Calls that the backend takes: each static choice, one row and several, shared operands."""
+    for case, layout in _canonical(op, np.dtype(dtype), seed):
+        call = by.call(case, layout)
+        if by.backend.supports(call) is None:
+            yield Direct(call, case, tuple(empty_results(op, case, case.dtype)))
+
+
+def _canonical(op: Op, T: np.dtype[Any], seed: int) -> Iterator[tuple[Case, str]]:
+    if op.structured:
+        seen: dict[str, int] = {}
+        for case in cases(op, T, seed, long=False):
+            key = str(case.kwargs)
+            few = all(1 < x.size <= LARGEST for x in case.operands) and seen.get(key, 0) < 3
+            if case.label == "normal" and few:
+                seen[key] = seen.get(key, 0) + 1
+                yield case, ""
+        return
+    rng = rng_for(op, T, seed)
+    for given in keywords(op):
+        rows = grid(op, T, rng, 65)
+        one = tuple(x if k == "w" else np.array(x[0]) for x, k in zip(rows, op.layout, strict=True))
+        yield Case(op, T, "one row of 65", one, given), ""
+        yield Case(op, T, "rows of 33", grid(op, T, rng, 33), given), ""
+    if op.over is None and op.name in THOROUGH:
+        rest = len(op.operands) - 1
+        yield Case(op, T, "shared values", (one[0], *(np.array(x[0]) for x in one[1:])), given), "e" + "u" * rest
+        yield Case(op, T, "a shared row", (rows[0], *(np.copy(x[0]) for x in rows[1:])), given), "e" + "w" * rest
+
+
+def attempt(kernel: Kernel, *arguments: Any) -> int:
+    """Status of a call; -1 for a refusal by TypeError.  AssertionError for a result that is no status."""
+    try:
+        status = kernel(*arguments)
+    except TypeError:
+        return -1
+    if status is None:
+        return 0
+    try:
+        return int(status.__index__())
+    except AttributeError:
+        raise AssertionError(f"the kernel returned {status!r}; it must be 0, None, status bits or -1") from None
+
+
+class Outs:
+    """Arrays for results, full of sentinels; on the host with sentinels on both sides too."""
+
+    def __init__(self, by: Subject, direct: Direct, step: int = 1) -> None:
+        self.by = by
+        self.made = [sentinels(shape, dtype, step) for shape, dtype in direct.wanted]
+        self.given = [by.give(view) for _, view in self.made]
+
+    def results(self) -> list[Array]:
+        return [np.asarray(self.by.take(x)) for x in self.given]
+
+    def check_margins(self) -> None:
+        for raw, view in self.made:
+            untouched(raw, view)
+
+    def check_nothing_written(self) -> None:
+        for (_, view), got in zip(self.made, self.results(), strict=True):
+            assert got.shape == view.shape, f"a refused result was resized from {view.shape} to {got.shape}"
+            whole = np.ascontiguousarray(got).reshape(-1).view(np.uint8)
+            assert (whole == SENTINEL).all(), "the kernel refused after it had written"
+        self.check_margins()
+
+
+def _judge(by: Subject, direct: Direct, results: list[Array], what: str = "") -> None:
+    case = direct.case
+    v = verdict(case.op, case.operands, case.kwargs, case.dtype, results, by.backend.accuracy)
+    assert v.ok, f"{what}{': ' if what else ''}{v}"
+
+
+def _all(op: Op, backend: str, dtype: npt.DTypeLike, seed: int, look: Callable[[Subject, Direct, Kernel], None]) -> int:
+    by, count = subject(backend), 0
+    for direct in directs(op, dtype, by, seed):
+        try:
+            look(by, direct, by.backend.kernel(direct.call))
+        except Exception as error:
+            where = f"{backend}: {direct}, seed {seed}"
+            if isinstance(error, AssertionError):
+                raise AssertionError(f"{where}: {error}") from None
+            raise AssertionError(f"{where}: the kernel raised {type(error).__name__}: {error}") from error
+        count += 1
+    return count
+
+
+def check_call(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
+    """It returns 0 or None, its results are right and nothing else is written; read-only operands are taken."""
+
+    def look(by: Subject, direct: Direct, kernel: Kernel) -> None:
+        before = [x.tobytes() for x in direct.operands]
+        for change in (lambda x: x, _read_only):
+            outs = Outs(by, direct)
+            given = [by.give(change(x)) for x in direct.operands]
+            status = attempt(kernel, *given, *direct.scalars, *outs.given)
+            how = "" if change is not _read_only else " of read-only operands"
+            assert status == 0, f"a good call{how} returned {status}"
+            after = [np.asarray(by.take(x)).tobytes() for x in given]
+            assert before == after, "an operand was changed"
+            _judge(by, direct, outs.results(), how)
+            outs.check_margins()
+
+    return _all(op, backend, dtype, seed, look)
+
+
+def check_lengths(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
+    """Each operand and result in turn one longer, one shorter, or with an axis more: refused, nothing written."""
+
+    def look(by: Subject, direct: Direct, kernel: Kernel) -> None:
+        names = [*op.operands, *(f"result {s.name}" for s in op.signature.outputs)]
+        for j, name in enumerate(names):
+            for wrong, how in _other_shapes(direct, j):
+                operands = list(direct.operands)
+                outs = Outs(by, direct)
+                if j < len(operands):
+                    operands[j] = wrong
+                else:
+                    k = j - len(operands)
+                    outs.made[k] = sentinels(wrong.shape, wrong.dtype, 1)
+                    outs.given[k] = by.give(outs.made[k][1])
+                status = attempt(kernel, *map(by.give, operands), *direct.scalars, *outs.given)
+                assert status == -1, f"{name} is {how}, and the kernel returned {status}; it must return -1"
+                outs.check_nothing_written()
+
+    return _all(op, backend, dtype, seed, look)
+
+
+def _other_shapes(direct: Direct, j: int) -> Iterator[tuple[Array, str]]:
+    """Operand or result `j` in shapes that do not agree with the others."""
+    shapes = [*(x.shape for x in direct.operands), *(shape for shape, _ in direct.wanted)]
+    count = len(direct.operands)
+    x = direct.operands[j] if j < count else np.zeros(*direct.wanted[j - count])
+    changed = [
+        np.take(x, np.arange(size + by) % size, axis)
+        for axis, size in enumerate(x.shape)
+        for by in (1, -1)
+        if size + by > 0
+    ]
+    for wrong in (*changed, x[None]):
+        if not _agree(direct, [*shapes[:j], wrong.shape, *shapes[j + 1 :]]):
+            yield wrong, f"{wrong.shape} instead of {x.shape}"
+
+
+def _agree(direct: Direct, shapes: list[tuple[int, ...]]) -> bool:
+    """Whether operands and results of these shapes belong to one call: one row reduced may have any length."""
+    op, count = direct.case.op, len(direct.operands)
+    if op.structured:
+        try:
+            return list(op.result_shapes(tuple(shapes[:count]), dict(direct.call.static))) == shapes[count:]
+        except TruenoError:
+            return False
+    along = ["e" if op.over is None or op.over in o.dims else "r" for o in op.signature.outputs]
+    rank, extents = direct.call.rank, {"rows": set[int](), "n": set[int]()}
+    axes = {"e": ("rows", "n")[2 - rank :], "w": ("n",), "r": ("rows",)[2 - rank :], "u": ()}
+    for kind, shape in zip([*direct.call.layout, *along], shapes, strict=True):
+        if len(shape) != len(axes[kind]):
+            return False
+        for axis, size in zip(axes[kind], shape, strict=True):
+            extents[axis].add(size)
+    return all(len(sizes) <= 1 for sizes in extents.values())
+
+
+def check_memory(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
+    """Results that overlap operands or each other, strided or read-only arrays: refused or right, never wrong."""
+
+    def look(by: Subject, direct: Direct, kernel: Kernel) -> None:
+        for j in range(len(direct.operands)):
+            for k in range(len(direct.wanted)):
+                _same(by, direct, kernel, j, k)
+                if not by.foreign:
+                    _partial(by, direct, kernel, j, k)
+        if not by.foreign:
+            _strided(by, direct, kernel)
+            _read_only_out(by, direct, kernel)
+            _twins(by, direct, kernel)
+
+    return _all(op, backend, dtype, seed, look)
+
+
+def _same(by: Subject, direct: Direct, kernel: Kernel, j: int, k: int) -> None:
+    x, what = direct.operands[j], f"result {k} is operand {j}"
+    if (x.shape, x.dtype) != direct.wanted[k]:
+        return
+    outs = Outs(by, direct)
+    operands = [by.give(np.copy(y)) for y in direct.operands]
+    outs.given[k] = operands[j]
+    if attempt(kernel, *operands, *direct.scalars, *outs.given) == 0:
+        _judge(by, direct, outs.results(), what)
+    else:
+        assert np.asarray(by.take(operands[j])).tobytes() == x.tobytes(), f"{what}: refused after it had written"
+    for i, (y, was) in enumerate(zip(operands, direct.operands, strict=True)):
+        assert i == j or np.asarray(by.take(y)).tobytes() == was.tobytes(), f"{what}, and operand {i} was changed"
+
+
+def _partial(by: Subject, direct: Direct, kernel: Kernel, j: int, k: int) -> None:
+    x, (shape, dtype) = direct.operands[j], direct.wanted[k]
+    size = int(np.prod(shape, dtype=int))
+    if x.dtype != dtype or x.size < 2:
+        return
+    for start in sorted({1, x.size // 2, x.size - 1}):
+        buffer = np.zeros(x.size + size, dtype)
+        source, target = buffer[: x.size].reshape(x.shape), buffer[start : start + size].reshape(shape)
+        source[...] = x
+        before = buffer.tobytes()
+        outs = Outs(by, direct)
+        outs.given[k] = target
+        operands = [source if i == j else y for i, y in enumerate(direct.operands)]
+        what = f"result {k} begins at element {start} of operand {j}"
+        if attempt(kernel, *operands, *direct.scalars, *outs.given) == 0:
+            _judge(by, direct, outs.results(), what)
+        else:
+            assert buffer.tobytes() == before, f"{what}: refused after it had written"
+
+
+def _twins(by: Subject, direct: Direct, kernel: Kernel) -> None:
+    """Two results in one memory have no right answer."""
+    for k in range(1, len(direct.wanted)):
+        if direct.wanted[k] == direct.wanted[0]:
+            outs = Outs(by, direct)
+            outs.given[k] = outs.given[0]
+            status = attempt(kernel, *direct.operands, *direct.scalars, *outs.given)
+            assert status == -1, f"results 0 and {k} are one array, and the kernel returned {status}"
+            outs.check_nothing_written()
+
+
+def _strided(by: Subject, direct: Direct, kernel: Kernel) -> None:
+    outs = Outs(by, direct, step=2)
+    if attempt(kernel, *direct.operands, *direct.scalars, *outs.given) == 0:
+        _judge(by, direct, outs.results(), "into strided results")
+        outs.check_margins()
+    else:
+        outs.check_nothing_written()
+    for j, x in enumerate(direct.operands):
+        if not x.ndim:
+            continue
+        wide = np.repeat(x, 2, axis=-1)[..., ::2]
+        outs = Outs(by, direct)
+        operands = [wide if i == j else y for i, y in enumerate(direct.operands)]
+        if attempt(kernel, *operands, *direct.scalars, *outs.given) == 0:
+            _judge(by, direct, outs.results(), f"with operand {j} strided")
+        else:
+            outs.check_nothing_written()
+
+
+def _read_only_out(by: Subject, direct: Direct, kernel: Kernel) -> None:
+    outs = Outs(by, direct)
+    for view in outs.given:
+        view.flags.writeable = False
+    try:
+        status = attempt(kernel, *direct.operands, *direct.scalars, *outs.given)
+    except ValueError:  # NumPy's own word for it, which the core takes as a refusal too
+        status = -1
+    assert status == -1, f"the results are read-only, and the kernel returned {status}"
+    outs.check_nothing_written()
+
+
+def check_guarded(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
+    """A guarded kernel's status bits are those of its results; without one `supports` says `unguarded`."""
+    by, count = subject(backend), 0
+    for direct in directs(op, dtype, by, seed):
+        call = by.call(direct.case, direct.call.layout, guarded=True)
+        where = f"{backend}: {direct}, guarded, seed {seed}"
+        reject = by.backend.supports(call)
+        if reject is not None:
+            assert reject.code == "unguarded", (
+                f"{where}: supports says {reject.code!r}, but takes the call unguarded; say 'unguarded'"
+            )
+            continue
+        kernel = by.backend.kernel(call)
+        for one in [direct, *_rows(direct)]:
+            outs = Outs(by, one)
+            by.backend.synchronize()
+            status = attempt(kernel, *map(by.give, one.operands), *one.scalars, *outs.given)
+            assert status >= 0, f"{where}: a good call returned {status}"
+            status |= by.backend.synchronize() or 0
+            results = outs.results()
+            floats = [r for r in results if r.dtype.kind == "f"]
+            bits = any(np.isnan(r).any() for r in floats) | any(np.isinf(r).any() for r in floats) << 1
+            assert status == bits, f"{where} [{one.case.label}]: status is {status:#b}, but the results are {bits:#b}"
+        _judge(by, direct, _run(by, direct, kernel), where)
+        count += 1
+    return count
+
+
+def _run(by: Subject, direct: Direct, kernel: Kernel) -> list[Array]:
+    outs = Outs(by, direct)
+    attempt(kernel, *map(by.give, direct.operands), *direct.scalars, *outs.given)
+    by.backend.synchronize()
+    return outs.results()
+
+
+def _rows(direct: Direct) -> Iterator[Direct]:
+    """The same call with operands of every kind of value: NaN, infinities, zeros, values near overflow."""
+    case, op = direct.case, direct.case.op
+    if op.structured:
+        for value in (np.nan, np.inf):
+            operands = tuple(np.copy(x) for x in case.operands)
+            if op.check is None and operands[0].dtype.kind == "f":
+                operands[0].reshape(-1)[-1] = value
+                changed = Case(op, case.dtype, f"with {value}", operands, case.kwargs)
+                yield Direct(direct.call, changed, direct.wanted)
+    elif direct.call.rank == 1 and direct.call.layout == op.layout:
+        rows = grid(op, case.dtype, rng_for(op, case.dtype, 1), case.operands[0].size)
+        for r in range(next(len(x) for x, k in zip(rows, op.layout, strict=True) if k != "w")):
+            one = tuple(x if k == "w" else np.array(x[r]) for x, k in zip(rows, op.layout, strict=True))
+            yield Direct(direct.call, Case(op, case.dtype, f"row {r}", one, case.kwargs), direct.wanted)
+
+
+def _read_only(x: Array) -> Array:
+    y = np.copy(x)
+    y.flags.writeable = False
+    return y
+
+
+KERNEL_CHECKS: dict[str, Callable[..., int]] = {
+    "call": check_call,
+    "lengths": check_lengths,
+    "memory": check_memory,
+    "guarded": check_guarded,
+}

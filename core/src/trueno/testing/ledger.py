@@ -1,0 +1,198 @@
+"""What the tests came to: a matrix for people, JSON for machines."""
+
+import json
+import platform
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import trueno
+from trueno.discovery import registry
+from trueno.ops import TABLE
+from trueno.testing.rates import OFF
+
+FORMAT = 1
+"""Version of the JSON's layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One test's end; op and dtype are empty for tests of the whole backend."""
+
+    test: str
+    backend: str
+    op: str
+    dtype: str
+    outcome: str
+    message: str
+
+
+@dataclass
+class Ledger:
+    """Everything that the tests hand on, by backend."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    values: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+    rates: list[dict[str, Any]] = field(default_factory=list)
+    remarks: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, report: Any) -> None:
+        """Take in a `TestReport`; anything that is no test of the kit is left out."""
+        told = dict(report.user_properties)
+        row = told.get("trueno.row")
+        if row is None or (report.when != "call" and report.outcome == "passed"):
+            return
+        self.outcomes.append(Outcome(message=_message(report), outcome=report.outcome, **row))
+        for key, value in report.user_properties:
+            if key == "trueno.values" and report.when == "call":
+                self.values[row["backend"], value["op"], value["dtype"]] = value
+            elif key == "trueno.rates" and report.when == "call":
+                self.rates.append(value)
+            elif key == "trueno.remark" and report.when == "call":
+                self.remarks.append((row["backend"], value))
+
+    @property
+    def backends(self) -> list[str]:
+        """Those that were judged, in the order of their tests."""
+        return list(dict.fromkeys(o.backend for o in self.outcomes))
+
+    def failures(self, backend: str) -> list[Outcome]:
+        return [o for o in self.outcomes if o.backend == backend and o.outcome == "failed"]
+
+    def counts(self, backend: str) -> dict[str, int]:
+        """How many tests passed, failed and were skipped."""
+        ends = [o.outcome for o in self.outcomes if o.backend == backend]
+        return {end: ends.count(end) for end in ("passed", "failed", "skipped")}
+
+    def verdict(self, backend: str, op: str, dtype: str) -> str:
+        """`pass`, `FAIL`, the code with which the backend rejects the op, or nothing where no test of it ran."""
+        ends = [o for o in self.outcomes if (o.backend, o.op, o.dtype) == (backend, op, dtype)]
+        if any(o.outcome == "failed" for o in ends):
+            return "FAIL"
+        if any(o.outcome == "passed" for o in ends):
+            return "pass"
+        found = re.search(r"rejects .* in \w+: (\w+)", ends[0].message) if ends else None
+        return found[1] if found else "skipped" if ends else ""
+
+    def json(self, *, seed: int, quick: bool) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return {
+            "format": FORMAT,
+            "ok": not any(self.failures(b) for b in self.backends) and bool(self.outcomes),
+            "trueno": trueno.__version__,
+            "python": f"{platform.python_implementation()} {platform.python_version()}",
+            "numpy": np.__version__,
+            "platform": f"{platform.system()} {platform.machine()}",
+            "seed": seed,
+            "quick": quick,
+            "backends": [self._backend(name) for name in self.backends],
+        }
+
+    def _backend(self, name: str) -> dict[str, Any]:
+        rows = []
+        for op, dtype in dict.fromkeys((o.op, o.dtype) for o in self.outcomes if o.backend == name and o.op):
+            judged = self.values.get((name, op, dtype), {})
+            rows.append({"op": op, "dtype": dtype, "verdict": self.verdict(name, op, dtype)} | _without(judged))
+        return {
+            **facts(name),
+            "counts": self.counts(name),
+            "ops": rows,
+            "failures": [
+                {"test": o.test, "op": o.op, "dtype": o.dtype, "message": o.message} for o in self.failures(name)
+            ],
+            "tests": [{"test": o.test, "outcome": o.outcome} for o in self.outcomes if o.backend == name and not o.op],
+            "rates": [
+                _without(r) | {"ratio": r["measured"] / r["declared"]} for r in self.rates if r["backend"] == name
+            ],
+            "remarks": [text for backend, text in self.remarks if backend == name],
+        }
+
+    def write(self, path: Path, *, seed: int, quick: bool) -> None:
+        """Write the JSON."""
+        path.write_text(json.dumps(self.json(seed=seed, quick=quick), indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+    def lines(self, backend: str) -> list[str]:
+        """The report for people."""
+        told = facts(backend)
+        head = f"{backend}: {told['distribution']} {told['version']}, {', '.join(told['devices']) or 'no device named'}"
+        accuracy = told["accuracy"]
+        stated = "".join(f", {kind} {ulp:g}" for kind, ulp in accuracy.get("ulp", {}).items())
+        flush = "" if accuracy.get("subnormals") else ", and flushes subnormals"
+        said = f"errors of {accuracy.get('default', 0):g} ulp{stated}, and chains of {accuracy.get('chain')} additions"
+        lines = [head, f"states {said}{flush}", ""]
+        lines += self._matrix(backend) + self._rates(backend)
+        remarks = [f"remark: {text}" for name, text in self.remarks if name == backend]
+        broken = [f"FAIL {o.test}: {o.message.partition(chr(10))[0]}" for o in self.failures(backend) if not o.op]
+        counts = self.counts(backend)
+        taken = {d: sum(self.verdict(backend, op, d) == "pass" for op in TABLE) for d in self._dtypes(backend)}
+        total = ", ".join(f"{n} of {len(TABLE)} ops in {d}" for d, n in taken.items())
+        end = "conforms" if not counts["failed"] else f"does not conform: {counts['failed']} tests failed"
+        passed = f"{counts['passed']} tests passed, {counts['skipped']} skipped"
+        return [*lines, *remarks, *broken, f"{backend} {end}; {passed}{'; ' + total if total else ''}"]
+
+    def _dtypes(self, backend: str) -> list[str]:
+        return sorted({o.dtype for o in self.outcomes if o.backend == backend and o.op})
+
+    def _matrix(self, backend: str) -> list[str]:
+        ops = list(dict.fromkeys(o.op for o in self.outcomes if o.backend == backend and o.op))
+        dtypes = self._dtypes(backend)
+        if not ops:
+            return []
+        width = max(map(len, ops)) + 2
+        lines = ["worst error as a share of what is allowed, and the share of values that cannot be judged"]
+        lines.append(f"{'op':{width}}" + "".join(f"{d:28}" for d in dtypes).rstrip())
+        for op in ops:
+            cells = "".join(f"{self._cell(backend, op, d):28}" for d in dtypes)
+            lines.append(f"{op:{width}}{cells}".rstrip())
+        return [*lines, ""]
+
+    def _cell(self, backend: str, op: str, dtype: str) -> str:
+        end, judged = self.verdict(backend, op, dtype), self.values.get((backend, op, dtype))
+        if end == "pass" and judged:
+            declined = f", {judged['declined']} declined" if judged["declined"] else ""
+            return f"pass {judged['worst']:5.2f} {judged['free']:6.1%}{declined}"
+        return end if end in ("pass", "FAIL", "") else f"– {end}"
+
+    def _rates(self, backend: str) -> list[str]:
+        rows = [r for r in self.rates if r["backend"] == backend]
+        if not rows:
+            return []
+        lines = [f"{'declared against measured':44}{'declared':>11}{'measured':>11}"]
+        for r in rows:
+            what = f"{r['op']} {r['shapes']} {r['dtype']}"
+            times = f"{r['declared'] * 1e6:9.1f}µs{r['measured'] * 1e6:9.1f}µs"
+            ratio = r["measured"] / r["declared"]
+            lines.append(f"{what:44}{times}  ×{ratio:.2f}{'' if 1 / OFF <= ratio <= OFF else '  off'}")
+        return [*lines, ""]
+
+
+def facts(name: str) -> dict[str, Any]:
+    """What is known of a backend without running anything of it again."""
+    entry = registry.entries()[name]
+    manifest, accuracy = entry.manifest, getattr(entry.backend, "accuracy", None)
+    return {
+        "name": name,
+        "kind": entry.kind,
+        "tier": entry.tier,
+        "api": list(manifest.api) if manifest else [],
+        "distribution": (manifest.distribution if manifest else "") or "trueno",
+        "version": (manifest.version if manifest else "") or trueno.__version__,
+        "path": manifest.path if manifest else "",
+        "devices": [f"{d.name} {d.isa}".strip() for d in entry.devices],
+        "accuracy": asdict(accuracy) if accuracy is not None else {},
+    }
+
+
+def _without(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without what stands around it already."""
+    return {k: v for k, v in row.items() if k != "backend"}
+
+
+def _message(report: Any) -> str:
+    if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash is not None else report.longrepr or "").removeprefix("AssertionError: ")

@@ -1,0 +1,34 @@
+"""The kit's tests: a module for what a backend declares, how it behaves, its kernels, its values, threads, and rates.
+
+pytest collects them through `-p trueno.testing.plugin`, or from a test module of your own:
+
+    from trueno.testing.suites import *
+    BACKEND = "acme"
+"""
+
+from trueno.testing.suites.behaviour import test_discovery, test_force_cpu, test_fork, test_probes
+from trueno.testing.suites.declared import test_arrays, test_manifest, test_names, test_protocol, test_records
+from trueno.testing.suites.kernels import test_kernels
+from trueno.testing.suites.rates import test_rates
+from trueno.testing.suites.rows import pytest_generate_tests, seed
+from trueno.testing.suites.threads import test_threads
+from trueno.testing.suites.values import test_manners, test_values
+
+__all__ = [
+    "pytest_generate_tests",
+    "seed",
+    "test_arrays",
+    "test_discovery",
+    "test_force_cpu",
+    "test_fork",
+    "test_kernels",
+    "test_manifest",
+    "test_manners",
+    "test_names",
+    "test_probes",
+    "test_protocol",
+    "test_rates",
+    "test_records",
+    "test_threads",
+    "test_values",
+]

@@ -1,0 +1,24 @@
+"""What the backend does around its work: imports, prints, changes, forks."""
+
+from trueno.testing.hygiene import discovery_problems, force_cpu_problems, fork_problems, probe_problems
+from trueno.testing.suites.rows import none_of
+
+
+def test_discovery(backend: str) -> None:
+    """Looking at the backends imports none of its code."""
+    none_of(discovery_problems(backend))
+
+
+def test_probes(backend: str) -> None:
+    """Probes say yes, and the same each time; they print nothing and leave the process as it was."""
+    none_of(probe_problems(backend))
+
+
+def test_fork(backend: str) -> None:
+    """After probe(1) a process may fork, and its child may compute."""
+    none_of(fork_problems(backend))
+
+
+def test_force_cpu(backend: str) -> None:
+    """TRUENO_FORCE_CPU=1 keeps a GPU's backend out of the process, and a CPU's in."""
+    none_of(force_cpu_problems(backend))

@@ -1,0 +1,39 @@
+"""Manifest, names, protocol, records and arrays: what the backend says it is."""
+
+import pytest
+
+from trueno.testing.declared import (
+    array_problems,
+    code_remarks,
+    manifest_problems,
+    name_remarks,
+    protocol_problems,
+    record_problems,
+)
+from trueno.testing.suites.rows import none_of, tell
+
+
+def test_manifest(backend: str) -> None:
+    """The manifest is valid, speaks our protocol, and is the one that the entry point names."""
+    none_of(manifest_problems(backend))
+
+
+def test_names(backend: str, request: pytest.FixtureRequest) -> None:
+    """Names that nobody would guess, and codes that are no words of ours, are remarks."""
+    for remark in (*name_remarks(backend), *code_remarks(backend)):
+        tell(request, "remark", remark)
+
+
+def test_protocol(backend: str) -> None:
+    """Every member of the protocol is there and can be called as the core calls it."""
+    none_of(protocol_problems(backend))
+
+
+def test_records(backend: str) -> None:
+    """Accuracy, probes, rejections and rates are records of the protocol with possible values."""
+    none_of(record_problems(backend))
+
+
+def test_arrays(backend: str) -> None:
+    """Arrays go to the device and come back bit by bit, in any shape."""
+    none_of(array_problems(backend))

@@ -1,0 +1,83 @@
+"""What the tests run over: backends × dtypes × ops, as the options, or the module that collects them, say."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+import trueno
+from trueno.discovery import registry
+from trueno.ops import ALIASES, TABLE
+from trueno.ops.op import Op
+from trueno.testing.subject import rejected
+
+DTYPES = ("float32", "float64")
+
+
+def option(config: pytest.Config, name: str, default: Any = None) -> Any:
+    """An option of the kit's plugin; the default where the plugin is not loaded."""
+    return config.getoption(name, default=default) or default
+
+
+def words(text: str) -> list[str]:
+    """The names in `a,b,c`."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def backends_to_judge(config: pytest.Config, module: Any = None) -> list[str]:
+    """Those asked for, else the module's own `BACKEND`, else all that are available."""
+    own = getattr(module, "BACKEND", None)
+    named = option(config, "--trueno-backend", []) or ([own] if own else [])
+    for name in named:
+        registry.load(name)
+    return named or [name for name, entry in trueno.backends().items() if entry.available]
+
+
+def chosen_ops(config: pytest.Config) -> tuple[str, ...]:
+    """The ops that `--trueno-ops` names; none where all are meant."""
+    return tuple(dict.fromkeys(ALIASES.get(name, name) for name in words(option(config, "--trueno-ops", ""))))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    names = set(metafunc.fixturenames)
+    if "backend" not in names:
+        return
+    backends = backends_to_judge(metafunc.config, metafunc.module)
+    dtypes = words(option(metafunc.config, "--trueno-dtype", ",".join(DTYPES)))
+    ops = [TABLE[name] for name in chosen_ops(metafunc.config)] or list(TABLE.values())
+    if {"op", "dtype"} <= names:
+        rows = [pytest.param(o, b, t, id=f"{o.name}-{b}-{t}") for b in backends for t in dtypes for o in ops]
+        metafunc.parametrize(("op", "backend", "dtype"), rows)
+    elif "dtype" in names:
+        metafunc.parametrize(("backend", "dtype"), [(b, t) for b in backends for t in dtypes])
+    else:
+        metafunc.parametrize("backend", backends)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of all operands; `--trueno-seed` changes it."""
+    return int(option(request.config, "--trueno-seed", 0))
+
+
+def quick(request: pytest.FixtureRequest) -> bool:
+    """Whether `--trueno-quick` asks for fewer cases."""
+    return bool(option(request.config, "--trueno-quick", False))
+
+
+def tell(request: pytest.FixtureRequest, key: str, value: Any) -> None:
+    """Hand something on to the report: it travels with the test's result, between processes too."""
+    plain = value if isinstance(value, (str, int, float, dict)) else asdict(value)
+    request.node.user_properties.append((f"trueno.{key}", plain))
+
+
+def skip_rejected(op: Op, backend: str, dtype: str) -> None:
+    """Skip an op that the backend does not take, saying why."""
+    reject = rejected(op, backend, dtype)
+    if reject is not None:
+        pytest.skip(f"{backend} rejects {op.name} in {dtype}: {reject.code} {reject.detail}")
+
+
+def none_of(problems: list[str]) -> None:
+    """Fail with every problem that was found."""
+    assert not problems, "\n".join(problems)

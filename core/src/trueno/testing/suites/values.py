@@ -1,0 +1,36 @@
+"""Every op through its public function: values inside their bounds, and manners."""
+
+import pytest
+
+from trueno.ops.op import Op
+from trueno.testing.cases import Case
+from trueno.testing.checks import CHECKS, check_values
+from trueno.testing.suites.rows import none_of, quick, skip_rejected, tell
+
+FEW = ("one row of 7", "one row of 1023", "kinds, 7 long", "kinds, 65 long", "3-D", "backwards", "unaligned", "0-d")
+FEWER_MANNERS = ("out", "bad_out", "guard")
+
+
+def test_values(op: Op, backend: str, dtype: str, seed: int, request: pytest.FixtureRequest) -> None:
+    """Every value inside its bound; operands unchanged; types, dtypes and shapes right."""
+    skip_rejected(op, backend, dtype)
+    few = quick(request)
+    report = check_values(op, backend, dtype, seed, long=not few, chosen=_one_of_the_few if few else None)
+    tell(request, "values", report)
+
+
+def _one_of_the_few(case: Case) -> bool:
+    return case.op.structured or case.label in FEW
+
+
+def test_manners(op: Op, backend: str, dtype: str, seed: int, request: pytest.FixtureRequest) -> None:
+    """out= in every manner, axis=, guards; every check's first fault is listed."""
+    skip_rejected(op, backend, dtype)
+    wrong = []
+    for name, check in CHECKS.items():
+        if name != "values" and (name in FEWER_MANNERS or not quick(request)):
+            try:
+                check(op, backend, dtype, seed)
+            except AssertionError as error:
+                wrong.append(f"{name}: {error}")
+    none_of(wrong)

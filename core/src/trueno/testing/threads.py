@@ -1,0 +1,57 @@
+"""Eight threads at once: every result as right as alone."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.ops import TABLE
+from trueno.ops.op import Op
+from trueno.testing.cases import Case, cases, natural, rng_for
+from trueno.testing.checks import invoke, rejected
+from trueno.testing.expected import verdict
+from trueno.testing.subject import subject
+
+THREADS, ROUNDS = 8, 40
+CHOSEN = ("add", "gelu", "softmax", "sum", "dot", "matmul", "convolve2d")
+"""Ops of every kind; where a backend takes none of them, the first that it takes."""
+
+
+def threaded_ops(backend: str, dtype: npt.DTypeLike) -> list[Op]:
+    """The ops that `check_threads` calls."""
+    taken = [op for op in TABLE.values() if rejected(op, backend, dtype) is None]
+    return [op for op in taken if op.name in CHOSEN] or taken[:3]
+
+
+def check_threads(backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
+    """Each thread calls every op on operands of its own, many times; all results are judged afterwards."""
+    ops, accuracy = threaded_ops(backend, dtype), subject(backend).backend.accuracy
+    start = Barrier(THREADS)
+    work = [[_case(op, dtype, seed + 1000 * t) for op in ops] for t in range(THREADS)]
+
+    def run(mine: list[Case]) -> list[list[tuple[np.ndarray, ...]]]:
+        start.wait()
+        found: list[list[tuple[np.ndarray, ...]]] = [[] for _ in mine]
+        for _ in range(ROUNDS):
+            for results, case in zip(found, mine, strict=True):
+                results.append(invoke(case.op, case.operands, case.kwargs, backend))
+        return found
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        everything = list(pool.map(run, work))
+    for t, (mine, found) in enumerate(zip(work, everything, strict=True)):
+        for case, rounds in zip(mine, found, strict=True):
+            seen = {tuple(np.asarray(r).tobytes() for r in results): results for results in rounds}
+            for results in seen.values():
+                v = verdict(case.op, case.operands, case.kwargs, case.dtype, results, accuracy)
+                assert v.ok, f"{backend}: {case} in thread {t} of {THREADS}, seed {seed}: {v}"
+    return len(ops)
+
+
+def _case(op: Op, dtype: npt.DTypeLike, seed: int) -> Case:
+    T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
+    if op.structured:
+        return [c for c in cases(op, T, seed, long=False) if c.label == "normal"][3]
+    shapes = {"e": (17, 257), "w": (257,), "r": (17,)}
+    return Case(op, T, "17 rows of 257", tuple(natural(op, rng, shapes[k]).astype(T) for k in op.layout))

@@ -1,0 +1,3 @@
+from trueno.testing.suites import *  # noqa: F403
+
+BACKEND = "torch"

@@ -1,0 +1,63 @@
+"""`trueno new-backend`: what it makes conforms as soon as it is installed, and what it refuses."""
+
+import json
+
+import pytest
+from fresh_environment import FreshEnvironment
+
+pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
+
+from trueno.cli.app import app
+from trueno.cli.new_backend import create
+from trueno.errors import ParameterError
+from typer.testing import CliRunner
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["acme", "acme_two"])
+def test_what_it_makes_conforms_at_once(name, tmp_path):
+    made = create(name, tmp_path)
+    assert made == tmp_path / f"trueno-{name.replace('_', '-')}"
+    environment = FreshEnvironment(tmp_path / "venv")
+    environment.pip("-e", str(made))
+    done = environment.python("-m", "trueno.cli", "conformance", name, "--json", "report.json", folder=tmp_path)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    (backend,) = json.loads((tmp_path / "report.json").read_text("utf-8"))["backends"]
+    assert [row["op"] for row in backend["ops"] if row["verdict"] == "pass"] == ["relu", "relu"]
+    assert not any("called" in remark for remark in backend["remarks"])
+    own = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "relu or manifest", folder=made)
+    assert own.returncode == 0, own.stdout[-6000:]
+
+
+def test_the_command_says_what_comes_next(tmp_path):
+    done = CliRunner().invoke(app, ["new-backend", "acme", "--dir", str(tmp_path)], prog_name="trueno")
+    assert done.exit_code == 0, done.output
+    assert "trueno conformance acme" in done.output and f"pip install -e {tmp_path}" in done.output
+    assert (tmp_path / "trueno-acme" / "src" / "trueno_acme" / "backend.toml").exists()
+
+
+@pytest.mark.parametrize("name", ["", "Acme", "2nd", "a-b", "a b", "../x", "class", "a.b", "é"])
+def test_a_name_that_cannot_be_one_is_refused(name, tmp_path):
+    with pytest.raises(ParameterError, match="cannot name a backend"):
+        create(name, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_name_of_an_installed_backend_is_refused(tmp_path):
+    with pytest.raises(ParameterError, match="installed already"):
+        create("reference", tmp_path)
+
+
+def test_a_folder_that_exists_is_left_alone(tmp_path):
+    mine = tmp_path / "trueno-acme"
+    mine.mkdir()
+    (mine / "notes").write_text("mine")
+    with pytest.raises(ParameterError, match="exists already"):
+        create("acme", tmp_path)
+    assert [p.name for p in mine.iterdir()] == ["notes"]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ParameterError, match="cannot be written"):
+        create("acme", tmp_path / "file")

@@ -120,7 +120,8 @@ def discovery(name: str, path: str) -> dict[str, Any]:
     import trueno
 
     manifest, _ = _load(name, path)
-    package = manifest.factory.partition(":")[0].partition(".")[0]
+    module = manifest.factory.partition(":")[0]
+    package = module if module.startswith("trueno.") else module.partition(".")[0]  # the core carries one of its own
     entry = trueno.backends()[name]
     listed = package in sys.modules
     available, reason = entry.available, entry.reason

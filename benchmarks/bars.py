@@ -187,6 +187,16 @@ def _guards(records: Sequence[Record]) -> Verdict:
     return Verdict(row, bar, shown, mean <= GUARDED)
 
 
+def _threads(records: Sequence[Record]) -> Verdict:
+    row, bar = "8 threads calling small ops under changing use() contexts", "right results"
+    found = [r for r in records if r.group == "threads" and r.value is not None]
+    if not found:
+        return _missing(row, bar)
+    r = found[0]
+    beside = f"{ns(r.value or 0.0)} a call, with one thread {ns(r.seconds['one'])}"
+    return Verdict(row, bar, f"{r.problem or 'right'}; {beside}", not r.problem)
+
+
 def regrets(records: Sequence[Record]) -> list[Record]:
     """Where the selector chose somebody slower than the best, worst first."""
     found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
@@ -222,6 +232,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *(v for v in many if v not in structured),
         *_in_place(records),
         _guards(records),
+        _threads(records),
         *structured,
         *_rust(records),
         *_regret(records),

@@ -72,6 +72,7 @@ def groups() -> dict[str, Cells]:
         rust,
         startup,
         structured,
+        threads,
     )
 
     return {
@@ -79,6 +80,7 @@ def groups() -> dict[str, Cells]:
         "dispatch": dispatch.cells,
         "inplace": inplace.cells,
         "guards": guards.cells,
+        "threads": threads.cells,
         "rust": rust.cells,
         "structured": structured.cells,
         "rows": rowwise.cells,

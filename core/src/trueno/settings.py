@@ -93,11 +93,12 @@ class Settings:
     def override(self, name: str, value: Any) -> None:
         """Give a setting a value from code, which wins over the environment; None takes it back.
 
-        A text is read as the variable would be; anything else is taken as it is.  Plans are made anew.
+        The value is read as the variable's text would be; a tuple stands for a list.  Plans are made anew.
         """
         self.origin(name)
-        if isinstance(value, str):
-            value = self._parse(name, name, value)
+        if value is not None:
+            text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+            value = self._parse(name, name, text.strip())
         self._set.pop(name, None)
         if value is not None:
             self._set[name] = value

@@ -1,0 +1,104 @@
+"""The path of a call: what runs between the public function and the kernel, once a plan is made."""
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import trueno
+from trueno.state import current
+
+
+def steps(call: Callable[[], object]) -> tuple[list[str], list[str]]:
+    """Names of the Python functions and of the built-in ones that a call runs through."""
+    python: list[str] = []
+    builtin: list[str] = []
+
+    def note(frame: object, event: str, arg: object) -> None:
+        if event == "call":
+            python.append(frame.f_code.co_name)  # type: ignore[attr-defined]
+        elif event == "c_call":
+            builtin.append(getattr(arg, "__qualname__", str(arg)))
+
+    call()
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return python, builtin
+
+
+@pytest.mark.parametrize("backend", ["simd", "scalar", "reference"])
+@pytest.mark.parametrize("op", ["add", "softmax", "sum", "matmul"])
+def test_a_warm_call_takes_no_lock_and_asks_nobody(op: str, backend: str) -> None:
+    if not trueno.backends()[backend].available:
+        pytest.skip(f"{backend} is not available here")
+    x = np.ones((8, 8), np.float32)
+    operands = (x, x) if op in ("add", "matmul") else (x,)
+    out = np.empty(8 if op == "sum" else (8, 8), np.float32)
+    with trueno.use(backend):
+        function, kernel = getattr(trueno, op), getattr(trueno, op).plan(*operands)
+        python, builtin = steps(lambda: function(*operands, out=out))
+        own, _ = steps(lambda: kernel(*operands, out))
+    assert python[:2] == ["<lambda>", op]
+    assert python[2:] == own[1:], "between the public function and the kernel runs no Python function"
+    assert not [name for name in builtin if "lock" in name.lower() or name.endswith(("acquire", "__enter__"))]
+
+
+def test_contexts_keep_their_tables() -> None:
+    """Entering a context again finds its plans warm; leaving one in the wrong order restores nothing by accident."""
+    x = np.ones(8, np.float32)
+    with trueno.use("reference"):
+        first = current.get()
+        trueno.add(x, x)
+        table = first.f4_add
+    with trueno.use("reference"):
+        assert current.get() is first and first.f4_add is table
+    with trueno.use("reference"), trueno.use():
+        assert current.get().asked.names == ()
+
+
+def test_a_default_is_for_every_thread() -> None:
+    from threading import Thread
+
+    seen: list[str] = []
+    trueno.set_default("reference")
+    try:
+        thread = Thread(target=lambda: seen.append(trueno.explain(trueno.add, [1.0], [1.0]).chosen))
+        thread.start()
+        thread.join()
+    finally:
+        trueno.set_default()
+    assert seen == ["reference"]
+
+
+def test_structured_plans_know_every_operand() -> None:
+    """A plan for a product of matrices is not one for its first matrix alone."""
+    a = np.ones((16, 16), np.float32)
+    wide = np.ones((16, 4096), np.float32)
+    with trueno.use("reference"):
+        call = trueno.explain(trueno.matmul, a, wide).call
+    assert call.sizes == (9, 17)
+
+
+def test_settings_from_code_win_and_are_told() -> None:
+    settings = trueno.settings
+    assert settings.origin("TRUENO_FALLBACK").origin in ("default", "environment TRUENO_FALLBACK")
+    settings.override("TRUENO_FALLBACK", "error")
+    try:
+        assert settings.origin("TRUENO_FALLBACK") == settings.settings.origin("TRUENO_FALLBACK")
+        assert settings.get("TRUENO_FALLBACK") == "error" and settings.origin("TRUENO_FALLBACK").origin == "code"
+        with pytest.raises(trueno.SettingError, match="one of error warn log silent"):
+            settings.override("TRUENO_FALLBACK", "shout")
+        with pytest.raises(trueno.SettingError, match="one of error"):
+            settings.override("TRUENO_FALLBACK", 5)
+        assert settings.get("TRUENO_FALLBACK") == "error"
+        settings.override("TRUENO_BLOCK", ("fake", "other"))
+        assert settings.get("TRUENO_BLOCK") == ("fake", "other")
+    finally:
+        settings.override("TRUENO_FALLBACK", None)
+        settings.override("TRUENO_BLOCK", None)
+    with pytest.raises(trueno.SettingError, match="there is no setting TRUENO_FALBACK"):
+        settings.override("TRUENO_FALBACK", "error")

@@ -6,10 +6,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from trueno import events
 from trueno.cli import crew
 from trueno.cli.report import find_dtypes, number, progress, screen, seconds, table, words, write_json
 from trueno.cli.warmup import warm
+from trueno.events import emit
 from trueno.select import calibration, cost, measure
 from trueno.state import forget_plans
 
@@ -71,7 +71,7 @@ def command(
     took = perf_counter() - start
     for name in names:
         count = sum(row.backend == name for row in rows)
-        events.emit("calibrate", backend=name, detail=f"{count} speeds were measured", start=start, seconds=took)
+        emit("calibrate", backend=name, detail=f"{count} speeds were measured", start=start, seconds=took)
     missing = [str(item) for item in items[done:]]
     unsteady = [f"{r.backend}: {r.kind}, {r.dtype}, {r.band}" for r in rows if r.spread > UNSTEADY]
     lies = [sentence for name in names for sentence in calibration.honesty(name)]

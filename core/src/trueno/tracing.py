@@ -202,8 +202,8 @@ def trace(
 ) -> Trace:
     """Keep what happens inside: `with trueno.trace() as t: …`, then `print(t)`, `t.events`, `t.save("trace.json")`.
 
-    kinds: those of `trueno.events.KINDS` to keep, default all.  path: a file to write at the end, .json,
-    .jsonl or .txt.  limit: how many events are kept; further ones are counted.  ParameterError for what none of these can be.
+    kinds: words of `trueno.settings.EVENTS` to keep, default all.  path: a file to write at the end, .json,
+    .jsonl or .txt.  limit: how many events are kept; further ones are counted.  ParameterError for anything else.
     """
     words = (kinds,) if isinstance(kinds, str) else tuple(KINDS if kinds is None else kinds)
     for word in words:

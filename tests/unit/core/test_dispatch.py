@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import trueno
-from trueno.state import current
+from trueno.dispatch.state import current
 
 
 def steps(call: Callable[[], object]) -> tuple[list[str], list[str]]:

@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("trueno_scalar", reason="the faulty backends are made from the scalar one")
 
 from trueno.discovery import registry
+from trueno.dispatch.state import forget_plans
 from trueno.ops import TABLE
 from trueno.settings import settings
-from trueno.state import forget_plans
 from trueno.testing import declared, hygiene
 from trueno.testing.checks import check_values, rejected
 from trueno.testing.kernels import KERNEL_CHECKS, check_guarded, check_lengths, check_memory

@@ -9,9 +9,9 @@ import typer
 from trueno.cli import crew
 from trueno.cli.report import find_dtypes, number, progress, screen, seconds, table, words, write_json
 from trueno.cli.warmup import warm
-from trueno.events import emit
+from trueno.dispatch.state import forget_plans
+from trueno.events.stream import emit
 from trueno.select import calibration, cost, measure
-from trueno.state import forget_plans
 
 LEAST = 5e-3  # seconds of an item, even where the budget is nearly spent
 UNSTEADY = 0.5  # spread from which a speed says more about the neighbours than about the backend

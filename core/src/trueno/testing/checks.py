@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 import trueno
-from trueno.canonical import canonical
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
+from trueno.dispatch.canonical import canonical
 from trueno.errors import KernelError
 from trueno.ops.op import Op
 from trueno.testing.cases import Case, cases, grid, keywords, layouts, rng_for

@@ -25,8 +25,8 @@ def failed(state: "State", call: Call, name: str, error: Exception) -> None:
     """Leave `name` out for calls like this one; raise if it was asked for by name, or nothing may fall back."""
     op, what = call.op.name, f"{type(error).__name__}: {error}"
     _retire(error, name)
-    asked = name in state.asked.names or call.residency == name
-    if asked or settings.get("TRUENO_FALLBACK") == "error" or name in _environment():
+    asked = name in state.asked.names or name in (call.residency, "reference")
+    if asked or settings.get("TRUENO_FALLBACK") == "error" or (not state.asked.automatic and name in _environment()):
         raise told(error, op, name) from error
     quarantine.add(call, name, what)
     from trueno.dispatch.state import forget_plans
@@ -82,7 +82,12 @@ def telling(op: str, name: str) -> Iterator[None]:
 
 
 def forgive(backend: str | None = None) -> None:
-    """Let a backend (or all of them) have again the calls that it failed at; `trueno.stats()` lists those."""
+    """Let a backend (or all of them) have again the calls that it failed at; `trueno.stats()` lists those.
+
+    UnknownBackend for a name that is not installed.
+    """
+    if backend is not None and backend not in registry.entries():
+        registry.load(backend)  # raises with a suggestion
     from trueno.dispatch.state import forget_plans
 
     quarantine.release(backend)

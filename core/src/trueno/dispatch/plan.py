@@ -15,7 +15,9 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Kernel
 from trueno.dispatch.transfer import ferry
 from trueno.errors import KernelError
+from trueno.events.stream import emit
 from trueno.ops.op import Op
+from trueno.select import policy
 
 if TYPE_CHECKING:
     from trueno.dispatch.state import State
@@ -31,6 +33,14 @@ class Plan:
     key: tuple[Any, ...]
 
 
+class PluginFailed(Exception):
+    """A plugin raised while its kernel was made: `error`."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 def keys(op: Op) -> int:
     """How many operands' size classes a plan's key holds: the first's, and all of a structured op."""
     return len(op.signature.inputs) if op.structured else 1
@@ -42,13 +52,11 @@ def key(call: Call) -> tuple[Any, ...]:
 
 
 def prepare(call: Call, name: str, state: "State", guarded: "JidokaGuard | None") -> Plan:
-    """The plan of `call` on backend `name` under `state`; raises what the plugin raises."""
+    """The plan of `call` on backend `name` under `state`; PluginFailed with what the plugin raises."""
     entry = registry.entries()[name]
     backend = registry.load(name)
-    fused = guarded is not None and _rejects(backend, replace(call, guarded=True)) is None
-    kernel = backend.kernel(replace(call, guarded=fused))
-    if not callable(kernel):
-        raise KernelError(f"{call.op.name}: {name} gave {type(kernel).__name__} where a kernel was asked for")
+    fused = guarded is not None and policy.rejection(backend, replace(call, guarded=True)) is None
+    kernel = _kernel(backend, replace(call, guarded=fused))
     entry.active = True
     if registry.foreign(entry) and call.residency == "host":
         kernel = ferry(kernel, backend, call, guarded=fused)
@@ -63,10 +71,20 @@ def prepare(call: Call, name: str, state: "State", guarded: "JidokaGuard | None"
     return Plan(backend, kernel, key(call))
 
 
-def _rejects(backend: Backend, call: Call) -> Any:
-    from trueno.select.policy import rejection
-
-    return rejection(backend, call)
+def _kernel(backend: Backend, call: Call) -> Kernel:
+    """The backend's own kernel; how long it took to have it, compiled or loaded, is an event."""
+    start = perf_counter()
+    try:
+        with policy.asking(backend.name):
+            kernel = backend.kernel(call)
+        if not callable(kernel):
+            raise KernelError(f"its kernel() gave {type(kernel).__name__} where a function was asked for")
+    except RecursionError:  # the caller's stack is to blame
+        raise
+    except Exception as error:
+        raise PluginFailed(error) from error
+    emit("compile", call.op.name, backend.name, start=start, seconds=perf_counter() - start)
+    return kernel
 
 
 def _verbose() -> bool:
@@ -96,7 +114,7 @@ def shield(kernel: Kernel, call: Call, name: str, state: "State", fused: bool) -
             status = kernel(*args)
             if status not in known:
                 raise KernelError(f"its kernel gave the status {status!r}")
-        except TypeError:
+        except (TypeError, RecursionError):
             raise
         except Exception as error:
             state.failed(call, name, error)
@@ -108,8 +126,6 @@ def shield(kernel: Kernel, call: Call, name: str, state: "State", fused: bool) -
 
 def timed(kernel: Kernel, call: Call, name: str) -> Kernel:
     """A kernel whose calls are events of kind `run`."""
-    from trueno.events.stream import emit
-
     op, inputs = call.op.name, len(call.op.operands)
 
     def traced(*args: Any) -> Any:

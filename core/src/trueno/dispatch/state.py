@@ -5,18 +5,22 @@ One choice in a ContextVar: `trueno.use`, `trueno.prefer`, guards and traces are
 asks the selector once.  Nothing here is locked on reads; two threads that miss at once make the same plan twice.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import inspect
+import os
+from collections.abc import Callable
 from contextvars import ContextVar
+from functools import wraps
+from threading import RLock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Kernel
 from trueno.dispatch import plan
-from trueno.dispatch.plan import Plan
-from trueno.errors import KernelError, ParameterError
+from trueno.dispatch.plan import Plan, PluginFailed
+from trueno.errors import KernelError, ParameterError, TruenoError
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select import policy
@@ -56,15 +60,21 @@ class State:
     Such an attribute is a list by rank of lists by size class of the first operand: small integers are the fastest
     keys, and a slot the fastest thing that Python reads by name.  Static parameters come before (`f4_gelu["tanh"]`),
     size classes of further operands of structured ops after.  `general` holds the plans of canonicalised calls.
+    own: what was asked for here; None follows `trueno.set_default`.
     """
 
-    __slots__ = ("asked", "general", "guard", "traced", *(f"{d}_{name}" for name in TABLE for d in DTYPES))
+    __slots__ = ("__weakref__", "general", "guard", "own", "traced", *(f"{d}_{name}" for name in TABLE for d in DTYPES))
 
-    def __init__(self, asked: Asked = Asked(), guard: "JidokaGuard | None" = None, traced: bool = False) -> None:  # noqa: B008 - frozen
-        self.asked = asked
+    def __init__(self, own: Asked | None = None, guard: "JidokaGuard | None" = None, traced: bool = False) -> None:
+        self.own = own
         self.guard = guard
         self.traced = traced
         self.general: dict[Any, tuple[Decision, dict[int, Plan | None]]] = {}
+
+    @property
+    def asked(self) -> Asked:
+        """What was asked for: here, else for the whole process."""
+        return _default if self.own is None else self.own
 
     def __getattr__(self, name: str) -> Any:
         """A table that is not there yet; slots that hold something never come here."""
@@ -84,11 +94,13 @@ class State:
             """Stands where a plan is not made yet: makes it, takes its own place out, and calls it."""
             x = args[0]
             sizes = tuple(a.size.bit_length() for a in args[: plan.keys(op)])
+            before = _generation
             kernel = self.kernel(op, dtype, static, x.ndim, sizes)
-            row = rows[x.ndim]
-            for size in sizes[:-1]:
-                row = row[size]
-            row[sizes[-1]] = kernel
+            if before == _generation and not policy.nested():
+                row = rows[x.ndim]
+                for size in sizes[:-1]:
+                    row = row[size]
+                row[sizes[-1]] = kernel
             return kernel(*args)  # type: ignore[no-any-return]
 
         def level(depth: int) -> Any:
@@ -124,11 +136,15 @@ class State:
                     continue
 
     def _choice(self, call: Call) -> tuple[Decision, dict[int, Plan | None]]:
+        """The decision for a call and its plans by rank; kept, unless something changed meanwhile."""
         key = plan.key(call)
         found = self.general.get(key)
         if found is None:
-            found = self.general[key] = (policy.decide(call, self.asked), {})
-            policy.announce(found[0])
+            before = _generation
+            found = (policy.decide(call, self.asked), {})
+            if before == _generation and not policy.nested():
+                self.general[key] = found
+                policy.announce(found[0])
         return found
 
     def chosen(self, call: Call, skip: int = 0) -> Plan | None:
@@ -140,8 +156,8 @@ class State:
             name = decision.ranking[skip]
             try:
                 plans[skip] = plan.prepare(call, name, self, guarded=self.guarding())
-            except Exception as error:
-                self.failed(call, name, error)
+            except PluginFailed as failure:
+                self.failed(call, name, failure.error)
                 decision, plans = self._choice(call)
         return plans[skip]
 
@@ -175,7 +191,8 @@ class State:
         shapes = ", ".join(str(a.shape) for a in arguments[: len(call.op.operands)])
         why = f" ({type(cause).__name__}: {cause})" if cause else ""
         who = ", ".join(refused) or "every backend"
-        raise KernelError(f"{call.op.name}: {who} refused operands of shapes {shapes}{why}") from cause
+        layout = "" if call.op.structured else f", laid out as {call.layout!r}"
+        raise KernelError(f"{call.op.name}: {who} refused operands of shapes {shapes}{layout}{why}") from cause
 
     def failed(self, call: Call, name: str, error: Exception) -> None:
         """A backend failed: leave it out for calls like this one and say so, or raise if it was asked for by name."""
@@ -184,31 +201,100 @@ class State:
         fallback.failed(self, call, name, error)
 
 
+_default = Asked()  # what `set_default` asked for
+_generation = 0  # grows whenever plans are dropped: what was decided before is not kept after
 _base = State()
 current: ContextVar[State] = ContextVar("trueno_state", default=_base)
 _states: dict[Any, State] = {}
+_alive: "WeakSet[State]" = WeakSet((_base,))  # those too that `_states` no longer holds, but a context does
+_lock = RLock()  # for the two above; not on the path of a call
+KEPT = 256
+
+if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
+
+    def _after_fork() -> None:
+        global _lock
+        _lock = RLock()
+
+    os.register_at_fork(after_in_child=_after_fork)
 
 
-def _state(asked: Asked, guard: "JidokaGuard | None", traced: bool) -> State:
+def _state(own: Asked | None, guard: "JidokaGuard | None", traced: bool) -> State:
     """States are kept, so that entering a context again finds its plans warm."""
-    if guard is None and not traced and asked == _base.asked:
+    if own is None and guard is None and not traced:
         return _base
-    key = (asked, None if guard is None else guard.rules, traced)
+    key = (own, None if guard is None else guard.rules, traced)
     found = _states.get(key)
     if found is None:
-        if len(_states) >= 256:  # guards with ever new tolerances
-            _states.clear()
-        found = _states[key] = State(asked, guard, traced)
+        with _lock:
+            if len(_states) >= KEPT:  # guards with ever new tolerances
+                _states.clear()
+            found = _states.setdefault(key, State(own, guard, traced))
+            _alive.add(found)
     return found
 
 
-@contextmanager
-def _under(state: State) -> Iterator[None]:
-    token = current.set(state)
-    try:
-        yield
-    finally:
-        current.reset(token)
+_frames: ContextVar[tuple["Under", ...]] = ContextVar("trueno_frames", default=())
+"""What this thread or task is inside of, outermost first."""
+
+
+class Under:
+    """Changes the state inside of a `with`, or of a function that it decorates; may be used again, and nested.
+
+    What is left in another order than it was entered takes only its own part away.
+    """
+
+    def __init__(self, what: str, asked: Asked | None = None, guard: "JidokaGuard | None" = None, traced: bool = False):
+        self.what, self.asked, self.guard, self.traced = what, asked, guard, traced
+
+    def __enter__(self) -> None:
+        _enter((*_frames.get(), self))
+
+    def __exit__(self, *error: Any) -> None:
+        frames = _frames.get()
+        last = max((i for i, frame in enumerate(frames) if frame is self), default=None)
+        if last is None:
+            raise TruenoError(
+                f"{self.what} is left in another thread, task or context than it was entered in; keep the whole "
+                "`with` in one of them (a generator that pauses inside may be resumed elsewhere)"
+            )
+        _enter(frames[:last] + frames[last + 1 :])
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, plain or async, such that it runs inside."""
+        if not callable(function):
+            raise ParameterError(f"{self.what}: {function!r} is no function; for a block of code write `with`")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ParameterError(
+                f"{self.what}: {function.__name__} is a generator, which runs when it is asked for items"
+            )
+        if inspect.iscoroutinefunction(function):
+
+            @wraps(function)
+            async def later(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return await function(*args, **kwargs)
+
+            return later
+
+        @wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return inside
+
+
+def _enter(frames: tuple[Under, ...]) -> None:
+    """Make the state that these frames come to: the innermost of each kind counts."""
+    own = guard = None
+    traced = False
+    for frame in frames:
+        own = frame.asked or own
+        guard = guard if frame.guard is None else frame.guard
+        traced = traced or frame.traced
+    _frames.set(frames)
+    current.set(_state(own, guard, traced))
 
 
 def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -218,56 +304,68 @@ def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n.lower() for n in names)
 
 
-def use(*names: str) -> Any:
+def use(*names: str) -> Under:
     """Run everything inside on these backends, best first; an error if none of them can.
 
     UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
-    No name: choose automatically inside.
+    No name: choose automatically inside, whatever TRUENO_BACKEND or `set_default` say.
     """
-    asked = Asked(_names("use", names), (), "trueno.use")
+    asked = Asked(_names("use", names), (), not names, "trueno.use")
     for name in asked.names:
         registry.load(name)
-    now = current.get()
-    return _under(_state(asked if names else Asked(), now.guard, now.traced))
+    return Under(f"use({', '.join(map(repr, names))})", asked)
 
 
-def prefer(*names: str) -> Any:
+def prefer(*names: str) -> Under:
     """Inside, take the first of these backends that can run a call; choose automatically where none can.
 
-    UnknownBackend for a name that is not installed.
+    UnknownBackend for a name that is not installed.  Where TRUENO_BACKEND names backends, these stay the only ones.
     """
-    known = registry.entries()
-    for name in _names("prefer", names):
-        if name not in known:
+    preferred = _names("prefer", names)
+    for name in preferred:
+        if name not in registry.entries():
             registry.load(name)  # raises with a suggestion
-    now = current.get()
-    return _under(_state(Asked((), _names("prefer", names), "trueno.prefer"), now.guard, now.traced))
+    return Under(f"prefer({', '.join(map(repr, names))})", Asked((), preferred, False, "trueno.prefer"))
 
 
-def guarded(by: "JidokaGuard") -> Any:
+def guarded(by: "JidokaGuard") -> Under:
     """Run everything inside under a guard."""
-    now = current.get()
-    return _under(_state(now.asked, by, now.traced))
+    return Under("a guard", guard=by)
 
 
-def tracing() -> Any:
+def tracing() -> Under:
     """Run everything inside in the traced twin of the current state: every call emits a `run` event."""
-    now = current.get()
-    return _under(_state(now.asked, now.guard, True))
+    return Under("a trace", traced=True)
 
 
 def set_default(*names: str) -> None:
-    """The backends for the whole process, every thread included; no name: choose automatically again."""
+    """The backends for the whole process, every thread included; no name: choose automatically again.
+
+    Inside a `use` or `prefer` these hold on.
+    """
+    global _default
     for name in _names("set_default", names):
         registry.load(name)
-    _base.asked = Asked(_names("set_default", names), (), "trueno.set_default") if names else Asked()
+    _default = Asked(_names("set_default", names), (), False, "trueno.set_default") if names else Asked()
     forget_plans()
 
 
 def forget_plans(op: str | None = None) -> None:
     """Drop every plan (of one op) of every state."""
-    for state in (_base, *list(_states.values())):
+    global _generation
+    with _lock:
+        _generation += 1
+        alive = list(_alive)
+    for state in alive:
         state.forget(op)
+
+
+def forget_traced() -> None:
+    """Drop the plans that were made under a trace, so that the next trace sees each decision again."""
+    with _lock:
+        traced = [state for state in _alive if state.traced]
+    for state in traced:
+        state.forget()
 
 
 settings.on_reload(forget_plans)

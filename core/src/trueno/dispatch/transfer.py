@@ -69,7 +69,9 @@ def ferry(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel
         if guarded:
             status |= backend.synchronize() or 0
         for target, result in zip(targets, results, strict=True):
-            download(backend, result, target, op)
+            here = download(backend, result, target, op)
+            if here is not target:  # a backend may not know out
+                np.copyto(target, here)
         return status
 
     return ferried

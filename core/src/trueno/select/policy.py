@@ -4,14 +4,16 @@ Decided once per key; the answer, with every candidate's reason, is a `Decision`
 the order in which things were installed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import local
 from typing import Any
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Reject
 from trueno.discovery.registry import Entry
-from trueno.errors import DeviceError, DtypeError, KernelError
+from trueno.errors import BackendUnavailable, DeviceError, DtypeError, KernelError, UnknownBackend
 from trueno.select import quarantine
 from trueno.select.reasons import PLUGIN
 from trueno.settings import settings
@@ -25,10 +27,14 @@ GPU_FLOPS = 2.5e8
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the caller asked for: `names` strictly, `preferred` softly; origin says with what."""
+    """What the caller asked for: `names` strictly, `preferred` softly; origin says with what.
+
+    automatic: explicitly nothing, so that TRUENO_BACKEND does not count either.
+    """
 
     names: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
+    automatic: bool = False
     origin: str = field(default="", compare=False)
 
 
@@ -67,10 +73,32 @@ class Decision:
         return plain(self)
 
 
+_here = local()
+
+
+@contextmanager
+def asking(name: str) -> Iterator[None]:
+    """While a plugin's code answers.  Ops that it calls meanwhile are run by others, and nothing of that is kept."""
+    names: list[str] = _here.__dict__.setdefault("names", [])
+    names.append(name)
+    try:
+        yield
+    finally:
+        names.pop()
+
+
+def nested() -> bool:
+    """Whether this is decided while a plugin or a hook is being asked about another call."""
+    return bool(_here.__dict__.get("names"))
+
+
 def rejection(backend: Backend, call: Call) -> Reject | None:
     """What `supports` answers; an error in it, or an answer that is none, is a rejection too."""
     try:
-        answer: Any = backend.supports(call)
+        with asking(backend.name):
+            answer: Any = backend.supports(call)
+    except RecursionError:  # the caller's stack is to blame
+        raise
     except Exception as error:
         return Reject("unsupported_call", f"its supports() raised {type(error).__name__}: {error}")
     if answer is None:
@@ -95,9 +123,10 @@ def candidates(explicit: tuple[str, ...]) -> Iterable[Entry]:
 def decide(call: Call, asked: Asked) -> Decision:
     """The decision for a call; raises when nobody can take it, or when what was asked for cannot."""
     names, origin = asked.names, asked.origin
-    if not names:
+    if not names and not asked.automatic:
         names = settings.get("TRUENO_BACKEND")
         origin = settings.origin("TRUENO_BACKEND").origin if names else origin
+        names = tuple(sorted(names, key=lambda n: asked.preferred.index(n) if n in asked.preferred else len(names)))
     if call.residency != "host":
         return _resident(call, names, origin)
     if names:
@@ -109,7 +138,7 @@ def _named(call: Call, names: tuple[str, ...], origin: str) -> Decision:
     found: list[Candidate] = []
     able: list[str] = []
     for name in names:
-        reject = rejection(registry.load(name), call)
+        reject = rejection(_loaded(name, origin), call)
         if reject is not None:
             found.append(Candidate(name, reject.code, reject.detail))
         else:
@@ -118,6 +147,15 @@ def _named(call: Call, names: tuple[str, ...], origin: str) -> Decision:
     found = [c if c.name not in able[1:] else Candidate(c.name, "less_preferred", "named later") for c in found]
     rest = [Candidate(e.name, "not_asked") for e in registry.entries().values() if e.name not in names]
     return _done(call, "named", origin, [*found, *rest], able)
+
+
+def _loaded(name: str, origin: str) -> Backend:
+    try:
+        return registry.load(name)
+    except (UnknownBackend, BackendUnavailable) as error:
+        if not origin.startswith("environment"):
+            raise
+        raise type(error)(f"{origin}: {error}") from error.__cause__
 
 
 def _resident(call: Call, names: tuple[str, ...], origin: str) -> Decision:
@@ -183,15 +221,23 @@ def _priced(entry: Entry, call: Call) -> Candidate:
     """A candidate without a code and with its predicted time; with a code if it cannot take the call."""
     from trueno.select import cost
 
+    if entry.name in _here.__dict__.get("names", ()):
+        return Candidate(entry.name, "unsupported_call", "it asks for this call itself, while it is asked for another")
     try:
         backend = entry.load()
+    except RecursionError:
+        raise
     except Exception as error:
         return Candidate(entry.name, entry.code or "load_failed", entry.reason or str(error))
     reject = rejection(backend, call)
     if reject is not None:
         return Candidate(entry.name, reject.code, reject.detail)
     try:
-        estimate = cost.predict(call, entry.name, backend.rates(call))
+        with asking(entry.name):
+            rates = backend.rates(call)
+        estimate = cost.predict(call, entry.name, rates)
+    except RecursionError:
+        raise
     except Exception as error:
         return Candidate(entry.name, "bad_rates", f"{type(error).__name__}: {error}")
     moved = int(cost.work(call).moved) if registry.foreign(entry) and call.residency == "host" else 0
@@ -219,7 +265,8 @@ def _pick(call: Call, asked: Asked, ranked: list[Candidate]) -> tuple[str, str]:
     from trueno import hooks
 
     if hooks.implemented("trueno_select"):
-        word = hooks.select(call, ranked)
+        with asking("trueno_select"):
+            word = hooks.select(call, ranked)
         if word in names:
             return "policy", str(word)
     for name in asked.preferred:

@@ -39,6 +39,8 @@ _HOMES = {
     "register": "trueno.discovery.registry",
     "to": "trueno.transfer",
     "numpy": "trueno.transfer",
+    "device": "trueno.context",
+    "sync_available": "trueno.context",
     "Action": "trueno.guards",
     "Condition": "trueno.guards",
     "JidokaAction": "trueno.guards",
@@ -47,7 +49,7 @@ _HOMES = {
     "backends": "trueno.select.available",
     "select_best_available_backend": "trueno.select.available",
 }
-_MODULES = ("settings", "testing", "hooks")
+_MODULES = ("aio", "hooks", "settings", "testing")
 
 
 def __getattr__(name: str) -> Any:

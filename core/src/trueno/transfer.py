@@ -128,7 +128,10 @@ def numpy(x: Any) -> np.ndarray[Any, Any]:
         with telling("numpy", there.name):
             return download(registry.load(there.name), x)  # type: ignore[no-any-return]
     if isinstance(x, (list, tuple)):
-        return np.asarray(x, np.float32)
+        try:
+            return np.asarray(x, np.float32)
+        except (TypeError, ValueError) as error:
+            raise DtypeError(f"numpy: x is a {type(x).__name__} that makes no array of numbers ({error})") from None
     return imported("numpy", "x", x)
 
 

@@ -40,7 +40,7 @@ async def call(op: Op, run: Callable[..., Any], operands: tuple[Any, ...], given
         seconds = perf_counter() - start
         _spent.seconds += seconds
         if seconds > PROMISE:
-            found.late()
+            found.late(seconds)
 
 
 async def away(run: Callable[..., Any], args: tuple[Any, ...], kw: dict[str, Any], *, keep: bool = False) -> Any:

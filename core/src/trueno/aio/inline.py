@@ -6,7 +6,8 @@ A hop costs some 50 to 100 µs, and a small call 1 to 10.  So a call runs at onc
 * its plan is made: nothing is probed, compiled or measured in the event loop;
 * its predicted time (what `trueno.explain` shows) is at most `BUDGET`;
 * no guard is in force, which may compute everything again with the reference;
-* calls of its kind kept the promise: after three that took longer than `PROMISE`, the kind goes to a thread.
+* calls of its kind kept the promise: after three that took longer than `PROMISE`, or one that took twenty times as
+  long, the kind goes to a thread.
 
 Calls that run at once never suspend by themselves, so after `PROMISE` seconds of them the loop gets a turn.
 """
@@ -27,6 +28,7 @@ below its upper end, and is not exact."""
 PROMISE = 200e-6
 """Seconds for which the event loop is kept at most, as far as it can be known beforehand."""
 STRIKES = 3
+FAR = 20
 MOST = 4096
 
 
@@ -41,9 +43,9 @@ class Kind:
         self.fast = fast
         self.strikes = 0
 
-    def late(self) -> None:
-        """A call took longer than promised.  A busy machine does that to any call, so the third one counts."""
-        self.strikes += 1
+    def late(self, seconds: float) -> None:
+        """A call took longer than promised.  A busy machine does that to any call, so one alone rarely counts."""
+        self.strikes += STRIKES if seconds > FAR * PROMISE else 1
         if self.strikes >= STRIKES:
             self.fast = False
 

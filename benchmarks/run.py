@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-GROUPS = ("startup", "dispatch", "inplace", "rust", "structured", "rows", "elementwise", "reductions", "regret")
+GROUPS = ("startup", "dispatch", "aio", "inplace", "rust", "structured", "rows", "elementwise", "reductions", "regret")
 
 
 def parser() -> argparse.ArgumentParser:

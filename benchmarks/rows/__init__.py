@@ -61,11 +61,23 @@ def text(shape: tuple[int, ...]) -> str:
 
 def groups() -> dict[str, Cells]:
     """Every group by name, in the order in which they run: short ones first."""
-    from benchmarks.rows import dispatch, elementwise, inplace, reductions, regret, rowwise, rust, startup, structured
+    from benchmarks.rows import (
+        aio,
+        dispatch,
+        elementwise,
+        inplace,
+        reductions,
+        regret,
+        rowwise,
+        rust,
+        startup,
+        structured,
+    )
 
     return {
         "startup": startup.cells,
         "dispatch": dispatch.cells,
+        "aio": aio.cells,
         "inplace": inplace.cells,
         "rust": rust.cells,
         "structured": structured.cells,

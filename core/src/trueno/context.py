@@ -16,6 +16,7 @@ import numpy as np
 
 from trueno.coerce import FLOATS
 from trueno.discovery import registry
+from trueno.discovery.protocol import Backend
 from trueno.dispatch import function, parameters
 from trueno.errors import DeviceError, DtypeError, OutError, ParameterError, suggestion
 from trueno.fallback import telling
@@ -38,20 +39,26 @@ class DeviceContext:
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
             raise ParameterError(f'device: {name!r} is no name of a backend; write trueno.device("simd")')
-        self._backend = registry.load(name.lower())
-        self._entry = registry.entries()[name.lower()]
-        self._foreign = registry.foreign(self._entry)
+        registry.load(name.lower())
+        self._name = name.lower()
+        self._foreign = registry.foreign(registry.entries()[self._name])
         self._closed = False
 
     @property
     def name(self) -> str:
         """The backend's name."""
-        return self._entry.name
+        return self._name
 
     @property
     def adapter_name(self) -> str:
         """The hardware's name for people; the backend's where its probe names no device."""
-        return self._entry.devices[0].name if self._entry.devices else self.name
+        devices = registry.entries()[self._name].devices
+        return devices[0].name if devices else self._name
+
+    @property
+    def _backend(self) -> Backend:
+        """Asked for anew each time: a device that was lost, or is in a forked child, is an error that says so."""
+        return registry.load(self._name)
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -112,8 +119,9 @@ class DeviceContext:
         if self._closed:
             return
         self._closed = True
-        with telling("close", self.name):
-            self._backend.synchronize()
+        if not registry.entries()[self._name].reason:  # nothing to wait for where it is gone
+            with telling("close", self.name):
+                self._backend.synchronize()
 
     def __enter__(self) -> "DeviceContext":
         self._open("with")
@@ -155,7 +163,7 @@ class DeviceContext:
         if isinstance(x, _ORDINARY) and not isinstance(x, bool):
             return
         there = home(x)
-        if self._foreign and there is self._entry:
+        if self._foreign and there is not None and there.name == self._name:
             return
         if not self._foreign and isinstance(held(x), np.ndarray):
             return

@@ -91,12 +91,6 @@ def home(x: Any) -> Entry | None:
     return home(x.array) if hasattr(kind, "_wrap_result") else registry.owner(kind)
 
 
-def local(x: Any) -> bool:
-    """Whether the host reaches what `x` exports: False only where its DLPack device is none of the host's."""
-    where = getattr(x, "__dlpack_device__", None)
-    return where is None or int(where()[0]) in HOST_DEVICES
-
-
 def to(x: Any, name: str) -> Any:
     """`x` as the own array type of backend `name`: a copy on its device; the array itself if it lives there.
 
@@ -140,15 +134,17 @@ def imported(op: str, name: str, x: Any) -> np.ndarray[Any, Any]:
 
     DeviceError for memory that only a device reaches; DtypeError for what NumPy cannot hold.
     """
-    if not local(x):
-        kind, number = (int(part) for part in x.__dlpack_device__())
-        raise DeviceError(
-            f"{op}: {name} is a {type(x).__name__} on DLPack device ({kind}, {number}), which no installed backend "
-            f"owns; copy it to the host first"
-        )
     try:
+        where = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (HOST_DEVICES[0], 0)
+        if int(where[0]) not in HOST_DEVICES:
+            raise DeviceError(
+                f"{op}: {name} is a {type(x).__name__} on DLPack device ({int(where[0])}, {int(where[1])}), which no "
+                f"installed backend owns; copy it to the host first"
+            )
         by_dlpack = hasattr(x, "__dlpack__") and not hasattr(x, "__array__")
         return np.from_dlpack(x) if by_dlpack else np.asarray(x)
+    except DeviceError:
+        raise
     except Exception as error:  # whatever that library raises
         raise DtypeError(
             f"{op}: {name} is a {type(x).__name__} that NumPy cannot take ({type(error).__name__}: {error})"

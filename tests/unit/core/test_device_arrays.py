@@ -238,6 +238,15 @@ def test_a_read_only_exporter_is_read(data):
         trueno.relu(data.copy(), out=Exporter(data))
 
 
+def test_an_exporter_that_fails_is_named(data):
+    class Broken(Exporter):
+        def __dlpack_device__(self):
+            raise OSError("no driver")
+
+    with pytest.raises(trueno.DtypeError, match=r"relu: x is a Broken that NumPy cannot take \(OSError: no driver\)"):
+        trueno.relu(Broken(data))
+
+
 def test_torch_comes_and_goes(data):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     t = torch.from_numpy(data)

@@ -132,6 +132,18 @@ def test_a_device_that_fails_at_its_end(fake):
     assert d.closed
 
 
+def test_a_device_that_was_lost_says_so(fake, x):
+    with trueno.device("fake") as d:
+        a = d.upload(x)
+        fake.control.fail(1, "lost", "kernel")
+        with pytest.raises(trueno.DeviceLost):
+            d.relu(a)
+        for call in (lambda: d.upload(x), lambda: d.relu(a), lambda: d.read(a), lambda: d.limits):
+            with pytest.raises(trueno.BackendUnavailable, match="lost"):
+                call()
+    assert d.closed
+
+
 def test_arrays_of_another_device(fake, x):
     a = trueno.to(x, "fake")
     with trueno.device("fake") as d, trueno.device("scalar") as h:

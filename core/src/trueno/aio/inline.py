@@ -2,7 +2,7 @@
 
 A hop costs some 50 to 100 µs, and a small call 1 to 10.  So a call runs at once if all of this holds:
 
-* its operands are NumPy arrays and numbers, and the backend that was chosen computes on host memory;
+* its operands are NumPy arrays (or hold such) and numbers, and the backend that was chosen computes on host memory;
 * its plan is made: nothing is probed, compiled or measured in the event loop;
 * its predicted time (what `trueno.explain` shows) is at most `BUDGET`;
 * no guard is in force, which may compute everything again with the reference;
@@ -21,6 +21,7 @@ from trueno.discovery import registry
 from trueno.ops.op import Op
 from trueno.select import cost
 from trueno.state import State
+from trueno.transfer import held
 
 BUDGET = 100e-6
 """Seconds that a call may be predicted to take.  A prediction is for the middle of a size class, at most a third
@@ -58,6 +59,8 @@ def kind(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | Non
     now = state.current.get()
     seen: list[Any] = [now, op.name]
     for x in operands:
+        if x.__class__ is not np.ndarray:
+            x = held(x)
         if x.__class__ is np.ndarray:
             seen += (x.shape, x.dtype)
         elif x.__class__ is float or x.__class__ is int:

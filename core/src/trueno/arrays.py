@@ -15,14 +15,14 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
-from trueno.coerce import FLOATS
 from trueno.discovery import registry
 from trueno.discovery.protocol import DeviceBackend
-from trueno.dispatch import function
+from trueno.dispatch.coerce import FLOATS
+from trueno.dispatch.function import function
+from trueno.dispatch.state import use
+from trueno.dispatch.transfer import empty, held, home, imported, numpy, to
 from trueno.errors import DeviceError, DtypeError, ShapeError, suggestion
 from trueno.ops import ALIASES, TABLE
-from trueno.state import use
-from trueno.transfer import empty, held, home, imported, numpy, to
 
 
 def _binary(op: str, *, swapped: bool = False) -> Callable[["_Holder", Any], Any]:

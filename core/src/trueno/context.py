@@ -14,17 +14,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from trueno.coerce import FLOATS
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend
-from trueno.dispatch import function, parameters
+from trueno.dispatch.coerce import FLOATS
+from trueno.dispatch.fallback import telling
+from trueno.dispatch.function import function, parameters
+from trueno.dispatch.state import use
+from trueno.dispatch.transfer import download, held, home, numpy
+from trueno.dispatch.transfer import upload as send
 from trueno.errors import DeviceError, DtypeError, OutError, ParameterError, suggestion
-from trueno.fallback import telling
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
-from trueno.state import use
-from trueno.transfer import download, held, home, numpy
-from trueno.transfer import upload as send
 
 _ORDINARY = (float, int, np.floating, np.integer)
 

@@ -15,7 +15,7 @@ import trueno
 from trueno import aio
 from trueno.aio import calls, inline, threads
 from trueno.discovery import registry
-from trueno.dispatch import function
+from trueno.dispatch.function import function
 from trueno.ops import ALIASES, TABLE
 from trueno.testing.asynchronous import check_aio
 
@@ -169,7 +169,7 @@ def test_small_calls_run_at_once_and_the_first_does_not(monkeypatch):
     monkeypatch.setattr(threads, "submit", lambda *a, **k: hops.append(1) or submit(*a, **k))
 
     async def main():
-        from trueno.state import forget_plans
+        from trueno.dispatch.state import forget_plans
 
         forget_plans()
         with trueno.use("scalar"):

@@ -221,7 +221,7 @@ def test_a_vector_is_exported_without_a_copy(data):
 
 
 def test_operands_by_dlpack_are_not_copied(data):
-    from trueno import coerce
+    from trueno.dispatch import coerce
 
     array = coerce._array(trueno.add.op, "x", Exporter(data))
     assert np.shares_memory(array, data)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import trueno
 from trueno.context import DeviceContext
-from trueno.dispatch import function
+from trueno.dispatch.function import function
 from trueno.ops import ALIASES, TABLE
 from trueno.testing import assert_op
 

@@ -23,14 +23,14 @@ _functions: "dict[str, Callable[..., Coroutine[Any, Any, Any]]]" = {}  # no glob
 
 async def to(x: Any, name: str) -> Any:
     """`trueno.to` without blocking the event loop."""
-    from trueno.transfer import to
+    from trueno.dispatch.transfer import to
 
     return await away(to, (x, name), {})
 
 
 async def numpy(x: Any) -> Any:
     """`trueno.numpy` without blocking the event loop."""
-    from trueno.transfer import numpy
+    from trueno.dispatch.transfer import numpy
 
     return await away(numpy, (x,), {})
 

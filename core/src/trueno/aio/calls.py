@@ -12,7 +12,7 @@ from typing import Any
 
 from trueno.aio import threads
 from trueno.aio.inline import PROMISE, kind
-from trueno.dispatch import function, parameters
+from trueno.dispatch.function import function, parameters
 from trueno.ops.op import Op
 
 

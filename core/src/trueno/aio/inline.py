@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from trueno import plan, state
 from trueno.discovery import registry
+from trueno.dispatch import plan, state
+from trueno.dispatch.state import State
+from trueno.dispatch.transfer import held
 from trueno.ops.op import Op
 from trueno.select import cost
-from trueno.state import State
-from trueno.transfer import held
 
 BUDGET = 100e-6
 """Seconds that a call may be predicted to take.  A prediction is for the middle of a size class, at most a third
@@ -88,7 +88,7 @@ def kind(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | Non
 
 def _judge(now: State, op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | None:
     """None as long as there is no plan, and for what is an error: the call itself will say so."""
-    from trueno import general
+    from trueno.dispatch import general
 
     try:
         call = general.request(op, operands, given)

@@ -12,9 +12,9 @@ import numpy as np
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Kernel
 from trueno.discovery.registry import Entry
+from trueno.dispatch.fallback import telling
 from trueno.errors import DeviceError, DtypeError, KernelError, ParameterError
-from trueno.events import emit
-from trueno.fallback import telling
+from trueno.events.stream import emit
 
 HOST_DEVICES = (1, 3, 11, 13)
 """DLPack's numbers of memory that the host reaches: its own, pinned for CUDA or ROCm, and CUDA's managed."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.dispatch.transfer import imported
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.ops.op import Op
-from trueno.transfer import imported
 
 Array = npt.NDArray[Any]
 FLOATS = (np.float32, np.float64)

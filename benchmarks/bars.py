@@ -27,6 +27,7 @@ STRUCTURED |= {("convolve2d", "3×3 on 1024²"): 5.0, ("convolve2d", "7×7 on 10
 IN_PLACE = 1.3
 GUARDED = 1.10
 REGRET_MEAN, REGRET_WORST = 1.05, 1.5
+AWAIT_S = 40e-6
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,15 @@ def _dispatch(records: Sequence[Record]) -> Verdict:
     shown = f"worst {ns(worst.value or 0)} ({worst.name}), median {ns(middle)} of {len(found)} ops"
     shown += f", add {ns(add)}" if add is not None else ""
     return Verdict(row, bar, shown, (worst.value or 0.0) <= 200e-9)
+
+
+def us(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} µs"
+
+
+def _aio(records: Sequence[Record]) -> Verdict:
+    row = "await trueno.aio.add over trueno.add, 1 024"
+    return _one(records, ("aio", "add"), row, f"≤ {AWAIT_S * 1e6:g} µs", us, lambda v: v <= AWAIT_S)
 
 
 def _startup(records: Sequence[Record]) -> list[Verdict]:
@@ -226,6 +236,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
     structured = [v for v in many if v.row.startswith(("matmul", "convolve2d", "transpose"))]
     return [
         _dispatch(records),
+        _aio(records),
         *_startup(records),
         *_floors(records),
         *_geomeans(records),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 GROUPS = (
-    "startup", "dispatch", "inplace", "guards", "threads", "rust", "structured", "rows", "elementwise", "reductions",
-    "regret",
+    "startup", "dispatch", "aio", "inplace", "guards", "threads", "rust", "structured", "rows", "elementwise",
+    "reductions", "regret",
 )  # fmt: skip
 
 

@@ -62,6 +62,7 @@ def text(shape: tuple[int, ...]) -> str:
 def groups() -> dict[str, Cells]:
     """Every group by name, in the order in which they run: short ones first."""
     from benchmarks.rows import (
+        aio,
         dispatch,
         elementwise,
         guards,
@@ -78,6 +79,7 @@ def groups() -> dict[str, Cells]:
     return {
         "startup": startup.cells,
         "dispatch": dispatch.cells,
+        "aio": aio.cells,
         "inplace": inplace.cells,
         "guards": guards.cells,
         "threads": threads.cells,

@@ -11,9 +11,10 @@ from trueno.dispatch.function import parameters
 from trueno.ops import ALIASES, TABLE
 
 
-def test_stub_is_fresh():
-    stale = _stubs.PATH.read_text("utf-8") != _stubs.text()
-    assert not stale, "core/src/trueno/__init__.pyi is stale: run `python -m trueno._stubs`"
+@pytest.mark.parametrize("path, text", [(_stubs.PATH, _stubs.text), (_stubs.AIO_PATH, _stubs.aio_text)])
+def test_stub_is_fresh(path, text):
+    stale = path.read_text("utf-8") != text()
+    assert not stale, f"{path} is stale: run `python -m trueno._stubs`"
 
 
 def test_stub_is_deterministic():
@@ -34,11 +35,21 @@ def test_every_public_name_is_there():
     assert {*TABLE, *ALIASES, *trueno._HOMES, *trueno.__all__} <= names
 
 
-def test_signatures_are_those_of_the_functions():
+def test_every_op_has_an_asynchronous_twin():
     import ast
 
-    for node in ast.parse(_stubs.text()).body:
-        if isinstance(node, ast.FunctionDef) and node.name in TABLE:
+    tree = ast.parse(_stubs.aio_text())
+    names = {node.name for node in tree.body if isinstance(node, ast.AsyncFunctionDef)}
+    names |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
+    assert {*TABLE, *ALIASES, *trueno.aio.__all__} <= names
+
+
+@pytest.mark.parametrize("text, kind", [(_stubs.text, "FunctionDef"), (_stubs.aio_text, "AsyncFunctionDef")])
+def test_signatures_are_those_of_the_functions(text, kind):
+    import ast
+
+    for node in ast.parse(text()).body:
+        if type(node).__name__ == kind and node.name in TABLE:
             listed = parameters(TABLE[node.name])
             keyword = [p.name for p in listed if p.kind is p.KEYWORD_ONLY]
             assert [a.arg for a in node.args.kwonlyargs] == keyword
@@ -58,11 +69,26 @@ trueno.softmax(x, axis=0)
 trueno.add.plan(x, x)
 with trueno.use("scalar"):
     best: str = trueno.select_best_available_backend().name
+
+
+async def later() -> None:
+    y = await trueno.aio.add(x, x, out=x)
+    h, z = await trueno.aio.residual_rms_norm(y, x, x, eps=1e-6)
+    await trueno.aio.subtract(await trueno.aio.to(z, "simd"), h)
+    with await trueno.aio.device("simd") as d:
+        d.read(d.relu(d.upload([1.0, -1.0])))
+    if not trueno.sync_available():
+        print(await trueno.aio.numpy(y))
+
+
 """
 MISUSE = {
     'trueno.gelu(x, approximate="wrong")': "arg-type",
     "trueno.clip(x)": "call-arg",
     "trueno.nothing(x)": "attr-defined",
+    "trueno.aio.nothing(x)": "attr-defined",
+    "_ = trueno.aio.clip(x)": "call-arg",
+    "trueno.add(trueno.aio.add(x, x), x)": "arg-type",
 }
 
 

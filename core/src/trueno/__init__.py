@@ -39,6 +39,8 @@ _HOMES = {
     "register": "trueno.discovery.registry",
     "to": "trueno.dispatch.transfer",
     "numpy": "trueno.dispatch.transfer",
+    "device": "trueno.context",
+    "sync_available": "trueno.context",
     "Action": "trueno.guards.guard",
     "Condition": "trueno.guards.guard",
     "JidokaAction": "trueno.guards.guard",
@@ -47,7 +49,7 @@ _HOMES = {
     "backends": "trueno.select.available",
     "select_best_available_backend": "trueno.select.available",
 }
-_MODULES = ("settings", "testing", "hooks")
+_MODULES = ("aio", "hooks", "settings", "testing")
 
 
 def __getattr__(name: str) -> Any:

@@ -5,11 +5,14 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike, NDArray
 
+from trueno import aio as aio
 from trueno import hooks as hooks
 from trueno import settings as settings
 from trueno import testing as testing
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
+from trueno.context import device as device
+from trueno.context import sync_available as sync_available
 from trueno.discovery.registry import register as register
 from trueno.dispatch.fallback import forgive as forgive
 from trueno.dispatch.state import prefer as prefer

@@ -1,8 +1,8 @@
-"""The type stub of the package, from the table: `python -m trueno._stubs` rewrites `__init__.pyi`.
+"""The type stubs of `trueno` and `trueno.aio`, from the table: `python -m trueno._stubs` rewrites both files.
 
 The ops come into being at first use, so type checkers and editors cannot see them in `__init__.py`.  The
-stub shows them each with true signature and first line of documentation.  It is committed, and a test
-fails when it is stale.
+stubs show them each with true signature and first line of documentation.  They are committed, and a test
+fails when one is stale.
 """
 
 import ast
@@ -17,6 +17,7 @@ from trueno.ops import ALIASES, FAMILIES, TABLE
 from trueno.ops.op import Op
 
 PATH = Path(__file__).with_name("__init__.pyi")
+AIO_PATH = Path(__file__).parent / "aio" / "__init__.pyi"
 
 HEAD = '''\
 """Generated from the op table by `python -m trueno._stubs`; edit the table instead."""
@@ -25,6 +26,28 @@ from collections.abc import Callable
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike, NDArray
+
+'''
+
+AIO_HEAD = '''\
+"""Generated from the op table by `python -m trueno._stubs`; edit the table instead."""
+
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike, NDArray
+
+from trueno.context import DeviceContext
+
+__all__ = ["device", "numpy", "to"]
+
+async def to(x: Any, name: str) -> Any:
+    """`trueno.to` without blocking the event loop."""
+
+async def numpy(x: Any) -> NDArray[Any]:
+    """`trueno.numpy` without blocking the event loop."""
+
+async def device(name: str) -> DeviceContext:
+    """`trueno.device` without blocking the event loop while the backend is tried and started."""
 
 '''
 
@@ -46,15 +69,25 @@ def _function(body: Callable[_P, _R]) -> _Function[_P, _R]: ...
 
 
 def text() -> str:
-    """The stub's whole text; the same for the same table."""
+    """The whole text of the package's stub; the same for the same table."""
     parts = [HEAD, _imports(), "\n", f"__all__ = {_names(trueno.__all__)}\n\n", "__version__: str\n\n", FUNCTION]
+    return "".join([*parts, *_ops("@_function\ndef")])
+
+
+def aio_text() -> str:
+    """The whole text of `trueno.aio`'s stub."""
+    return "".join([AIO_HEAD, *_ops("async def")])
+
+
+def _ops(define: str) -> list[str]:
+    """Every op, a family after the other, and the aliases."""
+    parts = []
     families = list(dict.fromkeys((*FAMILIES, *(op.family for op in TABLE.values()))))
     for family in families:
         parts.append(f"# ---- {family} {'-' * (90 - len(family))}\n\n")
-        parts += [_op(op) for op in TABLE.values() if op.family == family]
+        parts += [_op(op, define) for op in TABLE.values() if op.family == family]
     parts.append("# ---- other names of the same ops\n\n")
-    parts += [f"{alias} = {name}\n" for alias, name in sorted(ALIASES.items())]
-    return "".join(parts)
+    return parts + [f"{alias} = {name}\n" for alias, name in sorted(ALIASES.items())]
 
 
 def _imports() -> str:
@@ -75,7 +108,7 @@ def _names(names: list[str]) -> str:
     return "[\n" + "".join(f"    {json.dumps(name)},\n" for name in names) + "]"
 
 
-def _op(op: Op) -> str:
+def _op(op: Op, define: str) -> str:
     choices = {p.name: p.choices for p in op.params if p.choices}
     shown, keyword = [], False
     for p in parameters(op):
@@ -85,10 +118,11 @@ def _op(op: Op) -> str:
         kind = f"Literal[{', '.join(map(_literal, choices[p.name]))}]" if p.name in choices else p.annotation
         default = "" if p.default is inspect.Parameter.empty else f" = {_literal(p.default)}"
         shown.append(f"{p.name}: {kind}{default}")
-    line = f"def {op.name}({', '.join(shown)}) -> {_returns(op)}:"
+    decorator, _, word = define.rpartition("\n")
+    line = f"{word} {op.name}({', '.join(shown)}) -> {_returns(op)}:"
     if len(line) > 120:
-        line = f"def {op.name}(\n    {', '.join(shown)}\n) -> {_returns(op)}:"
-    return f"@_function\n{line}\n    {_docstring(op)}\n\n"
+        line = f"{word} {op.name}(\n    {', '.join(shown)}\n) -> {_returns(op)}:"
+    return f"{decorator}\n{line}\n    {_docstring(op)}\n\n".lstrip("\n")
 
 
 def _returns(op: Op) -> str:
@@ -113,12 +147,12 @@ def _docstring(op: Op) -> str:
 
 
 def main() -> None:
-    """Rewrite the file if it is stale, and say what happened."""
-    wanted = text()
-    stale = not PATH.exists() or PATH.read_text("utf-8") != wanted
-    if stale:
-        PATH.write_text(wanted, "utf-8")
-    print(f"{PATH}: {'rewritten' if stale else 'was up to date'}, {len(TABLE)} ops")
+    """Rewrite the files that are stale, and say what happened."""
+    for path, wanted in ((PATH, text()), (AIO_PATH, aio_text())):
+        stale = not path.exists() or path.read_text("utf-8") != wanted
+        if stale:
+            path.write_text(wanted, "utf-8")
+        print(f"{path}: {'rewritten' if stale else 'was up to date'}, {len(TABLE)} ops")
 
 
 if __name__ == "__main__":

@@ -2,28 +2,46 @@
 
 They hold any array that the functional API takes (NumPy's, or a device's) and add shape discipline, a
 repr that helps, and a backend chosen at construction.  Row-major; float32 unless the data are float64.
+
+Of host data they hold a copy; a device's array they hold itself, and everything computed from it stays on
+that device.  Nothing is moved in silence: elements, comparisons and NumPy's functions ask for `.numpy()`
+first.  Only pickling brings the data home, because another process may have no such device.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from math import prod
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from trueno.discovery import registry
+from trueno.discovery.protocol import DeviceBackend
 from trueno.dispatch.coerce import FLOATS
 from trueno.dispatch.function import function
 from trueno.dispatch.state import use
-from trueno.errors import DtypeError, ShapeError, suggestion
+from trueno.dispatch.transfer import empty, held, home, imported, numpy, to
+from trueno.errors import DeviceError, DtypeError, ShapeError, suggestion
 from trueno.ops import ALIASES, TABLE
 
 
 def _binary(op: str, *, swapped: bool = False) -> Callable[["_Holder", Any], Any]:
     def method(self: "_Holder", other: Any) -> Any:
-        if not isinstance(other, (_Holder, np.ndarray, float, int, np.generic, list)):
+        if not isinstance(other, (_Holder, np.ndarray, float, int, np.generic, list)) and home(other) is None:
             return NotImplemented
         return self._call(op, other, self, bare=True) if swapped else self._call(op, other)
 
     return method
+
+
+def _check_backend(kind: str, array: Any, backend: str | None) -> None:
+    """DeviceError where data live on one device and a backend asks to compute on another."""
+    entry = home(array)
+    if entry is not None and backend is not None and backend.lower() != entry.name:
+        raise DeviceError(
+            f"{kind}: the data live on {entry.name}, but backend is {backend!r}; "
+            f"move them: .to({backend!r}), or .numpy()"
+        )
 
 
 class _Holder:
@@ -32,14 +50,17 @@ class _Holder:
     __slots__ = ("array", "backend")
     __array_priority__ = 1000
     rank = 0
-    array: npt.NDArray[Any]
+    array: Any
     backend: str | None
 
     def __init__(self, data: Any, *, dtype: npt.DTypeLike | None = None, backend: str | None = None) -> None:
-        source: Any = getattr(data, "array", data) if isinstance(data, _Holder) else data
-        if not hasattr(source, "__array__"):
-            source = np.from_dlpack(source) if hasattr(source, "__dlpack__") else source
-            source = list(source) if isinstance(source, Iterator) else source
+        source: Any = data.array if isinstance(data, _Holder) else data
+        if home(source) is not None:
+            self._hold(source, dtype, backend)
+            return
+        if hasattr(source, "__dlpack__"):
+            source = imported(type(self).__name__, "the data", source)
+        source = list(source) if isinstance(source, Iterator) else source
         try:
             array = np.array(source, dtype=dtype, order="C")
         except ValueError:
@@ -58,6 +79,17 @@ class _Holder:
         self.array = array
         self.backend = backend
 
+    def _hold(self, array: Any, dtype: npt.DTypeLike | None, backend: str | None) -> None:
+        """Hold a device's array itself."""
+        kind, found, shape = type(self).__name__, np.dtype(array.dtype), tuple(array.shape)
+        if found.type not in FLOATS or (dtype is not None and np.dtype(dtype) != found):
+            wanted = "float32 or float64 are held" if dtype is None else f"{np.dtype(dtype)} was asked for"
+            raise DtypeError(f"{kind}: data are {found}, but {wanted}; convert them before trueno.to")
+        if len(shape) != self.rank:
+            raise ShapeError(f"{kind}: data have shape {shape}; {self.rank} dimension(s) needed")
+        _check_backend(kind, array, backend)
+        self.array, self.backend = array, backend
+
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.array.shape)
@@ -68,78 +100,131 @@ class _Holder:
 
     @property
     def size(self) -> int:
-        return int(self.array.size)
+        return prod(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.array.dtype
+        dtype: np.dtype[Any] = np.dtype(self.array.dtype)
+        return dtype
 
     @property
     def device(self) -> str:
-        """Where the data live; `host` for NumPy memory."""
-        return "host"
+        """Where the data live: the backend's name, or `host` for NumPy memory."""
+        entry = home(self.array)
+        return "host" if entry is None else entry.name
 
     def with_backend(self, backend: str | None) -> Any:
-        """The same data, computed on `backend` from now on."""
+        """The same data, computed on `backend` from now on; DeviceError where they live on another device."""
+        _check_backend(type(self).__name__, self.array, backend)
         return self._wrap(self.array, backend)
 
+    def to(self, backend: str) -> Any:
+        """The same data as the own array type of `backend` (`trueno.to`); itself if they are there already.
+
+        On a device the data decide where ops run, so a backend chosen at construction is dropped.
+        """
+        there = to(self.array, backend)
+        if there is self.array:
+            return self
+        return self._wrap(there, self.backend if home(there) is None else None)
+
     def numpy(self) -> npt.NDArray[Any]:
-        """The data as a NumPy array (no copy on the host)."""
-        return self.array
+        """The data as a NumPy array: themselves on the host, a copy from a device."""
+        return numpy(self.array)
 
     def to_vec(self) -> list[Any]:
-        """The data as a Python list."""
-        return self.array.tolist()  # type: ignore[no-any-return]
+        """The data as a Python list, brought home from a device."""
+        return self.numpy().tolist()  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if home(self.array) is not None:
+            self._away("become a NumPy array by itself", TypeError)
         if dtype is None or np.dtype(dtype) == self.array.dtype:
-            return self.array.copy() if copy else self.array
+            return self.array.copy() if copy else self.array  # type: ignore[no-any-return]
         if copy is False:
             raise ValueError(f"{type(self).__name__} is {self.array.dtype}: a {dtype} array needs a copy")
-        return self.array.astype(dtype)
+        return self.array.astype(dtype)  # type: ignore[no-any-return]
 
     def __dlpack__(self, **kw: Any) -> Any:
+        """What the held array exports, on its own device; BufferError where it exports nothing."""
+        if not hasattr(self.array, "__dlpack__"):
+            self._away("be exported: its arrays have no DLPack", BufferError)
         return self.array.__dlpack__(**kw)
 
     def __dlpack_device__(self) -> tuple[Any, Any]:
-        return self.array.__dlpack_device__()
+        """The held array's."""
+        if not hasattr(self.array, "__dlpack_device__"):
+            self._away("be exported: its arrays have no DLPack", BufferError)
+        return self.array.__dlpack_device__()  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
-        return len(self.array)
+        return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
+        if home(self.array) is not None:
+            self._away("be read one by one", DeviceError)
         return iter(self.array)
 
     def __getitem__(self, index: Any) -> Any:
+        if home(self.array) is not None and not hasattr(self.array, "__getitem__"):
+            self._away("be indexed", DeviceError)
         return self._wrap_result(self.array[index])
 
     def __eq__(self, other: object) -> Any:
-        return self.array == (other.array if isinstance(other, _Holder) else other)
+        bare = other.array if isinstance(other, _Holder) else other
+        if home(self.array) is not None or home(bare) is not None:
+            raise DeviceError(
+                f"{type(self).__name__}: == compares elements on the host only; bring both home with .numpy()"
+            )
+        return self.array == bare
 
     __hash__ = None  # type: ignore[assignment]
 
+    def _away(self, what: str, error: type[Exception]) -> NoReturn:
+        raise error(
+            f"{type(self).__name__}: the data live on {self.device} and cannot {what}; bring them home with .numpy()"
+        )
+
     def __repr__(self) -> str:
-        body = np.array2string(self.array, threshold=12, edgeitems=3, precision=4)
         size = "×".join(map(str, self.shape))
+        if home(self.array) is not None:  # printing moves nothing
+            return f"{type(self).__name__}(on {self.device}, {size} {self.dtype})"
+        body = np.array2string(self.array, threshold=12, edgeitems=3, precision=4)
         on = f", backend={self.backend!r}" if self.backend else ""
         return f"{type(self).__name__}({body}, {size} {self.dtype}{on})"
 
     def __getstate__(self) -> tuple[Any, Any]:
-        return (self.array, self.backend)
+        """For pickle: data on a device come home, and stay there when they are loaded again."""
+        return (self.array, self.backend) if home(self.array) is None else (self.numpy(), None)
 
     def __setstate__(self, state: tuple[Any, Any]) -> None:
         self.array, self.backend = state
 
+    def __copy__(self) -> Any:
+        """Another holder of the same array."""
+        return self._wrap(self.array, self.backend)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A holder of a copy of the array, on the same device."""
+        entry = home(self.array)
+        if entry is None:
+            return self._wrap(self.array.copy(), self.backend)
+        backend = cast(DeviceBackend, registry.load(entry.name))
+        made = empty(backend, self.shape, self.dtype)
+        backend.copy(self.array, made)
+        return self._wrap(made, self.backend)
+
     @staticmethod
-    def _wrap(array: npt.NDArray[Any], backend: str | None) -> "Vector | Matrix":
-        holder = Vector.__new__(Vector) if array.ndim == 1 else Matrix.__new__(Matrix)
+    def _wrap(array: Any, backend: str | None) -> "Vector | Matrix":
+        holder = Vector.__new__(Vector) if len(array.shape) == 1 else Matrix.__new__(Matrix)
         holder.array, holder.backend = array, backend
         return holder
 
     def _wrap_result(self, result: Any) -> Any:
-        if isinstance(result, np.ndarray) and result.ndim in (1, 2) and result.dtype.type in FLOATS:
-            return self._wrap(result, self.backend)
-        return result
+        if not isinstance(result, np.ndarray) and home(result) is None:
+            return result
+        floats = np.dtype(result.dtype).type in FLOATS
+        return self._wrap(result, self.backend) if len(result.shape) in (1, 2) and floats else result
 
     def _call(self, name: str, *args: Any, bare: bool = False, **kw: Any) -> Any:
         """Call an op on this holder's backend, with the holder as first operand unless `bare`."""
@@ -188,7 +273,7 @@ class Vector(_Holder):
         return cls(data, backend=backend)
 
     def __matmul__(self, other: Any) -> Any:
-        other_rank = getattr(other, "ndim", 1)
+        other_rank = len(getattr(other, "shape", (1,)))
         return self._call("dot" if other_rank == 1 else "vecmat", other)
 
 
@@ -203,19 +288,21 @@ class Matrix(_Holder):
         cls, rows: int, cols: int, data: Sequence[float] | npt.NDArray[Any], *, backend: str | None = None
     ) -> "Matrix":
         """A rows × cols matrix from row-major data; ShapeError when the length is not rows·cols."""
-        flat = np.asarray(data).reshape(-1)
-        if flat.size != rows * cols:
-            raise ShapeError(f"Matrix.from_slice: {rows}×{cols} needs {rows * cols} values, got {flat.size}")
-        array = flat if isinstance(data, np.ndarray) else flat.astype(np.float32)
-        return cls(array.reshape(rows, cols), backend=backend)
+        source: Any = held(data) if home(data) is not None else np.asarray(data)
+        if prod(source.shape) != rows * cols:
+            size = prod(source.shape)
+            raise ShapeError(f"Matrix.from_slice: {rows}×{cols} needs {rows * cols} values, got {size}")
+        if home(source) is None and not isinstance(data, np.ndarray):
+            source = source.astype(np.float32)
+        return cls(source.reshape((rows, cols)), backend=backend)
 
     @property
     def rows(self) -> int:
-        return int(self.array.shape[0])
+        return self.shape[0]
 
     @property
     def cols(self) -> int:
-        return int(self.array.shape[1])
+        return self.shape[1]
 
     @property
     def T(self) -> "Matrix":
@@ -223,5 +310,5 @@ class Matrix(_Holder):
         return self._call("transpose")  # type: ignore[no-any-return]
 
     def __matmul__(self, other: Any) -> Any:
-        other_rank = getattr(other, "ndim", 2)
+        other_rank = len(getattr(other, "shape", (2, 2)))
         return self._call("matvec" if other_rank == 1 else "matmul", other)

@@ -135,7 +135,11 @@ class Backend(Protocol):
 
 
 class DeviceBackend(Backend, Protocol):
-    """A backend with arrays of its own."""
+    """A backend with arrays of its own.
+
+    Any backend may also have `limits`, a dict or a method that gives one, in the device's own words;
+    `trueno.device(NAME).limits` shows it.
+    """
 
     def copy(self, x: Any, out: Any) -> None:
         """Copy one of them into another of its shape and dtype."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.dispatch.transfer import imported
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.ops.op import Op
 
@@ -76,7 +77,7 @@ def _array(op: Op, name: str, x: Any) -> Array:
             with np.errstate(over="ignore"):
                 array = array.astype(np.float32)
     elif hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
-        array = np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
+        array = imported(op.name, name, x)
     else:
         raise DtypeError(f"{op.name}: {name} is {type(x).__name__}; give an array, a list or a number")
     if array.dtype.type not in FLOATS:
@@ -86,7 +87,7 @@ def _array(op: Op, name: str, x: Any) -> Array:
 
 
 def _index(op: Op, name: str, x: Any) -> Array:
-    array = np.asarray(x)
+    array = imported(op.name, name, x) if hasattr(x, "__dlpack__") else np.asarray(x)
     if array.size == 0 and not isinstance(x, np.ndarray):
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":

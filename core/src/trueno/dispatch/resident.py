@@ -16,7 +16,7 @@ from trueno.dispatch import state
 from trueno.dispatch.canonical import canonical
 from trueno.dispatch.coerce import FLOATS, coerce_params
 from trueno.dispatch.fallback import telling
-from trueno.dispatch.transfer import download, empty, home, upload
+from trueno.dispatch.transfer import download, empty, held, home, upload
 from trueno.errors import DeviceError, DtypeError, KernelError, OutError, ShapeError
 from trueno.ops.op import Op
 
@@ -87,7 +87,21 @@ def request(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, 
 
 
 def call(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
-    """Run `op` on the device where its operands live; the results stay there."""
+    """Run `op` on the device where its operands live; the results stay there.
+
+    Where an operand is a `Vector` or `Matrix`, results of one or two dimensions are too; `out` is returned as given.
+    """
+    wrap = next((x._wrap_result for x in operands if hasattr(type(x), "_wrap_result")), None)
+    bare = [held(o) for o in out] if isinstance(out, (tuple, list)) else held(out)
+    result = _call(op, entry, tuple(map(held, operands)), scalars, bare)
+    if out is not None:
+        return tuple(out) if isinstance(out, list) else out
+    if wrap is None:
+        return result
+    return tuple(map(wrap, result)) if isinstance(result, tuple) else wrap(result)
+
+
+def _call(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
     backend = registry.load(entry.name)
     given = {k: v for k, v in scalars.items() if k not in ("axis", "keepdims")}
     params, static = coerce_params(op, given)

@@ -13,8 +13,11 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Kernel
 from trueno.discovery.registry import Entry
 from trueno.dispatch.fallback import telling
-from trueno.errors import DtypeError, KernelError, ParameterError
+from trueno.errors import DeviceError, DtypeError, KernelError, ParameterError
 from trueno.events.stream import emit
+
+HOST_DEVICES = (1, 3, 11, 13)
+"""DLPack's numbers of memory that the host reaches: its own, pinned for CUDA or ROCm, and CUDA's managed."""
 
 
 def upload(backend: Backend, x: np.ndarray[Any, Any], op: str = "to") -> Any:
@@ -77,10 +80,17 @@ def ferry(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel
     return ferried
 
 
+def held(x: Any) -> Any:
+    """The array that a `Vector` or `Matrix` holds; anything else as it is."""
+    return x.array if hasattr(type(x), "_wrap_result") else x
+
+
 def home(x: Any) -> Entry | None:
-    """The backend on which an operand lives; None for the host."""
+    """The backend on which an operand lives, be it an array or what holds one; None for the host."""
     kind = type(x)
-    return None if kind is np.ndarray or kind in (list, tuple, float, int) else registry.owner(kind)
+    if kind is np.ndarray or kind in (list, tuple, float, int):
+        return None
+    return home(x.array) if hasattr(kind, "_wrap_result") else registry.owner(kind)
 
 
 def to(x: Any, name: str) -> Any:
@@ -92,6 +102,7 @@ def to(x: Any, name: str) -> Any:
         raise ParameterError(f'to: {name!r} is no name of a backend; write trueno.to(x, "simd")')
     backend = registry.load(name.lower())
     entry = registry.entries()[name.lower()]
+    x = held(x)
     there = home(x)
     if there is entry:
         return x
@@ -107,11 +118,36 @@ def to(x: Any, name: str) -> Any:
 
 def numpy(x: Any) -> np.ndarray[Any, Any]:
     """`x` as a NumPy array, wherever it lives."""
+    x = held(x)
     there = home(x)
     if there is not None:
         with telling("numpy", there.name):
             return download(registry.load(there.name), x)  # type: ignore[no-any-return]
-    array = getattr(x, "array", x)
-    if isinstance(array, (list, tuple)):
-        array = np.asarray(array, np.float32)
-    return np.asarray(array)
+    if isinstance(x, (list, tuple)):
+        try:
+            return np.asarray(x, np.float32)
+        except (TypeError, ValueError) as error:
+            raise DtypeError(f"numpy: x is a {type(x).__name__} that makes no array of numbers ({error})") from None
+    return imported("numpy", "x", x)
+
+
+def imported(op: str, name: str, x: Any) -> np.ndarray[Any, Any]:
+    """What another library exports, as a NumPy array on the same memory where it is the host's.
+
+    DeviceError for memory that only a device reaches; DtypeError for what NumPy cannot hold.
+    """
+    try:
+        where = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (HOST_DEVICES[0], 0)
+        if int(where[0]) not in HOST_DEVICES:
+            raise DeviceError(
+                f"{op}: {name} is a {type(x).__name__} on DLPack device ({int(where[0])}, {int(where[1])}), which no "
+                f"installed backend owns; copy it to the host first"
+            )
+        by_dlpack = hasattr(x, "__dlpack__") and not hasattr(x, "__array__")
+        return np.from_dlpack(x) if by_dlpack else np.asarray(x)
+    except DeviceError:
+        raise
+    except Exception as error:  # whatever that library raises
+        raise DtypeError(
+            f"{op}: {name} is a {type(x).__name__} that NumPy cannot take ({type(error).__name__}: {error})"
+        ) from error

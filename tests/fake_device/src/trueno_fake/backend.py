@@ -26,6 +26,10 @@ class FakeBackend:
         self._bits = 0
         self._lock = Lock()
 
+    def limits(self) -> dict[str, int | None]:
+        """Bytes of memory; None for no end."""
+        return {"memory": control.memory}
+
     def probe(self, level: int) -> Probe:
         """Level 2 adds one and one on the device."""
         devices = (Device("fake device", "fake"),)

@@ -1,0 +1,65 @@
+"""Every op for asyncio: `await trueno.aio.add(x, y)` is `trueno.add(x, y)` while the event loop stays free.
+
+Each function has the name, signature, results and errors of its twin in `trueno`, and runs under the caller's
+`use`, guard and trace.  A call runs in a worker thread, unless it is on host arrays, was run before, and is
+predicted to take less than a hop to another thread costs: then it runs at once (see `trueno.aio.inline`).
+
+Until the `await` has ended, operands must not be written, nor `out` read.  Once it has ended, however it ended,
+`out` is the caller's again: a cancelled call that was already running with `out=` is waited for first.
+`to`, `numpy` and `device` are those of `trueno`, in a worker thread.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from trueno.aio.calls import away, build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from trueno.context import DeviceContext
+
+_functions: "dict[str, Callable[..., Coroutine[Any, Any, Any]]]" = {}  # no globals: they would hide builtins (sum, max)
+
+
+async def to(x: Any, name: str) -> Any:
+    """`trueno.to` without blocking the event loop."""
+    from trueno.dispatch.transfer import to
+
+    return await away(to, (x, name), {})
+
+
+async def numpy(x: Any) -> Any:
+    """`trueno.numpy` without blocking the event loop."""
+    from trueno.dispatch.transfer import numpy
+
+    return await away(numpy, (x,), {})
+
+
+async def device(name: str) -> "DeviceContext":
+    """`trueno.device` without blocking the event loop while the backend is tried and started."""
+    from trueno.context import device
+
+    return await away(device, (name,), {})  # type: ignore[no-any-return]
+
+
+def __getattr__(name: str) -> Any:
+    from trueno.ops import ALIASES, TABLE
+
+    name = ALIASES.get(name, name)
+    if name in _functions:
+        return _functions[name]
+    if name not in TABLE:
+        from trueno.errors import suggestion
+
+        raise AttributeError(f"trueno.aio has no op {name!r}{suggestion(name, [*TABLE, *ALIASES])}")
+    _functions[name] = build(TABLE[name])
+    return _functions[name]
+
+
+def __dir__() -> list[str]:
+    from trueno.ops import ALIASES, TABLE
+
+    return sorted({*__all__, *TABLE, *ALIASES})
+
+
+__all__ = ["device", "numpy", "to"]

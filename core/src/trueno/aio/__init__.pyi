@@ -1,0 +1,317 @@
+"""Generated from the op table by `python -m trueno._stubs`; edit the table instead."""
+
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike, NDArray
+
+from trueno.context import DeviceContext
+
+__all__ = ["device", "numpy", "to"]
+
+async def to(x: Any, name: str) -> Any:
+    """`trueno.to` without blocking the event loop."""
+
+async def numpy(x: Any) -> NDArray[Any]:
+    """`trueno.numpy` without blocking the event loop."""
+
+async def device(name: str) -> DeviceContext:
+    """`trueno.device` without blocking the event loop while the backend is tried and started."""
+
+# ---- arithmetic --------------------------------------------------------------------------------
+
+async def add(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x + y."""
+
+async def sub(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x − y."""
+
+async def mul(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x · y."""
+
+async def div(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x / y."""
+
+async def minimum(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """min(x, y)."""
+
+async def maximum(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """max(x, y)."""
+
+async def copysign(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """|x| with the sign of y."""
+
+async def pow(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """xʸ."""
+
+async def fma(x: ArrayLike, y: ArrayLike, z: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x · y + z, the product not rounded."""
+
+async def lerp(x: ArrayLike, y: ArrayLike, t: float, *, out: Any = None) -> NDArray[Any]:
+    """x + t · (y − x)."""
+
+async def scale(x: ArrayLike, factor: float, *, out: Any = None) -> NDArray[Any]:
+    """factor · x."""
+
+async def clamp(x: ArrayLike, min: float, max: float, *, out: Any = None) -> NDArray[Any]:
+    """min(max(x, min), max)."""
+
+# ---- mathematics -------------------------------------------------------------------------------
+
+async def abs(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """|x|."""
+
+async def neg(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """−x."""
+
+async def sqrt(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """√x."""
+
+async def rsqrt(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """1 / √x."""
+
+async def recip(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """1 / x."""
+
+async def exp(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """eˣ."""
+
+async def exp2(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """2ˣ."""
+
+async def expm1(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """eˣ − 1, accurate near 0."""
+
+async def ln(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Natural logarithm of x."""
+
+async def log1p(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """ln(1 + x), accurate near 0."""
+
+async def log2(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Logarithm of x to base 2."""
+
+async def log10(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Logarithm of x to base 10."""
+
+async def sin(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """sin x, x in radians."""
+
+async def cos(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """cos x, x in radians."""
+
+async def tan(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """sin x / cos x, x in radians."""
+
+async def asin(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Angle in [−π/2, π/2] whose sine is x."""
+
+async def acos(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Angle in [0, π] whose cosine is x."""
+
+async def atan(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Angle in [−π/2, π/2] whose tangent is x."""
+
+async def sinh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """(eˣ − e⁻ˣ) / 2, accurate near 0."""
+
+async def cosh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """(eˣ + e⁻ˣ) / 2."""
+
+async def tanh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ)."""
+
+async def asinh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """sign(x) · ln(|x| + √(x² + 1)), accurate near 0."""
+
+async def acosh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """ln(x + √(x² − 1)), accurate near 1."""
+
+async def atanh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """ln((1 + x) / (1 − x)) / 2, accurate near 0."""
+
+async def floor(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Largest integer ≤ x."""
+
+async def ceil(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Smallest integer ≥ x."""
+
+async def round(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """Nearest integer, half to even."""
+
+async def trunc(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x without its fraction: the nearest integer towards 0."""
+
+async def fract(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x − trunc(x)."""
+
+async def signum(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """1, −1 or 0: the sign of x."""
+
+# ---- activations -------------------------------------------------------------------------------
+
+async def relu(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """max(x, 0)."""
+
+async def leaky_relu(x: ArrayLike, *, slope: float = 0.01, out: Any = None) -> NDArray[Any]:
+    """x where x ≥ 0, else slope · x."""
+
+async def elu(x: ArrayLike, *, alpha: float = 1.0, out: Any = None) -> NDArray[Any]:
+    """x where x > 0, else alpha · (eˣ − 1)."""
+
+async def selu(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """1.0507… · (x where x > 0, else 1.6732… · (eˣ − 1))."""
+
+async def gelu(x: ArrayLike, *, approximate: Literal["tanh", "none"] = "tanh", out: Any = None) -> NDArray[Any]:
+    """x · Φ(x), Φ the normal distribution; by default x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))."""
+
+async def sigmoid(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """1 / (1 + e⁻ˣ)."""
+
+async def silu(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x / (1 + e⁻ˣ)."""
+
+async def mish(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x · tanh(softplus(x))."""
+
+async def hardswish(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x · clip(x + 3, 0, 6) / 6."""
+
+async def softplus(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """ln(1 + eˣ)."""
+
+async def log_sigmoid(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """ln(1 / (1 + e⁻ˣ))."""
+
+# ---- reductions --------------------------------------------------------------------------------
+
+async def dot(x: ArrayLike, y: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ x · y."""
+
+async def sum(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ x."""
+
+async def sum_kahan(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ x with a compensated or wider accumulator."""
+
+async def sum_of_squares(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ x²."""
+
+async def mean(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ x / n."""
+
+async def min(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Smallest element."""
+
+async def max(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Largest element."""
+
+async def argmin(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Position of the smallest element, int64."""
+
+async def argmax(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Position of the largest element, int64."""
+
+async def norm_l1(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ |x|."""
+
+async def norm_l2(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """√(Σ x²), the Euclidean length."""
+
+async def norm_linf(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """max |x|."""
+
+async def variance(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """Σ (x − mean)² / n, population."""
+
+async def stddev(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
+    """√(Σ (x − mean)² / n), population."""
+
+async def covariance(
+    x: ArrayLike, y: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None
+) -> Any:
+    """Σ (x − mean x)(y − mean y) / n, population."""
+
+async def correlation(
+    x: ArrayLike, y: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None
+) -> Any:
+    """Σ dx·dy / (√Σ dx² · √Σ dy²), dx = x − mean x, dy = y − mean y; Pearson's, within [−1, 1]."""
+
+# ---- normalization -----------------------------------------------------------------------------
+
+async def softmax(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """e^(x − max x) / Σ e^(x − max x)."""
+
+async def log_softmax(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """x − max x − ln Σ e^(x − max x)."""
+
+async def layer_norm(
+    x: ArrayLike, w: ArrayLike, b: ArrayLike, *, eps: float = 1e-05, axis: int = -1, out: Any = None
+) -> NDArray[Any]:
+    """(x − mean) / √(variance + eps) · w + b."""
+
+async def rms_norm(x: ArrayLike, w: ArrayLike, *, eps: float = 1e-06, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """x / √(Σ x² / n + eps) · w."""
+
+async def residual_rms_norm(
+    x: ArrayLike, residual: ArrayLike, w: ArrayLike, *, eps: float = 1e-06, axis: int = -1, out: Any = None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """h = x + residual and y = rms_norm(h, w), in one read of each."""
+
+async def normalize(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """x / √(Σ x²)."""
+
+async def zscore(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """(x − mean) / √(Σ (x − mean)² / n), population."""
+
+async def minmax_normalize(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
+    """(x − min x) / (max x − min x)."""
+
+# ---- matrix ------------------------------------------------------------------------------------
+
+async def matmul(a: ArrayLike, b: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """c[i,j] = Σₖ a[i,k] · b[k,j]."""
+
+async def matvec(a: ArrayLike, x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """y[i] = Σₖ a[i,k] · x[k]."""
+
+async def vecmat(x: ArrayLike, a: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """y[j] = Σₖ x[k] · a[k,j]."""
+
+async def batched_matmul(a: ArrayLike, b: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """c[…,i,j] = Σₖ a[…,i,k] · b[…,k,j]."""
+
+async def transpose(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """y[j,i] = x[i,j], written out row by row."""
+
+async def outer(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """z[i,j] = x[i] · y[j]."""
+
+async def convolve2d(
+    x: ArrayLike, kernel: ArrayLike, *, mode: Literal["valid", "same"] = "valid", out: Any = None
+) -> NDArray[Any]:
+    """y[o,i,j] = Σ_c Σ_p Σ_q x[c, i+p, j+q] · kernel[o,c,p,q]."""
+
+async def embedding_lookup(table: ArrayLike, i: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """y[…,:] = table[i[…],:]."""
+
+async def symmetric_eigen(a: ArrayLike, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal."""
+
+# ---- other names of the same ops
+
+absolute = abs
+clip = clamp
+divide = div
+frac = fract
+log = ln
+logsigmoid = log_sigmoid
+multiply = mul
+negative = neg
+power = pow
+reciprocal = recip
+rint = round
+sign = signum
+std = stddev
+subtract = sub
+swish = silu
+var = variance

@@ -1,0 +1,100 @@
+"""Asynchronous calls: at once, or in a worker thread and awaited."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
+from threading import local
+from time import perf_counter
+from typing import Any
+
+from trueno.aio import threads
+from trueno.aio.inline import PROMISE, kind
+from trueno.dispatch.function import function, parameters
+from trueno.ops.op import Op
+
+
+class _Spent(local):
+    """Seconds for which this thread's event loop was kept by calls since it had its turn."""
+
+    seconds = 0.0
+
+
+_spent = _Spent()
+
+
+async def call(op: Op, run: Callable[..., Any], operands: tuple[Any, ...], given: dict[str, Any], out: Any) -> Any:
+    """`run(*operands, **given, out=out)`, where it takes the event loop least."""
+    found = kind(op, operands, given)
+    if found is None:
+        return await away(run, operands, given if out is None else {**given, "out": out}, keep=out is not None)
+    if _spent.seconds > PROMISE:
+        _spent.seconds = 0.0
+        await asyncio.sleep(0)
+    start = perf_counter()
+    try:
+        return run(*operands, **given, out=out)
+    finally:
+        seconds = perf_counter() - start
+        _spent.seconds += seconds
+        if seconds > PROMISE:
+            found.late(seconds)
+
+
+async def away(run: Callable[..., Any], args: tuple[Any, ...], kw: dict[str, Any], *, keep: bool = False) -> Any:
+    """Call `run` in a worker thread, in a copy of the caller's context.
+
+    When the caller is cancelled, a call that has not begun never does, and the result of one that has is dropped.
+    keep: it writes into what is the caller's, so one that has begun is waited for before the cancellation goes on.
+    """
+    if not threads.possible():
+        await asyncio.sleep(0)
+        return run(*args, **kw)
+    loop = asyncio.get_running_loop()
+    work = threads.submit(copy_context().run, run, *args, **kw)
+    try:
+        return await asyncio.wrap_future(work, loop=loop)
+    except asyncio.CancelledError:
+        if keep and not work.cancel():
+            await _ended(work, loop)
+        raise
+
+
+async def _ended(work: "Future[Any]", loop: asyncio.AbstractEventLoop) -> None:
+    """Wait until a call has ended, whatever happens to the waiting task; its result or error is dropped."""
+    over = asyncio.Event()
+
+    def tell(_: "Future[Any]") -> None:
+        with suppress(RuntimeError):  # somebody closed the loop under a task that was still waiting
+            loop.call_soon_threadsafe(over.set)
+
+    work.add_done_callback(tell)
+    while not work.done():
+        with suppress(asyncio.CancelledError):  # once more; the first one will be raised
+            await over.wait()
+
+
+def build(op: Op) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """The asynchronous function of an op, with its true signature."""
+    listed = parameters(op)
+    positional = [p for p in listed if p.kind is not p.KEYWORD_ONLY]
+    keyword = [p for p in listed if p.kind is p.KEYWORD_ONLY]
+
+    def declared(p: inspect.Parameter) -> str:
+        return p.name if p.default is p.empty else f"{p.name}={p.default!r}"
+
+    shown = ", ".join([*map(declared, positional), "*", *map(declared, keyword)])
+    given = ", ".join(f"{p.name!r}: {p.name}" for p in listed if p.name != "out" and p.name not in op.operands)
+    operands = ", ".join(op.operands)
+    source = f"async def {op.name}({shown}):\n    return await _call(_op, _run, ({operands},), {{{given}}}, out)\n"
+    run = function(op.name)
+    namespace: dict[str, Any] = {"_call": call, "_op": op, "_run": run}
+    exec(compile(source, f"<trueno.aio.{op.name}>", "exec"), namespace)
+    made: Any = namespace[op.name]
+    made.__doc__ = run.__doc__
+    made.__module__ = "trueno.aio"
+    made.__annotations__ = {p.name: p.annotation for p in listed}
+    made.op = op
+    return made  # type: ignore[no-any-return]

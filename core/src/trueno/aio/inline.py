@@ -1,0 +1,104 @@
+"""Which calls run at once in the event loop: those that take less than a hop to another thread costs.
+
+A hop costs some 50 to 100 µs, and a small call 1 to 10.  So a call runs at once if all of this holds:
+
+* its operands are NumPy arrays (or hold such) and numbers, and the backend that was chosen computes on host memory;
+* its plan is made: nothing is probed, compiled or measured in the event loop;
+* its predicted time (what `trueno.explain` shows) is at most `BUDGET`;
+* no guard is in force, which may compute everything again with the reference;
+* calls of its kind kept the promise: after three that took longer than `PROMISE`, or one that took twenty times as
+  long, the kind goes to a thread.
+
+Calls that run at once never suspend by themselves, so after `PROMISE` seconds of them the loop gets a turn.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from trueno.discovery import registry
+from trueno.dispatch import plan, state
+from trueno.dispatch.state import State
+from trueno.dispatch.transfer import held
+from trueno.ops.op import Op
+from trueno.select import cost
+
+BUDGET = 100e-6
+"""Seconds that a call may be predicted to take.  A prediction is for the middle of a size class, at most a third
+below its upper end, and is not exact."""
+PROMISE = 200e-6
+"""Seconds for which the event loop is kept at most, as far as it can be known beforehand."""
+STRIKES = 3
+FAR = 20
+MOST = 4096
+
+
+class Kind:
+    """Calls alike in all that a plan depends on, and in their shapes; `fast`: they run at once."""
+
+    __slots__ = ("choice", "fast", "key", "strikes")
+
+    def __init__(self, key: Any, choice: Any, fast: bool) -> None:
+        self.key = key
+        self.choice = choice
+        self.fast = fast
+        self.strikes = 0
+
+    def late(self, seconds: float) -> None:
+        """A call took longer than promised.  A busy machine does that to any call, so one alone rarely counts."""
+        self.strikes += STRIKES if seconds > FAR * PROMISE else 1
+        if self.strikes >= STRIKES:
+            self.fast = False
+
+
+_kinds: dict[Any, Kind] = {}
+
+
+def kind(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | None:
+    """The kind of a call that runs at once; None for one that goes to a thread."""
+    now = state.current.get()
+    seen: list[Any] = [now, op.name]
+    for x in operands:
+        if x.__class__ is not np.ndarray:
+            x = held(x)
+        if x.__class__ is np.ndarray:
+            seen += (x.shape, x.dtype)
+        elif x.__class__ is float or x.__class__ is int:
+            seen.append(None)
+        else:
+            return None
+    for name, value in given.items():
+        if name not in op.symbolic:
+            seen.append(value)
+    try:
+        key = tuple(seen)
+        found = _kinds.get(key)
+    except TypeError:  # a parameter that has no hash is none that an op takes
+        return None
+    if found is None or now.general.get(found.key) is not found.choice:
+        found = _judge(now, op, operands, given)
+        if found is None:
+            _kinds.pop(key, None)
+            return None
+        if len(_kinds) >= MOST:
+            _kinds.clear()
+        _kinds[key] = found
+    return found if found.fast and now.guarding() is None else None
+
+
+def _judge(now: State, op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | None:
+    """None as long as there is no plan, and for what is an error: the call itself will say so."""
+    from trueno.dispatch import general
+
+    try:
+        call = general.request(op, operands, given)
+        key = plan.key(call)
+        choice = now.general.get(key)
+        if choice is None or not choice[1].get(0):
+            return None
+        name = choice[0].chosen
+        entry = registry.entries()[name]
+        predicted = cost.predict(call, name, entry.load().rates(call)).seconds
+    except Exception:
+        return None
+    return Kind(key, choice, predicted <= BUDGET and not registry.foreign(entry))

@@ -1,0 +1,46 @@
+"""The worker threads in which asynchronous calls run: few, made when the first call needs one.
+
+They are named `trueno-aio`, serve every event loop of the process, and end with the interpreter, after what
+they are running.  A forked child starts with none.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import Any
+
+_pool: ThreadPoolExecutor | None = None
+_lock = Lock()
+
+
+def possible() -> bool:
+    """Whether this platform has threads; where it has none, calls run at once."""
+    return sys.platform not in ("emscripten", "wasi")
+
+
+def most() -> int:
+    """How many threads there may be: two at least, so that waiting for a device does not stop the host, and eight at
+    most, because kernels bring threads of their own."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(max(cpus, 2), 8)
+
+
+def submit(function: Callable[..., Any], *args: Any, **kw: Any) -> "Future[Any]":
+    """Run `function` in a worker thread, after those that were submitted before."""
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(most(), "trueno-aio")
+        return _pool.submit(function, *args, **kw)
+
+
+def _forget() -> None:
+    """In a forked child there are no threads, and the lock may be held by one of the parent's."""
+    global _pool, _lock
+    _pool, _lock = None, Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,241 @@
+"""`trueno.device(NAME)`: one backend at hand, with buffers, ops on them, and an end.
+
+    with trueno.device("simd") as d:
+        x = d.upload([1.0, 2.0, 3.0])
+        y = d.read(d.scale(d.relu(x), 2.0))
+
+Buffers are the backend's own arrays: what `upload` and the ops return can be given to any function of Trueno.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from trueno.discovery import registry
+from trueno.discovery.protocol import Backend
+from trueno.dispatch.coerce import FLOATS
+from trueno.dispatch.fallback import telling
+from trueno.dispatch.function import function, parameters
+from trueno.dispatch.state import use
+from trueno.dispatch.transfer import download, held, home, numpy
+from trueno.dispatch.transfer import upload as send
+from trueno.errors import DeviceError, DtypeError, OutError, ParameterError, suggestion
+from trueno.ops import ALIASES, TABLE
+from trueno.ops.op import Op
+
+_ORDINARY = (float, int, np.floating, np.integer)
+
+
+class DeviceContext:
+    """A backend for computing on its own buffers; every op of the table is a method with its true signature.
+
+    Operands are buffers of this backend, or numbers; results stay there.  Everything after `close`, which `with`
+    calls, is a DeviceError.  It holds no lock: threads may share it.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise ParameterError(f'device: {name!r} is no name of a backend; write trueno.device("simd")')
+        registry.load(name.lower())
+        self._name = name.lower()
+        self._foreign = registry.foreign(registry.entries()[self._name])
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+        return self._name
+
+    @property
+    def adapter_name(self) -> str:
+        """The hardware's name for people; the backend's where its probe names no device."""
+        devices = registry.entries()[self._name].devices
+        return devices[0].name if devices else self._name
+
+    @property
+    def _backend(self) -> Backend:
+        """Asked for anew each time: a device that was lost, or is in a forked child, is an error that says so."""
+        return registry.load(self._name)
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What the device says it can do at most, in its own words; {} for a backend without limits."""
+        self._open("limits")
+        with telling("limits", self.name):
+            found: Any = getattr(self._backend, "limits", None)
+            return dict((found() if callable(found) else found) or {})
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def upload(self, x: Any) -> Any:
+        """A new buffer with a copy of `x`: a list, a number, or a float32, float64 or int64 array from anywhere.
+
+        Other integers become int64, the dtype of indices.
+        """
+        self._open("upload")
+        here = np.asarray(numpy(x), order="C")
+        if here.dtype.kind in "iu" and here.dtype != np.int64:
+            here = here.astype(np.int64)
+        if here.dtype.type not in (*FLOATS, np.int64):
+            raise DtypeError(f"upload: x is {here.dtype}; float32, float64 or whole numbers are uploaded")
+        here = here.astype(here.dtype.newbyteorder("="), copy=False)
+        if not self._foreign:
+            return np.array(here)
+        with telling("upload", self.name):
+            return send(self._backend, here, "upload")
+
+    def read(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        """A buffer as a NumPy array of its own, or in `out`, a contiguous array of the buffer's shape and dtype."""
+        self._open("read")
+        x = held(x)
+        self._ours("read", "x", x)
+        if out is not None:
+            self._fits(out, x)
+        if self._foreign and not isinstance(x, _ORDINARY):
+            with telling("read", self.name):
+                return download(self._backend, x, out, "read")  # type: ignore[no-any-return]
+        if out is None:
+            return np.array(x)
+        np.copyto(out, x)
+        return out
+
+    def synchronize(self) -> None:
+        """Wait until everything that was submitted is done."""
+        self._open("synchronize")
+        with telling("synchronize", self.name):
+            self._backend.synchronize()
+
+    def close(self) -> None:
+        """Wait for the device and end this context; again is no error.
+
+        Buffers live on as long as someone holds them.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if not registry.entries()[self._name].reason:  # nothing to wait for where it is gone
+            with telling("close", self.name):
+                self._backend.synchronize()
+
+    def __enter__(self) -> "DeviceContext":
+        self._open("with")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except Exception:  # what went wrong inside says more than that closing then failed, too
+            self._closed = True
+
+    def __repr__(self) -> str:
+        return f"<device {self.name}{': closed' if self._closed else ''}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"device: the context of {self.name} cannot be pickled or copied; make one where it is used")
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """An op that is called for the first time: its method is generated and kept in the class."""
+        if name.startswith("_") or (name not in TABLE and name not in ALIASES):
+            raise AttributeError(f"device has no op {name!r}{suggestion(name, [*TABLE, *ALIASES])}")
+        setattr(DeviceContext, name, method(TABLE[ALIASES.get(name, name)]))
+        return getattr(self, name)  # type: ignore[no-any-return]
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *TABLE, *ALIASES})
+
+    def _open(self, what: str) -> None:
+        if self._closed:
+            raise DeviceError(
+                f"{what}: the context of {self.name} is closed; make another: trueno.device({self.name!r})"
+            )
+
+    def _ours(self, op: str, operand: str, x: Any) -> None:
+        """DeviceError for anything but this device's buffers and numbers."""
+        if isinstance(x, _ORDINARY) and not isinstance(x, bool):
+            return
+        there = home(x)
+        if self._foreign and there is not None and there.name == self._name:
+            return
+        if not self._foreign and isinstance(held(x), np.ndarray):
+            return
+        if there is not None:
+            where = f"on {there.name}"
+        elif isinstance(held(x), np.ndarray):
+            where = "on the host"
+        else:
+            where = f"a {type(x).__name__}"
+        raise DeviceError(
+            f"{op}: {operand} is {where}, and no buffer of {self.name}; upload it first: .upload({operand})"
+        )
+
+    def _fits(self, out: Any, x: Any) -> None:
+        shape, dtype = tuple(np.shape(x) if isinstance(x, _ORDINARY) else x.shape), np.dtype(getattr(x, "dtype", float))
+        if not isinstance(out, np.ndarray):
+            raise OutError(f"read: out is {type(out).__name__}; it must be a NumPy array")
+        if out.shape != shape or out.dtype != dtype:
+            raise OutError(f"read: out is {out.dtype} of shape {out.shape}, but the buffer is {dtype} of shape {shape}")
+        if not out.flags.writeable or not out.flags.c_contiguous:
+            raise OutError("read: out must be writable and contiguous")
+
+    def _run(self, op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        self._open(op.name)
+        for operand, x in zip(op.operands, operands, strict=True):
+            self._ours(op.name, operand, x)
+        with use(self.name):
+            return function(op.name)(*operands, **given)
+
+
+def method(op: Op) -> Callable[..., Any]:
+    """An op as a method of a context, with its true signature."""
+    listed = parameters(op)
+    positional = [p for p in listed if p.kind is not p.KEYWORD_ONLY]
+    keyword = [p for p in listed if p.kind is p.KEYWORD_ONLY]
+
+    def declared(p: inspect.Parameter) -> str:
+        return p.name if p.default is p.empty else f"{p.name}={p.default!r}"
+
+    shown = ", ".join(["self", *map(declared, positional), "*", *map(declared, keyword)])
+    given = ", ".join(f"{p.name!r}: {p.name}" for p in listed if p.name not in op.operands)
+    operands = ", ".join(op.operands)
+    source = f"def {op.name}({shown}):\n    return self._run(_op, ({operands},), {{{given}}})\n"
+    namespace: dict[str, Any] = {"_op": op}
+    exec(compile(source, f"<trueno.device.{op.name}>", "exec"), namespace)
+    made: Any = namespace[op.name]
+    made.__doc__ = function(op.name).__doc__
+    made.__module__ = "trueno"
+    made.__qualname__ = f"DeviceContext.{op.name}"
+    made.__annotations__ = {p.name: p.annotation for p in listed}
+    return made  # type: ignore[no-any-return]
+
+
+def device(name: str) -> DeviceContext:
+    """A context of backend `name`: `with trueno.device("simd") as d`.
+
+    UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
+    """
+    return DeviceContext(name)
+
+
+def sync_available() -> bool:
+    """Whether a call may wait here until a device is done.
+
+    False in a browser (Emscripten), which has one thread and cannot stop it: there, await `trueno.aio`.  True
+    elsewhere, also inside an event loop: a call then works, and keeps the loop busy as long as it takes.
+    """
+    platform: str = sys.platform
+    if platform != "emscripten":
+        return True
+    try:
+        from pyodide.ffi import can_run_sync  # type: ignore[import-not-found]  # with JSPI even a browser can wait
+    except ImportError:
+        return False
+    return bool(can_run_sync())

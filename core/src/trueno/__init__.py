@@ -7,6 +7,7 @@ lists them).  They come into being at first use, so that importing this package 
 from typing import Any
 
 from trueno.errors import (
+    BatchError,
     BackendUnavailable,
     DeviceError,
     DeviceLost,
@@ -26,6 +27,7 @@ from trueno.errors import (
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Batch": "trueno.batch",
     "Vector": "trueno.arrays",
     "Matrix": "trueno.arrays",
     "use": "trueno.state",
@@ -87,6 +89,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "BatchError",
     "BackendUnavailable",
     "DeviceError",
     "DeviceLost",

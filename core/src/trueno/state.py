@@ -31,6 +31,10 @@ CLASSES = 65  # size classes: bit lengths of any array's size
 RANKS = 65  # NumPy's arrays have up to 64 axes
 
 
+drops = 0
+"""How often plans were dropped: whoever keeps a kernel beyond a call asks again when this has changed."""
+
+
 def refuse(*_: Any) -> int:
     """The kernel of keys that have none: sends the call to the general path."""
     return -1
@@ -113,6 +117,8 @@ class State:
 
     def forget(self, op: str | None = None) -> None:
         """Drop the plans of an op, or all; the next call of each key chooses again."""
+        global drops
+        drops += 1
         for key in list(self.general):
             if op is None or key[0] == op:
                 self.general.pop(key, None)
@@ -242,6 +248,17 @@ def prefer(*names: str) -> Any:
             registry.load(name)  # raises with a suggestion
     now = current.get()
     return _under(_state(Asked((), _names("prefer", names), "trueno.prefer"), now.guard, now.traced))
+
+
+def choosing(names: tuple[str, ...], origin: str) -> State:
+    """The state that runs on these backends, under the guard and the trace in force; no name: the current state."""
+    now = current.get()
+    return _state(Asked(names, (), origin), now.guard, now.traced) if names else now
+
+
+def entered(state: State) -> Any:
+    """Run everything inside in `state`."""
+    return _under(state)
 
 
 def guarded(by: "JidokaGuard") -> Any:

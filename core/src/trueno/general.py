@@ -64,12 +64,13 @@ def result_shapes(
     if op.structured:
         return op.result_shapes(shapes, static)
     ghosts = [np.broadcast_to(np.float32(0), s) for s in shapes]  # shapes that hold nothing
-    row_axis = _row_axis(op, ghosts, axis, keepdims) if op.over is not None else -1
-    moved = ghosts if op.over is None else _move_axis(op, ghosts, row_axis)
+    plain = op.over is None or (axis.__class__ is int and axis == -1 and keepdims is False)
+    row_axis = -1 if plain else _row_axis(op, ghosts, axis, keepdims)
+    moved = ghosts if plain else _move_axis(op, ghosts, row_axis)
     form = canonical(op.name, tuple(a.shape for a in moved))
     if form.n == 0 and op.empty_is_error:
         raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {shapes[0]}), which has no value")
-    if op.over is None:
+    if plain:
         return form.shapes
     rank = max(len(s) for s in shapes)
     return tuple(_back(s, op, k, row_axis, bool(keepdims), rank) for k, s in enumerate(form.shapes))

@@ -97,28 +97,32 @@ class Fusion:
 
     def _joined(self, index: int, entry: Recorded, needed: set[Group]) -> Group | None:
         last = max(needed, key=lambda g: g.order)
-        reason = ""
+        why: dict[Group, str] = {}
         for group in sorted(needed, key=lambda g: -g.order):
-            movable = not any(find(u) is not group for u in group.users)
-            if group is not last and not movable:
-                reason = reason or "another kernel has to run between them"
+            if group.into is not None:
                 continue
-            if reason_here := self._apart(group, entry):
-                reason = reason or reason_here
+            movable = not any(find(u) is not group for u in group.users)
+            why[group] = self._apart(group, entry)
+            if not why[group] and group is not last and not movable:
+                why[group] = "another kernel has to run between them"
+            if why[group]:
                 continue
             if movable:
                 group.order = self._next()
             for other in needed - {group}:
                 self._absorb(group, other)
-            if reason_here := self._apart(group, entry):  # what it reads may be inside now, and row values there
-                reason = reason or reason_here
-                continue
-            if self._admit(group, entry):
+            why[group] = self._apart(group, entry)  # what it reads may be inside now, and row values there
+            if not why[group] and self._admit(group, entry):
                 group.members.append(index)
+                self._tell(index, {g: w for g, w in why.items() if find(g) is not group})
                 return group
-            reason = reason or "a row would be computed again in a later pass"
-        self.why[index] = reason
+            why[group] = why[group] or "a later pass over the row would compute too much again"
+        self._tell(index, why)
         return None
+
+    def _tell(self, index: int, why: dict[Group, str]) -> None:
+        if said := list(dict.fromkeys(why.values())):
+            self.why[index] = "; ".join(said)
 
     def _absorb(self, group: Group, other: Group) -> None:
         """Take `other` in if nobody else needs it and it fits; either way the graph stays right."""

@@ -28,7 +28,7 @@ def text(name: str, graph: Graph, steps: Sequence[Step], now: "State", device: A
     if len(steps) > LINES:
         lines.append(f"and {len(steps) - LINES} more")
     for at, step in enumerate(steps[:LINES], 1):
-        lines += [f"kernel {at} begins at {graph.ops[i].op.name}: {why}" for i, why in step.apart.items()]
+        lines += [f"kernel {at}, {graph.ops[i].op.name}: {why}" for i, why in step.apart.items()]
     return "\n".join(lines)
 
 

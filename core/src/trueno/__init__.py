@@ -7,8 +7,8 @@ lists them).  They come into being at first use, so that importing this package 
 from typing import Any
 
 from trueno.errors import (
-    BatchError,
     BackendUnavailable,
+    BatchError,
     DeviceError,
     DeviceLost,
     DtypeError,
@@ -89,8 +89,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BatchError",
     "BackendUnavailable",
+    "BatchError",
     "DeviceError",
     "DeviceLost",
     "DtypeError",

@@ -5,13 +5,15 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike, NDArray
 
+from trueno import hooks as hooks
 from trueno import settings as settings
 from trueno import testing as testing
-from trueno import hooks as hooks
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
+from trueno.batch import Batch as Batch
 from trueno.discovery.registry import register as register
 from trueno.errors import BackendUnavailable as BackendUnavailable
+from trueno.errors import BatchError as BatchError
 from trueno.errors import DeviceError as DeviceError
 from trueno.errors import DeviceLost as DeviceLost
 from trueno.errors import DtypeError as DtypeError
@@ -46,6 +48,7 @@ from trueno.transfer import to as to
 
 __all__ = [
     "BackendUnavailable",
+    "BatchError",
     "DeviceError",
     "DeviceLost",
     "DtypeError",

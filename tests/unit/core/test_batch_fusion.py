@@ -190,7 +190,9 @@ def test_every_op_gives_what_the_call_gives(backend):
                 continue
             with trueno.Batch(backend) as b:
                 try:
-                    handles = getattr(b, op.name)(*(uploaded(b, op, i, x) for i, x in enumerate(case.operands)), **case.kwargs)
+                    handles = getattr(b, op.name)(
+                        *(uploaded(b, op, i, x) for i, x in enumerate(case.operands)), **case.kwargs
+                    )
                     handles = handles if isinstance(handles, tuple) else (handles,)
                     b.execute()
                 except trueno.ShapeError:
@@ -377,7 +379,11 @@ def test_two_chains_are_never_one_op():
         return Recipe("ee", params, (Part(name, operands, (), ()),), ((0, 0, "e"),), False)
 
     swapped = recipe("sub", (("x", 1, 0), ("x", 0, 0)))
-    ops = [merged(recipe("sub", (("x", 0, 0), ("x", 1, 0)))), merged(swapped), merged(recipe("add", (("x", 0, 0),) * 2))]
+    ops = [
+        merged(recipe("sub", (("x", 0, 0), ("x", 1, 0)))),
+        merged(swapped),
+        merged(recipe("add", (("x", 0, 0),) * 2)),
+    ]
     assert len({op.name for op in ops}) == 3 == len({op.program("ee").key for op in ops})
     assert merged(swapped) is ops[1] and ops[1].name.startswith("sub_")
 

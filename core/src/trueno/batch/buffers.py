@@ -27,7 +27,7 @@ class Buffers:
 
 
 def assign(values: Sequence[Value], steps: Iterable[tuple[list[int], list[int]]], kept: set[int]) -> Buffers:
-    """Buffers for steps, each given as the values that it reads and those that it makes; `kept` ones stay to the end."""
+    """Buffers for steps, each given as the values that it reads and those that it makes; `kept` ones stay."""
     steps = list(steps)
     last: dict[int, int] = {}
     for at, (reads, makes) in enumerate(steps):

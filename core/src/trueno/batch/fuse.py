@@ -10,7 +10,6 @@ the kernel writes it out.  What limits a group was measured by `benchmarks/rows/
 """
 
 from math import prod
-from typing import Any
 
 from trueno.batch.graph import Graph, Number, Recorded, Shape, arranged, kind
 from trueno.batch.merged import Part, Recipe, Source, again, merged, sound
@@ -26,7 +25,19 @@ MOST_AGAIN = 16.0
 class Group:
     """Ops that run as one kernel.  order: groups with a smaller one run before.  into: the group that took this in."""
 
-    __slots__ = ("by_row", "domain", "into", "members", "order", "outside", "program", "rowwise", "spaces", "split", "users")
+    __slots__ = (
+        "by_row",
+        "domain",
+        "into",
+        "members",
+        "order",
+        "outside",
+        "program",
+        "rowwise",
+        "spaces",
+        "split",
+        "users",
+    )
 
     def __init__(self, order: int, index: int, entry: Recorded) -> None:
         self.order = order

@@ -118,5 +118,5 @@ def again(op: Op, kinds: str, static: dict[str, Any]) -> float:
     plan = lower(program, "cache")
     swept = [i for sweep in plan.passes for i in sweep.body]
     cost = [ELEMENTS[program.nodes[i].kind].flops if program.nodes[i].kind in ELEMENTS else 0.0 for i in swept]
-    once = {i: c for i, c in zip(swept, cost, strict=True)}
+    once = dict(zip(swept, cost, strict=True))
     return sum(cost) - sum(once.values())

@@ -131,8 +131,16 @@ class Batch:
             self._device, self._fixed = there, True  # compute follows data
         self._fixed = True
         array = x if there is not None else _plain(x)
+        return self._new(array, there is not None)
+
+    def _new(self, array: Any, there: bool) -> Handle:
+        """A new upload; nothing of it is left if the device has no room."""
         v = self._graph.upload(tuple(array.shape), np.dtype(array.dtype))
-        self._put(v, array, there is not None)
+        try:
+            self._put(v, array, there)
+        except BaseException:
+            self._graph.values.pop()
+            raise
         return self._handle(v)
 
     def update(self, h: Handle, x: Any) -> None:
@@ -220,7 +228,9 @@ class Batch:
             if spec.index:
                 continue
             if first is not None and first[1] != dtype:
-                raise DtypeError(f"{op.name}: {spec.name} is {dtype}, but {first[0]} is {first[1]}; convert one of them")
+                raise DtypeError(
+                    f"{op.name}: {spec.name} is {dtype}, but {first[0]} is {first[1]}; convert one of them"
+                )
             first = first or (spec.name, dtype)
         if first is None:
             raise DtypeError(f"{op.name}: no operand is a handle that says float32 or float64; call trueno.{op.name}")
@@ -236,10 +246,7 @@ class Batch:
         array = np.asarray(x, np.int64) if index else number(op, x, dtype)
         if not op.structured:
             return Number(float(array))
-        v = self._graph.upload((), array.dtype)
-        self._handles.append(ref(Handle(self, v, (), array.dtype)))
-        self._put(v, array, False)
-        return v
+        return self._new(array, False).value
 
     def keep(self, h: Handle) -> Handle:
         """Have `execute()` compute `h` though other ops use it, so that reading it costs nothing more."""
@@ -253,7 +260,7 @@ class Batch:
     # ---- running ------------------------------------------------------------------------------------
 
     def execute(self) -> None:
-        """Run what was recorded.  The first error ends it and names its op; uploads are intact, and it may be tried again.
+        """Run what was recorded.  The first error ends it and names its op; uploads intact, and it may run again.
 
         BatchError while another execution runs.
         """

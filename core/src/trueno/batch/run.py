@@ -23,7 +23,19 @@ WORDS = 8
 class Replay:
     """A schedule with its memory.  device: whose arrays the values are; None on the host."""
 
-    __slots__ = ("_args", "_calls", "_drops", "_kernels", "_state", "_users", "arrays", "backs", "device", "graph", "schedule")
+    __slots__ = (
+        "_args",
+        "_calls",
+        "_drops",
+        "_kernels",
+        "_state",
+        "_users",
+        "arrays",
+        "backs",
+        "device",
+        "graph",
+        "schedule",
+    )
 
     def __init__(self, graph: Graph, schedule: Schedule, uploads: Arrays, device: Backend | None) -> None:
         self.graph = graph
@@ -31,7 +43,9 @@ class Replay:
         self.device = device
         with telling("Batch", device.name) if device else nullcontext():
             self.backs = [_empty(device, (count,), dtype) for count, dtype in schedule.buffers.sizes]
-        self.arrays: Arrays = {v: _shaped(self.backs[b], graph.values[v].shape) for v, b in schedule.buffers.place.items()}
+        self.arrays: Arrays = {
+            v: _shaped(self.backs[b], graph.values[v].shape) for v, b in schedule.buffers.place.items()
+        }
         self._users: defaultdict[int, list[int]] = defaultdict(list)
         self._args: list[tuple[Any, ...]] = []
         for at, step in enumerate(schedule.steps):
@@ -96,8 +110,7 @@ class Replay:
             raise KernelError(f"Batch: no kernel could be made ({type(error).__name__}: {error})") from error
 
     def _each(self, now: State, stopped: Callable[[], bool] | None) -> None:
-        at = 0
-        for kernel, args in self._calls:
+        for at, (kernel, args) in enumerate(self._calls):
             try:
                 if stopped is not None and stopped():
                     raise BatchError("Batch: the execution was cancelled")
@@ -105,7 +118,6 @@ class Replay:
                     self._again(at, now)
             except Exception as error:
                 self._failed(at, now, error)
-            at += 1
 
     def _failed(self, at: int, now: State, error: Exception) -> None:
         """Raise what ended the execution; a TypeError is a refusal, says the protocol, and others may take the call."""
@@ -176,4 +188,3 @@ def _empty(device: Backend | None, shape: tuple[int, ...], dtype: np.dtype[Any])
 
 def _shaped(x: Any, shape: Sequence[int]) -> Any:
     return x if tuple(x.shape) == tuple(shape) else x.reshape(tuple(shape))
-

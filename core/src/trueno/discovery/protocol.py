@@ -151,4 +151,4 @@ class DeviceBackend(Backend, Protocol):
         """
 
     def write(self, x: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a NumPy array into one of the backend's own, of its shape and dtype, without allocating on the device."""
+        """Copy a NumPy array into one of the backend's own, of its shape and dtype, without allocating there."""

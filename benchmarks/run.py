@@ -6,7 +6,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-GROUPS = ("startup", "dispatch", "inplace", "rust", "structured", "rows", "elementwise", "reductions", "regret")
+GROUPS = (
+    "startup",
+    "dispatch",
+    "inplace",
+    "rust",
+    "structured",
+    "rows",
+    "elementwise",
+    "reductions",
+    "batch",
+    "regret",
+)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -61,7 +61,18 @@ def text(shape: tuple[int, ...]) -> str:
 
 def groups() -> dict[str, Cells]:
     """Every group by name, in the order in which they run: short ones first."""
-    from benchmarks.rows import dispatch, elementwise, inplace, reductions, regret, rowwise, rust, startup, structured
+    from benchmarks.rows import (
+        batch,
+        dispatch,
+        elementwise,
+        inplace,
+        reductions,
+        regret,
+        rowwise,
+        rust,
+        startup,
+        structured,
+    )
 
     return {
         "startup": startup.cells,
@@ -72,5 +83,6 @@ def groups() -> dict[str, Cells]:
         "rows": rowwise.cells,
         "elementwise": elementwise.cells,
         "reductions": reductions.cells,
+        "batch": batch.cells,
         "regret": regret.cells,
     }

@@ -62,7 +62,7 @@ def test_dtypes_are_checked_at_once(b):
 
 
 @pytest.mark.parametrize("x", [None, True, "x", b"x", np.ones(2, complex), np.array("a"), [[1], [2, 3]],
-                               np.ma.masked_array([1.0], [True]), np.ones(2, np.float16), np.ones(2, bool)])  # fmt: skip
+                               np.ma.masked_array([1.0], [True]), np.ones(2, "f2"), np.ones(2, bool)])  # fmt: skip
 def test_no_upload(b, x):
     with pytest.raises((trueno.DtypeError, trueno.ShapeError), match="upload: x"):
         b.upload(x)

@@ -12,14 +12,21 @@ the kernel writes it out.  What limits a group was measured by `benchmarks/rows/
 from math import prod
 
 from trueno.batch.graph import Graph, Number, Recorded, Shape, arranged, kind
-from trueno.batch.merged import Part, Recipe, Source, again, merged, sound
+from trueno.batch.merged import Part, Recipe, Source, again, elementary, merged
 
 MOST_OPS = 24
-"""Ops of a group.  A longer chain gains nothing any more, and a kernel's time to compile grows with it."""
-MOST_ARRAYS = 12
-"""Arrays that a group reads.  With more the streams disturb one another in the caches."""
-MOST_AGAIN = 16.0
-"""Flops an element that a fused group may compute again in later passes over a row, beyond what its parts do."""
+"""Ops of a group.  48 cheap ones in kernels of 4, 8, 12, 24, 48 over 4 million elements: 22, 7.8, 2.5, 1.1, 1.3 ms."""
+MOST_ARRAYS = 16
+"""Arrays that a group reads.  A sum of 25 over a million elements, with 4, 8, 16, 24 a kernel: 1.9, 1.7, 1.4, 1.4 ms;
+over 16 384 elements 24 take half as long again as 16."""
+MOST_FUNCTIONS = 16.0
+"""Flops an element in elementary functions.  Eight tanh in kernels of 1, 2, 4, 8 over 100 000 elements: 92, 144, 201,
+310 µs, for their constants no longer fit the registers; over 4 million elements two gain what eight lose."""
+MOST_AGAIN, MOST_AGAIN_LONG = 5.0, 30.0
+"""Flops an element that a group may compute again in later passes over a row, beyond what its parts do; and where a row
+is LONG and comes from memory.  exp before variance gains 5 to 25 % on 4096 rows of 1024, tanh loses as much; over one
+row of 16 million exp gains 40 %, tanh 25, three of them nothing."""
+LONG = 1 << 22
 
 
 class Group:
@@ -28,6 +35,7 @@ class Group:
     __slots__ = (
         "by_row",
         "domain",
+        "functions",
         "into",
         "members",
         "order",
@@ -44,6 +52,7 @@ class Group:
         self.members = [index]
         self.program = entry.form == "program"
         self.domain = entry.domain
+        self.functions = functions(entry)
         self.split = entry.split
         self.outside: dict[int, Shape] = {}  # values from other groups that vary over the domain
         self.rowwise: dict[int, Shape] = {}  # values from other groups used beside row values
@@ -125,6 +134,7 @@ class Fusion:
             why[group] = self._apart(group, entry)  # what it reads may be inside now, and row values there
             if not why[group] and self._admit(group, entry):
                 group.members.append(index)
+                group.functions += functions(entry)
                 self._tell(index, {g: w for g, w in why.items() if find(g) is not group})
                 return group
             why[group] = why[group] or "a later pass over the row would compute too much again"
@@ -142,6 +152,8 @@ class Fusion:
             return
         splits = {s for s in (group.split, other.split) if s is not None}
         if len(splits) > 1 or len(group.members) + len(other.members) >= MOST_OPS:
+            return
+        if group.functions + other.functions > MOST_FUNCTIONS:
             return
         split = next(iter(splits), None)
         outside = {**group.outside, **other.outside}
@@ -161,6 +173,7 @@ class Fusion:
         group.spaces |= other.spaces
         group.by_row |= other.by_row
         group.users |= other.users
+        group.functions += other.functions
         other.into = group
 
     def _apart(self, group: Group, entry: Recorded) -> str:
@@ -173,6 +186,8 @@ class Fusion:
             return f"{entry.op.name}: {entry.reason}" if entry.reason else f"{maker} goes through the general path"
         if len(group.members) >= MOST_OPS:
             return f"{MOST_OPS} ops are together already"
+        if (more := functions(entry)) and group.functions + more > MOST_FUNCTIONS:
+            return f"{group.functions:g} and {more:g} flops in elementary functions are too many for one kernel"
         own = [v for v in entry.inputs if v in group.spaces]
         others = {v: graph.values[v].shape for v in entry.inputs if v not in group.spaces}
         if len({*group.outside, *group.rowwise, *others}) > MOST_ARRAYS:
@@ -241,7 +256,13 @@ class Fusion:
         trial.spaces = {**group.spaces, **spaces}
         recipe, _, _ = recipe_of(graph, trial, members, outputs)
         alone = sum(_alone(graph.ops[m]) for m in members)
-        return again(merged(recipe), recipe.kinds, {}) <= alone + MOST_AGAIN
+        most = MOST_AGAIN_LONG if prod(trial.domain[trial.split :]) >= LONG else MOST_AGAIN
+        return again(merged(recipe), recipe.kinds, {}) <= alone + most
+
+
+def functions(entry: Recorded) -> float:
+    """Flops an element that an op spends in elementary functions."""
+    return elementary(entry.op, tuple(entry.static.items())) if entry.form == "program" else 0.0
 
 
 def _alone(entry: Recorded) -> float:
@@ -292,4 +313,4 @@ def recipe_of(
     return Recipe("".join(k for _, k in slots), len(params), tuple(parts), found, by_rows), list(slots), params
 
 
-__all__ = ["Fusion", "Group", "Recipe", "find", "recipe_of", "sound"]
+__all__ = ["Fusion", "Group", "find", "recipe_of"]

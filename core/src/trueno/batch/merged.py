@@ -6,6 +6,7 @@ recipes are one op, so that a kernel is compiled once however many batches recor
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 from inspect import Parameter as Signed
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from trueno.ops.signature import ArraySpec, Signature
 
 Source = tuple[str, int, int]
 """`("x", slot, 0)` an operand of the whole, `("s", slot, 0)` a parameter, `("v", part, result)` a result of a part."""
+DEAR = 4.0
 SHOWN = 4
 """Names of parts in the name of the whole; file names have an end."""
 
@@ -110,6 +112,14 @@ def sound(recipe: Recipe) -> bool:
     program = merged(recipe).program(recipe.kinds)
     spaces = [program.nodes[o].space for o in program.outputs]
     return all(s == wanted for s, (_, _, wanted) in zip(spaces, recipe.outputs, strict=True))
+
+
+@lru_cache(maxsize=512)
+def elementary(op: Op, static: tuple[tuple[str, Any], ...]) -> float:
+    """Flops an element that an op spends in elementary functions, which cost DEAR or more."""
+    nodes = op.program(**dict(static)).nodes
+    costs = [ELEMENTS[n.kind].flops for n in nodes if n.space == "e" and n.kind in ELEMENTS]
+    return sum(c for c in costs if c >= DEAR)
 
 
 def again(op: Op, kinds: str, static: dict[str, Any]) -> float:

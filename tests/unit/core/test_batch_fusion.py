@@ -232,15 +232,16 @@ def chains(draw):
     return shape, steps
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("runs", ["reference", "scalar"])
+@settings(max_examples=100, deadline=None)
 @given(chains(), st.integers(0, 2**32 - 1), st.lists(st.integers(0, 13), max_size=3))
-def test_random_chains_agree_with_single_calls(chain, seed, kept):
+def test_random_chains_agree_with_single_calls(runs, chain, seed, kept):
     shape, steps = chain
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
     arrays = [rng.uniform(-1, 1, s).astype(np.float64) for s in (shape, shape[-1:], (*shape[:-1], 1))]
     plain, handles = list(arrays), []
-    with trueno.use("reference"), trueno.Batch() as b:
+    with trueno.use("reference"), trueno.Batch(runs) as b:
         handles += [b.upload(x) for x in arrays]
         for name, i, j, number, keepdims in steps:
             i, j = i % len(plain), j % len(plain)

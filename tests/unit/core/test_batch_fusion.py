@@ -214,6 +214,19 @@ def test_aliases_are_methods():
     assert not {*TABLE, *ALIASES} & set(trueno.batch.record.METHODS)
 
 
+def test_an_operand_that_fills_the_rows_comes_first(backend, rng):
+    """A key's size class is the first operand's, and kernels with folds read their shape off such an operand."""
+    column, x, w = (rng.standard_normal(s).astype(F) for s in ((70, 1), (70, 9), (9,)))
+    with trueno.Batch(backend) as b:
+        hc, hx, hw = b.upload(column), b.upload(x), b.upload(w)
+        one, two = b.softmax(b.add(hc, hx)), b.sum(b.mul(hc, hw))
+        assert kernels(b) == [["add", "softmax"], ["mul"], ["sum"]]
+        assert b._schedule().steps[0].call.layout == "er" and "no operand fills the rows" in str(b)
+        b.execute()
+        np.testing.assert_allclose(b.read(one), trueno.softmax(column + x), rtol=1e-5)
+        np.testing.assert_allclose(b.read(two), (column * w).sum(1), rtol=1e-4, atol=1e-6)
+
+
 # ---- fused against unfused, at random ------------------------------------------------------------------
 
 UNARY = ("relu", "tanh", "sigmoid", "abs", "neg", "softplus")

@@ -201,6 +201,10 @@ class Fusion:
             return f"{entry.op.name} and {maker} take different axes as rows"
         if arranged(group.domain, split, {*group.outside.values(), *others.values()}) is None:
             return "operands are broadcast in different ways"
+        if split is not None and not any(
+            kind(s, group.domain, split) == "e" for s in (*group.outside.values(), *others.values())
+        ):
+            return "no operand fills the rows, and kernels with folds read their shape off one"
         if entry.split is not None and any(group.spaces[v] == "r" for v in own):
             return f"{entry.op.name} folds what is already one value a row"
         for v in own:
@@ -302,15 +306,23 @@ def recipe_of(
     for at, index in enumerate(members):
         entry = graph.ops[index]
         by_row = index in group.by_row
-        operands = tuple(source(v, by_row) for v in entry.operands)
+        taken = tuple(source(v, by_row) for v in entry.operands)
         first = len(params)
         params.extend(entry.params)
         symbolic = tuple(("s", first + j, 0) for j in range(len(entry.params)))
-        parts.append(Part(entry.op.name, operands, symbolic, tuple(entry.static.items())))
+        parts.append(Part(entry.op.name, taken, symbolic, tuple(entry.static.items())))
         place |= {v: (at, k) for k, v in enumerate(entry.results)}
     found = tuple((*place[v], group.spaces[v]) for v in outputs)
-    by_rows = group.split is not None
-    return Recipe("".join(k for _, k in slots), len(params), tuple(parts), found, by_rows), list(slots), params
+    # The first operand is one that fills the rows, as that of every op is: a key's size class is the first operand's.
+    operands = sorted(slots, key=lambda slot: "ewru".index(slot[1]))
+    moved = {slots[o]: i for i, o in enumerate(operands)}
+
+    def settled(s: Source) -> Source:
+        return ("x", moved[s[1]], 0) if s[0] == "x" else s
+
+    parts = [p._replace(operands=tuple(map(settled, p.operands))) for p in parts]
+    kinds = "".join(k for _, k in operands)
+    return Recipe(kinds, len(params), tuple(parts), found, group.split is not None), operands, params
 
 
 __all__ = ["Fusion", "Group", "find", "recipe_of"]

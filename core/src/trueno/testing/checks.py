@@ -324,8 +324,8 @@ def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> No
             results = [m if isinstance(m, tuple) else (m,) for m in made]
             last = [h if s.index else b.neg(b.neg(h)) for s, h in zip(op.signature.outputs, results[1], strict=True)]
             b.execute()
-            for handles in (*results, last):
-                v = verdict(op, operands, case.kwargs, T, tuple(b.read(h) for h in handles), accuracy)
+            for found in (*results, last):
+                v = verdict(op, operands, case.kwargs, T, tuple(b.read(h) for h in found), accuracy)
                 assert v.ok, f"in a batch: {v}"
 
 

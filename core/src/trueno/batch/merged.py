@@ -20,6 +20,7 @@ from trueno.ops.signature import ArraySpec, Signature
 Source = tuple[str, int, int]
 """`("x", slot, 0)` an operand of the whole, `("s", slot, 0)` a parameter, `("v", part, result)` a result of a part."""
 DEAR = 4.0
+"""Flops from which an element kind counts as an elementary function: exp and all that cost more."""
 SHOWN = 4
 """Names of parts in the name of the whole; file names have an end."""
 

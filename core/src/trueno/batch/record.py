@@ -9,15 +9,16 @@ import numpy as np
 
 from trueno import state, transfer
 from trueno.batch.counts import Counts
-from trueno.batch.graph import Graph, Number, Shape
+from trueno.batch.graph import Graph, Number
 from trueno.batch.handle import Handle
+from trueno.batch.incoming import fits, kind, plain
+from trueno.batch.methods import method
 from trueno.batch.run import Replay
 from trueno.batch.steps import schedule
-from trueno.coerce import FLOATS, coerce_params, number
+from trueno.coerce import coerce_params, number
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend
 from trueno.discovery.registry import Entry
-from trueno.dispatch import parameters
 from trueno.errors import BatchError, DeviceError, DtypeError, ParameterError, ShapeError, suggestion
 from trueno.fallback import telling
 from trueno.ops import ALIASES, TABLE
@@ -130,7 +131,7 @@ class Batch:
                 )
             self._device, self._fixed = there, True  # compute follows data
         self._fixed = True
-        array = x if there is not None else _plain(x)
+        array = x if there is not None else plain(x)
         return self._new(array, there is not None)
 
     def _new(self, array: Any, there: bool) -> Handle:
@@ -152,7 +153,7 @@ class Batch:
         there = home(x)
         if there is not None and there is not self._device:
             raise DeviceError(f"update: x is on {there.name}, where this batch is not; bring it home: trueno.numpy(x)")
-        array = x if there is not None else _plain(x)
+        array = x if there is not None else plain(x)
         if tuple(array.shape) != value.shape:
             raise ShapeError(f"update: x has shape {tuple(array.shape)}, but h has {value.shape}; record a new batch")
         if np.dtype(array.dtype) != value.dtype:
@@ -200,7 +201,7 @@ class Batch:
         """The value of a handle of this batch."""
         self._open(where)
         if not isinstance(h, Handle):
-            raise DtypeError(f"{where}: {name} is {_kind(h)}; this batch works on handles: write b.upload({name})")
+            raise DtypeError(f"{where}: {name} is {kind(h)}; this batch works on handles: write b.upload({name})")
         if h.batch is not self:
             other = "a closed batch" if h.batch._closed else "another batch"
             raise BatchError(f"{where}: {name} is a handle of {other}; b.upload(other.read({name})) brings it over")
@@ -364,12 +365,12 @@ class Batch:
             backend = self._backend()
             if backend is None:
                 if out is not None:
-                    _fits(array, out)
+                    fits(array, out)
                     np.copyto(out, array)
                 result = np.array(array) if out is None else out
             else:
                 if out is not None:
-                    _fits(array, out)
+                    fits(array, out)
                 with telling("read", backend.name):
                     result = transfer.download(backend, array, out, "Batch")
             self._downloaded += 1
@@ -418,26 +419,6 @@ class Batch:
 METHODS = ("upload", "update", "keep", "execute", "execute_async", "read", "close", "counts")
 
 
-def method(op: Op) -> Any:
-    """The method of an op: its true signature, without `out`."""
-    listed = [p for p in parameters(op) if p.name != "out"]
-    shown, keyword = ["self"], False
-    for p in listed:
-        if p.kind is p.KEYWORD_ONLY and not keyword:
-            shown.append("*")
-            keyword = True
-        shown.append(p.name if p.default is p.empty else f"{p.name}={p.default!r}")
-    scalars = ", ".join(f"{p.name!r}: {p.name}" for p in listed if p.name not in op.operands)
-    source = f"def {op.name}({', '.join(shown)}):\n"
-    source += f"    return self._record(_op, ({', '.join(op.operands)},), {{{scalars}}})\n"
-    namespace: dict[str, Any] = {"_op": op}
-    exec(compile(source, f"<trueno.Batch.{op.name}>", "exec"), namespace)
-    made: Any = namespace[op.name]
-    made.__doc__ = f"{op.doc}\n\nRecords the op: operands are handles or numbers, and so is what it gives."
-    made.__qualname__, made.__module__ = f"Batch.{op.name}", "trueno.batch"
-    return made
-
-
 class _Alone:
     """Inside, nobody else runs the batch."""
 
@@ -455,41 +436,4 @@ class _Alone:
         self._lock.release()
 
 
-def _plain(x: Any) -> np.ndarray[Any, Any]:
-    """What a user has as an array that kernels take: the array itself where it can be."""
-    x = getattr(x, "array", x)
-    if isinstance(x, np.ma.MaskedArray):
-        raise DtypeError("upload: x is a masked array, whose mask would be lost; fill it first (.filled)")
-    if isinstance(x, (bool, np.bool_, str, bytes)) or x is None:
-        raise DtypeError(f"upload: x is {_kind(x)}; give an array, a list or a number")
-    try:
-        array = np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
-    except (ValueError, TypeError) as error:
-        raise ShapeError(f"upload: x makes no array ({error})") from None
-    kind = array.dtype.kind
-    if not isinstance(x, (np.ndarray, np.generic)) and kind in "iuf" and isinstance(x, (list, tuple, float, int)):
-        array = array.astype(np.float32)
-    elif kind in "iu" and array.dtype != np.uint64:
-        array = array.astype(np.int64, copy=False)
-    elif array.dtype.newbyteorder("=").type not in FLOATS:
-        raise DtypeError(f"upload: x is {array.dtype}; float32, float64 or whole numbers are taken; use .astype")
-    flags = array.flags
-    if flags.c_contiguous and flags.aligned and array.dtype.isnative:
-        return np.asarray(array)
-    return np.array(array, array.dtype.newbyteorder("="), order="C")
-
-
-def _fits(array: Any, out: Any) -> None:
-    from trueno.errors import OutError
-
-    shape: Shape = tuple(array.shape)
-    if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != array.dtype or not out.flags.writeable:
-        said = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-        raise OutError(f"read: out is {said}, but the result is {array.dtype} of shape {shape}, to a writeable array")
-
-
-def _kind(x: Any) -> str:
-    return f"an array of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
-
-
-__all__ = ["METHODS", "Batch", "method"]
+__all__ = ["METHODS", "Batch"]

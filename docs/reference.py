@@ -89,7 +89,7 @@ def reasons_page() -> str:
 
 def events_page() -> str:
     """The kinds of event and what each carries."""
-    from trueno.events import KINDS
+    from trueno.events.stream import KINDS
 
     rows = [
         (f"`{name}`", kind.says, "<br>".join(f"`{k}`: {v}" for k, v in kind.data.items()))

@@ -164,7 +164,7 @@ def fresh() -> None:
     settings.reload()
     registry.forget()
     trueno.forgive()
-    from trueno import fallback
+    from trueno.dispatch import fallback
 
     fallback._said.clear()
 

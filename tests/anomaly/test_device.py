@@ -27,7 +27,7 @@ def live():
 
 def replan():
     """Choose again: the device changed what it declares."""
-    from trueno.state import forget_plans
+    from trueno.dispatch.state import forget_plans
 
     forget_plans()
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 import trueno
 from trueno import _stubs
-from trueno.dispatch import parameters
+from trueno.dispatch.function import parameters
 from trueno.ops import ALIASES, TABLE
 
 

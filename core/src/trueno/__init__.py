@@ -30,22 +30,22 @@ _HOMES = {
     "Batch": "trueno.batch",
     "Vector": "trueno.arrays",
     "Matrix": "trueno.arrays",
-    "use": "trueno.state",
-    "prefer": "trueno.state",
-    "set_default": "trueno.state",
+    "use": "trueno.dispatch.state",
+    "prefer": "trueno.dispatch.state",
+    "set_default": "trueno.dispatch.state",
     "explain": "trueno.select.explain",
     "Decision": "trueno.select.policy",
-    "trace": "trueno.tracing",
-    "stats": "trueno.events",
-    "forgive": "trueno.fallback",
+    "trace": "trueno.events.tracing",
+    "stats": "trueno.events.stream",
+    "forgive": "trueno.dispatch.fallback",
     "register": "trueno.discovery.registry",
-    "to": "trueno.transfer",
-    "numpy": "trueno.transfer",
-    "Action": "trueno.guards",
-    "Condition": "trueno.guards",
-    "JidokaAction": "trueno.guards",
-    "JidokaCondition": "trueno.guards",
-    "JidokaGuard": "trueno.guards",
+    "to": "trueno.dispatch.transfer",
+    "numpy": "trueno.dispatch.transfer",
+    "Action": "trueno.guards.guard",
+    "Condition": "trueno.guards.guard",
+    "JidokaAction": "trueno.guards.guard",
+    "JidokaCondition": "trueno.guards.guard",
+    "JidokaGuard": "trueno.guards.guard",
     "backends": "trueno.select.available",
     "select_best_available_backend": "trueno.select.available",
 }
@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
     elif name.startswith("_") or _is_module(name):  # `from trueno import plan` looks here before it imports
         raise AttributeError(name)
     else:
-        from trueno.dispatch import function
+        from trueno.dispatch.function import function
 
         try:
             value = function(name)

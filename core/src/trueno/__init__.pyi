@@ -12,6 +12,12 @@ from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
 from trueno.batch import Batch as Batch
 from trueno.discovery.registry import register as register
+from trueno.dispatch.fallback import forgive as forgive
+from trueno.dispatch.state import prefer as prefer
+from trueno.dispatch.state import set_default as set_default
+from trueno.dispatch.state import use as use
+from trueno.dispatch.transfer import numpy as numpy
+from trueno.dispatch.transfer import to as to
 from trueno.errors import BackendUnavailable as BackendUnavailable
 from trueno.errors import BatchError as BatchError
 from trueno.errors import DeviceError as DeviceError
@@ -27,24 +33,18 @@ from trueno.errors import ShapeError as ShapeError
 from trueno.errors import TruenoError as TruenoError
 from trueno.errors import TruenoWarning as TruenoWarning
 from trueno.errors import UnknownBackend as UnknownBackend
-from trueno.events import stats as stats
-from trueno.fallback import forgive as forgive
-from trueno.guards import Action as Action
-from trueno.guards import Condition as Condition
-from trueno.guards import JidokaAction as JidokaAction
-from trueno.guards import JidokaCondition as JidokaCondition
-from trueno.guards import JidokaGuard as JidokaGuard
+from trueno.events.stream import stats as stats
+from trueno.events.tracing import trace as trace
+from trueno.guards.guard import Action as Action
+from trueno.guards.guard import Condition as Condition
+from trueno.guards.guard import JidokaAction as JidokaAction
+from trueno.guards.guard import JidokaCondition as JidokaCondition
+from trueno.guards.guard import JidokaGuard as JidokaGuard
 from trueno.ops.op import Op
 from trueno.select.available import backends as backends
 from trueno.select.available import select_best_available_backend as select_best_available_backend
 from trueno.select.explain import explain as explain
 from trueno.select.policy import Decision as Decision
-from trueno.state import prefer as prefer
-from trueno.state import set_default as set_default
-from trueno.state import use as use
-from trueno.tracing import trace as trace
-from trueno.transfer import numpy as numpy
-from trueno.transfer import to as to
 
 __all__ = [
     "BackendUnavailable",

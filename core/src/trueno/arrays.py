@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.coerce import FLOATS
-from trueno.dispatch import function
+from trueno.dispatch.coerce import FLOATS
+from trueno.dispatch.function import function
+from trueno.dispatch.state import use
 from trueno.errors import DtypeError, ShapeError, suggestion
 from trueno.ops import ALIASES, TABLE
-from trueno.state import use
 
 
 def _binary(op: str, *, swapped: bool = False) -> Callable[["_Holder", Any], Any]:

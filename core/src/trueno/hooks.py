@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pluggy import HookimplMarker, PluginManager
 
     from trueno.discovery.protocol import Call
-    from trueno.events import Event
+    from trueno.events.stream import Event
     from trueno.select.policy import Candidate
 
     hookimpl: HookimplMarker
@@ -63,7 +63,7 @@ class Specs:
         """
 
     def trueno_on_event(self, event: "Event") -> None:
-        """Something happened: a decision, a fallback, a transfer …; `trueno.events.KINDS` lists them.
+        """Something happened: a decision, a fallback, a transfer …; `trueno.events.stream.KINDS` lists them.
 
         Called in the thread where it happened, while the call waits.  One that raises is not called again.
         """
@@ -157,7 +157,7 @@ def forget() -> None:
     """Look for plugins again at next need, and make plans anew; what is registered by hand stays."""
     with _lock:
         _state.crew = None
-    state = sys.modules.get("trueno.state")
+    state = sys.modules.get("trueno.dispatch.state")
     if state is not None:
         state.forget_plans()
 

@@ -26,7 +26,7 @@ class Setting:
 
 
 EVENTS = ("decision", "run", "fallback", "quarantine", "transfer", "guard", "probe", "calibrate")
-"""Kinds of event, which `trueno.events` documents."""
+"""Kinds of event, which `trueno.events.stream` documents."""
 
 SETTINGS: dict[str, Setting] = {
     "TRUENO_FORCE_CPU": Setting(

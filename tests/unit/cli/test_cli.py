@@ -39,7 +39,7 @@ def plain_environment(monkeypatch):
 
 
 def fresh():
-    from trueno.state import forget_plans
+    from trueno.dispatch.state import forget_plans
 
     settings.reload()
     registry.forget()

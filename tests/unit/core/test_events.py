@@ -9,11 +9,12 @@ import warnings
 
 import numpy as np
 import pytest
-from trueno import events, hooks
-from trueno.counters import Stats, Sum
+from trueno import hooks
 from trueno.discovery import index
 from trueno.errors import TruenoWarning
-from trueno.events import KINDS, Event, active, emit, listen, stats
+from trueno.events import stream as events
+from trueno.events.counters import Stats, Sum
+from trueno.events.stream import KINDS, Event, active, emit, listen, stats
 from trueno.settings import EVENTS, settings
 from trueno.text import columns, duration, plain, size
 
@@ -340,7 +341,7 @@ def test_no_event_imports_logging_or_pluggy_for_nobody():
         "import sys\n"
         "from trueno.discovery import index\n"
         "index.points = lambda refresh=False: []\n"
-        "from trueno.events import emit, stats\n"
+        "from trueno.events.stream import emit, stats\n"
         "emit('decision', 'add', 'simd')\n"
         "assert stats().decisions == {'simd': 1}\n"
         "print(*sorted({'pluggy', 'logging', 'asyncio'} & set(sys.modules)))\n"

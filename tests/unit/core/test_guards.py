@@ -15,11 +15,14 @@ from threading import Barrier
 import numpy as np
 import pytest
 import trueno
-from trueno import Action, Condition, JidokaGuard, events, health, state
+from trueno import Action, Condition, JidokaGuard
 from trueno.discovery import registry
 from trueno.discovery.protocol import Accuracy, Call, Probe, Rates, Reject
+from trueno.dispatch import state
 from trueno.errors import GuardError, ParameterError
-from trueno.guards import watch
+from trueno.events import stream as events
+from trueno.guards import health
+from trueno.guards.guard import watch
 from trueno.ops import TABLE
 from trueno.ops.evaluate import evaluate
 from trueno.ops.guarded import guarded
@@ -795,7 +798,8 @@ def test_an_op_that_only_moves_data_is_not_watched():
 
 DEVICE = """
 import numpy as np, trueno
-from trueno import Action, Condition, JidokaGuard, events
+from trueno import Action, Condition, JidokaGuard
+from trueno.events import stream as events
 from trueno.errors import GuardError
 from trueno_fake import LEDGER, control
 import trueno_fake, pathlib

@@ -12,7 +12,7 @@ from trueno import hooks
 from trueno.discovery import index
 from trueno.discovery.index import Point
 from trueno.errors import ParameterError, TruenoWarning
-from trueno.events import emit, stats
+from trueno.events.stream import emit, stats
 from trueno.hooks import hookimpl
 from trueno.settings import settings
 
@@ -123,7 +123,7 @@ ONE = Site()
 
 
 def test_registering_makes_plans_anew(monkeypatch):
-    from trueno import state
+    from trueno.dispatch import state
 
     forgotten = []
     monkeypatch.setattr(state, "forget_plans", lambda op=None: forgotten.append(op))
@@ -356,10 +356,10 @@ def test_a_hook_may_call_ops(install):
 
     def calls(event):
         seen.append(event.kind)
-        trueno.state.forget_plans() if len(seen) < 50 else None  # so that each call decides, which is an event
+        trueno.dispatch.state.forget_plans() if len(seen) < 50 else None  # so that each call decides, which is an event
         trueno.add(np.ones(4, np.float32), np.ones(4, np.float32))
 
-    import trueno.state
+    import trueno.dispatch.state
 
     hooks.register(plugin(trueno_on_event=calls), "a")
     stats(reset=True)
@@ -525,7 +525,7 @@ def test_an_installed_distribution_end_to_end(tmp_path):
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "import trueno\n"
         "assert 'pluggy' not in sys.modules and 'my_site' not in sys.modules\n"
-        "from trueno.events import emit\n"
+        "from trueno.events.stream import emit\n"
         "emit('probe', 'none', 'simd')\n"
         "assert 'pluggy' in sys.modules\n"
     )

@@ -8,12 +8,13 @@ import threading
 import numpy as np
 import pytest
 import trueno
-from trueno import hooks, state
+from trueno import hooks
 from trueno.discovery import index
+from trueno.dispatch import state
 from trueno.errors import ParameterError, TruenoError, TruenoWarning
-from trueno.events import KINDS, active, emit
+from trueno.events.stream import KINDS, active, emit
+from trueno.events.tracing import Trace, trace
 from trueno.settings import settings
-from trueno.tracing import Trace, trace
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +50,7 @@ def kinds(t):
 
 
 def test_the_public_names():
-    from trueno.events import stats
+    from trueno.events.stream import stats
 
     assert trueno.trace is trace and trueno.stats is stats
 

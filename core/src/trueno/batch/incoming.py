@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from trueno.batch.graph import Shape
-from trueno.coerce import FLOATS
+from trueno.dispatch.coerce import FLOATS
 from trueno.errors import DtypeError, OutError, ShapeError
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trueno.dispatch import parameters
+from trueno.dispatch.function import parameters
 from trueno.ops.op import Op
 
 

@@ -7,7 +7,6 @@ from weakref import ref
 
 import numpy as np
 
-from trueno import state, transfer
 from trueno.batch.counts import Counts
 from trueno.batch.graph import Graph, Number
 from trueno.batch.handle import Handle
@@ -15,16 +14,17 @@ from trueno.batch.incoming import fits, kind, plain
 from trueno.batch.methods import method
 from trueno.batch.run import Replay
 from trueno.batch.steps import schedule
-from trueno.coerce import coerce_params, number
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend
 from trueno.discovery.registry import Entry
+from trueno.dispatch import state, transfer
+from trueno.dispatch.coerce import coerce_params, number
+from trueno.dispatch.fallback import telling
+from trueno.dispatch.transfer import home
 from trueno.errors import BatchError, DeviceError, DtypeError, ParameterError, ShapeError, suggestion
-from trueno.fallback import telling
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 from trueno.settings import settings
-from trueno.transfer import home
 
 
 class Batch:

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from trueno import general, resident, state, transfer
 from trueno.batch.graph import Graph, Number
 from trueno.batch.steps import Schedule, Step
 from trueno.discovery.protocol import Backend, DeviceBackend
+from trueno.dispatch import general, resident, state, transfer
+from trueno.dispatch.fallback import telling, told
+from trueno.dispatch.state import State, refuse
 from trueno.errors import BatchError, KernelError, TruenoError
-from trueno.fallback import telling, told
-from trueno.state import State, refuse
 
 Arrays = dict[int, Any]
 WORDS = 8

@@ -9,7 +9,7 @@ from trueno.errors import TruenoError
 from trueno.text import columns
 
 if TYPE_CHECKING:
-    from trueno.state import State
+    from trueno.dispatch.state import State
 
 LINES = 64
 """Kernels that are shown of a long batch."""

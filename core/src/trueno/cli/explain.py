@@ -6,9 +6,9 @@ import numpy as np
 import typer
 
 from trueno.cli.report import find_dtypes, find_op, screen, write_json
+from trueno.dispatch.state import use
 from trueno.errors import ParameterError
 from trueno.select.explain import explain
-from trueno.state import use
 
 
 def command(

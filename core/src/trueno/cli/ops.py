@@ -11,7 +11,7 @@ from rich.text import Text
 from trueno.cli.report import find_op, screen, table, write_json
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
-from trueno.dispatch import parameters
+from trueno.dispatch.function import parameters
 from trueno.ops import ALIASES, FAMILIES, TABLE
 from trueno.ops.lower import lower
 from trueno.ops.op import Op

@@ -247,7 +247,7 @@ class Entry:
             self._tell(time.perf_counter() - start, 1)
 
     def _tell(self, seconds: float, level: int) -> None:
-        from trueno.events import emit
+        from trueno.events.stream import emit
 
         emit("probe", backend=self.name, detail=self._reason, seconds=seconds, ok=not self._reason, level=level)
 

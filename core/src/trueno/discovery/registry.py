@@ -196,7 +196,7 @@ def _forget_owners() -> None:
 
 
 def _forget_plans() -> None:
-    state: Any = sys.modules.get("trueno.state")
+    state: Any = sys.modules.get("trueno.dispatch.state")
     if state is not None and hasattr(state, "forget_plans"):
         state.forget_plans()
 

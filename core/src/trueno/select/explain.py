@@ -12,7 +12,7 @@ def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     Nothing is run, moved or compiled; plugins that may be chosen are probed.  `print` it: every candidate with its
     reason, its predicted time, where that figure comes from, and the bytes that would move.
     """
-    from trueno import general, state
+    from trueno.dispatch import general, state
 
     row = _op(op)
     call = general.request(row, operands, parameters)
@@ -22,7 +22,7 @@ def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
 
 
 def _op(op: Any) -> Any:
-    from trueno.dispatch import function
+    from trueno.dispatch.function import function
     from trueno.errors import ParameterError, suggestion
     from trueno.ops import ALIASES, TABLE
 

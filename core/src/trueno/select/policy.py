@@ -260,7 +260,7 @@ def _raise(call: Call, found: list[Candidate], named: bool) -> None:
 
 def announce(decision: Decision) -> None:
     """Tell whoever listens; once a key."""
-    from trueno.events import emit
+    from trueno.events.stream import emit
 
     call = decision.call
     chosen = decision.candidates[0]

@@ -13,13 +13,13 @@ import numpy as np
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Kernel
+from trueno.dispatch.transfer import ferry
 from trueno.errors import KernelError
 from trueno.ops.op import Op
-from trueno.transfer import ferry
 
 if TYPE_CHECKING:
-    from trueno.guards import JidokaGuard
-    from trueno.state import State
+    from trueno.dispatch.state import State
+    from trueno.guards.guard import JidokaGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def prepare(call: Call, name: str, state: "State", guarded: "JidokaGuard | None"
     if not registry.atomic(entry):
         kernel = shield(kernel, call, name, state, fused)
     if guarded is not None:
-        from trueno.guards import watch
+        from trueno.guards.guard import watch
 
         kernel = watch(kernel, call, name, guarded, fused)
     if state.traced or _verbose():
@@ -108,7 +108,7 @@ def shield(kernel: Kernel, call: Call, name: str, state: "State", fused: bool) -
 
 def timed(kernel: Kernel, call: Call, name: str) -> Kernel:
     """A kernel whose calls are events of kind `run`."""
-    from trueno.events import emit
+    from trueno.events.stream import emit
 
     op, inputs = call.op.name, len(call.op.operands)
 

@@ -2,7 +2,7 @@
 
 Each op's function is generated with its true signature.  Its fast path reads a key off the first operand,
 finds the bare kernel in the current state's plans, allocates, calls, and compares the result with 0: two
-Python frames.  Whatever the kernel refuses, and whatever looks odd, goes to `trueno.general`, which
+Python frames.  Whatever the kernel refuses, and whatever looks odd, goes to `trueno.dispatch.general`, which
 validates everything, broadcasts, compacts, copies and explains.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from trueno import general, plan
+from trueno.dispatch import general, plan
+from trueno.dispatch.state import DTYPES, current, refuse, use
 from trueno.errors import DtypeError, ShapeError
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op, Parameter
 from trueno.ops.signature import ArraySpec
-from trueno.state import DTYPES, current, refuse, use
 
 
 def parameters(op: Op) -> list[inspect.Parameter]:

@@ -18,8 +18,8 @@ from threading import RLock, get_ident, local
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trueno.counters import count, stats
 from trueno.errors import TruenoError, TruenoWarning
+from trueno.events.counters import count, stats
 from trueno.settings import settings
 from trueno.text import duration, plain, size
 

@@ -12,12 +12,13 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from trueno import health, plan, state
 from trueno.discovery.protocol import Call
+from trueno.dispatch import plan, state
 from trueno.errors import DtypeError, GuardError, KernelError
-from trueno.events import emit, logger
-from trueno.guards import Action, Condition, JidokaGuard, Rule
-from trueno.health import Finding
+from trueno.events.stream import emit, logger
+from trueno.guards import health
+from trueno.guards.guard import Action, Condition, JidokaGuard, Rule
+from trueno.guards.health import Finding
 from trueno.select import quarantine
 from trueno.settings import settings
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.errors import DeviceLost, KernelError, OutOfMemory, TruenoError, warn
-from trueno.events import emit, logger
+from trueno.events.stream import emit, logger
 from trueno.select import quarantine
 from trueno.settings import settings
 
 if TYPE_CHECKING:
-    from trueno.state import State
+    from trueno.dispatch.state import State
 
 _said: set[tuple[str, str, str]] = set()
 
@@ -29,7 +29,7 @@ def failed(state: "State", call: Call, name: str, error: Exception) -> None:
     if asked or settings.get("TRUENO_FALLBACK") == "error" or name in _environment():
         raise told(error, op, name) from error
     quarantine.add(call, name, what)
-    from trueno.state import forget_plans
+    from trueno.dispatch.state import forget_plans
 
     forget_plans(op)
     decision, _ = state._choice(call)
@@ -83,7 +83,7 @@ def telling(op: str, name: str) -> Iterator[None]:
 
 def forgive(backend: str | None = None) -> None:
     """Let a backend (or all of them) have again the calls that it failed at; `trueno.stats()` lists those."""
-    from trueno.state import forget_plans
+    from trueno.dispatch.state import forget_plans
 
     quarantine.release(backend)
     _said.difference_update([key for key in _said if backend in (None, key[1])])

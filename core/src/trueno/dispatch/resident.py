@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from trueno import state
-from trueno.canonical import canonical
-from trueno.coerce import FLOATS, coerce_params
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, DeviceBackend
 from trueno.discovery.registry import Entry
+from trueno.dispatch import state
+from trueno.dispatch.canonical import canonical
+from trueno.dispatch.coerce import FLOATS, coerce_params
+from trueno.dispatch.fallback import telling
+from trueno.dispatch.transfer import download, empty, home, upload
 from trueno.errors import DeviceError, DtypeError, KernelError, OutError, ShapeError
-from trueno.fallback import telling
 from trueno.ops.op import Op
-from trueno.transfer import download, empty, home, upload
 
 Shape = tuple[int, ...]
 NUMBERS = (float, int, np.floating, np.integer)
@@ -176,7 +176,7 @@ def _by_way_of_the_host(op: Op, backend: Backend, operands: tuple[Any, ...], sca
 
     The moves show in `trueno.trace()` like all others.
     """
-    from trueno import general
+    from trueno.dispatch import general
 
     if out is not None:
         raise ShapeError(

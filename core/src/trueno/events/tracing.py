@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from trueno.errors import ParameterError, TruenoError, TruenoWarning, suggestion
-from trueno.events import KINDS, Event, listen
+from trueno.events.stream import KINDS, Event, listen
 from trueno.text import columns, duration, plain, size
 
 P = ParamSpec("P")
@@ -72,7 +72,7 @@ class Trace:
         return self._open and kind in self.kinds
 
     def take(self, event: Event) -> None:
-        """Keep an event; `trueno.events` calls this under its lock."""
+        """Keep an event; `trueno.events.stream` calls this under its lock."""
         if len(self._events) >= self.limit:
             self.dropped += 1
             return
@@ -86,7 +86,7 @@ class Trace:
             raise TruenoError("this trace has been used; make a new one for each block: with trueno.trace() as t")
         self._opened = True
         if "run" in self.kinds:
-            from trueno import state
+            from trueno.dispatch import state
 
             self._state = state.tracing()
             self._state.__enter__()
@@ -202,7 +202,7 @@ def trace(
 ) -> Trace:
     """Keep what happens inside: `with trueno.trace() as t: …`, then `print(t)`, `t.events`, `t.save("trace.json")`.
 
-    kinds: those of `trueno.events.KINDS` to keep, default all.  path: a file to write at the end, .json, .jsonl or
+    kinds: those of `trueno.events.stream.KINDS` to keep, default all.  path: a file to write at the end, .json, .jsonl or
     .txt.  limit: how many events are kept; further ones are counted.  ParameterError for what none of these can be.
     """
     words = (kinds,) if isinstance(kinds, str) else tuple(KINDS if kinds is None else kinds)

@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 
-from trueno import health, state
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Kernel
+from trueno.dispatch import state
 from trueno.errors import GuardError, ParameterError
+from trueno.guards import health
 
 if TYPE_CHECKING:
-    from trueno.inspection import Inspection
+    from trueno.guards.inspection import Inspection
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -190,7 +191,7 @@ def watch(kernel: Kernel, call: Call, name: str, guard: JidokaGuard, fused: bool
     fused: the kernel returns status bits.  On the host, results that overlap operands are refused before anything is
     written, and the general path offers fresh ones: if a guard stops, or computes again, operands are as they were.
     """
-    from trueno.inspection import Inspection
+    from trueno.guards.inspection import Inspection
 
     kinds = [condition.kind for condition, _ in guard.rules]
     always = "divergence" in kinds
@@ -253,7 +254,7 @@ def _on_device(
 
     Where a result is an operand, scratch takes the first try, and only a healthy call is made again in place.
     """
-    from trueno.transfer import download, empty
+    from trueno.dispatch.transfer import download, empty
 
     op = call.op.name
     backend = registry.load(name)
@@ -288,8 +289,8 @@ def _on_device(
 
 def _put(call: Call, name: str, out: Any, result: np.ndarray[Any, Any]) -> None:
     """Write a host array into one on a device; `scale` by 1 is the copy that every backend can make."""
+    from trueno.dispatch.transfer import upload
     from trueno.ops import TABLE
-    from trueno.transfer import upload
 
     backend = registry.load(name)
     n = result.size

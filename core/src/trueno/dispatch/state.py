@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trueno import plan
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Kernel
+from trueno.dispatch import plan
+from trueno.dispatch.plan import Plan
 from trueno.errors import KernelError, ParameterError
 from trueno.ops import TABLE
 from trueno.ops.op import Op
-from trueno.plan import Plan
 from trueno.select import policy
 from trueno.select.policy import Asked, Decision
 from trueno.settings import settings
 
 if TYPE_CHECKING:
-    from trueno.guards import JidokaGuard
+    from trueno.guards.guard import JidokaGuard
 
 DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64)}
 CLASSES = 65  # size classes: bit lengths of any array's size
@@ -155,7 +155,7 @@ class State:
         """The guard in force: the state's own, else TRUENO_GUARD's; None for one without rules."""
         guard = self.guard
         if guard is None and settings.get("TRUENO_GUARD"):
-            from trueno.guards import JidokaGuard
+            from trueno.guards.guard import JidokaGuard
 
             guard = JidokaGuard.parse(settings.get("TRUENO_GUARD"))
         return guard if guard is not None and guard.rules else None
@@ -185,7 +185,7 @@ class State:
 
     def failed(self, call: Call, name: str, error: Exception) -> None:
         """A backend failed: leave it out for calls like this one and say so, or raise if it was asked for by name."""
-        from trueno import fallback
+        from trueno.dispatch import fallback
 
         fallback.failed(self, call, name, error)
 

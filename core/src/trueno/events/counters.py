@@ -1,6 +1,6 @@
 """The counters: what has happened in this process, in numbers.
 
-They are kept for every event, whoever listens: a table a kind, by the fields that `trueno.events.KINDS` names.
+They are kept for every event, whoever listens: a table a kind, by the fields that `trueno.events.stream.KINDS` names.
 """
 
 import os

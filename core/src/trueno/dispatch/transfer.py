@@ -12,9 +12,9 @@ import numpy as np
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel
 from trueno.discovery.registry import Entry
+from trueno.dispatch.fallback import telling
 from trueno.errors import DtypeError, KernelError, ParameterError
-from trueno.events import emit
-from trueno.fallback import telling
+from trueno.events.stream import emit
 
 
 def upload(backend: Backend, x: np.ndarray[Any, Any], op: str = "to") -> Any:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno import resident, state
-from trueno.canonical import Form, canonical
-from trueno.coerce import coerce, coerce_params
 from trueno.discovery.protocol import Call
+from trueno.dispatch import resident, state
+from trueno.dispatch.canonical import Form, canonical
+from trueno.dispatch.coerce import coerce, coerce_params
 from trueno.errors import OutError, ParameterError, ShapeError
 from trueno.ops.op import Op
 
@@ -243,7 +243,7 @@ def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Ca
     """What the selector would be asked for a call of `op`; the errors of a call that cannot be."""
     from inspect import signature
 
-    from trueno.dispatch import function
+    from trueno.dispatch.function import function
 
     try:
         bound = signature(function(op.name)).bind(*operands, **parameters)

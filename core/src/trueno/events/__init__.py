@@ -1,0 +1,1 @@
+"""One stream of events (`stream`), and its views: counters (`counters`) and traces (`tracing`)."""

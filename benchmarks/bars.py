@@ -26,6 +26,14 @@ STRUCTURED = {("matmul", "64²"): 0.95} | {("matmul", f"{n}²"): 0.97 for n in (
 STRUCTURED |= {("convolve2d", "3×3 on 1024²"): 5.0, ("convolve2d", "7×7 on 1024²"): 5.0, ("transpose", "2048²"): 2.0}
 IN_PLACE = 1.3
 GUARDED = 1.10
+BATCH = {
+    ("relu scale add", "1 000 000"): 2.5,
+    ("relu scale add", "16 000 000"): 2.5,
+    ("8 elementwise ops", "16 000 000"): 4.0,
+    ("layer_norm gelu", MANY): 1.4,
+    ("residual_rms_norm scale", MANY): 1.4,
+}
+REPLAY_S = 3e-6
 REGRET_MEAN, REGRET_WORST = 1.05, 1.5
 AWAIT_S = 40e-6
 
@@ -207,6 +215,17 @@ def _threads(records: Sequence[Record]) -> Verdict:
     return Verdict(row, bar, f"{r.problem or 'right'}; {beside}", not r.problem)
 
 
+def _batch(records: Sequence[Record]) -> list[Verdict]:
+    found = [
+        _one(records, ("batch", name, shape), f"batch: {name}, {shape}", f"≥ {least:g}×", times,
+             lambda v, least=least: v >= least)
+        for (name, shape), least in BATCH.items()
+    ]  # fmt: skip
+    row = "batch: executing again, 10 kernels, beyond them"
+    key = ("batch", "execute beyond its kernels")
+    return [*found, _one(records, key, row, "≤ 3 µs", ns, lambda v: v <= REPLAY_S)]
+
+
 def regrets(records: Sequence[Record]) -> list[Record]:
     """Where the selector chose somebody slower than the best, worst first."""
     found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
@@ -246,5 +265,6 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         _threads(records),
         *structured,
         *_rust(records),
+        *_batch(records),
         *_regret(records),
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 GROUPS = (
     "startup", "dispatch", "aio", "inplace", "guards", "threads", "rust", "structured", "rows", "elementwise",
-    "reductions", "regret",
+    "reductions", "batch", "regret",
 )  # fmt: skip
 
 

@@ -63,6 +63,7 @@ def groups() -> dict[str, Cells]:
     """Every group by name, in the order in which they run: short ones first."""
     from benchmarks.rows import (
         aio,
+        batch,
         dispatch,
         elementwise,
         guards,
@@ -88,5 +89,6 @@ def groups() -> dict[str, Cells]:
         "rows": rowwise.cells,
         "elementwise": elementwise.cells,
         "reductions": reductions.cells,
+        "batch": batch.cells,
         "regret": regret.cells,
     }

@@ -17,6 +17,18 @@ def test_stub_is_fresh(path, text):
     assert not stale, f"{path} is stale: run `python -m trueno._stubs`"
 
 
+def test_stub_of_batches_is_fresh_and_has_every_method():
+    import ast
+
+    text = _stubs.BATCH.read_text("utf-8")
+    assert text == _stubs.batch_text(), "core/src/trueno/batch/__init__.pyi is stale: run `python -m trueno._stubs`"
+    (batch,) = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    methods = {n.name for n in batch.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    methods |= {t.id for n in batch.body if isinstance(n, ast.Assign) for t in n.targets}
+    public = {name for name in vars(trueno.Batch) if not name.startswith("_")}
+    assert {*TABLE, *ALIASES, *public, *trueno.batch.record.METHODS} <= methods
+
+
 def test_stub_is_deterministic():
     other = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", "import sys; from trueno import _stubs; sys.stdout.write(_stubs.text())"],
@@ -67,6 +79,12 @@ h, y = trueno.residual_rms_norm(x, x, x, eps=1e-6)
 trueno.gelu(x, approximate="none")
 trueno.softmax(x, axis=0)
 trueno.add.plan(x, x)
+with trueno.Batch("scalar") as b:
+    g = b.gelu(b.upload(x), approximate="none")
+    first, second = b.residual_rms_norm(g, g, g)
+    total = b.sum(b.add(first, 1.0), axis=None, keepdims=True)
+    b.execute()
+    b.read(total)
 with trueno.use("scalar"):
     best: str = trueno.select_best_available_backend().name
 
@@ -89,6 +107,8 @@ MISUSE = {
     "trueno.aio.nothing(x)": "attr-defined",
     "_ = trueno.aio.clip(x)": "call-arg",
     "trueno.add(trueno.aio.add(x, x), x)": "arg-type",
+    "b.nothing(g)": "attr-defined",
+    "b.add(g, x)": "arg-type",
 }
 
 

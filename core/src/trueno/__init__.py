@@ -8,6 +8,7 @@ from typing import Any
 
 from trueno.errors import (
     BackendUnavailable,
+    BatchError,
     DeviceError,
     DeviceLost,
     DtypeError,
@@ -26,6 +27,7 @@ from trueno.errors import (
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Batch": "trueno.batch",
     "Vector": "trueno.arrays",
     "Matrix": "trueno.arrays",
     "use": "trueno.dispatch.state",
@@ -90,6 +92,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BackendUnavailable",
+    "BatchError",
     "DeviceError",
     "DeviceLost",
     "DtypeError",

@@ -11,6 +11,7 @@ from trueno import settings as settings
 from trueno import testing as testing
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
+from trueno.batch import Batch as Batch
 from trueno.context import device as device
 from trueno.context import sync_available as sync_available
 from trueno.discovery.registry import register as register
@@ -21,6 +22,7 @@ from trueno.dispatch.state import use as use
 from trueno.dispatch.transfer import numpy as numpy
 from trueno.dispatch.transfer import to as to
 from trueno.errors import BackendUnavailable as BackendUnavailable
+from trueno.errors import BatchError as BatchError
 from trueno.errors import DeviceError as DeviceError
 from trueno.errors import DeviceLost as DeviceLost
 from trueno.errors import DtypeError as DtypeError
@@ -49,6 +51,7 @@ from trueno.select.policy import Decision as Decision
 
 __all__ = [
     "BackendUnavailable",
+    "BatchError",
     "DeviceError",
     "DeviceLost",
     "DtypeError",

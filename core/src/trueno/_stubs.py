@@ -1,4 +1,4 @@
-"""The type stubs of `trueno` and `trueno.aio`, from the table: `python -m trueno._stubs` rewrites both files.
+"""The type stubs of `trueno`, `trueno.aio` and `trueno.batch`, from the table: `python -m trueno._stubs` rewrites them.
 
 The ops come into being at first use, so type checkers and editors cannot see them in `__init__.py`.  The
 stubs show them each with true signature and first line of documentation.  They are committed, and a test
@@ -18,6 +18,7 @@ from trueno.ops.op import Op
 
 PATH = Path(__file__).with_name("__init__.pyi")
 AIO_PATH = Path(__file__).parent / "aio" / "__init__.pyi"
+BATCH = Path(__file__).with_name("batch") / "__init__.pyi"
 
 HEAD = '''\
 """Generated from the op table by `python -m trueno._stubs`; edit the table instead."""
@@ -68,6 +69,71 @@ def _function(body: Callable[_P, _R]) -> _Function[_P, _R]: ...
 '''
 
 
+BATCH_HEAD = '''\
+"""Generated from the op table by `python -m trueno._stubs`; edit the table instead."""
+
+from types import TracebackType
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from trueno.batch.counts import Counts as Counts
+from trueno.batch.handle import Handle as Handle
+
+class Batch:
+    """Records ops and runs them as few kernels: `trueno.Batch("simd")`, or without a name to choose automatically."""
+
+    name: str
+    def __init__(self, backend: str | None = None) -> None: ...
+    def __enter__(self) -> Batch: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    @property
+    def counts(self) -> Counts:
+        """What has been uploaded, run and read since the batch was made."""
+
+    def upload(self, x: Any) -> Handle:
+        """A handle of an array, a list, a number, or an array of the backend on which this runs."""
+
+    def update(self, h: Handle, x: Any) -> None:
+        """Put another array of the same shape and dtype behind an upload."""
+
+    def keep(self, h: Handle) -> Handle:
+        """Have `execute()` compute `h` though other ops use it."""
+
+    def execute(self) -> None:
+        """Run what was recorded."""
+
+    async def execute_async(self) -> None:
+        """The same in a worker thread, so that the event loop goes on."""
+
+    def read(self, h: Handle, out: NDArray[Any] | None = None) -> Any:
+        """The array of a handle, copied from the batch, into `out` if given."""
+
+    def close(self) -> None:
+        """Let all buffers go; handles are of no use then."""
+
+'''
+
+
+def batch_text() -> str:
+    """The whole text of the stub of `trueno.batch`: every op is a method of `Batch`."""
+    methods = [_method(op) for op in TABLE.values()]
+    aliases = [f"    {alias} = {name}\n" for alias, name in sorted(ALIASES.items())]
+    return BATCH_HEAD + "".join([*methods, *aliases])
+
+
+def _method(op: Op) -> str:
+    shown = ["self", *_parameters(op, array="Handle | float", leave="out")]
+    count = len(op.signature.outputs)
+    returns = "Handle" if count == 1 else f"tuple[{', '.join(['Handle'] * count)}]"
+    line = f"    def {op.name}({', '.join(shown)}) -> {returns}:"
+    if len(line) > 120:
+        line = f"    def {op.name}(\n        {', '.join(shown)}\n    ) -> {returns}:"
+    return f"{line}\n        {_docstring(op)}\n\n"
+
+
 def text() -> str:
     """The whole text of the package's stub; the same for the same table."""
     parts = [HEAD, _imports(), "\n", f"__all__ = {_names(trueno.__all__)}\n\n", "__version__: str\n\n", FUNCTION]
@@ -109,20 +175,29 @@ def _names(names: list[str]) -> str:
 
 
 def _op(op: Op, define: str) -> str:
-    choices = {p.name: p.choices for p in op.params if p.choices}
-    shown, keyword = [], False
-    for p in parameters(op):
-        if p.kind is p.KEYWORD_ONLY and not keyword:
-            shown.append("*")
-            keyword = True
-        kind = f"Literal[{', '.join(map(_literal, choices[p.name]))}]" if p.name in choices else p.annotation
-        default = "" if p.default is inspect.Parameter.empty else f" = {_literal(p.default)}"
-        shown.append(f"{p.name}: {kind}{default}")
+    shown = _parameters(op)
     decorator, _, word = define.rpartition("\n")
     line = f"{word} {op.name}({', '.join(shown)}) -> {_returns(op)}:"
     if len(line) > 120:
         line = f"{word} {op.name}(\n    {', '.join(shown)}\n) -> {_returns(op)}:"
     return f"{decorator}\n{line}\n    {_docstring(op)}\n\n".lstrip("\n")
+
+
+def _parameters(op: Op, array: str = "ArrayLike", leave: str = "") -> list[str]:
+    """Parameters as a stub writes them; `array`: the type of operands, `leave`: the parameter to leave out."""
+    choices = {p.name: p.choices for p in op.params if p.choices}
+    shown, keyword = [], False
+    for p in parameters(op):
+        if p.name == leave:
+            continue
+        if p.kind is p.KEYWORD_ONLY and not keyword:
+            shown.append("*")
+            keyword = True
+        kind = f"Literal[{', '.join(map(_literal, choices[p.name]))}]" if p.name in choices else p.annotation
+        kind = array if kind == "ArrayLike" else kind
+        default = "" if p.default is inspect.Parameter.empty else f" = {_literal(p.default)}"
+        shown.append(f"{p.name}: {kind}{default}")
+    return shown
 
 
 def _returns(op: Op) -> str:
@@ -148,7 +223,7 @@ def _docstring(op: Op) -> str:
 
 def main() -> None:
     """Rewrite the files that are stale, and say what happened."""
-    for path, wanted in ((PATH, text()), (AIO_PATH, aio_text())):
+    for path, wanted in ((PATH, text()), (AIO_PATH, aio_text()), (BATCH, batch_text())):
         stale = not path.exists() or path.read_text("utf-8") != wanted
         if stale:
             path.write_text(wanted, "utf-8")

@@ -12,6 +12,7 @@
     ├── KernelError(RuntimeError)            a kernel failed, or no backend takes the call
     │   └── DeviceLost                       the device went away; its arrays are gone with it
     ├── OutOfMemory(MemoryError)             a device has no room left
+    ├── BatchError(RuntimeError)             a batch that is closed, busy or not executed, or a handle of another
     └── GuardError(ArithmeticError)          a guard stopped the line
 
 A message names op, operand, symbol, value and remedy: `matmul: b[k] is 31, but a[k] is 32`.
@@ -66,6 +67,10 @@ class DeviceLost(KernelError):
 
 class OutOfMemory(TruenoError, MemoryError):
     """A device has no room left for what was asked."""
+
+
+class BatchError(TruenoError, RuntimeError):
+    """A batch that is closed, busy or not executed yet, or a handle that belongs to another."""
 
 
 class GuardError(TruenoError, ArithmeticError):

@@ -6,6 +6,7 @@ refuses.  API number 1.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -143,3 +144,15 @@ class DeviceBackend(Backend, Protocol):
 
     def copy(self, x: Any, out: Any) -> None:
         """Copy one of them into another of its shape and dtype."""
+
+    # Optional; the core asks with `hasattr` whether a backend has them.
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Kernels called inside are submitted together, in order, when the context ends without an error.
+
+        A transfer or `synchronize` inside submits what there is so far.  Without this method each kernel is
+        submitted when it is called.
+        """
+
+    def write(self, x: np.ndarray[Any, Any], out: Any) -> None:
+        """Copy a NumPy array into one of the backend's own, of its shape and dtype, without allocating there."""

@@ -41,12 +41,12 @@ def canonical(name: str, shapes: tuple[Shape, ...]) -> Form:
     sizes, leading = op.signature.bind(name, shapes)
     final = op.signature.result_shapes(sizes, leading)
     if op.over is None:
-        groups = _groups([_varies(s, leading) for s in shapes], leading)
-        if len(groups) <= 1:
+        runs = groups([varies(s, leading) for s in shapes], leading)
+        if len(runs) <= 1:
             n = prod(leading)
             kinds = "".join("e" if prod(s) == n else "u" for s in shapes)
             return _form(op, kinds, 1, 1, n, (None,) * len(shapes), final)
-        split = groups[-1][0]
+        split = runs[-1][0]
         return _rows(op, shapes, leading[:split], [leading[split:]] * len(shapes), final)
     n, rows = sizes[op.over], prod(leading)
     if rows == 1:
@@ -65,12 +65,12 @@ def _form(
     return Form(kinds, rank, rows, n, expand, tuple(shape[k] for k in kinds), results, final)
 
 
-def _varies(shape: Shape, whole: Shape) -> tuple[bool, ...]:
+def varies(shape: Shape, whole: Shape) -> tuple[bool, ...]:
     """Along which axes of the broadcast shape an operand varies."""
     return tuple(size != 1 for size in (1,) * (len(whole) - len(shape)) + shape)
 
 
-def _groups(patterns: list[tuple[bool, ...]], whole: Shape) -> list[list[int]]:
+def groups(patterns: list[tuple[bool, ...]], whole: Shape) -> list[list[int]]:
     """Runs of axes along which every operand behaves alike; axes of size 1 join any run."""
     groups: list[list[int]] = []
     before: tuple[bool, ...] | None = None

@@ -47,11 +47,12 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
             )
     arrays = []
     for x, a in zip(operands, found, strict=True):
-        arrays.append(_number(op, x, dtype) if a is None else a)
+        arrays.append(number(op, x, dtype) if a is None else a)
     return arrays, dtype, wrap
 
 
-def _number(op: Op, x: Any, dtype: np.dtype[Any]) -> Array:
+def number(op: Op, x: Any, dtype: np.dtype[Any]) -> Array:
+    """A number as an array without axes; ParameterError for a whole number past every float."""
     try:
         with np.errstate(over="ignore"):
             return np.asarray(x, dtype)

@@ -57,6 +57,25 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
     return finished[0] if len(finished) == 1 else tuple(finished)
 
 
+def result_shapes(
+    op: Op, shapes: tuple[tuple[int, ...], ...], static: dict[str, Any], axis: Any = -1, keepdims: Any = False
+) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the results of a call that is not made yet; the errors that it would raise for shapes and axis."""
+    if op.structured:
+        return op.result_shapes(shapes, static)
+    ghosts = [np.broadcast_to(np.float32(0), s) for s in shapes]  # shapes that hold nothing
+    plain = op.over is None or (axis.__class__ is int and axis == -1 and keepdims is False)
+    row_axis = -1 if plain else _row_axis(op, ghosts, axis, keepdims)
+    moved = ghosts if plain else _move_axis(op, ghosts, row_axis)
+    form = canonical(op.name, tuple(a.shape for a in moved))
+    if form.n == 0 and op.empty_is_error:
+        raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {shapes[0]}), which has no value")
+    if plain:
+        return form.shapes
+    rank = max(len(s) for s in shapes)
+    return tuple(_back(s, op, k, row_axis, bool(keepdims), rank) for k, s in enumerate(form.shapes))
+
+
 class _Result:
     """Where one result is computed, and where the user wants it."""
 
@@ -290,4 +309,4 @@ def _compact(a: Array) -> Array:
     return a if _plain(a) else np.array(a, a.dtype.newbyteorder("="), order="C")
 
 
-__all__ = ["call", "request"]
+__all__ = ["call", "request", "result_shapes"]

@@ -7,7 +7,8 @@ asks the selector once.  Nothing here is locked on reads; two threads that miss 
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from threading import RLock
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64)}
 CLASSES = 65  # size classes: bit lengths of any array's size
+drops = 0
+"""How often plans were dropped: what was decided before is not kept after, and who keeps a kernel asks again."""
 RANKS = 65  # NumPy's arrays have up to 64 axes
 
 
@@ -94,9 +97,9 @@ class State:
             """Stands where a plan is not made yet: makes it, takes its own place out, and calls it."""
             x = args[0]
             sizes = tuple(a.size.bit_length() for a in args[: plan.keys(op)])
-            before = _generation
+            before = drops
             kernel = self.kernel(op, dtype, static, x.ndim, sizes)
-            if before == _generation and not policy.nested():
+            if before == drops and not policy.nested():
                 row = rows[x.ndim]
                 for size in sizes[:-1]:
                     row = row[size]
@@ -125,6 +128,8 @@ class State:
 
     def forget(self, op: str | None = None) -> None:
         """Drop the plans of an op, or all; the next call of each key chooses again."""
+        global drops
+        drops += 1
         for key in list(self.general):
             if op is None or key[0] == op:
                 self.general.pop(key, None)
@@ -140,9 +145,9 @@ class State:
         key = plan.key(call)
         found = self.general.get(key)
         if found is None:
-            before = _generation
+            before = drops
             found = (policy.decide(call, self.asked), {})
-            if before == _generation and not policy.nested():
+            if before == drops and not policy.nested():
                 self.general[key] = found
                 policy.announce(found[0])
         return found
@@ -202,7 +207,6 @@ class State:
 
 
 _default = Asked()  # what `set_default` asked for
-_generation = 0  # grows whenever plans are dropped: what was decided before is not kept after
 _base = State()
 current: ContextVar[State] = ContextVar("trueno_state", default=_base)
 _states: dict[Any, State] = {}
@@ -328,6 +332,22 @@ def prefer(*names: str) -> Under:
     return Under(f"prefer({', '.join(map(repr, names))})", Asked((), preferred, False, "trueno.prefer"))
 
 
+def choosing(names: tuple[str, ...], origin: str) -> State:
+    """The state that runs on these backends, under the guard and the trace in force; no name: the current state."""
+    now = current.get()
+    return _state(Asked(names, (), False, origin), now.guard, now.traced) if names else now
+
+
+@contextmanager
+def entered(state: State) -> Iterator[None]:
+    """Run everything inside in `state`."""
+    token = current.set(state)
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
 def guarded(by: "JidokaGuard") -> Under:
     """Run everything inside under a guard."""
     return Under("a guard", guard=by)
@@ -352,9 +372,9 @@ def set_default(*names: str) -> None:
 
 def forget_plans(op: str | None = None) -> None:
     """Drop every plan (of one op) of every state."""
-    global _generation
+    global drops
     with _lock:
-        _generation += 1
+        drops += 1
         alive = list(_alive)
     for state in alive:
         state.forget(op)

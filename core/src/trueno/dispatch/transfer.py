@@ -5,12 +5,12 @@ them ferried.  Every move is an event of kind `transfer`, with bytes and seconds
 """
 
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from trueno.discovery import registry
-from trueno.discovery.protocol import Backend, Call, Kernel
+from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel
 from trueno.discovery.registry import Entry
 from trueno.dispatch.fallback import telling
 from trueno.errors import DeviceError, DtypeError, KernelError, ParameterError
@@ -27,6 +27,13 @@ def upload(backend: Backend, x: np.ndarray[Any, Any], op: str = "to") -> Any:
     emit("transfer", op, backend.name, "to device", start=start, seconds=perf_counter() - start, bytes=x.nbytes)
     _same(backend, "to_device", there, x.shape, x.dtype)
     return there
+
+
+def write(backend: Backend, x: np.ndarray[Any, Any], out: Any, op: str = "to") -> None:
+    """Copy a NumPy array into one of a backend that can write without allocating."""
+    start = perf_counter()
+    cast(DeviceBackend, backend).write(x, out)
+    emit("transfer", op, backend.name, "to device", start=start, seconds=perf_counter() - start, bytes=x.nbytes)
 
 
 def download(backend: Backend, x: Any, out: np.ndarray[Any, Any] | None = None, op: str = "numpy") -> Any:

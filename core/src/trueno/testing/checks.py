@@ -332,6 +332,26 @@ def check_guard(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> No
             raise AssertionError("a NaN was made and the guard did not stop")
 
 
+def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
+    """The op recorded in a batch, alone and between two others that it may fuse with, gives what it gives as a call."""
+    T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
+    for case in _some(op, T, seed):
+        operands = [
+            np.asarray(x, np.int64 if s.index else T) for s, x in zip(op.signature.inputs, case.operands, strict=True)
+        ]
+        with _told(case, backend, seed), trueno.Batch(backend) as b:
+            handles = [b.upload(x) for x in operands]
+            # Twice the negative is the operand itself, bit for bit, and so is what comes out.
+            fused = [h if s.index else b.neg(b.neg(h)) for s, h in zip(op.signature.inputs, handles, strict=True)]
+            made = [getattr(b, op.name)(*given, **case.kwargs) for given in (handles, fused)]
+            results = [m if isinstance(m, tuple) else (m,) for m in made]
+            last = [h if s.index else b.neg(b.neg(h)) for s, h in zip(op.signature.outputs, results[1], strict=True)]
+            b.execute()
+            for found in (*results, last):
+                v = verdict(op, operands, case.kwargs, T, tuple(b.read(h) for h in found), accuracy)
+                assert v.ok, f"in a batch: {v}"
+
+
 __all__ = ["CHECKS", "Declined", "Report", "check_values", "empty_results", "invoke", "rejected", "sentinels"]
 
 CHECKS: dict[str, Callable[..., Any]] = {
@@ -342,4 +362,5 @@ CHECKS: dict[str, Callable[..., Any]] = {
     "bad_operands": check_bad_operands,
     "axis": check_axis,
     "guard": check_guard,
+    "batch": check_batch,
 }

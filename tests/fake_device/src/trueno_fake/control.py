@@ -7,7 +7,7 @@ from trueno.discovery.protocol import Rates
 from trueno.errors import DeviceLost, OutOfMemory, SettingError
 from trueno.settings import settings
 
-OPERATIONS = ("alloc", "upload", "download", "kernel", "copy", "synchronize")
+OPERATIONS = ("alloc", "upload", "download", "kernel", "copy", "submit", "synchronize")
 FAILURES = ("error", "memory", "lost")
 RATES = Rates(launch_s=10e-6, flops=1e12, bytes=2e11, link_s=15e-6, link_bytes=1e10)
 """What a modest GPU on PCIe would say."""

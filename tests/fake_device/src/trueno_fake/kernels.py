@@ -36,7 +36,7 @@ def kernel(call: Call, tripped: Callable[[int], int]) -> Kernel:
         results = compute(elements, args[operands : operands + params])
         if results is None or any(o.shape != r.shape for o, r in zip(outs, results, strict=True)):
             return -1
-        LEDGER.add(kernels=1, submits=1)
+        LEDGER.add(kernels=1, submits=not LEDGER.batching, batched=bool(LEDGER.batching))
         if error := control.due("kernel"):
             if not control.lost:
                 half = outs[0]._elements().reshape(-1)

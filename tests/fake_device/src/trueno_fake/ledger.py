@@ -9,7 +9,8 @@ from typing import Any
 class Ledger:
     """Counters since the last `reset`; `live` and `live_bytes` are what is allocated now and survive it.
 
-    kernels and submits: calls that were begun, those that failed included.  copies: inside the device.
+    kernels and submits: calls that were begun, those that failed included; batched: of the kernels, those inside of
+    a batch, which is one submit; batching: batches that are open now.  copies: inside the device.
     bytes_up, bytes_down: over the link.  peak_bytes: the most that was live at once since the last `reset`.
     """
 
@@ -26,6 +27,8 @@ class Ledger:
     live: int = 0
     live_bytes: int = 0
     peak_bytes: int = 0
+    batched: int = 0
+    batching: int = 0
     # Reentrant: collecting garbage inside `add` may free a buffer, which adds again.
     _lock: Any = field(default_factory=RLock, repr=False, compare=False)
 
@@ -40,7 +43,7 @@ class Ledger:
         """Start counting again; what is allocated stays known."""
         with self._lock:
             for f in fields(self):
-                if f.name not in ("live", "live_bytes", "_lock"):
+                if f.name not in ("live", "live_bytes", "batching", "_lock"):
                     setattr(self, f.name, 0)
             self.peak_bytes = self.live_bytes
 

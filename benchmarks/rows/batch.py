@@ -1,0 +1,230 @@
+"""Batches: what fusing saves, what replaying costs, and how much should become one kernel.
+
+Arrays are uploaded, and results of peers allocated, before the clock starts: `execute()` races calls with `out=`.  The
+`limits` rows are no bars: they are the measurements from which the constants of `trueno.batch.fuse` were read off.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import trueno
+from trueno.batch import fuse
+
+from benchmarks.compare import Record
+from benchmarks.inputs import values
+from benchmarks.rows import ROWS, Cell, Plan, text
+from benchmarks.timing import OURS, Thunk, compare, fastest, race
+
+BACKEND = "simd"
+LENGTHS = (1_000_000, 16_000_000)
+LONGEST = 16_000_000
+SMALL = 1_024
+THREE, EIGHT, NORM, RESIDUAL = "relu scale add", "8 elementwise ops", "layer_norm gelu", "residual_rms_norm scale"
+AGAIN = "execute beyond its kernels"
+CHAIN: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("relu", ()), ("scale", (2.0,)), ("add", ("y",)), ("tanh", ()),
+    ("mul", ("y",)), ("abs", ()), ("sqrt", ()), ("neg", ()),
+)  # fmt: skip
+
+
+def cells(plan: Plan) -> Iterator[Cell]:
+    for n in (100_000,) if plan.quick else LENGTHS:
+        yield Cell("batch", THREE, text((n,)), partial(_three, n, plan))
+    longest = 100_000 if plan.quick else LONGEST
+    yield Cell("batch", EIGHT, text((longest,)), partial(_eight, longest, plan))
+    rows = (64, 1024) if plan.quick else ROWS
+    yield Cell("batch", NORM, text(rows), partial(_norm, rows, plan))
+    yield Cell("batch", RESIDUAL, text(rows), partial(_residual, False, rows, plan))
+    yield Cell("batch", f"{RESIDUAL}, sum kept", text(rows), partial(_residual, True, rows, plan))
+    yield Cell("batch", AGAIN, text((SMALL,)), partial(_again, plan))
+    if not plan.quick:
+        for name, limits in LIMITS.items():
+            for shape in SHAPES[name]:
+                yield Cell("batch", f"limits {name}", text(shape), partial(_limits, name, limits, shape, plan))
+
+
+def _inputs(shape: tuple[int, ...], count: int) -> list[np.ndarray[Any, Any]]:
+    return [values(("uniform", -1.0, 1.0), shape, i) for i in range(count)]
+
+
+def _record(name: str, shape: tuple[int, ...], calls: dict[str, Thunk], plan: Plan) -> list[Record]:
+    found = compare(calls, plan.budget)
+    return [Record("batch", name, text(shape), "×", found.ratio, found.peer, found.ratios, found.seconds, "batch")]
+
+
+def _three(n: int, plan: Plan) -> list[Record]:
+    x, y = _inputs((n,), 2)
+    one, two, three = (np.empty_like(x) for _ in range(3))
+    factor = np.float32(2.0)
+
+    def numpy() -> None:
+        np.maximum(x, 0, out=one)
+        np.multiply(one, factor, out=two)
+        np.add(two, y, out=three)
+
+    with trueno.Batch(BACKEND) as b:
+        h = b.add(b.scale(b.relu(b.upload(x)), 2.0), b.upload(y))
+        b.execute()
+        numpy()
+        np.testing.assert_array_equal(b.read(h), three)
+        return _record(THREE, (n,), {OURS: b.execute, "numpy": numpy}, plan)
+
+
+def _eight(n: int, plan: Plan) -> list[Record]:
+    x, y = _inputs((n,), 2)
+    out = [np.empty_like(x), np.empty_like(x)]
+    with trueno.use(BACKEND), trueno.Batch() as b:
+        h, hy = b.upload(x), b.upload(y)
+        for name, more in CHAIN:
+            h = getattr(b, name)(h, *(hy if m == "y" else m for m in more))
+        b.execute()
+        calls = [(getattr(trueno, name), tuple(y if m == "y" else m for m in more)) for name, more in CHAIN]
+
+        def single() -> Any:
+            value = x
+            for i, (function, more) in enumerate(calls):
+                value = function(value, *more, out=out[i % 2])
+            return value
+
+        np.testing.assert_allclose(b.read(h), single(), rtol=1e-5)
+        return _record(EIGHT, (n,), {OURS: b.execute, "single": single}, plan)
+
+
+def _norm(shape: tuple[int, ...], plan: Plan) -> list[Record]:
+    (x,) = _inputs(shape, 1)
+    w, bias = _inputs(shape[-1:], 2)
+    one, two = np.empty_like(x), np.empty_like(x)
+    with trueno.use(BACKEND), trueno.Batch() as b:
+        h = b.gelu(b.layer_norm(b.upload(x), b.upload(w), b.upload(bias)))
+        b.execute()
+
+        def single() -> None:
+            trueno.layer_norm(x, w, bias, out=one)
+            trueno.gelu(one, out=two)
+
+        single()
+        np.testing.assert_allclose(b.read(h), two, rtol=1e-4, atol=1e-6)
+        return _record(NORM, shape, {OURS: b.execute, "single": single}, plan)
+
+
+def _residual(kept: bool, shape: tuple[int, ...], plan: Plan) -> list[Record]:
+    """rms_norm of x + residual, scaled; kept: x + residual is a result too, which the batch then has to write.
+
+    Against three calls, and against the two that residual_rms_norm leaves, which write x + residual in any case.
+    """
+    x, residual = _inputs(shape, 2)
+    (w,) = _inputs(shape[-1:], 1)
+    one, two, three = (np.empty_like(x) for _ in range(3))
+    with trueno.use(BACKEND), trueno.Batch() as b:
+        both = b.residual_rms_norm(b.upload(x), b.upload(residual), b.upload(w))
+        h = b.scale(both[1], 0.5)
+        if not kept:
+            del both
+        b.execute()
+
+        def single() -> None:
+            trueno.add(x, residual, out=one)
+            trueno.rms_norm(one, w, out=two)
+            trueno.scale(two, 0.5, out=three)
+
+        def double() -> None:
+            trueno.residual_rms_norm(x, residual, w, out=(one, two))
+            trueno.scale(two, 0.5, out=three)
+
+        single()
+        np.testing.assert_allclose(b.read(h), three, rtol=1e-4, atol=1e-6)
+        name = f"{RESIDUAL}, sum kept" if kept else RESIDUAL
+        return _record(name, shape, {OURS: b.execute, "single": single, "double": double}, plan)
+
+
+def _again(plan: Plan) -> list[Record]:
+    """Ten kernels that do not fuse, replayed, less the same kernels called one after the other, arguments in place."""
+    (x,) = _inputs((32, SMALL // 32), 1)
+    with trueno.Batch(BACKEND) as b:
+        h = b.upload(x)
+        for _ in range(10):
+            h = b.transpose(h)
+        b.execute()
+        replay = b._replay  # type: ignore[attr-defined]
+        names: dict[str, Any] = {}
+        lines = []
+        for i, (kernel, (source, target)) in enumerate(replay._calls):
+            names |= {f"k{i}": kernel, f"x{i}": source, f"y{i}": target}
+            lines.append(f"k{i}(x{i}, y{i})")
+        assert len(lines) == 10
+        exec(f"def bare({', '.join(f'{n}={n}' for n in names)}):\n    " + "\n    ".join(lines), names)
+        pair: dict[str, Thunk] = {"execute": b.execute, "kernels": names["bare"]}
+        best = fastest(race(pair, plan.budget, tuple(pair)))
+    beyond = best["execute"] - best["kernels"]
+    return [Record("batch", AGAIN, text((SMALL,)), "s", beyond, seconds=best, family="batch")]
+
+
+# ---- what the limits were read off ----------------------------------------------------------------------
+
+LIMITS: dict[str, tuple[float, ...]] = {
+    "MOST_OPS": (4, 8, 12, 24, 48),
+    "MOST_ARRAYS": (4, 8, 16, 24),
+    "MOST_FUNCTIONS": (7, 14, 28, 56),
+    "MOST_AGAIN": (-1, 1e9),
+}
+SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
+    "MOST_OPS": ((1_024,), (4_000_000,)),
+    "MOST_ARRAYS": ((16_384,), (1_000_000,)),
+    "MOST_FUNCTIONS": ((100_000,), (4_000_000,)),
+    "MOST_AGAIN": (ROWS, (16_000_000,)),
+}
+
+
+def _recorded(name: str, shape: tuple[int, ...]) -> Callable[[Any], Any]:
+    arrays = _inputs(shape, 25 if name == "MOST_ARRAYS" else 1)
+
+    def record(b: Any) -> Any:
+        h = b.upload(arrays[0])
+        if name == "MOST_ARRAYS":
+            for x in arrays[1:]:
+                h = b.add(h, b.upload(x))
+        elif name == "MOST_OPS":
+            for _ in range(16):
+                h = b.scale(b.add(b.abs(h), 1.0), 0.5)
+        elif name == "MOST_FUNCTIONS":
+            for _ in range(8):
+                h = b.tanh(b.add(h, 0.5))
+        else:
+            h = b.variance(b.tanh(h))
+        return h
+
+    return record
+
+
+@contextmanager
+def _set(**limits: float) -> Iterator[None]:
+    old = {name: getattr(fuse, name) for name in limits}
+    try:
+        for name, value in limits.items():
+            setattr(fuse, name, value)
+        yield
+    finally:
+        for name, value in old.items():
+            setattr(fuse, name, value)
+
+
+def _limits(name: str, limits: tuple[float, ...], shape: tuple[int, ...], plan: Plan) -> list[Record]:
+    """Seconds of one batch under several values of a limit; the others are out of the way, as far as they can be."""
+    record = _recorded(name, shape)
+    calls: dict[str, Thunk] = {}
+    batches = []
+    for limit in limits:
+        free = {"MOST_OPS": 64, "MOST_ARRAYS": 32, "MOST_FUNCTIONS": 1e9, "MOST_AGAIN_LONG": limit}
+        with _set(**{**free, name: limit}):
+            b = trueno.Batch(BACKEND)
+            h = record(b)
+            b.execute()
+        batches.append((b, h))
+        calls[f"{limit:g}"] = b.execute
+    best = fastest(race(calls, plan.budget, tuple(calls)))
+    for b, _ in batches:
+        b.close()
+    return [Record("batch", f"limits {name}", text(shape), "s", min(best.values()), seconds=best, family="batch")]

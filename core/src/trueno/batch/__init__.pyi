@@ -1,0 +1,328 @@
+"""Generated from the op table by `python -m trueno._stubs`; edit the table instead."""
+
+from types import TracebackType
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from trueno.batch.counts import Counts as Counts
+from trueno.batch.handle import Handle as Handle
+
+class Batch:
+    """Records ops and runs them as few kernels: `trueno.Batch("simd")`, or without a name to choose automatically."""
+
+    name: str
+    def __init__(self, backend: str | None = None) -> None: ...
+    def __enter__(self) -> Batch: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    @property
+    def counts(self) -> Counts:
+        """What has been uploaded, run and read since the batch was made."""
+
+    def upload(self, x: Any) -> Handle:
+        """A handle of an array, a list, a number, or an array of the backend on which this runs."""
+
+    def update(self, h: Handle, x: Any) -> None:
+        """Put another array of the same shape and dtype behind an upload."""
+
+    def keep(self, h: Handle) -> Handle:
+        """Have `execute()` compute `h` though other ops use it."""
+
+    def execute(self) -> None:
+        """Run what was recorded."""
+
+    async def execute_async(self) -> None:
+        """The same in a worker thread, so that the event loop goes on."""
+
+    def read(self, h: Handle, out: NDArray[Any] | None = None) -> Any:
+        """The array of a handle, copied from the batch, into `out` if given."""
+
+    def close(self) -> None:
+        """Let all buffers go; handles are of no use then."""
+
+    def relu(self, x: Handle | float) -> Handle:
+        """max(x, 0)."""
+
+    def leaky_relu(self, x: Handle | float, *, slope: float = 0.01) -> Handle:
+        """x where x ≥ 0, else slope · x."""
+
+    def elu(self, x: Handle | float, *, alpha: float = 1.0) -> Handle:
+        """x where x > 0, else alpha · (eˣ − 1)."""
+
+    def selu(self, x: Handle | float) -> Handle:
+        """1.0507… · (x where x > 0, else 1.6732… · (eˣ − 1))."""
+
+    def gelu(self, x: Handle | float, *, approximate: Literal["tanh", "none"] = "tanh") -> Handle:
+        """x · Φ(x), Φ the normal distribution; by default x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))."""
+
+    def sigmoid(self, x: Handle | float) -> Handle:
+        """1 / (1 + e⁻ˣ)."""
+
+    def silu(self, x: Handle | float) -> Handle:
+        """x / (1 + e⁻ˣ)."""
+
+    def mish(self, x: Handle | float) -> Handle:
+        """x · tanh(softplus(x))."""
+
+    def hardswish(self, x: Handle | float) -> Handle:
+        """x · clip(x + 3, 0, 6) / 6."""
+
+    def softplus(self, x: Handle | float) -> Handle:
+        """ln(1 + eˣ)."""
+
+    def log_sigmoid(self, x: Handle | float) -> Handle:
+        """ln(1 / (1 + e⁻ˣ))."""
+
+    def add(self, x: Handle | float, y: Handle | float) -> Handle:
+        """x + y."""
+
+    def sub(self, x: Handle | float, y: Handle | float) -> Handle:
+        """x − y."""
+
+    def mul(self, x: Handle | float, y: Handle | float) -> Handle:
+        """x · y."""
+
+    def div(self, x: Handle | float, y: Handle | float) -> Handle:
+        """x / y."""
+
+    def minimum(self, x: Handle | float, y: Handle | float) -> Handle:
+        """min(x, y)."""
+
+    def maximum(self, x: Handle | float, y: Handle | float) -> Handle:
+        """max(x, y)."""
+
+    def copysign(self, x: Handle | float, y: Handle | float) -> Handle:
+        """|x| with the sign of y."""
+
+    def pow(self, x: Handle | float, y: Handle | float) -> Handle:
+        """xʸ."""
+
+    def fma(self, x: Handle | float, y: Handle | float, z: Handle | float) -> Handle:
+        """x · y + z, the product not rounded."""
+
+    def lerp(self, x: Handle | float, y: Handle | float, t: float) -> Handle:
+        """x + t · (y − x)."""
+
+    def scale(self, x: Handle | float, factor: float) -> Handle:
+        """factor · x."""
+
+    def clamp(self, x: Handle | float, min: float, max: float) -> Handle:
+        """min(max(x, min), max)."""
+
+    def abs(self, x: Handle | float) -> Handle:
+        """|x|."""
+
+    def neg(self, x: Handle | float) -> Handle:
+        """−x."""
+
+    def sqrt(self, x: Handle | float) -> Handle:
+        """√x."""
+
+    def rsqrt(self, x: Handle | float) -> Handle:
+        """1 / √x."""
+
+    def recip(self, x: Handle | float) -> Handle:
+        """1 / x."""
+
+    def exp(self, x: Handle | float) -> Handle:
+        """eˣ."""
+
+    def exp2(self, x: Handle | float) -> Handle:
+        """2ˣ."""
+
+    def expm1(self, x: Handle | float) -> Handle:
+        """eˣ − 1, accurate near 0."""
+
+    def ln(self, x: Handle | float) -> Handle:
+        """Natural logarithm of x."""
+
+    def log1p(self, x: Handle | float) -> Handle:
+        """ln(1 + x), accurate near 0."""
+
+    def log2(self, x: Handle | float) -> Handle:
+        """Logarithm of x to base 2."""
+
+    def log10(self, x: Handle | float) -> Handle:
+        """Logarithm of x to base 10."""
+
+    def sin(self, x: Handle | float) -> Handle:
+        """sin x, x in radians."""
+
+    def cos(self, x: Handle | float) -> Handle:
+        """cos x, x in radians."""
+
+    def tan(self, x: Handle | float) -> Handle:
+        """sin x / cos x, x in radians."""
+
+    def asin(self, x: Handle | float) -> Handle:
+        """Angle in [−π/2, π/2] whose sine is x."""
+
+    def acos(self, x: Handle | float) -> Handle:
+        """Angle in [0, π] whose cosine is x."""
+
+    def atan(self, x: Handle | float) -> Handle:
+        """Angle in [−π/2, π/2] whose tangent is x."""
+
+    def sinh(self, x: Handle | float) -> Handle:
+        """(eˣ − e⁻ˣ) / 2, accurate near 0."""
+
+    def cosh(self, x: Handle | float) -> Handle:
+        """(eˣ + e⁻ˣ) / 2."""
+
+    def tanh(self, x: Handle | float) -> Handle:
+        """(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ)."""
+
+    def asinh(self, x: Handle | float) -> Handle:
+        """sign(x) · ln(|x| + √(x² + 1)), accurate near 0."""
+
+    def acosh(self, x: Handle | float) -> Handle:
+        """ln(x + √(x² − 1)), accurate near 1."""
+
+    def atanh(self, x: Handle | float) -> Handle:
+        """ln((1 + x) / (1 − x)) / 2, accurate near 0."""
+
+    def floor(self, x: Handle | float) -> Handle:
+        """Largest integer ≤ x."""
+
+    def ceil(self, x: Handle | float) -> Handle:
+        """Smallest integer ≥ x."""
+
+    def round(self, x: Handle | float) -> Handle:
+        """Nearest integer, half to even."""
+
+    def trunc(self, x: Handle | float) -> Handle:
+        """x without its fraction: the nearest integer towards 0."""
+
+    def fract(self, x: Handle | float) -> Handle:
+        """x − trunc(x)."""
+
+    def signum(self, x: Handle | float) -> Handle:
+        """1, −1 or 0: the sign of x."""
+
+    def matmul(self, a: Handle | float, b: Handle | float) -> Handle:
+        """c[i,j] = Σₖ a[i,k] · b[k,j]."""
+
+    def matvec(self, a: Handle | float, x: Handle | float) -> Handle:
+        """y[i] = Σₖ a[i,k] · x[k]."""
+
+    def vecmat(self, x: Handle | float, a: Handle | float) -> Handle:
+        """y[j] = Σₖ x[k] · a[k,j]."""
+
+    def batched_matmul(self, a: Handle | float, b: Handle | float) -> Handle:
+        """c[…,i,j] = Σₖ a[…,i,k] · b[…,k,j]."""
+
+    def transpose(self, x: Handle | float) -> Handle:
+        """y[j,i] = x[i,j], written out row by row."""
+
+    def outer(self, x: Handle | float, y: Handle | float) -> Handle:
+        """z[i,j] = x[i] · y[j]."""
+
+    def convolve2d(
+        self, x: Handle | float, kernel: Handle | float, *, mode: Literal["valid", "same"] = "valid"
+    ) -> Handle:
+        """y[o,i,j] = Σ_c Σ_p Σ_q x[c, i+p, j+q] · kernel[o,c,p,q]."""
+
+    def embedding_lookup(self, table: Handle | float, i: Handle | float) -> Handle:
+        """y[…,:] = table[i[…],:]."""
+
+    def symmetric_eigen(self, a: Handle | float) -> tuple[Handle, Handle]:
+        """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal."""
+
+    def softmax(self, x: Handle | float, *, axis: int = -1) -> Handle:
+        """e^(x − max x) / Σ e^(x − max x)."""
+
+    def log_softmax(self, x: Handle | float, *, axis: int = -1) -> Handle:
+        """x − max x − ln Σ e^(x − max x)."""
+
+    def layer_norm(
+        self, x: Handle | float, w: Handle | float, b: Handle | float, *, eps: float = 1e-05, axis: int = -1
+    ) -> Handle:
+        """(x − mean) / √(variance + eps) · w + b."""
+
+    def rms_norm(self, x: Handle | float, w: Handle | float, *, eps: float = 1e-06, axis: int = -1) -> Handle:
+        """x / √(Σ x² / n + eps) · w."""
+
+    def residual_rms_norm(
+        self, x: Handle | float, residual: Handle | float, w: Handle | float, *, eps: float = 1e-06, axis: int = -1
+    ) -> tuple[Handle, Handle]:
+        """h = x + residual and y = rms_norm(h, w), in one read of each."""
+
+    def normalize(self, x: Handle | float, *, axis: int = -1) -> Handle:
+        """x / √(Σ x²)."""
+
+    def zscore(self, x: Handle | float, *, axis: int = -1) -> Handle:
+        """(x − mean) / √(Σ (x − mean)² / n), population."""
+
+    def minmax_normalize(self, x: Handle | float, *, axis: int = -1) -> Handle:
+        """(x − min x) / (max x − min x)."""
+
+    def dot(self, x: Handle | float, y: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Σ x · y."""
+
+    def sum(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Σ x."""
+
+    def sum_kahan(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Σ x with a compensated or wider accumulator."""
+
+    def sum_of_squares(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Σ x²."""
+
+    def mean(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Σ x / n."""
+
+    def min(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Smallest element."""
+
+    def max(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Largest element."""
+
+    def argmin(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Position of the smallest element, int64."""
+
+    def argmax(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Position of the largest element, int64."""
+
+    def norm_l1(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Σ |x|."""
+
+    def norm_l2(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """√(Σ x²), the Euclidean length."""
+
+    def norm_linf(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """max |x|."""
+
+    def variance(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """Σ (x − mean)² / n, population."""
+
+    def stddev(self, x: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
+        """√(Σ (x − mean)² / n), population."""
+
+    def covariance(
+        self, x: Handle | float, y: Handle | float, *, axis: int | None = -1, keepdims: bool = False
+    ) -> Handle:
+        """Σ (x − mean x)(y − mean y) / n, population."""
+
+    def correlation(
+        self, x: Handle | float, y: Handle | float, *, axis: int | None = -1, keepdims: bool = False
+    ) -> Handle:
+        """Σ dx·dy / (√Σ dx² · √Σ dy²), dx = x − mean x, dy = y − mean y; Pearson's, within [−1, 1]."""
+
+    absolute = abs
+    clip = clamp
+    divide = div
+    frac = fract
+    log = ln
+    logsigmoid = log_sigmoid
+    multiply = mul
+    negative = neg
+    power = pow
+    reciprocal = recip
+    rint = round
+    sign = signum
+    std = stddev
+    subtract = sub
+    swish = silu
+    var = variance

@@ -1,0 +1,146 @@
+"""What a batch has recorded: values, and the ops that make them.
+
+Which rows an op runs over is settled when it is recorded.  Its *domain* is the shape that all its elements span;
+`split` says how many of the domain's axes come before the row, and is None where rows do not matter.
+"""
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from trueno.dispatch.canonical import groups, varies
+from trueno.dispatch.general import result_shapes
+from trueno.ops.op import Op
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number where an op takes an array: a parameter of the kernel, which no buffer holds."""
+
+    value: float
+
+
+@dataclass(slots=True)
+class Value:
+    """An upload (maker −1) or result `part` of op `maker`."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    maker: int = -1
+    part: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(slots=True)
+class Recorded:
+    """One call of an op.
+
+    form: `program` runs as a row program over `domain` and may fuse; `structured` has a kernel of its own; `call` is
+    what no kernel takes as it lies, and goes through the general path, for `reason`.
+    """
+
+    op: Op
+    dtype: np.dtype[Any]
+    operands: tuple[int | Number, ...]
+    params: tuple[float, ...]
+    static: dict[str, Any]
+    axis: Any
+    keepdims: bool
+    form: Literal["program", "structured", "call"]
+    domain: Shape = ()
+    split: int | None = None
+    reason: str = ""
+    results: tuple[int, ...] = ()
+
+    @property
+    def inputs(self) -> list[int]:
+        """The values among the operands."""
+        return [v for v in self.operands if isinstance(v, int)]
+
+
+@dataclass(slots=True)
+class Graph:
+    """Everything recorded, in order."""
+
+    values: list[Value] = field(default_factory=list)
+    ops: list[Recorded] = field(default_factory=list)
+
+    def upload(self, shape: Shape, dtype: np.dtype[Any]) -> int:
+        self.values.append(Value(shape, dtype))
+        return len(self.values) - 1
+
+    def record(self, op: Op, operands: tuple[int | Number, ...], dtype: np.dtype[Any], params: tuple[float, ...],
+               static: dict[str, Any], axis: Any, keepdims: bool) -> tuple[int, ...]:  # fmt: skip
+        """Append a call; the values of its results.  The errors of shapes and axes are those of the op itself."""
+        shapes = tuple(self.values[v].shape if isinstance(v, int) else () for v in operands)
+        made = result_shapes(op, shapes, static, axis, keepdims)
+        entry = Recorded(op, dtype, operands, params, static, axis, keepdims, "call")
+        entry.form, entry.domain, entry.split, entry.reason = _form(op, shapes, made, axis)
+        for part, (shape, spec) in enumerate(zip(made, op.signature.outputs, strict=True)):
+            self.values.append(Value(shape, np.dtype(np.int64) if spec.index else dtype, len(self.ops), part))
+        entry.results = tuple(range(len(self.values) - len(made), len(self.values)))
+        self.ops.append(entry)
+        return entry.results
+
+
+def _form(op: Op, shapes: tuple[Shape, ...], made: tuple[Shape, ...], axis: Any) -> Any:
+    """Form, domain, split and reason of a call."""
+    if not all(map(all, (*shapes, *made))):
+        return "call", (), None, "it has no elements"
+    if op.check is not None:
+        return "call", (), None, "its operands' values are checked first"
+    if op.structured:
+        if op.shapes is None and sum(s.leading for s in op.signature.inputs) > 1:
+            lead = {s[: len(s) - len(spec.dims)] for s, spec in zip(shapes, op.signature.inputs, strict=True)}
+            if len(lead) > 1:
+                return "call", (), None, "its stacks are broadcast"
+        return "structured", (), None, ""
+    sizes, leading = op.signature.bind(op.name, shapes)
+    if op.over is None:
+        domain, split = made[0], None
+    else:
+        domain = (*leading, sizes[op.over])
+        rank = len(domain)
+        if axis is None:
+            if set(op.layout) != {"e"} or any(s != domain for s in shapes):
+                return "call", (), None, "axis=None with operands that are broadcast"
+            split = 0
+        elif int(axis) in (-1, rank - 1):
+            split = rank - 1
+        else:
+            return "call", (), None, f"axis={axis} is not the last, so rows do not lie together"
+    if arranged(domain, split, shapes) is None:
+        return "call", (), None, "an operand is broadcast over some of the rows' axes only"
+    return "program", domain, split, ""
+
+
+def arranged(domain: Shape, split: int | None, shapes: Any) -> int | None:
+    """Where a row begins among the axes of `domain`, such that operands of these shapes are passed uncopied, or None.
+
+    0 is one row of everything.
+    """
+    if split is None:
+        runs = groups([varies(s, domain) for s in shapes], domain)
+        split = 0 if len(runs) <= 1 else runs[-1][0]
+    return split if all(kind(s, domain, split) for s in shapes) else None
+
+
+def kind(shape: Shape, domain: Shape, split: int) -> str:
+    """Kind letter of an operand of `shape`: `e`, `w`, `r` or `u`; empty if it varies along part of an axis group."""
+    cut = split - (len(domain) - len(shape))
+    outer, inner = prod(shape[: max(cut, 0)]), prod(shape[max(cut, 0) :])
+    rows, n = prod(domain[:split]), prod(domain[split:])
+    if outer not in (1, rows) or inner not in (1, n):
+        return ""
+    if rows == 1:
+        return "e" if inner == n else "u"
+    if outer == rows:
+        return "e" if inner == n else "r"
+    return "w" if inner == n else "u"

@@ -1,0 +1,26 @@
+"""The methods of a batch, one an op, made from the table like the functions."""
+
+from typing import Any
+
+from trueno.dispatch.function import parameters
+from trueno.ops.op import Op
+
+
+def method(op: Op) -> Any:
+    """The method of an op: its true signature, without `out`."""
+    listed = [p for p in parameters(op) if p.name != "out"]
+    shown, keyword = ["self"], False
+    for p in listed:
+        if p.kind is p.KEYWORD_ONLY and not keyword:
+            shown.append("*")
+            keyword = True
+        shown.append(p.name if p.default is p.empty else f"{p.name}={p.default!r}")
+    scalars = ", ".join(f"{p.name!r}: {p.name}" for p in listed if p.name not in op.operands)
+    source = f"def {op.name}({', '.join(shown)}):\n"
+    source += f"    return self._record(_op, ({', '.join(op.operands)},), {{{scalars}}})\n"
+    namespace: dict[str, Any] = {"_op": op}
+    exec(compile(source, f"<trueno.Batch.{op.name}>", "exec"), namespace)
+    made: Any = namespace[op.name]
+    made.__doc__ = f"{op.doc}\n\nRecords the op: operands are handles or numbers, and so is what it gives."
+    made.__qualname__, made.__module__ = f"Batch.{op.name}", "trueno.batch"
+    return made

@@ -1,0 +1,190 @@
+"""Replaying: a flat list of kernels with their arguments, made once and called as often as the batch is executed."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any, cast
+
+import numpy as np
+
+from trueno.batch.graph import Graph, Number
+from trueno.batch.steps import Schedule, Step
+from trueno.discovery.protocol import Backend, DeviceBackend
+from trueno.dispatch import general, resident, state, transfer
+from trueno.dispatch.fallback import telling, told
+from trueno.dispatch.state import State, refuse
+from trueno.errors import BatchError, KernelError, TruenoError
+
+Arrays = dict[int, Any]
+WORDS = 8
+"""Ops that an error names, of those that ran in one kernel."""
+
+
+class Replay:
+    """A schedule with its memory.  device: whose arrays the values are; None on the host."""
+
+    __slots__ = (
+        "_args",
+        "_calls",
+        "_drops",
+        "_kernels",
+        "_state",
+        "_users",
+        "arrays",
+        "backs",
+        "device",
+        "graph",
+        "schedule",
+    )
+
+    def __init__(self, graph: Graph, schedule: Schedule, uploads: Arrays, device: Backend | None) -> None:
+        self.graph = graph
+        self.schedule = schedule
+        self.device = device
+        with telling("Batch", device.name) if device else nullcontext():
+            self.backs = [_empty(device, (count,), dtype) for count, dtype in schedule.buffers.sizes]
+        self.arrays: Arrays = {
+            v: _shaped(self.backs[b], graph.values[v].shape) for v, b in schedule.buffers.place.items()
+        }
+        self._users: defaultdict[int, list[int]] = defaultdict(list)
+        self._args: list[tuple[Any, ...]] = []
+        for at, step in enumerate(schedule.steps):
+            for v, _ in step.reads:
+                self._users[v].append(at)
+            self._args.append(self._arguments(step, uploads))
+        self._state: State | None = None
+        self._drops = -1
+        self._kernels: list[Any] = []
+        self._calls: list[tuple[Any, tuple[Any, ...]]] = []
+
+    def _arguments(self, step: Step, uploads: Arrays) -> tuple[Any, ...]:
+        arrays = [_shaped(self._array(v, uploads), shape) for v, shape in (*step.reads, *step.makes)]
+        reads = len(step.reads)
+        return (*arrays[:reads], *step.params, *arrays[reads:])
+
+    def _array(self, v: int, uploads: Arrays) -> Any:
+        place = self.schedule.buffers.place
+        return self.backs[place[v]] if v in place else uploads[v]
+
+    def rebind(self, v: int, uploads: Arrays) -> None:
+        """An upload is another array now."""
+        for at in self._users.get(v, ()):
+            self._args[at] = self._arguments(self.schedule.steps[at], uploads)
+        if self._kernels:
+            self._calls = list(zip(self._kernels, self._args, strict=True))
+
+    def prepare(self, now: State) -> None:
+        """Choose the kernels under `now`."""
+        self._state, self._drops = None, -1
+        self._kernels = [self._kernel(step, now) for step in self.schedule.steps]
+        self._calls = list(zip(self._kernels, self._args, strict=True))
+        self._state, self._drops = now, state.drops
+
+    def _kernel(self, step: Step, now: State) -> Callable[..., Any]:
+        if step.call is None:
+            return self._general(step, now)
+        with state.entered(now):
+            chosen = now.chosen(step.call)
+        return chosen.kernel if chosen is not None else refuse
+
+    def run(self, now: State, stopped: Callable[[], bool] | None = None) -> None:
+        """Run every kernel; the first error ends it and names the op.  `stopped` is asked before each kernel."""
+        if now is not self._state or state.drops != self._drops:
+            self._prepared(now)
+        device = self.device
+        if device is not None and hasattr(device, "batch"):
+            with telling("Batch", device.name), cast(DeviceBackend, device).batch():
+                self._each(now, stopped)
+        else:
+            self._each(now, stopped)
+        if device is not None:
+            with telling("Batch", device.name):
+                device.synchronize()
+
+    def _prepared(self, now: State) -> None:
+        try:
+            self.prepare(now)
+        except TruenoError:
+            raise
+        except Exception as error:
+            raise KernelError(f"Batch: no kernel could be made ({type(error).__name__}: {error})") from error
+
+    def _each(self, now: State, stopped: Callable[[], bool] | None) -> None:
+        for at, (kernel, args) in enumerate(self._calls):
+            try:
+                if stopped is not None and stopped():
+                    raise BatchError("Batch: the execution was cancelled")
+                if kernel(*args):
+                    self._again(at, now)
+            except Exception as error:
+                self._failed(at, now, error)
+
+    def _failed(self, at: int, now: State, error: Exception) -> None:
+        """Raise what ended the execution; a TypeError is a refusal, says the protocol, and others may take the call."""
+        step = self.schedule.steps[at]
+        try:
+            if isinstance(error, TruenoError):
+                raise error
+            if not isinstance(error, TypeError):
+                raise told(error, step.op.name, self.where(step, now)) from error
+            self._again(at, now, error)
+        except TruenoError as final:
+            final.add_note(self._told(at))
+            raise
+
+    def _again(self, at: int, now: State, cause: TypeError | None = None) -> None:
+        """A kernel refused: the next candidates get the call."""
+        step = self.schedule.steps[at]
+        if step.call is None:
+            raise KernelError(f"{step.op.name}: the general path refused the call ({cause})") from cause
+        with state.entered(now):
+            now.run(step.call, self._calls[at][1])
+
+    def _told(self, at: int) -> str:
+        step = self.schedule.steps[at]
+        names = [self.graph.ops[i].op.name for i in step.ops]
+        more = f" and {len(names) - WORDS} more" if len(names) > WORDS else ""
+        ops = f"op {step.ops[0]}" if len(names) == 1 else f"{len(names)} ops in one kernel"
+        return f"in a batch, kernel {at + 1} of {len(self.schedule.steps)}, {ops}: {', '.join(names[:WORDS])}{more}"
+
+    def where(self, step: Step, now: State) -> str:
+        """The backend that is to run a step."""
+        if step.call is None:
+            return self.device.name if self.device else "the general path"
+        decision, _ = now._choice(step.call)
+        return decision.chosen
+
+    def _general(self, step: Step, now: State) -> Callable[..., Any]:
+        """A kernel's stand-in for what no kernel takes as it lies."""
+        entry, op, device = step.entry, step.op, self.device
+        scalars = dict(zip(op.symbolic, entry.params, strict=True)) | entry.static
+        if op.over is not None and not op.structured:
+            scalars["axis"] = entry.axis
+            if op.reduces:
+                scalars["keepdims"] = entry.keepdims
+        inputs, outs = len(step.reads), len(step.makes)
+
+        def through(*args: Any) -> int:
+            given = iter(args[:inputs])
+            operands = tuple(x.value if isinstance(x, Number) else next(given) for x in entry.operands)
+            targets = args[-outs:]
+            with state.entered(now):
+                if device is None:
+                    general.call(op, operands, dict(scalars), targets[0] if outs == 1 else targets)
+                    return 0
+                found = resident.device(op, operands)
+                assert found is not None
+                made = resident.call(op, found, operands, dict(scalars), None)
+            for result, target in zip(made if isinstance(made, tuple) else (made,), targets, strict=True):
+                cast(DeviceBackend, device).copy(_shaped(result, tuple(target.shape)), target)
+            return 0
+
+        return through
+
+
+def _empty(device: Backend | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    return np.empty(shape, dtype) if device is None else transfer.empty(device, shape, dtype)
+
+
+def _shaped(x: Any, shape: Sequence[int]) -> Any:
+    return x if tuple(x.shape) == tuple(shape) else x.reshape(tuple(shape))

@@ -35,7 +35,7 @@ bench: .venv/dev  ## Compare with NumPy and PyTorch, row by row
 docs: .venv/dev  ## Build the site into site/
 	$(BIN)/mkdocs build --strict
 
-generate: .venv/packages  ## Rewrite what derives from a table: stubs, the manifest's schema, the README's list of ops
+generate: .venv/packages  ## Rewrite what derives from a table: stubs, the manifest's schema, docs/reference/, the README's list of ops
 	$(BIN)/python -m trueno._stubs
 	$(BIN)/python -m trueno.discovery.manifest
 	$(BIN)/python docs/reference.py README.md

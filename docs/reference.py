@@ -1,16 +1,16 @@
 """What the docs derive: a hook of mkdocs, and `python docs/reference.py README.md`.
 
-The site gets a list of the decisions, and the pages of `reference/`, which never exist as files.  README.md gets the
-short table between its markers.
+The site gets a list of the decisions.  The pages of `reference/` are files, so that a clone and a forge have them too:
+`python docs/reference.py` writes them, and `README.md` as an argument gets the short table between its markers.
 """
 
 import re
 import sys
-from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+DOCS = Path(__file__).parent
 BEGIN, END = "<!-- ops -->", "<!-- /ops -->"
 
 
@@ -52,8 +52,7 @@ def page() -> str:
         for op in ops:
             also = f" Also spelled {_code(aliases[op.name])}." if op.name in aliases else ""
             parts.append(
-                f"\n### {op.name}\n\n```python\ntrueno.{call_text(op)}\n```\n\n"
-                f"`{op.signature_text}`.{also}\n\n{listed(op.doc)}\n"
+                f"\n### {op.name}\n\n    trueno.{call_text(op)}\n\n`{op.signature_text}`.{also}\n\n{listed(op.doc)}\n"
             )
     return "".join(parts)
 
@@ -163,13 +162,14 @@ def on_config(config: Any) -> Any:
     return config
 
 
-def on_files(files: Any, config: Mapping[str, Any]) -> Any:
-    """mkdocs asks for the list of pages: add the generated ones."""
-    from mkdocs.structure.files import File
-
-    for path, write in PAGES.items():
-        files.append(File.generated(config, path, content=write()))
-    return files
+def stale(docs: Path = DOCS) -> list[str]:
+    """The pages of `reference/` that are not what the tables say now; `make generate` writes them."""
+    found = []
+    for name, write in PAGES.items():
+        path = docs / name
+        if not path.exists() or path.read_text("utf-8") != write():
+            found.append(name)
+    return found
 
 
 def _parameter(p: Any) -> str:
@@ -181,6 +181,9 @@ def _code(names: list[str]) -> str:
 
 
 if __name__ == "__main__":
+    (DOCS / "reference").mkdir(exist_ok=True)
+    for page_name in stale():
+        (DOCS / page_name).write_text(PAGES[page_name](), "utf-8")
     for name in sys.argv[1:]:
         path = Path(name)
         path.write_text(fill(path.read_text("utf-8")), "utf-8")

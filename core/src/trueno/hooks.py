@@ -20,7 +20,6 @@ are being imported, and inside a hook for the same hook, there are none: what th
 import inspect
 import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -28,7 +27,7 @@ from threading import RLock, local
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trueno.errors import ParameterError, TruenoWarning, suggestion
+from trueno.errors import ParameterError, SettingError, suggestion, warn
 from trueno.parsers import FALSE, TRUE
 from trueno.settings import settings
 
@@ -226,7 +225,14 @@ def _installed(problems: list[str]) -> dict[str, object]:
 
     found: dict[str, object] = {}
     named: dict[str, list[Any]] = {}
-    for point in points():
+    try:
+        known = points()
+    except SettingError:
+        raise
+    except Exception as error:  # ours: what was registered by hand is asked all the same
+        problems.append(f"hooks: installed plugins cannot be found: {type(error).__name__}: {error}")
+        return {}
+    for point in known:
         if point.group == GROUP and _allowed(point.name):
             named.setdefault(point.name, []).append(point)
     for name, several in sorted(named.items()):
@@ -311,12 +317,12 @@ def _ask(hook: str, give: Callable[[], dict[str, Any]], take: Callable[[str, Any
             arguments = give()
             try:
                 answer = one.function(*(arguments[name] for name in one.argnames))
+                enough = take(key[0], answer, arguments)  # an answer may be any object, that raises when looked at
             except (Exception, SystemExit) as error:
                 _state.errors.setdefault(key, error)
                 gone = "; it is not called again" if hook == "trueno_on_event" else ""
                 wrong.append(f'hooks: the plugin "{key[0]}" failed in {hook}: {type(error).__name__}: {error}{gone}')
                 continue
-            enough = take(key[0], answer, arguments)
             if isinstance(enough, str):
                 wrong.append(f'hooks: {hook} of the plugin "{key[0]}" gave {enough}')
             elif enough:
@@ -333,10 +339,14 @@ def select(call: "Call", candidates: "Sequence[Candidate]") -> str | None:
     found: list[str] = []
 
     def take(_: str, answer: Any, __: Any) -> bool | str:
+        if answer is None:
+            return False
+        if not isinstance(answer, str):
+            return f"a {type(answer).__name__}; it must be one of {', '.join(names)}, or None"
         if answer in names:
-            found.append(answer)
+            found.append(str(answer))
             return True
-        return False if answer is None else f"{answer!r}, which is none of {', '.join(names)}"
+        return f"{answer!r}, which is none of {', '.join(names)}"
 
     _ask("trueno_select", lambda: {"call": call, "candidates": tuple(candidates)}, take)
     return found[0] if found else None
@@ -384,7 +394,7 @@ def report(sentence: str) -> None:
         new = sentence not in _state.said
         _state.said.add(sentence)
     if new:
-        warnings.warn(sentence, TruenoWarning, stacklevel=3)
+        warn(sentence)
 
 
 def problems() -> list[str]:

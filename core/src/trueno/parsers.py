@@ -1,5 +1,6 @@
 """How the text of a variable becomes a value; what cannot be read is an error that says what can."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,17 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _tolerance(text: str) -> float:
+    """Of a divergence; 0 asks for equal bits."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError from None
+    if not 0 <= value < math.inf:
+        raise ValueError
+    return value
+
+
 boolean = Parser("one of 1 0 true false yes no on off", _bool)
 text = Parser("any text", str)
 names = Parser("names with commas between them", _names)
@@ -107,7 +119,7 @@ def _guard(text: str) -> tuple[tuple[str, str], ...]:
             rules.append((condition, action))
     for condition, action in rules:
         if condition.startswith("divergence(") and condition.endswith(")"):
-            _seconds(condition[11:-1])
+            _tolerance(condition[11:-1])
         elif condition not in GUARD_CONDITIONS:
             raise ValueError(suggestion(condition, GUARD_CONDITIONS))
         if action not in GUARD_ACTIONS:

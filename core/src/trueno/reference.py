@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
-from trueno.errors import ShapeError
+from trueno.errors import KernelError, ShapeError
 from trueno.ops.evaluate import evaluate
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -123,8 +123,11 @@ def _structured(call: Call) -> Kernel:
             return -1
         if shapes != tuple(out.shape for out in outs):
             return -1
-        with np.errstate(all="ignore"):
-            result = op.body(*arrays, **params, **static)
+        try:
+            with np.errstate(all="ignore"):
+                result = op.body(*arrays, **params, **static)
+        except np.linalg.LinAlgError as error:
+            raise KernelError(f"{op.name}: {error}; scale {op.operands[0]} towards 1 and the result back") from error
         results = result if isinstance(result, tuple) else (result,)
         for out, value in zip(outs, results, strict=True):
             out[...] = value

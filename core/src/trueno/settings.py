@@ -25,7 +25,7 @@ class Setting:
     bare: str | None = None
 
 
-EVENTS = ("decision", "run", "fallback", "quarantine", "transfer", "guard", "probe", "calibrate")
+EVENTS = ("decision", "compile", "run", "fallback", "quarantine", "transfer", "guard", "probe", "calibrate")
 """Kinds of event, which `trueno.events.stream` documents."""
 
 SETTINGS: dict[str, Setting] = {

@@ -12,14 +12,19 @@ def duration(seconds: float) -> str:
         if seconds >= scale or unit == "ns":
             break
     value = seconds / scale
-    return f"{value:.3g} {unit}" if value < 999.5 else f"{value:,.0f} {unit}"
+    return f"{value:.3g} {unit}" if value < 999.5 else f"{number(round(value))} {unit}"
+
+
+def number(n: int) -> str:
+    """A count for people: `1 000 000`, with narrow spaces that do not break."""
+    return f"{n:,}".replace(",", "\u202f")
 
 
 def size(count: int) -> str:
     """A number of bytes for people: `4.1 MB`."""
     for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= scale:
-            return f"{count / scale:,.1f} {unit}"
+            return f"{count / scale:,.1f} {unit}".replace(",", "\u202f")
     return f"{count} B"
 
 

@@ -5,6 +5,7 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from trueno.cli.app import Group
 from trueno.discovery import registry
 from trueno.discovery.protocol import Rates
 from trueno.ops import TABLE
-from trueno.select import calibration, cost, measure
+from trueno.select import calibration, cost, measure, timing
 from trueno.settings import settings
 from typer.testing import CliRunner
 
@@ -98,6 +99,91 @@ def test_a_short_budget_measures_the_first_and_names_the_rest():
     assert rows + missing == len(measure.items(["scalar"], ["float32"]))
 
 
+def test_the_cheap_and_common_comes_first(monkeypatch):
+    monkeypatch.setattr(measure, "SIZES", {"small": (256,), "medium": (49_152,), "large": (98_304,), "huge": ()})
+    found = measure.items(["scalar"], ["float32", "float64"])
+    programs = [not i.op.structured for i in found]
+    first = programs.index(False)
+    assert {(i.dtype, i.band) for i in found[:first]} == {
+        (T, band) for T in ("float32", "float64") for band in ("small", "large")
+    }
+    assert {i.kind for i in found[:first]} == {cost.op_class(op) for op in TABLE.values() if not op.structured}
+    heavy = {"matmul", "batched_matmul", "symmetric_eigen"}
+    last = [i.kind in heavy for i in found]
+    assert any(last) and all(last[last.index(True) :])
+
+
+def test_an_item_that_takes_long_leaves_sizes_out(monkeypatch):
+    monkeypatch.setattr(measure, "SIZES", {"small": (16, 64, 256, 1024), "medium": (), "large": (), "huge": ()})
+    seen = []
+    real = measure._reference
+    monkeypatch.setattr(measure, "_reference", lambda *args: (seen.append(1), real(*args))[1])
+    (item,) = [i for i in measure.items(["scalar"], ["float32"]) if i.kind == "elementwise plain"]
+    outcome = measure.measure(item, 0.0)
+    assert len(seen) == 1 and len(outcome.rows) == 1 and not outcome.skipped
+
+
+def test_who_is_far_slower_is_called_once():
+    counts = {"slow": 0, "fast": 0}
+
+    def call(name, seconds):
+        counts[name] += 1
+        sleep(seconds)
+
+    found, failed = timing.race({"slow": lambda: call("slow", 0.05), "fast": lambda: call("fast", 0)}, 0.02)
+    assert not failed and found["slow"][1] == 1 and found["fast"][1] > 1
+    assert counts["slow"] == 1
+
+
+def test_what_did_not_fit_says_how_long_all_of_it_needs():
+    _, found = scalar("--seconds", "0.1")
+    assert found["not_measured"] and found["seconds_of_all"] >= 10
+    assert "all of it needs about" in run("--backend", "scalar", "--seconds", "0.1").stdout
+
+
+def test_what_is_declared_is_judged_for_authors_alone(monkeypatch):
+    monkeypatch.setattr(calibration, "honesty", lambda name: [f"{name} lies"])
+    args = ("--backend", "scalar", "--dtype", "float32", "--seconds", "0.1")
+    assert "lies" not in run(*args).stdout
+    assert "scalar lies" in run(*args, "-v").stdout
+    assert json.loads(run(*args, "--json").stdout)["declared"] == ["scalar lies"]
+
+
+# ---- versions of backends --------------------------------------------------------------------------
+
+
+def speed(backend="scalar", version="", measured="2026-01-01"):
+    rates = Rates(1e-6, 1e9, 4e9)
+    return calibration.Row(backend, "elementwise plain", "float32", "large", rates, 1, 0.0, measured, version)
+
+
+def test_rows_survive_another_plugin(boxed):
+    calibration.save([speed()])
+    before = calibration.fingerprint()
+    registry._given.pop("boxed")
+    registry.forget()
+    calibration.forget()
+    assert calibration.fingerprint() == before
+    assert len(calibration.load()) == 1
+
+
+def test_rows_of_another_version_of_their_backend_do_not_count():
+    calibration.save([speed(), speed("reference", "0.0.1")])
+    calibration.forget()
+    assert [key[0] for key in calibration.load()] == ["scalar"]
+    assert "those of another version of reference do not count" in calibration.describe()
+    calibration.save([speed("reference", measured="2026-02-01")])
+    calibration.forget()
+    assert {key[0] for key in calibration.load()} == {"scalar", "reference"}
+    assert "another version" not in calibration.describe()
+
+
+def test_where_only_other_versions_were_measured_doctor_says_so():
+    calibration.save([speed("reference", "0.0.1")])
+    calibration.forget()
+    assert calibration.describe().startswith("none that counts; those of another version of reference")
+
+
 def test_dry_run_runs_nothing(monkeypatch):
     monkeypatch.setattr(measure, "measure", None)
     result = run("--backend", "scalar", "--dtype", "float32", "--dry-run")
@@ -173,6 +259,8 @@ def test_merge(tmp_path):
     (("--backend", "skalar"), "skalar"),
     (("--dtype", "float16"), "float16"),
     (("--merge", "/no/such/file"), "cannot be read"),
+    (("--seconds", "inf"), "--seconds is inf"),
+    (("--seconds", "nan"), "--seconds"),
 ])  # fmt: skip
 def test_bad_arguments_are_one_sentence(args, said):
     result = run(*args)
@@ -297,7 +385,7 @@ def boxed():
         factory=backend,
     )  # fmt: skip
     yield backend
-    registry._given.pop("boxed")
+    registry._given.pop("boxed", None)
     registry.forget()
 
 

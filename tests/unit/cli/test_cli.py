@@ -197,7 +197,7 @@ def test_doctor_is_degraded_when_a_backend_fails(monkeypatch):
     monkeypatch.setattr(type(registry.load("scalar")), "probe", fails)
     result = run("doctor", env={"TRUENO_PROBE": "off"})
     assert result.exit_code == 1
-    assert "advice: scalar: OSError: libfoo.so is missing. Install: pip install 'trueno[scalar]'" in result.stdout
+    assert "advice: scalar: OSError: libfoo.so is missing\n" in result.stdout
     assert result.stdout.rstrip().endswith("degraded")
 
 

@@ -1,6 +1,10 @@
 """`trueno doctor` on good and bad plugins: the three answers, reasons, manners, settings, and exit codes."""
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -47,6 +51,9 @@ def test_all_is_well(tmp_path):
     assert "just now" in line  # the verdict that was kept
     setting = next(line for line in text.splitlines() if line.startswith("TRUENO_FORCE_CPU"))
     assert setting.split() == ["TRUENO_FORCE_CPU", "off", "default"]
+    code, text = examine(tmp_path, "--settings", TRUENO_WORKS_MODE="off")
+    assert code == 0 and "TRUENO_WORKS_MODE = off   (environment TRUENO_WORKS_MODE)\n    its mode\n" in text
+    assert "TRUENO_FORCE_CPU = off   (default)\n    use only CPU backends" in text and "works:" not in text
 
 
 def test_a_failure_is_degraded_and_refresh_tries_again(tmp_path):
@@ -57,7 +64,7 @@ def test_a_failure_is_degraded_and_refresh_tries_again(tmp_path):
     code, text = examine(tmp_path)
     assert code == 1 and text.rstrip().endswith("degraded")
     assert "OSError: libfoo.so is missing (probe_failed)" in text
-    assert "advice: frail: OSError: libfoo.so is missing. Install: pip install foo" in text
+    assert "advice: frail: OSError: libfoo.so is missing\n" in text and "pip install foo" not in text
     assert 'note: frail: it prints on stdout: "hello"' in text
     switch.unlink()
     code, _, backends = report(tmp_path)
@@ -123,6 +130,70 @@ def test_a_cache_that_is_not_used_is_said(tmp_path):
     (tmp_path / "cache").write_text("in the way")
     code, text = examine(tmp_path)
     assert code == 0 and f"Cache: {tmp_path / 'cache'} (not used: " in text and "warning: " in text
+
+
+def test_only_what_is_missing_is_told_how_to_install(tmp_path):
+    write(tmp_path, "needs", require={"modules": ["no_such_module"]}, install="pip install foo")
+    write(tmp_path, "newer", api=[7, 9], install="pip install bar")
+    _, found, backends = report(tmp_path)
+    assert backends["needs"]["remedy"] == "pip install foo" and backends["newer"]["remedy"] == ""
+    (newer,) = [line for line in found["advice"] if line.startswith("newer")]
+    assert newer.count("pip install") == 1 and newer.endswith("pip install --upgrade trueno")
+    (needs,) = [line for line in found["advice"] if line.startswith("needs")]
+    assert needs.count("pip install foo") == 1
+
+
+def test_a_refused_manifest_names_its_distribution_and_file(tmp_path):
+    write(tmp_path, "extra", colur="red")
+    home = write(tmp_path, "garbled", manifest="name = \n")
+    _, text = examine(tmp_path)
+    assert f"extra: fake-extra 1.0, {tmp_path}" in text
+    line = next(line for line in text.splitlines() if line.startswith("advice: garbled"))
+    assert str(home / "backend.toml") in line and "line 1" in line
+    assert "garbled: fake-garbled 1.0, " in text
+
+
+def test_ours_that_are_not_installed_are_said(monkeypatch):
+    monkeypatch.setattr(doctor.registry, "extras", lambda: {"simd": "trueno-simd", "nix": "trueno-nix"})
+    absent = doctor._not_installed()
+    assert {"name": "nix", "install": "pip install 'trueno[nix]'"} in absent and len(absent) <= 2
+    table = doctor.backend_table([], [{"name": "nix", "install": "pip install 'trueno[nix]'"}])
+    assert [list(c.cells) for c in table.columns][-1] == ["not installed — pip install 'trueno[nix]'"]
+
+
+def test_json_of_a_cache_folder_of_nobody(tmp_path):
+    write(tmp_path, "works")
+    code, found, _ = report(tmp_path, TRUENO_CACHE_DIR="~nobodyx/y")
+    assert code == 2 and found["health"] == "broken" and len(found["broken"]) == 1
+    assert "TRUENO_CACHE_DIR is '~nobodyx/y'" in found["broken"][0]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX")
+@pytest.mark.parametrize(
+    "where, code, said",
+    [(">&-", 0, ""), (">&- 2>&-", 0, ""), (">/dev/full", 74, "stdout cannot be written"), ("| true", 141, "")],
+)
+@pytest.mark.parametrize("arguments", ["", "--json"])
+def test_where_stdout_takes_nothing(tmp_path, where, code, said, arguments):
+    if "full" in where and not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    write(tmp_path, "works")
+    shell = f"{shlex.quote(sys.executable)} -m trueno.cli doctor {arguments} {where}"
+    if "|" in where:  # the reader is gone before the report is written
+        shell = f"({shell.partition('|')[0]}; echo $? >status) | true"
+    env = {n: v for n, v in os.environ.items() if not n.startswith("TRUENO_")}
+    env |= {"PYTHONPATH": str(tmp_path), "TRUENO_CACHE_DIR": str(tmp_path / "cache"), "TRUENO_AUTOLOAD": "works"}
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60)
+    got = int((tmp_path / "status").read_text()) if "|" in where else done.returncode
+    assert got == code and said in done.stderr and "Traceback" not in done.stderr and "ignored" not in done.stderr
+
+
+def test_a_name_that_no_file_can_have(tmp_path):
+    from trueno.cli.new_backend import create
+    from trueno.errors import ParameterError
+
+    with pytest.raises(ParameterError, match="the name has 300 letters; it must have 64 at most"):
+        create("a" * 300, tmp_path)
 
 
 def test_words_for_people():

@@ -154,8 +154,12 @@ BAD = [
     "{}",
     *(json.dumps(json.loads(row(band="small").line()) | change) for change in (
         {"flops": 0}, {"flops": "fast"}, {"flops": None}, {"bytes": -1}, {"launch_s": True}, {"band": "middling"},
-        {"backend": 3}, {"samples": "many"}, {"spread": None}, {"link_bytes": 0}, {"measured": None},
+        {"flops": 10**400}, {"link_s": 10**400}, {"dtype": "float33"}, {"dtype": "\ud800"}, {"class": "a\nb"},
+        {"class": "\udcff"}, {"backend": ""}, {"measured": "\x1b[2J"}, {"backend": 3},
+        {"samples": "many"}, {"spread": None}, {"link_bytes": 0}, {"measured": None},
     )),
+    "[" * 100_000,
+    '{"backend": ' + "[" * 100_000,
     row(band="small").line().replace("1000000000.0", "NaN"),
     row(band="small").line().replace("1000000000.0", "Infinity"),
 ]  # fmt: skip
@@ -171,7 +175,19 @@ def test_a_bad_line_is_dropped_with_one_warning(line):
     assert len(said) == 1
 
 
+@pytest.mark.parametrize("line", BAD)
+def test_a_bad_line_is_dropped_where_warnings_are_errors(line):
+    calibration.save([row()])
+    path = calibration.file()
+    path.write_text(f"{path.read_text('utf-8').splitlines()[0]}\n{line}\n{row().line()}\n", "utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(again()) == [row().key]
+        assert calibration.rates("scalar", ADD) == row().rates
+
+
 @pytest.mark.parametrize("damage", [
+    lambda text: "[" * 100_000,
     lambda text: "",
     lambda text: "garbage\n" + text.partition("\n")[2],
     lambda text: text.replace('"cores": ', '"cores": 9'),

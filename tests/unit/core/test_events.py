@@ -134,6 +134,23 @@ def test_verbose_as_json(monkeypatch, capsys):
     assert record["data"] == {"to": "simd", "rate": "nan"}
 
 
+def test_verbose_json_alone_is_everything(monkeypatch, capsys):
+    verbose(monkeypatch, "json")
+    assert active("probe") and active("run")
+    emit("probe", backend="simd", ok=True, level=1)
+    assert json.loads(capsys.readouterr().err)["kind"] == "probe"
+    verbose(monkeypatch, "fallback,json")
+    assert not active("probe")
+
+
+def test_a_probe_says_its_level(kept):
+    emit("probe", backend="cuda", detail="no device", ok=False, level=2)
+    emit("probe", backend="simd", ok=True, level=1)
+    first, second = (" ".join(str(e).split()) for e in kept.events)
+    assert first == "probe cuda level 2, in a process of its own no device"
+    assert second == "probe simd level 1, in this process"
+
+
 def test_a_variable_that_cannot_be_read_does_not_fail_an_event(monkeypatch, kept):
     verbose(monkeypatch, "fallbak")
     emit("fallback", "add")
@@ -257,6 +274,7 @@ def everything():
     emit("decision", "add", "simd", "fastest")
     emit("decision", "exp", "simd", "fastest")
     emit("decision", "exp", "scalar", "named")
+    emit("compile", "add", "simd", seconds=1.5)
     emit("run", "add", "simd", seconds=0.5)
     emit("run", "add", "simd", seconds=0.25)
     emit("fallback", "add", "fake", "OutOfMemory: full", to="simd")
@@ -273,6 +291,7 @@ def test_stats_count_everything():
     found = stats()
     assert found.decisions == {"simd": 2, "scalar": 1}
     assert found.runs == {("add", "simd"): Sum(2, 0.75, 0)}
+    assert found.compiles == {("add", "simd"): Sum(1, 1.5, 0)}
     assert found.fallbacks == {("add", "fake", "simd", "OutOfMemory"): 1}
     assert found.transfers == {("to device", "fake"): Sum(2, 2e-3, 1024)}
     assert found.guards == {("log", "nan", "stop"): 1}
@@ -285,7 +304,7 @@ def test_stats_are_a_copy_and_can_be_reset():
     everything()
     first = stats(reset=True)
     assert first.decisions["simd"] == 2
-    assert stats() == Stats({}, {}, {}, {}, {}, {}, {}, first.quarantined)
+    assert stats() == Stats({}, {}, {}, {}, {}, {}, {}, {}, first.quarantined)
     emit("decision", "add", "simd")
     assert stats().decisions == {"simd": 1} and first.decisions == {"simd": 2, "scalar": 1}
 
@@ -355,7 +374,7 @@ def test_no_event_imports_logging_or_pluggy_for_nobody():
 
 def test_times_and_sizes_for_people():
     assert [duration(s) for s in (0.0, 5e-9, 1.234e-5, 0.9999, 1.5, 4000.0)] == [
-        "0 ns", "5 ns", "12.3 µs", "1,000 ms", "1.5 s", "4,000 s",
+        "0 ns", "5 ns", "12.3 µs", "1\u202f000 ms", "1.5 s", "4\u202f000 s",
     ]  # fmt: skip
     assert [size(n) for n in (0, 999, 4096, 5_000_000, 7 * 10**9)] == ["0 B", "999 B", "4.1 kB", "5.0 MB", "7.0 GB"]
 

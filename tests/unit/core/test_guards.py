@@ -5,6 +5,7 @@ import copy
 import logging
 import os
 import pickle
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from trueno import Action, Condition, JidokaGuard
 from trueno.discovery import registry
 from trueno.discovery.protocol import Accuracy, Call, Probe, Rates, Reject
 from trueno.dispatch import state
-from trueno.errors import GuardError, ParameterError
+from trueno.errors import GuardError, ParameterError, TruenoError
 from trueno.events import stream as events
 from trueno.guards import health
 from trueno.guards.guard import watch
@@ -687,6 +688,57 @@ def test_parse():
     parsed = JidokaGuard.parse((("nan", "stop"), ("divergence(1e-5)", "fall_back"), ("overflow", "promote_f64")))
     by_hand = JidokaGuard().on(NAN, Action.STOP).on(Condition.divergence(1e-5), Action.FALL_BACK)
     assert parsed == by_hand.on(OVERFLOW, Action.PROMOTE_F64)
+
+
+@pytest.mark.parametrize("make, said", [
+    (lambda: Condition("Nan"), 'did you mean "nan"'),
+    (lambda: Condition(5), "the conditions are nan, inf, overflow, divergence"),
+    (lambda: Condition("nan", 1e-3), "only divergence has a tolerance"),
+    (lambda: Condition("divergence"), "no tolerance"),
+    (lambda: Condition("divergence", -1.0), "a finite number, 0 or more"),
+    (lambda: Condition.divergence(10**400), "a finite number, 0 or more"),
+    (lambda: JidokaGuard(NAN), "give pairs"),
+    (lambda: JidokaGuard(5), "give pairs"),
+    (lambda: JidokaGuard("nan"), "give pairs"),
+    (lambda: JidokaGuard((1,)), "give a trueno.Condition"),
+    (lambda: JidokaGuard(((1,),)), "give a trueno.Condition"),
+    (lambda: JidokaGuard((NAN, Action.STOP)), "give a trueno.Condition"),
+])  # fmt: skip
+def test_what_is_no_condition_or_rule_is_a_sentence(make, said):
+    with pytest.raises(ParameterError, match=re.escape(said)):
+        make()
+
+
+def test_a_guard_is_left_where_it_was_entered():
+    guard, before = STOP[NAN], state.current.get()
+    with pytest.raises(TruenoError, match="left where it was entered"):
+        guard.__exit__(None, None, None)
+    with guard, ThreadPoolExecutor(1) as pool:
+        with pytest.raises(TruenoError, match="same thread"):
+            pool.submit(guard.__exit__, None, None, None).result()
+        assert state.current.get().guard == guard
+    assert state.current.get() is before
+
+
+def test_guards_that_are_left_in_another_order_leave_nothing_behind():
+    before = state.current.get()
+    first, second = STOP[NAN], STOP[INF]
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert state.current.get().guard == second
+    second.__exit__(None, None, None)
+    assert state.current.get() is before
+
+
+def test_a_trip_says_what_the_inputs_hold():
+    w = np.full(5, np.inf, np.float32)
+    with pytest.raises(GuardError, match="no input holds a NaN; x holds 5 Inf, y holds 5 Inf"):
+        STOP[NAN](trueno.sub)(w, w)
+    with pytest.raises(GuardError, match="its inputs are finite"):
+        STOP[NAN](trueno.sqrt)(-np.ones(3, np.float32))
+    with pytest.raises(GuardError, match=r"no input holds a NaN; \w+ is inf"):
+        STOP[NAN](trueno.scale)(np.zeros(3, np.float32), np.inf)
 
 
 def test_guards_are_values():

@@ -6,6 +6,7 @@ import textwrap
 import threading
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import trueno
 from trueno import hooks
@@ -71,6 +72,46 @@ class Site:
 
 
 CANDIDATES = [SimpleNamespace(name="simd"), SimpleNamespace(name="scalar")]
+
+
+class Wild:
+    """An answer that raises whatever is done with it."""
+
+    def _raise(self, *_):
+        raise RuntimeError("do not touch")
+
+    __eq__ = __repr__ = __str__ = __bool__ = _raise
+    __hash__ = None
+
+
+class WildWord(str):
+    __slots__ = ()
+
+    def __eq__(self, other):
+        raise RuntimeError("do not compare")
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("answer", [np.ones(3), Wild(), WildWord("simd"), 5, b"simd", ["simd"], SimpleNamespace()])
+def test_a_wild_answer_is_isolated(answer):
+    hooks.register(SimpleNamespace(trueno_select=hookimpl(lambda: answer, tryfirst=True)), "wild")
+    hooks.register(Site("scalar"), "good")
+    with pytest.warns(TruenoWarning, match='"wild"'):
+        assert hooks.select("call", CANDIDATES) == "scalar"
+
+
+def test_an_error_of_our_own_leaves_the_hooks_that_were_registered(monkeypatch):
+    def clash():
+        raise KeyError("/gone")
+
+    site = Site("scalar")
+    hooks.register(site, "good")
+    monkeypatch.setattr(index, "points", clash)
+    hooks.forget()
+    with pytest.warns(TruenoWarning, match="installed plugins cannot be found: KeyError"):
+        hooks.on_event(SimpleNamespace(kind="run"))
+    assert site.seen == ["run"] and hooks.select("call", CANDIDATES) == "scalar"
 
 
 # ---- which plugins there are -----------------------------------------------------------------------

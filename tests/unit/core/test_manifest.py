@@ -139,7 +139,7 @@ def test_settings_of_a_plugin_can_be_declared():
 @pytest.mark.parametrize(
     "change, said",
     [
-        ({"nmae": "x"}, "unknown key 'nmae'; did you mean \"name\"?; known: name api kind tier"),
+        ({"nmae": "x"}, "unknown key 'nmae'; known: name api kind tier"),
         ({"zzz": "x"}, "unknown key 'zzz'; known: name api"),
         ({"name": "Acme"}, "name is 'Acme'; it must be lower-case letters, digits and _, the first a letter"),
         ({"name": "1a"}, "name is '1a'"),
@@ -163,7 +163,7 @@ def test_settings_of_a_plugin_can_be_declared():
         ({"arrays": ["ndarray"]}, "arrays[0] is 'ndarray'; it must be like 'numpy:ndarray'"),
         ({"install": " "}, "install is ' '; it must be a text that is not empty"),
         ({"require": []}, "require is []; it must be a table"),
-        ({"require": {"module": []}}, "unknown key 'require.module'; did you mean \"modules\"?; known: modules linux"),
+        ({"require": {"module": []}}, "unknown key 'require.module'; known: modules linux"),
         ({"require": {"modules": ["a-b"]}}, "require.modules[0] is 'a-b'; it must be the name of a module"),
         (
             {"require": {"linux": {"any_path": []}}},
@@ -235,10 +235,61 @@ def test_a_manifest_for_another_api_may_hold_what_is_not_known_yet():
     assert refusal(later | {"name": "A"}).startswith("name is 'A'")
 
 
+def test_a_key_like_a_known_one_names_it_last():
+    assert refusal(LEAST | {"nmae": "x"}).endswith('install unavailable require settings; did you mean "name"?')
+
+
+@pytest.mark.parametrize("text", ["builtins:object", "builtins:list", "typing:Any", "collections.abc:Sequence"])
+def test_types_of_everybody_are_nobodys(text):
+    said = refusal(LEAST | {"arrays": ["numpy:ndarray", text]})
+    assert said == f"arrays[1] is {text!r}, which is no backend's own; it must be a type that this backend brings"
+
+
+def test_texts_are_cleaned_of_what_a_terminal_obeys():
+    texts = {"install": "pip \x1b[2J install\nacme", "unavailable": "not\x07 yet\u202e\r\nbuilt"}
+    settings = {"TRUENO_ACME_A": {"type": "int", "help": "a\x1b]0;b\x07\nnumber"}}
+    found = parse(LEAST | texts | {"settings": settings}, "x")
+    assert (found.install, found.unavailable) == ("pip [2J install acme", "not yet built")
+    assert found.settings["TRUENO_ACME_A"].help == "a ]0;b number"
+    assert "install is '\\x07'; it must be a text" in refusal(LEAST | {"install": "\x07"})
+
+
+def test_a_file_that_is_no_toml_names_itself(tmp_path):
+    path = tmp_path / "acme.toml"
+    path.write_text("name = \n")
+    with pytest.raises(ValueError, match=rf"{re.escape(str(path))} cannot be read: Invalid value \(at line 1"):
+        manifest.load(str(path))
+    with pytest.raises(ValueError, match=r"gone\.toml cannot be read: No such file"):
+        manifest.load(str(tmp_path / "gone.toml"))
+
+
+def test_a_manifest_nested_too_deep(tmp_path):
+    path = tmp_path / "acme.toml"
+    path.write_text("a" + ".a" * 20_000 + " = 1\n")
+    with pytest.raises(ValueError, match=r"acme\.toml is nested more than 16 deep"):
+        manifest.load(str(path))
+
+
 def test_missing_module():
     found = parse(LEAST | {"install": "get it", "require": {"modules": ["json", "no_such_module.inner"]}}, "x")
     assert found.unmet() == ("missing", "the module no_such_module.inner is not installed. Install: get it")
     assert found.missing() == found.unmet()[1]
+
+
+def test_a_missing_module_is_named_for_pip_only_where_it_is_required(tmp_path, monkeypatch):
+    needs = LEAST | {"require": {"modules": ["no_such_module"]}}
+    said = "the module no_such_module is not installed"
+    assert parse(needs, "x", distribution="no-such-acme").unmet() == ("missing", said)
+    for requirement, remedy in (
+        ("No-Such-Module>=2 ; extra == 'a'", ". Install: pip install no_such_module"),
+        ("b", ""),
+    ):
+        info = tmp_path / "no_such_acme-1.0.dist-info"
+        info.mkdir(exist_ok=True)
+        head = "Metadata-Version: 2.1\nName: no-such-acme\nVersion: 1.0\n"
+        (info / "METADATA").write_text(f"{head}Requires-Dist: {requirement}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        assert parse(needs, "x", distribution="no-such-acme").unmet() == ("missing", said + remedy)
 
 
 def test_modules_are_found_and_not_imported(tmp_path, monkeypatch):

@@ -2,9 +2,11 @@
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from fake_plugin import run, tell, write
@@ -299,8 +301,10 @@ def cache(tmp_path, monkeypatch):
         (Verdict(True, devices=(Device("d", "i", True),), notes=("n",)), 1e9, True),
         (Verdict(False, "probe_failed", "no"), 23 * 3600, True),
         (Verdict(False, "probe_failed", "no"), 25 * 3600, False),
-        (Verdict(False, "probe_timeout", "no"), 1800, True),
-        (Verdict(False, "probe_timeout", "no"), 3700, False),
+        (Verdict(False, "probe_timeout", "no", limit=20), 1800, True),
+        (Verdict(False, "probe_timeout", "no", limit=19), 1800, False),
+        (Verdict(False, "probe_timeout", "no", limit=60), 1800, True),
+        (Verdict(False, "probe_timeout", "no", limit=20), 3700, False),
         (Verdict(False, "probe_failed", "no"), -60, False),
     ],
 )
@@ -320,6 +324,17 @@ def test_a_damaged_verdict_is_none(cache, text):
     assert verdicts.recall(manifest()) is None
 
 
+def test_a_changed_letter_in_a_verdict_makes_it_none(cache):
+    verdicts.keep(manifest(), Verdict(False, "probe_failed", "no", time=time.time()), verdicts.fingerprint(manifest()))
+    (file,) = cache.glob("fake-*.json")
+    good = file.read_text()
+    assert verdicts.recall(manifest()) is not None
+    file.write_text(good.replace("probe_failed", "probe_faiied"))
+    assert verdicts.recall(manifest()) is None
+    file.write_text(good)
+    assert verdicts.recall(manifest()) is not None
+
+
 def test_only_so_many_verdicts_are_kept(cache):
     for i in range(verdicts.KEPT + 5):
         verdicts.keep(manifest(), Verdict(True), f"fingerprint {i}")
@@ -333,6 +348,125 @@ def test_only_so_many_verdicts_are_kept(cache):
 def test_what_is_no_verdict_is_refused(change):
     with pytest.raises(ValueError, match=r"no verdict|could not convert"):
         verdicts.parse(Verdict(True).plain() | change)
+
+
+# ---- processes that we end ourselves ---------------------------------------------------------------
+
+SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
+READY_AND_SLEEPS = [sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(60)"]
+
+
+@pytest.fixture
+def started(cache, monkeypatch):
+    """`started(command)`: the child that tries a plugin is this command instead; how many were started."""
+    processes = []
+
+    def instead(command):
+        def start(child):
+            made = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+            processes.append(made)
+            return made
+
+        monkeypatch.setattr(probe._Child, "_start", start)
+        return processes
+
+    yield instead
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    probe._children.clear()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="nothing is read there before the end")
+@pytest.mark.parametrize("way", ["give_up", "late"])
+def test_what_we_end_is_never_a_crash_although_ending_it_fails(started, cache, monkeypatch, way):
+    started(READY_AND_SLEEPS)
+    child = probe._Child(manifest())
+    kill = probe._Child.kill
+
+    def fails(self):
+        kill(self)
+        raise RecursionError
+
+    while not child.ready:
+        assert not child.ended()
+        time.sleep(0.01)
+    monkeypatch.setattr(probe._Child, "kill", fails)
+    if way == "late":
+        child.deadline = 0
+    with pytest.raises(RecursionError):
+        child.give_up() if way == "give_up" else child.ended()
+    monkeypatch.setattr(probe._Child, "kill", kill)
+    assert child.ended()
+    if way == "give_up":
+        assert child.verdict is None and child.failed and not list(cache.glob("fake-*.json"))
+    else:
+        assert child.verdict.code == "probe_timeout"
+
+
+def test_one_that_is_never_ready_is_started_again_and_then_refused(started, cache, monkeypatch):
+    monkeypatch.setattr(probe, "STARTING", 0.2)
+    monkeypatch.setitem(probe.settings._set, "TRUENO_PROBE_TIMEOUT", 0.1)
+    probe.settings.reload()
+    try:
+        processes = started(SLEEPS)
+        verdict = probe.wait(manifest())
+    finally:
+        monkeypatch.undo()
+        probe.settings.reload()
+    assert verdict.code == "probe_timeout" and "did not come as far as its code within 0.2 s, 2 times" in verdict.reason
+    assert len(processes) == 2 and all(p.poll() is not None for p in processes)
+    assert not list(cache.glob("fake-*.json"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="nothing is read there before the end")
+def test_the_time_begins_when_it_is_ready(started):
+    started(READY_AND_SLEEPS)
+    child = probe._Child(manifest())
+    child.deadline = float("inf")
+    while not child.ready:
+        assert not child.ended()
+        time.sleep(0.01)
+    assert child.deadline < time.monotonic() + child.limit + 1
+    child.give_up()
+
+
+def test_one_that_was_ended_for_another_thread_is_started_again(started):
+    processes = started(READY_AND_SLEEPS)
+    answer = json.dumps(Verdict(True).plain())
+    told = []
+
+    def wait():
+        told.append(probe.wait(manifest()))
+
+    thread = Thread(target=wait)
+    thread.start()
+    while not processes:
+        time.sleep(0.01)
+    started([sys.executable, "-c", f"print('ready'); print({answer!r})"])
+    probe.abandon()
+    thread.join(30)
+    assert len(processes) == 2 and told[0].ok
+
+
+def test_to_host_must_write_where_it_is_told():
+    from trueno.reference import ReferenceBackend
+
+    class Forgetful(ReferenceBackend):
+        def to_host(self, x, out=None):
+            return x.copy()
+
+    child.check(Forgetful(), False)
+    with pytest.raises(child.Wrong, match=r"to_host\(x, out\) gave another array than `out`"):
+        child.check(Forgetful(), True)
+
+    class Silent(ReferenceBackend):
+        def to_host(self, x, out=None):
+            return x.copy() if out is None else None
+
+    with pytest.raises(child.Wrong, match=r"brought home by to_host\(x, out\), gave nan"):
+        child.check(Silent(), True)
 
 
 def test_origin_finds_modules_without_importing_them():

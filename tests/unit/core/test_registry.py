@@ -2,12 +2,17 @@
 
 import json
 import os
+import sys
+import time
+from threading import Thread
 
+import numpy as np
 import pytest
 from fake_plugin import run, tell, write
 from trueno.discovery import registry
 from trueno.discovery.entry import Entry
 from trueno.discovery.manifest import Manifest
+from trueno.errors import ParameterError, UnknownBackend
 
 NAMES = "import json, trueno; print(json.dumps([e.name for e in trueno.backends().values()]))"
 CODES = """
@@ -51,6 +56,64 @@ def test_reading_entries_again_is_the_same_dictionary():
     assert registry.entries() is registry.entries()
     assert list(registry.entries())[-1] == "reference"
     assert registry.entries()["reference"].available and registry.load("reference").name == "reference"
+
+
+def test_entries_that_another_thread_forgets_at_once(monkeypatch):
+    publish = registry._publish
+
+    def forgotten(found):
+        published = publish(found)
+        registry.forget()
+        return published
+
+    registry.forget()
+    monkeypatch.setattr(registry, "_publish", forgotten)
+    assert "reference" in registry.entries()
+    assert registry.owner(np.ndarray) is None and registry.load("reference").name == "reference"
+
+
+def test_reading_while_another_thread_forgets(monkeypatch):
+    interval, wrong, end = sys.getswitchinterval(), [], time.monotonic() + 1
+    monkeypatch.setattr(registry, "_scan", lambda: registry._publish({"reference": registry._reference()}))
+
+    class Kind:
+        pass
+
+    def read():
+        while time.monotonic() < end:
+            try:
+                assert "reference" in registry.entries()
+                assert registry.owner(Kind) is None
+                registry.load("reference")
+            except Exception as error:
+                wrong.append(repr(error))
+
+    threads = [Thread(target=read) for _ in range(3)]
+    try:
+        sys.setswitchinterval(1e-6)
+        for thread in threads:
+            thread.start()
+        while time.monotonic() < end:
+            registry.forget()
+    finally:
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+        monkeypatch.undo()
+        registry.forget()
+    assert not wrong, wrong[0]
+
+
+def test_a_warning_points_at_the_users_line(two):
+    done = run(two, "import trueno\n\ntrueno.backends()", TRUENO_BLOCK="wroks")
+    assert "<string>:3: TruenoWarning: TRUENO_BLOCK names" in done.stderr
+
+
+def test_a_backend_of_ours_that_is_not_installed_says_how(monkeypatch):
+    assert {"scalar", "simd", "wgpu", "cuda"} == set(registry.extras())
+    monkeypatch.setattr(registry, "extras", lambda: {"cyda": "trueno-cyda"})
+    with pytest.raises(UnknownBackend, match=r'"cyda" is not installed: pip install \'trueno\[cyda\]\'; installed: '):
+        registry.load("cyda")
 
 
 # ---- switched off ----------------------------------------------------------------------------------
@@ -170,7 +233,8 @@ class Counted(Backend):
 def apart(tmp_path_factory):
     """A package that no entry point names, as in a frozen application."""
     folder = tmp_path_factory.mktemp("apart")
-    write(folder, "mine", arrays=["fake_mine_package.impl:Own"])
+    home = "def to_host(self, x, out=None): return x if out is None else np.copyto(out, x) or out"
+    write(folder, "mine", home, arrays=["fake_mine_package.impl:Own"])
     for info in folder.glob("*.dist-info"):
         (info / "entry_points.txt").unlink()
     return folder
@@ -220,6 +284,29 @@ print(json.dumps([entry.available, entry.probed, same]))
 """
     )
     assert tell(apart, code) == [True, "now", True]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        5, None, ["x"], b"/nope", {1: 2}, {b"name": "x"}, "/no/such/backend.toml", "a\0b",
+        *({"name": "zz", "api": [1, 1], "kind": "cpu", "factory": "a:B"} | change for change in (
+            {1: 2}, {"settings": {1: {}}}, {"settings": [1]}, {"require": {3: 3}}, {"name": None}, {"kind": {}},
+            {"tier": "x" * 99}, {"colour": 10**5000}, {"api": [1.0, 1.0]},
+        )),
+    ],
+)  # fmt: skip
+def test_what_is_no_manifest_is_a_sentence(given):
+    with pytest.raises(ParameterError, match=r"^register: ") as said:
+        registry.register(given)
+    assert "zz" not in registry.entries() and "object is not" not in str(said.value)
+
+
+def test_a_dict_in_itself_is_a_sentence():
+    endless = {"name": "zz"}
+    endless["require"] = endless
+    with pytest.raises(ParameterError, match="nested"):
+        registry.register(endless)
 
 
 # ---- owners, loss, threads -------------------------------------------------------------------------
@@ -286,6 +373,44 @@ def test_a_plugin_that_asks_for_itself_while_it_is_loaded(tmp_path):
     """
     said = run(tmp_path, code, TRUENO_PROBE="off").stderr
     assert "eager: it asks for itself while it is loaded" in said
+
+
+def test_a_plugin_that_calls_an_op_while_it_is_made_is_done_without(tmp_path):
+    body = """
+    def __init__(self):
+        import trueno
+        from trueno.discovery.registry import entries
+        self.seen = [entries()["eager"].available, trueno.add(np.ones(2), np.ones(2)).tolist()]
+    """
+    write(tmp_path, "eager", body)
+    code = """
+    import json
+    from trueno.discovery import registry
+    print(json.dumps(registry.load("eager").seen))
+    """
+    assert tell(tmp_path, code, TRUENO_PROBE="off") == [False, [2.0, 2.0]]
+
+
+def test_two_plugins_that_ask_for_each_other_do_not_wait_for_ever(tmp_path):
+    body = """
+    def __init__(self):
+        import time
+        from trueno.discovery.registry import entries
+        time.sleep(0.5)
+        entries()["OTHER"].available
+    """
+    write(tmp_path, "one", body.replace("OTHER", "other"))
+    write(tmp_path, "other", body.replace("OTHER", "one"))
+    code = """
+    import json
+    from threading import Thread
+    from trueno.discovery import registry
+    threads = [Thread(target=registry.load, args=(name,), daemon=True) for name in ("one", "other")]
+    for t in threads: t.start()
+    for t in threads: t.join(20)
+    print(json.dumps([t.is_alive() for t in threads]))
+    """
+    assert tell(tmp_path, code, TRUENO_PROBE="off") == [False, False]
 
 
 def test_best_is_no_emulation_and_nothing_opt_in(tmp_path):

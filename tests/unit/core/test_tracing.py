@@ -76,6 +76,48 @@ def test_each_trace_shows_the_decisions():
         assert kinds(t).count("run") == 2
 
 
+def test_decisions_show_where_plans_are_warm():
+    trueno.add(X, X)
+    guard = trueno.JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP)
+    for _ in range(2):
+        with trace("decision") as t:
+            trueno.add(X, X)
+            with trueno.use("reference"):
+                trueno.add(X, X)
+            with guard:
+                trueno.add(X, X)
+        assert kinds(t) == ["decision"] * 3
+    assert state.current.get().traced is False
+
+
+def test_making_a_kernel_is_an_event():
+    with trace() as t:
+        trueno.add(X, X)
+    (made,) = [e for e in t.events if e.kind == "compile"]
+    (ran,) = [e for e in t.events if e.kind == "run"]
+    assert (made.op, made.backend) == (ran.op, ran.backend)
+    assert 0 < made.seconds < t.seconds
+    assert made.start + made.seconds <= ran.start
+    (shown,) = [e for e in t.chrome()["traceEvents"] if e.get("cat") == "compile"]
+    assert shown["ph"] == "X" and shown["name"] == "compile add"
+    assert "making kernels" in str(t)
+
+
+def test_times_outside_of_runs_add_up():
+    t = trace()
+    with t:
+        for kind, start, seconds in (
+            ("probe", 1, 2), ("compile", 3, 4), ("run", 7, 1), ("transfer", 7.5, 1), ("run", 9, 1)
+        ):  # fmt: skip
+            emit(kind, "add", "fake", "to device", start=float(start), seconds=float(seconds))
+    t._began, t.seconds = 0.0, 12.0
+    (line,) = [line for line in str(t).splitlines() if line.startswith("outside")]
+    assert line == (
+        "outside of runs: 10 s: making kernels 4 s; trying backends 2 s; moving arrays 500 ms; "
+        "the rest, Python and choosing, 3.5 s"
+    )
+
+
 def test_explicit_choices_hold_inside_and_around():
     with trueno.use("reference"), trace() as t:
         trueno.add(X, X)
@@ -244,6 +286,9 @@ def test_a_generator_is_refused():
         ({"kinds": "runs"}, "there is no kind 'runs'.*did you mean \"run\""),
         ({"kinds": ["run", 3]}, "there is no kind 3"),
         ({"path": "trace.csv"}, "must end in .json"),
+        ({"kinds": 5}, "kinds is 5"),
+        ({"kinds": [["run"]]}, "there is no kind \\['run'\\]"),
+        ({"path": 5}, "path is 5; give the name of a file"),
         ({"limit": -1}, "limit is -1"),
         ({"limit": True}, "limit is True"),
     ],
@@ -265,7 +310,7 @@ def test_the_summary_says_who_ran_who_was_refused_and_what_moved():
     for line in (
         "exp fake 1 4 ms 4 ms 50 %",
         "add simd 2 4 ms 2 ms 50 %",
-        "moved to device fake 1 arrays 4.0 MB 1 ms 4.0 GB/s",
+        "moved to device fake 1 array 4.0 MB 1 ms 4.0 GB/s",
         "cuda missing add",
         "scalar slower_declared add",
         'fallback exp fake -> simd OutOfMemory: "full" at last',

@@ -118,5 +118,5 @@ def test_unknown_structured_ops_are_rejected():
         name = "attention"
 
     refused = ScalarBackend().supports(Call(Unknown(), np.dtype(np.float32), "", 2, (1,)))
-    assert refused is not None and refused.code == "no_kernel"
+    assert refused is not None and refused.code == "unsupported_op"
     assert all(TABLE[name].structured for name in KERNELS)

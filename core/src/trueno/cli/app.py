@@ -1,8 +1,11 @@
 """The commands, put together; and what every command has in common when something goes wrong."""
 
+import errno
+import os
+import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -41,6 +44,33 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
+PIPE_CLOSED, NOT_WRITTEN = 141, 74
+"""Exit codes where the report could not be written: that of a process that SIGPIPE ended, and EX_IOERR."""
+UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO)
+
+
+def _open_streams() -> None:
+    """Where stdout or stderr was closed (`>&-`), nothing is printed; a file opened later must not get its number."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", errors="replace", closefd=False))
+
+
+def _unwritable(error: OSError) -> int:
+    """Say that the report could not be written, unless its reader went away; the exit code."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)  # Python writes what is left when it ends
+    os.dup2(nowhere, 1)
+    if error.errno == errno.EPIPE:
+        return PIPE_CLOSED
+    with suppress(OSError):
+        errors().print(f"trueno: stdout cannot be written: {error.strerror}", soft_wrap=True)
+    return NOT_WRITTEN
+
+
 class Group(TyperGroup):
     """Says what Trueno raises on purpose in one line and exits with 2; anything else is a bug and is shown whole.
 
@@ -51,12 +81,20 @@ class Group(TyperGroup):
     _extended = False
 
     def invoke(self, ctx: Any) -> Any:  # a Context of click, or of the click inside typer
-        with _plain_warnings():
-            try:
-                return super().invoke(ctx)
-            except TruenoError as error:
-                errors().print(f"trueno: {error}", soft_wrap=True)
-                raise typer.Exit(2) from None
+        _open_streams()
+        try:
+            with _plain_warnings():
+                try:
+                    return super().invoke(ctx)
+                except TruenoError as error:
+                    errors().print(f"trueno: {error}", soft_wrap=True)
+                    raise typer.Exit(2) from None
+                finally:
+                    sys.stdout.flush()  # not at the end of Python, where nobody could say that it failed
+        except OSError as error:
+            if error.errno not in UNWRITABLE:
+                raise
+            raise typer.Exit(_unwritable(error)) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:

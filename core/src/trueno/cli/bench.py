@@ -55,7 +55,10 @@ def command(
     time: Annotated[float, typer.Option(help="Seconds of timing a size.", min=0.001, max=60)] = 0.5,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Time one op on every backend, beside NumPy and PyTorch (if it is installed)."""
+    """Time one op on every backend, beside NumPy and PyTorch.
+
+    PyTorch only if it is installed.
+    """
     row, extents, T = find_op(op), find_sizes(sizes), find_dtypes(dtype)[0]
     names = [name.lower() for name in words(backend)]
     for name in names:

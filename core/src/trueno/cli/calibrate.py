@@ -1,5 +1,6 @@
 """`trueno calibrate`: measure the backends here, so that choices rest on that and not on what was declared."""
 
+from math import ceil, isfinite
 from time import perf_counter
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from trueno.cli import crew
 from trueno.cli.report import find_dtypes, number, progress, screen, seconds, table, words, write_json
 from trueno.cli.warmup import warm
 from trueno.dispatch.state import forget_plans
+from trueno.errors import ParameterError
 from trueno.events.stream import emit
 from trueno.select import calibration, cost, measure
 
@@ -20,19 +22,24 @@ SHOWN = 10  # sentences of a kind that are printed; --json has them all
 
 def command(
     budget: Annotated[
-        float, typer.Option("--seconds", help="Seconds of timing; compiling comes on top.", min=0.1)
+        float, typer.Option("--seconds", help="Seconds of timing, about; compiling comes on top.", min=0.1)
     ] = 60,
     backend: Annotated[str, typer.Option(help="Only these backends; default: all that choose themselves.")] = "",
     dtype: Annotated[str, typer.Option(help="Types, with commas between them.")] = "float32,float64",
     merge: Annotated[str, typer.Option(metavar="FILE", help="Take over what another run here measured.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be measured, and stop.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say too where declared speeds are off, for authors of backends.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure the backends' speeds here and keep them.
 
-    One op of each class is timed at several sizes.  Ctrl-C keeps what was measured until then.  Run it again when
-    the machine is idle: a speed that has changed by less than a tenth stays.
+    One op of each class is timed at several sizes, the cheap and common first.  Ctrl-C keeps what was measured until
+    then.  Run it again when the machine is idle: a speed that has changed by less than a tenth stays.
     """
+    if not isfinite(budget):
+        raise ParameterError(f"--seconds is {budget}; give a number of seconds, such as 60")
     if merge:
         taken = calibration.merge(merge)
         forget_plans()
@@ -48,18 +55,18 @@ def command(
     skipped: list[str] = []
     done = 0
     interrupted = False
+    spent = 0.0
     try:
         skipped += _compile(names, items)
         with progress() as bar:
             task = bar.add_task("measuring", total=len(items))
-            left = budget
             for item in items:
-                if left <= 0:
+                if spent >= budget:
                     break
                 bar.update(task, description=str(item))
                 before = perf_counter()
-                outcome = measure.measure(item, max(left / (len(items) - done), LEAST))
-                left -= perf_counter() - before - outcome.compiling
+                outcome = measure.measure(item, max((budget - spent) / (len(items) - done), LEAST))
+                spent += perf_counter() - before - outcome.compiling
                 rows += outcome.rows
                 skipped += outcome.skipped
                 done += 1
@@ -74,19 +81,21 @@ def command(
         emit("calibrate", backend=name, detail=f"{count} speeds were measured", start=start, seconds=took)
     missing = [str(item) for item in items[done:]]
     unsteady = [f"{r.backend}: {r.kind}, {r.dtype}, {r.band}" for r in rows if r.spread > UNSTEADY]
-    lies = [sentence for name in names for sentence in calibration.honesty(name)]
+    lies = [sentence for name in names for sentence in calibration.honesty(name)] if json or verbose else []
+    whole = ceil(spent / done * len(items) / 10) * 10 if done and missing else 0  # the last are the longest: about
     if json:
         file = calibration.file()
         write_json(
             {"backends": names, "seconds": took, "interrupted": interrupted, "file": str(file) if kept else None,
              "rows": [_plain(row) for row in rows], "skipped": skipped, "not_measured": missing,
-             "unsteady": unsteady, "declared": lies}
+             "seconds_of_all": whole or None, "unsteady": unsteady, "declared": lies}
         )  # fmt: skip
     else:
         _show(rows, names)
         console = screen()
         _list("left out", skipped)
-        _list("did not fit into --seconds; smaller sizes answer, or what is declared", missing)
+        needs = f"did not fit into --seconds (all of it needs about {whole}, or more)" if whole else "not measured"
+        _list(f"{needs}; smaller sizes answer, or what is declared", missing)
         _list("unsteady, as the machine was busy; run it again when it is not", unsteady)
         _list("declared and measured differ", lies)
         where = f"kept in {calibration.file()}" if kept else "not kept: there is no cache folder that can be used"

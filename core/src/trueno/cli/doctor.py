@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import sys
 import time
 import traceback
@@ -39,6 +40,9 @@ def command(
         bool, typer.Option("--refresh", help="Try everything again, whatever is known from before.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    explained: Annotated[
+        bool, typer.Option("--settings", help="Print the settings only, and what each of them does.")
+    ] = False,
 ) -> None:
     """Examine this installation.
 
@@ -50,6 +54,8 @@ def command(
         report = examine()
     if json:
         write_json(report)
+    elif explained:
+        _show_settings(report, screen())
     else:
         _show(report, screen())
     if report["health"] != "ok":
@@ -81,7 +87,7 @@ def examine() -> dict[str, Any]:
         broken: list[str] = []
         backends, best = _backends(broken)
         values = _settings(broken)  # with those that plugins declare, which are known now
-        cache = _cache() if values else None
+        cache = _cache(broken) if values else None
         sections, problems = ([], []) if broken else _sections()
         calibration = None if broken else _calibration()
     notes = [str(w.message) for w in caught if issubclass(w.category, TruenoWarning)]
@@ -96,6 +102,7 @@ def examine() -> dict[str, Any]:
         "cpus": processors(),
         "best": best,
         "backends": backends,
+        "not_installed": [] if broken else _not_installed(),
         "settings": values,
         "cache": cache,
         "calibration": calibration,
@@ -133,6 +140,17 @@ def _backends(broken: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any] |
     return rows, {"name": best.name, "kind": best.kind, "isa": best.isa, "device": best.device}
 
 
+def _not_installed() -> list[dict[str, str]]:
+    """The backends that the core's own extras bring and that are not here: name, and the command that installs it."""
+    here = {re.sub(r"[-_.]+", "-", d.name or "").lower() for d in metadata.distributions()}
+    known = registry.entries()
+    return [
+        {"name": name, "install": f"pip install 'trueno[{name}]'"}
+        for name, distribution in registry.extras().items()
+        if name not in known and distribution not in here
+    ]
+
+
 def described() -> list[dict[str, Any]]:
     """Every installed backend, as the report has it."""
     for entry in registry.entries().values():
@@ -141,7 +159,7 @@ def described() -> list[dict[str, Any]]:
 
 
 def _backend(entry: Entry) -> dict[str, Any]:
-    available, manifest = entry.available, entry.manifest
+    available = entry.available
     error = entry.error
     return {
         "name": entry.name,
@@ -154,16 +172,24 @@ def _backend(entry: Entry) -> dict[str, Any]:
         "status": status(entry),
         "code": entry.code,
         "reason": entry.reason,
-        "remedy": "" if available or manifest is None else manifest.install,
+        "remedy": "" if available else _install(entry),
         "error": "" if error is None else "".join(traceback.format_exception(error)),
         "notes": list(entry.notes),
         "probed": entry.probed,
         "checked": entry.checked,
-        "distribution": manifest.distribution if manifest else "",
-        "version": manifest.version if manifest else "",
-        "path": manifest.path if manifest else "",
+        "distribution": entry.source[0],
+        "version": entry.source[1],
+        "path": entry.source[2],
         "devices": [{"name": d.name, "isa": d.isa, "software": d.software} for d in entry.devices],
     }
+
+
+def _install(entry: Entry) -> str:
+    """The command that mends it, where installing something can; other reasons say themselves what to do."""
+    manifest, reason = entry.manifest, entry.reason
+    if entry.code == "missing":  # which ends with it, if there is one
+        return reason.partition(". Install: ")[2]
+    return manifest.install if manifest and entry.code == "not_built" else ""
 
 
 def status(entry: Entry) -> str:
@@ -175,9 +201,14 @@ def status(entry: Entry) -> str:
     )
 
 
-def _cache() -> dict[str, Any]:
+def _cache(broken: list[str]) -> dict[str, Any] | None:
     """The folder of what was compiled, measured and found out, and why it is not used if it is not."""
-    path, reason = cachedir.inspect(writing=True)
+    try:
+        path, reason = cachedir.inspect(writing=True)
+    except SettingError as error:  # `~nobody`
+        if str(error) not in broken:
+            broken.append(str(error))
+        return None
     files = size = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -251,13 +282,14 @@ def _show(report: dict[str, Any], console: Console) -> None:
         f"{report['cpus']} CPU{'s' if report['cpus'] > 1 else ''}\n"
     )
     if report["backends"]:
-        console.print(backend_table(report["backends"]))
+        console.print(backend_table(report["backends"], report["not_installed"]))
         console.print()
         active = any(b["active"] for b in report["backends"])
         console.print("; ".join(f"{word}: {said}" for word, said in WORDS if active or word != "active"), style="dim")
         for b in report["backends"]:
             source = " ".join(w for w in (b["distribution"], b["version"]) if w)
-            console.print(f"{b['name']}: {source or 'registered'}, {b['path'] or 'part of trueno'}", soft_wrap=True)
+            where = b["path"] or ("part of trueno" if b["name"] == "reference" else "no file of a manifest")
+            console.print(f"{b['name']}: {source or 'registered'}, {where}", soft_wrap=True)
         console.print()
     if report["best"]:
         best = report["best"]
@@ -269,7 +301,7 @@ def _show(report: dict[str, Any], console: Console) -> None:
             style = "" if s["origin"] == "default" else "bold"
             rows.add_row(s["name"], _value(s["value"]), s["origin"], style=style)
         console.print(rows)
-        console.print()
+        console.print("what each does: trueno doctor --settings\n", style="dim")
     if report["cache"]:
         cache = report["cache"]
         used = (
@@ -297,8 +329,18 @@ def _show(report: dict[str, Any], console: Console) -> None:
     console.print(Text(f"\n{report['health']}", style=style))
 
 
-def backend_table(backends: list[dict[str, Any]]) -> Any:
-    """Every backend with the three answers; `trueno demo` shows it too."""
+def _show_settings(report: dict[str, Any], console: Console) -> None:
+    """Two lines a setting: a sentence is too long for a column of a table."""
+    for s in report["settings"]:
+        style = "" if s["origin"] == "default" else "bold"
+        console.print(f"{s['name']} = {_value(s['value'])}   ({s['origin']})", style=style, soft_wrap=True)
+        console.print(f"    {s['help']}", style="dim", soft_wrap=True)
+    for line in report["broken"]:
+        console.print(f"broken: {line}", style="red", soft_wrap=True)
+
+
+def backend_table(backends: list[dict[str, Any]], absent: list[dict[str, str]] | None = None) -> Any:
+    """Every backend with the three answers, and those of ours that are `absent`; `trueno demo` shows it too."""
     active = any(b["active"] for b in backends)
     titles = ["backend", "version", "installed", "available", *["active"] * active, "probed", "device or reason"]
     rows = table(*titles)
@@ -314,4 +356,6 @@ def backend_table(backends: list[dict[str, Any]]) -> Any:
             _probed(b),
             device if b["available"] else f"{b['reason']} ({b['code']})",
         )
+    for b in absent or ():
+        rows.add_row(b["name"], "–", "no", "–", *["–"] * active, "–", f"not installed — {b['install']}")
     return rows

@@ -1,8 +1,10 @@
 """`trueno explain`: who would run an op on operands of these shapes, and why nobody else."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 import typer
 
 from trueno.cli.report import find_dtypes, find_op, screen, write_json
@@ -27,7 +29,7 @@ def command(
     """
     row, T = find_op(op), find_dtypes(dtype)[0]
     operands = [
-        np.broadcast_to(np.zeros((), np.int64 if spec.index else T), _shape(text))  # no memory, whatever the shape
+        _operand(np.int64 if spec.index else T, _shape(text))
         for text, spec in zip(shapes, [*row.signature.inputs, *[row.signature.inputs[-1]] * len(shapes)], strict=False)
     ]
     if len(operands) != len(row.operands):
@@ -42,10 +44,24 @@ def command(
     names = [word.strip() for word in backend.split(",") if word.strip()]
     with use(*names):
         decision = explain(row.name, *operands, **parameters)
+    if names and decision.by == "named":
+        decision = replace(decision, origin="--backend")
     if json:
         write_json(decision.json())
     else:
         screen().print(str(decision), soft_wrap=True)
+
+
+def _operand(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """An array of this shape that takes no memory."""
+    try:
+        return np.broadcast_to(np.zeros((), dtype), shape)
+    except ValueError as error:  # too many axes, or elements
+        written = "x".join(map(str, shape))
+        written = written if len(written) < 60 else f"{written[:57]}…"
+        raise ParameterError(
+            f"explain: NumPy has no array of shape {written}, of {len(shape)} axes: {error}; give a smaller one"
+        ) from None
 
 
 def _shape(text: str) -> tuple[int, ...]:

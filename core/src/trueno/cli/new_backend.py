@@ -12,6 +12,9 @@ from trueno.cli.scaffold import FILES
 from trueno.discovery import registry
 from trueno.errors import ParameterError
 
+LONGEST = 64
+"""Letters of a name: it becomes part of names of files, which a file system limits."""
+
 
 def command(
     name: Annotated[
@@ -37,6 +40,8 @@ def create(name: str, folder: Path) -> Path:
         raise ParameterError(
             f"{name!r} cannot name a backend; it must be lower-case letters, digits and _, the first a letter"
         )
+    if len(name) > LONGEST:
+        raise ParameterError(f"the name has {len(name)} letters; it must have {LONGEST} at most")
     if name in registry.entries():
         raise ParameterError(f"a backend called {name} is installed already; choose another name")
     package, target = f"trueno_{name}", folder / f"trueno-{name.replace('_', '-')}"

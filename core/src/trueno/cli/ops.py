@@ -21,7 +21,10 @@ def command(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="An op, for all about it.", show_default=False)] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the ops, or show one of them: formula, parameters, passes, and who has a kernel."""
+    """List the ops, or tell all about one of them.
+
+    All: its formula, parameters and passes, and who has a kernel.
+    """
     if name:
         op = find_op(name)
         if json:

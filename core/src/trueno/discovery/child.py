@@ -172,6 +172,8 @@ def _try(backend: Backend, op: Op, count: int, foreign: bool) -> bool:
     backend.synchronize()
     for out, value in zip(outs, expected, strict=True):
         _compare(what, _home(backend, out), value)
+        if foreign:
+            _compare(f"{what}, brought home by to_host(x, out),", _written(backend, out), value)
     for x, now in zip(inputs, given, strict=True):
         if not np.array_equal(_home(backend, now) if foreign else now, x):
             raise Wrong(f"{what} changed an operand")
@@ -208,6 +210,16 @@ def _home(backend: Backend, x: Any) -> np.ndarray[Any, Any]:
         raise Wrong(f"its to_host gave a {type(back).__name__} where a NumPy array was expected")
     _agree("to_host", back, tuple(x.shape), np.dtype(x.dtype))
     return back
+
+
+def _written(backend: Backend, x: Any) -> np.ndarray[Any, Any]:
+    """What `to_host(x, out)` leaves in `out`, which is all that the core looks at."""
+    dtype = np.dtype(x.dtype)
+    out = np.full(tuple(x.shape), np.nan if dtype.kind == "f" else -1, dtype)
+    back = backend.to_host(x, out)
+    if back is not None and back is not out and not (isinstance(back, np.ndarray) and np.shares_memory(back, out)):
+        raise Wrong("its to_host(x, out) gave another array than `out`, where the result must be written")
+    return out
 
 
 def _agree(method: str, made: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from threading import RLock, get_ident
+from threading import RLock, get_ident, local
 from typing import TYPE_CHECKING, Any
 
 from trueno.discovery.manifest import Manifest
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 made: dict[Any, Backend] = {}
 """The objects of this process: a factory is called once, whatever is forgotten meanwhile."""
+_here = local()
+"""`depth`: how many backends this thread is making now, one inside the other."""
 
 
 def possible() -> bool:
@@ -32,6 +34,14 @@ def possible() -> bool:
     return here and python and not getattr(sys, "frozen", False)
 
 
+def _deep() -> bool:
+    """Whether most of the stack was used up by who called: a plugin that finds too little left is not to blame."""
+    frame, depth = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, depth = frame.f_back, depth + 1
+    return 2 * depth > sys.getrecursionlimit()
+
+
 class Entry:
     """One installed backend.
 
@@ -39,11 +49,12 @@ class Entry:
     `trueno.select.reasons` and `reason` a sentence.  `active`: it has run something in this process.
     manifest: None where it could not be read.  error: what the plugin raised.  backend: the object, once loaded.
     checked: when its verdict was found, in seconds since the epoch, or None.
+    source: distribution, version and the manifest's path, also of a manifest that is refused; empty where unknown.
     """
 
     __slots__ = (
         "_code", "_devices", "_fresh", "_loading", "_lock", "_looked", "_notes", "_others", "_probed", "_reason",
-        "_settled", "active", "backend", "checked", "error", "factory", "manifest", "name",
+        "_settled", "active", "backend", "checked", "error", "factory", "manifest", "name", "source",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +63,7 @@ class Entry:
         self.name = name
         self.manifest = manifest
         self.factory = factory
+        self.source = (manifest.distribution, manifest.version, manifest.path) if manifest else ("", "", "")
         self.backend: Backend | None = None
         self.error: BaseException | None = None
         self.active = False
@@ -115,14 +127,20 @@ class Entry:
 
     @property
     def available(self) -> bool:
-        """Whether it can run here.  May start a process that tries it; never imports it, unless no process can."""
+        """Whether it can run here.  May start a process that tries it; never imports it, unless no process can.
+
+        False while this very thread makes it: what a plugin calls then is done without it.
+        """
+        if self._loading == get_ident():
+            return False
         self.settle()
-        return not self._reason
+        return self._settled and not self._reason
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """What its probe found."""
-        self.settle()
+        if self._loading != get_ident():
+            self.settle()
         return self._devices
 
     def load(self) -> Backend:
@@ -132,9 +150,13 @@ class Entry:
             return backend
         self.settle(alone=True)
         if not self._reason and self.backend is None:
-            with self._lock:
+            if not self._take():
+                raise BackendUnavailable(f"{self.name}: another thread loads it; a plugin calls no op while it is made")
+            try:
                 if not self._reason and self.backend is None:
                     self._make("load_failed")
+            finally:
+                self._lock.release()
         if self._reason:
             again = (
                 ". Try again: trueno doctor --refresh"
@@ -186,7 +208,9 @@ class Entry:
             return
         if not alone and self._others is not None:
             self._others(self)
-        with self._lock:
+        if not self._take():
+            return
+        try:
             if self.known():
                 return
             if self.trying() and settings.get("TRUENO_PROBE") == "on":
@@ -202,6 +226,12 @@ class Entry:
             self._probed = "unprobed"
             self._make("probe_failed")
             self._settled = True
+        finally:
+            self._lock.release()
+
+    def _take(self) -> bool:
+        """Take the lock; not, where this thread makes another backend and would wait for one that waits for it."""
+        return self._lock.acquire(blocking=not getattr(_here, "depth", 0))
 
     def _adopt(self, verdict: "Verdict", how: str) -> None:
         self._code, self._reason = verdict.code, verdict.reason
@@ -221,6 +251,7 @@ class Entry:
             raise BackendUnavailable(f"{self.name}: it asks for itself while it is loaded; a plugin calls no op then")
         assert self.manifest is not None
         self._loading = get_ident()
+        _here.depth = getattr(_here, "depth", 0) + 1
         start, notes, reason = time.perf_counter(), list(self._notes), ""
         key = (self.name, self.manifest.factory, self.factory)
         try:
@@ -231,10 +262,13 @@ class Entry:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit, and the panics of other languages: the host must live
+            if isinstance(error, RecursionError) and _deep():
+                raise
             self.error = error
             reason = probe.said(error)
         finally:
             self._loading = 0
+            _here.depth -= 1
         self._notes = tuple(dict.fromkeys(notes))
         if reason:
             if self._probed in ("cached", "now"):

@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from trueno import __version__, cachedir
 from trueno.discovery.manifest import Manifest, load, locate, parse
+from trueno.discovery.sealed import seal, unseal
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -33,6 +35,16 @@ KEPT = 64
 """So many files are kept: scripts in different folders have a `sys.path` each."""
 
 Stamp = list[int] | None
+
+_scanning = RLock()  # `importlib.metadata` shares caches between threads, and takes no care of them
+
+if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
+
+    def _after_fork() -> None:
+        global _scanning
+        _scanning = RLock()
+
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +118,12 @@ def _file(head: dict[str, Any]) -> Path | None:
 
 def _kept(file: Path, head: dict[str, Any]) -> list[tuple[Point, Stamp]] | None:
     """What the index holds, if it was made under `head`."""
-    text = cachedir.read(file)
     try:
-        data = json.loads(text or "")
+        data = unseal(cachedir.read(file))
         if data["head"] != head | {"path": [list(pair) for pair in head["path"]]}:
             return None
         return [(_point(facts), stamp) for facts, stamp in data["points"]]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return None
 
 
@@ -127,7 +138,7 @@ def _point(facts: dict[str, Any]) -> Point:
 
 
 def _keep(file: Path, data: dict[str, Any]) -> None:
-    if cachedir.write(file, json.dumps(data)):
+    if cachedir.write(file, seal(data)):
         with suppress(OSError):
             others = sorted(file.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
             for path in others[:-KEPT]:
@@ -154,13 +165,21 @@ def _examined(point: Point) -> tuple[Point, Stamp]:
         problem = str(error)
     except TypeError:  # the one thing in TOML that JSON has not
         problem = "it holds a date or a time, which no key takes"
+    except RecursionError:
+        problem = "it is nested too deeply"
     return replace(point, manifest=manifest, path=path, problem=problem), stamp
 
 
 def _scan(entries: list[str]) -> list[tuple[Point, Stamp]]:
     from importlib import invalidate_caches
 
-    invalidate_caches()  # something may have been installed while this process runs
+    with _scanning:
+        with suppress(KeyError):  # another thread, which imports something, clears the same cache
+            invalidate_caches()  # something may have been installed while this process runs
+        return _found(entries)
+
+
+def _found(entries: list[str]) -> list[tuple[Point, Stamp]]:
     found: list[Point] = []
     for i, entry in enumerate(entries):
         claims: dict[str, tuple[list[int], list[Point]]] = {}

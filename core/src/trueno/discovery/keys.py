@@ -169,9 +169,11 @@ def _fits(value: Any, kind: str, shape: Shape) -> bool:
     return kind not in ("integer", "number") or bool(value >= shape.get("minimum", value))
 
 
-def _refuse_keys(value: dict[str, Any], shape: Shape, at: str) -> str:
+def _refuse_keys(value: dict[Any, Any], shape: Shape, at: str) -> str:
     known, patterns = shape.get("properties", {}), shape.get("patternProperties", {})
     for key, inner in value.items():
+        if not isinstance(key, str):
+            return f"{at or 'the manifest'} has the key {shown(key)}; every key must be a text"
         within = f"{at}.{key}" if at else key
         found = known.get(key) or next((s for p, s in patterns.items() if re.fullmatch(p, key, re.ASCII)), None)
         if found is not None:
@@ -179,7 +181,7 @@ def _refuse_keys(value: dict[str, Any], shape: Shape, at: str) -> str:
                 return said
         elif not shape.get("additionalProperties", True):
             allowed = f"known: {' '.join(known)}" if known else f"it must be {shape['like']}"
-            return f"unknown key {within!r}{suggestion(key, known)}; {allowed}"
+            return f"unknown key {within!r}; {allowed}{suggestion(key, known)}"
     for key in shape.get("required", ()):
         if key not in value:
             return f"{at + '.' if at else ''}{key} is missing"
@@ -193,5 +195,8 @@ def _refuse_keys(value: dict[str, Any], shape: Shape, at: str) -> str:
 
 def shown(value: Any) -> str:
     """A value for a message: `repr`, cut where it is long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # a number with thousands of digits, or an object of anybody's
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -19,6 +19,11 @@ from trueno.discovery.protocol import API
 from trueno.parsers import TYPES
 from trueno.settings import SETTINGS, Setting
 
+DEEPEST = 16
+"""So many tables and lists may stand one in the other; no key needs more than five."""
+ANYBODYS = ("builtins", "typing", "types", "abc", "collections", "numbers")
+"""Modules whose types are inherited by everybody's: no backend may own them."""
+
 SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backend.schema.json")
 
 
@@ -61,12 +66,29 @@ class Manifest:
             return "not_built", self.unavailable
         remedy = f". Install: {self.install}" if self.install else ""
         for module in self.require.get("modules", ()):
-            if not _installed(module.partition(".")[0]):
-                return "missing", f"the module {module} is not installed{remedy}"
+            top = module.partition(".")[0]
+            if not _installed(top):
+                return "missing", f"the module {module} is not installed{self._remedy(top)}"
         paths = self.require.get(sys.platform, {}).get("any_path", ())
         if paths and not any(os.path.exists(os.path.expandvars(path)) for path in paths):
             return "missing", f"no device ({', '.join(paths)} missing){remedy}"
         return None
+
+    def _remedy(self, module: str) -> str:
+        """How to get a module: as the manifest says; else by its name, where the distribution requires one so called.
+
+        Installing the distribution again, which is what `install` is by default, brings nothing else.
+        """
+        if self.install != f"pip install --upgrade {self.distribution}":
+            return f". Install: {self.install}" if self.install else ""
+        from importlib.metadata import PackageNotFoundError, requires
+
+        try:
+            needs = requires(self.distribution) or []
+        except (PackageNotFoundError, ValueError):
+            needs = []
+        names = {re.split(r"[^\w.-]", need.strip(), maxsplit=1)[0].lower().replace("-", "_") for need in needs}
+        return f". Install: pip install {module}" if module.lower() in names else ""
 
     def missing(self) -> str:
         """The sentence of `unmet`; empty when nothing is missing."""
@@ -117,9 +139,15 @@ def load(path: str) -> dict[str, Any]:
 
     try:
         with open(path, "rb") as file:
-            return tomllib.load(file)
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{os.path.basename(path)} cannot be read: {error}") from None
+            data = tomllib.load(file)
+    except RecursionError:
+        raise ValueError(f"{path} cannot be read: it is nested too deeply") from None
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ValueError(f"{path} cannot be read: {said}") from None
+    if _deep(data):
+        raise ValueError(f"{path} is nested more than {DEEPEST} deep")
+    return data
 
 
 def parse(
@@ -132,6 +160,8 @@ def parse(
     for that version, and `unmet` then says what to upgrade.
     """
     held = dict(data)
+    if _deep(held):
+        raise ValueError(f"{where}: it is nested more than {DEEPEST} deep")
     keys = TABLE["properties"]
     if "api" in held and not refuse(held["api"], keys["api"], "api") and not held["api"][0] <= API <= held["api"][1]:
         held = {key: held[key] for key in ("name", "api") if key in held} | {
@@ -149,7 +179,8 @@ def parse(
             "api": tuple(held["api"]),
             "arrays": tuple(held["arrays"]),
             "require": dict(held["require"]),
-            "install": held["install"] or (f"pip install --upgrade {distribution}" if distribution else ""),
+            "unavailable": _line(held["unavailable"]),
+            "install": _line(held["install"]) or (f"pip install --upgrade {distribution}" if distribution else ""),
             "settings": {variable: _setting(facts) for variable, facts in held["settings"].items()},
             "distribution": distribution,
             "version": version,
@@ -164,6 +195,12 @@ def _refuse_further(held: dict[str, Any], name: str) -> str:
         return f"name is {held['name']!r}, but the entry point is {name!r}"
     if held["api"][0] > held["api"][1]:
         return f"api is {shown(held['api'])}; it must be [lowest, highest]"
+    for key in ("install", "unavailable"):
+        if held.get(key) and not _line(held[key]):
+            return f"{key} is {shown(held[key])}; it must be a text that is not empty"
+    for i, text in enumerate(held.get("arrays", ())):
+        if text.partition(":")[0].partition(".")[0] in ANYBODYS:
+            return f"arrays[{i}] is {text!r}, which is no backend's own; it must be a type that this backend brings"
     for variable in held.get("settings", ()):
         if variable in SETTINGS:
             return f"settings.{variable} is a variable of trueno's own; it must have another name"
@@ -176,7 +213,24 @@ def _setting(facts: dict[str, Any]) -> Setting:
         value = parse(",".join(value))  # names, in the form that the parser gives them
     elif facts["type"] == "seconds" and value is not None:
         value = float(value)
-    return Setting(parse, value, facts["help"])
+    return Setting(parse, value, _line(facts["help"]))
+
+
+def _line(text: str) -> str:
+    """A text made fit for a line on a screen: without control characters, which a terminal would obey."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _deep(data: Any) -> bool:
+    """Whether it is nested deeper than any manifest; found without recursion."""
+    left = [(data, 0)]
+    while left:
+        value, depth = left.pop()
+        inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+        if inner and depth >= DEEPEST:
+            return True
+        left += [(one, depth + 1) for one in inner]
+    return False
 
 
 def _installed(package: str) -> bool:

@@ -30,7 +30,14 @@ METHODS = (
     "probe", "supports", "kernel", "rates", "empty", "to_device", "to_host", "synchronize", "close"
 )  # fmt: skip
 READY = "ready"
-"""The first line of a child: what ends it from here on is the plugin's doing."""
+"""The first line of a child: what ends it from here on is the plugin's doing, and its time begins."""
+STARTING = 10.0
+"""Seconds that a child has at least until it is ready: Python and NumPy start slowly where the machine is busy."""
+ENDED = "the process that was to try it was ended"
+AGAIN = 5
+"""So often one is started anew that was ended because the registry forgot."""
+STARTS = 2
+"""So often a child is started that does not become ready in time."""
 
 
 class ProbeError(Exception):
@@ -106,7 +113,10 @@ def manners(notes: list[str]) -> Iterator[None]:
 class _Child:
     """A process that tries one backend."""
 
-    __slots__ = ("deadline", "errors", "failed", "fingerprint", "limit", "manifest", "process", "started", "verdict")
+    __slots__ = (
+        "deadline", "errors", "failed", "fingerprint", "late", "limit", "manifest", "process", "ready", "said",
+        "started", "starts", "verdict",
+    )  # fmt: skip
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -116,12 +126,22 @@ class _Child:
         self.limit: float = settings.get("TRUENO_PROBE_TIMEOUT")
         self.process: subprocess.Popen[bytes] | None = None
         self.errors: Any = None
+        self.starts = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.said = b""  # what came through its pipe
+        self.ready = self.late = False
+        self.starts += 1
         self.started = time.monotonic()
-        self.deadline = self.started + self.limit
+        self.deadline = self.started + max(self.limit, STARTING)
+        self.failed = "no process could be started"
         try:
             self.process = self._start()
         except OSError as error:
-            self.failed = f"no process could be started ({error.strerror or error})"
+            self.failed += f" ({error.strerror or error})"
+        else:
+            self.failed = ""
 
     def _start(self) -> "subprocess.Popen[bytes]":
         import subprocess
@@ -155,17 +175,54 @@ class _Child:
         if self.verdict is not None or self.failed:
             return True
         assert self.process is not None
-        late = False
-        if self.process.poll() is None:
-            late = time.monotonic() >= self.deadline
-            if not late:
+        if not self.late and self.process.poll() is None:
+            self._listen()
+            if time.monotonic() < self.deadline:
                 return False
+            self.late = True  # before it is ended: that it ends now is not the plugin's doing
         self.kill()
-        verdict = self._judge(late)
+        if self.late and READY.encode() not in self._heard():
+            self._close()
+            if self.starts < STARTS:
+                self._begin()
+                return False
+            self.verdict = self._never_ready()  # not kept: it says nothing of the plugin
+            return True
+        verdict = self._judge(self.late)
         if verdict is not None:
+            verdict = verdict._replace(limit=self.limit)
             verdicts.keep(self.manifest, verdict, self.fingerprint)
         self.verdict = verdict
         return True
+
+    def _listen(self) -> None:
+        """Read what it has said so far; its time begins when it is ready."""
+        if self.ready or os.name == "nt":  # a read would wait there
+            return
+        if READY.encode() in self._heard():
+            self.ready = True
+            self.deadline = time.monotonic() + self.limit
+
+    def _heard(self) -> list[bytes]:
+        """The lines that came through its pipe until now."""
+        assert self.process is not None
+        self.said += _drain(self.process.stdout)
+        return self.said.splitlines()
+
+    def _never_ready(self) -> Verdict:
+        waited = f"{max(self.limit, STARTING):g}"
+        reason = (
+            f"the process that is to try it did not come as far as its code within {waited} s, {STARTS} times; "
+            "the machine may be busy: set TRUENO_PROBE_TIMEOUT to more seconds"
+        )
+        return Verdict(False, "probe_timeout", verdicts.sentence(reason), time=time.time(), limit=self.limit)
+
+    def _close(self) -> None:
+        """Close its pipe and the file of its errors."""
+        assert self.process is not None and self.process.stdout is not None
+        self.process.stdout.close()
+        if self.errors is not None:
+            self.errors.close()
 
     def kill(self) -> None:
         """End it, and whatever it has started; no answer is read."""
@@ -189,17 +246,14 @@ class _Child:
         if self.process.poll() is not None:
             self.ended()
             return
+        self.failed = ENDED  # first: nobody may judge what we end
         self.kill()
-        self.failed = "the process that was to try it was ended"
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        if self.errors is not None:
-            self.errors.close()
+        self._close()
 
     def _judge(self, late: bool) -> Verdict | None:
         """What its answer, or its end, says; None, and `failed`, if it ended before it came to the plugin."""
         assert self.process is not None and self.process.stdout is not None
-        lines = _drain(self.process.stdout).splitlines()
+        lines = [line.decode("utf-8", "replace") for line in self._heard()]
         last = self._last_words()
         self.process.stdout.close()
         if READY not in lines:
@@ -237,7 +291,7 @@ class _Child:
         return ""
 
 
-def _drain(pipe: Any) -> str:
+def _drain(pipe: Any) -> bytes:
     """What is in the pipe now; a process that survived its parent may hold the other end for ever."""
     parts = []
     with suppress(OSError):
@@ -245,7 +299,7 @@ def _drain(pipe: Any) -> str:
             os.set_blocking(pipe.fileno(), False)
         while part := os.read(pipe.fileno(), 65536):
             parts.append(part)
-    return b"".join(parts).decode("utf-8", "replace")
+    return b"".join(parts)
 
 
 def _signal(number: int) -> str:
@@ -297,15 +351,19 @@ def start(manifest: Manifest) -> _Child:
 def wait(manifest: Manifest) -> Verdict | str:
     """The verdict of the process that tries this backend; a sentence if none could."""
     child = start(manifest)
-    pause = 0.002
+    pause, again = 0.002, AGAIN
     try:
         while True:
             with _lock:
                 for other in _children.values():  # its verdict is kept even if nobody asks for it
                     other.ended()
-                if child.ended():
+                done = child.ended()
+                if done and not (child.failed == ENDED and again and not _exiting):
                     _children.pop((manifest.name, manifest.factory), None)
                     return child.verdict or child.failed
+            if done:  # another thread made the registry forget, and ended it for that
+                again -= 1
+                child = start(manifest)
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)
     except BaseException:  # Ctrl-C
@@ -321,7 +379,14 @@ def abandon() -> None:
         _children.clear()
 
 
-atexit.register(abandon)
+_exiting = False
+
+
+@atexit.register
+def _at_exit() -> None:
+    global _exiting
+    _exiting = True
+    abandon()
 
 
 def after_fork() -> None:

@@ -7,8 +7,8 @@ Reads take no lock: what changes is put in place whole.
 """
 
 import os
+import re
 import sys
-import warnings
 from collections.abc import Mapping
 from threading import RLock
 from typing import Any
@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from trueno.discovery.entry import Entry as Entry  # others import it from here
 from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import API, Backend, Device
-from trueno.errors import ParameterError, SettingError, TruenoWarning, UnknownBackend, suggestion
+from trueno.errors import ParameterError, SettingError, UnknownBackend, suggestion, warn
 from trueno.parsers import FALSE, TRUE
 from trueno.settings import settings
 
@@ -34,30 +34,52 @@ _lock = RLock()
 _entries: dict[str, Entry] | None = None
 _given: dict[str, tuple[Manifest, Any]] = {}  # by `register`
 _owners: WeakKeyDictionary[type, Entry | None] = WeakKeyDictionary()
-_arrays: dict[str, Entry] | None = None
+_arrays: tuple[Any, dict[str, Entry]] = None, {}  # the entries that it was made of, and the owners of array types
 _refresh = False
 _said: set[str] = set()
 
 
 def entries() -> dict[str, Entry]:
     """Every installed backend by name, best tier first; `reference`, the core's own, comes last."""
-    global _entries
-    if _entries is None:
+    found = _entries
+    if found is None:  # what is returned is what was read: another thread may forget at any time
         with _lock:
-            if _entries is None:
-                _entries = _scan()
-    return _entries
+            found = _entries
+            if found is None:
+                found = _scan()
+    return found
 
 
 def load(name: str) -> Backend:
     """The backend object called `name`; UnknownBackend or BackendUnavailable with reason and remedy."""
-    entry = entries().get(name)
+    found = entries()
+    entry = found.get(name)
     if entry is None:
-        known = ", ".join(sorted(entries()))
+        known = ", ".join(sorted(found))
         limit = settings.origin("TRUENO_AUTOLOAD")
         only = "" if limit.origin == "default" else f" (TRUENO_AUTOLOAD is {limit.value!r}, from {limit.origin})"
-        raise UnknownBackend(f'"{name}" is not installed{suggestion(name, entries()) or ";"} installed: {known}{only}')
+        near = "" if name in extras() else suggestion(name, found)
+        get = f": pip install 'trueno[{name}]'" if name in extras() else ""
+        raise UnknownBackend(f'"{name}" is not installed{get}{near}; installed: {known}{only}')
     return entry.load()
+
+
+def extras() -> dict[str, str]:
+    """The backends that the core's own extras bring: names, and the distribution that each needs."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        needs = requires("trueno") or []
+    except PackageNotFoundError:  # a frozen application may have left it out
+        needs = []
+    found: dict[str, str] = {}
+    for need in needs:
+        what, _, marker = need.partition(";")
+        extra = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", marker)
+        distribution = _plain(re.split(r"[^\w.-]", what.strip(), maxsplit=1)[0])
+        if extra and distribution == f"trueno-{extra[1]}":  # `cuda12` and `all` are no names of backends
+            found[extra[1]] = distribution
+    return found
 
 
 def owner(kind: type) -> Entry | None:
@@ -72,13 +94,13 @@ def owner(kind: type) -> Entry | None:
 
 def _find_owner(kind: type) -> Entry | None:
     global _arrays
-    table = _arrays
-    if table is None:
+    found, (of, table) = entries(), _arrays
+    if of is not found:
         table = {}
-        for entry in sorted(entries().values(), key=lambda e: e.opt_in):  # stable: best tier first within each
+        for entry in sorted(found.values(), key=lambda e: e.opt_in):  # stable: best tier first within each
             for text in entry.manifest.arrays if entry.manifest else ():
                 table.setdefault(text, entry)
-        _arrays = table
+        _arrays = found, table
     for parent in kind.__mro__:
         text = f"{parent.__module__}:{parent.__qualname__}"
         if text == "numpy:ndarray":
@@ -114,6 +136,10 @@ def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: A
     from trueno.discovery.manifest import parse
 
     given = isinstance(manifest, Mapping)
+    if not given and not isinstance(manifest, (str, os.PathLike)):
+        raise ParameterError(
+            f"register: it got a {type(manifest).__name__}; give the path of a backend.toml, or a dict"
+        )
     path = "" if given else os.path.abspath(os.fspath(manifest))  # type: ignore[arg-type]
     try:
         data = dict(manifest) if given else read(path)  # type: ignore[arg-type]
@@ -192,7 +218,7 @@ _active: set[str] = set()  # has run something, under an entry that was forgotte
 
 def _forget_owners() -> None:
     global _owners, _arrays
-    _owners, _arrays = WeakKeyDictionary(), None
+    _owners, _arrays = WeakKeyDictionary(), (None, {})
 
 
 def _forget_plans() -> None:
@@ -201,12 +227,13 @@ def _forget_plans() -> None:
         state.forget_plans()
 
 
-def _publish(found: dict[str, Entry]) -> None:
-    """Put entries into their order and let everyone see them, all at once."""
+def _publish(found: dict[str, Entry]) -> dict[str, Entry]:
+    """Put entries into their order and let everyone see them, all at once; what everyone sees now."""
     global _entries
     ordered = sorted(found.values(), key=lambda e: (e.name == "reference", -e.tier, e.name))
-    _entries = {e.name: e for e in ordered}
+    _entries = published = {e.name: e for e in ordered}
     _forget_owners()
+    return published
 
 
 # ---- the scan --------------------------------------------------------------------------------------
@@ -247,9 +274,7 @@ def _scan() -> dict[str, Entry]:
     for entry in found.values():
         entry.hand_over(_refresh, entry.name in _active, _start_others)
     _refresh = False
-    _publish(found)
-    assert _entries is not None
-    return _entries
+    return _publish(found)
 
 
 def _entry(point: Any) -> Entry:
@@ -259,6 +284,7 @@ def _entry(point: Any) -> Entry:
         said = " ".join(f"its manifest is refused: {error}".split())
         entry = Entry(point.name, None, "bad_manifest", said)
         entry.error = error
+        entry.source = point.distribution, point.version, point.path
         return entry
 
 
@@ -326,7 +352,7 @@ def _check_names(setting: str, names: tuple[str, ...], found: set[str]) -> None:
 def _warn(sentence: str) -> None:
     if sentence not in _said:
         _said.add(sentence)
-        warnings.warn(sentence, TruenoWarning, stacklevel=2)
+        warn(sentence)
 
 
 def _reference() -> Entry:

@@ -44,6 +44,7 @@ class Verdict(NamedTuple):
     """What a probe found.  code and reason: empty where ok.  notes: about the plugin's manners.
 
     seconds: how long it took.  trace: the traceback where it raised.  time: when, in seconds since the epoch.
+    limit: the seconds that it was given.
     """
 
     ok: bool
@@ -54,6 +55,7 @@ class Verdict(NamedTuple):
     seconds: float = 0.0
     trace: str = ""
     time: float = 0.0
+    limit: float = 0.0
 
     def plain(self) -> dict[str, Any]:
         """As data that JSON can hold."""
@@ -66,6 +68,7 @@ class Verdict(NamedTuple):
             "seconds": self.seconds,
             "trace": self.trace,
             "time": self.time,
+            "limit": self.limit,
         }
 
 
@@ -81,8 +84,9 @@ def parse(data: Any) -> Verdict:
             float(data["seconds"]),
             data["trace"],
             float(data["time"]),
+            float(data["limit"]),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"no verdict: {error!r}") from None
     texts = [found.code, found.reason, found.trace, *found.notes]
     for device in found.devices:
@@ -171,17 +175,18 @@ def recall(manifest: Manifest) -> Verdict | None:
     path = _file(manifest.name, text)
     if path is None:
         return None
-    import json
-
     from trueno import cachedir
+    from trueno.discovery.sealed import unseal
 
     try:
-        data = json.loads(cachedir.read(path) or "")
+        data = unseal(cachedir.read(path))
         if data.get("fingerprint") != text:
             return None
         verdict = parse(data)
-    except (ValueError, AttributeError, RecursionError):  # damaged: it will be written again
+    except ValueError:  # damaged: it will be written again
         return None
+    if verdict.code == "probe_timeout" and settings.get("TRUENO_PROBE_TIMEOUT") > verdict.limit:
+        return None  # it has more time now
     holds = FAILED if verdict.code != "probe_timeout" else TIMED_OUT
     if not verdict.ok and not 0 <= time.time() - verdict.time < holds:
         return None
@@ -193,11 +198,10 @@ def keep(manifest: Manifest, verdict: Verdict, text: str) -> None:
     path = _file(manifest.name, text)
     if path is None:
         return
-    import json
-
     from trueno import cachedir
+    from trueno.discovery.sealed import seal
 
-    if cachedir.write(path, json.dumps({"fingerprint": text, **verdict.plain()}, indent=1)):
+    if cachedir.write(path, seal({"fingerprint": text, **verdict.plain()})):
         with suppress(OSError):
             others = [p for p in path.parent.glob(f"{manifest.name}-????????.json") if p != path]
             others.sort(key=lambda p: p.stat().st_mtime_ns, reverse=True)

@@ -15,7 +15,7 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Kernel
 from trueno.dispatch.transfer import ferry
 from trueno.errors import KernelError
-from trueno.events.stream import emit
+from trueno.events.stream import emit, verbose
 from trueno.ops.op import Op
 from trueno.select import policy
 
@@ -66,7 +66,7 @@ def prepare(call: Call, name: str, state: "State", guarded: "JidokaGuard | None"
         from trueno.guards.guard import watch
 
         kernel = watch(kernel, call, name, guarded, fused)
-    if state.traced or _verbose():
+    if state.traced or "run" in verbose():
         kernel = timed(kernel, call, name)
     return Plan(backend, kernel, key(call))
 
@@ -85,12 +85,6 @@ def _kernel(backend: Backend, call: Call) -> Kernel:
         raise PluginFailed(error) from error
     emit("compile", call.op.name, backend.name, start=start, seconds=perf_counter() - start)
     return kernel
-
-
-def _verbose() -> bool:
-    from trueno.settings import settings
-
-    return "run" in settings.get("TRUENO_VERBOSE")
 
 
 def shield(kernel: Kernel, call: Call, name: str, state: "State", fused: bool) -> Kernel:

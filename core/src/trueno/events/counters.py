@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from trueno.text import columns, duration, plain, size
+from trueno.text import columns, duration, number, plain, size
 
 if TYPE_CHECKING:
     from trueno.select.quarantine import Quarantined
@@ -47,13 +47,14 @@ def count(kind: str, key: tuple[str, ...], seconds: float, bytes: int) -> None: 
 class Stats:
     """What has happened in this process, in numbers; `print` it.
 
-    events: count by kind.  decisions: by backend.  runs: by (op, backend), of traced calls.  fallbacks: by
-    (op, from, to, reason).  transfers: by (direction, backend).  guards: by (op, condition, action).
-    probes: by (backend, verdict).  quarantined: what is in quarantine now, whenever it came there.
+    events: count by kind.  decisions: by backend.  compiles: kernels made, by (op, backend).  runs: by (op, backend),
+    of traced calls.  fallbacks: by (op, from, to, reason).  transfers: by (direction, backend).  guards: by (op,
+    condition, action).  probes: by (backend, verdict).  quarantined: what is in quarantine now, whenever it came there.
     """
 
     events: dict[str, int]
     decisions: dict[str, int]
+    compiles: dict[tuple[str, str], Sum]
     runs: dict[tuple[str, str], Sum]
     fallbacks: dict[tuple[str, str, str, str], int]
     transfers: dict[tuple[str, str], Sum]
@@ -79,7 +80,7 @@ class Stats:
                 s = value if isinstance(value, Sum) else Sum(value)
                 who = key if isinstance(key, str) else _SAID[name].format(*key)
                 moved, took = size(s.bytes) if s.bytes else "", duration(s.seconds) if s.seconds else ""
-                rows.append((name, who, f"{s.count:,}", moved, took))
+                rows.append((name, who, number(s.count), moved, took))
         lines = columns(rows, right=(2, 3, 4))
         lines += [f"quarantined: {q.op} on {q.backend}: {q.reason}" for q in self.quarantined]
         return "\n".join(lines) or "nothing has happened yet"
@@ -87,6 +88,7 @@ class Stats:
 
 TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "decisions": ("decision", ("backend",)),
+    "compiles": ("compile", ("op", "backend")),
     "runs": ("run", ("op", "backend")),
     "fallbacks": ("fallback", ("op", "from", "to", "reason")),
     "transfers": ("transfer", ("direction", "backend")),
@@ -96,6 +98,7 @@ TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
 """The tables of `Stats`: the kind of event that each counts, and the names of its keys' parts."""
 
 _SAID = {
+    "compiles": "{} on {}",
     "runs": "{} on {}",
     "fallbacks": "{}: {} -> {}, {}",
     "transfers": "{}, {}",
@@ -119,7 +122,7 @@ def stats(*, reset: bool = False) -> Stats:
     from trueno.select.quarantine import quarantined
 
     def table(kind: str) -> Any:
-        whole = kind in ("run", "transfer")
+        whole = kind in ("compile", "run", "transfer")
         rows = sorted(sums.get(kind, {}).items())
         return {key if len(key) > 1 else key[0]: s if whole else s.count for key, s in rows}
 

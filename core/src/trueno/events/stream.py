@@ -1,4 +1,4 @@
-"""One stream of events: decisions, runs, fallbacks, transfers, guard trips, probes.
+"""One stream of events: decisions, kernels made, runs, fallbacks, transfers, guard trips, probes.
 
 `trueno.stats()`, `trueno.trace()`, `TRUENO_VERBOSE`, the logger `trueno` and the hook `trueno_on_event` are
 views of it.  Nothing here is on the path of a call: an event is made when something is decided, moved or
@@ -52,7 +52,9 @@ class Event:
 
     def __str__(self) -> str:
         where = f"{self.backend} -> {self.data['to']}" if "to" in self.data else self.backend
-        parts = [f"{self.kind:<10}", self.op, where, self.detail]
+        parts = [f"{self.kind:<10}", self.op, where]
+        parts += [LEVELS.get(self.data.get("level"), "")] if self.kind == "probe" else []
+        parts += [self.detail]
         parts += [duration(self.seconds)] if self.seconds else []
         parts += [size(self.bytes)] if self.bytes else []
         refused = self.data.get("refused")
@@ -80,6 +82,11 @@ KINDS: dict[str, Kind] = {
             "refused": "reason code of every other backend, by name",
         },
         ("backend",),
+    ),
+    "compile": Kind(
+        "a backend made the kernel of a key; the seconds are those of compiling it, or of loading it from its cache",
+        {},
+        ("op", "backend"),
     ),
     "run": Kind(
         "a kernel was called; only inside `trueno.trace()`, or if TRUENO_VERBOSE names it",
@@ -112,6 +119,14 @@ KINDS: dict[str, Kind] = {
     "calibrate": Kind("speeds were measured; detail says of whom", {"rows": "how many speeds"}, ("backend",)),
 }
 """What every kind says and carries; the same names as in `trueno.settings.EVENTS`."""
+
+
+LEVELS: dict[Any, str] = {
+    0: "level 0, not loaded",
+    1: "level 1, in this process",
+    2: "level 2, in a process of its own",
+}
+"""What a probe's levels are called: a backend that is used for the first time is tried at the two last."""
 
 
 class Listener(Protocol):
@@ -203,16 +218,17 @@ def _drop(name: str, error: Exception) -> None:
 # ---- who listens -----------------------------------------------------------------------------------
 
 
-def _wanted() -> tuple[str, ...]:
+def verbose() -> tuple[str, ...]:
+    """The words of TRUENO_VERBOSE, empty if it cannot be read; `json` alone means every kind."""
     try:
         words: tuple[str, ...] = settings.get("TRUENO_VERBOSE")
     except TruenoError:  # a variable that cannot be read is said where it is used
         return ()
-    return words
+    return (*KINDS, "json") if words == ("json",) else words
 
 
 def _print(event: Event) -> None:
-    words = _wanted()
+    words = verbose()
     if event.kind in words and sys.stderr is not None:
         if "json" in words:
             from json import dumps
@@ -254,7 +270,7 @@ SINKS: dict[str, Callable[[Event], None]] = {"TRUENO_VERBOSE": _print, "the logg
 
 def active(kind: str = "run") -> bool:
     """Whether anyone but the counters listens to events of this kind; cheap, for who would have to collect `data`."""
-    if any(x.wants(kind) for x in (_here.get() if kind == "run" else _everywhere)) or kind in _wanted():
+    if any(x.wants(kind) for x in (_here.get() if kind == "run" else _everywhere)) or kind in verbose():
         return True
     if "logging" in sys.modules and logger().isEnabledFor(20 if kind == "calibrate" else 10):
         return True
@@ -282,4 +298,4 @@ def listen(listener: Listener) -> Callable[[], None]:
     return end
 
 
-__all__ = ["KINDS", "Event", "Kind", "Listener", "active", "emit", "listen", "logger", "stats"]
+__all__ = ["KINDS", "Event", "Kind", "Listener", "active", "emit", "listen", "logger", "stats", "verbose"]

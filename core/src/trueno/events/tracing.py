@@ -7,7 +7,8 @@
 
 Kernels called (`run`) are those of this context: of this thread or task, of tasks started inside, and of threads
 that run in a copy of the context.  All other kinds are those of the whole process: a fallback in a worker thread
-is seen too.  Calls inside are planned anew, so that each decision shows; outside, calls cost what they cost without.
+is seen too.  Where decisions are kept, calls inside are planned anew, so that each shows, also under a `use` or a guard
+inside; outside, calls cost what they cost without.
 """
 
 import functools
@@ -27,14 +28,19 @@ from typing import Any, ParamSpec, TypeVar
 
 from trueno.errors import ParameterError, TruenoError, TruenoWarning, suggestion
 from trueno.events.stream import KINDS, Event, listen
-from trueno.text import columns, duration, plain, size
+from trueno.text import columns, duration, number, plain, size
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 FORMATS = {".json": "for trace viewers", ".jsonl": "an event a line", ".txt": "the summary"}
 LIMIT = 100_000
-SPANS = ("run", "transfer")  # always shown with a length, others only if they have one
+OUTSIDE = {"compile": "making kernels", "probe": "trying backends", "transfer": "moving arrays"}
+SPANS = ("compile", "run", "transfer")  # always shown with a length, others only if they have one
+
+
+PLANNED = ("decision", "compile", "run")  # a trace of these needs plans of its own
+ANEW = ("decision", "compile")  # and of these, plans that nobody made before
 
 
 class Trace:
@@ -85,13 +91,13 @@ class Trace:
         if self._opened:
             raise TruenoError("this trace has been used; make a new one for each block: with trueno.trace() as t")
         self._opened = True
-        if "run" in self.kinds:
+        if not self.kinds.isdisjoint(PLANNED):
             from trueno.dispatch import state
 
             self._state = state.tracing()
             self._state.__enter__()
-            if "decision" in self.kinds:
-                state.current.get().forget()
+            if not self.kinds.isdisjoint(ANEW):
+                state.forget_traced()
         self._clock = datetime.now(UTC).isoformat()
         self._began = perf_counter()
         self._open = True
@@ -205,9 +211,11 @@ def trace(
     kinds: words of `trueno.settings.EVENTS` to keep, default all.  path: a file to write at the end, .json,
     .jsonl or .txt.  limit: how many events are kept; further ones are counted.  ParameterError for anything else.
     """
+    if kinds is not None and not isinstance(kinds, Iterable):
+        raise ParameterError(f"trace: kinds is {kinds!r}; give some of {', '.join(KINDS)}")
     words = (kinds,) if isinstance(kinds, str) else tuple(KINDS if kinds is None else kinds)
     for word in words:
-        if word not in KINDS:
+        if not isinstance(word, str) or word not in KINDS:
             near = suggestion(word, KINDS) if isinstance(word, str) else ""
             raise ParameterError(f"trace: there is no kind {word!r}; there are {', '.join(KINDS)}{near}")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
@@ -216,6 +224,8 @@ def trace(
 
 
 def _path(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise ParameterError(f"trace: path is {path!r}; give the name of a file")
     found = Path(path)
     if found.suffix not in FORMATS:
         known = ", ".join(f"{suffix} ({what})" for suffix, what in FORMATS.items())
@@ -229,26 +239,70 @@ def _path(path: str | os.PathLike[str]) -> Path:
 def _summary(t: Trace) -> str:
     events = t.events
     count, threads = len(events), len(t._threads)
-    title = f"trace of {duration(t.seconds)}: {count:,} event{'s' * (count != 1)}"
+    title = f"trace of {duration(t.seconds)}: {number(count)} event{'s' * (count != 1)}"
     title += f" in {threads} threads" if threads > 1 else ""
     parts = [[title]]
     if t.dropped:
-        parts[0].append(f"{t.dropped:,} more were not kept (limit {t.limit:,})")
+        parts[0].append(f"{number(t.dropped)} more were not kept (limit {number(t.limit)})")
     runs = _sums(e for e in events if e.kind == "run")
     total = sum(seconds for _, seconds, _ in runs.values()) or 1.0
     rows = [("op", "backend", "calls", "time", "mean", "share")]
     for (op, backend, _), (n, seconds, _) in sorted(runs.items(), key=lambda r: -r[1][1]):
-        rows.append((op, backend, f"{n:,}", duration(seconds), duration(seconds / n), f"{100 * seconds / total:.0f} %"))
+        rows.append(
+            (op, backend, number(n), duration(seconds), duration(seconds / n), f"{100 * seconds / total:.0f} %")
+        )
     parts.append(columns(rows, right=(2, 3, 4, 5)) if runs else [])
+    parts.append(_outside(t, events))
     moved = _sums(e for e in events if e.kind == "transfer")
     rows4 = [
-        (f"moved {where}", backend, f"{n:,} arrays", size(amount), duration(seconds), _speed(amount, seconds))
+        (
+            f"moved {where}",
+            backend,
+            f"{number(n)} array{'s' * (n != 1)}",
+            size(amount),
+            duration(seconds),
+            _speed(amount, seconds),
+        )
         for (_, backend, where), (n, seconds, amount) in moved.items()
     ]
     parts.append(columns(rows4, right=(2, 3, 4, 5)))
     parts.append(_refused(events))
     parts.append([str(e) for e in events if e.kind in ("fallback", "guard", "probe", "quarantine", "calibrate")])
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _outside(t: Trace, events: tuple[Event, ...]) -> list[str]:
+    """A line for the time in which no kernel ran, so that the times add up: kernels made, probes, moves, the rest."""
+    if not t.seconds:  # still open
+        return []
+    end = t._began + t.seconds
+
+    def spans(kind: str) -> list[tuple[float, float]]:
+        found = ((max(e.start, t._began), min(e.start + e.seconds, end)) for e in events if e.kind == kind)
+        return [(a, b) for a, b in found if a < b]
+
+    known = spans("run")
+    before = ran = _covered(known)
+    said = []
+    for kind, name in OUTSIDE.items():
+        known += spans(kind)
+        now = _covered(known)
+        if now > before:
+            said.append(f"{name} {duration(now - before)}")
+        before = now
+    if not known:
+        return []
+    said.append(f"the rest, Python and choosing, {duration(max(t.seconds - before, 0.0))}")
+    return [f"outside of runs: {duration(max(t.seconds - ran, 0.0))}: {'; '.join(said)}"]
+
+
+def _covered(spans: list[tuple[float, float]]) -> float:
+    """Seconds that spans cover, each counted once where several overlap."""
+    covered, last = 0.0, float("-inf")
+    for a, b in sorted(spans):
+        covered += max(b - max(a, last), 0.0)
+        last = max(last, b)
+    return covered
 
 
 def _sums(events: Iterable[Event]) -> dict[tuple[str, str, str], tuple[int, float, int]]:

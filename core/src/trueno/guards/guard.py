@@ -29,7 +29,7 @@ import numpy as np
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Kernel
 from trueno.dispatch import state
-from trueno.errors import GuardError, ParameterError
+from trueno.errors import GuardError, ParameterError, TruenoError, suggestion
 from trueno.guards import health
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+BITS = {"nan": health.NAN, "inf": health.INF, "overflow": health.INF, "divergence": 0}
+"""Kinds of condition, and the status bits with which each becomes worth a closer look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,15 @@ class Condition:
     INF: ClassVar["Condition"]
     OVERFLOW: ClassVar["Condition"]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or self.kind not in BITS:
+            near = suggestion(self.kind, BITS) if isinstance(self.kind, str) else ""
+            raise ParameterError(f"Condition({self.kind!r}): the conditions are {', '.join(BITS)}{near}")
+        if self.kind == "divergence":
+            object.__setattr__(self, "tolerance", _tolerance(self.tolerance))
+        elif self.tolerance is not None:
+            raise ParameterError(f"Condition({self.kind!r}, {self.tolerance!r}): only divergence has a tolerance")
+
     @staticmethod
     def divergence(tolerance: float) -> "Condition":
         """A result that differs from the reference by more than `tolerance`, 0 or more.
@@ -64,13 +77,24 @@ class Condition:
         Differences count in units of the largest finite |value| of that result.  A NaN or an Inf where the
         reference has none, or the reverse, always diverges; so does another position of an argmax.
         """
-        number = isinstance(tolerance, (float, int, np.floating, np.integer)) and not isinstance(tolerance, bool)
-        if not number or not (isfinite(tolerance) and tolerance >= 0):
-            raise ParameterError(f"divergence({tolerance!r}): the tolerance is a finite number, 0 or more")
-        return Condition("divergence", float(tolerance))
+        return Condition("divergence", _tolerance(tolerance))
 
     def __repr__(self) -> str:
         return f"Condition.{self.kind.upper() if self.tolerance is None else f'divergence({self.tolerance:g})'}"
+
+
+def _tolerance(given: Any) -> float:
+    """A tolerance as a float; ParameterError for what is none."""
+    found = None
+    if isinstance(given, (float, int, np.floating, np.integer)) and not isinstance(given, bool):
+        try:
+            found = float(given)
+        except OverflowError:  # a whole number beyond every float
+            found = None
+    if found is None or not (isfinite(found) and found >= 0):
+        said = "no tolerance" if given is None else repr(given) if len(repr(given)) < 40 else f"{repr(given)[:36]}…"
+        raise ParameterError(f"divergence({said}): the tolerance is a finite number, 0 or more")
+    return found
 
 
 Condition.NAN = Condition("nan")
@@ -107,11 +131,20 @@ class JidokaGuard:
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
-        rules: tuple[Any, ...] = tuple(tuple(rule) for rule in self.rules)
-        for condition, action in rules:
-            if not isinstance(condition, Condition) or not isinstance(action, Action):
-                raise ParameterError(f"on({condition!r}, {action!r}): give a trueno.Condition and a trueno.Action")
-        object.__setattr__(self, "rules", rules)
+        given: Any = self.rules
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise ParameterError(
+                f"JidokaGuard({self.rules!r}): give pairs of a condition and an action, "
+                "or write JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP)"
+            )
+        rules: list[Rule] = []
+        for rule in given:
+            pair = tuple(rule) if isinstance(rule, Iterable) else (rule,)
+            if len(pair) != 2 or not isinstance(pair[0], Condition) or not isinstance(pair[1], Action):
+                shown = ", ".join(map(repr, pair))
+                raise ParameterError(f"on({shown}): give a trueno.Condition and a trueno.Action")
+            rules.append((pair[0], pair[1]))
+        object.__setattr__(self, "rules", tuple(rules))
 
     def on(self, condition: Condition, action: Action) -> "JidokaGuard":
         """A guard with one more rule; this one stays as it is."""
@@ -138,7 +171,12 @@ class JidokaGuard:
 
     def __exit__(self, *error: Any) -> None:
         entered = _open.get()
-        last = max(i for i, (guard, _) in enumerate(entered) if guard is self)
+        last = max((i for i, (guard, _) in enumerate(entered) if guard is self), default=None)
+        if last is None:
+            raise TruenoError(
+                "a guard must be left where it was entered, in the same thread, task and context; keep the whole "
+                "`with guard:` in one of them (a generator that pauses inside may be resumed elsewhere)"
+            )
         _open.set(entered[:last] + entered[last + 1 :])
         entered[last][1].__exit__(*error)
 
@@ -176,9 +214,6 @@ _open: ContextVar[tuple[tuple[JidokaGuard, Any], ...]] = ContextVar("trueno_guar
 
 JidokaCondition = Condition
 JidokaAction = Action
-BITS = {"nan": health.NAN, "inf": health.INF, "overflow": health.INF, "divergence": 0}
-"""Status bits with which a condition becomes worth a closer look."""
-
 _locks: dict[str, RLock] = {}
 """One for each device whose kernels may leave their bits to `synchronize`: so each call gets its own."""
 if hasattr(os, "register_at_fork"):  # a thread of the parent may have held one

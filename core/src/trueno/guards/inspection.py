@@ -7,6 +7,7 @@ LOG, then STOP; or PROMOTE_F64, then a divergence that is judged on the repaired
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from math import isfinite
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,10 +22,12 @@ from trueno.guards.guard import Action, Condition, JidokaGuard, Rule
 from trueno.guards.health import Finding
 from trueno.select import quarantine
 from trueno.settings import settings
+from trueno.text import number
 
 Array = npt.NDArray[Any]
 PATIENCE = 3
 """Results that the reference has to repair before a backend is left out for calls of that key."""
+WORDS = {"nan": "a NaN", "inf": "an Inf"}
 TESTS: dict[str, health.Test] = {"nan": np.isnan, "inf": np.isinf, "overflow": np.isinf}
 
 _trips: dict[Any, "count[int]"] = {}
@@ -45,7 +48,7 @@ class Inspection:
             finding = now.find(condition)
             if finding is None:
                 continue
-            trip = _Trip(self.call, self.name, condition, action, finding)
+            trip = _Trip(self.call, self.name, condition, action, finding, now.held(condition))
             if action is Action.STOP:
                 trip.stop()
             elif action is Action.LOG:
@@ -82,6 +85,21 @@ class _Results:
             self._held[test] = health.holds(test, self.operands, self.params)
         return self._held[test]
 
+    def held(self, condition: Condition) -> str:
+        """What the inputs hold that is not finite, as a sentence's last part."""
+        if condition.kind not in WORDS:
+            return "its inputs are finite" if condition.kind == "overflow" else ""
+        word = WORDS[condition.kind]
+        found = [("NaN", np.isnan), ("Inf", np.isinf)]
+        parts = []
+        for name, x in zip(self.call.op.operands, self.operands, strict=True):
+            for other, test in found if x.dtype.kind == "f" else ():
+                if many := int(np.count_nonzero(test(x))):
+                    parts.append(f"{name} holds {number(many)} {other}")
+        symbols = [p.name for p in self.call.op.params if p.symbolic]
+        parts += [f"{name} is {p}" for name, p in zip(symbols, self.params, strict=False) if not isfinite(p)]
+        return "; ".join([f"no input holds {word}", ", ".join(parts)] if parts else ["its inputs are finite"])
+
     def other(self, results: list[Array]) -> "_Results":
         """The same call with other results."""
         made = _Results(self.call, self.operands, self.params, results)
@@ -98,6 +116,7 @@ class _Trip:
     condition: Condition
     action: Action
     finding: Finding
+    inputs: str
 
     def said(self) -> str:
         """The sentence: op, backend, how many, and which is the first."""
@@ -105,11 +124,11 @@ class _Trip:
         first = f"the first is {f.place}" + (f" of shape {f.shape}" if len(f.shape) > 0 else "")
         if self.condition.tolerance is not None:
             limit = f"{self.condition.tolerance:g}"
-            return f"{op} differs from the reference by more than {limit} at {f.count} place(s): {f.detail}"
+            return f"{op} differs from the reference by more than {limit} at {number(f.count)} place(s): {f.detail}"
         if self.condition.kind == "overflow":
-            return f"{op} overflowed {self.call.dtype} at {f.count} place(s): {first}; its inputs are finite"
+            return f"{op} overflowed {self.call.dtype} at {number(f.count)} place(s): {first}; {self.inputs}"
         word = {"nan": "NaN", "inf": "Inf"}[self.condition.kind]
-        return f"{op} made {f.count} {word}: {first}; no input holds one"
+        return f"{op} made {number(f.count)} {word}: {first}; {self.inputs}"
 
     def tell(self, more: str = "") -> str:
         """Emit the event; its sentence."""

@@ -1,17 +1,20 @@
 """Speeds measured on this machine, kept in the user's cache: what they are, where they lie, when they are still good.
 
-One file of JSON lines a machine, setting and set of versions: a header that says which, then a line for each backend,
-class of op, dtype and band of sizes.  A file that is damaged, foreign or missing costs nothing but the speeds in it.
+One file of JSON lines a machine, setting and version of what all backends share: a header that says which, then a line
+for each backend, class of op, dtype and band of sizes.  A line carries its backend's version, and counts for no other.
+A file that is damaged, foreign or missing costs nothing but the speeds in it.
 `trueno calibrate` fills it; TRUENO_CALIBRATION=off ignores it.
 """
 
+import dataclasses
 import json
 import math
 import os
+import re
 import sys
-import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ import numpy as np
 from trueno import cachedir
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Rates
-from trueno.errors import ParameterError, TruenoWarning
+from trueno.errors import ParameterError, TruenoWarning, warn
 from trueno.select import cost
 from trueno.settings import settings
 
@@ -33,6 +36,9 @@ KEEP = 0.10
 LIE = 3.0
 """A backend that declares itself this many times faster or slower than it is, is reported."""
 
+DTYPES = ("float32", "float64")
+NAME = r"[a-z]\w*"
+
 Key = tuple[str, str, str, str]
 
 
@@ -41,7 +47,7 @@ class Row:
     """The measured speed of a backend for one class of op, dtype and band of sizes.
 
     samples: how many calls were timed.  spread: how much repeated minima differed, as a share.
-    measured: when, ISO 8601.
+    measured: when, ISO 8601.  version: of the backend's distribution; empty: the one that is installed.
     """
 
     backend: str
@@ -52,6 +58,7 @@ class Row:
     samples: int
     spread: float
     measured: str
+    version: str = dataclasses.field(default="", compare=False)
 
     @property
     def key(self) -> Key:
@@ -62,19 +69,20 @@ class Row:
         r = self.rates
         link_bytes = r.link_bytes if math.isfinite(r.link_bytes) else None
         return json.dumps(
-            {"backend": self.backend, "class": self.kind, "dtype": self.dtype, "band": self.band,
-             "launch_s": r.launch_s, "flops": r.flops, "bytes": r.bytes, "link_s": r.link_s, "link_bytes": link_bytes,
-             "samples": self.samples, "spread": self.spread, "measured": self.measured},
+            {"backend": self.backend, "version": self.version, "class": self.kind, "dtype": self.dtype,
+             "band": self.band, "launch_s": r.launch_s, "flops": r.flops, "bytes": r.bytes, "link_s": r.link_s,
+             "link_bytes": link_bytes, "samples": self.samples, "spread": self.spread, "measured": self.measured},
             ensure_ascii=False,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What is in force: the rows by key, and what they were read under."""
+    """What is in force: the rows by key, what they were read under, and of whom there are rows of other versions."""
 
     rows: Mapping[Key, Row]
     under: tuple[Any, ...]
+    others: tuple[str, ...] = ()
 
 
 _loaded: Loaded | None = None
@@ -111,7 +119,7 @@ def load() -> Mapping[Key, Row]:
     if _loaded is None or _loaded.under != under:
         path = file()
         text = cachedir.read(path) if path else None
-        _loaded = Loaded(_parse(text, str(path)) if text is not None else {}, under)
+        _loaded = _sifted(_parse(text, str(path)) if text is not None else {}, under)
     return _loaded.rows
 
 
@@ -121,7 +129,7 @@ def save(rows: Iterable[Row]) -> bool:
     Rows that another process stored meanwhile stay.  A row that differs from the stored one by less than a tenth does
     not replace it.
     """
-    return _merge({row.key: row for row in rows}, settled)
+    return _merge({row.key: _stamped(row) for row in rows}, settled)
 
 
 def merge(path: str | Path) -> int:
@@ -137,7 +145,7 @@ def merge(path: str | Path) -> int:
         here, other = facts(), header or {}
         differs = [f"{k} is {other.get(k)!r}, here {here[k]!r}" for k in here if other.get(k) != here[k]]
         raise ParameterError(f"{path} was not measured on this machine with these versions: {'; '.join(differs)}")
-    found = _parse(text, str(path))
+    found = {key: _stamped(row) for key, row in _sifted(_parse(text, str(path)), ()).rows.items()}
     _merge(found, lambda old, new: old if old.measured >= new.measured else new)
     return len(found)
 
@@ -172,13 +180,17 @@ def describe() -> str:
     if not settings.get("TRUENO_CALIBRATION"):
         return f"ignored: TRUENO_CALIBRATION is off ({settings.origin('TRUENO_CALIBRATION').origin})"
     rows = load().values()
+    others = _loaded.others if _loaded else ()
+    older = f"; those of another version of {', '.join(others)} do not count" if others else ""
+    if not rows and others:
+        return f"none that counts{older}; `trueno calibrate` measures them again"
     if not rows:
         return "none: speeds are those that the backends declare; `trueno calibrate` measures them here"
     names = sorted({row.backend for row in rows})
     days = sorted({row.measured[:10] for row in rows})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     path = file()
-    return f"{len(rows)} speeds of {', '.join(names)}, measured {when}" + (f", in {path}" if path else "")
+    return f"{len(rows)} speeds of {', '.join(names)}, measured {when}" + (f", in {path}" if path else "") + older
 
 
 def honesty(name: str) -> list[str]:
@@ -202,7 +214,7 @@ def honesty(name: str) -> list[str]:
                 return [f"{name}: {problem}"]
             work = cost.work(call)
             ratio = cost.seconds(declared, work) / cost.seconds(row.rates, work)
-            at = f"{work.elements:,.0f} elements".replace(",", " ")
+            at = f"{work.elements:,.0f} elements".replace(",", "\u202f")
             off = worst.setdefault((row.kind, row.dtype), (1.0, at))
             if abs(math.log(ratio)) > abs(math.log(off[0])):
                 worst[row.kind, row.dtype] = ratio, at
@@ -215,7 +227,7 @@ def honesty(name: str) -> list[str]:
 
 
 def file() -> Path | None:
-    """Where the rows of this machine, these settings and these versions are kept; None without a cache."""
+    """Where the rows of this machine and these settings are kept; None without a cache."""
     folder = cachedir.folder("calibration")
     return folder / f"{fingerprint()}.jsonl" if folder else None
 
@@ -226,11 +238,8 @@ def fingerprint() -> str:
 
 
 def facts() -> dict[str, Any]:
-    """All that the speeds hang on: the machine, the settings, the versions."""
+    """All that the speeds of every backend hang on: machine, settings, versions; a row has its own backend's."""
     versions = {"trueno": _trueno(), "numpy": np.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
-    for entry in registry.entries().values():
-        if entry.manifest and entry.manifest.distribution:
-            versions[entry.manifest.distribution] = entry.manifest.version
     return {
         "trueno calibration": VERSION,
         "cpu": cpu(),
@@ -239,6 +248,12 @@ def facts() -> dict[str, Any]:
         "threads": settings.get("TRUENO_THREADS"),
         "versions": versions,
     }
+
+
+def version(backend: str) -> str:
+    """The version of the distribution that a backend comes with; empty for one that is not installed, or has none."""
+    entry = registry.entries().get(backend)
+    return entry.manifest.version if entry and entry.manifest else ""
 
 
 @cache
@@ -277,23 +292,39 @@ def _merge(new: Mapping[Key, Row], choose: Any) -> bool:
     path = file()
     if path is None:
         known = dict(load())
-        known |= {k: choose(known[k], row) if k in known else row for k, row in new.items()}
-        _loaded = Loaded(known, _under())
+        known |= {k: _chosen(known.get(k), row, choose) for k, row in new.items()}
+        _loaded = _sifted(known, _under())
         return False
     with cachedir.lock(path.with_suffix(".lock"), 5.0):  # not held: a read-only folder, where writing says so itself
         text = cachedir.read(path)
         known = dict(_parse(text, str(path))) if text is not None else {}
-        known |= {k: choose(known[k], row) if k in known else row for k, row in new.items()}
+        known |= {k: _chosen(known.get(k), row, choose) for k, row in new.items()}
         lines = [json.dumps(facts(), ensure_ascii=False), *(known[k].line() for k in sorted(known))]
         kept = cachedir.write(path, "\n".join(lines) + "\n")
-    _loaded = Loaded(known, _under())
+    _loaded = _sifted(known, _under())
     return kept
+
+
+def _stamped(row: Row) -> Row:
+    return replace(row, version=row.version or version(row.backend))
+
+
+def _chosen(old: Row | None, new: Row, choose: Callable[[Row, Row], Row]) -> Row:
+    return choose(old, new) if old and old.version == new.version else new
+
+
+def _sifted(rows: Mapping[Key, Row], under: tuple[Any, ...]) -> Loaded:
+    """The rows that were measured with the backends' installed versions; whose others there are."""
+    good = {key: row for key, row in rows.items() if row.version in ("", version(row.backend))}
+    installed = registry.entries()
+    others = {row.backend for key, row in rows.items() if key not in good and row.backend in installed}
+    return Loaded(good, under, tuple(sorted(others)))
 
 
 def _header(text: str) -> dict[str, Any] | None:
     try:
         header = json.loads(text.partition("\n")[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return header if isinstance(header, dict) else None
 
@@ -309,7 +340,7 @@ def _parse(text: str, path: str) -> dict[Key, Row]:
             continue
         try:
             row = _row(json.loads(line))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             said = f"no {error}" if isinstance(error, KeyError) else str(error)
             _warn(f"{path}, line {number}, is dropped ({said}); `trueno calibrate` measures it again", path)
             continue
@@ -321,9 +352,16 @@ def _row(data: Any) -> Row:
     """A row of parsed JSON; ValueError, KeyError or TypeError for anything else."""
     if not isinstance(data, dict):
         raise ValueError("it is no object")
-    for field in ("backend", "class", "dtype", "band", "measured"):
-        if not isinstance(data[field], str):
-            raise ValueError(f"{field} is {data[field]!r}; it must be text")
+    for name in ("backend", "version", "class", "dtype", "band", "measured"):
+        if not isinstance(data[name], str):
+            raise ValueError(f"{name} is {data[name]!r}; it must be text")
+    if data["dtype"] not in DTYPES:
+        raise ValueError(f"dtype is {data['dtype']!r}; it must be one of {' '.join(DTYPES)}")
+    for field, pattern in (("backend", NAME), ("class", f"{NAME}( {NAME})?")):
+        if not re.fullmatch(pattern, data[field], re.ASCII):
+            raise ValueError(f"{field} is {data[field]!r}; it must be a name")
+    if not (data["measured"].isascii() and data["measured"].isprintable()):
+        raise ValueError(f"measured is {data['measured']!r}; it must be a time")
     if data["band"] not in cost.BANDS:
         raise ValueError(f"band is {data['band']!r}; it must be one of {' '.join(cost.BANDS)}")
     far = data["link_bytes"]
@@ -333,11 +371,15 @@ def _row(data: Any) -> Row:
     samples, spread = data["samples"], data["spread"]
     if isinstance(samples, bool) or not isinstance(samples, int) or not isinstance(spread, (int, float)):
         raise ValueError(f"samples is {samples!r} and spread {spread!r}; they must be numbers")
-    return Row(data["backend"], data["class"], data["dtype"], data["band"], rates, samples, spread, data["measured"])
+    for rate in (rates.launch_s, rates.flops, rates.bytes, rates.link_s, rates.link_bytes):
+        float(rate)  # OverflowError for a whole number that no float holds
+    words = (data["backend"], data["class"], data["dtype"], data["band"])
+    return Row(*words, rates, samples, spread, data["measured"], data["version"])
 
 
 def _warn(sentence: str, path: str) -> None:
-    """Once a file and process."""
+    """Once a file and process; where warnings are errors nothing, for the rows that are good are used all the same."""
     if path not in _said:
         _said.add(path)
-        warnings.warn(sentence, TruenoWarning, stacklevel=5)
+        with suppress(TruenoWarning):
+            warn(sentence)

@@ -1,6 +1,7 @@
 """Measuring backends: what `trueno calibrate` runs.
 
-Of each class of op one op is timed, the middle one, at two or three sizes in each band of sizes.  Backends take turns
+Of each class of op one op is timed, the middle one, at two or three sizes in each band of sizes; what is cheap and
+common comes first, so that a short budget is spent on it.  Backends take turns
 and each keeps its best, because a neighbour on a shared machine changes absolute times within seconds.  Before a
 kernel is timed its results are compared with the reference's.  Compiling is no part of any time.
 """
@@ -37,6 +38,8 @@ SIZES: dict[str, tuple[int, ...]] = {
 """Elements of the largest array at which each band is measured."""
 ORDER = ("large", "small", "medium", "huge")
 """Bands, the most telling first, for budgets that do not reach the end."""
+HEAVY = 8.0
+"""Flops a byte of a large call from which an op is measured last: products of matrices, eigenvalues."""
 ROW = 1024
 """Elements a row of ops that work along rows."""
 STACK, WINDOW = 4, 3
@@ -101,18 +104,31 @@ def typical(backend: str, dtype: npt.DTypeLike = np.float32) -> dict[str, Op]:
 
 
 def items(backends: Sequence[str], dtypes: Sequence[str]) -> list[Item]:
-    """What there is to measure, the most telling first."""
+    """What there is to measure, the cheap and common first.
+
+    Row programs come in the large and the small band, then structured ops, then all of these in the other bands; ops
+    that compute much for each byte close, as one of them may take as long as all others.
+    """
     found: dict[tuple[str, str, str], list[str]] = {}
     for dtype in dtypes:
         for name in backends:
             for kind, op in typical(name, dtype).items():
                 found.setdefault((kind, op.name, dtype), []).append(name)
-    return [
+    listed = [
         Item(kind, TABLE[op], dtype, band, tuple(names))
-        for band in ORDER
         for (kind, op, dtype), names in found.items()
+        for band in ORDER
         if any(True for _ in calls(TABLE[op], np.dtype(dtype), band))
     ]
+    return sorted(listed, key=lambda item: _place(item, dtypes))
+
+
+def _place(item: Item, dtypes: Sequence[str]) -> tuple[Any, ...]:
+    """By what `items` sorts."""
+    op, band = item.op, ORDER.index(item.band)
+    w = cost.work(_call(op, np.dtype(item.dtype), shapes(op, 1 << 20)))
+    heavy = op.structured and w.flops > HEAVY * w.bytes
+    return heavy, band > 1, op.structured, dtypes.index(item.dtype), band
 
 
 def calls(op: Op, dtype: np.dtype[Any], band: str) -> Iterator[Call]:
@@ -126,12 +142,17 @@ def keys(item: Item) -> list[tuple[int, int]]:
 
 
 def measure(item: Item, budget: float) -> Outcome:
-    """Time an item for about `budget` seconds (compiling excluded): never raises for what a backend does."""
-    outcome, dtype = Outcome(), np.dtype(item.dtype)
+    """Time an item for about `budget` seconds (compiling excluded): never raises for what a backend does.
+
+    Sizes that no longer fit into it are left out, but for the first.
+    """
+    outcome, dtype, began = Outcome(), np.dtype(item.dtype), perf_counter()
     failed: dict[str, Exception] = {}  # a backend that fails at one size is measured at none
     samples: dict[str, list[_Sample]] = {name: [] for name in item.backends}
     wanted_here = list(_wanted(item.op, dtype, item.band))
     for extents, call in wanted_here:
+        if any(samples.values()) and perf_counter() - began - outcome.compiling > budget:
+            break
         operands, params = _operands(item.op, dtype, extents)
         wanted = _reference(call, operands, params)
         ready: dict[str, Callable[[], Any]] = {}

@@ -32,11 +32,11 @@ def race(
     batch = dict.fromkeys(calls, 1)
     end, rounds = perf_counter() + budget, 0
     while rounds < 3 or (perf_counter() < end and rounds < 50):
-        if rounds == 2 and perf_counter() > end + budget:  # very long calls: twice is enough
-            break
         least = min(map(min, turns.values()), default=math.inf)
+        if rounds and least > LONG_S and perf_counter() > end + budget:  # the first turn of long calls says enough
+            break
         for name, call in calls.items():
-            if name in failed or (rounds > 1 and min(turns[name]) > HOPELESS * least):
+            if name in failed or (rounds and _hopeless(min(turns[name]), least, rounds)):
                 continue
             try:
                 seconds = _turn(call, batch[name])
@@ -55,6 +55,11 @@ def race(
         first, second = min(times[:half]), min(times[half:], default=times[0])
         result[name] = min(first, second), count[name], abs(first / second - 1)
     return result, failed
+
+
+def _hopeless(seconds: float, least: float, rounds: int) -> bool:
+    """Whether to call no more who is this slow; a short first turn may have been an accident."""
+    return seconds > HOPELESS * least and (rounds > 1 or seconds > LONG_S)
 
 
 def _turn(call: Callable[[], Any], times: int) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from trueno.discovery.protocol import Call
+from trueno.errors import KernelError
 
 from trueno_scalar.functions import seen
 from trueno_scalar.kernel import apart, clash, ignoring
@@ -71,7 +72,13 @@ def embedding_lookup(table: Array, i: Array, y: Array) -> int | None:
 
 def symmetric_eigen(a: Array, values: Array, vectors: Array) -> None:
     """LAPACK gives ascending values; ours descend, and each vector's largest component is positive."""
-    ascending, columns = np.linalg.eigh(a)
+    try:
+        ascending, columns = np.linalg.eigh(a)
+    except np.linalg.LinAlgError as error:
+        raise KernelError(
+            f"symmetric_eigen: a has no eigenvalues that LAPACK finds ({error}); where its numbers are near the "
+            "largest that its dtype holds, divide it by a power of two and multiply the values again"
+        ) from error
     if a.size:
         largest = np.take_along_axis(columns, np.abs(columns).argmax(0)[None], 0)
         np.multiply(columns, np.where(largest < 0, -1, 1).astype(a.dtype), columns)

@@ -29,7 +29,8 @@ def printed(
         program = with_flags(program)
     plan = lower(program, "memory" if parallel and rank == 1 else "cache")
     flags = tuple(range(results, len(program.outputs)))
-    title = f"{op.name}: {op.signature.text}, operands {layout}, {dtype}.  {op.doc.splitlines()[0]}"
+    says = next(iter((op.doc or "").splitlines()), "")  # nothing under `python -OO`
+    title = f"{op.name}: {op.signature.text}, operands {layout}, {dtype}.  {says}".rstrip()
     return Printer(plan, dtype, block or isa.block(dtype), Variant(rank, parallel, flags, title)).text()
 
 

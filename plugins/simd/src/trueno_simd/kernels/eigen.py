@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from trueno.errors import KernelError
 from trueno.ops import TABLE
 
 
@@ -26,7 +27,13 @@ def symmetric_eigen(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., in
             return -1
         if any(np.may_share_memory(x, y) for x, y in ((values, a), (vectors, a), (values, vectors))):
             return -1
-        values[:], vectors[:] = body(a)
+        try:
+            values[:], vectors[:] = body(a)
+        except np.linalg.LinAlgError as error:
+            raise KernelError(
+                f"symmetric_eigen: a has no eigenvalues that LAPACK finds ({error}); where its numbers are near the "
+                "largest that its dtype holds, divide it by a power of two and multiply the values again"
+            ) from error
         return 0
 
     return kernel

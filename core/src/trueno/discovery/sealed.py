@@ -1,0 +1,31 @@
+"""What is kept on disk as JSON, with a checksum of itself: a bit that fell over, or a hand's edit, is found.
+
+A cache that has such a file is as good as one without it.  The checksum is no protection against anybody's will:
+whom the folder belongs to is (`trueno.cachedir`).
+"""
+
+import json
+from typing import Any
+from zlib import crc32
+
+KEY = "checksum"
+
+
+def seal(data: dict[str, Any]) -> str:
+    """The text of a file that holds `data`, whose keys are texts."""
+    return json.dumps({**data, KEY: _checksum(data)}, indent=1)
+
+
+def unseal(text: str | None) -> dict[str, Any]:
+    """What `seal` was given; ValueError for any other text, and for none."""
+    try:
+        data = json.loads(text or "")
+        if not isinstance(data, dict) or data.pop(KEY, None) != _checksum(data):
+            raise ValueError("its checksum is of something else")
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return data
+
+
+def _checksum(data: dict[str, Any]) -> str:
+    return f"{crc32(json.dumps(data, sort_keys=True).encode()):08x}"

@@ -1,0 +1,87 @@
+"""`trueno explain` and `trueno.explain`: sentences for every shape, and a table that shows what was asked."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
+
+import trueno
+import typer
+from trueno.cli import explain
+from trueno.cli.app import Group
+from trueno.errors import ParameterError
+from typer.testing import CliRunner
+
+app = typer.Typer(cls=Group, add_completion=False, pretty_exceptions_enable=False)
+app.command("explain")(explain.command)
+
+
+@app.callback()
+def root():
+    pass
+
+
+def run(*args):
+    result = CliRunner().invoke(app, ["explain", *args], prog_name="trueno")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_empty_operands_are_a_sentence():
+    assert "nothing is computed for empty operands" in run("softmax", "0").stdout
+    assert "nothing is computed" in str(trueno.explain(trueno.softmax, np.ones(0, np.float32)))
+    assert "nothing is computed" in str(trueno.explain(trueno.matmul, np.ones((2, 0)), np.ones((0, 3))))
+    assert "an empty row is an error" in run("max", "3x0").stdout
+    assert json.loads(run("add", "0", "0", "--json").stdout)["shapes"] == [[0], [0]]
+
+
+@pytest.mark.parametrize("shape", ["1000000000000x1000000000000", "x".join(["2"] * 70), "x".join(["1"] * 70)])
+def test_shapes_that_no_array_has_are_a_sentence(shape):
+    result = run("relu", shape)
+    assert result.exit_code == 2
+    assert "NumPy has no array of shape" in result.stderr and "Traceback" not in result.output
+
+
+def test_the_shapes_are_those_that_were_given():
+    head = str(trueno.explain("lerp", np.ones((3000, 400)), np.ones((3000, 1)), 0.5)).partition(":")[0]
+    assert head == "lerp in float64, x 3\u202f000×400, y 3\u202f000×1 (up to 1\u202f200\u202f000 elements)"
+    assert "x 1\u202f000, y a number" in run("add", "1000", "scalar").stdout
+    assert "a 512×256, b 256×8" in run("matmul", "512x256", "256x8").stdout
+
+
+def test_every_column_has_a_heading_and_something_in_it():
+    lines = run("add", "1000", "1000").stdout.splitlines()
+    assert lines[2].split() == ["backend", "reason", "predicted", "from", "meaning"]  # nothing moves on the host
+
+
+def test_named_backends_have_predictions_and_their_origin():
+    result = run("add", "1000", "1000", "--backend", "scalar,reference")
+    assert "scalar, asked for by name (--backend)" in result.stdout
+    rows = {
+        c["name"]: c for c in json.loads(run("add", "9", "9", "--backend", "scalar", "--json").stdout)["candidates"]
+    }
+    assert rows["scalar"]["seconds"] > 0 and rows["scalar"]["source"]
+    assert rows["reference"]["seconds"] is None
+    with trueno.use("scalar"):
+        decision = trueno.explain("add", np.ones(3), np.ones(3))
+    assert decision.origin == "trueno.use" and decision.candidates[0].seconds > 0
+
+
+def test_what_was_decided_is_what_runs():
+    x = np.ones(1000, np.float32)
+    with trueno.trace("run") as t:
+        trueno.add(x, x)
+    assert trueno.explain("add", x, x).chosen == t.events[0].backend
+    with pytest.raises(ParameterError, match="there is no op"):
+        trueno.explain("ad", x, x)
+
+
+@pytest.mark.parametrize("name", ["demo", "ops", "bench", "explain", "calibrate"])
+def test_the_list_of_commands_shows_whole_sentences(name):
+    from importlib import import_module
+
+    first = import_module(f"trueno.cli.{name}").command.__doc__.partition("\n")[0]
+    assert len(first) <= 60 and first.endswith(".")

@@ -23,7 +23,7 @@ def test_what_it_makes_conforms_at_once(name, tmp_path):
     done = environment.python("-m", "trueno.cli", "conformance", name, "--json", "report.json", folder=tmp_path)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     (backend,) = json.loads((tmp_path / "report.json").read_text("utf-8"))["backends"]
-    assert [row["op"] for row in backend["ops"] if row["verdict"] == "pass"] == ["relu", "relu"]
+    assert [row["op"] for row in backend["ops"] if row["verdict"] == "pass"] == ["relu", "sub", "max"] * 2
     assert not any("called" in remark for remark in backend["remarks"])
     own = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "relu or manifest", folder=made)
     assert own.returncode == 0, own.stdout[-6000:]
@@ -32,7 +32,8 @@ def test_what_it_makes_conforms_at_once(name, tmp_path):
 def test_the_command_says_what_comes_next(tmp_path):
     done = CliRunner().invoke(app, ["new-backend", "acme", "--dir", str(tmp_path)], prog_name="trueno")
     assert done.exit_code == 0, done.output
-    assert "trueno conformance acme" in done.output and f"pip install -e {tmp_path}" in done.output
+    said = done.output
+    assert "trueno conformance acme" in said and "pip install -e" in said and str(tmp_path / "trueno-acme") in said
     assert (tmp_path / "trueno-acme" / "src" / "trueno_acme" / "backend.toml").exists()
 
 

@@ -81,7 +81,7 @@ class GuardError(TruenoError, ArithmeticError):
 
     op: str
     backend: str
-    condition: str
+    condition: Any
     result: str
     index: tuple[int, ...]
     shape: tuple[int, ...]

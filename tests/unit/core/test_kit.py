@@ -14,17 +14,21 @@ import pytest
 pytest.importorskip("trueno_scalar", reason="the faulty backends are made from the scalar one")
 
 from trueno.discovery import registry
+from trueno.dispatch.canonical import canonical
 from trueno.dispatch.state import forget_plans
 from trueno.ops import TABLE
 from trueno.settings import settings
 from trueno.testing import declared, hygiene
 from trueno.testing.checks import check_values, rejected
+from trueno.testing.guards import check_guard
 from trueno.testing.kernels import KERNEL_CHECKS, check_guarded, check_lengths, check_memory
+from trueno.testing.layouts import SQUARE, TALL, forms, user_shapes
 from trueno.testing.rates import compare
 from trueno.testing.threads import check_threads
 
 MODULE = '''
 import os, signal, time
+from dataclasses import replace
 import numpy as np
 from trueno.discovery.protocol import Accuracy, Probe, Rates, Reject
 from trueno_scalar.backend import ScalarBackend
@@ -123,6 +127,56 @@ class small_only(sound):
 class odd_words(sound):
     def supports(self, call):
         return Reject("dont_like_it") if call.op.name == "relu" else super().supports(call)
+
+
+class exchanges(sound):
+    """Divides the wrong way round where the first operand is shared."""
+
+    def kernel(self, call):
+        if call.op.name != "div" or call.layout[0] == "e":
+            return super().kernel(call)
+        other = super().kernel(replace(call, layout=call.layout[::-1]))
+        return lambda x, y, z: other(y, x, z)
+
+
+class broadcasts(sound):
+    """Adds with NumPy's own broadcasting wherever the shapes let it."""
+
+    def kernel(self, call):
+        bare = super().kernel(call)
+
+        def add(x, y, z):
+            status = bare(x, y, z)
+            if status == 0 and "r" in call.layout and z.shape[0] == z.shape[1]:
+                np.add(x, y, out=z)
+            return status
+
+        return add
+
+
+class warns(sound):
+    def run(self, bare, operands, arguments):
+        np.zeros(2) / np.zeros(2)
+        return bare(*arguments)
+
+
+class says_yes(sound):
+    def supports(self, call):
+        return True
+
+
+class one_error(sound):
+    accuracy = Accuracy(ulp=4.0)
+
+
+class adds_only(sound):
+    def supports(self, call):
+        return super().supports(call) if call.op.name == "add" else Reject("unsupported_op", "adds only")
+
+
+class few_layouts(sound):
+    def supports(self, call):
+        return Reject("unsupported_layout") if call.layout == "eu" else super().supports(call)
 
 
 class no_speed(sound):
@@ -246,7 +300,7 @@ def test_a_sound_backend_says_nothing_wrong():
     assert declared.protocol_problems("sound") == []
     assert declared.record_problems("sound") == []
     assert declared.array_problems("sound") == []
-    assert declared.code_remarks("sound") == []
+    assert declared.code_problems("sound") == []
     assert hygiene.probe_problems("sound") == []
     assert hygiene.fork_problems("sound") == []
     assert hygiene.discovery_problems("sound") == []
@@ -259,13 +313,22 @@ def test_a_sound_backend_says_nothing_wrong():
         (check_lengths, "writes_then_refuses", "add", "refused after it had written"),
         (check_lengths, "takes_any_length", "add", "it must return -1"),
         (check_memory, "goes_forward", "relu", "begins at element 1 of operand 0"),
+        (KERNEL_CHECKS["call"], "exchanges", "div", "layout 'ue'"),
+        (KERNEL_CHECKS["call"], "broadcasts", "add", "wrong: "),
+        (KERNEL_CHECKS["call"], "warns", "relu", "np.errstate"),
         (check_guarded, "sees_nothing", "relu", "status is 0b0, but the results are 0b"),
         (check_guarded, "sees_nothing", "matmul", "but the results are 0b1"),
         (check_guarded, "wrong_word", "relu", "say 'unguarded'"),
         (KERNEL_CHECKS["call"], "changes_operands", "relu", "an operand was changed"),
         (KERNEL_CHECKS["call"], "no_status", "relu", "the kernel returned 'done'"),
         (KERNEL_CHECKS["call"], "slightly_off", "add", "wrong: "),
-        (KERNEL_CHECKS["call"], "never_takes", "add", "a good call returned -1"),
+        (
+            KERNEL_CHECKS["call"],
+            "never_takes",
+            "add",
+            "given x of 65, y of 65, result z of 65, all as they must be, it returned -1",
+        ),
+        (check_lengths, "takes_any_length", "add", "given x of 66, y of 65, result z of 65 it must return -1"),
     ],
 )
 def test_a_fault_of_a_kernel_is_found(check, backend, op, said):
@@ -319,8 +382,63 @@ def test_all_that_is_missing_is_said_at_once():
         assert sentence in said
 
 
-def test_words_and_names_of_its_own_are_remarks():
-    assert "dont_like_it" in declared.code_remarks("odd_words")[0]
+@pytest.mark.parametrize("backend, op", [("exchanges", "div"), ("broadcasts", "add")])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_wrong_broadcasting_is_found_through_the_public_function(backend, op, dtype):
+    with pytest.raises(AssertionError, match=r"layout .*wrong: "):
+        check_values(TABLE[op], backend, dtype)
+
+
+def test_every_layout_is_one_that_the_core_makes():
+    for op in TABLE.values():
+        for layout in forms(op):
+            for rows, n in (TALL, SQUARE):
+                assert canonical(op.name, tuple(user_shapes(op, layout, rows, n))).layout == layout, op.name
+    assert set(forms(TABLE["div"])) == {"ue", "eu", "we", "ew", "re", "er", "wr", "rw"}
+
+
+def test_layouts_that_a_backend_rejects_are_named():
+    report = check_values(TABLE["add"], "few_layouts", "float32", long=False)
+    assert report.layouts == ["eu"] and report.declined > 0
+
+
+def test_a_warning_of_a_kernel_is_a_fault_with_its_cure():
+    with pytest.raises(AssertionError, match=r"np\.errstate"):
+        check_values(TABLE["relu"], "warns", "float32")
+
+
+@pytest.mark.parametrize("backend, said", [("says_yes", "gave True; it must be None"), ("one_error", "ulp is 4.0")])
+def test_what_makes_all_the_rest_meaningless_is_said_first(backend, said):
+    assert said in "\n".join(declared.blocking_problems(backend))
+    assert said in "\n".join(declared.record_problems(backend))
+
+
+@pytest.mark.parametrize("op", ["ln", "div", "exp", "softmax", "argmax", "matmul", "fma", "transpose", "lerp"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_guards_on_a_sound_backend(op, dtype):
+    check_guard(TABLE[op], "sound", dtype)
+
+
+@pytest.mark.parametrize("op, kind", [("ln", "nan"), ("recip", "inf"), ("exp", "inf")])
+def test_a_guard_that_does_not_stop_is_found(op, kind):
+    with pytest.raises(AssertionError, match=f"guard on {kind}"):
+        check_guard(TABLE[op], "sees_nothing", "float32")
+
+
+def test_a_foreign_backend_must_copy():
+    from trueno_faulty.backend import sound
+
+    assert "copy(x, out) is missing" in declared.member_problems(sound(), "sound", "cpu", foreign=True)
+
+
+@pytest.mark.parametrize("op", ["scale", "lerp", "clamp"])
+def test_threads_give_the_parameters_that_an_op_demands(op, monkeypatch):
+    monkeypatch.setattr("trueno.testing.threads.CHOSEN", (op,))
+    assert check_threads("sound", "float32") == 1
+
+
+def test_words_of_its_own_are_a_fault_and_names_a_remark():
+    assert "dont_like_it" in declared.code_problems("odd_words")[0]
     assert any("trueno-faulty" in remark for remark in declared.name_remarks("sound"))
 
 
@@ -388,13 +506,34 @@ def test_the_kit_reports_a_failure(tmp_path):
     [
         (("--trueno-backend", "sounds"), 'did you mean "sound"'),
         (("--trueno-backend", "sound", "--trueno-ops", "rellu"), "did you mean"),
-        (("--trueno-backend", "sound", "--trueno-dtype", "float16"), "--trueno-dtype has 'float16'"),
+        (("--trueno-backend", "sound", "--trueno-dtype", "float16"), "'float16' is not a dtype"),
     ],
 )
 def test_what_cannot_be_judged_is_an_error_with_its_reason(arguments, said, tmp_path):
     done = kit(*arguments, folder=tmp_path)
     assert done.returncode == 4
     assert said in done.stderr + done.stdout
+
+
+def test_ops_that_it_does_not_take_say_nothing_about_it(tmp_path):
+    done = kit("--trueno-backend", "adds_only", "--trueno-ops", "exp", "--trueno-json", "r.json", folder=tmp_path)
+    assert done.returncode == 5, done.stdout
+    assert "adds_only cannot be judged: it takes none of these ops: exp" in done.stdout
+    assert "not taken, unsupported_op: 1 ops: exp" in done.stdout
+    assert json.loads((tmp_path / "r.json").read_text("utf-8"))["ok"] is False
+
+
+@pytest.mark.parametrize("backend, said", [("says_yes", "gave True"), ("one_error", "accuracy.ulp is 4.0")])
+def test_an_answer_of_the_wrong_type_stops_the_rest(backend, said, tmp_path):
+    done = kit("--trueno-backend", backend, "--trueno-ops", "add", "-k", "records or values", folder=tmp_path)
+    assert done.returncode == 1
+    assert "does not conform: 1 tests failed" in done.stdout and said in done.stdout
+
+
+@pytest.mark.parametrize("path, said", [("nowhere/r.json", "there is no folder"), (".", "is a folder")])
+def test_a_report_that_cannot_be_written_is_said_before(path, said, tmp_path):
+    done = kit("--trueno-backend", "sound", "--trueno-json", path, folder=tmp_path)
+    assert done.returncode == 4 and said in done.stdout + done.stderr
 
 
 def test_an_unavailable_backend_is_an_error_with_its_reason(tmp_path, monkeypatch):

@@ -26,7 +26,8 @@ def command(
 ) -> None:
     """Judge a backend: manifest, probes, kernels, values, threads, rates.
 
-    Minutes for a whole backend.  Exit code 0: it conforms.  1: it does not.  2: it cannot be judged here.
+    Minutes for a whole backend.  Exit code 0: it conforms.  1: it does not.  2: it cannot be judged: it is not
+    available, or takes none of the ops asked for.
     """
     name = name.lower()
     if name not in registry.entries():
@@ -37,9 +38,18 @@ def command(
     if find_spec("pytest") is None:
         errors().print(f"trueno: {SENTENCE}", soft_wrap=True)
         raise typer.Exit(2)
+    if json and (problem := _unwritable(json)):
+        errors().print(f"trueno: {problem}", soft_wrap=True)
+        raise typer.Exit(2)
     done = subprocess.run(arguments(name, json, ops, dtype, quick, seed, chosen))
     if done.returncode:
         raise typer.Exit(1 if done.returncode == 1 else 2)
+
+
+def _unwritable(path: str) -> str:
+    from trueno.testing.ledger import unwritable
+
+    return unwritable(Path(path).absolute())
 
 
 def arguments(name: str, json: str, ops: str, dtype: str, quick: bool, seed: int, chosen: str) -> list[str]:
@@ -47,7 +57,7 @@ def arguments(name: str, json: str, ops: str, dtype: str, quick: bool, seed: int
     import trueno.testing
 
     settings = Path(trueno.testing.__file__).with_name("conformance.toml")
-    found = [sys.executable, "-m", "pytest", "-q", "-c", str(settings), "--rootdir", str(settings.parent)]
+    found = [sys.executable, "-m", "pytest", "-q", "-rN", "-c", str(settings), "--rootdir", str(settings.parent)]
     found += ["-p", "trueno.testing.plugin", "--pyargs", "trueno.testing", "--trueno-backend", name]
     found += ["--trueno-dtype", ",".join(find_dtypes(dtype)), "--trueno-seed", str(seed)]
     found += ["--trueno-ops", ",".join(op.name for op in find_ops(ops))] if ops else []

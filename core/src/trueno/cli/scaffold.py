@@ -44,24 +44,56 @@ INIT = '''
 '''
 
 BACKEND = '''
-"""The backend «name»: start with `relu`, add ops to KERNELS, run `trueno conformance «name»`."""
+"""The backend «name»: add functions to KERNELS, run `trueno conformance «name»`."""
 
 from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
+from trueno.errors import ShapeError
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def relu(x: Any, y: Any) -> None:
-    """max(x, 0) into y; both [n] or [rows, n], C-contiguous, of one dtype."""
+    """max(x, 0) into y."""
     np.maximum(x, 0, out=y)
 
 
-KERNELS: dict[str, Callable[..., None]] = {"relu": relu}
-"""Name of the op to what runs: `function(*operands, *float parameters, *results)`."""
+def sub(x: Any, y: Any, z: Any) -> None:
+    """x - y into z; either may be one row for all, one value a row, or one value: NumPy broadcasts."""
+    np.subtract(x, y, out=z)
+
+
+def largest(x: Any, y: Any) -> None:
+    """The largest of each row into y."""
+    np.max(x, axis=-1, out=y)
+
+
+KERNELS: dict[str, Callable[..., None]] = {"relu": relu, "sub": sub, "max": largest}
+"""Name of the op to what runs: `function(*operands, *float parameters, *results, **static parameters)`."""
+
+AXES = {"e": ("rows", "n"), "w": ("n",), "r": ("rows",), "u": ()}
+"""What the letters of a layout stand for; a call of rank 1 has no rows."""
+
+
+def agree(call: Call, operands: tuple[Any, ...], results: tuple[Any, ...]) -> bool:
+    """Whether the shapes belong to one call.  The key does not say: the core may offer (3,) beside (4,)."""
+    op = call.op
+    if op.structured:
+        try:
+            wanted = op.result_shapes(tuple(x.shape for x in operands), dict(call.static))
+        except ShapeError:
+            return False
+        return tuple(wanted) == tuple(y.shape for y in results)
+    along = ("e" if op.over is None or op.over in spec.dims else "r" for spec in op.signature.outputs)
+    sizes: dict[str, int] = {}
+    for letter, x in zip((*call.layout, *along), (*operands, *results), strict=True):
+        axes = [axis for axis in AXES[letter] if call.rank == 2 or axis == "n"]
+        if x.ndim != len(axes) or any(sizes.setdefault(a, size) != size for a, size in zip(axes, x.shape, strict=True)):
+            return False
+    return True
 
 
 class «title»Backend:
@@ -69,7 +101,7 @@ class «title»Backend:
 
     name = "«name»"
     kind: Literal["cpu", "gpu"] = "cpu"
-    # What the tests hold you to: error of each element function in ulp, and how many additions follow one another.
+    # What conformance holds you to: errors in ulp of functions such as exp, and how many additions follow each other.
     accuracy = Accuracy(default=4.0, chain=76)
 
     def probe(self, level: int) -> Probe:
@@ -92,17 +124,24 @@ class «title»Backend:
         return None
 
     def kernel(self, call: Call) -> Kernel:
-        run = KERNELS[call.op.name]
+        run, op, static = KERNELS[call.op.name], call.op, dict(call.static)
+        count, outs = len(op.operands), len(op.signature.outputs)
+        # One value a row is a column to NumPy, which would take it for a row.
+        columns = [i for i, letter in enumerate(call.layout) if letter == "r" and call.rank == 2]
 
-        def kernel(x: Any, y: Any) -> int:
+        def kernel(*arguments: Any) -> int:
+            operands, floats, results = arguments[:count], arguments[count:-outs], arguments[-outs:]
             # What the key does not say is verified here; -1 means "not for me", and nothing may be written before.
-            if x.shape != y.shape or x.ndim != call.rank:
+            if not agree(call, operands, results):
                 return -1
-            if not (x.flags.c_contiguous and y.flags.c_contiguous and y.flags.writeable):
+            if not all(x.flags.c_contiguous for x in operands) or not all(y.flags.carray for y in results):
                 return -1
-            if x is not y and np.may_share_memory(x, y):
-                return -1
-            run(x, y)
+            for k, y in enumerate(results):
+                if any(np.may_share_memory(y, x) for x in (*operands, *results[:k])):
+                    return -1
+            given = [x[:, None] if i in columns else x for i, x in enumerate(operands)]
+            with np.errstate(all="ignore"):  # inf - inf is NaN; whoever calls an op is told nothing of it
+                run(*given, *floats, *results, **static)
             return 0
 
         return kernel
@@ -143,7 +182,7 @@ README = """
 
 A backend of [Trueno](https://pypi.org/project/trueno/).
 
-    pip install -e .
+    pip install -e '.[test]'
     trueno doctor
     trueno conformance «name»
 

@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.ops.op import Op
+from trueno.testing.layouts import SQUARE, TALL, THOROUGH, forms, several, user_shapes
 
 Array = npt.NDArray[Any]
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 63, 64, 65, 1023, 4097)
 LONG = 300_001
-THOROUGH = ("sub", "fma", "dot")
-"""Ops that get every broadcast: a layout is a kernel of its own to a compiling backend, so one op stands for all."""
 DEMANDED = (0.7, 1.9, 2.5, 3.5)  # values of parameters without default, ascending: min < max
 
 
@@ -149,8 +148,14 @@ def _operands(op: Op, dtype: np.dtype[Any], rng: np.random.Generator, *lead: int
     return [_typed(natural(op, rng, shapes[letter]), dtype) for letter in op.layout]
 
 
-def cases(op: Op, dtype: npt.DTypeLike, seed: int = 0, *, long: bool = True) -> Iterator[Case]:
-    """Every case of an op in one dtype, cheapest first."""
+def cases(
+    op: Op, dtype: npt.DTypeLike, seed: int = 0, *, long: bool = True, every_layout: bool = True
+) -> Iterator[Case]:
+    """Every case of an op in one dtype, cheapest first.
+
+    every_layout: without it only the ops of `THOROUGH` are tried in all layouts, each of which is a kernel of its own
+    to a backend that compiles.
+    """
     T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
     if op.structured:
         from trueno.testing.shapes import structured_cases
@@ -164,6 +169,7 @@ def cases(op: Op, dtype: npt.DTypeLike, seed: int = 0, *, long: bool = True) -> 
         for n in SIZES if k == 0 else (1, 7, 65, 1023):
             yield Case(op, T, f"kinds, {n} long", grid(op, T, rng, n), given)
     yield from layouts(op, T, rng)
+    yield from broadcasts(op, T, rng, every_layout or op.name in THOROUGH)
     if long:
         yield from _long(op, T, rng)
 
@@ -219,35 +225,28 @@ def layouts(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case
     elif not op.empty_is_error:
         yield case("empty row", each(lambda x: x, n=0))
         yield case("empty rows", each(lambda x: x, 4, n=0))
-    several = [i for i, letter in enumerate(op.layout) if letter == "e"]
-    if len(several) > 1:
-        yield from _broadcast(op, T, rng, several, given)
 
 
-def _broadcast(
-    op: Op, T: np.dtype[Any], rng: np.random.Generator, several: list[int], given: dict[str, Any]
-) -> Iterator[Case]:
-    def case(label: str, **shapes: tuple[int, ...]) -> Case:
-        operands = _operands(op, T, rng, 7, n=33)
-        for name, shape in shapes.items():
-            operands[several[{"first": 0, "last": -1}[name]]] = _typed(natural(op, rng, shape), T)
-        return Case(op, T, label, tuple(operands), given)
-
+def broadcasts(op: Op, T: np.dtype[Any], rng: np.random.Generator, every: bool) -> Iterator[Case]:
+    """Operands of unlike shapes, in each layout that they may come to: rows of another length, and square."""
+    given, places = keywords(op)[0], several(op)
+    if not places:
+        return
+    for layout in forms(op, every):
+        for label, (rows, n) in ((f"layout {layout}", TALL), (f"layout {layout}, square", SQUARE)):
+            shapes = user_shapes(op, layout, rows, n)
+            yield Case(op, T, label, tuple(_typed(natural(op, rng, s), T) for s in shapes), given)
+    operands: list[Any] = _operands(op, T, rng, 7, n=33)
+    first, last = places[0], places[-1]
     if op.over is None:
-        yield case("scalar last", last=())
-        yield case("row vector last", last=(33,))
-        if op.name in THOROUGH:
-            yield case("scalar first", first=())
-            yield case("column last", last=(7, 1))
-            yield case("column and row", first=(7, 1), last=(33,))
-        yield case("unmergeable", first=(2, 1, 7, 33), last=(3, 1, 33))
-        operands: list[Any] = _operands(op, T, rng, 7, n=33)
-        operands[several[-1]] = 0.7
+        operands[last] = 0.7
         yield Case(op, T, "a Python number", tuple(operands), given)
+        unlike: tuple[tuple[int, ...], ...] = ((2, 1, 7, 33), (3, 1, 33))
     else:
-        yield case("outer product of rows", first=(2, 1, 33), last=(3, 33))
-        if op.name in THOROUGH:
-            yield case("one row against many", last=(33,))
+        unlike = ((2, 1, 33), (3, 33))
+    operands = _operands(op, T, rng, 7, n=33)
+    operands[first], operands[last] = (_typed(natural(op, rng, shape), T) for shape in unlike)
+    yield Case(op, T, "unmergeable" if op.over is None else "outer product of rows", tuple(operands), given)
 
 
 def _unaligned(x: Array) -> Array:

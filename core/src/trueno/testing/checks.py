@@ -4,9 +4,7 @@ They raise AssertionError with the case, the seed and what was wrong.  `tests/co
 `trueno.testing.conformance` run them over the table; a third party runs them over its own plugin.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,71 +12,15 @@ import numpy.typing as npt
 
 import trueno
 from trueno.discovery import registry
-from trueno.discovery.protocol import Call
-from trueno.dispatch.canonical import canonical
-from trueno.errors import KernelError
 from trueno.ops.op import Op
+from trueno.testing.calls import Declined, Report, invoke, told
 from trueno.testing.cases import Case, cases, grid, keywords, layouts, rng_for
-from trueno.testing.expected import expected, split, verdict
+from trueno.testing.expected import stated, verdict
+from trueno.testing.guards import check_guard
 from trueno.testing.subject import rejected
 
 Array = npt.NDArray[Any]
 SENTINEL = 0x5A
-
-
-@dataclass
-class Report:
-    """What one op on one backend in one dtype came to."""
-
-    op: str
-    backend: str
-    dtype: str
-    cases: int = 0
-    size: int = 0
-    worst: float = 0.0
-    free: float = 0.0
-    declined: int = 0  # cases whose very key `supports` rejects
-
-
-def invoke(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any], backend: str, out: Any = None) -> tuple[Any, ...]:
-    """The op's public function on one backend; always a tuple of results.  Declined if it need not take the call."""
-    try:
-        with trueno.use(backend):
-            result = getattr(trueno, op.name)(*operands, **kwargs, out=out)
-    except KernelError:
-        if _rejects(op, operands, kwargs, backend):
-            raise Declined from None
-        raise
-    return result if isinstance(result, tuple) else (result,)
-
-
-class Declined(Exception):
-    """The backend takes the op, but says `Reject` to the key of this call: another size, layout or static choice."""
-
-
-def _rejects(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any], backend: str) -> bool:
-    arrays = [np.asarray(x) for x in operands]
-    static, dtype = tuple(split(op, kwargs)[1].items()), next(a.dtype for a in arrays if a.dtype.kind == "f")
-    if op.structured:
-        layout, rank, sizes = op.layout, arrays[0].ndim, tuple(a.size.bit_length() for a in arrays)
-    else:
-        form = canonical(op.name, tuple(a.shape for a in arrays))
-        layout, rank, sizes = form.layout, form.rank, ((form.rows * form.n).bit_length(),)
-    return registry.load(backend).supports(Call(op, dtype, layout, rank, sizes, static)) is not None
-
-
-@contextmanager
-def _told(case: Case, backend: str, seed: int) -> Iterator[None]:
-    """Whatever fails inside says which case it was, and how to have it again; what is declined is left out."""
-    try:
-        yield
-    except Declined:
-        return
-    except Exception as error:
-        where = f"{backend}: {case}, seed {seed}"
-        if isinstance(error, AssertionError):
-            raise AssertionError(f"{where}: {error}") from None
-        raise AssertionError(f"{where} raised {type(error).__name__}: {error}") from error
 
 
 def _bytes(operands: tuple[Any, ...]) -> list[bytes]:
@@ -92,25 +34,24 @@ def check_values(
     seed: int = 0,
     *,
     long: bool = True,
+    every_layout: bool = True,
     chosen: Callable[[Case], bool] | None = None,
 ) -> Report:
     """Every case inside its bound, of the right type, shape and dtype, operands unchanged."""
     T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
     report = Report(op.name, backend, T.name)
     judged = 0.0
-    for case in cases(op, T, seed, long=long):
+    for case in cases(op, T, seed, long=long, every_layout=every_layout):
         if chosen is not None and not chosen(case):
             continue
-        report.declined += 1
-        with _told(case, backend, seed):
+        report.cases += 1
+        with told(case, backend, seed, report):
             before = _bytes(case.operands)
             results = invoke(op, case.operands, case.kwargs, backend)
             assert _bytes(case.operands) == before, "an operand was changed"
             _kinds(op, T, case, results)
             v = verdict(op, case.operands, case.kwargs, T, results, accuracy, case.repeat)
-            assert v.ok, str(v)
-            report.cases += 1
-            report.declined -= 1
+            assert v.ok, stated(v, op, accuracy)
             report.size += v.size
             judged += v.size * (1 - v.free)
             report.worst = max(report.worst, v.worst)
@@ -166,7 +107,7 @@ def check_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None
     T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
     for case in _some(op, T, seed):
         for step in (1, 2):
-            with _told(case, backend, seed):
+            with told(case, backend, seed):
                 made = [sentinels(s, d, step) for s, d in empty_results(op, case, T)]
                 if step > 1:
                     made = [m if m[1].base is not None else sentinels(m[1].shape, m[1].dtype, 1) for m in made]
@@ -176,7 +117,7 @@ def check_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None
                     "out= was given, but something else returned"
                 )
                 v = verdict(op, case.operands, case.kwargs, T, results, accuracy)
-                assert v.ok, f"into out= (step {step}): {v}"
+                assert v.ok, f"into out= (step {step}): {stated(v, op, accuracy)}"
                 for raw, view in made:
                     untouched(raw, view)
 
@@ -204,17 +145,17 @@ def check_in_place(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) ->
         for i, x in enumerate(case.operands):
             if x.shape != shape or x.dtype != result_type:
                 continue
-            with _told(case, backend, seed):
+            with told(case, backend, seed):
                 operands = [np.copy(y) for y in case.operands]
                 (result,) = invoke(op, tuple(operands), case.kwargs, backend, operands[i])
                 v = verdict(op, case.operands, case.kwargs, T, (result,), accuracy)
-                assert v.ok, f"out={op.operands[i]}: {v}"
+                assert v.ok, f"out={op.operands[i]}: {stated(v, op, accuracy)}"
                 for j, (y, was) in enumerate(zip(operands, case.operands, strict=True)):
                     assert i == j or y.tobytes() == was.tobytes(), (
                         f"out={op.operands[i]}, and {op.operands[j]} was changed"
                     )
             for shift in (1, -1, 16):
-                with _told(case, backend, seed):
+                with told(case, backend, seed):
                     _overlapping(op, case, backend, T, i, shift)
 
 
@@ -226,8 +167,9 @@ def _overlapping(op: Op, case: Case, backend: str, T: np.dtype[Any], i: int, shi
     source[...] = x
     operands = tuple(source if j == i else np.copy(y) for j, y in enumerate(case.operands))
     (result,) = invoke(op, operands, case.kwargs, backend, target)
-    v = verdict(op, case.operands, case.kwargs, T, (result,), registry.load(backend).accuracy)
-    assert v.ok, f"out overlaps {op.operands[i]} by all but {shift}: {v}"
+    accuracy = registry.load(backend).accuracy
+    v = verdict(op, case.operands, case.kwargs, T, (result,), accuracy)
+    assert v.ok, f"out overlaps {op.operands[i]} by all but {shift}: {stated(v, op, accuracy)}"
 
 
 def check_bad_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
@@ -238,7 +180,7 @@ def check_bad_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> 
 
     def refused(what: str, change: Callable[[Array], Any]) -> None:
         outs = tuple(change(np.zeros(s, d)) for s, d in wanted)
-        with _told(case, backend, seed):
+        with told(case, backend, seed):
             try:
                 invoke(op, case.operands, case.kwargs, backend, outs if len(outs) > 1 else outs[0])
             except trueno.TruenoError:
@@ -270,7 +212,7 @@ def check_bad_operands(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0
             with np.errstate(all="ignore"):
                 x = np.nan_to_num(case.operands[i], posinf=1, neginf=-1).clip(-9, 9).astype(wrong)
             operands = tuple(x if j == i else y for j, y in enumerate(case.operands))
-            with _told(case, backend, seed):
+            with told(case, backend, seed):
                 try:
                     invoke(op, operands, case.kwargs, backend)
                 except trueno.DtypeError:
@@ -278,7 +220,7 @@ def check_bad_operands(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0
                 raise AssertionError(f"{op.operands[i]} in {wrong} was accepted")
 
 
-# ---- axis, guards -------------------------------------------------------------------------------------
+# ---- axis ---------------------------------------------------------------------------------------------
 
 
 def check_axis(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
@@ -290,46 +232,16 @@ def check_axis(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> Non
         if case.label != "3-D":
             continue
         moved = tuple(np.moveaxis(x, -1, 0) if k == "e" else x for x, k in zip(case.operands, op.layout, strict=True))
-        with _told(case, backend, seed):
+        with told(case, backend, seed):
             results = invoke(op, moved, case.kwargs | {"axis": 0}, backend)
             back = tuple(r if op.reduces else np.moveaxis(r, 0, -1) for r in results)
             v = verdict(op, case.operands, case.kwargs, T, back, accuracy)
-            assert v.ok, f"axis=0: {v}"
+            assert v.ok, f"axis=0: {stated(v, op, accuracy)}"
             if op.reduces:
                 kept = invoke(op, case.operands, case.kwargs | {"keepdims": True}, backend)
                 assert all(k.shape == (2, 3, 1) for k in kept), f"keepdims gave shape {kept[0].shape}"
                 v = verdict(op, case.operands, case.kwargs, T, tuple(k[..., 0] for k in kept), accuracy)
-                assert v.ok, f"keepdims: {v}"
-
-
-def check_guard(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
-    """Under a guard a NaN that no operand explains stops the line, and a healthy call gives its result."""
-    T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
-    if not hasattr(trueno, "JidokaGuard"):
-        return
-    guard = trueno.JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP)
-    if op.structured or any(o.index for o in op.signature.outputs):
-        return
-    rng, given = rng_for(op, T, seed), keywords(op)[0]
-    healthy = next(c for c in cases(op, T, seed) if c.label == "one row of 65")
-    with _told(healthy, backend, seed), guard:
-        v = verdict(op, healthy.operands, given, T, invoke(op, healthy.operands, given, backend), accuracy)
-        assert v.ok, f"guarded: {v}"
-    operands = grid(op, T, rng, 65)
-    for r in range(len(operands[0])):
-        row = tuple(x if k == "w" else x[r] for x, k in zip(operands, op.layout, strict=True))
-        if any(np.isnan(x).any() for x in row):
-            continue
-        bounds = expected(op, row, given, T, accuracy)
-        if not any((b.low > b.high).any() for b in bounds):
-            continue
-        case = Case(op, T, f"row {r} makes NaN", row, given)
-        with _told(case, backend, seed), guard:
-            try:
-                invoke(op, row, given, backend)
-            except trueno.GuardError:
-                return
-            raise AssertionError("a NaN was made and the guard did not stop")
+                assert v.ok, f"keepdims: {stated(v, op, accuracy)}"
 
 
 def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:

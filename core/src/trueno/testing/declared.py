@@ -13,7 +13,7 @@ import numpy as np
 
 from trueno.discovery import manifest as manifests
 from trueno.discovery import registry
-from trueno.discovery.protocol import API, Accuracy, Backend, Call, Device, Probe, Reject
+from trueno.discovery.protocol import API, Accuracy, Backend, Call, Device, DeviceBackend, Probe, Reject
 from trueno.ops import TABLE
 from trueno.select.cost import refuse
 from trueno.select.reasons import PLUGIN
@@ -82,13 +82,37 @@ def package_of(name: str) -> str:
 
 def protocol_problems(name: str) -> list[str]:
     """What is wrong with the members of an installed backend."""
-    return member_problems(subject(name).backend, name, registry.entries()[name].kind)
+    by = subject(name)
+    return member_problems(by.backend, name, registry.entries()[name].kind, foreign=by.foreign)
 
 
-def member_problems(backend: Any, name: str, kind: str) -> list[str]:
-    """Members of `Backend` that are missing, are not as the manifest says, or cannot be called as the core does."""
+def blocking_problems(name: str) -> list[str]:
+    """What makes every other check meaningless: members or records that are not what the core calls and reads."""
+    wrong = protocol_problems(name)
+    backend: Any = subject(name).backend
+    wrong += _accuracy(getattr(backend, "accuracy", None))
+    return wrong or [said for call in calls(name) if (said := _answer(backend, call))][:1]
+
+
+def _answer(backend: Any, call: Call) -> str:
+    """What is wrong with the answer of `supports`, apart from its words."""
+    where = f"supports({call.op.name} {call.dtype})"
+    try:
+        reject = backend.supports(call)
+    except Exception as error:
+        return f"{where} raised {type(error).__name__}: {error}; return None or a Reject"
+    if reject is None or isinstance(reject, Reject):
+        return ""
+    return f"{where} gave {reject!r}; it must be None, which takes the call, or a Reject(code, detail)"
+
+
+def member_problems(backend: Any, name: str, kind: str, *, foreign: bool = False) -> list[str]:
+    """Members of `Backend` that are missing, are not as the manifest says, or cannot be called as the core does.
+
+    foreign: it has arrays of its own, and must be able to `copy` them.
+    """
     wrong = [f"{member} is missing" for member in Backend.__annotations__ if not hasattr(backend, member)]
-    for member, declared in vars(Backend).items():
+    for member, declared in {**vars(Backend), **(vars(DeviceBackend) if foreign else {})}.items():
         if member.startswith("_") or not inspect.isfunction(declared):
             continue
         method = getattr(backend, member, None)
@@ -125,14 +149,14 @@ def record_problems(name: str) -> list[str]:
     taken = 0
     for call in calls(name):
         where = f"{call.op.name} {call.dtype} {dict(call.static) or ''}".rstrip()
-        reject: Any = backend.supports(call)
-        if reject is None:
+        said = _answer(backend, call)
+        if said:
+            return [*wrong, said]
+        if backend.supports(call) is None:
             taken += 1
             problem = refuse(backend.rates(call))
             if problem:
                 wrong.append(f"{where}, size class {call.sizes[0]}: {problem}")
-        elif not isinstance(reject, Reject):
-            wrong.append(f"supports({where}) gave {type(reject).__name__}; it must be None or a Reject")
     if not taken:
         wrong.append("supports() takes none of the ops in float32 or float64")
     strange = Call(TABLE["add"], np.dtype(np.int8), "ee", 1, (5,))
@@ -144,13 +168,13 @@ def record_problems(name: str) -> list[str]:
     return _few(wrong)
 
 
-def code_remarks(name: str) -> list[str]:
-    """Codes of `Reject` outside the vocabulary, which people are shown as `unsupported_call`."""
+def code_problems(name: str) -> list[str]:
+    """Codes of `Reject` outside the vocabulary of `trueno.select.reasons.PLUGIN`."""
     backend = subject(name).backend
-    codes = {reject.code for call in calls(name) if (reject := backend.supports(call)) is not None}
+    codes = {reject.code for call in calls(name) if isinstance(reject := backend.supports(call), Reject)}
     return [
-        f"supports() says {code!r}, which is no code of trueno's; choose of {' '.join(PLUGIN)}"
-        for code in sorted(codes - set(PLUGIN))
+        f"supports() says Reject({code!r}), which is no code of trueno's; choose of {', '.join(PLUGIN)}"
+        for code in sorted(codes - set(PLUGIN), key=str)
     ]
 
 
@@ -169,6 +193,10 @@ def calls(name: str) -> Iterator[Call]:
 def _accuracy(accuracy: Any) -> list[str]:
     if not isinstance(accuracy, Accuracy):
         return [f"accuracy is {type(accuracy).__name__}; it must be an Accuracy"]
+    ulp: Any = accuracy.ulp
+    if not isinstance(ulp, dict):
+        example = "give errors by kind, Accuracy(ulp={'exp': 2.0}), or one for all, Accuracy(default=2.0)"
+        return [f"accuracy.ulp is {ulp!r}; {example}"]
     wrong = [
         f"accuracy: {kind} is off by {ulp!r} ulp; it must be a number above 0"
         for kind, ulp in (*accuracy.ulp.items(), ("default", accuracy.default))
@@ -219,6 +247,10 @@ def array_problems(name: str) -> list[str]:
             if given is not out or out.tobytes() != x.tobytes():
                 wrong.append(f"to_host({where}, out) must fill out and return it")
             if by.foreign:
+                device: Any = by.backend
+                device.copy(moved, made)
+                if by.backend.to_host(made).tobytes() != x.tobytes():
+                    wrong.append(f"copy(x, out) of {where} does not fill out with x")
                 flat = moved.reshape((x.size,))
                 if tuple(flat.shape) != (x.size,) or by.backend.to_host(flat).tobytes() != x.tobytes():
                     wrong.append(f"reshape of {where} to one axis does not hold the same elements")

@@ -5,7 +5,7 @@ canonical forms cannot hide behind itself.
 """
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from trueno.discovery.protocol import Accuracy
 from trueno.ops.bound import EXACT, Bound, Verdict, bound, judge
 from trueno.ops.op import Op
+from trueno.ops.program import ELEMENTS
 from trueno.ops.structured import judge_structured
 
 Array = npt.NDArray[Any]
@@ -93,3 +94,19 @@ def _repeated(b: Bound, times: int) -> Bound:
 
     allowed = None if b.allowed is None else tile(b.allowed)
     return Bound(tile(b.value), tile(b.low), tile(b.high), tile(b.nan), allowed)
+
+
+def stated(v: Verdict, op: Op, accuracy: Accuracy) -> str:
+    """A verdict in words, a wrong one with how far off the worst value is and what the backend states."""
+    if v.ok or op.structured:
+        return str(v)
+    ulp = {"sqrt": accuracy.ulp.get("sqrt", 0.5), "div": accuracy.ulp.get("div", 0.5)}
+    kinds = sorted({node.kind for node in op.program().nodes if ELEMENTS.get(node.kind, FREE).flops > FREE.flops})
+    said = [f"{ulp.get(kind, accuracy.ulp.get(kind, accuracy.default)):g} ulp for {kind}" for kind in kinds]
+    said += [f"chains of {accuracy.chain} additions"] if op.program().folds else []
+    off = f", {v.worst:.3g} times as far from it as allowed" if 1 < v.worst < inf else ""
+    return f"{v}{off}; `accuracy` states {', '.join(said)}" if said else f"{v}{off}"
+
+
+FREE = ELEMENTS["add"]
+"""What costs no more has no error of its own but a rounding."""

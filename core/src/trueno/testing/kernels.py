@@ -5,7 +5,7 @@ To refuse is to return -1 or to raise TypeError, having written nothing.  A kern
 where the contract lets it refuse, a right result is as good.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,11 @@ import numpy.typing as npt
 from trueno.discovery.protocol import Call, Kernel
 from trueno.errors import TruenoError
 from trueno.ops.op import Op
-from trueno.testing.cases import THOROUGH, Case, cases, grid, keywords, rng_for
+from trueno.testing.calls import explained, strict_warnings
+from trueno.testing.cases import Case, cases, grid, keywords, natural, rng_for
 from trueno.testing.checks import SENTINEL, empty_results, sentinels, untouched
-from trueno.testing.expected import split, verdict
+from trueno.testing.expected import split, stated, verdict
+from trueno.testing.layouts import SQUARE, TALL, THOROUGH, forms, user_shapes
 from trueno.testing.subject import Subject, subject
 
 Array = npt.NDArray[Any]
@@ -27,7 +29,7 @@ LARGEST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """One call of a kernel: its key, host operands in canonical form, and what the results are like."""
+    """One call of a kernel: its key, host operands as a user has them, and what the results are like."""
 
     call: Call
     case: Case
@@ -35,7 +37,11 @@ class Direct:
 
     @property
     def operands(self) -> tuple[Array, ...]:
-        return self.case.operands
+        """In canonical form, as kernels take them: a column becomes one value a row."""
+        if self.case.op.structured or self.case.op.over is not None:
+            return self.case.operands
+        pairs = zip(self.case.operands, self.call.layout, strict=True)
+        return tuple(x.reshape(-1) if letter == "r" else x for x, letter in pairs)
 
     @property
     def scalars(self) -> tuple[float, ...]:
@@ -44,16 +50,32 @@ class Direct:
     def __str__(self) -> str:
         return f"{self.case}, layout {self.call.layout!r}"
 
+    def told(self, shapes: Iterable[tuple[int, ...]] = ()) -> str:
+        """What the kernel is given, for people: each operand and result with its shape; in `shapes` if they differ."""
+        op = self.case.op
+        names = [*op.operands, *(f"result {s.name}" for s in op.signature.outputs)]
+        own = [*(x.shape for x in self.operands), *(shape for shape, _ in self.wanted)]
+        return ", ".join(f"{name} of {_size(s)}" for name, s in zip(names, shapes or own, strict=True))
 
-def directs(op: Op, dtype: npt.DTypeLike, by: Subject, seed: int = 0) -> Iterator[Direct]:
-    """Calls that the backend takes: each static choice, one row and several, shared operands."""
-    for case, layout in _canonical(op, np.dtype(dtype), seed):
+
+def _size(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "one value"
+
+
+def directs(
+    op: Op, dtype: npt.DTypeLike, by: Subject, seed: int = 0, *, every_layout: bool = True, plain: bool = False
+) -> Iterator[Direct]:
+    """Calls that the backend takes: each static choice, one row and several, every layout.
+
+    every_layout: without it only the ops of `THOROUGH` come in the layouts that broadcasting leads to; plain: none do.
+    """
+    for case, layout in _canonical(op, np.dtype(dtype), seed, not plain and (every_layout or op.name in THOROUGH)):
         call = by.call(case, layout)
         if by.backend.supports(call) is None:
             yield Direct(call, case, tuple(empty_results(op, case, case.dtype)))
 
 
-def _canonical(op: Op, T: np.dtype[Any], seed: int) -> Iterator[tuple[Case, str]]:
+def _canonical(op: Op, T: np.dtype[Any], seed: int, every: bool) -> Iterator[tuple[Case, str]]:
     if op.structured:
         seen: dict[str, int] = {}
         for case in cases(op, T, seed, long=False):
@@ -69,10 +91,14 @@ def _canonical(op: Op, T: np.dtype[Any], seed: int) -> Iterator[tuple[Case, str]
         one = tuple(x if k == "w" else np.array(x[0]) for x, k in zip(rows, op.layout, strict=True))
         yield Case(op, T, "one row of 65", one, given), ""
         yield Case(op, T, "rows of 33", grid(op, T, rng, 33), given), ""
-    if op.over is None and op.name in THOROUGH:
-        rest = len(op.operands) - 1
-        yield Case(op, T, "shared values", (one[0], *(np.array(x[0]) for x in one[1:])), given), "e" + "u" * rest
-        yield Case(op, T, "a shared row", (rows[0], *(np.copy(x[0]) for x in rows[1:])), given), "e" + "w" * rest
+    for layout in forms(op) if every else ():
+        # One value beside others that vary alike: they come as one row.
+        sizes = {"one row": (1, 65)} if "u" in layout else {"rows": TALL, "square": SQUARE}
+        for label, (count, n) in sizes.items():
+            shapes = user_shapes(op, layout, count, n)
+            shapes = [s[1:] if label == "one row" else s for s in shapes]
+            operands = tuple(np.asarray(natural(op, rng, s), T) for s in shapes)
+            yield Case(op, T, label, operands, keywords(op)[0]), layout
 
 
 def attempt(kernel: Kernel, *arguments: Any) -> int:
@@ -104,35 +130,38 @@ class Outs:
         for raw, view in self.made:
             untouched(raw, view)
 
-    def check_nothing_written(self) -> None:
+    def check_nothing_written(self, asked: str = "it need not take this") -> None:
         for (_, view), got in zip(self.made, self.results(), strict=True):
             assert got.shape == view.shape, f"a refused result was resized from {view.shape} to {got.shape}"
             whole = np.ascontiguousarray(got).reshape(-1).view(np.uint8)
-            assert (whole == SENTINEL).all(), "the kernel refused after it had written"
+            assert (whole == SENTINEL).all(), f"{asked}; it refused after it had written, so the result is half changed"
         self.check_margins()
 
 
 def _judge(by: Subject, direct: Direct, results: list[Array], what: str = "") -> None:
     case = direct.case
     v = verdict(case.op, case.operands, case.kwargs, case.dtype, results, by.backend.accuracy)
-    assert v.ok, f"{what}{': ' if what else ''}{v}"
+    assert v.ok, f"{what}{': ' if what else ''}{stated(v, case.op, by.backend.accuracy)}"
 
 
-def _all(op: Op, backend: str, dtype: npt.DTypeLike, seed: int, look: Callable[[Subject, Direct, Kernel], None]) -> int:
+def _all(
+    op: Op, backend: str, dtype: npt.DTypeLike, seed: int, every: bool, look: Callable[[Subject, Direct, Kernel], None]
+) -> int:
     by, count = subject(backend), 0
-    for direct in directs(op, dtype, by, seed):
+    for direct in directs(op, dtype, by, seed, every_layout=every):
         try:
-            look(by, direct, by.backend.kernel(direct.call))
+            with strict_warnings():
+                look(by, direct, by.backend.kernel(direct.call))
         except Exception as error:
             where = f"{backend}: {direct}, seed {seed}"
             if isinstance(error, AssertionError):
                 raise AssertionError(f"{where}: {error}") from None
-            raise AssertionError(f"{where}: the kernel raised {type(error).__name__}: {error}") from error
+            raise AssertionError(f"{where}: the kernel {explained(error)}") from error
         count += 1
     return count
 
 
-def check_call(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
+def check_call(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_layout: bool = True) -> int:
     """It returns 0 or None, its results are right and nothing else is written; read-only operands are taken."""
 
     def look(by: Subject, direct: Direct, kernel: Kernel) -> None:
@@ -141,23 +170,24 @@ def check_call(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int
             outs = Outs(by, direct)
             given = [by.give(change(x)) for x in direct.operands]
             status = attempt(kernel, *given, *direct.scalars, *outs.given)
-            how = "" if change is not _read_only else " of read-only operands"
-            assert status == 0, f"a good call{how} returned {status}"
+            how = "" if change is not _read_only else " with read-only operands"
+            assert status == 0, (
+                f"given {direct.told()}, all as they must be{how}, it returned {status}; compute, and return 0"
+            )
             after = [np.asarray(by.take(x)).tobytes() for x in given]
             assert before == after, "an operand was changed"
             _judge(by, direct, outs.results(), how)
             outs.check_margins()
 
-    return _all(op, backend, dtype, seed, look)
+    return _all(op, backend, dtype, seed, every_layout, look)
 
 
-def check_lengths(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
-    """Each operand and result in turn one longer, one shorter, or with an axis more: refused, nothing written."""
+def check_lengths(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_layout: bool = True) -> int:
+    """Each operand and result in turn longer, shorter, of 1, with an axis more or less: refused, nothing written."""
 
     def look(by: Subject, direct: Direct, kernel: Kernel) -> None:
-        names = [*op.operands, *(f"result {s.name}" for s in op.signature.outputs)]
-        for j, name in enumerate(names):
-            for wrong, how in _other_shapes(direct, j):
+        for j in range(len(op.operands) + len(op.signature.outputs)):
+            for wrong, shapes in _other_shapes(direct, j):
                 operands = list(direct.operands)
                 outs = Outs(by, direct)
                 if j < len(operands):
@@ -167,26 +197,33 @@ def check_lengths(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> 
                     outs.made[k] = sentinels(wrong.shape, wrong.dtype, 1)
                     outs.given[k] = by.give(outs.made[k][1])
                 status = attempt(kernel, *map(by.give, operands), *direct.scalars, *outs.given)
-                assert status == -1, f"{name} is {how}, and the kernel returned {status}; it must return -1"
-                outs.check_nothing_written()
+                asked = f"given {direct.told(shapes)} it must return -1"
+                assert status == -1, f"{asked}; it returned {status}"
+                outs.check_nothing_written(asked)
 
-    return _all(op, backend, dtype, seed, look)
+    return _all(op, backend, dtype, seed, every_layout, look)
 
 
-def _other_shapes(direct: Direct, j: int) -> Iterator[tuple[Array, str]]:
-    """Operand or result `j` in shapes that do not agree with the others."""
+def _other_shapes(direct: Direct, j: int) -> Iterator[tuple[Array, list[tuple[int, ...]]]]:
+    """Operand or result `j` in shapes that do not agree with the others, and the shapes of all then.
+
+    One longer, one shorter, one element that broadcasting would repeat, an axis less, an axis more.
+    """
     shapes = [*(x.shape for x in direct.operands), *(shape for shape, _ in direct.wanted)]
     count = len(direct.operands)
     x = direct.operands[j] if j < count else np.zeros(*direct.wanted[j - count])
     changed = [
         np.take(x, np.arange(size + by) % size, axis)
         for axis, size in enumerate(x.shape)
-        for by in (1, -1)
+        for by in (1, -1, 1 - size)
         if size + by > 0
     ]
-    for wrong in (*changed, x[None]):
-        if not _agree(direct, [*shapes[:j], wrong.shape, *shapes[j + 1 :]]):
-            yield wrong, f"{wrong.shape} instead of {x.shape}"
+    # Shapes of structured ops are settled before; those of row programs may come raw, one row beside rows.
+    less = [np.copy(x[0]).reshape(x.shape[1:])] if x.ndim and not direct.case.op.structured else []
+    for wrong in (*changed, *less, x[None]):
+        now = [*shapes[:j], wrong.shape, *shapes[j + 1 :]]
+        if not _agree(direct, now):
+            yield wrong, now
 
 
 def _agree(direct: Direct, shapes: list[tuple[int, ...]]) -> bool:
@@ -208,7 +245,7 @@ def _agree(direct: Direct, shapes: list[tuple[int, ...]]) -> bool:
     return all(len(sizes) <= 1 for sizes in extents.values())
 
 
-def check_memory(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
+def check_memory(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_layout: bool = True) -> int:
     """Results that overlap operands or each other, strided or read-only arrays: refused or right, never wrong."""
 
     def look(by: Subject, direct: Direct, kernel: Kernel) -> None:
@@ -222,7 +259,7 @@ def check_memory(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> i
             _read_only_out(by, direct, kernel)
             _twins(by, direct, kernel)
 
-    return _all(op, backend, dtype, seed, look)
+    return _all(op, backend, dtype, seed, every_layout, look)
 
 
 def _same(by: Subject, direct: Direct, kernel: Kernel, j: int, k: int) -> None:
@@ -267,7 +304,7 @@ def _twins(by: Subject, direct: Direct, kernel: Kernel) -> None:
             outs = Outs(by, direct)
             outs.given[k] = outs.given[0]
             status = attempt(kernel, *direct.operands, *direct.scalars, *outs.given)
-            assert status == -1, f"results 0 and {k} are one array, and the kernel returned {status}"
+            assert status == -1, f"given one array as results 0 and {k} it must return -1; it returned {status}"
             outs.check_nothing_written()
 
 
@@ -298,14 +335,14 @@ def _read_only_out(by: Subject, direct: Direct, kernel: Kernel) -> None:
         status = attempt(kernel, *direct.operands, *direct.scalars, *outs.given)
     except ValueError:  # NumPy's own word for it, which the core takes as a refusal too
         status = -1
-    assert status == -1, f"the results are read-only, and the kernel returned {status}"
+    assert status == -1, f"given read-only results it must return -1; it returned {status}"
     outs.check_nothing_written()
 
 
-def check_guarded(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
+def check_guarded(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_layout: bool = True) -> int:
     """A guarded kernel's status bits are those of its results; without one `supports` says `unguarded`."""
     by, count = subject(backend), 0
-    for direct in directs(op, dtype, by, seed):
+    for direct in directs(op, dtype, by, seed, every_layout=every_layout, plain=not every_layout):
         call = by.call(direct.case, direct.call.layout, guarded=True)
         where = f"{backend}: {direct}, guarded, seed {seed}"
         reject = by.backend.supports(call)
@@ -319,12 +356,14 @@ def check_guarded(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> 
             outs = Outs(by, one)
             by.backend.synchronize()
             status = attempt(kernel, *map(by.give, one.operands), *one.scalars, *outs.given)
-            assert status >= 0, f"{where}: a good call returned {status}"
+            assert status >= 0, f"{where}: given {one.told()}, all as they must be, it returned {status}"
             status |= by.backend.synchronize() or 0
             results = outs.results()
             floats = [r for r in results if r.dtype.kind == "f"]
             bits = any(np.isnan(r).any() for r in floats) | any(np.isinf(r).any() for r in floats) << 1
-            assert status == bits, f"{where} [{one.case.label}]: status is {status:#b}, but the results are {bits:#b}"
+            assert status == bits, (
+                f"{where} [{one.case.label}]: status is {status:#b}, but the results are {bits:#b} (1 a NaN, 2 an Inf)"
+            )
         _judge(by, direct, _run(by, direct, kernel), where)
         count += 1
     return count

@@ -1,6 +1,7 @@
 """What the tests came to: a matrix for people, JSON for machines."""
 
 import json
+import os
 import platform
 import re
 from dataclasses import asdict, dataclass, field
@@ -11,6 +12,7 @@ import numpy as np
 
 import trueno
 from trueno.discovery import registry
+from trueno.discovery.protocol import Accuracy
 from trueno.ops import TABLE
 from trueno.testing.rates import OFF
 
@@ -62,6 +64,11 @@ class Ledger:
     def failures(self, backend: str) -> list[Outcome]:
         return [o for o in self.outcomes if o.backend == backend and o.outcome == "failed"]
 
+    def judged(self, backend: str) -> bool:
+        """Whether any op came to a verdict, if ops were asked for at all."""
+        ends = [o.outcome for o in self.outcomes if o.backend == backend and o.op]
+        return not ends or any(end != "skipped" for end in ends)
+
     def counts(self, backend: str) -> dict[str, int]:
         """How many tests passed, failed and were skipped."""
         ends = [o.outcome for o in self.outcomes if o.backend == backend]
@@ -81,7 +88,7 @@ class Ledger:
         """Everything, as plain data."""
         return {
             "format": FORMAT,
-            "ok": not any(self.failures(b) for b in self.backends) and bool(self.outcomes),
+            "ok": bool(self.outcomes) and all(self.judged(b) and not self.failures(b) for b in self.backends),
             "trueno": trueno.__version__,
             "python": f"{platform.python_implementation()} {platform.python_version()}",
             "numpy": np.__version__,
@@ -119,17 +126,21 @@ class Ledger:
         told = facts(backend)
         head = f"{backend}: {told['distribution']} {told['version']}, {', '.join(told['devices']) or 'no device named'}"
         accuracy = told["accuracy"]
-        stated = "".join(f", {kind} {ulp:g}" for kind, ulp in accuracy.get("ulp", {}).items())
+        named = accuracy.get("ulp") if isinstance(accuracy.get("ulp"), dict) else {}
+        stated = "".join(f", {kind} {ulp}" for kind, ulp in named.items())
         flush = "" if accuracy.get("subnormals") else ", and flushes subnormals"
-        said = f"errors of {accuracy.get('default', 0):g} ulp{stated}, and chains of {accuracy.get('chain')} additions"
+        said = f"errors of {accuracy.get('default', 0)} ulp{stated}, and chains of {accuracy.get('chain')} additions"
         lines = [head, f"states {said}{flush}", ""]
         lines += self._matrix(backend) + self._rates(backend)
         remarks = [f"remark: {text}" for name, text in self.remarks if name == backend]
-        broken = [f"FAIL {o.test}: {o.message.partition(chr(10))[0]}" for o in self.failures(backend) if not o.op]
+        broken = [f"FAIL {o.test}" for o in self.failures(backend) if not o.op]
         counts = self.counts(backend)
         taken = {d: sum(self.verdict(backend, op, d) == "pass" for op in TABLE) for d in self._dtypes(backend)}
         total = ", ".join(f"{n} of {len(TABLE)} ops in {d}" for d, n in taken.items())
-        end = "conforms" if not counts["failed"] else f"does not conform: {counts['failed']} tests failed"
+        end = f"does not conform: {counts['failed']} tests failed" if counts["failed"] else "conforms"
+        if not counts["failed"] and not self.judged(backend):
+            asked = ", ".join(dict.fromkeys(o.op for o in self.outcomes if o.backend == backend and o.op))
+            end = f"cannot be judged: it takes none of these ops: {asked}"
         passed = f"{counts['passed']} tests passed, {counts['skipped']} skipped"
         return [*lines, *remarks, *broken, f"{backend} {end}; {passed}{'; ' + total if total else ''}"]
 
@@ -138,21 +149,38 @@ class Ledger:
 
     def _matrix(self, backend: str) -> list[str]:
         ops = list(dict.fromkeys(o.op for o in self.outcomes if o.backend == backend and o.op))
-        dtypes = self._dtypes(backend)
         if not ops:
             return []
-        width = max(map(len, ops)) + 2
-        lines = ["worst error as a share of what is allowed, and the share of values that cannot be judged"]
-        lines.append(f"{'op':{width}}" + "".join(f"{d:28}" for d in dtypes).rstrip())
-        for op in ops:
-            cells = "".join(f"{self._cell(backend, op, d):28}" for d in dtypes)
-            lines.append(f"{op:{width}}{cells}".rstrip())
+        dtypes, left = self._dtypes(backend), self._left(backend, ops)
+        rows = [["op", *dtypes]] + [[op, *(self._cell(backend, op, d) for d in dtypes)] for op in ops if op not in left]
+        widths = [max(len(row[i]) for row in rows) + 2 for i in range(len(rows[0]))]
+        lines = []
+        if len(rows) > 1:
+            lines.append(
+                "a cell: verdict; the worst error, 1 being all that is allowed; the share of values that cannot"
+            )
+            lines.append("be judged, having no defined result; how many cases `supports` rejects, and which layouts")
+            lines += ["".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        for said in dict.fromkeys(left.values()):
+            named = [op for op, what in left.items() if what == said]
+            lines.append(f"not taken, {said}: {len(named)} ops: {', '.join(named)}")
         return [*lines, ""]
+
+    def _left(self, backend: str, ops: list[str]) -> dict[str, str]:
+        """Ops that are skipped in every dtype, and the word or words why."""
+        left = {}
+        for op in ops:
+            ends = {o.outcome for o in self.outcomes if (o.backend, o.op) == (backend, op)}
+            if ends == {"skipped"}:
+                words = {self.verdict(backend, op, d) for d in self._dtypes(backend)} - {""}
+                left[op] = " or ".join(sorted(words))
+        return left
 
     def _cell(self, backend: str, op: str, dtype: str) -> str:
         end, judged = self.verdict(backend, op, dtype), self.values.get((backend, op, dtype))
         if end == "pass" and judged:
-            declined = f", {judged['declined']} declined" if judged["declined"] else ""
+            layouts = f" ({' '.join(judged['layouts'])})" if judged["layouts"] else ""
+            declined = f", {judged['declined']} cases declined{layouts}" if judged["declined"] else ""
             return f"pass {judged['worst']:5.2f} {judged['free']:6.1%}{declined}"
         return end if end in ("pass", "FAIL", "") else f"– {end}"
 
@@ -169,6 +197,17 @@ class Ledger:
         return [*lines, ""]
 
 
+def unwritable(path: Path) -> str:
+    """Why a report cannot be written to `path`; "" if it can, as far as one sees before."""
+    if path.is_dir():
+        return f"{path} is a folder; give the name of a file"
+    if not path.parent.is_dir():
+        return f"{path} cannot be written: there is no folder {path.parent}; make it, or give another path"
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        return f"{path} cannot be written: no permission; give another path"
+    return ""
+
+
 def facts(name: str) -> dict[str, Any]:
     """What is known of a backend without running anything of it again."""
     entry = registry.entries()[name]
@@ -182,7 +221,7 @@ def facts(name: str) -> dict[str, Any]:
         "version": (manifest.version if manifest else "") or trueno.__version__,
         "path": manifest.path if manifest else "",
         "devices": [f"{d.name} {d.isa}".strip() for d in entry.devices],
-        "accuracy": asdict(accuracy) if accuracy is not None else {},
+        "accuracy": asdict(accuracy) if isinstance(accuracy, Accuracy) else {},
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trueno.errors import TruenoError, suggestion
-from trueno.testing.ledger import Ledger
+from trueno.testing.ledger import Ledger, unwritable
 
 HERE = Path(__file__).parent
 ORDER = ("declared", "behaviour", "kernels", "values", "rates", "threads")
@@ -46,7 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
         try:
             registry.load(name)
         except TruenoError as error:
-            raise pytest.UsageError(f"--trueno-backend: {error}") from None
+            raise pytest.UsageError(str(error)) from None
+    if path := config.getoption("--trueno-json"):
+        problem = unwritable(_where(config, path))  # minutes of judging must not end in a report that is lost
+        if problem:
+            raise pytest.UsageError(problem)
 
 
 def _check_words(config: pytest.Config) -> None:
@@ -56,7 +60,12 @@ def _check_words(config: pytest.Config) -> None:
     for option, known in (("--trueno-ops", [*TABLE, *ALIASES]), ("--trueno-dtype", list(DTYPES))):
         for word in words(config.getoption(option)):
             if word not in known:
-                raise pytest.UsageError(f"{option} has {word!r}, which is unknown{suggestion(word, known)}")
+                what = "an op" if "ops" in option else "a dtype of the ops"
+                raise pytest.UsageError(f"{word!r} is not {what}{suggestion(word, known)}")
+
+
+def _where(config: pytest.Config, path: str) -> Path:
+    return config.invocation_params.dir / path
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
@@ -102,6 +111,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         session.config.pluginmanager.register(Listener(session.config.stash[LEDGER]), "trueno-listener")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where no op came to a verdict there is nothing that conforms: 5, as of no tests."""
+    ledger = session.config.stash[LEDGER]
+    if session.exitstatus == 0 and not all(map(ledger.judged, ledger.backends)):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The support matrix, rates, remarks and the verdict; the JSON where it was asked for."""
     ledger = config.stash[LEDGER]
@@ -111,7 +128,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             terminalreporter.line(line)
     path = config.getoption("--trueno-json")
     if path:
-        where = Path(path)
-        where = where if where.is_absolute() else config.invocation_params.dir / where
+        where = _where(config, path)
         ledger.write(where, seed=config.getoption("--trueno-seed"), quick=config.getoption("--trueno-quick"))
         terminalreporter.line(f"written to {where}")

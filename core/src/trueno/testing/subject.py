@@ -1,6 +1,7 @@
 """The backend that is judged, and how arrays reach it: NumPy's as they are, or moved to its own type."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,13 @@ class Subject:
         return self.backend.to_host(x) if self.foreign else x
 
     def call(self, case: Case, layout: str = "", *, guarded: bool = False) -> Call:
-        """The key of a case whose operands are in canonical form; `layout` as declared unless given."""
+        """The key of a case of one row or of rows; `layout` as declared unless given."""
         op = case.op
         if op.structured:
             rank, sizes = np.ndim(case.operands[0]), tuple(np.size(x).bit_length() for x in case.operands)
+        elif op.over is None:
+            whole = np.broadcast_shapes(*map(np.shape, case.operands))
+            rank, sizes = len(whole), (prod(whole).bit_length(),)
         else:
             rank, sizes = max(map(np.ndim, case.operands)), (max(map(np.size, case.operands)).bit_length(),)
         static = tuple(split(op, case.kwargs)[1].items())

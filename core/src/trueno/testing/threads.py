@@ -8,10 +8,10 @@ import numpy.typing as npt
 
 from trueno.ops import TABLE
 from trueno.ops.op import Op
-from trueno.testing.cases import Case, cases, natural, rng_for
-from trueno.testing.checks import invoke, rejected
-from trueno.testing.expected import verdict
-from trueno.testing.subject import subject
+from trueno.testing.calls import invoke
+from trueno.testing.cases import Case, cases, keywords, natural, rng_for
+from trueno.testing.expected import stated, verdict
+from trueno.testing.subject import rejected, subject
 
 THREADS, ROUNDS = 8, 40
 CHOSEN = ("add", "gelu", "softmax", "sum", "dot", "matmul", "convolve2d")
@@ -45,7 +45,9 @@ def check_threads(backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
             seen = {tuple(np.asarray(r).tobytes() for r in results): results for results in rounds}
             for results in seen.values():
                 v = verdict(case.op, case.operands, case.kwargs, case.dtype, results, accuracy)
-                assert v.ok, f"{backend}: {case} in thread {t} of {THREADS}, seed {seed}: {v}"
+                assert v.ok, (
+                    f"{backend}: {case} in thread {t} of {THREADS}, seed {seed}: {stated(v, case.op, accuracy)}"
+                )
     return len(ops)
 
 
@@ -54,4 +56,5 @@ def _case(op: Op, dtype: npt.DTypeLike, seed: int) -> Case:
     if op.structured:
         return [c for c in cases(op, T, seed, long=False) if c.label == "normal"][3]
     shapes = {"e": (17, 257), "w": (257,), "r": (17,)}
-    return Case(op, T, "17 rows of 257", tuple(natural(op, rng, shapes[k]).astype(T) for k in op.layout))
+    operands = tuple(natural(op, rng, shapes[k]).astype(T) for k in op.layout)
+    return Case(op, T, "17 rows of 257", operands, keywords(op)[0])

@@ -10,11 +10,12 @@ from trueno.testing.suites.behaviour import test_discovery, test_force_cpu, test
 from trueno.testing.suites.declared import test_arrays, test_manifest, test_names, test_protocol, test_records
 from trueno.testing.suites.kernels import test_kernels
 from trueno.testing.suites.rates import test_rates
-from trueno.testing.suites.rows import pytest_generate_tests, seed
+from trueno.testing.suites.rows import every_layout, pytest_generate_tests, seed
 from trueno.testing.suites.threads import test_threads
 from trueno.testing.suites.values import test_manners, test_values
 
 __all__ = [
+    "every_layout",
     "pytest_generate_tests",
     "seed",
     "test_arrays",

@@ -3,11 +3,12 @@
 import pytest
 
 from trueno.testing.rates import OFF, compare
-from trueno.testing.suites.rows import chosen_ops, tell
+from trueno.testing.suites.rows import chosen_ops, skip_unsound, tell
 
 
 def test_rates(backend: str, dtype: str, seed: int, request: pytest.FixtureRequest) -> None:
     """Times predicted from `rates`, and times taken here."""
+    skip_unsound(backend)
     rows = compare(backend, dtype, seed, chosen_ops(request.config))
     for row in rows:
         tell(request, "rates", row)

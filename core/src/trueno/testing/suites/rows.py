@@ -1,6 +1,7 @@
 """What the tests run over: backends × dtypes × ops, as the options, or the module that collects them, say."""
 
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import trueno
 from trueno.discovery import registry
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
+from trueno.testing.declared import blocking_problems
 from trueno.testing.subject import rejected
 
 DTYPES = ("float32", "float64")
@@ -65,19 +67,42 @@ def quick(request: pytest.FixtureRequest) -> bool:
     return bool(option(request.config, "--trueno-quick", False))
 
 
+@pytest.fixture
+def every_layout(request: pytest.FixtureRequest, backend: str) -> bool:
+    """Whether every op is tried in every layout: yes, but for backends in the `SPARING` of the module that collects.
+
+    For those, to which each layout is a kernel to compile, the ops of `trueno.testing.layouts.THOROUGH` stand for all.
+    """
+    return backend not in getattr(request.module, "SPARING", ())
+
+
 def tell(request: pytest.FixtureRequest, key: str, value: Any) -> None:
     """Hand something on to the report: it travels with the test's result, between processes too."""
     plain = value if isinstance(value, (str, int, float, dict)) else asdict(value)
     request.node.user_properties.append((f"trueno.{key}", plain))
 
 
+@cache
+def _blocking(backend: str) -> str:
+    return next(iter(blocking_problems(backend)), "")
+
+
+def skip_unsound(backend: str) -> None:
+    """Skip what means nothing as long as the backend's own declarations are no declarations."""
+    problem = _blocking(backend)
+    if problem:
+        pytest.skip(f"not judged before this is mended: {problem}")
+
+
 def skip_rejected(op: Op, backend: str, dtype: str) -> None:
     """Skip an op that the backend does not take, saying why."""
+    skip_unsound(backend)
     reject = rejected(op, backend, dtype)
     if reject is not None:
         pytest.skip(f"{backend} rejects {op.name} in {dtype}: {reject.code} {reject.detail}")
 
 
 def none_of(problems: list[str]) -> None:
-    """Fail with every problem that was found."""
-    assert not problems, "\n".join(problems)
+    """Fail with every problem that was found, each once."""
+    if problems:
+        pytest.fail("\n".join(dict.fromkeys(problems)), pytrace=False)

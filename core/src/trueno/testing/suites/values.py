@@ -11,16 +11,25 @@ FEW = ("one row of 7", "one row of 1023", "kinds, 7 long", "kinds, 65 long", "3-
 FEWER_MANNERS = ("out", "bad_out", "guard")
 
 
-def test_values(op: Op, backend: str, dtype: str, seed: int, request: pytest.FixtureRequest) -> None:
+def test_values(
+    op: Op, backend: str, dtype: str, seed: int, every_layout: bool, request: pytest.FixtureRequest
+) -> None:
     """Every value inside its bound; operands unchanged; types, dtypes and shapes right."""
     skip_rejected(op, backend, dtype)
     few = quick(request)
-    report = check_values(op, backend, dtype, seed, long=not few, chosen=_one_of_the_few if few else None)
-    tell(request, "values", report)
+    chosen = _one_of_the_few if few else None
+    wrong = []
+    try:
+        report = check_values(op, backend, dtype, seed, long=not few, every_layout=every_layout, chosen=chosen)
+        tell(request, "values", report)
+    except AssertionError as error:
+        wrong.append(str(error))
+    none_of(wrong)
 
 
 def _one_of_the_few(case: Case) -> bool:
-    return case.op.structured or case.label in FEW
+    one_a_layout = case.label.startswith("layout ") and (case.label.endswith("square") or "u" in case.label[7:])
+    return case.op.structured or case.label in FEW or one_a_layout
 
 
 def test_manners(op: Op, backend: str, dtype: str, seed: int, request: pytest.FixtureRequest) -> None:

@@ -103,7 +103,10 @@ say(raised=raised)
         FORCE_CPU="1",
         TRUENO_BACKEND="fake",
     )
-    assert met["raised"].startswith("BackendUnavailable: environment TRUENO_BACKEND: fake: ") and "FORCE_CPU" in met["raised"]
+    assert (
+        met["raised"].startswith("BackendUnavailable: environment TRUENO_BACKEND: fake: ")
+        and "FORCE_CPU" in met["raised"]
+    )
 
 
 def test_the_namespaced_spelling_wins(host):

@@ -19,6 +19,7 @@ A message names op, operand, symbol, value and remedy: `matmul: b[k] is 31, but 
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class TruenoError(Exception):
@@ -81,7 +82,7 @@ class GuardError(TruenoError, ArithmeticError):
 
     op: str
     backend: str
-    condition: Any
+    condition: Any  # a trueno.Condition
     result: str
     index: tuple[int, ...]
     shape: tuple[int, ...]

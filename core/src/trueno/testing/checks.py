@@ -13,6 +13,7 @@ import numpy.typing as npt
 import trueno
 from trueno.discovery import registry
 from trueno.ops.op import Op
+from trueno.testing.asynchronous import check_aio
 from trueno.testing.calls import Declined, Report, invoke, told
 from trueno.testing.cases import Case, cases, grid, keywords, layouts, rng_for
 from trueno.testing.expected import stated, verdict
@@ -251,7 +252,7 @@ def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> No
         operands = [
             np.asarray(x, np.int64 if s.index else T) for s, x in zip(op.signature.inputs, case.operands, strict=True)
         ]
-        with _told(case, backend, seed), trueno.Batch(backend) as b:
+        with told(case, backend, seed), trueno.Batch(backend) as b:
             handles = [b.upload(x) for x in operands]
             # Twice the negative is the operand itself, bit for bit, and so is what comes out.
             fused = [h if s.index else b.neg(b.neg(h)) for s, h in zip(op.signature.inputs, handles, strict=True)]
@@ -275,4 +276,5 @@ CHECKS: dict[str, Callable[..., Any]] = {
     "axis": check_axis,
     "guard": check_guard,
     "batch": check_batch,
+    "aio": check_aio,
 }

@@ -245,8 +245,8 @@ def check_axis(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> Non
                 assert v.ok, f"keepdims: {stated(v, op, accuracy)}"
 
 
-def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
-    """The op recorded in a batch, alone and between two others that it may fuse with, gives what it gives as a call."""
+def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, *, fused: bool = True) -> None:
+    """The op recorded in a batch gives what it gives as a call: alone, and (`fused`) between two others."""
     T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
     for case in _some(op, T, seed):
         operands = [
@@ -255,12 +255,14 @@ def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> No
         with told(case, backend, seed), trueno.Batch(backend) as b:
             handles = [b.upload(x) for x in operands]
             # Twice the negative is the operand itself, bit for bit, and so is what comes out.
-            fused = [h if s.index else b.neg(b.neg(h)) for s, h in zip(op.signature.inputs, handles, strict=True)]
-            made = [getattr(b, op.name)(*given, **case.kwargs) for given in (handles, fused)]
-            results = [m if isinstance(m, tuple) else (m,) for m in made]
-            last = [h if s.index else b.neg(b.neg(h)) for s, h in zip(op.signature.outputs, results[1], strict=True)]
+            twice = [h if s.index else b.neg(b.neg(h)) for s, h in zip(op.signature.inputs, handles, strict=True)]
+            made = [getattr(b, op.name)(*given, **case.kwargs) for given in ((handles, twice) if fused else (handles,))]
+            results = [list(m) if isinstance(m, tuple) else [m] for m in made]
+            if fused:
+                outputs = zip(op.signature.outputs, results[1], strict=True)
+                results.append([h if s.index else b.neg(b.neg(h)) for s, h in outputs])
             b.execute()
-            for found in (*results, last):
+            for found in results:
                 v = verdict(op, operands, case.kwargs, T, tuple(b.read(h) for h in found), accuracy)
                 assert v.ok, f"in a batch: {v}"
 

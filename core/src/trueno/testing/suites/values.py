@@ -2,7 +2,9 @@
 
 import pytest
 
+from trueno.ops import TABLE
 from trueno.ops.op import Op
+from trueno.select.cost import op_class
 from trueno.testing.cases import Case
 from trueno.testing.checks import CHECKS, check_values
 from trueno.testing.suites.rows import none_of, quick, skip_rejected, tell
@@ -27,19 +29,29 @@ def test_values(
     none_of(wrong)
 
 
+def _stands_for_its_class(op: Op) -> bool:
+    return not op.structured and next(o for o in TABLE.values() if op_class(o) == op_class(op)) is op
+
+
 def _one_of_the_few(case: Case) -> bool:
     one_a_layout = case.label.startswith("layout ") and (case.label.endswith("square") or "u" in case.label[7:])
     return case.op.structured or case.label in FEW or one_a_layout
 
 
-def test_manners(op: Op, backend: str, dtype: str, seed: int, request: pytest.FixtureRequest) -> None:
-    """out= in every manner, axis=, guards; every check's first fault is listed."""
+def test_manners(
+    op: Op, backend: str, dtype: str, seed: int, every_layout: bool, request: pytest.FixtureRequest
+) -> None:
+    """out= in every manner, axis=, guards, batches, aio; every check's first fault is listed.
+
+    A fused chain is a kernel of its own: where these are spared, one op of each class is tried in one.
+    """
     skip_rejected(op, backend, dtype)
     wrong = []
     for name, check in CHECKS.items():
         if name != "values" and (name in FEWER_MANNERS or not quick(request)):
             try:
-                check(op, backend, dtype, seed)
+                more = {"fused": every_layout or _stands_for_its_class(op)} if name == "batch" else {}
+                check(op, backend, dtype, seed, **more)
             except AssertionError as error:
                 wrong.append(f"{name}: {error}")
     none_of(wrong)

@@ -211,7 +211,7 @@ def _threads(records: Sequence[Record]) -> Verdict:
     if not found:
         return _missing(row, bar)
     r = found[0]
-    beside = f"{ns(r.value or 0.0)} a call, with one thread {ns(r.seconds['one'])}"
+    beside = f"{ns(r.value or 0.0)} a call, with one thread {ns(r.seconds.get('one', 0.0))}"
     return Verdict(row, bar, f"{r.problem or 'right'}; {beside}", not r.problem)
 
 

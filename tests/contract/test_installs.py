@@ -4,6 +4,7 @@ All go into one environment, which sees the packages of the running one and has 
 raise when they are imported.
 """
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -148,7 +149,9 @@ print(json.dumps({entry.name: [entry.code, entry.reason] for entry in registry.e
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
-    if importlib.util.find_spec("pip") is None:
+    try:  # asked so, because looking for its module makes setuptools warn of distutils
+        importlib.metadata.version("pip")
+    except importlib.metadata.PackageNotFoundError:
         pytest.skip("pip is not installed here, and installs what is tested")
     return Environment(tmp_path_factory.mktemp("installs") / "environment")
 

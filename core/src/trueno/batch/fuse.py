@@ -79,8 +79,9 @@ def find(group: Group) -> Group:
 class Fusion:
     """Groups the live ops of a graph.  why: of every op that stands apart from one that it needs, the reason."""
 
-    def __init__(self, graph: Graph, live: list[int]) -> None:
+    def __init__(self, graph: Graph, live: list[int], chains: bool = True) -> None:
         self.graph = graph
+        self.chains = chains
         self.why: dict[int, str] = {}
         self._of: dict[int, Group] = {}
         self._order = 0
@@ -117,6 +118,9 @@ class Fusion:
                 other.users.add(group)
 
     def _joined(self, index: int, entry: Recorded, needed: set[Group]) -> Group | None:
+        if not self.chains:
+            self.why[index] = "its backend runs single ops of the table alone"
+            return None
         last = max(needed, key=lambda g: g.order)
         why: dict[Group, str] = {}
         for group in sorted(needed, key=lambda g: -g.order):

@@ -333,14 +333,14 @@ class Batch:
         self._open("print")
         if self._replay is not None and self._planned == len(self._graph.values):
             return self._replay.schedule
-        return schedule(self._graph, self._wanted(), self._device.name if self._device else "host")
+        return schedule(self._graph, self._wanted(), self._device.name if self._device else "host", self._asked)
 
     def _plan(self) -> Replay:
         """Schedule what was recorded so far, and make its buffers."""
         if self._replay is not None:
             self._owned -= self._replay.schedule.buffers.nbytes
         self._replay, self._done = None, False
-        found = schedule(self._graph, self._wanted(), self._device.name if self._device else "host")
+        found = schedule(self._graph, self._wanted(), self._device.name if self._device else "host", self._asked)
         self._replay = self._with_buffers(found)
         self._planned = len(self._graph.values)
         return self._replay
@@ -391,7 +391,7 @@ class Batch:
                 f"read: h, a result of {op}, went into other ops, and its uploads have changed since; "
                 "b.keep(h) before b.execute() has it computed"
             )
-        found = schedule(self._graph, [v], self._device.name if self._device else "host")
+        found = schedule(self._graph, [v], self._device.name if self._device else "host", self._asked)
         replay = self._with_buffers(found)
         try:
             replay.run(self._state())

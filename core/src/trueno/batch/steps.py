@@ -5,12 +5,21 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from trueno.batch.buffers import Buffers, assign
 from trueno.batch.fuse import Fusion, Group, recipe_of
 from trueno.batch.graph import Graph, Recorded, Shape, arranged, kind
-from trueno.batch.merged import merged, sound
+from trueno.batch.merged import Part, Recipe, merged, sound
+from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.ops.op import Op
+from trueno.select import policy
+
+CHAIN = Recipe(
+    "e", 0, (Part("neg", (("x", 0, 0),), (), ()), Part("neg", (("v", 0, 0),), (), ())), ((1, 0, "e"),), rows=False
+)
+"""The shortest chain: −(−x)."""
 
 
 @dataclass(slots=True)
@@ -40,11 +49,17 @@ class Schedule:
     results: set[int]
 
 
-def schedule(graph: Graph, wanted: Iterable[int], residency: str) -> Schedule:
-    """The steps that compute the values `wanted`, and nothing else."""
+def takes_chains(name: str, residency: str) -> bool:
+    """Whether a backend takes ops that are not in the table, as a chain is; one that has a few functions does not."""
+    call = Call(merged(CHAIN), np.dtype(np.float32), "e", 1, (10,), (), residency)
+    return policy.rejection(registry.load(name), call) is None
+
+
+def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[str, ...] = ()) -> Schedule:
+    """The steps that compute the values `wanted`, and nothing else, on the backends `asked` for (none: any)."""
     results = {v for v in wanted if graph.values[v].maker >= 0}
     live = _live(graph, results)
-    fusion = Fusion(graph, live)
+    fusion = Fusion(graph, live, all(takes_chains(name, residency) for name in asked))
     needed = set(results)
     for index in live:
         here = fusion.of(index)

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -405,6 +407,26 @@ def test_no_task_and_no_thread_is_left():
         before = asyncio.run(main())
         gc.collect()
     assert before <= len(workers()) <= threads.most() + 1
+
+
+def test_a_failed_call_keeps_no_operand():
+    """Reference counts alone free them: an array may be large, and the collector comes when it likes."""
+
+    async def main():
+        x = np.ones(1000, np.float32)
+        with pytest.raises(trueno.ShapeError):
+            await aio.add(x, np.ones(3, np.float32))
+        return weakref.ref(x)
+
+    gc.collect()
+    gc.disable()
+    try:
+        x = asyncio.run(main())
+        for _ in range(100):  # the worker thread lets go when it has told
+            time.sleep(0.01 * (x() is not None))
+        assert x() is None
+    finally:
+        gc.enable()
 
 
 def test_several_loops_one_after_another_and_at_once():

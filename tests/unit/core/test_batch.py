@@ -7,6 +7,7 @@ import inspect
 import pickle
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -66,6 +67,54 @@ def test_dtypes_are_checked_at_once(b):
 def test_no_upload(b, x):
     with pytest.raises((trueno.DtypeError, trueno.ShapeError), match="upload: x"):
         b.upload(x)
+
+
+def test_numbers_past_a_dtype(b):
+    """No warning, and never a wrong number."""
+    assert b.read(b.upload([1e300])).tolist() == [np.inf]
+    assert b.read(b.upload(np.array([7], np.uint64))).tolist() == [7]
+    with pytest.raises(trueno.ParameterError, match="upload: x holds 9223372036854775809, which is past int64"):
+        b.upload(np.array([2**63 + 1], np.uint64))
+
+
+def test_what_has_no_room_says_so(b):
+    for shape in ((10**6, 10**6), (10**9, 10**9)):
+        with pytest.raises(trueno.OutOfMemory, match="upload: there is no room for x"):
+            b.upload(np.broadcast_to(F(1), shape))
+    h = b.sum(b.upload(np.empty((0, 10**13), F)), axis=0)
+    with pytest.raises(trueno.OutOfMemory, match="Batch: the host failed"):
+        b.execute()
+    with pytest.raises(trueno.BatchError, match="not executed"):
+        b.read(h)
+
+
+def test_what_others_export_badly_is_an_error_of_ours(b):
+    class Away:
+        def __dlpack_device__(self):
+            return (2, 0)
+
+        def __dlpack__(self, **_):
+            raise BufferError("no")
+
+    class Broken:
+        def __array__(self, *_, **__):
+            raise RuntimeError("broken")
+
+    with pytest.raises(trueno.DeviceError, match=r"upload: x is a Away on DLPack device \(2, 0\)"):
+        b.upload(Away())
+    with pytest.raises(trueno.DtypeError, match=r"upload: x is a Broken that NumPy cannot take .*broken"):
+        b.upload(Broken())
+    with pytest.raises(trueno.DtypeError, match=r"upload: x is a Handle .*b\.read\(h\)"):
+        b.upload(b.upload([1.0]))
+
+
+def test_an_op_that_is_refused_leaves_nothing(b):
+    h = b.upload(np.ones((3, 3), F))
+    before = len(b._graph.values), len(b._handles), len(b._uploads.arrays)
+    with pytest.raises(trueno.ShapeError, match="matmul: b"):
+        b.matmul(h, 3.0)
+    assert (len(b._graph.values), len(b._handles), len(b._uploads.arrays)) == before
+    assert b.matmul(h, h).value == 1
 
 
 def test_hosts_arrays_are_uploaded_first(b):
@@ -146,6 +195,17 @@ def test_executing_twice_and_recording_on(b):
     assert b.read(e)[1] == 1 and b.read(r).tolist() == [1, 0]
 
 
+def test_keeping_afterwards_forgets_no_result(b):
+    h = b.relu(b.upload(np.array([1.0, -2.0], F)))
+    e = b.exp(h)
+    b.execute()
+    b.keep(h)
+    assert b.read(e)[1] == 1 and b.read(h).tolist() == [1, 0]
+    b.execute()
+    kernels = b.counts.kernels
+    assert b.read(h).tolist() == [1, 0] and b.counts.kernels == kernels
+
+
 def test_read_copies_and_fills_out(b):
     x = np.array([1.0, -2.0], F)
     h = b.upload(x)
@@ -156,9 +216,13 @@ def test_read_copies_and_fills_out(b):
     assert b.read(h) is not x
     out = np.empty(2, F)
     assert b.read(r, out=out) is out and out.tolist() == [1, 0]
-    for bad in (np.empty(3, F), np.empty(2), [0.0, 0.0]):
+    readonly = np.broadcast_to(F(0), 2)
+    for bad in (np.empty(3, F), np.empty(2), np.empty(2, ">f4"), [0.0, 0.0], readonly, np.ma.masked_array(out, True)):
         with pytest.raises(trueno.OutError, match="read: out is"):
             b.read(r, out=bad)
+    every = np.zeros(4, F)
+    b.read(r, out=every[::2])
+    assert every.tolist() == [1, 0, 0, 0]
     assert isinstance(b.read(b.keep(h)), np.ndarray)
 
 
@@ -237,7 +301,44 @@ def test_life():
     assert "(2,) float32" in repr(h) and "closed" not in repr(b) and h.ndim == 1 and h.size == 2
     b.close()
     b.close()
-    assert "closed" in repr(b)
+    assert "closed" in repr(b) == str(b)
+
+
+def test_nothing_is_kept_once_nobody_holds_it():
+    """Reference counts alone free everything: buffers are large, and the collector comes when it likes."""
+    x = np.ones((10, 10), F)
+
+    def run(end):
+        b = trueno.Batch("reference")
+        h = b.softmax(b.matmul(b.upload(x), b.upload(x)), axis=0)
+        i = b.upload(np.array([50]))
+        b.execute()
+        buffer = weakref.ref(b._replay.backs[0])
+        if end == "closed":
+            b.close()
+            return buffer, b, h
+        rows = b.embedding_lookup(h, i)
+
+        async def fails():  # the error must not leave asyncio.run, which keeps it in a cycle of its own
+            try:
+                await b.execute_async() if end == "later" else b.execute()
+            except trueno.ParameterError:
+                return rows.shape
+
+        assert asyncio.run(fails()) == (1, 10)
+        buffer = weakref.ref(b._replay.backs[0])
+        return (buffer,)
+
+    gc.collect()
+    gc.disable()
+    try:
+        for end in ("closed", "now", "later"):
+            buffer = run(end)[0]
+            for _ in range(100):  # a worker thread lets go when it has told
+                time.sleep(0.01 * (buffer() is not None))
+            assert buffer() is None, end
+    finally:
+        gc.enable()
 
 
 def test_methods_have_the_signatures_of_the_ops():
@@ -302,7 +403,6 @@ def test_the_loop_stays_free(slow):
 
 def test_cancelled_it_ends_and_can_be_run_again(slow):
     b, h, began = slow
-    threads = threading.active_count()
 
     async def main():
         with pytest.raises(TimeoutError):
@@ -315,8 +415,7 @@ def test_cancelled_it_ends_and_can_be_run_again(slow):
         return b.read(h)
 
     np.testing.assert_array_equal(asyncio.run(main()), np.eye(4))
-    gc.collect()
-    assert threading.active_count() <= threads
+    assert all(t.name.startswith("trueno-aio") for t in threading.enumerate() if t.name != "MainThread")
 
 
 def test_nobody_else_runs_or_closes_it_meanwhile(slow):
@@ -333,6 +432,82 @@ def test_nobody_else_runs_or_closes_it_meanwhile(slow):
         await work
 
     asyncio.run(main())
+
+
+def test_nothing_is_recorded_while_it_runs(slow):
+    b, h, _ = slow
+    x = b.upload(np.eye(4, dtype=F))
+
+    async def main():
+        work = asyncio.ensure_future(b.execute_async())
+        await asyncio.sleep(0.02)
+        calls = {
+            "upload": lambda: b.upload([1.0]),
+            "relu": lambda: b.relu(h),
+            "keep": lambda: b.keep(h),
+            "update": lambda: b.update(x, np.eye(4, dtype=F)),
+            "read": lambda: b.read(h),
+        }
+        for name, call in calls.items():
+            with pytest.raises(trueno.BatchError, match=f"{name}: this batch is being executed"):
+                call()
+        assert "3 kernels" in str(b)
+        await work
+
+    asyncio.run(main())
+    np.testing.assert_array_equal(b.read(h), np.eye(4))
+
+
+def test_it_is_busy_until_the_worker_has_ended(slow):
+    """Also where everything in the loop is cancelled, as `asyncio.run` does at its end, or thrown away."""
+    b, h, began = slow
+
+    async def leaving():
+        work = asyncio.ensure_future(b.execute_async())
+        await asyncio.sleep(0.02)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(0)
+        assert not work.done() and b._busy.locked()
+        with pytest.raises(trueno.BatchError, match="is being executed"):
+            b.close()
+
+    asyncio.run(leaving())
+    assert not b._busy.locked() and len(began) < 3
+    coroutine = b.execute_async()
+    loop = asyncio.new_event_loop()
+    try:
+
+        async def step():
+            coroutine.send(None)  # as far as its first await
+
+        loop.run_until_complete(step())
+        coroutine.close()
+        with pytest.raises(trueno.BatchError, match="is being executed"):
+            b.execute()
+        for _ in range(500):
+            time.sleep(0.01 * b._busy.locked())
+    finally:
+        loop.close()
+    b.execute()
+    np.testing.assert_array_equal(b.read(h), np.eye(4))
+
+
+def test_an_error_inside_is_not_hidden_by_closing(slow):
+    b, _, began = slow
+
+    async def main():
+        with b:
+            work = asyncio.ensure_future(b.execute_async())
+            await asyncio.sleep(0.02)
+            try:
+                raise ZeroDivisionError("the caller's own")
+            finally:
+                work.cancel()
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(main())
+    assert "closed" in repr(b) and not b._uploads.arrays and b._replay is None and len(began) < 3
 
 
 def test_errors_of_the_worker_are_told(b):

@@ -23,6 +23,7 @@ def nothing_measured():
 def call(name, sizes, rank=None, dtype=F4, layout=None, **more):
     op = TABLE[name]
     rank = rank or max(len(op.signature.inputs[0].dims), 1)
+    more.setdefault("static", tuple((p.name, p.typical) for p in op.static))
     return Call(op, dtype, layout or op.layout, rank, sizes, **more)
 
 
@@ -84,12 +85,24 @@ def test_structured_work_is_near_the_truth(name, shapes):
         assert true / 3 <= found.flops <= 6 * true  # how many matrices there are, sizes do not say
     else:
         assert true / 3 <= found.flops <= 3 * true
-    results = [math.prod(s) for s in op.result_shapes(shapes, {p.name: p.default for p in op.static})]
+    results = [math.prod(s) for s in op.result_shapes(shapes, {p.name: p.typical for p in op.static})]
     arrays = sum(map(math.prod, shapes)) + sum(results)
     assert arrays * 4 / 3 <= found.moved <= arrays * 4 * 3
     assert found.arrays == len(shapes) + len(results)
     largest = max(*map(math.prod, shapes), *results)
     assert largest / 3 <= found.elements <= largest * 3
+
+
+def test_blocks_are_counted_as_elements_and_moved_as_bytes():
+    n, k = 4096, 11008
+    rows = n * k * 4.5 / 8
+    found = cost.work(call("quant_matvec", (int(rows).bit_length(), k.bit_length())))
+    assert 2 * n * k / 2 <= found.flops <= 2 * n * k * 2
+    assert rows / 2 <= found.bytes <= rows * 2
+    whole = cost.work(call("dequantize", (int(rows).bit_length(),)))
+    assert near(whole.bytes, whole.elements * (4 + 4.5 / 8))
+    packed = cost.work(call("quantize_rows", ((n * k).bit_length(),)))
+    assert near(packed.bytes, packed.elements * (4 + 4.5 / 8))
 
 
 def test_a_lookup_reads_only_what_it_looks_up():

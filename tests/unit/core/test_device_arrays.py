@@ -267,3 +267,34 @@ def test_memory_that_only_a_device_reaches(data):
     for call in (lambda: trueno.relu(far), lambda: trueno.numpy(far), lambda: Vector(far)):
         with pytest.raises(trueno.DeviceError, match=r"Exporter on DLPack device \(2, 1\)"):
             call()
+
+
+# ---- what others would take in silence -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "what", [lambda x: trueno.to(x, "fake"), lambda x: trueno.to(x, "scalar"), trueno.numpy, Vector]
+)
+def test_what_is_no_array_of_numbers(fake, what):
+    """An error of ours, no warning, and no value that was not there."""
+    with pytest.raises(trueno.DtypeError, match="masked array, whose mask would be lost"):
+        what(np.ma.masked_array([1.0, 2.0], [True, False]))
+    with pytest.raises(trueno.ShapeError, match="ragged"):
+        what([[1.0], [2.0, 3.0]])
+    for bad in ([10**400], [None], ["1.5"], [1j]):
+        with pytest.raises(trueno.DtypeError):
+            what(bad)
+    assert np.asarray(trueno.numpy(what([1e300, 1.0]))).tolist() == [np.inf, 1]
+    with trueno.Batch("scalar") as b, pytest.raises(trueno.DtypeError):
+        Vector(b.upload([1.0]))
+
+
+def test_numbers_beside_a_devices_array(there):
+    assert np.isinf(trueno.numpy(there + 1e300)).all()
+    with pytest.raises(trueno.ParameterError, match="add: a whole number of 1329 bits is past every float32"):
+        trueno.add(there, 10**400)
+
+
+def test_no_room_to_move(fake):
+    with pytest.raises(trueno.OutOfMemory, match="to: there is no room for x"):
+        trueno.to(np.broadcast_to(np.float32(1), (10**6, 10**7)), "fake")

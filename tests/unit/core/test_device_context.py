@@ -204,3 +204,18 @@ def test_it_is_not_pickled_or_copied():
     for function_ in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="cannot be pickled or copied"):
             function_(d)
+
+
+def test_whole_numbers_never_wrap(name):
+    with trueno.device(name) as d:
+        assert d.read(d.upload(np.array([7], np.uint64))).tolist() == [7]
+        with pytest.raises(trueno.ParameterError, match="upload: x holds 9223372036854775809, which is past int64"):
+            d.upload(np.array([2**63 + 1], np.uint64))
+
+
+def test_masks_are_not_dropped(name, x):
+    with trueno.device(name) as d:
+        with pytest.raises(trueno.DtypeError, match="upload: x is a masked array"):
+            d.upload(np.ma.masked_array(x, True))
+        with pytest.raises(trueno.OutError, match="read: out is MaskedArray"):
+            d.read(d.upload(x), out=np.ma.masked_array(x, True))

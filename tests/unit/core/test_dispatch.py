@@ -1,5 +1,6 @@
 """The path of a call: what runs between the public function and the kernel, once a plan is made."""
 
+import gc
 import sys
 from collections.abc import Callable
 
@@ -21,12 +22,15 @@ def steps(call: Callable[[], object]) -> tuple[list[str], list[str]]:
             builtin.append(getattr(arg, "__qualname__", str(arg)))
 
     call()
-    before = sys.getprofile()
+    before, collecting = sys.getprofile(), gc.isenabled()
+    gc.disable()  # a collection calls whoever listens to it (hypothesis does) in the middle of what is counted
     sys.setprofile(note)
     try:
         call()
     finally:
         sys.setprofile(before)
+        if collecting:
+            gc.enable()
     return python, builtin
 
 

@@ -201,6 +201,36 @@ def test_a_parameter_explains(backend):
         STOP[NAN](trueno.scale)(x * 0, np.inf)
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2, 3, -1, -3, None])
+def test_the_place_is_the_callers(backend, axis, keepdims):
+    """Kernels see rows along the last axis; who asked for another is told where it is in his own result."""
+    x = np.zeros((2, 3, 4, 5), "f4")
+    x[1, 2, 3, 1] = x[1, 2, 3, 4] = x[1, 1, 3, 1] = x[0, 2, 3, 1] = x[1, 2, 0, 1] = 3e38
+    with pytest.raises(GuardError) as caught:
+        STOP[OVERFLOW](trueno.sum)(x, axis=axis, keepdims=keepdims)
+    wanted = np.sum(x.astype("f8"), axis=axis, keepdims=keepdims) > 3.4e38
+    assert caught.value.shape == wanted.shape
+    assert caught.value.index == tuple(map(int, np.argwhere(wanted)[0]))
+    assert caught.value.count == wanted.sum()
+
+
+def test_the_place_in_a_batch_and_on_a_device(fake):
+    x = np.ones((2, 3, 4), "f4")
+    x[1, 0, 2] = -1
+    there = trueno.to(x, "fake")
+    with pytest.raises(GuardError) as alone, STOP[NAN]:
+        trueno.sqrt(there)
+    with trueno.Batch("fake") as b:
+        h = b.scale(b.sqrt(b.upload(x)), 2.0)
+        with pytest.raises(GuardError) as together, STOP[NAN]:
+            b.execute()
+        assert h.shape == x.shape
+    for caught in (alone, together):
+        assert (caught.value.index, caught.value.shape) == ((1, 0, 2), (2, 3, 4))
+        assert "[1, 0, 2] of shape (2, 3, 4)" in str(caught.value)
+
+
 def test_positions_never_trip(backend):
     x = np.array([1.0, np.inf, 2.0], "f4")
     guard = STOP[NAN].on(INF, Action.STOP).on(OVERFLOW, Action.STOP).on(Condition.divergence(0), Action.STOP)
@@ -213,7 +243,8 @@ def test_results_of_many_axes(backend):
     with pytest.raises(GuardError) as caught:
         STOP[NAN](trueno.sqrt)(x)
     assert caught.value.count == 1
-    assert np.ravel_multi_index(caught.value.index, caught.value.shape) == 119
+    assert (caught.value.index, caught.value.shape) == ((1, 2, 3, 4), (2, 3, 4, 5))
+    assert "the first is y[1, 2, 3, 4] of shape (2, 3, 4, 5)" in str(caught.value)
     y = np.ones((8, 8, 8), "f4")[::2, ::2, ::2]
     np.testing.assert_array_equal(STOP[NAN](trueno.sqrt)(y), y)
 

@@ -23,6 +23,7 @@ from trueno.testing.checks import check_values, rejected
 from trueno.testing.guards import check_guard
 from trueno.testing.kernels import KERNEL_CHECKS, check_guarded, check_lengths, check_memory
 from trueno.testing.layouts import SQUARE, TALL, forms, user_shapes
+from trueno.testing.ledger import facts
 from trueno.testing.rates import compare
 from trueno.testing.threads import check_threads
 
@@ -487,6 +488,27 @@ def test_the_kit_reports_a_pass(tmp_path):
     }
     assert all(row["verdict"] == "pass" and row["cases"] > 0 for row in backend["ops"])
     assert backend["rates"] and {"declared", "measured", "ratio"} <= set(backend["rates"][0])
+
+
+def test_several_workers_report_what_one_does(tmp_path):
+    """The process that reports has judged nothing itself, and hears of ops in any order."""
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    wanted = ("--trueno-ops", "relu,add,matmul", "--trueno-dtype", "float32", "-k", "values or names or manifest")
+    reports = []
+    for number, several in enumerate(((), ("-n", "2"))):
+        path = f"{number}.json"
+        done = kit("--trueno-backend", "sound", *wanted, "--trueno-json", path, *several, folder=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        reports.append(json.loads((tmp_path / path).read_text("utf-8")))
+    one, two = (report["backends"][0] for report in reports)
+    assert [row["op"] for row in two["ops"]] == [name for name in TABLE if name in ("relu", "add", "matmul")]
+    assert one.pop("tests") and two.pop("tests")
+    assert one == two
+
+
+def test_what_is_reported_of_a_backend_that_only_workers_loaded():
+    registry.forget()
+    assert facts("sound")["accuracy"]["chain"] > 0
 
 
 def test_the_kit_reports_a_failure(tmp_path):

@@ -13,7 +13,9 @@ import math
 import statistics
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
+import gguf
 import mpmath
 import numpy as np
 import pytest
@@ -23,6 +25,8 @@ import scipy.stats
 import torch
 import torch.nn.functional as F
 from trueno.errors import ParameterError, ShapeError
+from trueno.formats import FORMATS
+from trueno.formats.samples import random_rows
 from trueno.ops import TABLE
 from trueno.ops.evaluate import evaluate
 
@@ -585,6 +589,92 @@ def _(rng):
     values, vectors = meaning("symmetric_eigen", np.empty((0, 0)))
     assert values.shape == (0,)
     assert vectors.shape == (0, 0)
+
+
+GGML = np.load(Path(__file__).parents[2] / "golden/ggml/quant.npz", allow_pickle=False)
+KINDS = [str(kind).lower() for kind in GGML["types"]]
+
+
+def by_gguf(w, kind):
+    """Rows of blocks as numbers, by the decoders of the gguf package."""
+    return gguf.quants.dequantize(w, gguf.GGMLQuantizationType[kind.upper()]).astype(np.float64)
+
+
+@case("quantize_rows")
+def _(rng):
+    for kind in KINDS:
+        np.testing.assert_array_equal(meaning("quantize_rows", GGML["x"], format=kind), GGML[f"q_{kind.upper()}"])
+    x = rng.normal(size=(5, 96)).astype(np.float32)
+    for kind in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4"):
+        wanted = gguf.quants.quantize(x, gguf.GGMLQuantizationType[kind.upper()])
+        np.testing.assert_array_equal(meaning("quantize_rows", x, format=kind), wanted)
+
+
+@case("quantize_rows_weighted")
+def _(rng):
+    for kind in KINDS:
+        got = meaning("quantize_rows_weighted", GGML["x"], GGML["imatrix"], format=kind)
+        np.testing.assert_array_equal(got, GGML[f"qim_{kind.upper()}"])
+
+
+@case("dequantize")
+def _(rng):
+    for kind in KINDS:
+        w = random_rows(FORMATS[kind], (4, FORMATS[kind].row_bytes(512)), rng)
+        np.testing.assert_array_equal(meaning("dequantize", w, format=kind), by_gguf(w, kind).astype(np.float32))
+
+
+def product(rng, kind, rows, columns):
+    """Blocks, what they stand for, and what they are multiplied with: of its own length, exact in 8 bits."""
+    w = random_rows(FORMATS[kind], (rows, FORMATS[kind].row_bytes(columns)), rng)
+    return w, by_gguf(w, kind)
+
+
+def whole(rng, *shape):
+    """Whole numbers, in each 32 of which one is -127 or 127: 8 bits with a scale of 1 hold them as they are."""
+    x = rng.integers(-127, 128, shape)
+    x[..., ::32] = -127
+    return x.astype(np.float64)
+
+
+@case("quant_matvec")
+def _(rng):
+    for kind in KINDS:
+        w, numbers = product(rng, kind, 7, 512)
+        x = rng.normal(size=512)
+        size = np.abs(numbers).max() * np.abs(x).sum()
+        near(meaning("quant_matvec", w, x, format=kind, activations="f32"), numbers @ x, 512, size)
+        x = whole(rng, 512)
+        size = np.abs(numbers).max() * np.abs(x).sum()
+        near(meaning("quant_matvec", w, x, format=kind, activations="q8"), numbers @ x, 512, size)
+
+
+@case("quant_matmul")
+def _(rng):
+    for kind in KINDS:
+        w, numbers = product(rng, kind, 7, 512)
+        for x, how in ((rng.normal(size=(3, 512)), "f32"), (whole(rng, 3, 512), "q8")):
+            size = np.abs(numbers).max() * np.abs(x).sum(axis=1).max()
+            near(meaning("quant_matmul", x, w, format=kind, activations=how), x @ numbers.T, 512, size)
+
+
+@case("quant_matvec_colmajor")
+def _(rng):
+    for kind in KINDS:
+        w, numbers = product(rng, kind, 7, 512)
+        x = rng.normal(size=7)
+        near(
+            meaning("quant_matvec_colmajor", w, x, format=kind), x @ numbers, 8, np.abs(numbers).max() * np.abs(x).sum()
+        )
+
+
+@case("quant_matmul_colmajor")
+def _(rng):
+    for kind in KINDS:
+        w, numbers = product(rng, kind, 7, 512)
+        x = rng.normal(size=(3, 7))
+        size = np.abs(numbers).max() * np.abs(x).sum(axis=1).max()
+        near(meaning("quant_matmul_colmajor", x, w, format=kind), x @ numbers, 8, size)
 
 
 def test_symmetric_eigen_says_what_is_wrong():

@@ -7,8 +7,8 @@
         out = b.read(h)
 
 `record` is what the user holds (`incoming` what it takes, `methods` its ops), `graph` what was recorded, `fuse` decides
-what becomes one kernel, `merged` makes an op of several, `steps` the plan, `buffers` gives every result its memory,
-`run` replays, `show` prints the plan.
+what becomes one kernel, `merged` makes an op of several, `epilogue` of a structured one and what follows, `steps` the
+plan, `buffers` gives every result its memory, `run` replays, `show` prints the plan.
 """
 
 from trueno.batch.counts import Counts

@@ -1,5 +1,7 @@
 """What becomes one kernel: recorded ops join the group of one that makes an operand of theirs.
 
+A structured op takes elementwise ops on its result into its group, where the backend's kernel offers it.
+
 Groups are kept in an order in which each needs only earlier ones.  An op may join the latest group that it needs
 something of, or any that nobody else needs yet (which then moves to the end); other groups that it needs, and that
 nobody else does, are taken in.  So no group ever waits for itself, and all of it takes time linear in the ops.
@@ -9,8 +11,10 @@ A value with several users is kept, not computed again: users over the same doma
 the kernel writes it out.  What limits a group was measured by `benchmarks/rows/batch.py`; see the constants.
 """
 
+from collections.abc import Callable
 from math import prod
 
+from trueno.batch.epilogue import takes_tail
 from trueno.batch.graph import Graph, Number, Recorded, Shape, arranged, kind
 from trueno.batch.merged import Part, Recipe, Source, again, elementary, merged
 
@@ -31,12 +35,17 @@ LONG = 1 << 22
 
 
 class Group:
-    """Ops that run as one kernel.  order: groups with a smaller one run before.  into: the group that took this in."""
+    """Ops that run as one kernel.
+
+    order: groups with a smaller one run before.  into: the group that took this in.  head: the structured op on whose
+    result the others are computed.
+    """
 
     __slots__ = (
         "by_row",
         "domain",
         "functions",
+        "head",
         "into",
         "members",
         "order",
@@ -61,6 +70,12 @@ class Group:
         self.users: set[Group] = set()
         self.into: Group | None = None
         self.by_row: set[int] = set()  # members that compute with one value a row
+        self.head: int | None = None
+
+    @property
+    def tail(self) -> list[int]:
+        """The members but the head."""
+        return [m for m in self.members if m != self.head]
 
     @property
     def rows(self) -> int:
@@ -76,11 +91,16 @@ def find(group: Group) -> Group:
     return group
 
 
+Refusal = Callable[[Group, list[int], list[int]], str]
+"""Why no backend runs a structured op with a tail: its group, the tail, the values wanted; empty if one does."""
+
+
 class Fusion:
     """Groups the live ops of a graph.  why: of every op that stands apart from one that it needs, the reason."""
 
-    def __init__(self, graph: Graph, live: list[int], chains: bool = True) -> None:
+    def __init__(self, graph: Graph, live: list[int], refusal: Refusal, chains: bool = True) -> None:
         self.graph = graph
+        self.refusal = refusal
         self.chains = chains
         self.why: dict[int, str] = {}
         self._of: dict[int, Group] = {}
@@ -112,6 +132,11 @@ class Fusion:
             group = Group(self._next(), index, entry)
             if group.program:
                 self._admit(group, entry)
+            elif entry.form == "structured" and takes_tail(entry.op):
+                (value,) = entry.results
+                shape = self.graph.values[value].shape
+                group.head, group.domain, group.split = index, shape, len(shape) - 1
+                group.spaces[value] = "e"
         self._of[index] = group
         for other in needed:
             if (other := find(other)) is not group:
@@ -121,12 +146,12 @@ class Fusion:
         if not self.chains:
             self.why[index] = "its backend runs single ops of the table alone"
             return None
-        last = max(needed, key=lambda g: g.order)
         why: dict[Group, str] = {}
-        for group in sorted(needed, key=lambda g: -g.order):
+        for group in sorted(needed, key=lambda g: (g.head is None, -g.order)):
             if group.into is not None:
                 continue
             movable = not any(find(u) is not group for u in group.users)
+            last = max(map(find, needed), key=lambda g: g.order)
             why[group] = self._apart(group, entry)
             if not why[group] and group is not last and not movable:
                 why[group] = "another kernel has to run between them"
@@ -134,9 +159,9 @@ class Fusion:
                 continue
             if movable:
                 group.order = self._next()
-            for other in needed - {group}:
-                self._absorb(group, other)
-            why[group] = self._apart(group, entry)  # what it reads may be inside now, and row values there
+            taken = [self._absorb(group, other) for other in needed - {group}]
+            if any(taken):
+                why[group] = self._apart(group, entry)  # what it reads may be inside now, and row values there
             if not why[group] and self._admit(group, entry):
                 group.members.append(index)
                 group.functions += functions(entry)
@@ -150,28 +175,32 @@ class Fusion:
         if said := list(dict.fromkeys(why.values())):
             self.why[index] = "; ".join(said)
 
-    def _absorb(self, group: Group, other: Group) -> None:
-        """Take `other` in if nobody else needs it and it fits; either way the graph stays right."""
+    def _absorb(self, group: Group, other: Group) -> bool:
+        """Take `other` in, if nobody else needs it and it fits: whether it is in; either way the graph stays right."""
         users = {find(u) for u in other.users} if len(other.users) <= 8 else {other}
-        if users - {group} or not other.program or other.domain != group.domain:
-            return
+        if other.into is not None or users - {group} or not other.program or other.domain != group.domain:
+            return False
+        if group.head is not None:
+            before = self.graph.ops[group.head].inputs  # these it needs from memory
+            if other.split is not None or any(v in other.spaces for v in before):
+                return False
         splits = {s for s in (group.split, other.split) if s is not None}
         if len(splits) > 1 or len(group.members) + len(other.members) >= MOST_OPS:
-            return
+            return False
         if group.functions + other.functions > MOST_FUNCTIONS:
-            return
+            return False
         split = next(iter(splits), None)
         outside = {**group.outside, **other.outside}
         outside = {v: s for v, s in outside.items() if v not in group.spaces and v not in other.spaces}
         rowwise = {**group.rowwise, **other.rowwise}
         if len(outside) + len(rowwise) > MOST_ARRAYS:
-            return
+            return False
         # One of them has read a row value of the other from memory, where it has another shape.
         for one, two in ((group, other), (other, group)):
             if any(v in two.spaces for v in one.rowwise) or any(two.spaces.get(v) == "r" for v in one.outside):
-                return
+                return False
         if arranged(group.domain, split, set(outside.values())) is None:
-            return
+            return False
         group.members += other.members
         group.members.sort()
         group.split, group.outside, group.rowwise = split, outside, rowwise
@@ -180,15 +209,18 @@ class Fusion:
         group.users |= other.users
         group.functions += other.functions
         other.into = group
+        return True
 
     def _apart(self, group: Group, entry: Recorded) -> str:
         """Why an op cannot join a group; empty if it can."""
         graph, maker = self.graph, self.graph.ops[group.members[-1]].op.name
-        if not group.program or entry.form != "program":
-            both = [e.op for e in (graph.ops[group.members[-1]], entry) if e.form == "structured"]
-            if both:
-                return f"{both[0].name} is structured, and no backend's kernel takes a prologue or an epilogue"
-            return f"{entry.op.name}: {entry.reason}" if entry.reason else f"{maker} goes through the general path"
+        if entry.form == "structured":
+            return f"{entry.op.name} is structured, and no kernel takes in what comes before"
+        if entry.form != "program":
+            return f"{entry.op.name}: {entry.reason}"
+        if not group.program and group.head is None:
+            alone = graph.ops[group.members[-1]].form == "structured"
+            return f"{maker} is structured, and runs by itself" if alone else f"{maker} goes through the general path"
         if len(group.members) >= MOST_OPS:
             return f"{MOST_OPS} ops are together already"
         if (more := functions(entry)) and group.functions + more > MOST_FUNCTIONS:
@@ -199,6 +231,8 @@ class Fusion:
             return f"together they would read more than {MOST_ARRAYS} arrays"
         if entry.split is None and group.split is not None and self._by_row(group, entry, own, others):
             return ""
+        if group.head is not None and entry.split is not None:
+            return f"{entry.op.name} needs whole rows, and {graph.ops[group.head].op.name} makes them in blocks"
         if entry.domain != group.domain:
             return f"{entry.op.name} runs over {entry.domain}, {maker} over {group.domain}"
         split = group.split if entry.split is None else entry.split
@@ -206,15 +240,15 @@ class Fusion:
             return f"{entry.op.name} and {maker} take different axes as rows"
         if arranged(group.domain, split, {*group.outside.values(), *others.values()}) is None:
             return "operands are broadcast in different ways"
-        if split is not None and not any(
-            kind(s, group.domain, split) == "e" for s in (*group.outside.values(), *others.values())
-        ):
-            return "no operand fills the rows, and kernels with folds read their shape off one"
         if entry.split is not None and any(group.spaces[v] == "r" for v in own):
             return f"{entry.op.name} folds what is already one value a row"
         for v in own:
             if group.spaces[v] == "r" and not _row_value(graph.values[v].shape, group):
                 return "a row's result does not lie beside its row; keepdims=True would put it there"
+        if group.head is not None:
+            index = graph.values[entry.results[0]].maker
+            trial = self._trial(group, entry, index, dict.fromkeys(entry.results, "e"), others)
+            return self.refusal(trial, [*group.tail, index], _unused(graph, [*group.tail, index]))
         return ""
 
     def _by_row(self, group: Group, entry: Recorded, own: list[int], others: dict[int, Shape]) -> bool:
@@ -257,16 +291,27 @@ class Fusion:
         if not any(graph.ops[m].op.over for m in (*group.members, index)):
             return True
         members = [*group.members, index]
-        used = {v for m in members for v in graph.ops[m].inputs}
-        outputs = [v for m in members for v in graph.ops[m].results if v not in used]
-        trial = Group(group.order, index, entry)
-        trial.domain, trial.split, trial.by_row = group.domain, group.split, group.by_row
-        trial.outside, trial.rowwise = {**group.outside, **others}, group.rowwise
-        trial.spaces = {**group.spaces, **spaces}
-        recipe, _, _ = recipe_of(graph, trial, members, outputs)
+        trial = self._trial(group, entry, index, spaces, others)
+        recipe, _, _ = recipe_of(graph, trial, members, _unused(graph, members))
         alone = sum(_alone(graph.ops[m]) for m in members)
         most = MOST_AGAIN_LONG if prod(trial.domain[trial.split :]) >= LONG else MOST_AGAIN
         return again(merged(recipe), recipe.kinds, {}) <= alone + most
+
+    def _trial(
+        self, group: Group, entry: Recorded, index: int, spaces: dict[int, str], others: dict[int, Shape]
+    ) -> Group:
+        """The group with an op that it may take, to see what recipe that would be."""
+        trial = Group(group.order, index, entry)
+        trial.domain, trial.split, trial.by_row, trial.head = group.domain, group.split, group.by_row, group.head
+        trial.outside, trial.rowwise = {**group.outside, **others}, group.rowwise
+        trial.spaces = {**group.spaces, **spaces}
+        return trial
+
+
+def _unused(graph: Graph, members: list[int]) -> list[int]:
+    """Values that members make and none of them takes."""
+    used = {v for m in members for v in graph.ops[m].inputs}
+    return [v for m in members for v in graph.ops[m].results if v not in used]
 
 
 def functions(entry: Recorded) -> float:
@@ -289,11 +334,15 @@ def _row_value(shape: Shape, group: Group) -> bool:
 def recipe_of(
     graph: Graph, group: Group, members: list[int], outputs: list[int]
 ) -> tuple[Recipe, list[tuple[int, str]], list[float]]:
-    """The recipe of a group, its operands as (value, kind), and the values of its parameters."""
+    """The recipe of these members of a group, its operands as (value, kind), and the values of its parameters.
+
+    Where the group has a head, its result is the first operand, and may be among the outputs.
+    """
     split = arranged(group.domain, group.split, set(group.outside.values()))
     assert split is not None
     rows = prod(group.domain[:split])
-    slots: dict[tuple[int, str], int] = {}
+    first = None if group.head is None else graph.ops[group.head].results[0]
+    slots: dict[tuple[int, str], int] = {} if first is None else {(first, "e"): 0}
     params: list[float] = []
     parts: list[Part] = []
     place: dict[int, tuple[int, int]] = {}
@@ -312,14 +361,14 @@ def recipe_of(
         entry = graph.ops[index]
         by_row = index in group.by_row
         taken = tuple(source(v, by_row) for v in entry.operands)
-        first = len(params)
+        before = len(params)
         params.extend(entry.params)
-        symbolic = tuple(("s", first + j, 0) for j in range(len(entry.params)))
+        symbolic = tuple(("s", before + j, 0) for j in range(len(entry.params)))
         parts.append(Part(entry.op.name, taken, symbolic, tuple(entry.static.items())))
         place |= {v: (at, k) for k, v in enumerate(entry.results)}
-    found = tuple((*place[v], group.spaces[v]) for v in outputs)
-    # The first operand is one that fills the rows, as that of every op is: a key's size class is the first operand's.
-    operands = sorted(slots, key=lambda slot: "ewru".index(slot[1]))
+    found = tuple((-1, 0, "e") if v == first else (*place[v], group.spaces[v]) for v in outputs)
+    # The first operand is one that fills the rows, if one does: a key's size class is the first operand's.
+    operands = sorted(slots, key=lambda slot: (slot[0] != first, "ewru".index(slot[1])))
     moved = {slots[o]: i for i, o in enumerate(operands)}
 
     def settled(s: Source) -> Source:
@@ -327,7 +376,8 @@ def recipe_of(
 
     parts = [p._replace(operands=tuple(map(settled, p.operands))) for p in parts]
     kinds = "".join(k for _, k in operands)
-    return Recipe(kinds, len(params), tuple(parts), found, group.split is not None), operands, params
+    rowed = group.split is not None and first is None
+    return Recipe(kinds, len(params), tuple(parts), found, rowed), operands, params
 
 
 __all__ = ["Fusion", "Group", "find", "recipe_of"]

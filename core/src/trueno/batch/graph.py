@@ -26,12 +26,17 @@ class Number:
 
 @dataclass(slots=True)
 class Value:
-    """An upload (maker −1) or result `part` of op `maker`."""
+    """An upload (maker −1) or result `part` of op `maker`.
+
+    blocks: the format of quantized rows, whose shape is one of bytes; columns: whether they are a transposed matrix.
+    """
 
     shape: Shape
     dtype: np.dtype[Any]
     maker: int = -1
     part: int = 0
+    blocks: str = ""
+    columns: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -84,7 +89,8 @@ class Graph:
         entry = Recorded(op, dtype, operands, params, static, axis, keepdims, "call")
         entry.form, entry.domain, entry.split, entry.reason = _form(op, shapes, made, axis)
         for part, (shape, spec) in enumerate(zip(made, op.signature.outputs, strict=True)):
-            self.values.append(Value(shape, np.dtype(np.int64) if spec.index else dtype, len(self.ops), part))
+            blocks = static["format"] if spec.blocks else ""
+            self.values.append(Value(shape, spec.holds(dtype), len(self.ops), part, blocks))
         entry.results = tuple(range(len(self.values) - len(made), len(self.values)))
         self.ops.append(entry)
         return entry.results

@@ -32,6 +32,12 @@ class Handle:
     def size(self) -> int:
         return prod(self.shape)
 
+    @property
+    def _blocks(self) -> "tuple[Handle, str, bool] | None":
+        """What a QuantizedMatrix says of itself, if this stands for quantized rows."""
+        value = self.batch._graph.values[self.value]
+        return (self, value.blocks, value.columns) if value.blocks else None
+
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("a handle holds no array: b.execute(), then b.read(h)")
 

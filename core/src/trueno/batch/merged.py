@@ -35,7 +35,10 @@ class Part(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """kinds: of the operands.  params: how many.  outputs: (part, result, space).  rows: whether rows matter."""
+    """kinds: of the operands.  params: how many.  outputs: (part, result, space).  rows: whether rows matter.
+
+    An output of part −1 is operand number `result` as it came, which somebody else needs of a structured op's tail.
+    """
 
     kinds: str
     params: int
@@ -67,11 +70,11 @@ def _make(recipe: Recipe) -> Op:
     body.__doc__ = f"{' → '.join(names)}, in one kernel."
     along = ("n",) if recipe.rows else ()
     dims = {"e": (along, True), "w": (along, not recipe.rows), "r": ((), True), "u": ((), True)}
-    inputs = [ArraySpec(f"arg{i}", *dims[k], False) for i, k in enumerate(recipe.kinds)]
+    inputs = [ArraySpec(f"arg{i}", *dims[k]) for i, k in enumerate(recipe.kinds)]
     outputs = []
     for k, (part, result, space) in enumerate(recipe.outputs):
-        index = TABLE[names[part]].signature.outputs[result].index
-        outputs.append(ArraySpec(f"result{k}", along if space == "e" else (), True, index))
+        index = part >= 0 and TABLE[names[part]].signature.outputs[result].index
+        outputs.append(ArraySpec(f"result{k}", along if space == "e" else (), True, "index" if index else ""))
     return Op(
         name=f"{title(names)}_{digest}",
         family="batch",
@@ -102,7 +105,7 @@ def _body(recipe: Recipe) -> Callable[..., Any]:
             values |= {name: take(s) for name, s in zip(op.symbolic, part.params, strict=True)}
             result = op.body(**values, **dict(part.static))
             made.append(result if isinstance(result, tuple) else (result,))
-        results = tuple(made[part][result] for part, result, _ in recipe.outputs)
+        results = tuple(made[p][r] if p >= 0 else given[f"arg{r}"] for p, r, _ in recipe.outputs)
         return results[0] if len(results) == 1 else results
 
     return body

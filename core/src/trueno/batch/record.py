@@ -1,30 +1,27 @@
 """`trueno.Batch`: ops are recorded on handles, and run together when the batch is executed."""
 
-import asyncio
 from threading import Lock
 from typing import Any
 from weakref import ref
 
 import numpy as np
 
-from trueno.batch.counts import Counts
+from trueno.batch.counts import Counts, Tally
 from trueno.batch.graph import Graph, Number
 from trueno.batch.handle import Handle
-from trueno.batch.incoming import fits, kind, plain
+from trueno.batch.incoming import fits, kind
+from trueno.batch.later import later
 from trueno.batch.methods import method
 from trueno.batch.run import Replay
-from trueno.batch.steps import schedule
+from trueno.batch.steps import Schedule, names, schedule
+from trueno.batch.uploads import Uploads
 from trueno.discovery import registry
-from trueno.discovery.protocol import Backend
-from trueno.discovery.registry import Entry
 from trueno.dispatch import state, transfer
-from trueno.dispatch.coerce import coerce_params, number
+from trueno.dispatch.coerce import coerce_params, number, unpack
 from trueno.dispatch.fallback import telling
-from trueno.dispatch.transfer import home
-from trueno.errors import BatchError, DeviceError, DtypeError, ParameterError, ShapeError, suggestion
+from trueno.errors import BatchError, DtypeError, ParameterError, ShapeError, suggestion
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
-from trueno.settings import settings
 
 
 class Batch:
@@ -35,36 +32,35 @@ class Batch:
     out whatever nobody can read any more.  `read(h)` of a handle that was fused away computes it then, from the same
     uploads.  Executing again recomputes from the uploads as they are by then, without compiling or allocating.
 
-    On a backend with arrays of its own everything stays there between upload and read.  On the host an upload is not
-    copied: do not change the array before the batch is executed.  The batch owns its buffers until it is closed; it is
-    for one thread at a time.  BatchError for what comes too early, too late, or from another batch.
+    On a backend with arrays of its own everything stays there between upload and read.  An array that can be used as it
+    lies is borrowed and not copied, on the host as on that backend: what you change in it counts at the next execution,
+    so change nothing while one runs, nor before you read what was fused away; `update` gives another array.  No array
+    that you gave is ever written.  The batch owns its buffers until it is closed; it is for one thread at a time, and
+    nothing is recorded while it runs.  BatchError for what comes too early, too late, or from another batch.
     """
 
     def __init__(self, backend: str | None = None) -> None:
         if backend is not None and not isinstance(backend, str):
             raise ParameterError(f'Batch: {backend!r} is no name of a backend; write trueno.Batch("simd")')
         self._asked: tuple[str, ...] = () if backend is None else (backend.lower(),)
-        names = self._asked or state.current.get().asked.names or settings.get("TRUENO_BACKEND")
-        for name in names:
+        on = names(self._asked)
+        for name in on:
             registry.load(name)
-        self._fixed = bool(names)
-        self._device: Entry | None = None
-        if names and registry.foreign(registry.entries()[names[0]]):
-            self._device = registry.entries()[names[0]]
+        first = registry.entries()[on[0]] if on else None
+        self._tally = Tally()
+        self._uploads = Uploads(first if first and registry.foreign(first) else None, bool(on), self._tally)
         self.name = f"Batch({backend!r})" if backend else "Batch()"
         self._graph = Graph()
         self._handles: list[ref[Handle]] = []
-        self._uploads: dict[int, Any] = {}
         self._kept: set[int] = set()
         self._replay: Replay | None = None
         self._planned = 0  # values that the replay knows of
+        self._stale = False  # whether it lacks one that is to be kept
         self._done = False  # whether the replay's results can be read
         self._changed = False  # whether uploads are newer than the results
         self._now: tuple[state.State, state.State] | None = None
         self._closed = False
         self._busy = Lock()
-        self._uploaded = self._downloaded = self._bytes = 0
-        self._submits = self._kernels = self._allocations = self._owned = self._peak = 0
 
     # ---- life ---------------------------------------------------------------------------------------
 
@@ -72,8 +68,13 @@ class Batch:
         self._open("enter")
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except BatchError:  # it runs: what went wrong inside says more, and whoever runs it lets the buffers go
+            if kind is None:
+                raise
+            self._closed = True
 
     def close(self) -> None:
         """Let all buffers go; handles are of no use then.  Twice is harmless.
@@ -84,9 +85,14 @@ class Batch:
             return
         with self._alone("close"):
             self._closed = True
+
+    def _free(self) -> None:
+        """Nobody runs it any more."""
+        if self._closed:
             self._replay = self._now = None
             self._uploads.clear()
-            self._owned = 0
+            self._tally.drop_all()
+        self._busy.release()
 
     def __reduce__(self) -> Any:
         raise TypeError("a batch holds buffers and cannot be pickled or copied; read its results instead")
@@ -98,47 +104,48 @@ class Batch:
     def __str__(self) -> str:
         from trueno.batch.show import text
 
-        return text(self.name, self._graph, self._schedule().steps, self._state(), self._device)
+        if self._closed:
+            return repr(self)
+        return text(self.name, self._graph, self._schedule().steps, self._state(), self._uploads.device)
 
     @property
     def counts(self) -> Counts:
         """What has been uploaded, run and read since the batch was made."""
-        return Counts(
-            self._uploaded, self._downloaded, self._bytes, self._submits, self._kernels, self._allocations, self._peak
-        )
+        return self._tally.counts()
 
     def _open(self, what: str) -> None:
         if self._closed:
             raise BatchError(f"{what}: this batch is closed; record in a new trueno.Batch()")
 
+    def _quiet(self, what: str) -> None:
+        """BatchError unless the batch is open and nobody runs it."""
+        self._open(what)
+        if self._busy.locked():
+            raise BatchError(f"{what}: {BUSY}")
+
     def _alone(self, what: str) -> "_Alone":
-        return _Alone(self._busy, what)
+        return _Alone(self, what)
 
     # ---- uploads ------------------------------------------------------------------------------------
 
     def upload(self, x: Any) -> Handle:
         """A handle of `x`: an array, a list (of float32), a number, or an array of the backend on which this runs.
 
-        float32, float64, or whole numbers for indices.  DtypeError, DeviceError.
+        float32, float64, or whole numbers for indices; a QuantizedMatrix, which is read back as its bytes.  DtypeError,
+        DeviceError.
         """
-        self._open("upload")
-        there = home(x)
-        if there is not None and there is not self._device:
-            if self._fixed or self._uploads:
-                where = self._device.name if self._device else "the host"
-                raise DeviceError(
-                    f"upload: x is on {there.name}, but this batch runs on {where}; bring it home: trueno.numpy(x)"
-                )
-            self._device, self._fixed = there, True  # compute follows data
-        self._fixed = True
-        array = x if there is not None else plain(x)
-        return self._new(array, there is not None)
+        self._quiet("upload")
+        handle = self._new(self._uploads.take("upload", x), x)
+        if not isinstance(x, Handle) and (form := getattr(x, "_blocks", None)):
+            value = self._graph.values[handle.value]
+            value.blocks, value.columns = form[1:]
+        return handle
 
-    def _new(self, array: Any, there: bool) -> Handle:
+    def _new(self, array: Any, given: Any = None) -> Handle:
         """A new upload; nothing of it is left if the device has no room."""
         v = self._graph.upload(tuple(array.shape), np.dtype(array.dtype))
         try:
-            self._put(v, array, there)
+            self._uploads.put(v, array, given)
         except BaseException:
             self._graph.values.pop()
             raise
@@ -150,46 +157,22 @@ class Batch:
         value = self._graph.values[v]
         if value.maker >= 0:
             raise ParameterError(f"update: h is a result of {self._graph.ops[value.maker].op.name}, not an upload")
-        there = home(x)
-        if there is not None and there is not self._device:
-            raise DeviceError(f"update: x is on {there.name}, where this batch is not; bring it home: trueno.numpy(x)")
-        array = x if there is not None else plain(x)
+        array = self._uploads.take("update", x)
         if tuple(array.shape) != value.shape:
             raise ShapeError(f"update: x has shape {tuple(array.shape)}, but h has {value.shape}; record a new batch")
         if np.dtype(array.dtype) != value.dtype:
             raise DtypeError(f"update: x is {np.dtype(array.dtype)}, but h is {value.dtype}; convert it with .astype")
+        _, blocks, columns = getattr(x, "_blocks", None) or (None, "", False)
+        if blocks != value.blocks:
+            raise DtypeError(f"update: x is {blocks or 'not quantized'}, but h is {value.blocks or 'not quantized'}")
+        if columns != value.columns:
+            way = "a transposed matrix, whose blocks lie column by column"
+            raise ShapeError(f"update: {'x' if columns else 'h'} is {way}, and the other is none; give x.T")
         with self._alone("update"):
-            self._put(v, array, there is not None)
             self._changed = True
+            self._uploads.put(v, array, x)
             if self._replay is not None and v < self._planned:
-                self._replay.rebind(v, self._uploads)
-
-    def _put(self, v: int, array: Any, there: bool) -> None:
-        """Set the array of an upload: the caller's own on the host, a copy on a device."""
-        if self._device is not None and not there:
-            backend = self._backend()
-            assert backend is not None
-            old = self._uploads.get(v)
-            with telling("upload", backend.name):
-                if old is not None and hasattr(backend, "write"):
-                    transfer.write(backend, array, old, "Batch")
-                else:
-                    self._uploads[v] = transfer.upload(backend, array, "Batch")
-                    self._allocations += 1
-                    if old is None:
-                        self._own(array.nbytes)
-        else:
-            self._uploads[v] = array
-        if not there:
-            self._uploaded += 1
-            self._bytes += array.nbytes
-
-    def _own(self, nbytes: int) -> None:
-        self._owned += nbytes
-        self._peak = max(self._peak, self._owned)
-
-    def _backend(self) -> Backend | None:
-        return None if self._device is None else registry.load(self._device.name)
+                self._replay.rebind(v, self._uploads.arrays)
 
     def _handle(self, v: int) -> Handle:
         value = self._graph.values[v]
@@ -199,7 +182,7 @@ class Batch:
 
     def _value(self, where: str, name: str, h: Any) -> int:
         """The value of a handle of this batch."""
-        self._open(where)
+        self._quiet(where)
         if not isinstance(h, Handle):
             raise DtypeError(f"{where}: {name} is {kind(h)}; this batch works on handles: write b.upload({name})")
         if h.batch is not self:
@@ -211,34 +194,46 @@ class Batch:
 
     def _record(self, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Any:
         """Append a call of `op`; its handle, or one for each result."""
-        self._open(op.name)
+        self._quiet(op.name)
         axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
+        operands, scalars = unpack(op, operands, scalars)
         params, static = coerce_params(op, scalars)
         given: list[int | Number] = []
         first: tuple[str, np.dtype[Any]] | None = None
         for spec, x in zip(op.signature.inputs, operands, strict=True):
-            if isinstance(x, (float, int, np.floating, np.integer)) and not isinstance(x, bool):
+            if isinstance(x, (float, int, np.floating, np.integer)) and not isinstance(x, bool) and not spec.blocks:
                 given.append(Number(x))  # type: ignore[arg-type]
                 continue
             v = self._value(op.name, spec.name, x)
             given.append(v)
             dtype = self._graph.values[v].dtype
-            if spec.index != (dtype == np.int64):
-                wanted = "indices are int64" if spec.index else "float32 or float64 are taken"
-                raise DtypeError(f"{op.name}: {spec.name} is {dtype}; {wanted}")
-            if spec.index:
+            if dtype != spec.holds(dtype) or (not spec.type and dtype.kind != "f"):
+                wanted = {"index": "indices are int64", "blocks": "upload a QuantizedMatrix itself"}.get(spec.type)
+                raise DtypeError(f"{op.name}: {spec.name} is {dtype}; {wanted or 'float32 or float64 are taken'}")
+            if spec.type:
                 continue
+            if op.quantized and dtype != np.float32:
+                raise DtypeError(f"{op.name}: {spec.name} is {dtype}; blocks go with float32: .astype(numpy.float32)")
             if first is not None and first[1] != dtype:
                 raise DtypeError(
                     f"{op.name}: {spec.name} is {dtype}, but {first[0]} is {first[1]}; convert one of them"
                 )
             first = first or (spec.name, dtype)
+        if first is None and op.quantized:
+            first = ("", np.dtype(np.float32))
         if first is None:
             raise DtypeError(f"{op.name}: no operand is a handle that says float32 or float64; call trueno.{op.name}")
-        for i, (spec, item) in enumerate(zip(op.signature.inputs, given, strict=True)):
-            if isinstance(item, Number):
-                given[i] = self._number(op, spec.index, item.value, first[1])
-        made = self._graph.record(op, tuple(given), first[1], params, static, axis, keepdims)
+        before = len(self._handles)
+        try:
+            for i, (spec, item) in enumerate(zip(op.signature.inputs, given, strict=True)):
+                if isinstance(item, Number):
+                    given[i] = self._number(op, spec.index, item.value, first[1])
+            made = self._graph.record(op, tuple(given), first[1], params, static, axis, keepdims)
+        except BaseException:  # the numbers that were uploaded for it are of no use
+            for v in range(before, len(self._handles)):
+                self._uploads.remove(v)
+            del self._handles[before:], self._graph.values[before:]
+            raise
         handles = tuple(map(self._handle, made))
         return handles[0] if len(handles) == 1 else handles
 
@@ -247,7 +242,7 @@ class Batch:
         array = np.asarray(x, np.int64) if index else number(op, x, dtype)
         if not op.structured:
             return Number(float(array))
-        return self._new(array, False).value
+        return self._new(array).value
 
     def keep(self, h: Handle) -> Handle:
         """Have `execute()` compute `h` though other ops use it, so that reading it costs nothing more."""
@@ -255,7 +250,7 @@ class Batch:
         if v not in self._kept:
             self._kept.add(v)
             if self._graph.values[v].maker >= 0 and self._replay and v not in self._replay.schedule.results:
-                self._planned = 0
+                self._stale = True
         return h
 
     # ---- running ------------------------------------------------------------------------------------
@@ -266,11 +261,11 @@ class Batch:
         BatchError while another execution runs.
         """
         if not self._busy.acquire(False):
-            raise BatchError("execute: this batch is being executed; await that first")
+            raise BatchError(f"execute: {BUSY}")
         try:
             self._execute(None)
         finally:
-            self._busy.release()
+            self._free()
 
     async def execute_async(self) -> None:
         """The same in a worker thread, so that the event loop goes on.
@@ -278,42 +273,32 @@ class Batch:
         Cancelled, it ends after the kernel that runs, and only then raises: the batch can be executed again or closed.
         """
         self._open("execute_async")
-        guard = self._alone("execute_async")
-        guard.__enter__()
-        stop: list[bool] = []
-        try:
-            work = asyncio.ensure_future(asyncio.to_thread(self._execute, lambda: bool(stop)))
-            cancelled: asyncio.CancelledError | None = None
-            while not work.done():
-                try:
-                    await asyncio.shield(work)
-                except asyncio.CancelledError as error:
-                    cancelled = error
-                    stop.append(True)
-                except Exception:  # of the work itself, and told below
-                    break
-            if cancelled is not None:
-                work.exception()
-                raise cancelled
-            work.result()
-        finally:
-            guard.__exit__()
+        if not self._busy.acquire(False):
+            raise BatchError(f"execute_async: {BUSY}")
+        await later(lambda given_up: self._execute(lambda: self._closed or given_up()), self._free)
 
     def _execute(self, stopped: Any) -> None:
         self._open("execute")
-        replay = self._replay
-        if replay is None or self._planned != len(self._graph.values):
-            replay = self._plan()
         now = state.current.get()
         known = self._now
         if known is None or known[0] is not now:
             known = self._now = (now, self._state())
+        if self._outdated(known[1]):
+            self._plan()
+        replay = self._replay
+        assert replay is not None
         self._done = False
-        replay.run(known[1], stopped)
+        self._run(replay, known[1], stopped)
         self._done, self._changed = True, False
-        if count := len(replay.schedule.steps):
-            self._submits += 1
-            self._kernels += count
+
+    def _run(self, replay: Replay, now: state.State, stopped: Any = None) -> None:
+        before = transfer.here.moved
+        try:
+            replay.run(now, stopped)
+        finally:
+            if (after := transfer.here.moved) is not before:
+                self._tally.moved(before, after)
+        self._tally.ran(len(replay.schedule.steps))
 
     def _state(self) -> state.State:
         return state.choosing(self._asked, "trueno.Batch")
@@ -329,26 +314,33 @@ class Batch:
                 used.update(entry.inputs)
         return wanted
 
-    def _schedule(self) -> Any:
-        self._open("print")
-        if self._replay is not None and self._planned == len(self._graph.values):
+    def _schedule(self) -> Schedule:
+        if self._replay is not None and not self._stale and self._planned == len(self._graph.values):
             return self._replay.schedule
-        return schedule(self._graph, self._wanted(), self._device.name if self._device else "host", self._asked)
+        return self._scheduled(self._wanted())
 
-    def _plan(self) -> Replay:
-        """Schedule what was recorded so far, and make its buffers."""
+    def _scheduled(self, wanted: list[int]) -> Schedule:
+        device = self._uploads.device
+        return schedule(self._graph, wanted, device.name if device else "host", self._asked)
+
+    def _outdated(self, now: state.State) -> bool:
+        """Whether what is planned is not what was recorded, or was planned for other backends, which may fuse less."""
+        replay = self._replay
+        if replay is None or self._stale or self._planned != len(self._graph.values):
+            return True
+        return replay.stale(now) and replay.schedule.names != names(self._asked)
+
+    def _plan(self) -> None:
+        """Schedule what was recorded so far, and make its buffers; those of the plan before are gone by then."""
         if self._replay is not None:
-            self._owned -= self._replay.schedule.buffers.nbytes
+            self._tally.drop(self._replay.schedule.buffers.nbytes)
         self._replay, self._done = None, False
-        found = schedule(self._graph, self._wanted(), self._device.name if self._device else "host", self._asked)
-        self._replay = self._with_buffers(found)
-        self._planned = len(self._graph.values)
-        return self._replay
+        self._replay = self._with_buffers(self._scheduled(self._wanted()))
+        self._planned, self._stale = len(self._graph.values), False
 
-    def _with_buffers(self, found: Any) -> Replay:
-        replay = Replay(self._graph, found, self._uploads, self._backend())
-        self._allocations += len(found.buffers.sizes)
-        self._own(found.buffers.nbytes)
+    def _with_buffers(self, found: Schedule) -> Replay:
+        replay = Replay(self._graph, found, self._uploads.arrays, self._uploads.backend())
+        self._tally.hold(found.buffers.nbytes, len(found.buffers.sizes))
         return replay
 
     # ---- reading ------------------------------------------------------------------------------------
@@ -361,26 +353,26 @@ class Batch:
         """
         v = self._value("read", "h", h)
         with self._alone("read"):
+            if out is not None:
+                fits(self._graph.values[v], out)
             array = self._found(v)
-            backend = self._backend()
-            if backend is None:
-                if out is not None:
-                    fits(array, out)
-                    np.copyto(out, array)
-                result = np.array(array) if out is None else out
-            else:
-                if out is not None:
-                    fits(array, out)
+            backend = self._uploads.backend()
+            if backend is not None:
                 with telling("read", backend.name):
                     result = transfer.download(backend, array, out, "Batch")
-            self._downloaded += 1
-            self._bytes += result.nbytes
+            elif out is None:
+                result = np.array(array)
+            else:
+                np.copyto(out, array)
+                result = out
+            self._tally.downloads += 1
+            self._tally.bytes += result.nbytes
         return result if result.ndim or out is not None else result[()]
 
     def _found(self, v: int) -> Any:
         value = self._graph.values[v]
         if value.maker < 0:
-            return self._uploads[v]
+            return self._uploads.arrays[v]
         op = self._graph.ops[value.maker].op.name
         if not self._done or self._replay is None or v >= self._planned:
             raise BatchError(f"read: h, a result of {op}, was not executed yet; call b.execute() first")
@@ -391,14 +383,11 @@ class Batch:
                 f"read: h, a result of {op}, went into other ops, and its uploads have changed since; "
                 "b.keep(h) before b.execute() has it computed"
             )
-        found = schedule(self._graph, [v], self._device.name if self._device else "host", self._asked)
-        replay = self._with_buffers(found)
+        replay = self._with_buffers(self._scheduled([v]))
         try:
-            replay.run(self._state())
+            self._run(replay, self._state())
         finally:
-            self._owned -= found.buffers.nbytes
-        self._submits += 1
-        self._kernels += len(found.steps)
+            self._tally.drop(replay.schedule.buffers.nbytes)
         return replay.arrays[v]
 
     # ---- the ops ------------------------------------------------------------------------------------
@@ -419,21 +408,24 @@ class Batch:
 METHODS = ("upload", "update", "keep", "execute", "execute_async", "read", "close", "counts")
 
 
+BUSY = "this batch is being executed; await that first"
+
+
 class _Alone:
     """Inside, nobody else runs the batch."""
 
-    __slots__ = ("_lock", "_what")
+    __slots__ = ("_batch", "_what")
 
-    def __init__(self, lock: Lock, what: str) -> None:
-        self._lock = lock
+    def __init__(self, batch: Batch, what: str) -> None:
+        self._batch = batch
         self._what = what
 
     def __enter__(self) -> None:
-        if not self._lock.acquire(False):
-            raise BatchError(f"{self._what}: this batch is being executed; await that first")
+        if not self._batch._busy.acquire(False):
+            raise BatchError(f"{self._what}: {BUSY}")
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self._batch._free()
 
 
 __all__ = ["METHODS", "Batch"]

@@ -13,7 +13,7 @@ from trueno.discovery.protocol import Backend, DeviceBackend
 from trueno.dispatch import general, resident, state, transfer
 from trueno.dispatch.fallback import telling, told
 from trueno.dispatch.state import State, refuse
-from trueno.errors import BatchError, KernelError, TruenoError
+from trueno.errors import BatchError, GuardError, KernelError, TruenoError
 
 Arrays = dict[int, Any]
 WORDS = 8
@@ -41,7 +41,7 @@ class Replay:
         self.graph = graph
         self.schedule = schedule
         self.device = device
-        with telling("Batch", device.name) if device else nullcontext():
+        with telling("Batch", device.name if device else "the host"):
             self.backs = [_empty(device, (count,), dtype) for count, dtype in schedule.buffers.sizes]
         self.arrays: Arrays = {
             v: _shaped(self.backs[b], graph.values[v].shape) for v, b in schedule.buffers.place.items()
@@ -89,17 +89,35 @@ class Replay:
 
     def run(self, now: State, stopped: Callable[[], bool] | None = None) -> None:
         """Run every kernel; the first error ends it and names the op.  `stopped` is asked before each kernel."""
-        if now is not self._state or state.drops != self._drops:
+        if self.stale(now):
             self._prepared(now)
         device = self.device
-        if device is not None and hasattr(device, "batch"):
-            with telling("Batch", device.name), cast(DeviceBackend, device).batch():
-                self._each(now, stopped)
-        else:
+        if device is None:
             self._each(now, stopped)
-        if device is not None:
-            with telling("Batch", device.name):
-                device.synchronize()
+            return
+        said = False  # an error of a kernel, which names its op, needs no more words
+        try:
+            with cast(DeviceBackend, device).batch() if hasattr(device, "batch") else nullcontext():
+                said = True
+                self._each(now, stopped)
+                said = False
+            device.synchronize()
+        except Exception as error:
+            if said and isinstance(error, TruenoError):
+                raise
+            raise self._deferred(error, device.name) from error
+
+    def _deferred(self, error: Exception, name: str) -> Exception:
+        """An error of all kernels together: the device does not say which."""
+        final = told(error, "Batch", name)
+        final.add_note(
+            f"in a batch, when its kernels were submitted: {_listed([s.op.name for s in self.schedule.steps])}"
+        )
+        return final
+
+    def stale(self, now: State) -> bool:
+        """Whether kernels have to be chosen again, perhaps among other backends than this was planned for."""
+        return now is not self._state or state.drops != self._drops
 
     def _prepared(self, now: State) -> None:
         try:
@@ -116,6 +134,12 @@ class Replay:
                     raise BatchError("Batch: the execution was cancelled")
                 if kernel(*args):
                     self._again(at, now)
+            except TruenoError as error:
+                step = self.schedule.steps[at]
+                if isinstance(error, GuardError) and step.call is not None:  # the general path has done it
+                    general.located(error, step.op, tuple(self.graph.values[v].shape for v, _ in step.makes))
+                error.add_note(self._told(at))
+                raise
             except Exception as error:
                 self._failed(at, now, error)
 
@@ -123,8 +147,6 @@ class Replay:
         """Raise what ended the execution; a TypeError is a refusal, says the protocol, and others may take the call."""
         step = self.schedule.steps[at]
         try:
-            if isinstance(error, TruenoError):
-                raise error
             if not isinstance(error, TypeError):
                 raise told(error, step.op.name, self.where(step, now)) from error
             self._again(at, now, error)
@@ -142,10 +164,9 @@ class Replay:
 
     def _told(self, at: int) -> str:
         step = self.schedule.steps[at]
-        names = [self.graph.ops[i].op.name for i in step.ops]
-        more = f" and {len(names) - WORDS} more" if len(names) > WORDS else ""
-        ops = f"op {step.ops[0]}" if len(names) == 1 else f"{len(names)} ops in one kernel"
-        return f"in a batch, kernel {at + 1} of {len(self.schedule.steps)}, {ops}: {', '.join(names[:WORDS])}{more}"
+        ops = f"op {step.ops[0]}" if len(step.ops) == 1 else f"{len(step.ops)} ops in one kernel"
+        names = _listed([self.graph.ops[i].op.name for i in step.ops])
+        return f"in a batch, kernel {at + 1} of {len(self.schedule.steps)}, {ops}: {names}"
 
     def where(self, step: Step, now: State) -> str:
         """The backend that is to run a step."""
@@ -175,11 +196,16 @@ class Replay:
                 found = resident.device(op, operands)
                 assert found is not None
                 made = resident.call(op, found, operands, dict(scalars), None)
-            for result, target in zip(made if isinstance(made, tuple) else (made,), targets, strict=True):
-                cast(DeviceBackend, device).copy(_shaped(result, tuple(target.shape)), target)
+            with telling(op.name, device.name):
+                for result, target in zip(made if isinstance(made, tuple) else (made,), targets, strict=True):
+                    cast(DeviceBackend, device).copy(_shaped(result, tuple(target.shape)), target)
             return 0
 
         return through
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:WORDS]) + (f" and {len(names) - WORDS} more" if len(names) > WORDS else "")
 
 
 def _empty(device: Backend | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

@@ -47,7 +47,7 @@ def _array(graph: Graph, v: int) -> str:
 
 def _where(step: Step, now: "State", device: Any) -> str:
     if step.call is None:
-        return f"general path: {step.entry.reason}"
+        return f"general path: {step.reason or step.entry.reason}"
     try:
         return now._choice(step.call)[0].chosen
     except TruenoError as error:

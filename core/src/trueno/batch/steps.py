@@ -1,20 +1,24 @@
 """The plan of a batch: which kernels run, on which values, in which order; decided from shapes alone."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from trueno.batch.buffers import Buffers, assign
+from trueno.batch.epilogue import shapes, with_epilogue
 from trueno.batch.fuse import Fusion, Group, recipe_of
-from trueno.batch.graph import Graph, Recorded, Shape, arranged, kind
+from trueno.batch.graph import Graph, Number, Recorded, Shape, arranged, kind
 from trueno.batch.merged import Part, Recipe, merged, sound
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
+from trueno.dispatch import state
+from trueno.errors import TruenoError
 from trueno.ops.op import Op
 from trueno.select import policy
+from trueno.settings import settings
 
 CHAIN = Recipe(
     "e", 0, (Part("neg", (("x", 0, 0),), (), ()), Part("neg", (("v", 0, 0),), (), ())), ((1, 0, "e"),), rows=False
@@ -27,7 +31,7 @@ class Step:
     """One kernel.
 
     ops: the recorded ops that it runs.  reads, makes: values, and their shapes as the kernel sees them.  call: what the
-    selector is asked; None where the general path runs the op.  apart: (op, reason) where one did not fuse.
+    selector is asked; None where the general path runs the op, for `reason`.  apart: why one of the ops did not fuse.
     """
 
     op: Op
@@ -38,15 +42,28 @@ class Step:
     call: Call | None
     entry: Recorded
     apart: dict[int, str] = field(default_factory=dict)
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Steps in order, the buffers of their results, and the values that can be read when all have run."""
+    """Steps in order, the buffers of their results, and the values that can be read when all have run.
+
+    names: of the backends that were asked for when this was planned, for what fuses hangs on them.
+    """
 
     steps: list[Step]
     buffers: Buffers
     results: set[int]
+    names: tuple[str, ...]
+
+
+def names(asked: tuple[str, ...]) -> tuple[str, ...]:
+    """The backends that kernels have to run on: the batch's own, else those in force; none where the choice is free."""
+    if asked:
+        return asked
+    now = state.current.get().asked
+    return now.names or (() if now.automatic else settings.get("TRUENO_BACKEND"))
 
 
 def takes_chains(name: str, residency: str) -> bool:
@@ -59,18 +76,20 @@ def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[s
     """The steps that compute the values `wanted`, and nothing else, on the backends `asked` for (none: any)."""
     results = {v for v in wanted if graph.values[v].maker >= 0}
     live = _live(graph, results)
-    fusion = Fusion(graph, live, all(takes_chains(name, residency) for name in asked))
+    on = names(asked)
+    planner = _Planner(graph, residency, asked, all(takes_chains(name, residency) for name in on))
+    fusion = Fusion(graph, live, planner.refusal, planner.chains)
     needed = set(results)
     for index in live:
         here = fusion.of(index)
         needed |= {v for v in graph.ops[index].inputs if fusion.maker(v) not in (None, here)}
     steps: list[Step] = []
     for group in fusion.groups:
-        for step in _steps(graph, group, needed, residency):
-            step.apart = {i: fusion.why[i] for i in step.ops if i in fusion.why}
+        for step in planner.steps(group, needed):
+            step.apart |= {i: fusion.why[i] for i in step.ops if i in fusion.why}
             steps.append(step)
     moves = [([v for v, _ in s.reads], [v for v, _ in s.makes]) for s in steps]
-    return Schedule(steps, assign(graph.values, moves, results), results)
+    return Schedule(steps, assign(graph.values, moves, results), results, on)
 
 
 def _live(graph: Graph, wanted: set[int]) -> list[int]:
@@ -85,26 +104,100 @@ def _live(graph: Graph, wanted: set[int]) -> list[int]:
     return live[::-1]
 
 
-def _steps(graph: Graph, group: Group, needed: set[int], residency: str) -> list[Step]:
-    entries = [graph.ops[i] for i in group.members]
-    if not group.program:
-        return [_single(graph, group.members[0], residency)]
-    outputs = [v for e in entries for v in e.results if v in needed]
-    plain = len(entries) == 1 and len(outputs) == len(entries[0].results)
-    if plain and not any(not isinstance(v, int) for v in entries[0].operands):
-        return [_program(graph, group.members[0], residency)]
-    recipe, operands, params = recipe_of(graph, group, group.members, outputs)
-    if not sound(recipe):  # an op whose result does not vary as its signature says
-        return [_program(graph, i, residency) for i in group.members]
-    op, entry = merged(recipe), entries[0]
-    split = arranged(group.domain, group.split, set(group.outside.values()))
-    assert split is not None
-    shape = _shapes(group.domain, split)
-    rank, size = (2 if shape["r"] else 1), prod(group.domain).bit_length()
-    call = Call(op, entry.dtype, recipe.kinds, rank, (size,), (), residency)
-    reads = [(v, shape[k]) for v, k in operands]
-    makes = [(v, shape[space]) for v, (_, _, space) in zip(outputs, recipe.outputs, strict=True)]
-    return [Step(op, list(group.members), reads, params, makes, call, entry)]
+class _Planner:
+    """Makes steps of groups.  chains: whether the backends asked for take ops that are not in the table."""
+
+    def __init__(self, graph: Graph, residency: str, asked: tuple[str, ...], chains: bool) -> None:
+        self.graph = graph
+        self.residency = residency
+        self.asked = state.choosing(asked, "trueno.Batch").asked
+        self.chains = chains
+        self._runners: dict[tuple[Any, ...], str] = {}
+
+    def steps(self, group: Group, needed: set[int]) -> list[Step]:
+        """The steps of a group, which make those of its values that are `needed`."""
+        graph = self.graph
+        entries = [graph.ops[i] for i in group.members]
+        outputs = [v for e in entries for v in e.results if v in needed]
+        if group.head is not None and group.tail:
+            found = self._finished(group, group.tail, outputs)
+            if isinstance(found, Step):
+                return [found]
+            step = _single(graph, group.head, self.residency)
+            tail = _tail(graph, group)
+            rest = self.steps(tail, needed | {graph.ops[group.head].results[0]})
+            rest[0].apart |= dict.fromkeys(tail.members[:1], found)
+            return [step, *rest]
+        if not group.program:
+            return [_single(graph, group.members[0], self.residency)]
+        numbers = any(isinstance(v, Number) for e in entries for v in e.operands)
+        if numbers and not self.chains:
+            step = _single(graph, group.members[0], self.residency)
+            step.reason = "a number is an operand, and its backend runs single ops of the table alone"
+            return [step]
+        plain = len(entries) == 1 and len(outputs) == len(entries[0].results)
+        if plain and not numbers:
+            return [_program(graph, group.members[0], self.residency)]
+        recipe, operands, params = recipe_of(graph, group, group.members, outputs)
+        if not sound(recipe):  # an op whose result does not vary as its signature says
+            return [_program(graph, i, self.residency) for i in group.members]
+        op, entry = merged(recipe), entries[0]
+        split = arranged(group.domain, group.split, set(group.outside.values()))
+        assert split is not None
+        shape = _shapes(group.domain, split)
+        rank, size = (2 if shape["r"] else 1), prod(group.domain).bit_length()
+        call = Call(op, entry.dtype, recipe.kinds, rank, (size,), (), self.residency)
+        reads = [(v, shape[k]) for v, k in operands]
+        makes = [(v, shape[space]) for v, (_, _, space) in zip(outputs, recipe.outputs, strict=True)]
+        return [Step(op, list(group.members), reads, params, makes, call, entry)]
+
+    def refusal(self, group: Group, tail: list[int], outputs: list[int]) -> str:
+        """Why whoever runs a group's head does not run this tail with it; empty if it does."""
+        found = self._finished(group, tail, outputs)
+        return found if isinstance(found, str) else ""
+
+    def _finished(self, group: Group, tail: list[int], outputs: list[int]) -> Step | str:
+        """A structured op with a tail as one step, or why it is none."""
+        graph = self.graph
+        assert group.head is not None
+        entry = graph.ops[group.head]
+        recipe, operands, params = recipe_of(graph, group, tail, outputs)
+        if not sound(recipe):
+            return f"a result of the ops on {entry.op.name} does not vary as its elements do"
+        op = with_epilogue(entry.op, merged(recipe), recipe.kinds, [graph.ops[i].op.name for i in tail])
+        shape = shapes(group.domain)
+        alone = [(v, graph.values[v].shape) for v in entry.inputs]
+        reads = alone + [(v, shape[k]) for v, k in operands[1:]]
+        sizes, static = tuple(prod(s).bit_length() for _, s in reads), tuple(entry.static.items())
+        call = Call(op, entry.dtype, op.layout, len(reads[0][1]), sizes, static, self.residency)
+        name = self._runner(replace(call, op=entry.op, layout=entry.op.layout, sizes=sizes[: len(alone)]))
+        reject = policy.rejection(registry.load(name), call) if name else None
+        if reject is not None:
+            said = reject.code + (f": {reject.detail}" if reject.detail else "")
+            return f"{name} has no {entry.op.name} that takes it in ({said})"
+        makes = [(v, group.domain) for v in outputs]
+        return Step(op, sorted([group.head, *tail]), reads, [*entry.params, *params], makes, call, entry)
+
+    def _runner(self, call: Call) -> str:
+        """Who would run a structured op by itself; nobody: empty."""
+        key = (call.op.name, call.dtype, call.rank, call.sizes, call.static)
+        if key not in self._runners:
+            try:
+                self._runners[key] = policy.decide(call, self.asked).chosen
+            except TruenoError:  # executing will say so
+                self._runners[key] = ""
+        return self._runners[key]
+
+
+def _tail(graph: Graph, group: Group) -> Group:
+    """What is left of a group without its head: a chain of its own."""
+    assert group.head is not None
+    (made,) = graph.ops[group.head].results
+    tail = Group(group.order, group.tail[0], graph.ops[group.tail[0]])
+    tail.members, tail.domain, tail.split = group.tail, group.domain, None
+    tail.outside = {**group.outside, made: graph.values[made].shape}
+    tail.spaces = {v: space for v, space in group.spaces.items() if v != made}
+    return tail
 
 
 def _shapes(domain: Shape, split: int) -> dict[str, Shape]:

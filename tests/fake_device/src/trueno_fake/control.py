@@ -84,8 +84,12 @@ class Control:
 
     def step(self, kind: str) -> None:
         """Count one operation, and fail if it is due."""
-        if error := self.due(kind):
-            raise error
+        error = self.due(kind)
+        try:
+            if error:
+                raise error
+        finally:
+            del error  # its traceback holds this frame, and those below the arrays
 
     def wait(self) -> None:
         """Be as slow as was asked."""

@@ -20,9 +20,8 @@ Results = tuple[np.ndarray[Any, Any], ...]
 def kernel(call: Call, tripped: Callable[[int], int]) -> Kernel:
     """The kernel for a key; `tripped` takes a guarded one's bits and says what it returns."""
     op = call.op
-    index = np.dtype(np.int64)
-    given = [index if spec.index else call.dtype for spec in op.signature.inputs]
-    made = [index if spec.index else call.dtype for spec in op.signature.outputs]
+    given = [spec.holds(call.dtype) for spec in op.signature.inputs]
+    made = [spec.holds(call.dtype) for spec in op.signature.outputs]
     operands, params = len(given), len(op.symbolic)
     compute = _structured(call) if op.structured else _program(call)
 
@@ -37,11 +36,15 @@ def kernel(call: Call, tripped: Callable[[int], int]) -> Kernel:
         if results is None or any(o.shape != r.shape for o, r in zip(outs, results, strict=True)):
             return -1
         LEDGER.add(kernels=1, submits=not LEDGER.batching, batched=bool(LEDGER.batching))
-        if error := control.due("kernel"):
-            if not control.lost:
-                half = outs[0]._elements().reshape(-1)
-                half[: (half.size + 1) // 2] = 77
-            raise error
+        error = control.due("kernel")
+        try:
+            if error:
+                if not control.lost:
+                    half = outs[0]._elements().reshape(-1)
+                    half[: (half.size + 1) // 2] = 77
+                raise error
+        finally:
+            del error  # its traceback holds this frame, and so the arrays
         control.wait()
         for out, result in zip(outs, results, strict=True):
             out._elements()[...] = result

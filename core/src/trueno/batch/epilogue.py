@@ -1,0 +1,85 @@
+"""A structured op and what follows it, as one op: `matmul` with a bias and an activation.
+
+The tail is a row program over the result's elements, merged as any chain is.  It reads the result as its first operand,
+and beside it arrays of the result's shape, rows shared by all (a bias), one value a row, and single values.  The
+body of the whole calls the head's and then the tail's, so reference and judge need not know that it was fused.  Only a
+backend that says so gets it: `supports` is asked for the very call.
+"""
+
+from inspect import Parameter as Signed
+from typing import Any
+
+import numpy as np
+
+from trueno.batch.merged import title
+from trueno.ops.evaluate import evaluate
+from trueno.ops.op import Op, Parameter
+from trueno.ops.signature import ArraySpec, Signature
+
+_ops: dict[tuple[str, str, str], Op] = {}
+
+
+def takes_tail(op: Op) -> bool:
+    """Whether a tail has something to go over: one float result, whose shape the signature tells."""
+    outputs = op.signature.outputs
+    return op.structured and op.shapes is None and len(outputs) == 1 and not outputs[0].index and op.check is None
+
+
+def with_epilogue(head: Op, tail: Op, kinds: str, names: list[str]) -> Op:
+    """`head`, and on its result `tail`, whose operands are of these kinds; `names` of the ops in the tail."""
+    key = (head.name, tail.name, kinds)
+    found = _ops.get(key)
+    if found is None:
+        found = _ops[key] = _make(head, tail, kinds, names)
+    return found
+
+
+def shapes(result: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Shapes of a tail's operands by kind, beside a result of this shape."""
+    return {"e": result, "w": result[-1:], "r": result[:-1], "u": ()}
+
+
+def _make(head: Op, tail: Op, kinds: str, names: list[str]) -> Op:
+    (made,) = head.signature.outputs
+    dims = {
+        "e": (made.dims, made.leading),
+        "w": (made.dims[-1:], False),
+        "r": (made.dims[:-1], made.leading),
+        "u": ((), False),
+    }
+    inputs = [ArraySpec(f"arg{i}", *dims[k]) for i, k in enumerate(kinds) if i]
+    outputs = [ArraySpec(spec.name, made.dims, made.leading) for spec in tail.signature.outputs]
+    program = tail.program(kinds)
+    each = "*".join([*made.dims, *(["rows"] if made.leading else [])])
+    body = _body(head, tail, kinds)
+    body.__doc__ = f"{' → '.join([head.name, *names])}, in one kernel."
+    return Op(
+        name=f"{title([head.name, *names])}_{tail.name.rpartition('_')[2]}",
+        family="batch",
+        signature=Signature((*head.signature.inputs, *inputs), tuple(outputs)),
+        body=body,
+        params=(*head.params, *(Parameter(p, float, Signed.empty, True) for p in tail.symbolic)),
+        structured=True,
+        over=None,
+        rules=(),
+        flops_text=f"{head.flops_text} + {program.flops[0]:g}*{each}",
+        aliases=(),
+        chain=head.chain,
+        domain=None,
+        head=head,
+        epilogue=tail,
+        kinds=kinds,
+    )
+
+
+def _body(head: Op, tail: Op, kinds: str) -> Any:
+    count = len(head.operands)
+
+    def body(*operands: Any, **given: Any) -> Any:
+        numbers = [given.pop(name) for name in tail.symbolic]
+        result = np.asarray(head.body(*operands[:count], **given))
+        made = evaluate(tail.program(kinds), [result, *operands[count:]], numbers, result.dtype)
+        results = tuple(r.reshape(result.shape) for r in made)
+        return results[0] if len(results) == 1 else results
+
+    return body

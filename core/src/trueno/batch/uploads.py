@@ -1,0 +1,95 @@
+"""The arrays behind the uploads of a batch.
+
+On the host they are the caller's own where kernels can take them, on a device copies that the batch owns or arrays of
+that device that the caller gave.  What is the caller's is read and never written.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from trueno.batch.counts import Tally
+from trueno.discovery import registry
+from trueno.discovery.protocol import Backend
+from trueno.discovery.registry import Entry
+from trueno.dispatch import transfer
+from trueno.dispatch.fallback import telling
+from trueno.dispatch.incoming import plain
+from trueno.dispatch.transfer import held, home
+from trueno.errors import DeviceError
+
+
+class Uploads:
+    """arrays: by value.  device: where the batch runs, None for the host; settled by the first upload at the latest."""
+
+    __slots__ = ("_fixed", "_own", "_tally", "arrays", "device")
+
+    def __init__(self, device: Entry | None, fixed: bool, tally: Tally) -> None:
+        self.arrays: dict[int, Any] = {}
+        self.device = device
+        self._fixed = fixed
+        self._own: dict[int, int] = {}
+        """Bytes of the arrays that belong to the batch."""
+        self._tally = tally
+
+    def backend(self) -> Backend | None:
+        """Asked for anew each time: a device that was lost, or is in a forked child, is an error that says so."""
+        return None if self.device is None else registry.load(self.device.name)
+
+    def take(self, what: str, x: Any) -> Any:
+        """What the user gave, as an array of the batch's device or one that kernels on the host take."""
+        form = getattr(x, "_blocks", None)  # of a QuantizedMatrix: its bytes go as they are
+        x = form[0] if form else held(x)
+        there = home(x)
+        if there is None:
+            return x if form else plain(what, x)
+        if there is not self.device:
+            if self._fixed:
+                where = self.device.name if self.device else "the host"
+                raise DeviceError(
+                    f"{what}: x is on {there.name}, but this batch runs on {where}; bring it home: trueno.numpy(x)"
+                )
+            self.device = there  # compute follows data
+        return x
+
+    def put(self, v: int, array: Any, given: Any = None) -> None:
+        """Set the array of a value; `given` is what the user gave, from which it was taken."""
+        self._fixed = True
+        backend = None if home(array) is not None else self.backend()
+        if backend is not None:
+            self._send(v, array, backend)
+        else:
+            fresh = (
+                isinstance(array, np.ndarray)
+                and array is not held(getattr(given, "bytes", given))
+                and array.flags.owndata
+            )
+            self._replace(v, array, array.nbytes if fresh else 0)
+        if home(array) is None:
+            self._tally.uploads += 1
+            self._tally.bytes += array.nbytes
+
+    def _send(self, v: int, array: np.ndarray[Any, Any], backend: Backend) -> None:
+        """Copy an array to the device, into the batch's own buffer where it has one."""
+        with telling("upload", backend.name):
+            if v in self._own and hasattr(backend, "write"):
+                transfer.write(backend, array, self.arrays[v], "Batch")
+            else:
+                self._replace(v, transfer.upload(backend, array, "Batch"), array.nbytes)
+
+    def _replace(self, v: int, array: Any, own: int) -> None:
+        if own:
+            self._tally.hold(own)
+        self.arrays[v] = array
+        self._tally.drop(self._own.pop(v, 0))
+        if own:
+            self._own[v] = own
+
+    def remove(self, v: int) -> None:
+        """Forget a value that came to nothing."""
+        self.arrays.pop(v, None)
+        self._tally.drop(self._own.pop(v, 0))
+
+    def clear(self) -> None:
+        self.arrays.clear()
+        self._own.clear()

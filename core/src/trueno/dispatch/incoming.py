@@ -1,0 +1,45 @@
+"""What a user uploads, as a host array that kernels take: float32, float64 or, for indices, int64.
+
+Lists and Python's numbers become float32, other whole numbers int64.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from trueno.dispatch.coerce import FLOATS
+from trueno.dispatch.transfer import held, imported
+from trueno.errors import DtypeError, OutOfMemory, ParameterError
+
+
+def plain(what: str, x: Any) -> np.ndarray[Any, Any]:
+    """`x` as a contiguous, aligned array in native byte order: the array itself where it is one.
+
+    `what`: the method, for messages.  DtypeError, ShapeError, ParameterError; OutOfMemory where a copy has no room.
+    """
+    x = held(x)
+    if isinstance(x, (bool, np.bool_, str, bytes)) or x is None:
+        raise DtypeError(f"{what}: x is {type(x).__name__}; give an array, a list or a number")
+    try:
+        array = imported(what, "x", x)
+        letter = array.dtype.kind
+        if isinstance(x, (list, tuple, float, int)) and not isinstance(x, np.generic) and letter in "iuf":
+            with np.errstate(over="ignore"):
+                array = array.astype(np.float32)
+        elif letter in "iu":
+            array = whole(what, "x", array)
+        elif array.dtype.newbyteorder("=").type not in FLOATS:
+            raise DtypeError(f"{what}: x is {array.dtype}; float32, float64 or whole numbers are taken; use .astype")
+        flags = array.flags
+        if flags.c_contiguous and flags.aligned and array.dtype.isnative:
+            return array
+        return np.array(array, array.dtype.newbyteorder("="), order="C")
+    except MemoryError as error:
+        raise OutOfMemory(f"{what}: there is no room for x ({error})") from None
+
+
+def whole(what: str, name: str, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Whole numbers as int64; ParameterError for one that is past it."""
+    if x.dtype.newbyteorder("=") == np.uint64 and x.size and x.max() > np.iinfo(np.int64).max:
+        raise ParameterError(f"{what}: {name} holds {x.max()}, which is past int64, the dtype of indices")
+    return x.astype(np.int64, copy=False)

@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PARTS := core plugins/scalar plugins/simd plugins/wgpu plugins/cuda
 ARGS ?=
+# All tests together are worth a process a core; each takes a gigabyte, so four at most.  A selection runs in one, which
+# starts at once and can be debugged; ARGS="-n 2 -k softmax" if it is large.
+WORKERS = $(if $(ARGS),,-n auto --maxprocesses 4 --dist worksteal)
 
 .PHONY: help setup demo test check lint types imports bench docs generate golden wheels clean
 
@@ -15,7 +18,7 @@ demo: .venv/packages  ## Run every op on the best backend and compare with NumPy
 	$(BIN)/trueno demo $(ARGS)
 
 test: .venv/dev  ## Run the tests (ARGS="-k softmax" to choose)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 check: lint types imports  ## Format, lint, types, import contracts: what CI asks of the text
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from benchmarks.compare import Record
 from benchmarks.rows import ROWS, text
 from benchmarks.rows.families import ADD
+from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
 from benchmarks.rows.rust import PUBLISHED_NS
 from benchmarks.timing import OURS, geometric_mean, median
 
@@ -34,6 +35,15 @@ BATCH = {
     ("residual_rms_norm scale", MANY): 1.4,
 }
 REPLAY_S = 3e-6
+QUANT: dict[str, tuple[tuple[str, str, float], ...]] = {  # what ours is: whom over, in words; a row's name, the bar
+    "ggml": (
+        *((f"mat-vec {name}", f"quant_matvec {name}", 1.0) for name in MATVEC),
+        *((f"mat-mul {name}", f"quant_matmul {name}", 0.9) for name in MATMUL),
+        ("dequantize, each format", "dequantize ", 1.0),
+        ("quantize, each format", "quantize_rows ", 1.0),
+    ),
+    GGUF: (("dequantize, each format", "dequantize ", 5.0), ("quantize, each format", "quantize_rows ", 5.0)),
+}
 REGRET_MEAN, REGRET_WORST = 1.05, 1.5
 AWAIT_S = 40e-6
 
@@ -226,6 +236,29 @@ def _batch(records: Sequence[Record]) -> list[Verdict]:
     return [*found, _one(records, key, row, "≤ 3 µs", ns, lambda v: v <= REPLAY_S)]
 
 
+def _quant(records: Sequence[Record]) -> list[Verdict]:
+    """Rows that many cells answer; all of them must be above."""
+    verdicts = []
+    for whom, rows in QUANT.items():
+        for title, name, least in rows:
+            row, bar = f"quantized: {title}, against {whom}", f"each ≥ {least:g}×"
+            of = [r for r in records if r.group == "quant" and r.name.startswith(name)]
+            of = [r for r in of if r.shape.endswith(GGUF) == (whom == GGUF)]
+            broken = [r.problem for r in of if r.problem]
+            found = [(r.value, r) for r in of if r.value is not None]
+            if broken or not found:
+                verdicts.append(_missing(row, bar, broken[0] if broken else ""))
+                continue
+            worst, at = min(found, key=lambda pair: pair[0])
+            good = sum(value >= least for value, _ in found)
+            shown = f"{good} of {len(found)}, mean {times(geometric_mean(v for v, _ in found))}; worst {times(worst)}"
+            shown += f" ({at.name}, {at.shape})"
+            without = len(of) - len(found)
+            shown += f"; {without} without a ratio" if without else ""
+            verdicts.append(Verdict(row, bar, shown, False if good < len(found) else None if without else True))
+    return verdicts
+
+
 def regrets(records: Sequence[Record]) -> list[Record]:
     """Where the selector chose somebody slower than the best, worst first."""
     found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
@@ -266,5 +299,6 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *structured,
         *_rust(records),
         *_batch(records),
+        *_quant(records),
         *_regret(records),
     ]

@@ -9,7 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("trueno", "trueno-scalar", "trueno-simd", "numpy", "scipy", "torch", "numba", "llvmlite")
+PACKAGES = (
+    "trueno", "trueno-scalar", "trueno-simd", "numpy", "scipy", "torch", "numba", "llvmlite",
+    "llama-cpp-python", "gguf",
+)  # fmt: skip
 
 
 def cpu() -> str:

@@ -20,6 +20,8 @@ WORST = 10
 REGRET = ("op", "shape", "choice over best", "best", "times (trueno: the choice)")
 SINGLE = ("startup", "batch", "dispatch", "aio", "inplace", "guards", "threads", "rust")
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
+LISTED = ("structured", "quant")
+"""Groups whose cells are ratios, but every op has shapes of its own."""
 
 
 def duration(seconds: float) -> str:
@@ -67,11 +69,11 @@ def grids(records: Sequence[Record]) -> dict[str, tuple[list[str], dict[str, dic
 def show_group(console: Console, group: str, records: Sequence[Record]) -> None:
     """One group's table."""
     table = Table(title=group, title_justify="left", title_style="bold", pad_edge=False, box=None)
-    if group in SINGLE or group == "structured":
+    if group in SINGLE or group in LISTED:
         for heading in ("", "", "figure", "times"):
             table.add_column(heading, no_wrap=heading != "times")
         for r in records:
-            shown = _colour(r, figure(r)) if group == "structured" else figure(r)
+            shown = _colour(r, figure(r)) if group in LISTED else figure(r)
             table.add_row(r.name, r.shape, shown, r.problem or _times(r))
         console.print(table)
         return
@@ -166,7 +168,7 @@ def markdown(
         lines += _table(REGRET, map(_regret, worst))
     for group, (shapes, rows) in grids(records).items():
         lines += [f"## {group}", ""]
-        if group in SINGLE or group == "structured":
+        if group in SINGLE or group in LISTED:
             cells = ((r.name, r.shape, figure(r), r.problem or _times(r)) for r in records if r.group == group)
             lines += _table(("", "", "figure", "times"), cells)
         else:

@@ -10,7 +10,7 @@ from benchmarks import report
 from benchmarks.bars import verdicts
 from benchmarks.compare import Record
 from benchmarks.machine import Watch
-from benchmarks.peers import torch
+from benchmarks.peers import ggml, torch
 from benchmarks.rows import CALIBRATION, Cell, Plan, groups
 
 WIDTH = 160  # of tables in a file or a pipe
@@ -46,6 +46,8 @@ def run(
         console.print("[yellow]PyTorch is not installed: NumPy is the only peer[/]")
     else:
         torch.set_num_threads(threads)
+    if "quant" in wanted and ggml.library() is None:
+        console.print(f"[yellow]{ggml.MISSING}; figures of another machine are scaled instead[/]", soft_wrap=True)
     watch = Watch(threads)
     for warning in watch.warnings():
         console.print(f"[yellow]Warning[/]: {warning}", soft_wrap=True)

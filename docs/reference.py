@@ -23,9 +23,15 @@ def families() -> list[tuple[str, list[Any]]]:
 
 def call_text(op: Any) -> str:
     """How the op is called: `rms_norm(x, w, *, eps=1e-06, out=None)`."""
-    positional = [*op.operands, *(_parameter(p) for p in op.params if not p.keyword)]
-    keyword = [_parameter(p) for p in op.params if p.keyword]
-    return f"{op.name}({', '.join([*positional, '*', *keyword, 'out=None'])})"
+    from trueno.dispatch.function import parameters
+
+    shown, keyword = [], False
+    for p in parameters(op):
+        if p.kind is p.KEYWORD_ONLY and not keyword:
+            shown.append("*")
+            keyword = True
+        shown.append(p.name if p.default is p.empty else f"{p.name}={p.default!r}")
+    return f"{op.name}({', '.join(shown)})"
 
 
 def listed(doc: str) -> str:
@@ -170,10 +176,6 @@ def stale(docs: Path = DOCS) -> list[str]:
         if not path.exists() or path.read_text("utf-8") != write():
             found.append(name)
     return found
-
-
-def _parameter(p: Any) -> str:
-    return p.name if p.required else f"{p.name}={p.default!r}"
 
 
 def _code(names: list[str]) -> str:

@@ -68,6 +68,7 @@ def groups() -> dict[str, Cells]:
         elementwise,
         guards,
         inplace,
+        quant,
         reductions,
         regret,
         rowwise,
@@ -90,5 +91,6 @@ def groups() -> dict[str, Cells]:
         "elementwise": elementwise.cells,
         "reductions": reductions.cells,
         "batch": batch.cells,
+        "quant": quant.cells,
         "regret": regret.cells,
     }

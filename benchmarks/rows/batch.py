@@ -23,6 +23,9 @@ LENGTHS = (1_000_000, 16_000_000)
 LONGEST = 16_000_000
 SMALL = 1_024
 THREE, EIGHT, NORM, RESIDUAL = "relu scale add", "8 elementwise ops", "layer_norm gelu", "residual_rms_norm scale"
+LAYER = "matmul add gelu"
+LAYERS = ((1024, 1024, 1024), (32, 1024, 4096))
+"""m, k, n: a square layer, and few rows against a wide one."""
 AGAIN = "execute beyond its kernels"
 CHAIN: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("relu", ()), ("scale", (2.0,)), ("add", ("y",)), ("tanh", ()),
@@ -39,6 +42,8 @@ def cells(plan: Plan) -> Iterator[Cell]:
     yield Cell("batch", NORM, text(rows), partial(_norm, rows, plan))
     yield Cell("batch", RESIDUAL, text(rows), partial(_residual, False, rows, plan))
     yield Cell("batch", f"{RESIDUAL}, sum kept", text(rows), partial(_residual, True, rows, plan))
+    for m, k, n in ((64, 64, 64),) if plan.quick else LAYERS:
+        yield Cell("batch", LAYER, text((m, k, n)), partial(_layer, m, k, n, plan))
     yield Cell("batch", AGAIN, text((SMALL,)), partial(_again, plan))
     if not plan.quick:
         for name, limits in LIMITS.items():
@@ -138,6 +143,25 @@ def _residual(kept: bool, shape: tuple[int, ...], plan: Plan) -> list[Record]:
         np.testing.assert_allclose(b.read(h), three, rtol=1e-4, atol=1e-6)
         name = f"{RESIDUAL}, sum kept" if kept else RESIDUAL
         return _record(name, shape, {OURS: b.execute, "single": single, "double": double}, plan)
+
+
+def _layer(m: int, k: int, n: int, plan: Plan) -> list[Record]:
+    """gelu(x·w + bias): the epilogue runs on each block of the product while it is in cache."""
+    x, w, bias = (values(("uniform", -1.0, 1.0), shape, i) for i, shape in enumerate(((m, k), (k, n), (n,))))
+    one, two, three = (np.empty((m, n), np.float32) for _ in range(3))
+    with trueno.use(BACKEND), trueno.Batch() as b:
+        h = b.gelu(b.add(b.matmul(b.upload(x), b.upload(w)), b.upload(bias)))
+        b.execute()
+        assert b.counts.kernels == 1
+
+        def single() -> None:
+            trueno.matmul(x, w, out=one)
+            trueno.add(one, bias, out=two)
+            trueno.gelu(two, out=three)
+
+        single()
+        np.testing.assert_allclose(b.read(h), three, rtol=1e-3, atol=1e-4)
+        return _record(LAYER, (m, k, n), {OURS: b.execute, "single": single}, plan)
 
 
 def _again(plan: Plan) -> list[Record]:

@@ -2,7 +2,8 @@
 
 The backends are measured first, as `trueno calibrate` does; these speeds hold for this run and are not kept.  Then
 the bare kernels of all backends race, and the selector, which has seen none of these times, says whom it would take.
-A backend that is ten times slower than the best is tried in one run only.
+A backend that is ten times slower than the best is tried in one run only.  Ops on quantized matrices are left out: the
+`quant` rows say how fast they are, and nobody but simd has kernels to choose from.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ def cells(plan: Plan) -> Iterator[Cell]:
     seconds = CALIBRATION_S / 10 if plan.quick else CALIBRATION_S
     yield Cell("regret", CALIBRATION, "", partial(_calibrate, dtype, seconds))
     for size in sizes:
-        for op in TABLE.values():
+        for op in (op for op in TABLE.values() if not op.quantized):
             for shapes in _shapes(op, size):
                 if cost.work(_call(op, dtype, shapes)).flops <= MOST_FLOPS:
                     label = " ".join(text(s) for s in shapes[: len(shapes) if op.structured else 1])

@@ -42,6 +42,21 @@ def test_a_chain_moves_each_array_once_and_is_one_kernel(fake, rng):
     assert live() == 0
 
 
+def test_a_product_with_what_follows_is_one_kernel(fake, rng):
+    """gelu(x·w + bias) + residual: 4 uploads, 1 download, 1 submit, 1 kernel."""
+    x, w, bias, residual = (rng.standard_normal(s).astype(F) for s in ((6, 5), (5, 7), (7,), (6, 7)))
+    with trueno.Batch("fake") as b:
+        h = b.matmul(b.upload(x), b.upload(w))
+        h = b.add(b.gelu(b.add(h, b.upload(bias))), b.upload(residual))
+        b.execute()
+        result = b.read(h)
+        for seen in (b.counts, fake.LEDGER):
+            assert (seen.uploads, seen.downloads, seen.submits, seen.kernels) == (4, 1, 1, 1)
+        assert fake.LEDGER.allocs == 5
+        np.testing.assert_allclose(result, trueno.gelu(x @ w + bias) + residual, rtol=1e-4, atol=1e-5)
+    assert live() == 0
+
+
 def test_single_calls_move_more(fake, rng):
     x, y = rng.standard_normal((2, 100)).astype(F)
     with trueno.use("fake"):
@@ -147,6 +162,59 @@ def test_a_failure_at_any_call(fake, rng, how):
         assert live() == 0, f"call {at}: {live()} arrays are left"
         assert fake.LEDGER.batching == 0
     assert at > 15
+
+
+def test_the_callers_own_device_array_is_never_written(fake, rng):
+    x, y = rng.standard_normal((2, 50)).astype(F)
+    theirs = trueno.to(x, "fake")
+    with trueno.Batch("fake") as b:
+        h = b.upload(theirs)
+        r = b.relu(h)
+        b.execute()
+        b.update(h, y)
+        b.execute()
+        np.testing.assert_array_equal(b.read(r), np.maximum(y, 0))
+        b.update(h, theirs)
+        b.update(h, y)
+        np.testing.assert_array_equal(trueno.numpy(theirs), x)
+
+
+def test_out_may_be_strided(fake):
+    out = np.zeros((3, 8), F)
+    with trueno.Batch("fake") as b:
+        h = b.relu(b.upload(np.ones((3, 4), F)))
+        b.execute()
+        assert b.read(h, out=out[:, ::2]).base is out and out.sum() == 12
+
+
+def test_a_backend_may_not_know_out(fake, monkeypatch):
+    backend = trueno.discovery.registry.load("fake")
+    to_host = backend.to_host
+    monkeypatch.setattr(backend, "to_host", lambda x, out=None: to_host(x))
+    out = np.zeros(4, F)
+    with trueno.Batch("fake") as b, trueno.device("fake") as d:
+        h = b.relu(b.upload(np.ones(4, F)))
+        b.execute()
+        assert b.read(h, out=out) is out and out.sum() == 4
+        assert d.read(d.upload([2.0] * 4), out=out) is out and out.sum() == 8
+
+
+@pytest.mark.parametrize("how", ["error", "memory", "lost"])
+@pytest.mark.parametrize("kind", ["kernel", "submit", "synchronize"])
+def test_every_error_of_an_execution_says_which_ops_it_was(fake, how, kind):
+    with trueno.Batch("fake") as b:
+        square = b.upload(np.ones((2, 2), F))
+        held = chain(b, np.ones(10, F), np.ones(10, F)), b.matmul(square, square)
+        fake.control.fail(1, how, kind)
+        with pytest.raises(trueno.TruenoError, match="fake failed") as caught:
+            b.execute()
+        text = " ".join([str(caught.value), *caught.value.__notes__])
+        assert "relu" in text and text.count("fake failed") == 1
+        if kind == "kernel":
+            assert "kernel 1 of 2, 3 ops in one kernel: relu, scale, add" in text
+        else:
+            assert "when its kernels were submitted: relu_scale_add" in text and "matmul" in text
+        del held
 
 
 def test_the_error_names_the_op_and_its_parts(fake):

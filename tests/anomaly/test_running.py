@@ -55,6 +55,13 @@ def as_bytes(arrays):
     return [a.tobytes() for a in arrays]
 
 
+@pytest.mark.parametrize("name", [5, b"scalar", ["scalar"]])
+def test_forgiving_wants_a_name(name):
+    with pytest.raises(trueno.ParameterError, match=r"forgive: .* is no name of a backend"):
+        trueno.forgive(name)
+    trueno.forgive("SCALAR")  # as everywhere, in any case
+
+
 @pytest.mark.parametrize("kind", RAISING)
 @pytest.mark.parametrize("op", OPS)
 def test_an_automatic_choice_falls_back(chaos, rng, kind, op):

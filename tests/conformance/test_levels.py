@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -73,33 +72,18 @@ def test_the_list_covers_every_kind() -> None:
     assert everything - covered == set()
 
 
-@pytest.fixture(scope="module")
-def children() -> Iterator[dict[str, subprocess.Popen[str]]]:
-    """A process a level, all started at once: compiling is most of their work, and it uses one core each."""
-    given = json.dumps({"float32": FLOAT32, "float64": FLOAT64})
-    started = {}
-    for level in _host_levels():
-        environment = {k: v for k, v in os.environ.items() if k != "TRUENO_BACKEND"} | {"TRUENO_MAX_ISA": level}
-        started[level] = subprocess.Popen(
-            [sys.executable, "-c", CHILD, given],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    yield started
-    for child in started.values():
-        child.kill()
-        child.wait()
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not _host_levels(), reason="simd is not available")
 @pytest.mark.parametrize("level", _host_levels())
-def test_level(level: str, children: dict[str, subprocess.Popen[str]]) -> None:
-    """Right at this level, and really limited to it."""
-    out, errors = children[level].communicate(timeout=900)
-    assert children[level].returncode == 0, errors[-2000:]
-    report = json.loads(out.splitlines()[-1])
+def test_level(level: str) -> None:
+    """Right at this level, and really limited to it; at the machine's own level the values are test_ops' business."""
+    own = level == _host_levels()[-1]
+    given = {"float32": FLOAT32[:1], "float64": FLOAT64[:1]} if own else {"float32": FLOAT32, "float64": FLOAT64}
+    environment = {k: v for k, v in os.environ.items() if k != "TRUENO_BACKEND"} | {"TRUENO_MAX_ISA": level}
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps(given)], env=environment, capture_output=True, text=True, timeout=900
+    )
+    assert child.returncode == 0, child.stderr[-2000:]
+    report = json.loads(child.stdout.splitlines()[-1])
     assert report["isa"] == level
     assert report["wrong"] == [], "\n".join(report["wrong"])

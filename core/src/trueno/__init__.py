@@ -12,6 +12,7 @@ from trueno.errors import (
     DeviceError,
     DeviceLost,
     DtypeError,
+    FileError,
     GuardError,
     KernelError,
     OutError,
@@ -30,6 +31,9 @@ _HOMES = {
     "Batch": "trueno.batch",
     "Vector": "trueno.arrays",
     "Matrix": "trueno.arrays",
+    "QuantizedMatrix": "trueno.quant",
+    "quantize": "trueno.quant",
+    "requantize": "trueno.quant",
     "use": "trueno.dispatch.state",
     "prefer": "trueno.dispatch.state",
     "set_default": "trueno.dispatch.state",
@@ -51,7 +55,7 @@ _HOMES = {
     "backends": "trueno.select.available",
     "select_best_available_backend": "trueno.select.available",
 }
-_MODULES = ("aio", "hooks", "settings", "testing")
+_MODULES = ("aio", "gguf", "hooks", "quant", "settings", "testing")
 
 
 def __getattr__(name: str) -> Any:
@@ -96,6 +100,7 @@ __all__ = [
     "DeviceError",
     "DeviceLost",
     "DtypeError",
+    "FileError",
     "GuardError",
     "KernelError",
     "OutError",

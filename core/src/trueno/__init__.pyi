@@ -6,7 +6,9 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 from numpy.typing import ArrayLike, NDArray
 
 from trueno import aio as aio
+from trueno import gguf as gguf
 from trueno import hooks as hooks
+from trueno import quant as quant
 from trueno import settings as settings
 from trueno import testing as testing
 from trueno.arrays import Matrix as Matrix
@@ -26,6 +28,7 @@ from trueno.errors import BatchError as BatchError
 from trueno.errors import DeviceError as DeviceError
 from trueno.errors import DeviceLost as DeviceLost
 from trueno.errors import DtypeError as DtypeError
+from trueno.errors import FileError as FileError
 from trueno.errors import GuardError as GuardError
 from trueno.errors import KernelError as KernelError
 from trueno.errors import OutError as OutError
@@ -44,6 +47,9 @@ from trueno.guards.guard import JidokaAction as JidokaAction
 from trueno.guards.guard import JidokaCondition as JidokaCondition
 from trueno.guards.guard import JidokaGuard as JidokaGuard
 from trueno.ops.op import Op
+from trueno.quant import QuantizedMatrix as QuantizedMatrix
+from trueno.quant import quantize as quantize
+from trueno.quant import requantize as requantize
 from trueno.select.available import backends as backends
 from trueno.select.available import select_best_available_backend as select_best_available_backend
 from trueno.select.explain import explain as explain
@@ -55,6 +61,7 @@ __all__ = [
     "DeviceError",
     "DeviceLost",
     "DtypeError",
+    "FileError",
     "GuardError",
     "KernelError",
     "OutError",
@@ -443,6 +450,48 @@ def embedding_lookup(table: ArrayLike, i: ArrayLike, *, out: Any = None) -> NDAr
 @_function
 def symmetric_eigen(a: ArrayLike, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
     """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal."""
+
+# ---- quantized ---------------------------------------------------------------------------------
+
+@_function
+def quantize_rows(
+    x: ArrayLike, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: Any = None
+) -> NDArray[Any]:
+    """w[i,:] = the blocks of x[i,:] in `format`, byte for byte as ggml's reference quantizer writes them."""
+
+@_function
+def quantize_rows_weighted(
+    x: ArrayLike, imatrix: ArrayLike, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: Any = None
+) -> NDArray[Any]:
+    """w[i,:] = the blocks of x[i,:] in `format`, errors weighted by `imatrix`: the importance of each column."""
+
+@_function
+def dequantize(w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: Any = None) -> NDArray[Any]:
+    """y[i,:] = the numbers that the blocks of w[i,:] stand for, bit for bit as ggml's."""
+
+@_function
+def quant_matvec(
+    w: QuantizedMatrix | NDArray[Any], x: ArrayLike, *, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
+) -> NDArray[Any]:
+    """y[i] = Σₖ w[i,k] · x[k], w read from its blocks."""
+
+@_function
+def quant_matmul(
+    x: ArrayLike, w: QuantizedMatrix | NDArray[Any], *, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
+) -> NDArray[Any]:
+    """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as a linear layer has it."""
+
+@_function
+def quant_matvec_colmajor(
+    w: QuantizedMatrix | NDArray[Any], x: ArrayLike, *, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """y[j] = Σₖ w[k,j] · x[k], w read from its blocks, which run along the columns of the matrix that wᵀ is."""
+
+@_function
+def quant_matmul_colmajor(
+    x: ArrayLike, w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j."""
 
 # ---- other names of the same ops
 

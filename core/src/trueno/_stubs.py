@@ -12,10 +12,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import trueno
-from trueno.dispatch.function import parameters
+from trueno.dispatch.function import BLOCKS, parameters
 from trueno.ops import ALIASES, FAMILIES, TABLE
 from trueno.ops.op import Op
 
+OPERANDS = ("ArrayLike", BLOCKS)
 PATH = Path(__file__).with_name("__init__.pyi")
 AIO_PATH = Path(__file__).parent / "aio" / "__init__.pyi"
 BATCH = Path(__file__).with_name("batch") / "__init__.pyi"
@@ -38,6 +39,7 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike, NDArray
 
 from trueno.context import DeviceContext
+from trueno.quant import QuantizedMatrix
 
 __all__ = ["device", "numpy", "to"]
 
@@ -193,8 +195,10 @@ def _parameters(op: Op, array: str = "ArrayLike", leave: str = "") -> list[str]:
         if p.kind is p.KEYWORD_ONLY and not keyword:
             shown.append("*")
             keyword = True
-        kind = f"Literal[{', '.join(map(_literal, choices[p.name]))}]" if p.name in choices else p.annotation
-        kind = array if kind == "ArrayLike" else kind
+        listed = choices.get(p.name, ())
+        said = listed and (p.default is inspect.Parameter.empty or p.default in listed)
+        kind = f"Literal[{', '.join(map(_literal, listed))}]" if said else p.annotation
+        kind = array if kind in OPERANDS and (array != "ArrayLike" or kind == array) else kind
         default = "" if p.default is inspect.Parameter.empty else f" = {_literal(p.default)}"
         shown.append(f"{p.name}: {kind}{default}")
     return shown

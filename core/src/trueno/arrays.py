@@ -18,6 +18,7 @@ import numpy.typing as npt
 from trueno.discovery import registry
 from trueno.discovery.protocol import DeviceBackend
 from trueno.dispatch.coerce import FLOATS
+from trueno.dispatch.fallback import telling
 from trueno.dispatch.function import function
 from trueno.dispatch.state import use
 from trueno.dispatch.transfer import empty, held, home, imported, numpy, to
@@ -62,13 +63,16 @@ class _Holder:
             source = imported(type(self).__name__, "the data", source)
         source = list(source) if isinstance(source, Iterator) else source
         try:
-            array = np.array(source, dtype=dtype, order="C")
+            with np.errstate(over="ignore"):
+                array = np.array(source, dtype=dtype, order="C")
+                if dtype is None and not isinstance(source, np.ndarray) and array.dtype.kind in "iuf":
+                    array = array.astype(np.float32)
         except ValueError:
             raise ShapeError(
                 f"{type(self).__name__}: the data are ragged; every row must have the same length"
             ) from None
-        if dtype is None and not isinstance(source, np.ndarray) and array.dtype.kind in "iuf":
-            array = array.astype(np.float32)
+        except (TypeError, OverflowError) as error:
+            raise DtypeError(f"{type(self).__name__}: the data make no array of numbers ({error})") from None
         if dtype is None and array.size == 0:
             array = array.astype(np.float32)
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -210,8 +214,9 @@ class _Holder:
         if entry is None:
             return self._wrap(self.array.copy(), self.backend)
         backend = cast(DeviceBackend, registry.load(entry.name))
-        made = empty(backend, self.shape, self.dtype)
-        backend.copy(self.array, made)
+        with telling("copy", entry.name):
+            made = empty(backend, self.shape, self.dtype)
+            backend.copy(self.array, made)
         return self._wrap(made, self.backend)
 
     @staticmethod
@@ -273,6 +278,8 @@ class Vector(_Holder):
         return cls(data, backend=backend)
 
     def __matmul__(self, other: Any) -> Any:
+        if hasattr(type(other), "_blocks"):
+            return NotImplemented  # a QuantizedMatrix knows how its blocks lie
         other_rank = len(getattr(other, "shape", (1,)))
         return self._call("dot" if other_rank == 1 else "vecmat", other)
 
@@ -310,5 +317,7 @@ class Matrix(_Holder):
         return self._call("transpose")  # type: ignore[no-any-return]
 
     def __matmul__(self, other: Any) -> Any:
+        if hasattr(type(other), "_blocks"):
+            return NotImplemented
         other_rank = len(getattr(other, "shape", (2, 2)))
         return self._call("matvec" if other_rank == 1 else "matmul", other)

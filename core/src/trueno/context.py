@@ -16,13 +16,13 @@ import numpy as np
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend
-from trueno.dispatch.coerce import FLOATS
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.function import function, parameters
+from trueno.dispatch.incoming import plain
 from trueno.dispatch.state import use
-from trueno.dispatch.transfer import download, held, home, numpy
+from trueno.dispatch.transfer import download, held, home, host
 from trueno.dispatch.transfer import upload as send
-from trueno.errors import DeviceError, DtypeError, OutError, ParameterError, suggestion
+from trueno.errors import DeviceError, OutError, ParameterError, suggestion
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 
@@ -79,16 +79,11 @@ class DeviceContext:
         Other integers become int64, the dtype of indices.
         """
         self._open("upload")
-        here = np.asarray(numpy(x), order="C")
-        if here.dtype.kind in "iu" and here.dtype != np.int64:
-            here = here.astype(np.int64)
-        if here.dtype.type not in (*FLOATS, np.int64):
-            raise DtypeError(f"upload: x is {here.dtype}; float32, float64 or whole numbers are uploaded")
-        here = here.astype(here.dtype.newbyteorder("="), copy=False)
+        made = plain("upload", host("upload", x) if home(x) is not None else x)
         if not self._foreign:
-            return np.array(here)
+            return np.array(made)
         with telling("upload", self.name):
-            return send(self._backend, here, "upload")
+            return send(self._backend, made, "upload")
 
     def read(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """A buffer as a NumPy array of its own, or in `out`, a contiguous array of the buffer's shape and dtype."""
@@ -179,7 +174,7 @@ class DeviceContext:
 
     def _fits(self, out: Any, x: Any) -> None:
         shape, dtype = tuple(np.shape(x) if isinstance(x, _ORDINARY) else x.shape), np.dtype(getattr(x, "dtype", float))
-        if not isinstance(out, np.ndarray):
+        if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
             raise OutError(f"read: out is {type(out).__name__}; it must be a NumPy array")
         if out.shape != shape or out.dtype != dtype:
             raise OutError(f"read: out is {out.dtype} of shape {out.shape}, but the buffer is {dtype} of shape {shape}")

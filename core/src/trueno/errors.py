@@ -13,6 +13,7 @@
     │   └── DeviceLost                       the device went away; its arrays are gone with it
     ├── OutOfMemory(MemoryError)             a device has no room left
     ├── BatchError(RuntimeError)             a batch that is closed, busy or not executed, or a handle of another
+    ├── FileError(ValueError)                a file that is damaged, is not what it should be, or cannot be written
     └── GuardError(ArithmeticError)          a guard stopped the line
 
 A message names op, operand, symbol, value and remedy: `matmul: b[k] is 31, but a[k] is 32`.
@@ -72,6 +73,10 @@ class OutOfMemory(TruenoError, MemoryError):
 
 class BatchError(TruenoError, RuntimeError):
     """A batch that is closed, busy or not executed yet, or a handle that belongs to another."""
+
+
+class FileError(TruenoError, ValueError):
+    """A file that is damaged, is not what it should be, or cannot be read or written; nothing is left half done."""
 
 
 class GuardError(TruenoError, ArithmeticError):

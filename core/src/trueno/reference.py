@@ -36,8 +36,13 @@ class ReferenceBackend:
         A product of two operands is one call of BLAS; other sums of products are several calls.
         """
         if call.op.structured:
-            product = call.op.chain and call.op.shapes is None and len(call.op.operands) == 2
-            launch = 2e-5 if call.op.chain and not product else 6e-6
+            op = call.op.head or call.op
+            product = op.chain and op.shapes is None and len(op.operands) == 2
+            if op.quantized:  # decoded, or searched for, in some ten passes over arrays as large as the matrix
+                return Rates(1e-4, 4e8 if op.chain is None and op.check else 1e10, 4e7)
+            launch = 2e-5 if op.chain and not product else 6e-6
+            if call.op.epilogue is not None:
+                launch += 6e-6 + 1e-6 * len(call.op.epilogue.program(call.op.kinds).nodes)
             return Rates(launch, (2e11 if product else 3e10) / call.dtype.itemsize, 6e10 if product else 2e10)
         nodes = call.op.program(call.layout, **dict(call.static)).nodes
         return Rates(12e-6 + 1e-6 * len(nodes), 2e10 / call.dtype.itemsize, 1.2e10 if call.sizes[0] >= 23 else 5e10)
@@ -91,7 +96,7 @@ def _program(call: Call) -> Kernel:
     program = call.op.program(call.layout, **dict(call.static))
     operands, params = len(program.operands), len(program.params)
     given = [call.dtype] * operands
-    dtypes = [np.dtype(np.int64) if spec.index else call.dtype for spec in call.op.signature.outputs]
+    dtypes = [spec.holds(call.dtype) for spec in call.op.signature.outputs]
 
     def kernel(*args: Any) -> int:
         arrays, outs = args[:operands], args[operands + params :]
@@ -109,8 +114,8 @@ def _structured(call: Call) -> Kernel:
     op = call.op
     static = dict(call.static)
     operands, symbolic = len(op.operands), op.symbolic
-    given = [np.dtype(np.int64) if spec.index else call.dtype for spec in op.signature.inputs]
-    dtypes = [np.dtype(np.int64) if spec.index else call.dtype for spec in op.signature.outputs]
+    given = [spec.holds(call.dtype) for spec in op.signature.inputs]
+    dtypes = [spec.holds(call.dtype) for spec in op.signature.outputs]
 
     def kernel(*args: Any) -> int:
         arrays, params = args[:operands], dict(zip(symbolic, args[operands:], strict=False))

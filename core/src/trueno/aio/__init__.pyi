@@ -5,6 +5,7 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike, NDArray
 
 from trueno.context import DeviceContext
+from trueno.quant import QuantizedMatrix
 
 __all__ = ["device", "numpy", "to"]
 
@@ -296,6 +297,41 @@ async def embedding_lookup(table: ArrayLike, i: ArrayLike, *, out: Any = None) -
 
 async def symmetric_eigen(a: ArrayLike, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
     """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal."""
+
+# ---- quantized ---------------------------------------------------------------------------------
+
+async def quantize_rows(
+    x: ArrayLike, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: Any = None
+) -> NDArray[Any]:
+    """w[i,:] = the blocks of x[i,:] in `format`, byte for byte as ggml's reference quantizer writes them."""
+
+async def quantize_rows_weighted(
+    x: ArrayLike, imatrix: ArrayLike, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: Any = None
+) -> NDArray[Any]:
+    """w[i,:] = the blocks of x[i,:] in `format`, errors weighted by `imatrix`: the importance of each column."""
+
+async def dequantize(w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: Any = None) -> NDArray[Any]:
+    """y[i,:] = the numbers that the blocks of w[i,:] stand for, bit for bit as ggml's."""
+
+async def quant_matvec(
+    w: QuantizedMatrix | NDArray[Any], x: ArrayLike, *, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
+) -> NDArray[Any]:
+    """y[i] = Σₖ w[i,k] · x[k], w read from its blocks."""
+
+async def quant_matmul(
+    x: ArrayLike, w: QuantizedMatrix | NDArray[Any], *, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
+) -> NDArray[Any]:
+    """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as a linear layer has it."""
+
+async def quant_matvec_colmajor(
+    w: QuantizedMatrix | NDArray[Any], x: ArrayLike, *, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """y[j] = Σₖ w[k,j] · x[k], w read from its blocks, which run along the columns of the matrix that wᵀ is."""
+
+async def quant_matmul_colmajor(
+    x: ArrayLike, w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j."""
 
 # ---- other names of the same ops
 

@@ -58,11 +58,13 @@ async def away(run: Callable[..., Any], args: tuple[Any, ...], kw: dict[str, Any
         return await asyncio.wrap_future(work, loop=loop)
     except asyncio.CancelledError:
         if keep and not work.cancel():
-            await _ended(work, loop)
+            await ended(work, loop)
         raise
+    finally:
+        del work  # it holds the error, whose traceback holds this frame, and with it the operands
 
 
-async def _ended(work: "Future[Any]", loop: asyncio.AbstractEventLoop) -> None:
+async def ended(work: "Future[Any]", loop: asyncio.AbstractEventLoop) -> None:
     """Wait until a call has ended, whatever happens to the waiting task; its result or error is dropped."""
     over = asyncio.Event()
 

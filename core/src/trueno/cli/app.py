@@ -19,6 +19,7 @@ from trueno.cli import (
     doctor,
     explain,
     extensions,
+    gguf,
     new_backend,
     ops,
     warmup,
@@ -142,3 +143,4 @@ def root(
 
 for module in (demo, doctor, ops, explain, warmup, calibrate, bench, conformance, new_backend):
     app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
+app.add_typer(gguf.app, name="gguf")

@@ -15,7 +15,9 @@ from trueno.select.explain import explain
 
 def command(
     op: Annotated[str, typer.Argument(help="The op.", show_default=False)],
-    shapes: Annotated[list[str], typer.Argument(help="The operands' shapes: 512x512 1000.", show_default=False)],
+    shapes: Annotated[
+        list[str], typer.Argument(help="The operands' shapes in elements: 512x512 1000.", show_default=False)
+    ],
     dtype: Annotated[str, typer.Option(help="The operands' type.")] = "float32",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter, as NAME=VALUE; may be repeated.", show_default=False)
@@ -28,8 +30,13 @@ def command(
     Nothing is run.  Every candidate has a reason, and those that can run it a predicted time.
     """
     row, T = find_op(op), find_dtypes(dtype)[0]
+    parameters = dict(_assignment(row.name, text) for text in set_ or ())
+    for p in row.params:
+        if p.name not in parameters and (p.required or p.default not in (p.choices or (p.default,))):
+            parameters[p.name] = 1.0 if p.symbolic else p.typical  # a float changes no choice
+    blocks = row.blocks(parameters)
     operands = [
-        _operand(np.int64 if spec.index else T, _shape(text))
+        _operand(spec.holds(np.dtype(T)), spec.held(row.name, _shape(text), blocks))
         for text, spec in zip(shapes, [*row.signature.inputs, *[row.signature.inputs[-1]] * len(shapes)], strict=False)
     ]
     if len(operands) != len(row.operands):
@@ -37,10 +44,6 @@ def command(
         raise ParameterError(
             f"explain: {row.name} takes {len(row.operands)} operand(s), {wanted}; shapes: {len(shapes)}"
         )
-    parameters = dict(_assignment(row.name, text) for text in set_ or ())
-    for p in row.params:
-        if p.required and p.name not in parameters:
-            parameters[p.name] = 1.0  # a float changes no choice
     names = [word.strip() for word in backend.split(",") if word.strip()]
     with use(*names):
         decision = explain(row.name, *operands, **parameters)

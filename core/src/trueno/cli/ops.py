@@ -94,7 +94,7 @@ def _source(op: Op, source: str | int) -> str:
 
 def kernels(op: Op) -> dict[str, str]:
     """For each installed backend: `yes`, or why it has no kernel; float32, defaults."""
-    static = tuple((p.name, p.default) for p in op.static)
+    static = tuple((p.name, p.typical) for p in op.static)
     rank = max(len(op.signature.inputs[0].dims), 1)
     call = Call(op, np.dtype(np.float32), op.layout, rank, (10,), static)
     found = {}

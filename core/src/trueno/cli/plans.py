@@ -36,7 +36,7 @@ def variants(backend: str, op: Op, dtype: str, keys: Keys = ()) -> list[Call]:
     found: Any = registry.load(backend)
     wanted: Iterable[Call]
     if keys:
-        static = tuple((p.name, p.default) for p in op.static)
+        static = tuple((p.name, p.typical) for p in op.static)
         wanted = [Call(op, np.dtype(dtype), op.layout, rank, (size,), static) for rank, size in keys]
     else:
         wanted = found.variants(op, dtype) if hasattr(found, "variants") else usual(op, dtype)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.formats.samples import random_rows
 from trueno.ops.op import Op
 from trueno.testing.cases import keywords, natural, rng_for
 
@@ -78,15 +79,17 @@ def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator) -
         side = side * 9 // 10
     extents = sizes(side)
     operands: list[Any] = []
-    for spec in op.signature.inputs:
-        shape = (*(lead if spec.leading and not spec.index else ()), *(extents[d] for d in spec.dims))
+    static = {p.name: p.typical for p in op.params if not p.required or p.choices}
+    for spec, held in zip(op.signature.inputs, op.held(extents, static), strict=True):
+        shape = (*(lead if spec.leading and not spec.index else ()), *held)
         if spec.index:
             operands.append(rng.integers(0, len(operands[0]), shape or (side,)))
+        elif spec.blocks:
+            operands.append(random_rows(op.blocks(static), shape, rng))
         else:
             operands.append(natural(op, rng, shape).astype(T))
     if op.name in _SYMMETRIC:
         operands[0] = np.ascontiguousarray((operands[0] + operands[0].T) / 2)
-    static = {p.name: p.default for p in op.params if not p.required}
     return Sample(tuple(operands), {**keywords(op)[0], **static})
 
 

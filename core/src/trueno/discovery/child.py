@@ -157,7 +157,7 @@ def _try(backend: Backend, op: Op, count: int, foreign: bool) -> bool:
     outs = []
     for spec, value in zip(op.signature.outputs, expected, strict=True):
         shape = () if op.over is not None and op.over not in spec.dims else (count,)
-        outs.append(_room(backend, shape, np.dtype(np.int64) if spec.index else dtype, foreign))
+        outs.append(_room(backend, shape, spec.holds(dtype), foreign))
         assert value.size == int(np.prod(shape)), f"{op.name}: {value.shape} for {shape}"
     try:
         status = kernel(*given, *params, *outs)

@@ -88,6 +88,12 @@ class Call:
     layout: kind letters of a row program's operands.  rank: 1 for one row, 2 for rows; of a structured op the
     rank of its first operand.  sizes: size classes (bit lengths): of a row program's first operand, of every
     operand of a structured op.  residency: `host`, or the backend on which the operands live.
+
+    A batch also asks for ops that are in no table.  A chain of row programs is one, and runs as any does.  A structured
+    op with an epilogue is one, too: `op.head` is the table's op, `op.epilogue` the row program that follows, over
+    operands of `op.kinds`, the first of which is the head's result; the others come after the head's operands, shaped
+    by kind: `e` as the result, `w` as its last axis, `r` without that axis, `u` [].  Parameters are the head's, then
+    the epilogue's.  Who answers a `Reject` is asked for the parts.
     """
 
     op: Any

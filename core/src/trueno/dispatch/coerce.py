@@ -28,6 +28,9 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
     for spec, x in zip(op.signature.inputs, operands, strict=True):
         if hasattr(x, "_wrap_result"):
             wrap, x = x._wrap_result, x.array
+        if spec.blocks:
+            found.append(_bytes(op, spec.name, x))
+            continue
         if spec.index:
             found.append(_index(op, spec.name, x))
             continue
@@ -45,10 +48,59 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
             raise DtypeError(
                 f"{op.name}: {name} is {other}, but {dtypes[0][0]} is {dtype}; convert one of them with .astype"
             )
+    if op.quantized and dtypes and dtype != np.float32:
+        raise DtypeError(f"{op.name}: {dtypes[0][0]} is {dtype}; blocks go with float32: .astype(numpy.float32)")
     arrays = []
     for x, a in zip(operands, found, strict=True):
         arrays.append(number(op, x, dtype) if a is None else a)
     return arrays, dtype, wrap
+
+
+def unpacked(op: Op, name: str, x: Any, told: str) -> tuple[Any, str]:
+    """The bytes of a `QuantizedMatrix` and its format; anything else as it is.
+
+    ParameterError where it says another format than `told`, or lies the other way round than the op reads it.
+    """
+    told = lower(told)
+    form = getattr(x, "_blocks", None)
+    if form is None:
+        return x, told
+    data, known, columns = form
+    if told and told != known:
+        raise ParameterError(f"{op.name}: {name} is in {known}, but format is {told!r}; leave format out")
+    if columns != op.columnwise:
+        way, other = ("column by column", "_colmajor") if columns else ("row by row", "")
+        twin = f"trueno.{op.name.removesuffix('_colmajor')}{other}"
+        remedy = f"{twin}, or `@`, which looks" if op.chain else ".T to read it as rows"
+        raise ParameterError(f"{op.name}: the blocks of {name} lie {way}; use {remedy}")
+    return data, known
+
+
+def unpack(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands with bytes for each `QuantizedMatrix`, and parameters with its format."""
+    if not op.quantized:
+        return operands, given
+    form, found = lower(given.get("format", "")), []
+    for spec, x in zip(op.signature.inputs, operands, strict=False):
+        if spec.blocks:
+            x, form = unpacked(op, spec.name, x, form)
+        found.append(x)
+    return tuple(found), {**given, "format": form}
+
+
+def lower(format: Any) -> Any:  # noqa: A002 - the parameter's own word
+    """A format's name as the table has it; what is no name as it is."""
+    return format.lower() if isinstance(format, str) else format
+
+
+def _bytes(op: Op, name: str, x: Any) -> Array:
+    """Rows of blocks."""
+    if not isinstance(x, np.ndarray) or x.dtype != np.uint8:
+        what = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
+        raise DtypeError(f"{op.name}: {name} is {what}; give a QuantizedMatrix (trueno.quantize), or its bytes (uint8)")
+    if x.ndim != 2:
+        raise ShapeError(f"{op.name}: {name} has shape {x.shape}; bytes of a matrix are [rows, bytes a row]")
+    return np.asarray(x)
 
 
 def number(op: Op, x: Any, dtype: np.dtype[Any]) -> Array:
@@ -65,6 +117,9 @@ def _same(result: Any) -> Any:
 
 
 def _array(op: Op, name: str, x: Any) -> Array:
+    if hasattr(x, "_blocks"):
+        remedy = "trueno.quant_matvec, trueno.quant_matmul and @ multiply with one, trueno.dequantize gives its numbers"
+        raise DtypeError(f"{op.name}: {name} is quantized; {remedy}")
     if isinstance(x, np.ma.MaskedArray):
         raise DtypeError(f"{op.name}: {name} is a masked array, whose mask would be lost; fill it first (.filled)")
     if isinstance(x, np.ndarray):
@@ -110,6 +165,9 @@ def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dic
                 values[p.name] = float(value)
             except (TypeError, ValueError, OverflowError):
                 raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be a number") from None
+        elif p.name == "format" and value == "" and op.quantized:
+            said = "are bytes that do not say their format; give a QuantizedMatrix, or format="
+            raise ParameterError(f"{op.name}: blocks {said}{p.choices[0]!r}, or another of {', '.join(p.choices)}")
         elif p.choices and (not isinstance(value, p.type) or value not in p.choices):
             raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be {' or '.join(map(repr, p.choices))}")
         elif not isinstance(value, p.type) or (p.type is int and isinstance(value, bool)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
-from trueno.errors import DeviceLost, KernelError, OutOfMemory, TruenoError, warn
+from trueno.errors import DeviceLost, KernelError, OutOfMemory, ParameterError, TruenoError, warn
 from trueno.events.stream import emit, logger
 from trueno.select import quarantine
 from trueno.settings import settings
@@ -86,6 +86,10 @@ def forgive(backend: str | None = None) -> None:
 
     UnknownBackend for a name that is not installed.
     """
+    if backend is not None:
+        if not isinstance(backend, str):
+            raise ParameterError(f'forgive: {backend!r} is no name of a backend; write trueno.forgive("simd")')
+        backend = backend.lower()
     if backend is not None and backend not in registry.entries():
         registry.load(backend)  # raises with a suggestion
     from trueno.dispatch.state import forget_plans

@@ -14,17 +14,22 @@ from typing import Any
 import numpy as np
 
 from trueno.dispatch import general, plan
+from trueno.dispatch.coerce import unpack, unpacked
 from trueno.dispatch.state import DTYPES, current, refuse, use
-from trueno.errors import DtypeError, ShapeError
+from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op, Parameter
 from trueno.ops.signature import ArraySpec
+
+BLOCKS = "QuantizedMatrix | NDArray[Any]"
+"""What the public functions take for an operand in blocks."""
 
 
 def parameters(op: Op) -> list[inspect.Parameter]:
     """The public parameters of an op's function, in order; the stubs and docs read them too."""
     P = inspect.Parameter
-    listed = [P(name, P.POSITIONAL_OR_KEYWORD, annotation="ArrayLike") for name in op.operands]
+    taken = {True: BLOCKS, False: "ArrayLike"}
+    listed = [P(s.name, P.POSITIONAL_OR_KEYWORD, annotation=taken[s.blocks]) for s in op.signature.inputs]
     for p in op.params:
         kind = P.KEYWORD_ONLY if p.keyword else P.POSITIONAL_OR_KEYWORD
         listed.append(P(p.name, kind, default=p.default, annotation=p.type.__name__))
@@ -43,13 +48,14 @@ def _declaration(p: inspect.Parameter) -> str:
 def _shape(op: Op, spec: ArraySpec) -> str | None:
     """Source of a result's shape read off the operands; None when only the general path can tell."""
     first = op.signature.inputs[0]
-    if op.shapes is not None or op.check is not None:  # an op with a check on values has no fast path
+    if op.shapes is not None or op.check is not None or spec.blocks:  # an op with a check on values has no fast path
         return None
     if spec.leading and spec.dims == first.dims:
         return f"{first.name}.shape"
     parts = []
     for symbol in spec.dims:
-        owner = next((s for s in op.signature.inputs if symbol in s.dims), None)
+        # A row of blocks is as many bytes as it is, and no kernel trusts that for its elements.
+        owner = next((s for s in op.signature.inputs if symbol in (s.dims[:-1] if s.blocks else s.dims)), None)
         if owner is None:
             return None
         parts.append(f"{owner.name}.shape[{owner.dims.index(symbol) - len(owner.dims)}]")
@@ -79,10 +85,12 @@ def source(op: Op) -> str:
     listed = parameters(op)
     positional = [_declaration(p) for p in listed if p.kind is not p.KEYWORD_ONLY]
     keyword = [_declaration(p) for p in listed if p.kind is p.KEYWORD_ONLY]
-    x = op.operands[0]
+    inputs = op.signature.inputs
+    first = inputs[0].name
+    x = next((s.name for s in inputs if not s.type), None)  # the operand whose dtype is the call's
     static = "".join(f"[{p.name}]" for p in op.static)
     classes = "".join(f"[{name}.size.bit_length()]" for name in op.operands[: plan.keys(op)])
-    key = f"{static}[{x}.ndim]{classes}"
+    key = f"{static}[{first}.ndim]{classes}"
     outputs = op.signature.outputs
     names = [f"_out{k}" for k in range(len(outputs))]
     call = ", ".join([*op.operands, *op.symbolic, *names])
@@ -90,11 +98,11 @@ def source(op: Op) -> str:
 
     # A masked array would lose its mask, and Numba knows arrays that are not plain only by a fingerprint without
     # byte order: so class and dtype are compared here, by identity, which costs a few nanoseconds each.
-    def plain(name: str, index: bool) -> str:
-        return f"{name}.__class__ is _ndarray and {name}.dtype is {'_int64' if index else '_dtype'}"
+    def plain(name: str, spec: ArraySpec) -> str:
+        return f"{name}.__class__ is _ndarray" + (f" and {name}.dtype is {dtypes[spec.type]}" if name != x else "")
 
-    conditions = [f"{x}.__class__ is _ndarray"]
-    conditions += [plain(spec.name, spec.index) for spec in op.signature.inputs[1:]]
+    dtypes = {"": "_dtype", "index": "_int64", "blocks": "_uint8"}
+    conditions = [plain(spec.name, spec) for spec in inputs]
     # What nobody gave is the default itself, which is right: one comparison by identity.
     conditions += ["axis is _axis"] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
@@ -102,25 +110,33 @@ def source(op: Op) -> str:
     shapes = [_shape(op, spec) for spec in outputs]
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
+    for spec in inputs:
+        if spec.blocks:  # a QuantizedMatrix knows its format
+            lines.append(f"    if {spec.name}.__class__ is not _ndarray:")
+            lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")
     if all(shapes):
         pad = "            "
-        lines += ["    try:", f"        _dtype = {x}.dtype", f"        if {' and '.join(conditions)}:"]
+        lines += [
+            "    try:",
+            f"        _dtype = {f'{x}.dtype' if x else '_f4'}",
+            f"        if {' and '.join(conditions)}:",
+        ]
         lines += [f"{pad}if _dtype is _f4:", f"{pad}    kernel = _state().f4_{op.name}{key}"]
-        lines += [f"{pad}elif _dtype is _f8:", f"{pad}    kernel = _state().f8_{op.name}{key}"]
+        if not op.quantized:  # blocks go with float32
+            lines += [f"{pad}elif _dtype is _f8:", f"{pad}    kernel = _state().f8_{op.name}{key}"]
         lines += [f"{pad}else:", f"{pad}    kernel = _refuse"]
         lines.append(f"{pad}if out is None:")
         for name, spec, shape in zip(names, outputs, shapes, strict=True):
-            dtype = "_int64" if spec.index else "_dtype"
-            lines.append(f"{pad}    {name} = _empty({shape}, {dtype})")
+            lines.append(f"{pad}    {name} = _empty({shape}, {dtypes[spec.type]})")
         if len(names) == 1:
             scalar = op.reduces and not op.structured
             result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
             lines += [f"{pad}    if not kernel({call}):", f"{pad}        return {result}"]
             given = ", ".join([*op.operands, *op.symbolic, "out"])
-            lines += [f"{pad}elif {plain('out', outputs[0].index)} and not kernel({given}):", f"{pad}    return out"]
+            lines += [f"{pad}elif {plain('out', outputs[0])} and not kernel({given}):", f"{pad}    return out"]
         else:
             lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
-            given = " and ".join(plain(name, spec.index) for name, spec in zip(names, outputs, strict=True))
+            given = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
             lines += [f"{pad}if {given} and not kernel({call}):", f"{pad}    return {', '.join(names)}"]
         lines += ["    except _SLOW:", "        pass"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
@@ -139,6 +155,8 @@ def build(op: Op) -> Callable[..., Any]:
         "_f4": DTYPES["f4"],
         "_f8": DTYPES["f8"],
         "_int64": np.dtype(np.int64),
+        "_uint8": np.dtype(np.uint8),
+        "_blocks": unpacked,
         "_refuse": refuse,
         "_general": general.call,
         "_op": op,
@@ -157,18 +175,31 @@ def build(op: Op) -> Callable[..., Any]:
 
 
 def _planner(op: Op) -> Callable[..., Any]:
+    known = [p.name for p in parameters(op) if p.name not in (*op.operands, "out")]
+
     def plan_for(*operands: Any, backend: str | None = None, **static: Any) -> Any:
         """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0.
 
         backend: the one to take; default: as a call would choose.
         """
+        operands, static = unpack(op, operands, static)
+        for name in static:
+            if name not in known:
+                said = f"parameters are {', '.join(known)}" if known else "there are no parameters"
+                raise ParameterError(f"{op.name}: plan has no parameter {name!r}; {said}")
         arrays = [np.asarray(x) for x in operands[: plan.keys(op)]]
         if len(arrays) < plan.keys(op):
             raise ShapeError(f"{op.name}: plan needs {plan.keys(op)} operands to plan for, and got {len(arrays)}")
-        dtype = next((t for t in DTYPES.values() if t == arrays[0].dtype), None)
+        says = next((i for i, s in enumerate(op.signature.inputs) if not s.type), None)
+        given = DTYPES["f4"] if says is None else arrays[says].dtype
+        dtype = next((t for t in DTYPES.values() if t == given), None)
         if dtype is None:
-            raise DtypeError(f"{op.name}: {op.operands[0]} is {arrays[0].dtype}; float32 or float64 are planned for")
+            raise DtypeError(f"{op.name}: {op.operands[says or 0]} is {given}; float32 or float64 are planned for")
         values = tuple(static.get(p.name, p.default) for p in op.static)
+        for p, value in zip(op.static, values, strict=True):
+            if p.choices and value not in p.choices:
+                said = "is missing" if value is p.default else f"is {value!r}"
+                raise ParameterError(f"{op.name}: {p.name} {said}; it must be {' or '.join(map(repr, p.choices))}")
         sizes = tuple(a.size.bit_length() for a in arrays)
         with use(backend) if backend else nullcontext():
             rank = arrays[0].ndim

@@ -14,11 +14,14 @@ import numpy.typing as npt
 from trueno.discovery.protocol import Call
 from trueno.dispatch import resident, state
 from trueno.dispatch.canonical import Form, canonical
-from trueno.dispatch.coerce import coerce, coerce_params
-from trueno.errors import OutError, ParameterError, ShapeError
+from trueno.dispatch.coerce import coerce, coerce_params, unpack
+from trueno.errors import GuardError, OutError, ParameterError, ShapeError
 from trueno.ops.op import Op
 
 Array = npt.NDArray[Any]
+LARGE, STRIPE = 1 << 16, 16
+"""From so many elements on a transposed matrix is copied in stripes of so many rows, which fill a cache line of each
+result row: NumPy's own copy visits every line of the result once an element, and takes eight times as long."""
 
 
 def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
@@ -26,22 +29,27 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
 
     `scalars` holds the parameters by name, and `axis` and `keepdims` where the op has them.
     """
+    operands, scalars = unpack(op, operands, scalars)
     device = resident.device(op, operands)
     if device is not None:
         return resident.call(op, device, operands, scalars, out)
     arrays, dtype, wrap = coerce(op, operands)
     axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
     params, static = coerce_params(op, scalars)
-    if op.check is not None:
-        op.check(*arrays)
     if op.structured:
         shapes = op.result_shapes(tuple(a.shape for a in arrays), static)
+        if op.check is not None:
+            op.check(*arrays)
         results = _outs(op, out, shapes, dtype)
         _run_structured(op, arrays, params, static, dtype, results)
     elif axis.__class__ is int and axis == -1 and keepdims is False:
         form = canonical(op.name, tuple(a.shape for a in arrays))
         results = _outs(op, out, form.shapes, dtype)
-        _run_program(op, form, arrays, params, static, dtype, [r.array for r in results])
+        try:
+            _run_program(op, form, arrays, params, static, dtype, [r.array for r in results])
+        except GuardError as error:
+            located(error, op, form.shapes)
+            raise
     else:
         axis = _row_axis(op, arrays, axis, keepdims)
         moved = _move_axis(op, arrays, axis)
@@ -50,11 +58,22 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
         seen = tuple(_back(s, op, k, axis, keepdims, rank) for k, s in enumerate(form.shapes))
         results = _outs(op, out, seen, dtype)
         views = [_forward(r.array, op, k, axis, keepdims, form.shapes[k]) for k, r in enumerate(results)]
-        _run_program(op, form, moved, params, static, dtype, views)
+        try:
+            _run_program(op, form, moved, params, static, dtype, views)
+        except GuardError as error:
+            located(error, op, form.shapes, lambda s, k: _back(s, op, k, axis, keepdims, rank))
+            raise
     for r in results:
         r.deliver()
     finished = [r.user if r.user is not None else wrap(r.array if r.array.ndim else r.array[()]) for r in results]
     return finished[0] if len(finished) == 1 else tuple(finished)
+
+
+def located(error: GuardError, op: Op, shapes: tuple[tuple[int, ...], ...], back: Any = None) -> None:
+    """Let a guard's error name index and shape as the caller sees the results."""
+    from trueno.guards.health import locate
+
+    locate(error, [spec.name for spec in op.signature.outputs], shapes, back)
 
 
 def result_shapes(
@@ -93,7 +112,7 @@ class _Result:
 
 def _outs(op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any]) -> list[_Result]:
     specs = op.signature.outputs
-    dtypes = [np.dtype(np.int64) if s.index else dtype for s in specs]
+    dtypes = [s.holds(dtype) for s in specs]
     if out is None:
         return [_Result(np.empty(s, d), None) for s, d in zip(shapes, dtypes, strict=True)]
     given = out if isinstance(out, (tuple, list)) and len(specs) > 1 else (out,)
@@ -253,6 +272,7 @@ def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Ca
     scalars = dict(bound.arguments)
     given = tuple(scalars.pop(name) for name in op.operands)
     scalars.pop("out", None)
+    given, scalars = unpack(op, given, scalars)
     device = resident.device(op, given)
     if device is not None:
         return resident.request(op, device, given, scalars)
@@ -306,7 +326,14 @@ def _plain(a: Array) -> bool:
 
 def _compact(a: Array) -> Array:
     """C-contiguous, aligned and native, copying only if it is not so already."""
-    return a if _plain(a) else np.array(a, a.dtype.newbyteorder("="), order="C")
+    if _plain(a):
+        return a
+    if a.ndim == 2 and a.T.flags.c_contiguous and a.size >= LARGE:  # w.T of a linear layer
+        rows, made = a.T, np.empty(a.shape, a.dtype.newbyteorder("="))
+        for i in range(0, len(rows), STRIPE):
+            made[:, i : i + STRIPE] = rows[i : i + STRIPE].T
+        return made
+    return np.array(a, a.dtype.newbyteorder("="), order="C")
 
 
 __all__ = ["call", "request", "result_shapes"]

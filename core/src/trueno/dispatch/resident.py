@@ -14,10 +14,10 @@ from trueno.discovery.protocol import Backend, Call, DeviceBackend
 from trueno.discovery.registry import Entry
 from trueno.dispatch import state
 from trueno.dispatch.canonical import canonical
-from trueno.dispatch.coerce import FLOATS, coerce_params
+from trueno.dispatch.coerce import FLOATS, coerce_params, number
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.transfer import download, empty, held, home, upload
-from trueno.errors import DeviceError, DtypeError, KernelError, OutError, ShapeError
+from trueno.errors import DeviceError, DtypeError, GuardError, KernelError, OutError, ShapeError
 from trueno.ops.op import Op
 
 Shape = tuple[int, ...]
@@ -118,7 +118,7 @@ def _run(
     op: Op, entry: Entry, backend: Backend, laid: _Laid, operands: tuple[Any, ...], params: tuple[float, ...],
     dtype: np.dtype[Any], out: Any,
 ) -> Any:  # fmt: skip
-    arrays = [x if home(x) else upload(backend, np.asarray(x, dtype), op.name) for x in operands]
+    arrays = [x if home(x) else upload(backend, number(op, x, dtype), op.name) for x in operands]
     results = _results(op, entry, backend, laid.final, dtype, out)
     scratch = results
     now = state.current.get()
@@ -128,7 +128,14 @@ def _run(
     assert plan is not None  # a resident decision has one candidate
     passed = [_shaped(a, s) for a, s in zip(arrays, laid.operands, strict=True)]
     views = [_shaped(r, s) for r, s in zip(scratch, laid.results, strict=True)]
-    if plan.kernel(*passed, *params, *views) == -1:
+    try:
+        status = plan.kernel(*passed, *params, *views)
+    except GuardError as error:
+        from trueno.dispatch.general import located
+
+        located(error, op, laid.final)
+        raise
+    if status == -1:
         into = " into this out" if out is not None else ""
         raise KernelError(f"{op.name}: {entry.name} refused operands of shapes {list(laid.operands)}{into}")
     if scratch is not results:
@@ -150,9 +157,14 @@ def _dtype(op: Op, operands: tuple[Any, ...]) -> np.dtype[Any]:
         if spec.index:
             if kind != np.int64:
                 raise DtypeError(f"{op.name}: {spec.name} is {kind}; indices on a device are int64")
+        elif spec.blocks:
+            if kind != np.uint8:
+                raise DtypeError(f"{op.name}: {spec.name} is {kind}; blocks are bytes, uint8")
         elif kind.type not in FLOATS:
             raise DtypeError(f"{op.name}: {spec.name} is {kind}; float32 or float64 are taken")
         else:
+            if op.quantized and kind != np.float32:
+                raise DtypeError(f"{op.name}: {spec.name} is {kind}; blocks go with float32")
             found.append((spec.name, kind))
     for name, kind in found:
         if kind != found[0][1]:
@@ -166,7 +178,7 @@ def _results(
     op: Op, entry: Entry, backend: Backend, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any], out: Any
 ) -> list[Any]:
     specs = op.signature.outputs
-    dtypes = [np.dtype(np.int64) if s.index else dtype for s in specs]
+    dtypes = [s.holds(dtype) for s in specs]
     if out is None:
         return [empty(backend, s, d) for s, d in zip(shapes, dtypes, strict=True)]
     given = list(out) if isinstance(out, (tuple, list)) and len(specs) > 1 else [out]
@@ -196,8 +208,10 @@ def _by_way_of_the_host(op: Op, backend: Backend, operands: tuple[Any, ...], sca
         raise ShapeError(
             f"{op.name}: out= on {backend.name} takes only the last axis and operands that fit without copies"
         )
-    brought = tuple(download(backend, x, None, op.name) if home(x) else x for x in operands)
+    with telling(op.name, backend.name):
+        brought = tuple(download(backend, x, None, op.name) if home(x) else x for x in operands)
     result = general.call(op, brought, dict(scalars), None)
     results = result if isinstance(result, tuple) else (result,)
-    sent = tuple(upload(backend, np.ascontiguousarray(r).reshape(np.shape(r)), op.name) for r in results)
+    with telling(op.name, backend.name):
+        sent = tuple(upload(backend, np.ascontiguousarray(r).reshape(np.shape(r)), op.name) for r in results)
     return sent[0] if len(sent) == 1 else sent

@@ -4,8 +4,9 @@
 them ferried.  Every move is an event of kind `transfer`, with bytes and seconds.
 """
 
+from threading import local
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -13,11 +14,27 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel
 from trueno.discovery.registry import Entry
 from trueno.dispatch.fallback import telling
-from trueno.errors import DeviceError, DtypeError, KernelError, ParameterError
+from trueno.errors import DeviceError, DtypeError, KernelError, OutOfMemory, ParameterError, ShapeError
 from trueno.events.stream import emit
 
 HOST_DEVICES = (1, 3, 11, 13)
 """DLPack's numbers of memory that the host reaches: its own, pinned for CUDA or ROCm, and CUDA's managed."""
+
+
+class Moved(NamedTuple):
+    """Arrays that a thread has moved so far, and their bytes."""
+
+    uploads: int = 0
+    downloads: int = 0
+    bytes: int = 0
+
+
+class _Here(local):
+    moved = Moved()
+
+
+here = _Here()
+"""What this thread has moved: who wants to know what a call moved compares before and after."""
 
 
 def upload(backend: Backend, x: np.ndarray[Any, Any], op: str = "to") -> Any:
@@ -26,6 +43,7 @@ def upload(backend: Backend, x: np.ndarray[Any, Any], op: str = "to") -> Any:
     there: Any = backend.to_device(x)
     emit("transfer", op, backend.name, "to device", start=start, seconds=perf_counter() - start, bytes=x.nbytes)
     _same(backend, "to_device", there, x.shape, x.dtype)
+    _count(x.nbytes, uploads=1)
     return there
 
 
@@ -34,17 +52,28 @@ def write(backend: Backend, x: np.ndarray[Any, Any], out: Any, op: str = "to") -
     start = perf_counter()
     cast(DeviceBackend, backend).write(x, out)
     emit("transfer", op, backend.name, "to device", start=start, seconds=perf_counter() - start, bytes=x.nbytes)
+    _count(x.nbytes, uploads=1)
 
 
 def download(backend: Backend, x: Any, out: np.ndarray[Any, Any] | None = None, op: str = "numpy") -> Any:
-    """A device array as NumPy's, into `out` if given."""
+    """A device array as NumPy's, into `out`, an array of its shape and dtype, if given."""
     start = perf_counter()
-    here: Any = backend.to_host(x, out)
-    if not isinstance(here, np.ndarray):
-        raise KernelError(f"{backend.name}: to_host gave {type(here).__name__} where a NumPy array was asked for")
-    _same(backend, "to_host", here, tuple(x.shape), np.dtype(x.dtype))
-    emit("transfer", op, backend.name, "to host", start=start, seconds=perf_counter() - start, bytes=here.nbytes)
-    return here
+    direct = out if out is not None and out.flags.c_contiguous and out.flags.aligned else None
+    made: Any = backend.to_host(x, direct)
+    if not isinstance(made, np.ndarray):
+        raise KernelError(f"{backend.name}: to_host gave {type(made).__name__} where a NumPy array was asked for")
+    _same(backend, "to_host", made, tuple(x.shape), np.dtype(x.dtype))
+    emit("transfer", op, backend.name, "to host", start=start, seconds=perf_counter() - start, bytes=made.nbytes)
+    _count(made.nbytes, downloads=1)
+    if out is None or made is out:
+        return made
+    np.copyto(out, made)  # a backend may not know out
+    return out
+
+
+def _count(nbytes: int, uploads: int = 0, downloads: int = 0) -> None:
+    now = here.moved
+    here.moved = Moved(now.uploads + uploads, now.downloads + downloads, now.bytes + nbytes)
 
 
 def empty(backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -79,9 +108,7 @@ def ferry(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel
         if guarded:
             status |= backend.synchronize() or 0
         for target, result in zip(targets, results, strict=True):
-            here = download(backend, result, target, op)
-            if here is not target:  # a backend may not know out
-                np.copyto(target, here)
+            download(backend, result, target, op)
         return status
 
     return ferried
@@ -113,36 +140,49 @@ def to(x: Any, name: str) -> Any:
     there = home(x)
     if there is entry:
         return x
-    here = np.asarray(numpy(x), order="C")
-    if here.dtype.kind not in "fiu":
-        raise DtypeError(f"to: x is {here.dtype}; real numbers only")
-    here = here.astype(here.dtype.newbyteorder("="), copy=False)
+    made = host("to", x)
+    if made.dtype.kind not in "fiu":
+        raise DtypeError(f"to: x is {made.dtype}; real numbers only")
+    try:
+        made = np.asarray(made, order="C")
+        made = made.astype(made.dtype.newbyteorder("="), copy=False)
+    except MemoryError as error:
+        raise OutOfMemory(f"to: there is no room for x ({error})") from None
     if not registry.foreign(entry):
-        return here
+        return made
     with telling("to", backend.name):
-        return upload(backend, here)
+        return upload(backend, made)
 
 
 def numpy(x: Any) -> np.ndarray[Any, Any]:
     """`x` as a NumPy array, wherever it lives."""
+    return host("numpy", x)
+
+
+def host(what: str, x: Any) -> np.ndarray[Any, Any]:
+    """`x` as a NumPy array, wherever it lives; lists become float32.  `what`: the function, for messages."""
     x = held(x)
     there = home(x)
     if there is not None:
-        with telling("numpy", there.name):
-            return download(registry.load(there.name), x)  # type: ignore[no-any-return]
+        with telling(what, there.name):
+            return download(registry.load(there.name), x, None, what)  # type: ignore[no-any-return]
     if isinstance(x, (list, tuple)):
-        try:
-            return np.asarray(x, np.float32)
-        except (TypeError, ValueError) as error:
-            raise DtypeError(f"numpy: x is a {type(x).__name__} that makes no array of numbers ({error})") from None
-    return imported("numpy", "x", x)
+        made = imported(what, "x", x)
+        if made.dtype.kind not in "biuf":  # of objects, None would become NaN
+            raise DtypeError(f"{what}: x is a {type(x).__name__} of {made.dtype}; real numbers only")
+        with np.errstate(over="ignore"):
+            return made.astype(np.float32)
+    return imported(what, "x", x)
 
 
 def imported(op: str, name: str, x: Any) -> np.ndarray[Any, Any]:
-    """What another library exports, as a NumPy array on the same memory where it is the host's.
+    """What another library exports, or a list holds, as a NumPy array: on the same memory where it is the host's.
 
-    DeviceError for memory that only a device reaches; DtypeError for what NumPy cannot hold.
+    DeviceError for memory that only a device reaches; DtypeError for what NumPy cannot hold, and for a masked array,
+    whose mask would be lost; ShapeError for a ragged list.
     """
+    if isinstance(x, np.ma.MaskedArray):
+        raise DtypeError(f"{op}: {name} is a masked array, whose mask would be lost; fill it first (.filled)")
     try:
         where = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (HOST_DEVICES[0], 0)
         if int(where[0]) not in HOST_DEVICES:
@@ -152,9 +192,11 @@ def imported(op: str, name: str, x: Any) -> np.ndarray[Any, Any]:
             )
         by_dlpack = hasattr(x, "__dlpack__") and not hasattr(x, "__array__")
         return np.from_dlpack(x) if by_dlpack else np.asarray(x)
-    except DeviceError:
+    except (DeviceError, MemoryError):
         raise
     except Exception as error:  # whatever that library raises
+        if isinstance(x, (list, tuple)) and isinstance(error, ValueError):
+            raise ShapeError(f"{op}: {name} is a ragged list; every row must have the same length") from None
         raise DtypeError(
             f"{op}: {name} is a {type(x).__name__} that NumPy cannot take ({type(error).__name__}: {error})"
         ) from error

@@ -238,10 +238,12 @@ def watch(kernel: Kernel, call: Call, name: str, guard: JidokaGuard, fused: bool
     if not wanted and not always:
         return _deaf(kernel) if fused else kernel
     judge = Inspection(call, name, guard.rules)
+    specs = call.op.signature.outputs
+    blocks = any(spec.blocks for spec in specs)  # bytes, of which a kernel's bits say nothing
     if device:
-        return _on_device(kernel, call, name, judge, wanted, always, fused)
+        return _on_device(kernel, call, name, judge, wanted, always, fused and not blocks)
     inputs, outs, share = len(call.op.operands), len(call.op.signature.outputs), np.may_share_memory
-    look = wanted and not fused
+    look = wanted and (blocks or not fused)
 
     def watched(*args: Any) -> int:
         for out in args[-outs:]:
@@ -253,7 +255,7 @@ def watch(kernel: Kernel, call: Call, name: str, guard: JidokaGuard, fused: bool
         if status == -1:
             return -1
         if look:
-            status = health.status(args[-outs:])
+            status = health.status(health.floats(call, args[-outs:], specs) if blocks else args[-outs:])
         if always or (status and status & wanted):
             results = args[-outs:]
             for out, better in zip(results, judge(args[:inputs], args[inputs:-outs], results), strict=True):
@@ -309,7 +311,7 @@ def _on_device(
         found: tuple[Any, ...] = ()
         if wanted and not fused:
             found = home(targets)
-            status = health.status(found)
+            status = health.status(health.floats(call, found, call.op.signature.outputs))
         if always or status & wanted:
             found = found or home(targets)
             healthy = judge(home(args[:inputs]), args[inputs:-outs], found)

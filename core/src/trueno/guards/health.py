@@ -12,10 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Call
-from trueno.errors import KernelError
+from trueno.errors import GuardError, KernelError
+from trueno.formats.decode import decode
+from trueno.ops.signature import ArraySpec
 
 Array = npt.NDArray[Any]
 Test = Callable[[Any], Any]
+Back = Callable[[tuple[int, ...], int], tuple[int, ...]]
 
 NAN, INF = 1, 2
 """Status bits, as guarded kernels return them."""
@@ -43,6 +46,32 @@ class Finding:
     def place(self) -> str:
         """`y[3, 5]`; `y` of a single value."""
         return f"{self.result}{list(self.index)}" if self.index else self.result
+
+
+def locate(
+    error: GuardError, names: Sequence[str], shapes: Sequence[tuple[int, ...]], back: Back | None = None
+) -> None:
+    """Say where a guard stopped in results as the caller sees them; kernels see one row, or rows.
+
+    shapes: of the results, elements in the kernel's order.  back: puts a shape, and so an index, of result k into the
+    caller's order of axes; where it adds an axis of length 1 the index there is 0.
+    """
+    facts = vars(error)
+    if facts.get("result") not in names:
+        return
+    k = names.index(facts["result"])
+    old, before = Finding(facts["result"], facts["index"], facts["shape"], 0).place, f" of shape {facts['shape']}"
+    flat = int(np.ravel_multi_index(facts["index"], facts["shape"])) if facts["index"] else 0
+    index, shape = tuple(int(i) for i in np.unravel_index(flat, shapes[k])), tuple(shapes[k])
+    if back is not None:
+        shape = back(shape, k)
+        index = tuple(min(i, s - 1) for i, s in zip(back(index, k), shape, strict=True))
+    facts |= {"index": index, "shape": shape}
+    text = str(error)
+    if "[" in old:
+        text = text.replace(old, Finding(facts["result"], index, shape, 0).place)
+        text = text.replace(before, f" of shape {shape}" if shape else "")
+    error.args = (text,)
 
 
 def finite(x: Array) -> bool:
@@ -78,6 +107,12 @@ def holds(test: Test, operands: Sequence[Array], params: Sequence[float]) -> boo
     return any(bool(test(p)) for p in params) or any(x.dtype.kind == "f" and bool(test(x).any()) for x in operands)
 
 
+def floats(call: Call, arrays: Sequence[Array], specs: Sequence[ArraySpec]) -> list[Array]:
+    """Operands or results that `specs` describe, rows of blocks as the numbers that they stand for."""
+    blocks = call.op.blocks(dict(call.static)) if call.op.quantized else None
+    return [decode(blocks, x) if s.blocks and blocks else x for s, x in zip(specs, arrays, strict=True)]
+
+
 def found(names: Sequence[str], bad: Sequence[Array], detail: str = "") -> Finding | None:
     """The first true element of masks, one a result; None if there is none."""
     count = sum(int(np.count_nonzero(b)) for b in bad)
@@ -105,19 +140,19 @@ def reference(call: Call, operands: Sequence[Array], params: Sequence[float], dt
     given = [np.asarray(x, T) if x.dtype.kind == "f" else x for x in operands]
     with np.errstate(all="ignore"):
         scalars = [float(call.dtype.type(p)) for p in params]
-    results = [np.empty(shape, np.int64 if index else T) for shape, index in shapes(call, operands)]
+    results = [np.empty(shape, spec.holds(T)) for shape, spec in shapes(call, operands)]
     kernel = ReferenceBackend().kernel(replace(call, dtype=T, residency="host", guarded=False))
     if kernel(*given, *scalars, *results):
         raise KernelError(f"{call.op.name}: the reference refused operands of shapes {[x.shape for x in operands]}")
     return results
 
 
-def shapes(call: Call, operands: Sequence[Array]) -> list[tuple[tuple[int, ...], bool]]:
-    """Shape of each result as kernels see it, and whether it holds positions."""
+def shapes(call: Call, operands: Sequence[Array]) -> list[tuple[tuple[int, ...], ArraySpec]]:
+    """Shape of each result as kernels see it, and what the signature says of it."""
     op = call.op
     if op.structured:
         shapes = op.result_shapes(tuple(x.shape for x in operands), dict(call.static))
-        return [(shape, spec.index) for shape, spec in zip(shapes, op.signature.outputs, strict=True)]
+        return [(shape, spec) for shape, spec in zip(shapes, op.signature.outputs, strict=True)]
     rows: tuple[int, ...] = ()
     row: tuple[int, ...] = ()
     for kind, x in zip(call.layout, operands, strict=True):
@@ -126,7 +161,7 @@ def shapes(call: Call, operands: Sequence[Array]) -> list[tuple[tuple[int, ...],
         if kind in "er" and call.rank == 2:
             rows = x.shape[:1]
     along = [op.over is None or op.over in spec.dims for spec in op.signature.outputs]
-    return [(rows + row if e else rows, spec.index) for e, spec in zip(along, op.signature.outputs, strict=True)]
+    return [(rows + row if e else rows, spec) for e, spec in zip(along, op.signature.outputs, strict=True)]
 
 
 def divergence(call: Call, results: Sequence[Array], references: Sequence[Array], tolerance: float) -> Finding | None:
@@ -144,7 +179,7 @@ def divergence(call: Call, results: Sequence[Array], references: Sequence[Array]
         elif got.shape != wanted.shape:
             other = f"{spec.name} has shape {got.shape}, the reference's {wanted.shape}"
             return Finding(spec.name, (), got.shape, max(got.size, wanted.size), other)
-        elif spec.index:
+        elif spec.type:
             bad.append(got != wanted)
         else:
             far, mask = _distance(got, wanted, call.dtype, tolerance)

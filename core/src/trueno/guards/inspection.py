@@ -6,6 +6,7 @@ LOG, then STOP; or PROMOTE_F64, then a divergence that is judged on the repaired
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from math import isfinite
 from typing import Any, NoReturn
@@ -75,14 +76,24 @@ class _Results:
                 self._reference = health.reference(self.call, self.operands, self.params, np.float64)
             return health.divergence(self.call, self.results, self._reference, condition.tolerance)
         test = TESTS[condition.kind]
-        found = health.where(test, [s.name for s in self.call.op.signature.outputs], self.results)
+        found = health.where(test, [s.name for s in self.call.op.signature.outputs], self.seen)
         if found is None or self._hold(test) or (condition.kind == "overflow" and self._hold(np.isnan)):
             return None
         return found
 
+    @cached_property
+    def numbers(self) -> list[Array]:
+        """The operands as what they stand for: asked only once a result looks ill."""
+        return health.floats(self.call, self.operands, self.call.op.signature.inputs)
+
+    @property
+    def seen(self) -> list[Array]:
+        """The results as what they stand for."""
+        return health.floats(self.call, self.results, self.call.op.signature.outputs)
+
     def _hold(self, test: health.Test) -> bool:
         if test not in self._held:
-            self._held[test] = health.holds(test, self.operands, self.params)
+            self._held[test] = health.holds(test, self.numbers, self.params)
         return self._held[test]
 
     def held(self, condition: Condition) -> str:
@@ -92,7 +103,7 @@ class _Results:
         word = WORDS[condition.kind]
         found = [("NaN", np.isnan), ("Inf", np.isinf)]
         parts = []
-        for name, x in zip(self.call.op.operands, self.operands, strict=True):
+        for name, x in zip(self.call.op.operands, self.numbers, strict=True):
             for other, test in found if x.dtype.kind == "f" else ():
                 if many := int(np.count_nonzero(test(x))):
                     parts.append(f"{name} holds {number(many)} {other}")
@@ -165,7 +176,7 @@ class _Trip:
         again = now.other(rounded)
         for condition in (self.condition, Condition.NAN, Condition.INF):
             if still := again.find(condition):
-                value = rounded[_number(call, still)][still.index]
+                value = again.seen[_number(call, still)][still.index]
                 self.stop(f"; computed in float64 and rounded to {call.dtype}, {still.place} is {value!s}")
         self.tell("; computed again in float64")
         return rounded
@@ -213,7 +224,7 @@ def _in_float64(call: Call, operands: Sequence[Array], params: Sequence[float]) 
     wide = np.dtype(np.float64)
     request = replace(call, dtype=wide, residency="host", guarded=False)
     given = [x.astype(wide) if x.dtype.kind == "f" else x for x in operands]
-    results = [np.empty(r, np.int64 if index else wide) for r, index in health.shapes(call, operands)]
+    results = [np.empty(r, spec.holds(wide)) for r, spec in health.shapes(call, operands)]
     try:
         with state.guarded(JidokaGuard()):
             state.current.get().run(request, (*given, *params, *results))

@@ -3,7 +3,7 @@
 A file here is a family.  Importing this package declares them all.
 """
 
-from trueno.ops import activations, arithmetic, mathematics, matrix, normalization, reductions
+from trueno.ops import activations, arithmetic, mathematics, matrix, normalization, quantized, reductions
 from trueno.ops.op import ALIASES, TABLE, Op, Parameter
 
 FAMILIES = tuple(
@@ -15,6 +15,7 @@ FAMILIES = tuple(
         reductions,
         normalization,
         matrix,
+        quantized,
     )
 )
 

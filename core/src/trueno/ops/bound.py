@@ -9,7 +9,7 @@ Rows whose intermediates may overflow, or whose branches may fall either way, co
 says so: unbounded, or the hull of both branches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -130,21 +130,28 @@ def bound(
     params: Sequence[float],
     dtype: npt.DTypeLike,
     accuracy: Accuracy = EXACT,
+    known: Mapping[str, Range] | None = None,
 ) -> list[Bound]:
     """A `Bound` for each output: element outputs [rows, n], row outputs [rows].
 
     Operands and parameters are rounded to `dtype` first, as a kernel sees them; constants count with
-    and without their rounding.
+    and without their rounding.  known: of operands that are results of others, the values that they may have, shaped
+    as the operand; the operand itself is then the meaning, which is not rounded.
     """
+    known = known or {}
     judge = Judge(np.dtype(dtype), accuracy)
     T, wide = judge.dtype.type, judge.wide
-    given = [np.asarray(x, T) for x in operands]
+    names = [name for name, _ in program.operands]
+    given: list[Array] = [np.asarray(x, wide if name in known else T) for name, x in zip(names, operands, strict=True)]
     scalars = {name: float(T(value)) for name, value in zip(program.params, params, strict=True)}
     leaves: dict[str, Array] = {}
+    ranges: dict[str, Range] = {}
     rows, n = 1, 1
     for (name, kind), a in zip(program.operands, given, strict=True):
         shape = {"e": (-1, a.shape[-1] if a.ndim else 1), "w": (1, -1), "r": (-1, 1), "u": (1, 1)}[kind]
         leaves[name] = a = a.reshape(shape)
+        if name in known:
+            ranges[name] = Range(*(np.asarray(x).reshape(shape) for x in known[name]))
         rows, n = max(rows, a.shape[0]), max(n, a.shape[1])
     values: list[Any] = []
     winners: dict[int, Array] = {}
@@ -153,7 +160,8 @@ def bound(
             args = [values[a] for a in node.args]
             match node.kind:
                 case "leaf":
-                    value: Any = judge.flushed(exact(leaves[str(node.value)].astype(wide)))
+                    name = str(node.value)
+                    value: Any = judge.flushed(ranges[name] if name in ranges else exact(leaves[name].astype(wide)))
                 case "param":
                     value = exact(np.full((1, 1), scalars[str(node.value)], wide))
                 case "const":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from trueno.formats.table import Format, format_of
 from trueno.ops.program import Program
 from trueno.ops.signature import Signature
 from trueno.ops.trace import trace
@@ -42,6 +43,11 @@ class Parameter:
     def required(self) -> bool:
         return self.default is inspect.Parameter.empty
 
+    @property
+    def typical(self) -> Any:
+        """A value to try the op with: the default, where that is one of the choices."""
+        return self.choices[0] if self.choices and self.default not in self.choices else self.default
+
 
 @dataclass(frozen=True)
 class Op:
@@ -61,6 +67,10 @@ class Op:
     domain: tuple[float, float] | None
     shapes: Callable[..., tuple[tuple[int, ...], ...]] | None = None
     check: Callable[..., None] | None = None
+    magnitude: Callable[..., Any] | None = None
+    head: "Op | None" = None  # of a chain that a batch made of a structured op and what follows: that op,
+    epilogue: "Op | None" = None  # what follows, a row program whose first operand is the result of the head,
+    kinds: str = ""  # and the kinds of that program's operands
     _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -113,8 +123,39 @@ class Op:
         """Shapes of the results for operands of these shapes; ShapeError when they do not fit."""
         if self.shapes is not None:
             return self.shapes(*shapes, **static)
-        sizes, leading = self.signature.bind(self.name, shapes)
-        return self.signature.result_shapes(sizes, leading)
+        blocks = self.blocks(static)
+        inputs, outputs = self.signature.inputs, self.signature.outputs
+        meant = tuple(spec.meant(self.name, s, blocks) for spec, s in zip(inputs, shapes, strict=True))
+        made = self.signature.result_shapes(*self.signature.bind(self.name, meant))
+        return tuple(spec.held(self.name, s, blocks) for spec, s in zip(outputs, made, strict=True))
+
+    @cached_property
+    def quantized(self) -> bool:
+        """Whether an operand or a result is in blocks; the parameter `format` says of which kind."""
+        return any(spec.blocks for spec in (*self.signature.inputs, *self.signature.outputs))
+
+    @property
+    def columnwise(self) -> bool:
+        """Whether blocks run along the columns of the matrix that users hold, as those of q.T do."""
+        return self.name.endswith("_colmajor")
+
+    def blocks(self, static: dict[str, Any]) -> Format | None:
+        """The format of the op's blocks; None for an op without."""
+        return format_of(static["format"], self.name) if self.quantized else None
+
+    def held(self, sizes: dict[str, int], static: dict[str, Any]) -> list[tuple[int, ...]]:
+        """Shapes of operands (without leading axes) for about these sizes of symbols.
+
+        Rows of blocks are made whole, and the other extents smaller by as much.
+        """
+        blocks = self.blocks(static)
+        if blocks is not None:
+            e = blocks.elements
+            ends = {s.dims[-1] for s in (*self.signature.inputs, *self.signature.outputs) if s.blocks}
+            whole = {d: -(-n // e) * e for d, n in sizes.items() if d in ends}
+            more = max((n / sizes[d] for d, n in whole.items() if n), default=1.0)
+            sizes = {d: whole.get(d, max(round(n / more), 1) if n else 0) for d, n in sizes.items()}
+        return [s.held(self.name, tuple(sizes[d] for d in s.dims), blocks) for s in self.signature.inputs]
 
     @cached_property
     def empty_is_error(self) -> bool:
@@ -162,6 +203,7 @@ def op(
     domain: tuple[float, float] | None = None,
     shapes: Callable[..., tuple[tuple[int, ...], ...]] | None = None,
     check: Callable[..., None] | None = None,
+    magnitude: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Declare an op.
 
@@ -173,6 +215,7 @@ def op(
     domain: where the op's natural inputs lie, for samples and benchmarks (default all reals).
     shapes: for results that no signature can say: (operand shapes, **static) → result shapes.
     check: raises for operand values that have no result, an index outside its table; before every kernel.
+    magnitude: (operands, **static) → Σ|a · b| of every result, where the body on absolute values does not give it.
     """
 
     def declare(body: Callable[..., Any]) -> Op:
@@ -201,6 +244,7 @@ def op(
             domain=domain,
             shapes=shapes,
             check=check,
+            magnitude=magnitude,
         )
         for taken in (row.name, *row.aliases):
             if taken in TABLE or taken in ALIASES:

@@ -1,30 +1,67 @@
 """Signatures: `x[...,n] w[n] -> y[...,n]` says operands, ranks, shared sizes and results.
 
 NumPy's gufunc notation with names added.  `...` broadcasts as NumPy does.  A suffix says what is not the
-call's float: `i[...]:index` is an integer operand, `-> k[...]:index` an int64 result.
+call's float: `i[...]:index` is an integer operand, `-> k[...]:index` an int64 result.  `w[n,k]:blocks` are quantized
+rows: symbols count elements, while the array holds each row's blocks as uint8.
 """
 
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from trueno.errors import ShapeError
+from trueno.formats.table import Format
 
-_ARRAY = re.compile(r"(?P<name>[a-z_]\w*)\[(?P<dims>[^\]]*)\](?::(?P<type>index))?")
+_ARRAY = re.compile(r"(?P<name>[a-z_]\w*)\[(?P<dims>[^\]]*)\](?::(?P<type>index|blocks))?")
+DTYPES: dict[str, np.dtype[Any]] = {"index": np.dtype(np.int64), "blocks": np.dtype(np.uint8)}
+"""What arrays that do not have the call's dtype hold."""
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One operand or result: its name, its trailing symbols, whether `...` leads, whether it is an index."""
+    """One operand or result: its name, its trailing symbols, whether `...` leads; type: `index`, `blocks`, or float."""
 
     name: str
     dims: tuple[str, ...]
     leading: bool
-    index: bool
+    type: str = ""
 
     def __str__(self) -> str:
         dims = ",".join((["..."] if self.leading else []) + list(self.dims))
-        return f"{self.name}[{dims}]" + (":index" if self.index else "")
+        return f"{self.name}[{dims}]" + (f":{self.type}" if self.type else "")
+
+    @property
+    def index(self) -> bool:
+        return self.type == "index"
+
+    @property
+    def blocks(self) -> bool:
+        return self.type == "blocks"
+
+    def holds(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of this array in a call of `dtype`."""
+        return DTYPES[self.type] if self.type else dtype
+
+    def meant(self, op: str, shape: tuple[int, ...], blocks: Format | None) -> tuple[int, ...]:
+        """The shape in elements of an array of this shape; ShapeError for a row of broken blocks."""
+        if not self.blocks or blocks is None or not shape:
+            return shape
+        try:
+            return (*shape[:-1], blocks.row_elements(shape[-1]))
+        except ShapeError as error:
+            raise ShapeError(f"{op}: {self.name}: {error}") from None
+
+    def held(self, op: str, shape: tuple[int, ...], blocks: Format | None) -> tuple[int, ...]:
+        """The inverse: the shape of the array that holds so many elements."""
+        if not self.blocks or blocks is None:
+            return shape
+        try:
+            return (*shape[:-1], blocks.row_bytes(shape[-1]))
+        except ShapeError as error:
+            raise ShapeError(f"{op}: {self.name}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -80,7 +117,7 @@ def _arrays(text: str, whole: str) -> tuple[ArraySpec, ...]:
             raise ValueError(f"signature {whole!r}: cannot read {rest!r}")
         dims = [d.strip() for d in match["dims"].split(",") if d.strip()]
         leading = bool(dims) and dims[0] == "..."
-        found.append(ArraySpec(match["name"], tuple(dims[leading:]), leading, match["type"] == "index"))
+        found.append(ArraySpec(match["name"], tuple(dims[leading:]), leading, match["type"] or ""))
         rest = rest[match.end() :].strip()
     return tuple(found)
 

@@ -3,8 +3,9 @@
 Their bodies are NumPy code, so there is no program to interpret.  An op that sums products (`chain`) is
 linear in each operand: its body on absolute values gives Σ|a·b|, on ones the number of products, and
 any order of summation, with or without fma, errs by at most (products + 4) · u · Σ|a·b|.
-An op without a chain rounds once (outer) or not at all (transpose).  An eigendecomposition is judged by
-what it must satisfy, because signs and bases of equal values are free.
+An op without a chain rounds once (outer) or not at all (transpose).  An epilogue takes what a right kernel of its head
+may give through its own program, by interval arithmetic.  An eigendecomposition is judged by what it must satisfy,
+because signs and bases of equal values are free.
 """
 
 from collections.abc import Sequence
@@ -14,22 +15,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.ops.bound import EXACT, Bound, Verdict, judge
-from trueno.ops.interval import Array, Judge, exact
+from trueno.discovery.protocol import Accuracy
+from trueno.ops.bound import EXACT, Bound, Verdict, bound, judge
+from trueno.ops.interval import Array, Judge, Range, exact
 from trueno.ops.op import Op
 
 
-def structured_bound(op: Op, operands: Sequence[Array], static: dict[str, Any], dtype: npt.DTypeLike) -> list[Bound]:
-    """A `Bound` for each result, shaped as the result."""
+def structured_bound(
+    op: Op,
+    operands: Sequence[Array],
+    static: dict[str, Any],
+    dtype: npt.DTypeLike,
+    params: Sequence[float] = (),
+    accuracy: Accuracy = EXACT,
+) -> list[Bound]:
+    """A `Bound` for each result, shaped as the result.  params: float parameters, in calling order."""
+    if op.head is not None:
+        return _finished(op, operands, static, dtype, params, accuracy)
+    given_params = dict(zip(op.symbolic, params, strict=True)) if params else {}
     arithmetic = Judge(np.dtype(dtype), EXACT)
     wide = arithmetic.wide
 
     def run(change: Any) -> list[Array]:
         given = [
-            x if spec.index else change(np.asarray(x).astype(wide))
+            x if spec.type else change(np.asarray(x).astype(wide))
             for spec, x in zip(op.signature.inputs, operands, strict=True)
         ]
-        result = op.body(*given, **static)
+        result = op.body(*given, **given_params, **static)
         return [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
 
     with np.errstate(all="ignore"):
@@ -37,8 +49,11 @@ def structured_bound(op: Op, operands: Sequence[Array], static: dict[str, Any], 
         if op.chain is None:
             ranges = [exact(m) for m in meant]
             return [Bound(m, *arithmetic.rounded(*r)) for m, r in zip(meant, ranges, strict=True)]
-        products = run(np.ones_like)
-        sizes = run(lambda x: np.abs(np.where(np.isfinite(x), x, 0)))
+        if op.magnitude is not None:
+            products, sizes = _stated(op, operands, static, meant)
+        else:
+            products = run(np.ones_like)
+            sizes = run(lambda x: np.abs(np.where(np.isfinite(x), x, 0)))
         found = []
         for m, count, size in zip(meant, products, sizes, strict=True):
             slack = (count + 4) * arithmetic.u * size + count * arithmetic.smallest
@@ -51,14 +66,61 @@ def structured_bound(op: Op, operands: Sequence[Array], static: dict[str, Any], 
     return found
 
 
+def _finished(
+    op: Op,
+    operands: Sequence[Array],
+    static: dict[str, Any],
+    dtype: npt.DTypeLike,
+    params: Sequence[float],
+    accuracy: Accuracy,
+) -> list[Bound]:
+    """Of an op with an epilogue: the head's bound, through the program that follows."""
+    head, epilogue = op.head, op.epilogue
+    assert head is not None and epilogue is not None
+    count, own = len(head.operands), len(head.symbolic)
+    (made,) = structured_bound(head, operands[:count], static, dtype, params[:own])
+    program = epilogue.program(op.kinds)
+    known = {program.operands[0][0]: Range(made.low, made.high, made.nan)}
+    bounds = bound(program, [made.value, *operands[count:]], params[own:], dtype, accuracy, known)
+    return [b.reshape(np.shape(made.value)) for b in bounds]
+
+
 def judge_structured(
-    op: Op, operands: Sequence[Array], static: dict[str, Any], dtype: npt.DTypeLike, results: Sequence[Array]
+    op: Op,
+    operands: Sequence[Array],
+    static: dict[str, Any],
+    dtype: npt.DTypeLike,
+    results: Sequence[Array],
+    params: Sequence[float] = (),
+    accuracy: Accuracy = EXACT,
 ) -> Verdict:
     """The worst verdict over the results of one call."""
     if op.name in PROPERTIES:
         return PROPERTIES[op.name](operands, results, np.dtype(dtype))
-    verdicts = [judge(g, b) for g, b in zip(results, structured_bound(op, operands, static, dtype), strict=True)]
+    bounds = structured_bound(op, operands, static, dtype, params, accuracy)
+    if op.magnitude is not None:
+        # A scale that is Inf makes Inf − Inf of one order of sums and Inf of another: both say that there is no number.
+        results = [_alike(np.asarray(g), b.value) for g, b in zip(results, bounds, strict=True)]
+    verdicts = [judge(g, b) for g, b in zip(results, bounds, strict=True)]
     return min(verdicts, key=lambda v: (v.ok, -v.worst))
+
+
+def _stated(
+    op: Op, operands: Sequence[Array], static: dict[str, Any], meant: list[Array]
+) -> tuple[list[Array], list[Array]]:
+    """Products summed into each result, and Σ|a · b|, of an op that says so itself."""
+    assert op.magnitude is not None
+    blocks, specs = op.blocks(static), op.signature.inputs
+    shapes = tuple(spec.meant(op.name, np.shape(x), blocks) for spec, x in zip(specs, operands, strict=True))
+    count = op.chain_length(op.signature.bind(op.name, shapes)[0])
+    return [np.full(m.shape, count) for m in meant], [op.magnitude(*operands, **static)]
+
+
+def _alike(got: Array, value: Array) -> Array:
+    """`got`, with `value` where neither is a finite number."""
+    if got.shape != value.shape:
+        return got
+    return np.where(np.isfinite(got) | np.isfinite(value), got, value)
 
 
 def _eigen(operands: Sequence[Array], results: Sequence[Array], dtype: np.dtype[Any]) -> Verdict:

@@ -69,9 +69,12 @@ def work(call: Call) -> Work:
 
 @lru_cache(maxsize=4096)
 def op_class(op: Op) -> str:
-    """The class in which an op is measured: `elementwise exp`, `fold plain`, `row log`; a structured op is its own."""
+    """The class in which an op is measured: `elementwise exp`, `fold plain`, `row log`.
+
+    A structured op is its own, whatever follows it.
+    """
     if op.structured:
-        return op.name
+        return (op.head or op).name
     nodes = op.program().nodes
     along = {
         node.kind for node in nodes if node.space == "e"
@@ -135,7 +138,11 @@ def refuse(rates: Any) -> str:
 def _work(
     op: Op, item: int, layout: str, rank: int, sizes: tuple[int, ...], static: tuple[tuple[str, Any], ...]
 ) -> Work:
-    return _structured(op, item, rank, sizes) if op.structured else _program(op, item, layout, rank, sizes[0], static)
+    return (
+        _structured(op, item, rank, sizes, static)
+        if op.structured
+        else _program(op, item, layout, rank, sizes[0], static)
+    )
 
 
 def _program(op: Op, item: int, layout: str, rank: int, size: int, static: tuple[tuple[str, Any], ...]) -> Work:
@@ -151,11 +158,15 @@ def _program(op: Op, item: int, layout: str, rank: int, size: int, static: tuple
     return Work(many * element + rows * row, moved, arrays, moved, many)
 
 
-def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...]) -> Work:
+def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...], static: tuple[tuple[str, Any], ...]) -> Work:
     """A structured op: extents as even as the operands' sizes allow."""
     inputs, outputs = op.signature.inputs, op.signature.outputs
+    blocks = op.blocks(dict(static))
+    widths = {"": float(item), "index": float(INDEX_BYTES), "blocks": blocks.bits / 8 if blocks else 0.0}
     symbols, matrix = _evenly(op, rank)
     given = [elements(sizes[min(i, len(sizes) - 1)]) for i in range(len(inputs))]
+    if blocks:  # a size is one of bytes there
+        given = [g * 8 / blocks.bits if s.blocks else g for g, s in zip(given, inputs, strict=True)]
     if not all(given):
         return Work(0.0, 0.0, len(inputs) + len(outputs), 0.0, max(given))
     logs = [math.log2(g) for g in given]
@@ -168,11 +179,11 @@ def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...]) -> Work:
         # A result's symbol that no operand has (an image's height after a filter) is about the first operand's.
         dims = [extents.get(d) or extents[first.dims[i - len(spec.dims)]] for i, d in enumerate(spec.dims)]
         results.append(math.prod(dims) * (rows if spec.leading else 1.0))
-    written = sum(r * (INDEX_BYTES if s.index else item) for r, s in zip(results, outputs, strict=True))
+    written = sum(r * widths[s.type] for r, s in zip(results, outputs, strict=True))
     read = moved = 0.0
     looked_up = any(spec.index for spec in inputs)
     for spec, many in zip(inputs, given, strict=True):
-        size = many * (INDEX_BYTES if spec.index else item)
+        size = many * widths[spec.type]
         moved += size
         read += min(size, written) if looked_up and not spec.index else size  # of a table, only what is looked up
     flops = op.flops(extents, rows)  # type: ignore[arg-type]

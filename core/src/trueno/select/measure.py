@@ -20,6 +20,7 @@ import numpy.typing as npt
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Kernel, Rates
 from trueno.errors import TruenoError
+from trueno.formats.samples import random_rows
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select import cost
@@ -259,6 +260,8 @@ def _line(amounts: Sequence[float], times: Sequence[float]) -> tuple[float, floa
 
 
 def _wanted(op: Op, dtype: np.dtype[Any], band: str) -> Iterator[tuple[Shapes, Call]]:
+    if op.quantized and dtype != np.float32:  # blocks go with float32
+        return
     for size in SIZES[band]:
         call = _call(op, dtype, found := shapes(op, size))
         if cost.work(call).flops <= MOST_FLOPS and cost.band(call) == band:
@@ -278,9 +281,10 @@ def shapes(op: Op, size: int) -> Shapes:
         lead = (STACK,) if stacked else ()
         side = max(round((size / (STACK if stacked else 1)) ** (1 / max(len(s.dims) for s in specs))), 1)
         extent = {d: min(WINDOW, side) if d in "pq" else side for s in specs for d in s.dims}
+        held = op.held(extent, {p.name: p.typical for p in op.static})
         return tuple(
-            (*(lead if s.leading and not s.index else ()), *(extent[d] for d in s.dims)) or (side,)
-            for s in op.signature.inputs
+            (*(lead if s.leading and not s.index else ()), *shape) or (side,)
+            for s, shape in zip(op.signature.inputs, held, strict=True)
         )
     if op.over is None or op.reduces or size <= ROW:
         letters = {"e": (size,), "w": (size,), "r": (), "u": ()}
@@ -291,7 +295,7 @@ def shapes(op: Op, size: int) -> Shapes:
 
 def _call(op: Op, dtype: np.dtype[Any], shapes: Shapes) -> Call:
     counts = [math.prod(shape) for shape in (shapes if op.structured else shapes[:1])]
-    static = tuple((p.name, p.default) for p in op.static)
+    static = tuple((p.name, p.typical) for p in op.static)
     return Call(op, dtype, op.layout, len(shapes[0]), tuple(n.bit_length() for n in counts), static)
 
 
@@ -304,6 +308,8 @@ def _operands(op: Op, dtype: np.dtype[Any], shapes: Shapes) -> tuple[list[Array]
     for spec, shape in zip(op.signature.inputs, shapes, strict=True):
         if spec.index:
             operands.append(rng.integers(0, len(operands[0]), shape))
+        elif spec.blocks:
+            operands.append(random_rows(op.blocks({p.name: p.typical for p in op.static}), shape, rng))
         else:
             x = rng.random(shape, np.float32).astype(dtype)
             operands.append(x * dtype.type(0.9 * (high - low)) + dtype.type(low + 0.05 * (high - low)))
@@ -318,7 +324,7 @@ def _operands(op: Op, dtype: np.dtype[Any], shapes: Shapes) -> tuple[list[Array]
 
 def _outs(op: Op, call: Call, operands: Sequence[Array], empty: Callable[..., Any]) -> list[Any]:
     shapes = op.result_shapes(tuple(x.shape for x in operands), dict(call.static))
-    kinds = (np.dtype(np.int64) if spec.index else call.dtype for spec in op.signature.outputs)
+    kinds = (spec.holds(call.dtype) for spec in op.signature.outputs)
     return [empty(shape, dtype) for shape, dtype in zip(shapes, kinds, strict=True)]
 
 

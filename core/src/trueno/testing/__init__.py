@@ -28,7 +28,7 @@ def assert_op(name: str, operands: Sequence[Any], got: Any, accuracy: Accuracy =
     The tolerance follows from the op's program and `accuracy`; nothing is to be chosen.
     """
     op = TABLE[ALIASES.get(name, name)]
-    dtype = next(np.asarray(x).dtype for s, x in zip(op.signature.inputs, operands, strict=True) if not s.index)
+    dtype = next(np.asarray(x).dtype for s, x in zip(op.signature.inputs, operands, strict=True) if not s.type)
     results = got if isinstance(got, tuple) else (got,)
     found = verdict(op, operands, kwargs, dtype, results, accuracy)
     if not found.ok:

@@ -21,6 +21,8 @@ from trueno.testing.layouts import SQUARE, TALL, THOROUGH, forms, several, user_
 Array = npt.NDArray[Any]
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 63, 64, 65, 1023, 4097)
 LONG = 300_001
+POSITIVE = ("imatrix",)
+"""Operands that are weights, 0 or more."""
 DEMANDED = (0.7, 1.9, 2.5, 3.5)  # values of parameters without default, ascending: min < max
 
 

@@ -66,7 +66,7 @@ def _kinds(op: Op, T: np.dtype[Any], case: Case, results: tuple[Any, ...]) -> No
     """Types, dtypes and shapes of results: arrays; NumPy scalars where one row is reduced; int64 positions."""
     shapes = [shape for shape, _ in empty_results(op, case, T)]
     for spec, got, shape in zip(op.signature.outputs, results, shapes, strict=True):
-        wanted = np.dtype(np.int64) if spec.index else T
+        wanted = spec.holds(T)
         if shape == () and not op.structured and op.over is not None:
             assert isinstance(got, np.generic), (
                 f"{spec.name} is {type(got).__name__}; one row reduces to a NumPy scalar"
@@ -93,7 +93,7 @@ def empty_results(op: Op, case: Case, T: np.dtype[Any]) -> list[tuple[tuple[int,
     """Shape and dtype of each result of a case."""
     static = {k: v for k, v in case.kwargs.items() if k in {p.name for p in op.static}}
     shapes = op.result_shapes(tuple(np.shape(x) for x in case.operands), static)
-    return [(s, np.dtype(np.int64) if o.index else T) for s, o in zip(shapes, op.signature.outputs, strict=True)]
+    return [(s, o.holds(T)) for s, o in zip(shapes, op.signature.outputs, strict=True)]
 
 
 def sentinels(shape: tuple[int, ...], dtype: np.dtype[Any], step: int) -> tuple[Array, Array]:
@@ -206,7 +206,7 @@ def check_bad_operands(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0
     T = np.dtype(dtype)
     other = np.dtype(np.float64 if np.float32 == T else np.float32)
     case = _some(op, T, seed)[-1]
-    floats = [i for i, s in enumerate(op.signature.inputs) if not s.index]
+    floats = [i for i, s in enumerate(op.signature.inputs) if not s.type]
     for i in floats:
         for wrong in (other, np.dtype(np.int32), np.dtype(object)):
             if wrong == other and len(floats) == 1:
@@ -246,34 +246,41 @@ def check_axis(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> Non
                 assert v.ok, f"keepdims: {stated(v, op, accuracy)}"
 
 
+def matrix(op: Op, rows: Array, kwargs: dict[str, Any]) -> trueno.QuantizedMatrix:
+    """Rows of blocks as users have them, the way round that the op reads them."""
+    blocks = op.blocks(kwargs)
+    assert blocks is not None
+    q = trueno.QuantizedMatrix(rows, (len(rows), blocks.row_elements(rows.shape[1])), blocks.name)
+    return q.T if op.columnwise else q
+
+
 def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, *, fused: bool = True) -> None:
     """The op recorded in a batch gives what it gives as a call: alone, and (`fused`) between two others."""
     T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
     fused = fused and rejected(TABLE["neg"], backend, dtype) is None
     for case in _some(op, T, seed):
-        operands = [
-            np.asarray(x, np.int64 if s.index else T) for s, x in zip(op.signature.inputs, case.operands, strict=True)
-        ]
+        operands = [np.asarray(x, s.holds(T)) for s, x in zip(op.signature.inputs, case.operands, strict=True)]
         with told(case, backend, seed), trueno.Batch(backend) as b:
-            handles = [b.upload(x) for x in operands]
+            inputs = zip(op.signature.inputs, operands, strict=True)
+            handles = [b.upload(matrix(op, x, case.kwargs) if s.blocks else x) for s, x in inputs]
             # Twice the negative is the operand itself, bit for bit, and so is what comes out.
             given = [handles]
             if fused:
                 given.append(
-                    [h if x.index else b.neg(b.neg(h)) for x, h in zip(op.signature.inputs, handles, strict=True)]
+                    [h if x.type else b.neg(b.neg(h)) for x, h in zip(op.signature.inputs, handles, strict=True)]
                 )
             made = [getattr(b, op.name)(*g, **case.kwargs) for g in given]
             results = [list(m) if isinstance(m, tuple) else [m] for m in made]
             if fused:
                 outputs = zip(op.signature.outputs, results[1], strict=True)
-                results.append([h if s.index else b.neg(b.neg(h)) for s, h in outputs])
+                results.append([h if s.type else b.neg(b.neg(h)) for s, h in outputs])
             b.execute()
             for found in results:
                 v = verdict(op, operands, case.kwargs, T, tuple(b.read(h) for h in found), accuracy)
                 assert v.ok, f"in a batch: {v}"
 
 
-__all__ = ["CHECKS", "Declined", "Report", "check_values", "empty_results", "invoke", "rejected", "sentinels"]
+__all__ = ["CHECKS", "Declined", "Report", "check_values", "empty_results", "invoke", "matrix", "rejected", "sentinels"]
 
 CHECKS: dict[str, Callable[..., Any]] = {
     "values": check_values,

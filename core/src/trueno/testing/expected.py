@@ -66,12 +66,12 @@ def verdict(
 ) -> Verdict:
     """The worst verdict over the results of one call, whose operands repeat their first part."""
     if op.structured:
-        _, static = split(op, kwargs)
+        params, static = split(op, kwargs)
         arrays = [
-            np.asarray(x) if s.index else np.asarray(x).astype(dtype)
+            np.asarray(x) if s.type else np.asarray(x).astype(dtype)
             for s, x in zip(op.signature.inputs, operands, strict=True)
         ]
-        return judge_structured(op, arrays, static, dtype, [np.asarray(r) for r in results])
+        return judge_structured(op, arrays, static, dtype, [np.asarray(r) for r in results], params, accuracy)
     if repeat > 1:
         shared = [s for s in op.signature.inputs if not s.leading]
         names = {s.name for s in shared}

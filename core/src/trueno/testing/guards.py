@@ -29,7 +29,7 @@ def check_guard(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> No
     _healthy(op, backend, T, seed)
     if op.structured:
         return
-    if any(o.index for o in op.signature.outputs):
+    if any(o.type for o in op.signature.outputs):
         for case, _, _ in _rows(op, backend, T, seed):
             _passes(case, backend, seed, *KINDS)
         return

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import trueno
 from trueno.discovery import registry
 from trueno.discovery.protocol import Accuracy
+from trueno.errors import TruenoError
 from trueno.ops import TABLE
 from trueno.testing.rates import OFF
 
@@ -100,7 +102,8 @@ class Ledger:
 
     def _backend(self, name: str) -> dict[str, Any]:
         rows = []
-        for op, dtype in dict.fromkeys((o.op, o.dtype) for o in self.outcomes if o.backend == name and o.op):
+        pairs = {(o.op, o.dtype) for o in self.outcomes if o.backend == name and o.op}
+        for op, dtype in sorted(pairs, key=lambda pair: (_row(pair[0]), pair[1])):
             judged = self.values.get((name, op, dtype), {})
             rows.append({"op": op, "dtype": dtype, "verdict": self.verdict(name, op, dtype)} | _without(judged))
         return {
@@ -148,7 +151,7 @@ class Ledger:
         return sorted({o.dtype for o in self.outcomes if o.backend == backend and o.op})
 
     def _matrix(self, backend: str) -> list[str]:
-        ops = list(dict.fromkeys(o.op for o in self.outcomes if o.backend == backend and o.op))
+        ops = sorted({o.op for o in self.outcomes if o.backend == backend and o.op}, key=_row)
         if not ops:
             return []
         dtypes, left = self._dtypes(backend), self._left(backend, ops)
@@ -197,6 +200,11 @@ class Ledger:
         return [*lines, ""]
 
 
+def _row(op: str) -> int:
+    """Where an op stands in the table: results of several workers come in any order."""
+    return list(TABLE).index(op)
+
+
 def unwritable(path: Path) -> str:
     """Why a report cannot be written to `path`; "" if it can, as far as one sees before."""
     if path.is_dir():
@@ -209,7 +217,12 @@ def unwritable(path: Path) -> str:
 
 
 def facts(name: str) -> dict[str, Any]:
-    """What is known of a backend without running anything of it again."""
+    """What is known of a backend without running any kernel of it again.
+
+    It is loaded where it is not: with several workers, the process that reports has judged nothing itself.
+    """
+    with suppress(TruenoError):
+        registry.load(name)
     entry = registry.entries()[name]
     manifest, accuracy = entry.manifest, getattr(entry.backend, "accuracy", None)
     return {

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.formats.samples import random_rows
+from trueno.formats.table import Format
 from trueno.ops.op import Op
-from trueno.testing.cases import Case, keywords
+from trueno.testing.cases import POSITIVE, Case, keywords
 
 Array = npt.NDArray[Any]
 DIMS = (1, 2, 3, 5, 7, 8, 9, 16, 17, 31, 64, 65, 127)
@@ -30,9 +32,12 @@ EXPLICIT: dict[str, tuple[tuple[tuple[int, ...], ...], ...]] = {
 BIG: dict[str, dict[str, int]] = {"transpose": {"m": 1100, "n": 517}, "outer": {"m": 700, "n": 611}}
 
 
-def _shapes(op: Op, rng: np.random.Generator) -> Iterator[tuple[tuple[int, ...], ...]]:
+def _shapes(op: Op, rng: np.random.Generator, given: dict[str, Any]) -> Iterator[tuple[tuple[int, ...], ...]]:
     if op.name in EXPLICIT:
         yield from EXPLICIT[op.name]
+        return
+    if op.quantized:
+        yield from _in_blocks(op, rng, given)
         return
     symbols = sorted({d for s in op.signature.inputs for d in s.dims})
     draws = [dict.fromkeys(symbols, size) for size in (1, 2, 8, 64)]
@@ -46,12 +51,32 @@ def _shapes(op: Op, rng: np.random.Generator) -> Iterator[tuple[tuple[int, ...],
         yield tuple((*(lead if s.leading else ()), *(int(sizes[d]) for d in s.dims)) for s in op.signature.inputs)
 
 
-def _fill(op: Op, T: np.dtype[Any], rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
+def _in_blocks(op: Op, rng: np.random.Generator, given: dict[str, Any]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Few blocks a row, at the seams of what kernels take at once; rows as for any other op."""
+    blocks = op.blocks(given)
+    assert blocks is not None
+    specs = (*op.signature.inputs, *op.signature.outputs)
+    whole = {s.dims[-1] for s in specs if s.blocks}
+    symbols = sorted({d for s in op.signature.inputs for d in s.dims})
+    for size in (1, 2, 3, 5, 17):
+        sizes = {d: blocks.elements * (size % 4 + 1) if d in whole else int(rng.choice(DIMS)) for d in symbols}
+        yield tuple(op.held(sizes, given))
+    yield tuple(op.held({d: 1024 if d in whole else 33 for d in symbols}, given))
+
+
+def _fill(
+    op: Op, T: np.dtype[Any], rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...], given: dict[str, Any]
+) -> list[Array]:
     operands: list[Array] = []
+    blocks = op.blocks(given)
     for spec, shape in zip(op.signature.inputs, shapes, strict=True):
         if spec.index:
             rows = len(operands[0])
             operands.append(rng.integers(0, rows, shape if rows else (0,)))
+        elif spec.blocks and blocks is not None:
+            operands.append(random_rows(blocks, shape, rng))
+        elif spec.name in POSITIVE:
+            operands.append(rng.exponential(size=shape).astype(T))
         else:
             operands.append(rng.standard_normal(shape).astype(T))
     if op.name == "symmetric_eigen":
@@ -61,15 +86,20 @@ def _fill(op: Op, T: np.dtype[Any], rng: np.random.Generator, shapes: tuple[tupl
 
 def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
     """Every case of a structured op."""
-    everything = list(_shapes(op, rng))
+    everything: list[tuple[tuple[int, ...], ...]] = []
     for given in keywords(op):
+        if op.quantized or not everything:
+            everything = list(_shapes(op, rng, given))
         for shapes in everything:
-            yield Case(op, T, "normal", tuple(_fill(op, T, rng, shapes)), given)
-    given, shapes = keywords(op)[0], everything[min(4, len(everything) - 1)]
+            yield Case(op, T, "normal", tuple(_fill(op, T, rng, shapes, given)), given)
+    given = keywords(op)[0]
+    if op.quantized:
+        everything = list(_shapes(op, rng, given))
+    shapes = everything[min(4, len(everything) - 1)]
     symmetric = op.name == "symmetric_eigen"
 
     def case(label: str, change: Any) -> Case:
-        operands = _fill(op, T, rng, shapes)
+        operands = _fill(op, T, rng, shapes, given)
         return Case(op, T, label, tuple(change(x) if x.dtype == T else x for x in operands), given)
 
     yield case("Fortran order", np.asfortranarray)
@@ -81,8 +111,9 @@ def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iter
         yield case("every other element", lambda x: np.repeat(x, 2, axis=-1)[..., ::2])
         yield case("backwards", lambda x: x[..., ::-1])
         yield case("first axis backwards", lambda x: x[::-1])
-        yield case("huge", lambda x: x * T.type(np.finfo(T).max / 8))
-        yield case("subnormal", lambda x: x * T.type(500 * np.finfo(T).smallest_subnormal))
+        if not any(s.blocks for s in op.signature.outputs):  # such numbers, or weights, cannot be quantized
+            yield case("huge", lambda x: x * T.type(np.finfo(T).max / 8))
+            yield case("subnormal", lambda x: x * T.type(500 * np.finfo(T).smallest_subnormal))
         yield from _special(op, T, rng, shapes, given)
     if op.name not in EXPLICIT:
         yield from _empty(op, T, rng, given)
@@ -93,18 +124,33 @@ def _special(
 ) -> Iterator[Case]:
     """NaN and Inf in the first operand: they reach exactly the results that read them."""
     for label, value in (("NaN", np.nan), ("Inf", np.inf), ("-Inf", -np.inf)):
-        operands = _fill(op, T, rng, shapes)
-        flat = operands[0].reshape(-1)
-        flat[rng.integers(0, flat.size, 1 + flat.size // 50)] = value
-        yield Case(op, T, label, tuple(operands), given)
+        operands = _fill(op, T, rng, shapes, given)
+        for spec, x in zip(op.signature.inputs, operands, strict=True):
+            if spec.blocks:
+                _scale(op.blocks(given), x, value, rng)
+        if not op.signature.inputs[0].blocks:
+            flat = operands[0].reshape(-1)
+            flat[rng.integers(0, flat.size, 1 + flat.size // 50)] = value
+        if not any(s.blocks for s in op.signature.outputs):  # a number that is none cannot be quantized
+            yield Case(op, T, label, tuple(operands), given)
+
+
+def _scale(blocks: Format | None, rows: Array, value: float, rng: np.random.Generator) -> None:
+    """Give some blocks a scale that is no number."""
+    assert blocks is not None
+    if blocks.e8m0:
+        return
+    spec = blocks.fields[blocks.d]
+    each = rows.reshape(-1, blocks.nbytes)
+    some = rng.integers(0, len(each), 1 + len(each) // 20)
+    each[some, spec.offset : spec.offset + spec.nbytes] = np.array([value], spec.dtype).view(np.uint8)
 
 
 def _empty(op: Op, T: np.dtype[Any], rng: np.random.Generator, given: dict[str, Any]) -> Iterator[Case]:
     symbols = sorted({d for s in op.signature.inputs for d in s.dims})
     for gone in symbols:
         sizes = {s: 0 if s == gone else 3 for s in symbols}
-        shapes = tuple(tuple(sizes[d] for d in s.dims) for s in op.signature.inputs)
-        yield Case(op, T, f"{gone} is 0", tuple(_fill(op, T, rng, shapes)), given)
+        yield Case(op, T, f"{gone} is 0", tuple(_fill(op, T, rng, tuple(op.held(sizes, given)), given)), given)
 
 
 def _read_only(x: Array) -> Array:

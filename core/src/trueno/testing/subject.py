@@ -58,6 +58,8 @@ def subject(name: str) -> Subject:
 
 def rejected(op: Op, backend: str, dtype: npt.DTypeLike) -> Reject | None:
     """Why the backend takes no call of this op in this dtype (whatever its static parameters), or None."""
+    if op.quantized and np.dtype(dtype) != np.float32:
+        return Reject("unsupported_dtype", "ops on blocks take float32")
     first = None
     loaded, rank = registry.load(backend), max(len(op.signature.inputs[0].dims), 1)
     sizes = (5,) * (len(op.operands) if op.structured else 1)

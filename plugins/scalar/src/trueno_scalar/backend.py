@@ -36,6 +36,8 @@ PRODUCTS: dict[str, Rates] = {
     "symmetric_eigen": Rates(1.3e-5, 1.5e10, 2e10),
 }
 """Of structured ops in float32; products of matrices are BLAS'."""
+QUANTIZED, SEARCHED = Rates(3e-5, 2e10, 6e7), Rates(1e-4, 5e8, 1e9)
+"""Of ops on blocks, whose decoding takes most of the time, and of quantizing, where it is the search."""
 MEMORY_CLASS, MEMORY_BYTES = 23, 2.5e10
 """From 4 million elements on operands come from memory, at what one core can read and write."""
 
@@ -64,9 +66,10 @@ class ScalarBackend:
         if call.dtype not in FLOATS:
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.op.structured:
+            from trueno_scalar.quantized import RUN
             from trueno_scalar.structured import KERNELS
 
-            if call.op.name not in KERNELS:
+            if call.op.name not in KERNELS and call.op.name not in RUN:
                 return Reject("unsupported_op", f"{call.op.name} has no kernel here")
         return None
 
@@ -80,14 +83,15 @@ class ScalarBackend:
     def rates(self, call: Call) -> Rates:
         """What one core with AVX2 or better made of NumPy 2.4 and OpenBLAS, rounded; float64 computes half as fast."""
         if call.op.structured:
-            found = PRODUCTS.get(call.op.name, PRODUCTS["transpose"])
+            found = PRODUCTS.get(call.op.name, SEARCHED if call.op.name.startswith("quantize_rows") else QUANTIZED)
             launch = found.launch_s
         else:
             found = ROWS
             nodes = call.op.program(call.layout, **dict(call.static)).nodes
             launch = found.launch_s + STEP_S * sum(bool(node.args) for node in nodes)
         far = max(call.sizes) >= MEMORY_CLASS
-        return Rates(launch, found.flops * 4 / call.dtype.itemsize, MEMORY_BYTES if far else found.bytes)
+        memory = min(found.bytes, MEMORY_BYTES) if far else found.bytes
+        return Rates(launch, found.flops * 4 / call.dtype.itemsize, memory)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return np.empty(shape, dtype)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 from trueno.discovery.protocol import Call
-from trueno.errors import KernelError
+from trueno.errors import KernelError, ShapeError
+from trueno.ops.op import Op
 
 from trueno_scalar.functions import seen
 from trueno_scalar.kernel import apart, clash, ignoring
@@ -132,19 +133,33 @@ KERNELS: dict[str, tuple[Callable[..., int | None], Callable[..., Shapes], tuple
 """Name → what runs, the result shapes of operands (None: they do not fit), and their ranks where fixed."""
 
 
+def _quantized(op: Op) -> tuple[Callable[..., None], Callable[..., Shapes], tuple[int, ...]]:
+    """What runs an op on blocks, and the result shapes, which its signature and format say."""
+    from trueno_scalar.quantized import RUN
+
+    def shapes(*operands: Array, **static: Any) -> Shapes:
+        try:
+            return op.result_shapes(tuple(x.shape for x in operands), static)
+        except ShapeError:
+            return None
+
+    return RUN[op.name], shapes, tuple(len(spec.dims) for spec in op.signature.inputs)
+
+
 def structured_kernel(call: Call) -> Callable[..., int]:
     """The kernel for a structured op's key."""
-    run, shapes, ranks = KERNELS[call.op.name]
+    run, shapes, ranks = _quantized(call.op) if call.op.quantized else KERNELS[call.op.name]
     if call.static:
         run, shapes = partial(run, **dict(call.static)), partial(shapes, **dict(call.static))
-    dtype = call.dtype
-    count = len(call.op.operands)
-    floats = [j for j, spec in enumerate(call.op.signature.inputs) if not spec.index]
+    inputs, outputs = call.op.signature.inputs, call.op.signature.outputs
+    count, held = len(inputs), [spec.holds(call.dtype) for spec in inputs]
+    floats = [j for j, spec in enumerate(inputs) if not spec.index]  # any whole numbers do for an index
+    results = [spec.holds(call.dtype) for spec in outputs]
 
     def kernel(*arrays: Any) -> int:
         operands, outs = arrays[:count], arrays[count:]
         for j in floats:
-            if operands[j].dtype is not dtype and operands[j].dtype != dtype:
+            if operands[j].dtype is not held[j] and operands[j].dtype != held[j]:
                 return -1
         for x, rank in zip(operands, ranks, strict=False):
             if x.ndim != rank:
@@ -152,7 +167,7 @@ def structured_kernel(call: Call) -> Callable[..., int]:
         expected = shapes(*operands)
         if expected is None or len(expected) != len(outs):
             return -1
-        for y, shape in zip(outs, expected, strict=True):
+        for y, shape, dtype in zip(outs, expected, results, strict=True):
             if y.shape != shape or y.dtype != dtype or not y.flags.c_contiguous:
                 return -1
         if not apart(operands, outs) and clash(operands, outs):
@@ -168,5 +183,5 @@ def made(outs: tuple[Array, ...]) -> int:
     """Status bits of all results together."""
     status = 0
     for y in outs:
-        status |= seen(y)
+        status |= seen(y) if y.dtype.kind == "f" else 0
     return status

@@ -25,6 +25,13 @@ STRUCTURED: dict[str, Rates] = {
     "convolve2d": Rates(1e-6, 8e10, 4e10),
     "embedding_lookup": Rates(0.3e-6, 1e11, 1.2e11),
     "symmetric_eigen": Rates(2e-5, 1.5e10, 2e10),
+    "dequantize": Rates(0.3e-6, 1e11, 8e10),
+    "quantize_rows": Rates(0.5e-6, 4e10, 4e10),
+    "quantize_rows_weighted": Rates(0.5e-6, 4e10, 4e10),
+    "quant_matvec": Rates(1e-6, 1.2e11, 4e10),
+    "quant_matmul": Rates(2e-6, 3e11, 4e10),
+    "quant_matvec_colmajor": Rates(1e-6, 4e10, 4e10),
+    "quant_matmul_colmajor": Rates(2e-6, 6e10, 4e10),
 }
 """Of structured ops in float32 on one core; eigenvalues are LAPACK's, through NumPy."""
 REGION_S = 2e-6
@@ -69,8 +76,15 @@ class SimdBackend:
         if call.op.structured:
             from trueno_simd.kernels import KERNELS
 
-            if call.op.name not in KERNELS:
+            if call.op.head is not None:
+                from trueno_simd.epilogue import refusal
+
+                if reason := refusal(call):
+                    return Reject("unsupported_op", reason)
+            elif call.op.name not in KERNELS:
                 return Reject("unsupported_op", f"no kernel for {call.op.name}")
+            if call.op.quantized and call.dtype != FLOATS[0]:
+                return Reject("unsupported_dtype", f"{call.dtype}: blocks go with float32")
             if call.guarded:
                 return Reject("unguarded", f"{call.op.name} has no guarded kernel")
         return None
@@ -80,6 +94,10 @@ class SimdBackend:
         if call.op.structured:
             from trueno_simd.kernels import KERNELS
 
+            if call.op.head is not None:
+                from trueno_simd.epilogue import with_epilogue
+
+                return with_epilogue(call)
             return KERNELS[call.op.name](call.dtype, dict(call.static))
         from trueno_simd.rowprogram import compiled
 
@@ -98,7 +116,7 @@ class SimdBackend:
 
         A rough figure for a machine that nobody has measured: elementary functions differ twofold among themselves.
         """
-        found = STRUCTURED.get(call.op.name, ROWS) if call.op.structured else ROWS
+        found = STRUCTURED.get((call.op.head or call.op).name, ROWS) if call.op.structured else ROWS
         size = max(call.sizes)
         cores = (settings.get("TRUENO_THREADS") or _cpus()) if size >= PARALLEL_CLASS else 1
         flops = found.flops * 4 / call.dtype.itemsize

@@ -82,6 +82,12 @@ def region_address(typing: Any, dispatcher: Any) -> Any:
     return int64(dispatcher), lambda c, b, s, v: _address(c, b, dispatcher, (int64, int64, int64))
 
 
+@intrinsic
+def finish_address(typing: Any, dispatcher: Any) -> Any:
+    """Address of a jitted int64(args, first, height, left, width), which finishes a block of a result."""
+    return int64(dispatcher), lambda c, b, s, v: _address(c, b, dispatcher, (int64,) * 5)
+
+
 def _call(context: Any, builder: Any, address: Any, values: Any) -> Any:
     """Call by Numba's convention, int32 f(int64 *result, i8 **exception, ...); -1 if it raised."""
     text = ir.IntType(8).as_pointer()
@@ -101,6 +107,11 @@ def call_piece(typing: Any, function: Any, args: Any, i: Any) -> Any:
 @intrinsic
 def call_region(typing: Any, enter: Any, function: Any, args: Any, chunks: Any) -> Any:
     return int64(int64, int64, int64, int64), lambda c, b, s, v: _call(c, b, v[0], v[1:])
+
+
+@intrinsic
+def call_finish(typing: Any, function: Any, args: Any, first: Any, height: Any, left: Any, width: Any) -> Any:
+    return int64(*(int64,) * 6), lambda c, b, s, v: _call(c, b, v[0], v[1:])
 
 
 @intrinsic

@@ -41,7 +41,7 @@ _GRANTS = {
     "x86-64-v3": _AVX2,
     "x86-64-v4": _AVX512,
 }
-_ASKED = _AVX512 | {"avx512vnni", "avx512bf16", "avxvnni", "neon", "dotprod", "i8mm", "bf16"}
+_ASKED = _AVX512 | {"avx512vnni", "avx512vbmi", "avx512bf16", "avxvnni", "neon", "dotprod", "i8mm", "bf16"}
 
 
 @dataclass(frozen=True, slots=True)

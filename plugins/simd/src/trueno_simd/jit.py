@@ -12,19 +12,38 @@ from typing import Any
 
 from numba import njit, types
 
+from trueno_simd.linking import INGREDIENT, WHOLE
 from trueno_simd.store import KernelCache
 
 FLAGS: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "_nrt": False}
+INSIDE = FLAGS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": INGREDIENT}
 
 
 def inner(function: Callable[..., Any]) -> Any:
     """A function that only kernels call; LLVM inlines it, so that loops around it vectorize."""
-    return njit(function, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **FLAGS)
+    return njit(function, forceinline=True, **INSIDE)
 
 
 def outer(function: Callable[..., Any]) -> Any:
     """A function that only kernels call and that is compiled once a signature, not inlined by force."""
-    return njit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **FLAGS)
+    return njit(function, **INSIDE)
+
+
+EXACT: dict[str, Any] = {"fastmath": False, "error_model": "numpy", "_nrt": False}
+"""For what must come out bit for bit as another program's: not even a product and a sum may be fused.
+
+Said outright, because a function that says nothing is compiled with its first caller's flags.
+"""
+
+
+def exact(function: Callable[..., Any]) -> Any:
+    """Like `inner`, but every operation rounds."""
+    return njit(function, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **EXACT)
+
+
+def exact_outer(function: Callable[..., Any]) -> Any:
+    """Like `outer`, but every operation rounds."""
+    return njit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **EXACT)
 
 
 def entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> Callable[[Callable[..., Any]], Any]:
@@ -35,7 +54,7 @@ def entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> Callabl
     """
 
     def compile_(function: Callable[..., Any]) -> Any:
-        kernel = njit(no_cfunc_wrapper=True, nogil=nogil, **FLAGS)(function)
+        kernel = njit(no_cfunc_wrapper=True, nogil=nogil, pipeline_class=WHOLE, **FLAGS)(function)
         if cache:
             kernel._cache = KernelCache(function)
         kernel.compile(signature)

@@ -10,11 +10,11 @@ from trueno_simd.printer import Lines, Printer, indent
 from trueno_simd.schedule import TILE as ROWS
 
 AT = f"j * {ROWS} + q"  # of an element in the tile: columns outside, rows inside
-FAR = "(r0 + q) * n + j"  # of the same element in the caller's array
+FAR = "(top + q) * n + j"  # of the same element in the caller's array
 
 
 class TilePrinter(Printer):
-    """Prints `tile`: all passes over rows r0 … r0 + 63 of n ≤ NARROW elements."""
+    """Prints `tile`: all passes over rows top … top + 63 of n ≤ NARROW elements."""
 
     def text(self) -> str:
         self.rooms: dict[str, str] = {}  # stack arrays of the tile → their element type and size
@@ -28,7 +28,7 @@ class TilePrinter(Printer):
         for i, n in enumerate(nodes):
             if n.kind == "leaf" and n.space != "e":
                 name = str(n.value)
-                value = f"load({name}, {'r0 + q' if self.kinds[name] == 'r' else '0'}, {self.slots[name]})"
+                value = f"load({name}, {'top + q' if self.kinds[name] == 'r' else '0'}, {self.slots[name]})"
                 body += self.over_rows([], [f"r{i} = {value}"], [i])
         for sweep in self.plan.passes:
             for i in sweep.before:
@@ -41,7 +41,7 @@ class TilePrinter(Printer):
         for i in self.plan.tail:
             body += self.row_op(i)
         body += self.results()
-        arrays = ", ".join(["r0", "n", *self.arrays, *self.params])
+        arrays = ", ".join(["top", "n", *self.arrays, *self.params])
         rooms = [f"{name} = reserve_{name}()" for name in self.rooms]
         head = [f"reserve_{name} = {made}" for name, made in self.rooms.items()]
         lines = [*head, "", "", "@outer", f"def tile({arrays}):", *indent([*rooms, *body, "return int64(bad)"])]
@@ -146,7 +146,7 @@ class TilePrinter(Printer):
                 room = self.held(o)
                 lines += [
                     f"for q in range({ROWS}):",
-                    f"    store({out}, r0 + q, load({room}, q, {self.slot(room)}), {self.slots[out]})",
+                    f"    store({out}, top + q, load({room}, q, {self.slot(room)}), {self.slots[out]})",
                 ]
         for k in self.variant.flags:
             room = self.held(self.program.outputs[k])

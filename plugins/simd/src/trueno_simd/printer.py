@@ -56,6 +56,9 @@ class Variant:
 class Printer:
     """Prints one plan, inside out."""
 
+    span = ("0", "n")
+    """Which elements of a row a pass goes over."""
+
     def __init__(self, plan: Plan, dtype: str, block: int, variant: Variant) -> None:
         self.plan = plan
         self.program = plan.program
@@ -208,7 +211,7 @@ class Printer:
                 lines.append(f"r{i} = load({name}, {'r' if self.kinds[name] == 'r' else '0'}, {self.slots[name]})")
         for k, sweep in enumerate(self.plan.passes):
             lines += [f"r{i} = {self.expression(i)}" for i in sweep.before]
-            lines += self.split(k, sweep) if split else self.sweep(sweep, "0", "n")
+            lines += self.split(k, sweep) if split else self.sweep(sweep, *self.span)
             lines += [self.finish(f) for f in sweep.folds]
         lines += [f"r{i} = {self.expression(i)}" for i in self.plan.tail]
         for out, k in self.outs.items():
@@ -309,7 +312,7 @@ class Printer:
     def checks(self) -> Lines:
         """What the key does not say: lengths, and that results are operands or overlap none."""
         whole = next((n for n, kind in self.kinds.items() if kind == "e"), None)
-        whole = whole or next(out for out, k in self.outs.items() if self.is_element(k))
+        whole = whole or next((out for out, k in self.outs.items() if self.is_element(k)), None)
         last = self.variant.rank - 1
         wrong = []
         for name, kind in [
@@ -328,8 +331,21 @@ class Printer:
             wrong += [f"not apart({out}_, {other}_)" for other, j in self.outs.items() if j < k]
         if last and self.variant.parallel and not self.flat:
             wrong.append("rows == 1")  # the general path calls the kernel for one row, which splits it
-        sizes = f"n, rows = {whole}_.shape[1], {whole}_.shape[0]" if last else f"n, rows = {whole}_.shape[0], 1"
-        return [sizes, "if (", *(f"    {'or ' if i else ''}{w}" for i, w in enumerate(wrong)), "):", "    return -1"]
+        return [
+            f"n, rows = {self.extents(whole)}",
+            "if (",
+            *(f"    {'or ' if i else ''}{w}" for i, w in enumerate(wrong)),
+            "):",
+            "    return -1",
+        ]
+
+    def extents(self, whole: str | None) -> str:
+        """Elements of a row, and rows: of an array that fills them, else of a shared row and of what has one a row."""
+        if whole is not None:
+            return f"{whole}_.shape[1], {whole}_.shape[0]" if self.variant.rank == 2 else f"{whole}_.shape[0], 1"
+        shared = next(n for n, kind in self.kinds.items() if kind == "w")  # every fold runs over something
+        each = next(iter(self.outs))
+        return f"{shared}_.shape[0], {f'{each}_.shape[0]' if self.variant.rank == 2 else '1'}"
 
     def run(self, by_rows: bool) -> Lines:
         if not self.variant.parallel:

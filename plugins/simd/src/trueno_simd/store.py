@@ -1,12 +1,19 @@
 """Where compiled kernels are kept, and when they are still good.
 
 The folder carries a hash of what machine code depends on and Numba does not watch: all of this plugin's sources,
-and the versions of Numba, LLVM and NumPy; Numba's index in it adds the CPU's name and features.  A cache is
+and the versions of Numba, LLVM and NumPy; the names of the files in it add the CPU's name and features.  A cache is
 code: `trueno.cachedir` says whether the folder can be trusted, and if it cannot, it is not used.
+
+Numba's own cache keeps an index beside the code and numbers the files.  Two processes that compile one function for
+two targets (`TRUENO_MAX_ISA`, or two machines with one home) both find an index without either, both take the first
+number, and one of them is later given the other's instructions.  Here a file is named by what it holds, and says so.
 """
 
+import os
+import pickle
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
@@ -15,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.serialize import dumps
 from trueno import cachedir
 
 
@@ -60,16 +68,49 @@ class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_Locator,)
 
 
+class _Files:
+    """What `FunctionCache` keeps of one function: a file for each signature and target, written at once or not at all.
+
+    Each file holds its key, (signature, target, hash of the code), so that whatever else got its name is a miss.
+    """
+
+    def __init__(self, where: Path, name: str) -> None:
+        self._where, self._name = where, name
+
+    def path(self, key: Any) -> Path:
+        return self._where / f"{self._name}.{blake2b(repr(key).encode(), digest_size=8).hexdigest()}.nbc"
+
+    def load(self, key: Any) -> Any:
+        try:
+            found, data = pickle.loads(self.path(key).read_bytes())
+        except FileNotFoundError:
+            return None
+        return data if found == key else None
+
+    def save(self, key: Any, data: Any) -> None:
+        path = self.path(key)
+        beside = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
+        try:
+            beside.write_bytes(dumps((key, data)))
+            beside.replace(path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+
+
 class KernelCache(FunctionCache):  # type: ignore[misc]
     """Numba's cache of one function, in our folder; a damaged file is a miss, a full disk is no error."""
 
     _impl_class = _Impl
 
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file = _Files(folder(), self._impl.filename_base)
+
     def load_overload(self, *args: Any) -> Any:
         try:
             return super().load_overload(*args)
-        except Exception:  # truncated, foreign or unreadable: whatever pickle makes of it
-            self.flush()
+        except Exception:  # truncated, foreign or unreadable: whatever pickle makes of it; compiled and written anew
             return None
 
     def save_overload(self, *args: Any) -> None:

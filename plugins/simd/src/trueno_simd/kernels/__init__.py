@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 
 from trueno_simd.kernels import convolve, eigen, gather, matmul, matvec, transpose
+from trueno_simd.kernels.quant import colmajor, dequantize, matmul_colmajor, quantize
+from trueno_simd.kernels.quant import matmul as quant_matmul
+from trueno_simd.kernels.quant import matvec as quant_matvec
 
 Factory = Callable[[np.dtype, dict[str, Any]], Callable[..., int]]
 
@@ -25,6 +28,13 @@ KERNELS: dict[str, Factory] = {
     "embedding_lookup": gather.embedding_lookup,
     "outer": gather.outer_product,
     "symmetric_eigen": eigen.symmetric_eigen,
+    "dequantize": dequantize.dequantize,
+    "quantize_rows": quantize.quantize_rows,
+    "quantize_rows_weighted": quantize.quantize_rows_weighted,
+    "quant_matvec": quant_matvec.quant_matvec,
+    "quant_matmul": quant_matmul.quant_matmul,
+    "quant_matvec_colmajor": colmajor.quant_matvec_colmajor,
+    "quant_matmul_colmajor": matmul_colmajor.quant_matmul_colmajor,
 }
 
 __all__ = ["KERNELS", "Factory"]

@@ -8,6 +8,9 @@ NumPy's OpenBLAS 90 to 120 on one thread, 210 to 250 on two.
 panels one tile wide and a slab of A into rows of one pitch, because the rows of a large matrix lie so far
 apart (often a power of two) that they fall into few cache sets and touch a page each.
 
+An epilogue (`trueno_simd.epilogue`) is a compiled function that finishes a block of C: it is called by address, on the
+thread that made the block, while the block is in L2.  So no chain compiles the product anew.
+
 The BLAS inside NumPy takes over only for large products on a CPU without AVX-512 that nobody has capped: there it
 is as wide as we are and better tuned (at AVX2 these tiles make 1.33x its speed at 64x64, 1.04x at 128x128, 0.82 to
 0.95x from 256x256 on, one thread each).  With AVX-512 they are 1.7 to 2.2x as fast, as this BLAS runs AVX2 kernels on
@@ -21,6 +24,7 @@ import numpy as np
 from numba import types
 
 from trueno_simd import isa
+from trueno_simd.calls import call_finish, call_piece
 from trueno_simd.jit import entry, inner, outer
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, reader, source, target, with_scratch
@@ -70,14 +74,24 @@ def strip(like, a, a_row, b, b_step, c, c_row, m, k, columns, accumulate):
 @outer
 def block(like, job, index):
     """One block of C; blocks are counted down the rows first, so that neighbours share B's panels."""
-    a, a_row, b, b_step, b_panel, c, c_row, m, n, k, accumulate, rows, columns = job
+    a, a_row, b, b_step, b_panel, c, c_row, m, n, k, accumulate, rows, columns, finish, more, above = job
     size = size_of(like)
+    step = WIDTH // size
     down = (m + rows - 1) // rows
-    i, left = index % down * rows, index // down * columns
-    for j in range(left, min(left + columns, n), WIDTH // size):
-        panel = b + j // (WIDTH // size) * b_panel
-        strip(like, a + i * a_row, a_row, panel, b_step, c + i * c_row + j * size, c_row,
-              min(rows, m - i), k, n - j, accumulate)  # fmt: skip
+    top, left = index % down * rows, index // down * columns
+    bottom, right = min(top + rows, m), min(left + columns, n)
+    # What is to be finished is made in parts that are still near by then.
+    height, width = (BLOCK, GROUP * step) if finish else (rows, columns)
+    for first in range(left, right, width):
+        last = min(first + width, right)
+        for i in range(top, bottom, height):
+            tall = min(height, bottom - i)
+            for j in range(first, last, step):
+                panel = b + j // step * b_panel
+                strip(like, a + i * a_row, a_row, panel, b_step, c + i * c_row + j * size, c_row,
+                      tall, k, n - j, accumulate)  # fmt: skip
+            if finish:
+                call_finish(finish, more, above + i, tall, first, last - first)
 
 
 @outer
@@ -107,13 +121,13 @@ def pack_slab(like, job, index):
 @outer
 def item(like, job, index):
     """One product of a batch, alone."""
-    a, b, c, m, n, k = job
+    a, b, c, m, n, k, finish, more = job
     size = size_of(like)
     block(like, (a + index * m * k * size, k * size, b + index * k * n * size, n * size, WIDTH,
-                 c + index * m * n * size, n * size, m, n, k, 0, m, n), 0)  # fmt: skip
+                 c + index * m * n * size, n * size, m, n, k, 0, m, n, finish, more, index * m), 0)  # fmt: skip
 
 
-BLOCK_JOB, SLAB_JOB, ITEM_JOB = reader(13), reader(9), reader(6)
+BLOCK_JOB, SLAB_JOB, ITEM_JOB, PRODUCT_JOB = reader(16), reader(9), reader(8), reader(11)
 
 
 @outer
@@ -153,7 +167,7 @@ def item64(args, index):
 
 
 @inner
-def direct(like, block_piece, a, b, c, m, n, k):
+def direct(like, block_piece, a, b, c, m, n, k, finish, more, above):
     size = size_of(like)
     step = WIDTH // size
     wanted = min(max(2 * m * n * k // CHUNK, 1), 32)
@@ -163,12 +177,12 @@ def direct(like, block_piece, a, b, c, m, n, k):
     across = min((wanted + down - 1) // down, panels)
     columns = (panels + across - 1) // across * step
     chunks = ((m + rows - 1) // rows) * ((n + columns - 1) // columns)
-    args = pack((a, k * size, b, n * size, WIDTH, c, n * size, m, n, k, 0, rows, columns))
+    args = pack((a, k * size, b, n * size, WIDTH, c, n * size, m, n, k, 0, rows, columns, finish, more, above))
     parallel_for(address_of(block_piece), args, chunks)
 
 
 @inner
-def packed(like, block_piece, slab_piece, a, b, c, m, n, k, scratch):
+def packed(like, block_piece, slab_piece, a, b, c, m, n, k, scratch, finish, more, above):
     size = size_of(like)
     columns = GROUP * (WIDTH // size)
     groups = (n + columns - 1) // columns
@@ -179,8 +193,9 @@ def packed(like, block_piece, slab_piece, a, b, c, m, n, k, scratch):
         depth = min(DEPTH, k - p)
         slab = pack((a + p * size, k * size, b + p * n * size, n * size, m, n, depth, a_packed, b_packed))
         parallel_for(address_of(slab_piece), slab, groups + (m + COPIED - 1) // COPIED)
+        done = finish if p + depth == k else 0
         args = pack((a_packed, PITCH * size, b_packed, WIDTH, depth * WIDTH, c, n * size, m, n, depth,
-                     int(p > 0), rows, columns))  # fmt: skip
+                     int(p > 0), rows, columns, done, more, above))  # fmt: skip
         parallel_for(address_of(block_piece), args, (m + rows - 1) // rows * groups)
 
 
@@ -195,81 +210,147 @@ def scratch_bytes(like, m, n, k):
 
 
 @inner
-def product(like, block_piece, slab_piece, a, b, c, m, n, k, scratch):
+def product(like, block_piece, slab_piece, a, b, c, m, n, k, scratch, finish, more, above):
     if scratch_bytes(like, m, n, k) == 0:
-        direct(like, block_piece, a, b, c, m, n, k)
+        direct(like, block_piece, a, b, c, m, n, k, finish, more, above)
     else:
-        packed(like, block_piece, slab_piece, a, b, c, m, n, k, scratch)
+        packed(like, block_piece, slab_piece, a, b, c, m, n, k, scratch, finish, more, above)
 
 
 @inner
-def multiply(like, block_piece, slab_piece, a, b, c, scratch):
-    m, k = a.shape
-    n = b.shape[1]
-    if b.shape[0] != k or c.shape[0] != m or c.shape[1] != n or overlaps(c, a) or overlaps(c, b):
-        return -1
+def multiply(like, block_piece, slab_piece, a, b, c, m, n, k, scratch, room, finish, more):
+    """C of agreeing sizes, finished if there is a `finish`: 0, or the bytes that it needs, or ELSEWHERE."""
     if m == 0 or n == 0:
         return 0
     if k == 0:
-        tile.clear(address(c), c.nbytes)
+        tile.clear(c, m * n * size_of(like))
+        if finish:
+            call_finish(finish, more, 0, m, 0, n)
         return 0
     if BLAS and m * n * k >= BLAS:
         return ELSEWHERE
     need = scratch_bytes(like, m, n, k)
-    if need > scratch.size:
+    if need > room:
         return need
     if need == 0:
-        direct(like, block_piece, address(a), address(b), address(c), m, n, k)
+        direct(like, block_piece, a, b, c, m, n, k, finish, more, 0)
         return 0
     state = release_gil()
-    packed(like, block_piece, slab_piece, address(a), address(b), address(c), m, n, k, address(scratch))
+    packed(like, block_piece, slab_piece, a, b, c, m, n, k, scratch, finish, more, 0)
     acquire_gil(state)
     return 0
 
 
 @inner
-def multiply_batch(like, item_piece, block_piece, slab_piece, a, b, c, scratch):
-    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
-    for axis in range(a.ndim - 2):
-        if b.shape[axis] != a.shape[axis] or c.shape[axis] != a.shape[axis]:
-            return -1
-    if b.shape[-2] != k or c.shape[-2] != m or c.shape[-1] != n or overlaps(c, a) or overlaps(c, b):
-        return -1
-    if c.size == 0:
+def multiply_batch(like, item_piece, block_piece, slab_piece, a, b, c, batch, m, n, k, scratch, room, finish, more):
+    """The same for `batch` products."""
+    if batch * m * n == 0:
         return 0
     if k == 0:
-        tile.clear(address(c), c.nbytes)
+        tile.clear(c, batch * m * n * size_of(like))
+        if finish:
+            call_finish(finish, more, 0, batch * m, 0, n)
         return 0
-    need, size, batch = scratch_bytes(like, m, n, k), size_of(like), c.size // (m * n)
-    if need > scratch.size:
+    need, size = scratch_bytes(like, m, n, k), size_of(like)
+    if need > room:
         return need
     state = release_gil()
-    first, second, third = address(a), address(b), address(c)
     if need == 0 and m * n * k <= 4 * CHUNK:
         chunks = batch
-        parallel_for(address_of(item_piece), pack((first, second, third, m, n, k)), chunks)
+        parallel_for(address_of(item_piece), pack((a, b, c, m, n, k, finish, more)), chunks)
     else:
         for i in range(batch):
-            product(like, block_piece, slab_piece, first + i * m * k * size, second + i * k * n * size,
-                    third + i * m * n * size, m, n, k, address(scratch))  # fmt: skip
+            product(like, block_piece, slab_piece, a + i * m * k * size, b + i * k * n * size,
+                    c + i * m * n * size, m, n, k, scratch, finish, more, i * m)  # fmt: skip
     acquire_gil(state)
     return 0
 
 
+@inner
+def fits(a, b, c):
+    """Whether operands and result agree, leading axes included."""
+    for axis in range(a.ndim - 2):
+        if b.shape[axis] != a.shape[axis] or c.shape[axis] != a.shape[axis]:
+            return False
+    agree = a.shape[-1] == b.shape[-2] and c.shape[-2] == a.shape[-2] and c.shape[-1] == b.shape[-1]
+    return agree and not overlaps(c, a) and not overlaps(c, b)
+
+
+@inner
+def run(made, a, b, c, scratch, finish, more):
+    """The product by the compiled function at the address `made`, and its blocks finished."""
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    batch = c.size // max(m * n, 1)
+    job = pack((address(a), address(b), address(c), batch, m, n, k, address(scratch), scratch.size, finish, more))
+    return call_piece(made, job, 0)
+
+
+@outer
+def made32(args, i):
+    a, b, c, _, m, n, k, scratch, room, finish, more = PRODUCT_JOB(args)
+    return multiply(F32, block32, slab32, a, b, c, m, n, k, scratch, room, finish, more)
+
+
+@outer
+def made64(args, i):
+    a, b, c, _, m, n, k, scratch, room, finish, more = PRODUCT_JOB(args)
+    return multiply(F64, block64, slab64, a, b, c, m, n, k, scratch, room, finish, more)
+
+
+@outer
+def made_batch32(args, i):
+    a, b, c, batch, m, n, k, scratch, room, finish, more = PRODUCT_JOB(args)
+    return multiply_batch(F32, item32, block32, slab32, a, b, c, batch, m, n, k, scratch, room, finish, more)
+
+
+@outer
+def made_batch64(args, i):
+    a, b, c, batch, m, n, k, scratch, room, finish, more = PRODUCT_JOB(args)
+    return multiply_batch(F64, item64, block64, slab64, a, b, c, batch, m, n, k, scratch, room, finish, more)
+
+
 def _matmul32(a, b, out, scratch):
-    return multiply(F32, block32, slab32, a, b, out, scratch)
+    if not fits(a, b, out):
+        return -1
+    (m, k), n = a.shape, b.shape[1]
+    return multiply(F32, block32, slab32, address(a), address(b), address(out), m, n, k,
+                    address(scratch), scratch.size, 0, 0)  # fmt: skip
 
 
 def _matmul64(a, b, out, scratch):
-    return multiply(F64, block64, slab64, a, b, out, scratch)
+    if not fits(a, b, out):
+        return -1
+    (m, k), n = a.shape, b.shape[1]
+    return multiply(F64, block64, slab64, address(a), address(b), address(out), m, n, k,
+                    address(scratch), scratch.size, 0, 0)  # fmt: skip
 
 
 def _batch32(a, b, out, scratch):
-    return multiply_batch(F32, item32, block32, slab32, a, b, out, scratch)
+    return run(address_of(made_batch32), a, b, out, scratch, 0, 0) if fits(a, b, out) else -1
 
 
 def _batch64(a, b, out, scratch):
-    return multiply_batch(F64, item64, block64, slab64, a, b, out, scratch)
+    return run(address_of(made_batch64), a, b, out, scratch, 0, 0) if fits(a, b, out) else -1
+
+
+def _made32():
+    return address_of(made32)
+
+
+def _made64():
+    return address_of(made64)
+
+
+def _made_batch32():
+    return address_of(made_batch32)
+
+
+def _made_batch64():
+    return address_of(made_batch64)
+
+
+MADE = {"matmul": (_made32, _made64), "batched_matmul": (_made_batch32, _made_batch64)}
+"""What gives the address of the function that multiplies and finishes, for float32 and float64."""
 
 
 def matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:

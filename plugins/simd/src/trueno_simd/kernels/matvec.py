@@ -17,6 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from trueno_simd.calls import call_finish, call_piece
 from trueno_simd.jit import entry, inner, outer
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
@@ -106,31 +107,35 @@ def dots(typing: Any, like: Any, a: Any, a_row: Any, x: Any, k: Any, y: Any, val
 @outer
 def rows_of(like, job, index):
     """y for some rows."""
-    a, x, y, m, k, share = job
+    a, x, y, m, k, share, finish, more = job
     size = size_of(like)
-    stop = min((index + 1) * share, m)
-    for i in range(index * share, stop, ROWS):
+    start, stop = index * share, min((index + 1) * share, m)
+    for i in range(start, stop, ROWS):
         dots(like, a + i * k * size, k * size, x, k, y + i * size, min(stop - i, ROWS))
+    if finish:
+        call_finish(finish, more, 0, 1, start, stop - start)
 
 
 @outer
 def columns_of(like, job, index):
     """y for some columns."""
-    a, x, y, k, n, share = job
+    a, x, y, n, k, share, finish, more = job
     size = size_of(like)
     step = LONG * VECTOR_BYTES // size
-    stop = min((index + 1) * share, n)
+    start, stop = index * share, min((index + 1) * share, n)
     for p in range(0, k, STEPS):
         steps = min(k - p, STEPS)
-        for j in range(index * share, stop, step):
+        for j in range(start, stop, step):
             b = a + (p * n + j) * size
             if j + step <= stop:
                 tile.long(like, x + p * size, 0, size, b, n * size, y + j * size, 0, steps, 1, step, p)
             else:
                 tile.long_masked(like, x + p * size, 0, size, b, n * size, y + j * size, 0, steps, 1, stop - j, p)
+    if finish:
+        call_finish(finish, more, 0, 1, start, stop - start)
 
 
-JOB = reader(6)
+JOB, PRODUCT_JOB = reader(8), reader(7)
 
 
 @outer
@@ -166,46 +171,112 @@ def shares(count, unit, size, most):
 
 
 @inner
-def times(like, piece, a, x, out):
-    m, k = a.shape
-    if x.size != k or out.size != m or overlaps(out, a) or overlaps(out, x):
-        return -1
-    if m == 0:
-        return 0
-    share, chunks = shares(m, ROWS, a.nbytes, SHARES)
-    parallel_for(address_of(piece), pack((address(a), address(x), address(out), m, k, share)), chunks)
+def times(like, piece, a, x, y, m, k, finish, more):
+    if m:
+        share, chunks = shares(m, ROWS, m * k * size_of(like), SHARES)
+        parallel_for(address_of(piece), pack((a, x, y, m, k, share, finish, more)), chunks)
     return 0
 
 
 @inner
-def left_times(like, piece, x, a, out):
-    k, n = a.shape
-    if x.size != k or out.size != n or overlaps(out, a) or overlaps(out, x):
-        return -1
+def left_times(like, piece, a, x, y, n, k, finish, more):
     if n == 0:
         return 0
     if k == 0:
-        tile.clear(address(out), out.nbytes)
+        tile.clear(y, n * size_of(like))
+        if finish:
+            call_finish(finish, more, 0, 1, 0, n)
         return 0
-    share, chunks = shares(n, LONG * VECTOR_BYTES // size_of(like), a.nbytes, SHARES // 2)
-    parallel_for(address_of(piece), pack((address(a), address(x), address(out), k, n, share)), chunks)
+    size = size_of(like)
+    share, chunks = shares(n, LONG * VECTOR_BYTES // size, n * k * size, SHARES // 2)
+    parallel_for(address_of(piece), pack((a, x, y, n, k, share, finish, more)), chunks)
     return 0
 
 
+@outer
+def times32(args, i):
+    a, x, y, m, k, finish, more = PRODUCT_JOB(args)
+    return times(F32, rows32, a, x, y, m, k, finish, more)
+
+
+@outer
+def times64(args, i):
+    a, x, y, m, k, finish, more = PRODUCT_JOB(args)
+    return times(F64, rows64, a, x, y, m, k, finish, more)
+
+
+@outer
+def left_times32(args, i):
+    a, x, y, n, k, finish, more = PRODUCT_JOB(args)
+    return left_times(F32, columns32, a, x, y, n, k, finish, more)
+
+
+@outer
+def left_times64(args, i):
+    a, x, y, n, k, finish, more = PRODUCT_JOB(args)
+    return left_times(F64, columns64, a, x, y, n, k, finish, more)
+
+
+@inner
+def fits(a, x, y):
+    """Whether the operands of matvec agree with its result."""
+    return x.size == a.shape[1] and y.size == a.shape[0] and not overlaps(y, a) and not overlaps(y, x)
+
+
+@inner
+def left_fits(x, a, y):
+    return x.size == a.shape[0] and y.size == a.shape[1] and not overlaps(y, a) and not overlaps(y, x)
+
+
+@inner
+def run(made, a, x, y, scratch, finish, more):
+    """matvec by the compiled function at the address `made`, and its rows finished.  It needs no scratch."""
+    return call_piece(made, pack((address(a), address(x), address(y), y.size, x.size, finish, more)), 0)
+
+
+@inner
+def left_run(made, x, a, y, scratch, finish, more):
+    return call_piece(made, pack((address(a), address(x), address(y), y.size, x.size, finish, more)), 0)
+
+
 def _matvec32(a, x, out):
-    return times(F32, rows32, a, x, out)
+    return times(F32, rows32, address(a), address(x), address(out), out.size, x.size, 0, 0) if fits(a, x, out) else -1
 
 
 def _matvec64(a, x, out):
-    return times(F64, rows64, a, x, out)
+    return times(F64, rows64, address(a), address(x), address(out), out.size, x.size, 0, 0) if fits(a, x, out) else -1
 
 
 def _vecmat32(x, a, out):
-    return left_times(F32, columns32, x, a, out)
+    if not left_fits(x, a, out):
+        return -1
+    return left_times(F32, columns32, address(a), address(x), address(out), out.size, x.size, 0, 0)
 
 
 def _vecmat64(x, a, out):
-    return left_times(F64, columns64, x, a, out)
+    if not left_fits(x, a, out):
+        return -1
+    return left_times(F64, columns64, address(a), address(x), address(out), out.size, x.size, 0, 0)
+
+
+def _times32():
+    return address_of(times32)
+
+
+def _times64():
+    return address_of(times64)
+
+
+def _left_times32():
+    return address_of(left_times32)
+
+
+def _left_times64():
+    return address_of(left_times64)
+
+
+MADE = {"matvec": (_times32, _times64), "vecmat": (_left_times32, _left_times64)}
+"""What gives the address of the function that multiplies and finishes, for float32 and float64."""
 
 
 def matvec(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:

@@ -28,7 +28,7 @@ def target(kind: Any, ndim: int) -> Any:
 
 
 SCRATCH = types.Array(types.uint8, 1, "C")
-_NONE = np.empty(0, np.uint8)
+NONE = np.empty(0, np.uint8)
 
 
 def with_scratch(compiled: Any) -> Callable[..., int]:
@@ -38,7 +38,7 @@ def with_scratch(compiled: Any) -> Callable[..., int]:
     """
 
     def kernel(*args: Any) -> int:
-        need: int = compiled(*args, _NONE)
+        need: int = compiled(*args, NONE)
         return compiled(*args, np.empty(need, np.uint8)) if need > 0 else need
 
     return kernel

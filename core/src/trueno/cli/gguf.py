@@ -1,0 +1,151 @@
+"""`trueno gguf`: what a GGUF file holds, and quantizing one."""
+
+from collections import Counter
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+
+from trueno.cli.report import number, progress, screen, seconds, table, write_json
+from trueno.gguf import conversion, file
+from trueno.gguf.recipe import RECIPES
+
+LONG = 60
+"""Characters of a value that are shown; --json has all of it."""
+TOLD = 8
+"""Items of a list that are shown."""
+
+app = typer.Typer(help="Look into GGUF files, and quantize them.", no_args_is_help=True, rich_markup_mode=None)
+Found = Annotated[Path, typer.Argument(help="A GGUF file.", show_default=False)]
+
+
+@app.command("info")
+def info(
+    path: Found,
+    tensors: Annotated[bool, typer.Option("--tensors/--no-tensors", help="List every tensor.")] = True,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the keys and the tensors of a GGUF file."""
+    with file.open(path) as found:
+        size = path.stat().st_size
+        kinds: Counter[str] = Counter()
+        elements: Counter[str] = Counter()
+        for t in found.tensors.values():
+            kinds[t.type] += t.nbytes
+            elements[t.type] += _elements(t)
+        if json:
+            write_json(
+                {
+                    "path": str(path),
+                    "bytes": size,
+                    "metadata": {key: _plain(value) for key, value in found.metadata.items()},
+                    "tensors": [
+                        {"name": t.name, "type": t.type, "shape": list(t.shape), "bytes": t.nbytes}
+                        for t in found.tensors.values()
+                    ],
+                }
+            )
+            return
+        out = screen()
+        keys = table("key", "value")
+        for key in found.metadata:
+            keys.add_row(_plainly(key), _short(found.metadata[key]))
+        out.print(keys)
+        if tensors:
+            rows = table("tensor", "type", "shape", "bytes", right=("bytes",))
+            for t in found.tensors.values():
+                rows.add_row(_plainly(t.name), t.type, "x".join(map(str, t.shape)), number(t.nbytes))
+            out.print(rows)
+        total, bits = sum(elements.values()), 8 * sum(kinds.values())
+        parts = ", ".join(f"{kind} {number(n)}" for kind, n in kinds.most_common())
+        mean = f", {bits / total:.2f} bits an element" if total else ""
+        out.print(
+            f"{number(size)} bytes: {len(found.tensors)} tensors of {number(total)} elements{mean} (bytes: {parts})",
+            soft_wrap=True,
+        )
+
+
+@app.command("quantize")
+def quantize(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The GGUF file to read.", show_default=False)],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The GGUF file to write.", show_default=False)],
+    type: Annotated[str, typer.Option(help=f"The mixture: {', '.join(RECIPES)}.")] = "q4_k_m",  # noqa: A002
+    imatrix: Annotated[Path | None, typer.Option(help="An importance matrix of llama.cpp (GGUF).")] = None,
+    allow_requantize: Annotated[bool, typer.Option(help="Quantize tensors again that are in blocks already.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Quantize a model by one of llama.cpp's mixtures: the same bytes that llama-quantize writes.
+
+    OUT appears whole or not at all.
+    """
+    start = perf_counter()
+    weights = conversion.importance(imatrix) if imatrix else None
+    with file.open(source) as model:
+        rows = {name: _elements(t) // max(t.shape[-1], 1) for name, t in model.tensors.items()}
+        steps = conversion.plan(model, type, weighted=weights is not None, requantize=allow_requantize)
+    if not dry_run:
+        with progress() as bar:
+            task = bar.add_task("quantizing", total=sum(rows.values()))
+            done: Counter[str] = Counter()
+
+            def each(step: conversion.Step, upto: int) -> None:
+                done[step.name] = upto
+                bar.update(task, completed=sum(done.values()), description=step.name[-24:])
+
+            conversion.convert(source, target, type, imatrix=weights, requantize=allow_requantize, each=each)
+    before, after = sum(s.before for s in steps), sum(s.after for s in steps)
+    if json:
+        report: dict[str, Any] = {
+            "source": str(source),
+            "target": str(target),
+            "type": type.lower(),
+            "written": not dry_run,
+        }
+        write_json(report | {"seconds": perf_counter() - start, "tensors": [_step(s) for s in steps]})
+        return
+    out = screen()
+    changed = Counter((s.was, s.type) for s in steps)
+    rows_ = table("tensors", "from", "to", right=("tensors",))
+    for (was, now), count in changed.most_common():
+        rows_.add_row(number(count), was, now if now != was else "as it is")
+    out.print(rows_)
+    verb = "would become" if dry_run else "became"
+    out.print(
+        f"{number(before)} bytes of tensors {verb} {number(after)} ({after / before if before else 1:.0%}); "
+        f"{seconds(perf_counter() - start)}" + ("" if dry_run else f": {target}"),
+        soft_wrap=True,
+    )
+
+
+def _step(s: conversion.Step) -> dict[str, Any]:
+    return {"name": s.name, "from": s.was, "to": s.type, "bytes_before": s.before, "bytes_after": s.after}
+
+
+def _elements(t: file.Tensor) -> int:
+    count = 1
+    for n in t.shape:
+        count *= n
+    return count
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, (list, tuple)) else value
+
+
+def _short(value: Any) -> str:
+    """A value in one line."""
+    if isinstance(value, (list, tuple)):
+        some = ", ".join(_cut(repr(v)) for v in value[:TOLD])
+        return f"[{some}{', …' if len(value) > TOLD else ''}] ({number(len(value))} items)"
+    return _cut(_plainly(str(value)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONG else f"{text[:LONG]}… ({number(len(text))} characters)"
+
+
+def _plainly(text: str) -> str:
+    """A text of a file with its line ends and control characters spelled, so that a terminal does not obey them."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

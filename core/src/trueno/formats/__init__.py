@@ -1,0 +1,22 @@
+"""Block formats: the table, and NumPy's reference decoder and encoders.  The rest of the core builds on it."""
+
+from typing import TYPE_CHECKING, Any
+
+from trueno.formats.decode import decode
+from trueno.formats.table import ACTIVATIONS, FORMATS, WEIGHTS, Format, format_of
+
+if TYPE_CHECKING:
+    from trueno.formats.activations import encode_activations as encode_activations
+    from trueno.formats.encoders import encode as encode
+
+__all__ = ["ACTIVATIONS", "FORMATS", "WEIGHTS", "Format", "decode", "encode", "encode_activations", "format_of"]
+
+
+def __getattr__(name: str) -> Any:
+    """The encoders at first use: every op needs the table, and few programs quantize."""
+    from importlib import import_module
+
+    homes = {"encode": "trueno.formats.encoders", "encode_activations": "trueno.formats.activations"}
+    if name not in homes:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(homes[name]), name)

@@ -1,0 +1,85 @@
+"""The other operand of a product: float32 to q8_0, q8_1 and q8_k, as ggml does it before it multiplies."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.errors import ParameterError
+from trueno.formats.decode import decode
+from trueno.formats.encode_arithmetic import (
+    Bools,
+    Floats,
+    chunks,
+    half,
+    half_away,
+    nearest_int,
+    peak,
+    reciprocal,
+    to_int,
+)
+from trueno.formats.pack import Bytes, pack
+from trueno.formats.table import ACTIVATIONS, FORMATS, Format
+
+
+def encode_activations(f: Format, x: Floats, *, reference: bool = False) -> Bytes:
+    """x[..., k] as rows of blocks of q8_0, q8_1 or q8_k: uint8 [..., row_bytes].
+
+    As ggml's CPU backend does it on x86-64, byte for byte: of 32 elements d = amax / 127 and code = round-half-even
+    of x · (127 / amax); of 256, by `quantize_row_q8_K_ref`.  With `reference`, q8_0 and q8_1 are as
+    `quantize_row_q8_0_ref` and `quantize_row_q8_1_ref` have them, which round x · (1 / d) half away from zero: the
+    way of weights in q8_0 (`encode` does the same, and refuses what is not finite).  For q8_k both are one.
+
+    Where ggml leaves bytes undefined, here they are defined.  A block with a NaN or an Inf in it gets d = NaN (and
+    s = NaN) and codes of 0, so that no product with it is a finite number.  A zero block of q8_k has sums of 0.
+    """
+    if f.name not in ACTIVATIONS:
+        raise ParameterError(f"encode_activations: {f.name} holds no activations; these do: {', '.join(ACTIVATIONS)}")
+    nbytes = f.row_bytes(x.shape[-1])
+    if not x.size:
+        return np.empty((*x.shape[:-1], nbytes), np.uint8)
+    blocks = np.asarray(x, np.float32).reshape(-1, f.elements)
+    out = np.empty((len(blocks), f.nbytes), np.uint8)
+    with np.errstate(all="ignore"):
+        for start, stop in chunks(len(blocks), f.elements):
+            part = blocks[start:stop]
+            finite: Bools = np.logical_and.reduce(np.isfinite(part), axis=1)
+            out[start:stop] = _q8_k(f, part, finite) if f.name == "q8_k" else _q8(f, part, finite, reference)
+    return out.reshape(*x.shape[:-1], nbytes)
+
+
+def seen(x: Any, f: Format, activations: str) -> Any:
+    """x[..., k] as a product with blocks of `f` sees it: as it is ("f32"), or by way of the 8 bits of its partner."""
+    if activations == "f32":
+        return x
+    partner = FORMATS[f.activations]
+    return decode(partner, encode_activations(partner, x.astype(np.float32, copy=False))).astype(x.dtype, copy=False)
+
+
+def _q8(f: Format, x: Floats, finite: Bools, reference: bool) -> Bytes:
+    """q8_0, and q8_1, which adds s = d · Σ code."""
+    amax = np.abs(x).max(axis=1)
+    d = amax / np.float32(127)
+    if reference:
+        whole = to_int(half_away(x * reciprocal(d)[:, None]))
+        codes = whole.astype(np.int8)  # the low byte
+    else:
+        factor = np.where(amax != 0, np.float32(127) / amax, np.float32(0))
+        whole = to_int(np.rint(x * factor[:, None]))
+        codes = np.clip(whole, -128, 127).astype(np.int8)  # the machine's packing saturates
+    fields: dict[str, npt.NDArray[Any]] = {"d": half(np.where(finite, d, np.float32(np.nan)))}
+    if f.name == "q8_1":
+        added = (codes if reference else whole).sum(axis=1, dtype=np.int32)
+        fields["s"] = half(np.where(finite, d * added.astype(np.float32), np.float32(np.nan)))
+    return pack(f, np.where(finite[:, None], codes, np.int8(0)), fields)
+
+
+def _q8_k(f: Format, x: Floats, finite: Bools) -> Bytes:
+    signed, largest = peak(np.ascontiguousarray(x.T))
+    iscale = np.float32(-127) / signed
+    codes = np.minimum(nearest_int(x * iscale[:, None]), 127).astype(np.int8)
+    some = finite & (largest > 0)
+    codes = np.where(some[:, None], codes, np.int8(0))
+    d = np.where(some, np.float32(1) / iscale, np.float32(0))
+    d = np.where(finite, d, np.float32(np.nan))
+    return pack(f, codes, {"d": d, "bsums": codes.reshape(len(x), -1, 16).sum(axis=2, dtype=np.int16)})

@@ -1,0 +1,120 @@
+"""Float32 to blocks in NumPy, byte for byte as ggml: the reference of every encoder.
+
+The algorithm of each family of formats has a file: `encode_rounding` (one scale, codes rounded once), `encode_minmax`
+(scale and min by search), `encode_signed` (signed scale by search), `encode_codebook` (codes stand for the entries of
+a table).  Here the input is checked, and large input is cut into pieces.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from trueno.errors import ParameterError, ShapeError
+from trueno.formats.activations import encode_activations
+from trueno.formats.encode_arithmetic import Floats, Importance, chunks
+from trueno.formats.encode_codebook import iq4, mxfp4
+from trueno.formats.encode_minmax import affine_weighted, grouped
+from trueno.formats.encode_rounding import affine, symmetric
+from trueno.formats.encode_signed import q3_k, q6_k, symmetric_weighted
+from trueno.formats.pack import Bytes
+from trueno.formats.table import WEIGHTS, Format
+
+Encoder = Callable[[Format, Floats, Importance | None], Bytes]
+
+
+def _two(plain: Callable[[Format, Floats], Bytes], weighted: Callable[[Format, Floats, Importance], Bytes]) -> Encoder:
+    """One encoder of two: without and with an importance matrix."""
+    return lambda f, x, importance: plain(f, x) if importance is None else weighted(f, x, importance)
+
+
+_ROUNDED_AS_IT_IS: dict[str, Encoder] = {  # an importance matrix changes nothing
+    "q8_0": lambda f, x, importance: encode_activations(f, x, reference=True),
+    "mxfp4": lambda f, x, importance: mxfp4(f, x),
+}
+ENCODERS: dict[str, Encoder] = {
+    "q4_0": _two(symmetric, symmetric_weighted),
+    "q4_1": _two(affine, affine_weighted),
+    "q5_0": _two(symmetric, symmetric_weighted),
+    "q5_1": _two(affine, affine_weighted),
+    "q2_k": grouped,
+    "q3_k": q3_k,
+    "q4_k": grouped,
+    "q5_k": grouped,
+    "q6_k": q6_k,
+    "iq4_nl": iq4,
+    "iq4_xs": iq4,
+    **_ROUNDED_AS_IT_IS,
+}
+"""The encoder of blocks [n, elements] of each format of weights."""
+
+
+def encode(f: Format, x: Floats, imatrix: Floats | None = None) -> Bytes:
+    """x[..., k] as rows of blocks of a format of weights: uint8 [..., row_bytes].
+
+    Byte-identical with ggml_quantize_chunk (what llama-quantize writes), without an importance matrix and with one:
+    imatrix[k] ≥ 0 weighs the error of each column; q8_0 and mxfp4 do not heed it.
+
+    A scale that overflows in float16 is written as Inf, or NaN where the search ends in one; one that is too small is
+    written as 0.  As in ggml, an imatrix of zeros leaves nothing of x in most formats, and neither do blocks whose
+    squares overflow (|x| beyond 10¹⁸) in q3_k, q6_k and iq4_xs.
+
+    ShapeError if k is no multiple of a block or imatrix is not [k]; ParameterError for formats that hold no weights,
+    for NaN and Inf in x or imatrix, and for negative weights: ggml asserts or writes what means nothing.
+    """
+    if f.name not in ENCODERS:
+        raise ParameterError(f"encode: {f.name} holds no weights; these do: {', '.join(WEIGHTS)}")
+    k = x.shape[-1]
+    nbytes = f.row_bytes(k)
+    with np.errstate(all="ignore"):
+        rows = np.ascontiguousarray(x, np.float32).reshape(-1, k) if x.size else np.empty((0, k), np.float32)
+    weights = None if imatrix is None else _checked(f, imatrix, k)
+    blocks = rows.reshape(-1, f.elements)
+    out = np.empty((len(blocks), f.nbytes), np.uint8)
+    per_row = k // f.elements
+    with np.errstate(all="ignore"):
+        row_mean = None if weights is None else _mean_squares(rows)
+        for start, stop in chunks(len(blocks), f.elements):
+            part = blocks[start:stop]
+            if not np.isfinite(part).all():
+                _refuse(f, rows.reshape(x.shape))
+            importance = None
+            if weights is not None and row_mean is not None:
+                at = np.arange(start, stop)
+                importance = Importance(weights.reshape(per_row, -1)[at % per_row], row_mean[at // per_row])
+            out[start:stop] = ENCODERS[f.name](f, part, importance)
+    return out.reshape(*x.shape[:-1], nbytes)
+
+
+def _checked(f: Format, imatrix: Floats, k: int) -> Floats:
+    with np.errstate(all="ignore"):
+        found = np.ascontiguousarray(imatrix, np.float32)
+    if found.shape != (k,):
+        raise ShapeError(f"encode to {f.name}: imatrix has shape {found.shape}, but a row of x has {k} elements")
+    wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+    if len(wrong):
+        raise ParameterError(
+            f"encode to {f.name}: imatrix[{wrong[0]}] is {found[wrong[0]]}; "
+            "weights of the error are finite and not negative"
+        )
+    return found
+
+
+def _refuse(f: Format, x: Floats) -> None:
+    first = np.argwhere(~np.isfinite(x))[0]
+    at = ", ".join(str(i) for i in first)
+    raise ParameterError(
+        f"encode to {f.name}: x[{at}] is {x[tuple(first)]}; a block holds finite numbers only: "
+        "mend them first, say by numpy.nan_to_num"
+    )
+
+
+def _mean_squares(rows: Floats) -> Floats:
+    """The mean of x² of each row, summed from the first element to the last."""
+    width = 1024
+    found = np.zeros((len(rows), 1), np.float32)
+    for start, stop in chunks(len(rows), width):
+        for column in range(0, rows.shape[1], width):
+            part = rows[start:stop, column : column + width]
+            sums = np.add.accumulate(np.concatenate([found[start:stop], part * part], axis=1), axis=1)
+            found[start:stop] = sums[:, -1:]
+    return found[:, 0] / np.float32(rows.shape[1])

@@ -1,0 +1,231 @@
+"""The table of block formats: ggml's layouts as data, from which everything else derives.
+
+A block holds `elements` numbers in `nbytes` bytes.  Element e has a *code* of a few bits, gathered from *planes* of the
+block; code gives value; and its group of elements has a scale, and in some formats an offset:
+
+    y[e] = (d · scale[e // group]) · value(code[e]) + offset,    offset = m  or  −(dmin · min[e // group])
+
+Each product fits into the 24 bits of a float32, so any order of multiplication gives the same bits; the one rounding is
+that of the final addition.  NumPy's decoder (`decode.py`), and the printers and kernels of plugins, read this table;
+nobody writes a layout down again.  Source: ggml-common.h and ggml-quants.c of llama.cpp (MIT), as facts.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from trueno.errors import ParameterError, ShapeError, suggestion
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Bytes of a block: `count` items of the NumPy dtype `dtype`, from `offset` on."""
+
+    offset: int
+    dtype: str
+    count: int = 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """`bits` of every element's code, packed in one field; they go to bit `to` of the code.
+
+    A byte holds `ways` = 8 / bits of them, which belong to elements `run` apart: element e = (c · ways + w) · run + r
+    has bits w · bits … of byte c · run + r.  So `run` neighbouring elements have neighbouring bytes, the same shift.
+    """
+
+    field: str
+    bits: int
+    run: int
+    to: int = 0
+
+    @property
+    def ways(self) -> int:
+        return 8 // self.bits
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some bits of a group's scale or min: `bits` of the block's byte `byte` from `shift` on go to bit `to`."""
+
+    byte: int
+    shift: int
+    bits: int
+    to: int = 0
+
+
+Pieces = tuple[tuple[Piece, ...], ...]
+"""The pieces of each group's scale, or min."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One block format.
+
+    type_id: ggml's number.  fields: name to `Field`.  d: the field of the block's scale, float16, float32, or (`e8m0`)
+    a power of two, 2^(d − 128).  values: what codes stand for; else value = code − bias, or code as int8 if `signed`.
+    scales, mins: pieces of each group's; without scales the group is the block.  A scale is its bits − scale_bias, or
+    int8.  m: the field of the offset (dmin, where there are mins).
+    activations: the format to which ggml quantizes what such a matrix is multiplied with.  fallback: the format that
+    llama.cpp takes for rows that are no multiple of a block.  weights: whether matrices come in it.
+    """
+
+    name: str
+    type_id: int
+    elements: int
+    nbytes: int
+    fields: dict[str, Field]
+    planes: tuple[Plane, ...]
+    activations: str = ""
+    values: tuple[int, ...] = ()
+    bias: int = 0
+    signed: bool = False
+    d: str = "d"
+    e8m0: bool = False
+    m: str = ""
+    group: int = 0
+    scales: Pieces = ()
+    scale_bias: int = 0
+    scale_signed: bool = False
+    mins: Pieces = ()
+    fallback: str = ""
+    weights: bool = True
+
+    @property
+    def groups(self) -> int:
+        """Groups a block."""
+        return self.elements // self.group if self.group else 1
+
+    @property
+    def bits(self) -> float:
+        """Bits an element, scales included."""
+        return 8 * self.nbytes / self.elements
+
+    @cached_property
+    def code_bits(self) -> int:
+        return max(p.to + p.bits for p in self.planes)
+
+    def row_bytes(self, k: int) -> int:
+        """Bytes of a row of k elements; ShapeError if k is no multiple of a block."""
+        if k % self.elements:
+            raise ShapeError(
+                f"{self.name}: a row of {k} elements is no whole number of blocks of {self.elements}"
+                + (
+                    f"; {self.fallback}, whose blocks are smaller, would fit"
+                    if self._fits(k)
+                    else "; nothing is padded"
+                )
+            )
+        return k // self.elements * self.nbytes
+
+    def _fits(self, k: int) -> bool:
+        return bool(self.fallback) and k % FORMATS[self.fallback].elements == 0
+
+    def row_elements(self, nbytes: int) -> int:
+        """Elements of a row of so many bytes; ShapeError if that is no whole number of blocks."""
+        if nbytes % self.nbytes:
+            raise ShapeError(
+                f"{self.name}: a row of {nbytes} bytes is no whole number of blocks of {self.nbytes} bytes"
+            )
+        return nbytes // self.nbytes * self.elements
+
+
+FORMATS: dict[str, Format] = {}
+"""Every format by its name in lower case."""
+
+
+def format_of(name: str, who: str = "format", *, weights: bool = False) -> Format:
+    """The format called `name`, upper or lower case; ParameterError with a suggestion for any other.
+
+    weights: only one in which matrices come.
+    """
+    found = FORMATS.get(name.lower()) if isinstance(name, str) else None
+    if found is None or (weights and not found.weights):
+        known = [n for n, f in FORMATS.items() if f.weights or not weights]
+        near = suggestion(name.lower(), known) if isinstance(name, str) and found is None else ""
+        what = "holds activations, not matrices" if found else "is no block format"
+        raise ParameterError(f"{who}: {name!r} {what}{near}; known: {', '.join(known)}")
+    return found
+
+
+def _fields(*items: tuple[str, str, int]) -> dict[str, Field]:
+    """Fields one after another: (name, dtype, count)."""
+    found, offset = {}, 0
+    for name, dtype, count in items:
+        found[name] = Field(offset, dtype, count)
+        offset += found[name].nbytes
+    return found
+
+
+def _add(
+    name: str, type_id: int, elements: int, nbytes: int, fields: dict[str, Field], *planes: Plane, **more: Any
+) -> None:
+    found = Format(name, type_id, elements, nbytes, fields, planes, **more)
+    assert max(f.offset + f.nbytes for f in fields.values()) == nbytes
+    FORMATS[name] = found
+
+
+NIBBLES = Plane("qs", 4, run=16)
+FIFTH = Plane("qh", 1, run=1, to=4)
+E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # doubled
+IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+
+_add("q4_0", 2, 32, 18, _fields(("d", "<f2", 1), ("qs", "u1", 16)), NIBBLES, bias=8, activations="q8_0")
+_add("q4_1", 3, 32, 20, _fields(("d", "<f2", 1), ("m", "<f2", 1), ("qs", "u1", 16)), NIBBLES, m="m",
+     activations="q8_1")  # fmt: skip
+_add("q5_0", 6, 32, 22, _fields(("d", "<f2", 1), ("qh", "u1", 4), ("qs", "u1", 16)), NIBBLES, FIFTH, bias=16,
+     activations="q8_0")  # fmt: skip
+_add("q5_1", 7, 32, 24, _fields(("d", "<f2", 1), ("m", "<f2", 1), ("qh", "u1", 4), ("qs", "u1", 16)), NIBBLES, FIFTH,
+     m="m", activations="q8_1")  # fmt: skip
+_add("q8_0", 8, 32, 34, _fields(("d", "<f2", 1), ("qs", "i1", 32)), Plane("qs", 8, run=32), signed=True,
+     activations="q8_0")  # fmt: skip
+_add("q8_1", 9, 32, 36, _fields(("d", "<f2", 1), ("s", "<f2", 1), ("qs", "i1", 32)), Plane("qs", 8, run=32),
+     signed=True, weights=False)  # fmt: skip
+
+_add("q2_k", 10, 256, 84, _fields(("scales", "u1", 16), ("qs", "u1", 64), ("d", "<f2", 1), ("dmin", "<f2", 1)),
+     Plane("qs", 2, run=32), m="dmin", group=16, scales=tuple((Piece(i, 0, 4),) for i in range(16)),
+     mins=tuple((Piece(i, 4, 4),) for i in range(16)), activations="q8_k", fallback="q4_0")  # fmt: skip
+_add("q3_k", 11, 256, 110, _fields(("hmask", "u1", 32), ("qs", "u1", 64), ("scales", "u1", 12), ("d", "<f2", 1)),
+     Plane("qs", 2, run=32), Plane("hmask", 1, run=32, to=2), bias=4, group=16, scale_bias=32,
+     scales=tuple((Piece(96 + i % 8, 4 * (i // 8), 4), Piece(104 + i % 4, 2 * (i // 4), 2, 4)) for i in range(16)),
+     activations="q8_k", fallback="q4_0")  # fmt: skip
+
+_SIX_BIT = tuple(  # the 12 bytes that hold eight scales and eight mins, for formats that have them at byte 4
+    tuple(
+        (Piece(base + j, 0, 6),) if j < 4 else (Piece(12 + j - 4, nibble, 4), Piece(base + j - 4, 6, 2, 4))
+        for j in range(8)
+    )
+    for base, nibble in ((4, 0), (8, 4))
+)
+_add("q4_k", 12, 256, 144, _fields(("d", "<f2", 1), ("dmin", "<f2", 1), ("scales", "u1", 12), ("qs", "u1", 128)),
+     Plane("qs", 4, run=32), m="dmin", group=32, scales=_SIX_BIT[0], mins=_SIX_BIT[1],
+     activations="q8_k", fallback="q5_0")  # fmt: skip
+_add("q5_k", 13, 256, 176,
+     _fields(("d", "<f2", 1), ("dmin", "<f2", 1), ("scales", "u1", 12), ("qh", "u1", 32), ("qs", "u1", 128)),
+     Plane("qs", 4, run=32), Plane("qh", 1, run=32, to=4), m="dmin", group=32, scales=_SIX_BIT[0], mins=_SIX_BIT[1],
+     activations="q8_k", fallback="q5_1")  # fmt: skip
+_add("q6_k", 14, 256, 210, _fields(("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), ("d", "<f2", 1)),
+     Plane("ql", 4, run=64), Plane("qh", 2, run=32, to=4), bias=32, group=16, scale_signed=True,
+     scales=tuple((Piece(192 + i, 0, 8),) for i in range(16)), activations="q8_k", fallback="q8_0")  # fmt: skip
+_add("q8_k", 15, 256, 292, _fields(("d", "<f4", 1), ("qs", "i1", 256), ("bsums", "<i2", 16)), Plane("qs", 8, run=256),
+     signed=True, weights=False)  # fmt: skip
+
+_add("iq4_nl", 20, 32, 18, _fields(("d", "<f2", 1), ("qs", "u1", 16)), NIBBLES, values=IQ4, activations="q8_0")
+_add("iq4_xs", 23, 256, 136,
+     _fields(("d", "<f2", 1), ("scales_h", "<u2", 1), ("scales_l", "u1", 4), ("qs", "u1", 128)),
+     Plane("qs", 4, run=16), values=IQ4, group=32, scale_bias=32,
+     scales=tuple((Piece(4 + i // 2, 4 * (i % 2), 4), Piece(2 + i // 4, 2 * (i % 4), 2, 4)) for i in range(8)),
+     activations="q8_k", fallback="iq4_nl")  # fmt: skip
+_add("mxfp4", 39, 32, 17, _fields(("d", "u1", 1), ("qs", "u1", 16)), NIBBLES, values=E2M1, e8m0=True,
+     activations="q8_0")  # fmt: skip
+
+WEIGHTS = tuple(name for name, f in FORMATS.items() if f.weights)
+"""Formats of matrices, in ggml's order of numbers."""
+ACTIVATIONS = tuple(name for name, f in FORMATS.items() if not f.weights or name == "q8_0")
+"""Formats to which the other operand of a product is quantized."""

@@ -1,0 +1,234 @@
+"""The header of a GGUF file: its keys, and which tensors lie where.
+
+A file of 100 bytes may say that it has 2⁶⁰ entries.  Here every count, length and offset is held against the bytes
+that are left before anything is made of it, so that no allocation is larger than the file justifies.  The reader of the
+`gguf` package does not do so; and for a vocabulary of 150 000 texts it takes a hundred times longer, and 500 MB.
+Format: ggml's gguf.h, versions 2 and 3, little endian.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trueno.errors import FileError
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+ALIGNMENT = 32
+"""Where `general.alignment` says nothing else."""
+FIXED = {
+    0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
+}  # fmt: skip
+"""NumPy's dtype of the types of values that have a fixed size."""
+UINT32, STRING, ARRAY = 4, 8, 9
+DIMS = 4
+ELEMENTS = 1 << 59
+"""Elements that a tensor may have; its bytes are still a number that NumPy counts with."""
+REMOVED = (4, 5, 31, 32, 33, 36, 37, 38)
+"""Tensor types that ggml has given up."""
+LENGTH = struct.Struct("<Q")
+
+
+class Value(NamedTuple):
+    """Where the value of a key lies: `length` items of type `item` from byte `at` on; `kind` is ARRAY or `item`."""
+
+    kind: int
+    item: int
+    length: int
+    at: int
+
+
+class Info(NamedTuple):
+    """One tensor: ggml's number of its type, its shape in NumPy's order, and its first byte in the file."""
+
+    name: str
+    type: int
+    shape: tuple[int, ...]
+    at: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of itself, all of it possible."""
+
+    keys: dict[str, Value]
+    tensors: list[Info]
+    alignment: int
+
+
+class Walk:
+    """Reads one thing after another; FileError where the file ends before."""
+
+    def __init__(self, path: str, data: memoryview) -> None:
+        self.path, self.data, self.at, self.size = path, data, 0, len(data)
+
+    def wrong(self, what: str) -> FileError:
+        return FileError(f"{self.path}: {what}, at byte {self.at}; the file is damaged or no GGUF")
+
+    def left(self, count: int, each: int, what: str) -> None:
+        """FileError unless `count` items of at least `each` bytes can still follow."""
+        if count * each > self.size - self.at:
+            raise self.wrong(f"{what} needs {count * each} bytes, but {self.size - self.at} are left")
+
+    def number(self, form: str, what: str) -> int:
+        size = struct.calcsize(form)
+        self.left(1, size, what)
+        (value,) = struct.unpack_from("<" + form, self.data, self.at)
+        self.at += size
+        return int(value)
+
+    def text(self, what: str) -> str:
+        length = self.number("Q", f"the length of {what}")
+        self.left(length, 1, what)
+        try:
+            found = str(self.data[self.at : self.at + length], "utf-8")
+        except UnicodeDecodeError:
+            raise self.wrong(f"{what} is no UTF-8") from None
+        self.at += length
+        return found
+
+    def texts(self, count: int, what: str) -> None:
+        """Step over texts: what `text` does, for many."""
+        self.left(count, LENGTH.size, what)
+        data, at, size, unpack = self.data, self.at, self.size, LENGTH.unpack_from
+        try:
+            for _ in range(count):
+                at += LENGTH.size + unpack(data, at)[0]
+                if at > size:
+                    break
+        except struct.error:
+            at = size + 1
+        start, self.at = self.at, at
+        if at > size:
+            self.at = size
+            raise self.wrong(f"{what} of {count} texts goes on beyond the end")
+        for a, b in spans(data, start, count):
+            try:
+                str(data[a:b], "utf-8")
+            except UnicodeDecodeError:
+                self.at = a
+                raise self.wrong(f"{what} has a text that is no UTF-8") from None
+
+    def value(self, what: str) -> Value:
+        """Step over a value."""
+        kind = item = self.number("I", f"the type of {what}")
+        count = 1
+        if kind == ARRAY:
+            item = self.number("I", f"the type of {what}")
+            count = self.number("Q", f"the length of {what}")
+        at = self.at
+        if item in FIXED:
+            size = np.dtype(FIXED[item]).itemsize
+            self.left(count, size, what)
+            self.at += count * size
+        elif item == STRING:
+            self.texts(count, what)
+        elif item == ARRAY:
+            raise self.wrong(f"{what} is an array of arrays, which are not read")
+        else:
+            raise self.wrong(f"{what} has the type {item}, which there is none of")
+        return Value(kind, item, count, at)
+
+
+def spans(data: memoryview, at: int, count: int) -> Iterator[tuple[int, int]]:
+    """First byte and end of each of `count` texts from byte `at` on."""
+    unpack = LENGTH.unpack_from
+    for _ in range(count):
+        start = at + LENGTH.size
+        at = start + unpack(data, at)[0]
+        yield start, at
+
+
+def content(data: memoryview, value: Value) -> Any:
+    """The value as Python has it: a number, a text, a bool, or a list of them."""
+    if value.item == STRING:
+        found = [str(data[a:b], "utf-8") for a, b in spans(data, value.at, value.length)]
+    else:
+        found = np.frombuffer(data, FIXED[value.item], value.length, value.at).tolist()
+    return found if value.kind == ARRAY else found[0]
+
+
+def read(path: str, data: memoryview, sizes: dict[int, tuple[int, int]]) -> Header:
+    """The header of a GGUF file; FileError, naming what and where, unless every number in it fits the file.
+
+    sizes: elements and bytes of a block, by ggml's number of a tensor type.
+    """
+    walk = Walk(path, data)
+    if bytes(data[:4]) != MAGIC:
+        raise walk.wrong(f"it begins with {bytes(data[:4])!r}, not {MAGIC!r}")
+    walk.at = 4
+    version = walk.number("I", "the version")
+    if version not in VERSIONS:
+        swapped = int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS
+        said = "big-endian files are not read" if swapped else f"versions {VERSIONS[0]} and {VERSIONS[1]} are read"
+        raise walk.wrong(f"version {version}: {said}")
+    tensors, count = walk.number("Q", "the number of tensors"), walk.number("Q", "the number of keys")
+    walk.left(count, 13, f"{count} keys")
+    walk.left(tensors, 24, f"{tensors} tensors")
+    keys: dict[str, Value] = {}
+    for _ in range(count):
+        name = walk.text("a key")
+        if name in keys or not name:
+            raise walk.wrong(f"the key {name!r} comes twice" if name else "a key has no name")
+        keys[name] = walk.value(repr(name))
+    alignment = _alignment(walk, keys)
+    found: dict[str, Info] = {}
+    for _ in range(tensors):
+        name = walk.text("a tensor's name")
+        if name in found:
+            raise walk.wrong(f"the tensor {name!r} comes twice")
+        found[name] = _tensor(walk, name, alignment, sizes)
+    start = -(-walk.at // alignment) * alignment
+    placed = [t._replace(at=start + t.at) for t in found.values()]
+    _fit(walk, placed)
+    return Header(keys, placed, alignment)
+
+
+def _alignment(walk: Walk, keys: dict[str, Value]) -> int:
+    value = keys.get("general.alignment")
+    if value is None:
+        return ALIGNMENT
+    if value.kind != UINT32:
+        raise walk.wrong(f"general.alignment has the type {value.kind}, not {UINT32} (uint32)")
+    found = int(content(walk.data, value))
+    if found == 0 or found & (found - 1):
+        raise walk.wrong(f"general.alignment is {found}, which is no power of two")
+    return found
+
+
+def _tensor(walk: Walk, name: str, alignment: int, sizes: dict[int, tuple[int, int]]) -> Info:
+    """What the file says of one tensor; `at` counts from where the tensors begin."""
+    ndim = walk.number("I", f"the dimensions of {name!r}")
+    if ndim > DIMS:
+        raise walk.wrong(f"tensor {name!r} has {ndim} dimensions; up to {DIMS} are possible")
+    shape = tuple(walk.number("Q", f"a dimension of {name!r}") for _ in range(ndim))[::-1] or (1,)
+    kind = walk.number("I", f"the type of {name!r}")
+    offset = walk.number("Q", f"the offset of {name!r}")
+    if kind not in sizes:
+        gone = "one that ggml has removed" if kind in REMOVED else "not one that is known here"
+        raise walk.wrong(f"tensor {name!r} has the type {kind}, {gone}")
+    elements, nbytes = sizes[kind]
+    if shape[-1] % elements:
+        raise walk.wrong(f"tensor {name!r} has rows of {shape[-1]} elements, but blocks of {elements}")
+    if prod(max(n, 1) for n in shape) > ELEMENTS:  # an empty tensor's other dimensions are numbers as well
+        raise walk.wrong(f"tensor {name!r} has the shape {shape}")
+    if offset % alignment:
+        raise walk.wrong(f"tensor {name!r} is at offset {offset}, which is no multiple of {alignment}")
+    return Info(name, kind, shape, offset, prod(shape) // elements * nbytes)
+
+
+def _fit(walk: Walk, tensors: list[Info]) -> None:
+    """FileError where a tensor goes beyond the end, or two share bytes."""
+    filled = sorted((t for t in tensors if t.nbytes), key=lambda t: t.at)
+    for t in filled:
+        if t.at + t.nbytes > walk.size:
+            raise walk.wrong(f"tensor {t.name!r} ends at byte {t.at + t.nbytes}, but the file at {walk.size}")
+    for one, two in pairwise(filled):
+        if one.at + one.nbytes > two.at:
+            raise walk.wrong(f"tensors {one.name!r} and {two.name!r} share bytes")

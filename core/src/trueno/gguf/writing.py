@@ -1,0 +1,121 @@
+"""Writing: beside the target, and renamed when it is whole."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trueno.errors import DtypeError, FileError, ParameterError
+from trueno.gguf import keys, package
+from trueno.gguf.file import PLAIN, Tensor
+from trueno.quant.matrix import QuantizedMatrix
+
+NAME = 63
+"""Bytes of a tensor's name that ggml reads."""
+
+
+class Entry(NamedTuple):
+    """A tensor to write.  raw: makes its bytes, when their turn comes."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    nbytes: int
+    raw: Callable[[], Any]
+
+
+def write(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    """Write a GGUF file: version 3, little endian.
+
+    tensors: by name, in order: NumPy arrays (float32, float16, float64, int8 to int64), QuantizedMatrix, or a `Tensor`
+    of another file.  metadata: must hold `general.architecture`.  That of a file keeps its types, as NumPy's numbers
+    and arrays do; else an int becomes uint32 (or what holds it: int32, uint64, int64), a float float32 (float64 beyond
+    its range), and a list an array of one such type (an empty one of texts).
+    The file appears whole or not at all.  FileError, ParameterError, DtypeError.
+    """
+    put(path, [entry(name, x) for name, x in tensors.items()], metadata)
+
+
+def entry(name: str, x: Any) -> Entry:
+    """How an array, a QuantizedMatrix or a tensor of another file is written."""
+    if isinstance(x, Tensor):
+        return Entry(name, x.type, x.shape, x.nbytes, lambda: x.raw)
+    if isinstance(x, QuantizedMatrix):
+        if x._columns:
+            raise ParameterError(f"gguf: tensor {name!r} is a transposed view; write q, or requantize(q.T, format)")
+        from trueno.dispatch.transfer import numpy
+
+        return Entry(name, x.format, x.shape, x.nbytes, lambda: numpy(x.bytes))
+    array = np.asarray(getattr(x, "array", x))
+    kinds = {np.dtype(text): kind for kind, text in PLAIN.items()}
+    kind = kinds.get(array.dtype.newbyteorder("<"))
+    if kind is None:
+        raise DtypeError(f"gguf: tensor {name!r} is {array.dtype}; {', '.join(str(k) for k in kinds)} are written")
+    if not 0 < array.ndim <= 4:
+        raise ParameterError(f"gguf: tensor {name!r} has {array.ndim} dimensions; 1 to 4 are possible")
+    dtype = np.dtype(PLAIN[kind])
+    return Entry(name, kind, array.shape, array.nbytes, lambda: np.ascontiguousarray(array, dtype))
+
+
+def put(path: str | Path, entries: Iterable[Entry], metadata: Mapping[str, Any]) -> None:
+    """Write entries one by one, so that only one is in memory.  A link is followed: what it leads to is replaced."""
+    entries, typed = list(entries), list(keys.typed(metadata))
+    for e in entries:
+        if not isinstance(e.name, str) or not 0 < len(e.name.encode("utf-8", "replace")) <= NAME:
+            raise ParameterError(f"gguf: a tensor is called {e.name!r}; names have 1 to {NAME} bytes")
+        keys.text(e.name, "the name of a tensor,")
+    target = Path(os.path.realpath(path))
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise FileError(f"{path}: it is no ordinary file, so it is not replaced")
+    writer = None
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from error
+    os.close(handle)
+    try:
+        writer = _writer(name, entries, typed)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        for e in entries:
+            writer.write_tensor_data(np.asarray(e.raw()))
+        writer.close()
+        _permit(name, target)
+        os.replace(name, target)
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):  # a full disk is full when the file is closed, too
+            if writer is not None:
+                writer.close()
+        Path(name).unlink(missing_ok=True)
+
+
+def _writer(name: str, entries: list[Entry], typed: list[keys.Typed]) -> Any:
+    """The package's writer, told of every key and tensor."""
+    logging.getLogger("gguf.gguf_writer").setLevel(logging.ERROR)
+    writer = package.writer()(name, "")  # it puts an architecture first; a copy has that where the original has it
+    kinds = package.package().GGUFValueType
+    for key, value, kind, item in typed:
+        if key == keys.ALIGNMENT:
+            writer.data_alignment = keys.alignment(value, kind)
+        writer.add_key_value(key, value, kinds(kind), sub_type=None if item is None else kinds(item))
+    for e in entries:
+        writer.add_tensor_info(e.name, e.shape, np.dtype(np.float32), e.nbytes, raw_dtype=package.number(e.type))
+    return writer
+
+
+def _permit(name: str, target: Path) -> None:
+    """The permissions of the file that is replaced, or those of a new one."""
+    if target.exists():
+        os.chmod(name, target.stat().st_mode & 0o777)
+    else:
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)

@@ -1,0 +1,176 @@
+"""Ops on quantized matrices: structured, so each body is NumPy code and the meaning (formats: `trueno.formats`).
+
+`w[n,k]:blocks` are n rows of k elements, held as uint8 [n, bytes of a row]; `format` says which blocks.  A body decodes
+all of w: it is the judge, and no kernel does so.  Products take activations="q8" (x is first quantized as ggml does, to
+the partner of the format: integer products, up to four times the speed, and an error of 0.5 to 0.7 % of a typical
+term) or "f32" (x as it is).
+"""
+
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from trueno.errors import ParameterError
+from trueno.formats import ACTIVATIONS, FORMATS, WEIGHTS, decode
+from trueno.ops.op import op
+
+MATRICES = ("q4_k", *(name for name in WEIGHTS if name != "q4_k"))
+"""What matrices come in, the commonest first."""
+KNOWN = (*MATRICES, *(name for name in ACTIVATIONS if name not in MATRICES))
+RUN = 32
+"""Columns that share a scale at least."""
+MOST = 1e17
+"""Squares of larger numbers overflow in the searches of ggml, which then write zeros: such numbers are refused."""
+LEAST = 1e-30
+"""Where the largest weight of a run is smaller, sums of weighted squares vanish, and ggml writes zeros too."""
+PRODUCT = {"format": MATRICES, "activations": ("q8", "f32")}
+
+
+def _encode(x: Any, format: str, imatrix: Any = None) -> Any:
+    from trueno.formats.encoders import encode  # the searches are long, and few programs quantize
+
+    return encode(FORMATS[format], np.asarray(x, np.float32), imatrix)
+
+
+def _seen(x: Any, format: str, activations: str) -> Any:
+    from trueno.formats.activations import seen
+
+    return seen(x, FORMATS[format], activations)
+
+
+def _sizes(x: Any) -> Any:
+    return np.abs(np.where(np.isfinite(x), x, 0)).astype(np.float64)
+
+
+def _finite(x: Any) -> None:
+    """ParameterError naming the first number that is none."""
+    good = np.abs(x) <= MOST  # and no NaN
+    if not good.all():
+        i, j = np.unravel_index(int(np.argmin(good)), good.shape)
+        wanted = f"blocks hold finite numbers up to {MOST:g}; replace it, or divide x and multiply the product"
+        raise ParameterError(f"quantize: x[{i}, {j}] is {x[i, j]}; {wanted}")
+
+
+def _weighted(x: Any, imatrix: Any) -> None:
+    """ParameterError naming the first number that is none, or weight that is none, too large or too small."""
+    _finite(x)
+    good = np.isfinite(imatrix) & (imatrix >= 0)
+    if not good.all():
+        j = int(np.argmin(good))
+        raise ParameterError(f"quantize: imatrix[{j}] is {imatrix[j]}; the importance of a column is finite, 0 or more")
+    if not imatrix.size:
+        return
+    largest, j = np.abs(x).max(initial=1), int(np.argmax(imatrix))
+    if imatrix[j] > (MOST / largest) ** 2:
+        why = f"times the square of {largest:g}, which x holds, it overflows"
+        raise ParameterError(f"quantize: imatrix[{j}] is {imatrix[j]:g}; {why}; divide all of imatrix by a number")
+    runs = imatrix[: imatrix.size // RUN * RUN].reshape(-1, RUN).max(axis=1)
+    if (runs < LEAST).any():
+        j = int(np.argmax(runs < LEAST))
+        some = f"at most {runs[j]:g}" if runs[j] else "0"
+        which = f"imatrix is {some} for columns {j * RUN} to {j * RUN + RUN - 1}, which would become zeros"
+        raise ParameterError(f"quantize: {which}; give each some weight: {LEAST:g} or more")
+
+
+@op("x[m,k] -> w[m,k]:blocks", structured=True, flops="500*m*k", choices={"format": MATRICES}, check=_finite)
+def quantize_rows(x, *, format: str):
+    """w[i,:] = the blocks of x[i,:] in `format`, byte for byte as ggml's reference quantizer writes them.
+
+    trueno.quantize gives the same as a QuantizedMatrix.
+    Shapes: one matrix; k is a multiple of the format's block (32, or 256 for the K formats).
+    Edges: computed in float32; NaN, Inf or a number past 1e17 in x is a ParameterError that names it; a scale past
+    the range of float16 (from |x| = 5e5 in q4_0, 8e6 in q8_0, 6e7 in q4_k) becomes Inf, and one below it 0, as are
+    then all numbers of the block (up to |x| = 2e-7 in q4_0, 4e-6 in q8_0, 1e-4 in q6_k).
+    Source: ggml-quants.c, quantize_row_*_ref.
+    """
+    return _encode(x, format)
+
+
+@op("x[m,k] imatrix[k] -> w[m,k]:blocks", structured=True, flops="1000*m*k", choices={"format": MATRICES},
+    domain=(0, inf), check=_weighted)  # fmt: skip
+def quantize_rows_weighted(x, imatrix, *, format: str):
+    """w[i,:] = the blocks of x[i,:] in `format`, errors weighted by `imatrix`: the importance of each column.
+
+    trueno.quantize(x, format, imatrix) gives the same as a QuantizedMatrix.
+    Shapes: one matrix, one weight a column, 0 or more.
+    Edges: as quantize_rows; a negative, NaN or Inf weight is a ParameterError, and so are 32 columns without weight
+    (all below 1e-30), and a weight that overflows times the square of the largest x (past 1e34).
+    Source: ggml-quants.c, quantize_* with quant_weights.
+    """
+    return _encode(x, format, np.asarray(imatrix, np.float32))
+
+
+@op("w[m,k]:blocks -> y[m,k]", structured=True, flops="2*m*k", choices={"format": KNOWN})
+def dequantize(w, *, format: str = ""):
+    """y[i,:] = the numbers that the blocks of w[i,:] stand for, bit for bit as ggml's.
+
+    Shapes: a QuantizedMatrix, or its bytes [m, bytes of a row] with `format`; y is float32.
+    Edges: scales that are NaN or Inf give what IEEE 754 says.
+    Source: ggml-quants.c, dequantize_row_*.
+    """
+    return decode(FORMATS[format], w)
+
+
+def _matvec_size(w: Any, x: Any, *, format: str, activations: str) -> Any:
+    return _sizes(decode(FORMATS[format], w)) @ _sizes(_seen(x, format, activations))
+
+
+@op("w[n,k]:blocks x[k] -> y[n]", structured=True, flops="2*n*k", chain="k", choices=PRODUCT, magnitude=_matvec_size)
+def quant_matvec(w, x, *, format: str = "", activations: str = "q8"):
+    """y[i] = Σₖ w[i,k] · x[k], w read from its blocks.
+
+    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
+    Shapes: a QuantizedMatrix (or bytes with `format`) and one vector; blocks run along k.
+    Edges: a NaN, an Inf, or a scale past its float16 in x makes every y NaN or Inf with "q8"; a scale of w that is NaN
+    or Inf makes its y not finite.
+    """
+    return decode(FORMATS[format], w).astype(x.dtype) @ _seen(x, format, activations)
+
+
+def _matmul_size(x: Any, w: Any, *, format: str, activations: str) -> Any:
+    return _sizes(_seen(x, format, activations)) @ _sizes(decode(FORMATS[format], w)).T
+
+
+@op("x[m,k] w[n,k]:blocks -> y[m,n]", structured=True, flops="2*m*n*k", chain="k", choices=PRODUCT,
+    magnitude=_matmul_size)  # fmt: skip
+def quant_matmul(x, w, *, format: str = "", activations: str = "q8"):
+    """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as a linear layer has it.
+
+    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
+    Shapes: one matrix of m rows, a QuantizedMatrix (or bytes with `format`) of n rows; blocks run along k.
+    Edges: as quant_matvec, row by row of x.
+    """
+    return _seen(x, format, activations) @ decode(FORMATS[format], w).astype(x.dtype).T
+
+
+def _left_size(w: Any, x: Any, *, format: str) -> Any:
+    return _sizes(x) @ _sizes(decode(FORMATS[format], w))
+
+
+@op("w[k,n]:blocks x[k] -> y[n]", structured=True, flops="2*n*k", chain="k", choices={"format": MATRICES},
+    magnitude=_left_size)  # fmt: skip
+def quant_matvec_colmajor(w, x, *, format: str = ""):
+    """y[j] = Σₖ w[k,j] · x[k], w read from its blocks, which run along the columns of the matrix that wᵀ is.
+
+    The same bytes mean another matrix here than in quant_matvec: q.T of a QuantizedMatrix is multiplied by this op.
+    Shapes: w is k rows of blocks of n elements, q.T of shape [n, k] (or bytes with `format`); x in float32.
+    Edges: as quant_matvec with activations="f32".
+    """
+    return x @ decode(FORMATS[format], w).astype(x.dtype)
+
+
+def _columns_size(x: Any, w: Any, *, format: str) -> Any:
+    return _sizes(x) @ _sizes(decode(FORMATS[format], w))
+
+
+@op("x[m,k] w[k,n]:blocks -> y[m,n]", structured=True, flops="2*m*n*k", chain="k", choices={"format": MATRICES},
+    magnitude=_columns_size)  # fmt: skip
+def quant_matmul_colmajor(x, w, *, format: str = ""):
+    """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j.
+
+    The twin of quant_matmul for q.T: x · q of a QuantizedMatrix q of k rows.
+    Shapes: one matrix, and k rows of blocks of n elements (q.T of shape [n, k], or bytes with `format`).
+    Edges: as quant_matvec with activations="f32".
+    """
+    return x @ decode(FORMATS[format], w).astype(x.dtype)

@@ -1,0 +1,219 @@
+"""`QuantizedMatrix`: bytes, shape and format, and products that read the blocks."""
+
+from contextlib import nullcontext
+from operator import index
+from typing import Any, NoReturn
+
+import numpy as np
+
+from trueno.discovery import registry
+from trueno.errors import DtypeError, ParameterError, ShapeError
+from trueno.formats import FORMATS, format_of
+
+MOST = np.iinfo(np.intp).max
+"""What an axis of an array holds at most."""
+
+
+class QuantizedMatrix:
+    """A matrix in blocks of a few bits an element: `bytes` uint8 [rows, bytes of a row], `shape`, `format`.
+
+    bytes: what a GGUF file holds for the matrix: a NumPy array, a backend's own uint8 array, or any buffer; it is not
+    copied where it need not be.  shape: (rows, elements a row).  format: a name of `trueno.quant.FORMATS`, upper or
+    lower case.  ShapeError where bytes and shape do not agree; DtypeError for bytes that are none.
+
+    `q @ x` and `x @ q` multiply without decoding the matrix into memory; `q.T` is a view of the same bytes, whose
+    products are those of the `_colmajor` ops.  A transpose that moves blocks has to quantize again, and loses digits:
+    `trueno.quant.requantize(q.T, format)`.  Read it as numbers with `trueno.dequantize(q)`.
+    """
+
+    __slots__ = ("_columns", "bytes", "format", "shape")
+    __array_ufunc__ = None  # an array on the left of @ leaves the product to us
+
+    bytes: Any
+    shape: tuple[int, int]
+    format: str
+    _columns: bool
+
+    def __init__(self, bytes: Any, shape: tuple[int, int], format: str) -> None:  # noqa: A002 - the field's own word
+        f = format_of(format, "QuantizedMatrix")
+        try:
+            if isinstance(shape, (set, frozenset, dict)):
+                raise TypeError("no order")
+            rows, k = map(index, shape)
+        except (TypeError, ValueError):
+            said = f"shape is {shape!r}; it must be (rows, elements a row), two whole numbers"
+            raise ShapeError(f"QuantizedMatrix: {said}") from None
+        if rows < 0 or k < 0:
+            raise ShapeError(f"QuantizedMatrix: shape is {(rows, k)}; sizes are 0 or more")
+        if max(rows, k) > MOST:
+            raise ShapeError(f"QuantizedMatrix: shape is {(rows, k)}; an array holds {MOST} rows or columns at most")
+        self._set(_rows(bytes, rows, f.row_bytes(k), f"{f.name} of shape {(rows, k)}"), (rows, k), f.name, False)
+
+    def _set(self, data: Any, shape: tuple[int, int], name: str, columns: bool) -> None:
+        put = object.__setattr__
+        put(self, "bytes", data)
+        put(self, "shape", shape)
+        put(self, "format", name)
+        put(self, "_columns", columns)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"QuantizedMatrix: {name} is fixed; make another one")
+
+    def _like(self, data: Any, shape: tuple[int, int], columns: bool) -> "QuantizedMatrix":
+        made = object.__new__(QuantizedMatrix)
+        made._set(data, shape, self.format, columns)
+        return made
+
+    @property
+    def _blocks(self) -> tuple[Any, str, bool]:
+        """What ops take: the bytes, their format, and whether blocks run along columns."""
+        return self.bytes, self.format, self._columns
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.bytes.shape, dtype=np.int64))
+
+    @property
+    def T(self) -> "QuantizedMatrix":
+        """The transpose as a view: the same bytes, read as columns."""
+        return self._like(self.bytes, (self.shape[1], self.shape[0]), not self._columns)
+
+    def __getitem__(self, rows: Any) -> "QuantizedMatrix":
+        """Some rows: a slice (a view) or a list of whole numbers (a copy); IndexError beyond the last."""
+        if self._columns:
+            raise ParameterError(
+                "QuantizedMatrix: the blocks of a transposed matrix hold no whole rows; index q, not q.T"
+            )
+        if not isinstance(rows, slice):
+            if isinstance(rows, tuple):
+                listed = np.empty((0, 0), np.intp)
+            else:
+                listed = np.asarray(rows, None if np.size(rows) else np.intp)  # an empty list would be of floats
+            if listed.dtype.kind not in "iu" or listed.ndim != 1:
+                raise ParameterError(
+                    "QuantizedMatrix: an index is a slice of rows, or a list of them: q[3:4], q[[3, 5]]"
+                )
+            rows = listed
+        data = self.bytes[rows]
+        if not getattr(getattr(data, "flags", None), "c_contiguous", True):
+            data = data.copy()
+        return self._like(data, (data.shape[0], self.shape[1]), False)
+
+    __iter__ = None  # a row is no matrix to go through one by one
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "a QuantizedMatrix is no array of numbers: trueno.dequantize(q) makes one, q.bytes are its blocks"
+        )
+
+    def __matmul__(self, x: Any) -> Any:
+        return _multiplied(self, x, "q @ x")
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return _multiplied(self.T, x, "x @ q")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether shape, format, orientation and every byte are the same."""
+        if not isinstance(other, QuantizedMatrix):
+            return NotImplemented
+        same = (self.shape, self.format, self._columns) == (other.shape, other.format, other._columns)
+        return same and bool((self.bytes == other.bytes).all())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        from trueno.dispatch.transfer import numpy
+
+        return _restored, (numpy(self.bytes), self.shape, self.format, self._columns)
+
+    def __repr__(self) -> str:
+        f = FORMATS[self.format]
+        home = registry.owner(type(self.bytes))
+        where = f", on {home.name}" if home else ""
+        way = ", transposed" if self._columns else ""
+        return (
+            f"<QuantizedMatrix {self.shape[0]}x{self.shape[1]} {self.format}{way}, {f.bits:g} bits an element{where}>"
+        )
+
+
+def _restored(data: Any, shape: tuple[int, int], name: str, columns: bool) -> QuantizedMatrix:
+    made = QuantizedMatrix(data, shape[::-1] if columns else shape, name)
+    return made.T if columns else made
+
+
+def _rows(given: Any, rows: int, row_bytes: int, what: str) -> Any:
+    """The bytes as [rows, row_bytes]; an error where there are more or fewer."""
+    if registry.owner(type(given)) is not None:
+        data = given
+    elif isinstance(given, np.ndarray):
+        data = np.asarray(given)
+    else:
+        try:
+            data = np.frombuffer(given, np.uint8)
+        except (TypeError, ValueError, BufferError):
+            raise DtypeError(f"QuantizedMatrix: bytes is {type(given).__name__}; give uint8 or a buffer") from None
+    if np.dtype(data.dtype) != np.uint8:
+        raise DtypeError(
+            f"QuantizedMatrix: bytes is {data.dtype}; blocks are uint8: view them so, or trueno.quantize x"
+        )
+    have, need = int(np.prod(data.shape, dtype=np.int64)), rows * row_bytes
+    if have != need:
+        raise ShapeError(f"QuantizedMatrix: bytes holds {have}, but {what} is {need}")
+    if len(data.shape) > 1 and tuple(data.shape) != (rows, row_bytes):
+        raise ShapeError(f"QuantizedMatrix: bytes has shape {tuple(data.shape)}, but {what} is {(rows, row_bytes)}")
+    if isinstance(data, np.ndarray):
+        data = np.ascontiguousarray(data)
+    return data.reshape((rows, row_bytes))
+
+
+def _dense(x: Any, who: str) -> Any:
+    """The other side of a product: one or two axes."""
+    if isinstance(x, (list, tuple)):
+        from trueno.dispatch.transfer import host
+
+        x = host(who, x)
+    if not hasattr(x, "shape") or len(x.shape) not in (1, 2):
+        said = f"shape {tuple(x.shape)}" if hasattr(x, "shape") else f"type {type(x).__name__}"
+        raise ShapeError(f"{who}: x has {said}; give a vector or a matrix")
+    return x
+
+
+def _multiplied(q: QuantizedMatrix, x: Any, who: str) -> Any:
+    """q · x, or x · qᵀ where `who` says so; where x is a `Vector` or `Matrix`, on its backend and held in one."""
+    if x.__class__ is not np.ndarray and hasattr(type(x), "_wrap_result"):
+        from trueno.dispatch.state import use
+
+        with use(x.backend) if x.backend else nullcontext():
+            return x._wrap_result(_multiplied(q, x.array, who))
+    x = _dense(x, who)
+    left = who == "x @ q" and len(x.shape) == 2
+    return _product(q, x.T, who).T if left else _product(q, x, who)
+
+
+def _product(q: QuantizedMatrix, x: Any, who: str) -> Any:
+    """q · x by the op that reads q's blocks the way they lie."""
+    from trueno.dispatch.function import function
+
+    if x.shape[0] != q.shape[1]:
+        flat = len(x.shape) == 1
+        if who == "q @ x":
+            said = f"q has {q.shape[1]} columns, but x has {x.shape[0]} {'elements' if flat else 'rows'}"
+        else:
+            said = f"x has {x.shape[0]} {'elements' if flat else 'columns'}, but q has {q.shape[1]} rows"
+        raise ShapeError(f"{who}: {said}")
+    way = "_colmajor" if q._columns else ""
+    if len(x.shape) == 1:
+        return function(f"quant_matvec{way}")(q, x)
+    return function(f"quant_matmul{way}")(x.T, q).T

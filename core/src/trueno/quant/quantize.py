@@ -1,0 +1,62 @@
+"""Numbers to blocks: `quantize`, and `requantize` for what cannot be done by moving bytes."""
+
+from typing import Any
+
+import numpy as np
+
+from trueno.errors import DtypeError, ShapeError
+from trueno.formats import format_of
+from trueno.quant.matrix import QuantizedMatrix
+
+
+def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # noqa: A002 - the field's own word
+    """The rows of x[m, k] in blocks of `format`, byte for byte what ggml's quantizer writes.
+
+    x: a matrix, or a vector, which becomes one row; float32 (float64 is rounded to it).  format: a name of
+    `trueno.quant.WEIGHTS`, upper or lower case.  imatrix: the importance of each column, [k], 0 or more, from
+    llama.cpp's imatrix files: errors of important columns count more.
+    ShapeError where k is no whole number of blocks: nothing is padded.  ParameterError for NaN or Inf.
+    """
+    from trueno.dispatch.function import function
+    from trueno.dispatch.transfer import held, host
+
+    f = format_of(format, "quantize", weights=True)
+    name = f.name
+    x = host("quantize", x) if isinstance(x, (list, tuple)) else held(x)
+    if hasattr(x, "shape") and len(x.shape) == 1:
+        x = x.reshape((1, x.shape[0]))
+    if not hasattr(x, "shape") or len(x.shape) != 2:
+        said = f"shape {tuple(x.shape)}" if hasattr(x, "shape") else f"type {type(x).__name__}"
+        raise ShapeError(f"quantize: x has {said}; give a matrix, whose rows are quantized, or one row")
+    try:
+        f.row_bytes(x.shape[1])
+    except ShapeError as error:
+        raise ShapeError(f"quantize: x has shape {tuple(x.shape)}: {error}") from None
+    x = _single(x)
+    if imatrix is None:
+        data = function("quantize_rows")(x, format=name)
+    else:
+        data = function("quantize_rows_weighted")(x, _single(held(imatrix)), format=name)
+    return QuantizedMatrix(data, (x.shape[0], x.shape[1]), name)
+
+
+def _single(x: Any) -> Any:
+    """float64 as float32, in which every quantizer computes."""
+    if not isinstance(x, np.ndarray) or x.dtype != np.float64:
+        return x
+    with np.errstate(over="ignore", under="ignore"):  # an Inf is an error that names it
+        return x.astype(np.float32)
+
+
+def requantize(q: QuantizedMatrix, format: str, imatrix: Any = None) -> QuantizedMatrix:  # noqa: A002
+    """The same numbers in blocks of `format`, rows along blocks: decoded, and quantized again, which loses digits.
+
+    This is the one way to a transpose that has blocks of its own: `requantize(q.T, q.format)`.
+    """
+    from trueno.dispatch.function import function
+
+    if not isinstance(q, QuantizedMatrix):
+        raise DtypeError(f"requantize: q is {type(q).__name__}; give a QuantizedMatrix, or trueno.quantize numbers")
+    columns = q._columns
+    decoded = function("dequantize")(q.T if columns else q)
+    return quantize(np.ascontiguousarray(decoded.T) if columns else decoded, format, imatrix)

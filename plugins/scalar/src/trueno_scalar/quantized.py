@@ -1,0 +1,89 @@
+"""Quantized rows by NumPy: the core's decoder a tile of rows at a time, products by BLAS on the tile.
+
+No product ever holds more than a tile of the matrix as floats, so memory stays that of the blocks.  Decoding takes some
+ten passes over the tile, which is what a product costs here; the simd plugin does it in registers.
+Each function is `run(*operands, result, **static)`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from trueno.formats import FORMATS, decode
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+TILE = 524288
+"""Elements decoded at once: 2 MB of float32.  Smaller tiles decode no faster, and make products too small for BLAS."""
+
+
+def _tiles(w: Array, format: str, dtype: Any) -> Iterator[tuple[slice, Array]]:  # noqa: A002 - the field's own word
+    """Rows of w in blocks, some at a time, as floats of `dtype`."""
+    f = FORMATS[format]
+    step = max(1, TILE // max(1, f.row_elements(w.shape[1])))
+    for i in range(0, len(w), step):
+        rows = slice(i, i + step)
+        yield rows, decode(f, w[rows]).astype(dtype, copy=False)
+
+
+def _seen(x: Array, format: str, activations: str) -> Any:  # noqa: A002
+    from trueno.formats.activations import seen
+
+    return seen(x, FORMATS[format], activations)
+
+
+def dequantize(w: Array, y: Array, *, format: str) -> None:  # noqa: A002
+    for rows, tile in _tiles(w, format, y.dtype):
+        y[rows] = tile
+
+
+def _encode(x: Array, format: str, imatrix: Array | None = None) -> Array:  # noqa: A002
+    from trueno.formats.encoders import encode  # long, and few programs quantize
+
+    return encode(FORMATS[format], x.astype(np.float32, copy=False), imatrix)
+
+
+def quantize_rows(x: Array, w: Array, *, format: str) -> None:  # noqa: A002
+    w[...] = _encode(x, format)
+
+
+def quantize_rows_weighted(x: Array, imatrix: Array, w: Array, *, format: str) -> None:  # noqa: A002
+    w[...] = _encode(x, format, imatrix.astype(np.float32, copy=False))
+
+
+def quant_matvec(w: Array, x: Array, y: Array, *, format: str, activations: str) -> None:  # noqa: A002
+    seen = _seen(x, format, activations)
+    for rows, tile in _tiles(w, format, x.dtype):
+        np.matmul(tile, seen, y[rows])
+
+
+def quant_matmul(x: Array, w: Array, y: Array, *, format: str, activations: str) -> None:  # noqa: A002
+    seen = _seen(x, format, activations)
+    for rows, tile in _tiles(w, format, x.dtype):
+        y[:, rows] = seen @ tile.T
+
+
+def quant_matvec_colmajor(w: Array, x: Array, y: Array, *, format: str) -> None:  # noqa: A002
+    y[...] = 0
+    for rows, tile in _tiles(w, format, x.dtype):
+        y += x[rows] @ tile
+
+
+def quant_matmul_colmajor(x: Array, w: Array, y: Array, *, format: str) -> None:  # noqa: A002
+    y[...] = 0
+    for rows, tile in _tiles(w, format, x.dtype):
+        y += x[:, rows] @ tile
+
+
+RUN: dict[str, Callable[..., None]] = {
+    f.__name__: f
+    for f in (
+        dequantize,
+        quantize_rows,
+        quantize_rows_weighted,
+        quant_matvec,
+        quant_matmul,
+        quant_matvec_colmajor,
+        quant_matmul_colmajor,
+    )
+}

@@ -1,0 +1,198 @@
+"""quant_matvec y[n] = W[n,k] x[k], W in blocks, read as it lies in a file, or with its rows interleaved.
+
+With "q8" activations x is first quantized as ggml's CPU code does it, once, to the format's partner (half a microsecond
+for 4096), and the products are of whole numbers (`dots`, `repack`).  With "f32" nothing of x is lost, and values are
+decoded in registers (`floats`): three times as much work.  Rows go to the threads in a few even shares.
+
+Floor: the matrix's bytes, once, at the bandwidth of where it lies: on the Zen 5 core where this was measured 113 GB/s
+from L3, 41 from memory.  4096x4096, AVX-512 with VNNI, one thread, us (two threads when both cores were free),
+and ggml's best, rearranged weights where it has them, in the same run:
+
+            from L3                     interleaved     ggml         from memory     ggml
+    q4_k    154 (97)    61 GB/s         122 (72)        283 (172)    262             346
+    q6_k    199         69              174             351          452             497
+    q8_0    280 (147)   64              195 (96)        510 (266)    512             630
+    q4_0    167         56              92              361          267             386
+    q5_k    229 (119)   50              165 (81)        543 (258)    316             530
+    iq4_xs  200         45              116             519          236             506
+
+From L3 it is the instructions that limit: some 40 a block of 256 and row for q4_k, 25 when rows are interleaved.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from trueno.formats.table import FORMATS
+
+from trueno_simd.kernels.quant import printed, repack
+
+SHARES = 8  # chunks of rows at most: few, for each begins with cold caches, and enough to balance
+FIRST, KEPT = 1 << 14, 1 << 20  # bytes of scratch that a kernel has at first, and keeps
+
+QUANTIZED = '''"""quant_matvec: rows of <format> blocks times activations in <partner>."""
+
+from numba import types
+
+from trueno_simd.jit import entry, outer
+from trueno_simd.kernels.operands import SCRATCH, overlaps, reader, source, target
+from trueno_simd.kernels.quant.activations import quantized
+from trueno_simd.kernels.quant.dots import ROWS, quantized_rows
+from trueno_simd.kernels.quant.matvec import SHARES
+from trueno_simd.kernels.quant.printed import CHUNK
+from trueno_simd.kernels.tile import address, clear
+from trueno_simd.threads import address_of, pack, parallel_for
+
+JOB = reader(9)
+quantize = quantized("<partner>")
+product = quantized_rows("<format>")
+
+
+@outer
+def rows(args, index):
+    w, w_row, codes, d, sums, k, y, n, share = JOB(args)
+    stop = min((index + 1) * share, n)
+    for i in range(index * share, stop, ROWS):
+        product(w + i * w_row, w_row, codes, d, sums, k, y + 4 * i, min(stop - i, ROWS))
+    return 0
+
+
+@entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1), SCRATCH))
+def kernel(w, x, out, scratch):
+    n, w_row = w.shape
+    k = x.size
+    if k % <elements> or w_row != k // <elements> * <nbytes> or out.size != n or overlaps(out, w) or overlaps(out, x):
+        return -1
+    if n == 0 or k == 0:
+        clear(address(out), out.nbytes)
+        return 0
+    need = 64 + k + k // 8 + k // <block> * 4
+    if scratch.size < need:
+        return need
+    codes = (address(scratch) + 63) // 64 * 64
+    sums = codes + k
+    d = sums + k // 8
+    quantize(address(x), k, codes, d, sums)
+    wanted = min(max(w.nbytes // CHUNK, 1), SHARES)
+    share = ((n + wanted - 1) // wanted + ROWS - 1) // ROWS * ROWS
+    args = pack((address(w), w_row, codes, d, sums, k, address(out), n, share))
+    parallel_for(address_of(rows), args, (n + share - 1) // share)
+    return 0
+'''
+
+
+INTERLEAVED = '''"""quant_matvec: interleaved rows of <format> blocks times activations in <partner>."""
+
+from numba import types
+
+from trueno_simd.jit import entry, outer
+from trueno_simd.kernels.operands import SCRATCH, overlaps, reader, source, target
+from trueno_simd.kernels.quant.activations import quantized
+from trueno_simd.kernels.quant.dots import ROWS, quantized_rows
+from trueno_simd.kernels.quant.matvec import SHARES
+from trueno_simd.kernels.quant.printed import CHUNK
+from trueno_simd.kernels.quant.repack import ROWS as GROUP, interleaved_rows
+from trueno_simd.kernels.tile import address, clear
+from trueno_simd.threads import address_of, pack, parallel_for
+
+JOB = reader(9)
+quantize = quantized("<partner>")
+group, product = interleaved_rows("<format>"), quantized_rows("<format>")
+
+
+@outer
+def rows(args, index):
+    w, w_row, codes, d, sums, k, y, n, share = JOB(args)
+    stop = min((index + 1) * share, n)
+    whole = min(stop, n // GROUP * GROUP)
+    for i in range(index * share, whole, GROUP):
+        group(w + i * w_row, codes, d, sums, k, y + 4 * i)
+    for i in range(max(whole, index * share), stop, ROWS):
+        product(w + i * w_row, w_row, codes, d, sums, k, y + 4 * i, min(stop - i, ROWS))
+    return 0
+
+
+''' + QUANTIZED[QUANTIZED.index("@entry") :].replace("ROWS", "GROUP")
+
+FLOAT = '''"""quant_matvec: rows of <format> blocks times activations in float32."""
+
+from numba import types
+
+from trueno_simd.jit import entry, outer
+from trueno_simd.kernels.operands import overlaps, reader, source, target
+from trueno_simd.kernels.quant.floats import ROWS, float_rows
+from trueno_simd.kernels.quant.matvec import SHARES
+from trueno_simd.kernels.quant.printed import CHUNK
+from trueno_simd.kernels.tile import address, clear
+from trueno_simd.threads import address_of, pack, parallel_for
+
+JOB = reader(7)
+product = float_rows("<format>")
+
+
+@outer
+def rows(args, index):
+    w, w_row, x, k, y, n, share = JOB(args)
+    stop = min((index + 1) * share, n)
+    for i in range(index * share, stop, ROWS):
+        product(w + i * w_row, w_row, x, k, y + 4 * i, min(stop - i, ROWS))
+    return 0
+
+
+@entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1)))
+def kernel(w, x, out):
+    n, w_row = w.shape
+    k = x.size
+    if k % <elements> or w_row != k // <elements> * <nbytes> or out.size != n or overlaps(out, w) or overlaps(out, x):
+        return -1
+    if n == 0 or k == 0:
+        clear(address(out), out.nbytes)
+        return 0
+    wanted = min(max(w.nbytes // CHUNK, 1), SHARES)
+    share = ((n + wanted - 1) // wanted + ROWS - 1) // ROWS * ROWS
+    args = pack((address(w), w_row, address(x), k, address(out), n, share))
+    parallel_for(address_of(rows), args, (n + share - 1) // share)
+    return 0
+'''
+
+
+def with_kept_scratch(compiled: Any) -> Callable[..., int]:
+    """Call `compiled(*operands, out, scratch)`, which answers how many bytes it needs if they are too few.
+
+    What was once needed is kept, so that the usual call is one, and allocates nothing.  A call takes the scratch away
+    while it runs: starting threads runs Python, and so perhaps a signal's handler, which may multiply too.
+    """
+    kept: list[np.ndarray] = []
+
+    def kernel(*args: Any) -> int:
+        try:
+            scratch = kept.pop()
+        except IndexError:
+            scratch = np.empty(FIRST, np.uint8)
+        status: int = compiled(*args, scratch)
+        if status > 0:
+            larger = np.empty(status, np.uint8)
+            if status <= KEPT:
+                scratch = larger
+            status = compiled(*args, larger)
+        kept.append(scratch)
+        return status
+
+    return kernel
+
+
+def quant_matvec(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+    """w[n,b] bytes of static["format"], x[k] float32 -> out[n] float32.
+
+    A name with `repack.SUFFIX` is that format with its rows interleaved (for quantized activations only: KeyError).
+    """
+    name: str = static["format"]
+    interleaved = name.endswith(repack.SUFFIX) and static.get("activations", "q8") == "q8"
+    f = FORMATS[name.removesuffix(repack.SUFFIX) if interleaved else name]
+    if static.get("activations", "q8") == "f32":
+        found: Callable[..., int] = printed.compiled("quant_matvec_f32", FLOAT, f.name)
+        return found
+    partner = FORMATS[f.activations]
+    op, template = ("quant_matvec" + repack.SUFFIX, INTERLEAVED) if interleaved else ("quant_matvec", QUANTIZED)
+    compiled = printed.compiled(op, template, f.name, partner=partner.name, block=partner.elements)
+    return with_kept_scratch(compiled)

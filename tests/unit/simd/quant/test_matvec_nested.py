@@ -1,0 +1,36 @@
+"""quant_matvec inside of quant_matvec: threads are started by Python, where a signal's handler may multiply too."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="needs numba")
+from trueno.formats import FORMATS
+from trueno.formats.samples import random_rows
+from trueno_simd import threads
+from trueno_simd.kernels import KERNELS
+
+
+def test_a_product_in_the_middle_of_another_leaves_it_alone(monkeypatch):
+    rng, f = np.random.default_rng(20261122), FORMATS["q4_k"]
+    w = random_rows(f, (4096, f.row_bytes(1024)), rng)  # large enough for threads
+    x, other = rng.standard_normal((2, 1024)).astype(np.float32)
+    run = KERNELS["quant_matvec"](np.dtype("f4"), {"format": "q4_k", "activations": "q8"})
+    wanted, got, inner = np.empty(4096, np.float32), np.empty(4096, np.float32), []
+    assert run(w, x, wanted) == 0
+    start = threads.ensure_started
+
+    def interrupted():
+        if not inner:
+            inner.append(np.empty(8, np.float32))
+            assert run(w[:8], other, inner[0]) == 0
+        return start()
+
+    before = threads.count()
+    try:
+        threads.set_count(2)  # the next region starts its threads anew
+        monkeypatch.setattr(threads, "ensure_started", interrupted)
+        assert run(w, x, got) == 0
+    finally:
+        threads.set_count(before)
+    assert inner, "nothing came between"
+    assert np.array_equal(got, wanted)

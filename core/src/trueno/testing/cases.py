@@ -23,6 +23,8 @@ SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 63, 64, 65, 1023, 4097)
 LONG = 300_001
 POSITIVE = ("imatrix",)
 """Operands that are weights, 0 or more."""
+ALSO = 2
+"""Values to try of those that a parameter takes beside its choices: of formats, one of each size of block."""
 DEMANDED = (0.7, 1.9, 2.5, 3.5)  # values of parameters without default, ascending: min < max
 
 
@@ -111,10 +113,13 @@ EDGES = np.concatenate(
 
 
 def keywords(op: Op) -> list[dict[str, Any]]:
-    """Arguments to try: the defaults with each combination of static choices, then other floats once."""
+    """Arguments to try: the defaults with each combination of static choices, then other floats once.
+
+    Of values that are taken besides only a few: what they change is the same for all.
+    """
     demanded = iter(DEMANDED)
     base = {p.name: next(demanded) for p in op.params if p.required and p.symbolic}
-    options = [p.choices or ((False, True) if p.type is bool else (p.default,)) for p in op.static]
+    options = [(*p.choices, *p.also[:ALSO]) or ((False, True) if p.type is bool else (p.default,)) for p in op.static]
     found = [base | dict(zip((p.name for p in op.static), c, strict=True)) for c in product(*options)]
     other = {p.name: 0.375 for p in op.params if p.symbolic and not p.required}
     if other:

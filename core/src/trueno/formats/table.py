@@ -69,13 +69,13 @@ class Format:
     """One block format.
 
     type_id: ggml's number, -1 where it has none.  fields: name to `Field`.  d: the field of the block's scale, float16,
-    float32, or (`e8m0`) a power of two, 2^(d − 128).  values: what codes stand for; else value = code − bias, or code as
-    int8 if `signed`.
+    float32, or (`e8m0`) a power of two, 2^(d − 128).  values: what codes stand for; else value = code − bias, or code
+    as int8 if `signed`.
     scales, mins: pieces of each group's; without scales the group is the block.  A scale is its bits − scale_bias, or
     int8.  m: the field of the offset (dmin, where there are mins).
     activations: the format to which ggml quantizes what such a matrix is multiplied with.  fallback: the format that
     llama.cpp takes for rows that are no multiple of a block.  weights: whether matrices come in it.
-    plain: the format of which this one is interleaved rows, "" if it is none: all else is that format's.
+    plain: of a format with rows interleaved, that of the rows; else "".  Fields, planes and pieces are those of a row.
     """
 
     name: str

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.ops.op import Op
+from trueno.ops.op import Op, Parameter
 from trueno.testing.layouts import SQUARE, TALL, THOROUGH, forms, several, user_shapes
 
 Array = npt.NDArray[Any]
@@ -112,6 +112,13 @@ EDGES = np.concatenate(
 """Values at which functions turn, overflow, round otherwise or have a zero."""
 
 
+def _values(p: Parameter) -> tuple[Any, ...]:
+    """What to give for a static parameter, the usual first."""
+    if p.choices:
+        return (p.choices[0], *p.also[:ALSO], *p.choices[1:])
+    return (False, True) if p.type is bool else (p.default,)
+
+
 def keywords(op: Op) -> list[dict[str, Any]]:
     """Arguments to try: the defaults with each combination of static choices, then other floats once.
 
@@ -119,7 +126,7 @@ def keywords(op: Op) -> list[dict[str, Any]]:
     """
     demanded = iter(DEMANDED)
     base = {p.name: next(demanded) for p in op.params if p.required and p.symbolic}
-    options = [(*p.choices, *p.also[:ALSO]) or ((False, True) if p.type is bool else (p.default,)) for p in op.static]
+    options = [_values(p) for p in op.static]
     found = [base | dict(zip((p.name for p in op.static), c, strict=True)) for c in product(*options)]
     other = {p.name: 0.375 for p in op.params if p.symbolic and not p.required}
     if other:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trueno.dispatch import general, plan
-from trueno.dispatch.coerce import unpack, unpacked
+from trueno.dispatch.coerce import unfit, unpack, unpacked
 from trueno.dispatch.state import DTYPES, current, refuse, use
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.ops import ALIASES, TABLE
@@ -199,9 +199,8 @@ def _planner(op: Op) -> Callable[..., Any]:
             raise DtypeError(f"{op.name}: {op.operands[says or 0]} is {given}; float32 or float64 are planned for")
         values = tuple(static.get(p.name, p.default) for p in op.static)
         for p, value in zip(op.static, values, strict=True):
-            if p.choices and value not in p.choices:
-                said = "is missing" if value is p.default else f"is {value!r}"
-                raise ParameterError(f"{op.name}: {p.name} {said}; it must be {' or '.join(map(repr, p.choices))}")
+            if not p.takes(value):
+                raise unfit(op, p, value)
         sizes = tuple(a.size.bit_length() for a in arrays)
         with use(backend) if backend else nullcontext():
             rank = arrays[0].ndim

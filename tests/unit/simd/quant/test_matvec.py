@@ -290,7 +290,7 @@ def _levels():
         found["avx512 without VNNI"] = {"NUMBA_CPU_FEATURES": "-avx512vnni,-avxvnni,-avx512vbmi"}
         if host.has("avxvnni"):
             off = [f"-{f}" for f in host.features if f.startswith("avx512")]
-            found["avx2 with VNNI"] = {"NUMBA_CPU_FEATURES": ",".join(off)}
+            found["avx2 with VNNI"] = {"NUMBA_CPU_FEATURES": ",".join([*off, "+avxvnni"])}
         for name in found:
             if "NUMBA_CPU_FEATURES" in found[name]:
                 found[name]["NUMBA_CPU_NAME"] = host.cpu

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import trueno
-from trueno.formats import FORMATS, decode
+from trueno.formats import FORMATS, WEIGHTS, decode, encode
 from trueno.formats.samples import random_rows
 
 SEED = 20261122
@@ -136,11 +136,18 @@ def test_weights_that_would_make_zeros_of_numbers_are_refused(name):
             trueno.quantize(x, name, even * F32(size))
     with pytest.raises(trueno.ParameterError, match=r"imatrix\[0\] is 1e\+24.*1e\+06"):
         trueno.quantize(np.full((1, 512), 1e6, F32), name, even * F32(1e24))
-    for few in (1e-45, 1e-36, 0.0):
-        weights = even.copy()
-        weights[64:96] = few
-        with pytest.raises(trueno.ParameterError, match="for columns 64 to 95, which would become zeros"):
-            trueno.quantize(x, name, weights)
+    for few, said in ((1e-45, "at most 1.4013e-45"), (1e-36, "at most 1e-36"), (0.0, "imatrix is 0")):
+        with pytest.raises(trueno.ParameterError, match=f"{said} in every column.*leave imatrix out"):
+            trueno.quantize(x, name, even * F32(few))
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_columns_without_weight_are_ggmls_to_the_byte(name):
+    """An expert that a model's imatrix saw little of has whole runs of them."""
+    x, weights = normal(3, 512), np.random.default_rng(SEED).random(512).astype(F32)
+    weights[64:96] = weights[200:256] = weights[256:] = 0
+    q = trueno.quantize(x, name, weights)
+    assert np.array_equal(q.bytes, encode(FORMATS[name], x, weights))
 
 
 @pytest.mark.parametrize("condition", [trueno.Condition.NAN, trueno.Condition.INF, trueno.Condition.OVERFLOW])

@@ -17,6 +17,7 @@ from trueno.gguf.file import File, Metadata, Tensor
 from trueno.gguf.header import UINT32
 from trueno.gguf.recipe import EMBEDDINGS, Mixture, recipe
 from trueno.gguf.writing import Entry, put
+from trueno.ops.quantized import LEAST
 from trueno.quant.matrix import QuantizedMatrix
 from trueno.quant.quantize import quantize
 
@@ -168,8 +169,13 @@ def _blocks(part: Any, kind: str, weight: Any) -> Any:
         if not np.isfinite(half).all():
             raise ParameterError("a number is NaN, Inf, or past the range of float16")
         return half.view(np.uint8)
-    data = quantize(part, kind, weight).bytes
     f = FORMATS[kind]
+    if weight is not None and weight.max() < LEAST:  # an expert whose inputs were all 0: `quantize` would ask back
+        from trueno.formats.encoders import encode
+
+        data = encode(f, part, weight)
+    else:
+        data = quantize(part, kind, weight).bytes
     blocks = data.reshape(-1, f.nbytes)
     if not all(np.isfinite(field(f, blocks, name)).all() for name in (f.d, f.m) if name):
         raise ParameterError(f"the numbers are so large that a scale of {kind} is past the range of float16")

@@ -137,7 +137,8 @@ def quant_matmul(x, w, *, format: str = "", activations: str = "q8"):
 
     activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
     Shapes: one matrix of m rows, a QuantizedMatrix (or bytes with `format`) of n rows; blocks run along k.
-    Edges: as quant_matvec, row by row of x.
+    Edges: as quant_matvec, row by row of x.  A row of x alone may give other last digits than among others (within
+    float32's rounding of the sum): m decides which kernel or tile multiplies, and so in which order is summed.
     """
     return _seen(x, format, activations) @ decode(FORMATS[format], w).astype(x.dtype).T
 

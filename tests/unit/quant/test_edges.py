@@ -84,6 +84,29 @@ def test_vectors_and_matrices_are_multiplied_and_come_back_as_such(on):
         trueno.Vector(np.ones(25, F32)) @ q
 
 
+def test_swapped_operands_are_told_the_order():
+    q, x = made(), normal(2, 512)
+    matrices = r"it is w that comes in blocks: the order is trueno\.quant_matmul\(x, w\); swap them, or multiply with @"
+    for wrong in (
+        lambda: trueno.quant_matmul(q, x),
+        lambda: trueno.quant_matmul(q.bytes, x, format=q.format),
+        lambda: trueno.quant_matmul.plan(q, x),
+        lambda: trueno.explain("quant_matmul", q, x),
+    ):
+        with pytest.raises(trueno.DtypeError, match=matrices):
+            wrong()
+    with trueno.Batch("reference") as b:
+        w = b.upload(q)
+        with pytest.raises(trueno.DtypeError, match=matrices):
+            b.quant_matmul(w, b.upload(x))
+    with pytest.raises(trueno.DtypeError, match=r"x is quantized.*trueno\.quant_matvec\(w, x\); swap"):
+        trueno.quant_matvec(x[0], q)
+    with pytest.raises(trueno.DtypeError, match=r"trueno\.quant_matmul_colmajor\(x, w\); swap"):
+        trueno.quant_matmul_colmajor(q.T, normal(2, 24))
+    with pytest.raises(trueno.DtypeError, match=r"x is uint8; float32 or float64 are taken"):
+        trueno.quant_matmul(x.astype(np.uint8), q)  # in the right order
+
+
 def test_the_remedy_for_blocks_that_lie_the_other_way_is_one():
     q = made()
     with pytest.raises(trueno.ParameterError, match=r"use trueno\.quant_matmul, or"):

@@ -16,7 +16,7 @@ Python runs now, what hangs on `k` runs later on the GPU.  Needs the standard li
 from trueno_cuda.ptx.builder import Builder, Param
 from trueno_cuda.ptx.errors import BuildError
 from trueno_cuda.ptx.kernel import Kernel, Source, kernel
-from trueno_cuda.ptx.memory import Array, Pointer
+from trueno_cuda.ptx.pointers import Array, Pointer
 from trueno_cuda.ptx.targets import TARGETS
 from trueno_cuda.ptx.types import (
     Type,

@@ -1,44 +1,25 @@
 """Arithmetic: whatever `trueno_cuda.ptx.instructions` lists, and what its table cannot say."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from trueno_cuda.ptx.core import Core
+from trueno_cuda.ptx.conversions import Conversions
 from trueno_cuda.ptx.errors import BuildError, suggestion
 from trueno_cuda.ptx.instructions import (
     CLOCKS,
     COMPARISONS,
-    CONVERTIBLE,
     INSTRUCTIONS,
     OPTIONS,
     SPECIAL_REGISTERS,
     STATEMENTS,
     Form,
 )
-from trueno_cuda.ptx.types import (
-    Type,
-    bf16,
-    bf16x2,
-    e4m3x2,
-    e5m2x2,
-    f16,
-    f16x2,
-    f32,
-    pred,
-    s8x4,
-    s32,
-    tf32,
-    u8x4,
-    u16,
-    u32,
-)
+from trueno_cuda.ptx.types import Type, pred, u32
 from trueno_cuda.ptx.values import Alike, Number, Value, Var, alike, is_predicate, multiple
 
-_ROUND_TO_INTEGER = {"rn": "rni", "rz": "rzi", "rm": "rmi", "rp": "rpi"}
 
-
-class Arithmetic(Core):
+class Arithmetic(Conversions):
     """Adds values, vars and what computes them."""
 
     def __getattr__(self, name: str) -> Any:
@@ -63,7 +44,9 @@ class Arithmetic(Core):
         if (same := _neutral(name, args)) is not None and out is None:
             self.read(same)
             return same
-        sources = [_known(name, a) if t is None else self.operand(a, t) for a, t in zip(args, form.operands, strict=True)]
+        sources = [
+            _known(name, a) if t is None else self.operand(a, t) for a, t in zip(args, form.operands, strict=True)
+        ]
         if name in ("shl", "shr") and isinstance(args[1], int) and args[1] >= form.result.bits:
             raise BuildError(f"{name} of a {form.result} by {args[1]} shifts everything out")
         if out is None:
@@ -157,7 +140,7 @@ class Arithmetic(Core):
     def var(self, kind: Type | Value, start: Value | Number = 0) -> Var:
         """A register that may change: `k.var(f32, 0.0)`, or `k.var(x)` which starts as the value x."""
         if isinstance(kind, Value):
-            kind, start = kind.type, kind
+            start, kind = kind, kind.type
         text = ("1" if start else "0") if kind is pred and isinstance(start, bool) else self.operand(start, kind)
         var = self.new_var(kind, alike(start))
         if kind is pred and not isinstance(start, Value):
@@ -218,90 +201,6 @@ class Arithmetic(Core):
     def copysign(self, magnitude: Value | Number, sign: Value | Number) -> Value:
         return self.apply("with_sign", sign, magnitude)  # PTX wants the sign first
 
-    # ---- conversions ----------------------------------------------------------------------------------
-
-    def convert(self, value: Value, kind: Type, rnd: str | None = None, sat: bool = False) -> Value:
-        """`value.to(kind)`."""
-        source = value.type
-        if kind is source:
-            return self.copy(value) if isinstance(value, Var) else value
-        if source is pred and kind.kind in "us":
-            result = self.new(kind.widened, value.alike)
-            self.emit(f"selp.{kind.widened.word}", result.text, "1", "0", self.read(value))
-            return result
-        if source is f32 and kind is tf32:
-            return self._convert(value, tf32, f"cvt.{rnd or 'rna'}.tf32.f32")
-        if source.name not in CONVERTIBLE or kind.name not in CONVERTIBLE:
-            raise BuildError(f"{value} cannot become {kind}: k.pack and k.unpack join and split, .bits() relabels")
-        if bf16 in (source, kind) and f32 not in (source, kind):
-            if source is f16:
-                return self.convert(self.convert(value, f32), bf16, rnd, sat)  # exact, then rounded once
-            raise BuildError(f"{value} does not become {kind} in one rounding; go through .to(f32)")
-        if source is bf16:  # the upper half of the float32, exactly, and on every architecture
-            zero, result = self.constant(u16, "0"), self.new(f32, value.alike)
-            self.emit("mov.b32", result.text, f"{{{zero.text}, {self.read(value)}}}")
-            return result
-        mode = _rounding(source, kind, rnd)
-        return self._convert(value, kind.widened, f"cvt{mode}{'.sat' if sat else ''}.{kind}.{source}")
-
-    def _convert(self, value: Value, kind: Type, opcode: str) -> Value:
-        result = self.new(kind, value.alike, value.multiple if kind.bits >= value.type.bits else 1)
-        self.emit(opcode, result.text, self.read(value))
-        return result
-
-    def reinterpret(self, value: Value, kind: Type) -> Value:
-        """`value.bits(kind)`."""
-        if kind.bits != value.type.bits or "o" in kind.kind + value.type.kind or not kind.register:
-            raise BuildError(f"{value} has {value.type.bits} bits that cannot be read as {kind}, which has {kind.bits}")
-        result = self.new(kind, value.alike)
-        self.emit(f"mov.b{kind.bits}", result.text, self.read(value))
-        return result
-
-    def pack(self, kind: Type, *lanes: Value) -> Value:
-        """Lanes, lowest first, in one register: two floats rounded to a f16x2, four s32 clamped to a s8x4, two halves."""
-        kinds = list(dict.fromkeys(v.type for v in lanes))
-        result = self.new(kind, alike(*lanes))
-        texts = [self.read(v) for v in lanes]
-        if kind in (f16x2, bf16x2) and kinds == [f32] and len(lanes) == 2:
-            self.emit(f"cvt.rn.{kind}.f32", result.text, *texts[::-1])
-        elif kind in (e4m3x2, e5m2x2) and kinds == [f32] and len(lanes) == 2:
-            self.emit(f"cvt.rn.satfinite.{kind}.f32", result.text, *texts[::-1])
-        elif kind in (s8x4, u8x4) and kinds == [s32] and len(lanes) == 4:
-            upper, narrow = self.new(kind), str(kind)[:2]
-            self.emit(f"cvt.pack.sat.{narrow}.s32.b32", upper.text, texts[3], texts[2], "0")
-            self.emit(f"cvt.pack.sat.{narrow}.s32.b32", result.text, texts[1], texts[0], upper.text)
-        elif len(kinds) == 1 and kinds[0].bits * len(lanes) == kind.bits and 16 <= kinds[0].bits and kind.kind != "o":
-            if kind.lane not in (None, kinds[0]):
-                raise BuildError(f"k.pack: lanes of {kind} are {kind.lane}, not {kinds[0]}")
-            self.emit(f"mov.b{kind.bits}", result.text, f"{{{', '.join(texts)}}}")
-        else:
-            raise BuildError(f"k.pack: {', '.join(map(repr, lanes))} do not make a {kind}")
-        return result
-
-    def unpack(self, value: Value, kind: Type | None = None) -> list[Value]:
-        """Lanes of a pack, lowest first; 8-bit lanes as 32-bit integers; halves of a u64 as u32.  kind: convert them."""
-        text, source = self.read(value), value.type
-        level = value.alike
-        if source is bf16x2 and kind is f32:  # a bfloat16 is the upper half of its float32
-            low, high = self.new(f32, level), self.new(f32, level)
-            self.emit("shl.b32", low.text, text, "16")
-            self.emit("and.b32", high.text, text, "0xFFFF0000")
-            return [low, high]
-        if source in (s8x4, u8x4):
-            field = value.bits(s32 if source is s8x4 else u32)
-            lanes = [self.apply("bfe", field, 8 * i, 8) for i in range(4)]
-        elif source in (e4m3x2, e5m2x2):
-            pair = self.new(f16x2, level)
-            self.emit(f"cvt.rn.f16x2.{source}", pair.text, text)
-            return self.unpack(pair, kind)
-        elif source.bits >= 32 and source.kind in "xu" and (source.lane is None or source.lane.bits == 16):
-            half = source.lane or {32: u16, 64: u32}[source.bits]
-            lanes = [self.new(half, level) for _ in range(2)]
-            self.emit(f"mov.b{source.bits}", f"{{{lanes[0].text}, {lanes[1].text}}}", text)
-        else:
-            raise BuildError(f"k.unpack: {value} has no lanes")
-        return lanes if kind is None else [self.convert(v, kind) for v in lanes]
-
     # ---- the way out ----------------------------------------------------------------------------------
 
     def asm(self, text: str, out: Type | None = None, ins: Sequence[Value] = ()) -> Value | None:
@@ -321,7 +220,9 @@ class Arithmetic(Core):
 
 def _known(name: str, number: object) -> str:
     if not isinstance(number, int):
-        raise BuildError(f"k.{name}: its last operand is part of the instruction and must be a Python int, not {number!r}")
+        raise BuildError(
+            f"k.{name}: its last operand is part of the instruction and must be a Python int, not {number!r}"
+        )
     return str(number)
 
 
@@ -329,7 +230,9 @@ def _neutral(name: str, args: Sequence[Value | Number]) -> Value | None:
     """The operand that is the result already: x + 0, x * 1, of integers.  A Var may change later and is no result."""
     if len(args) != 2 or name not in ("add", "sub", "mul", "shl", "shr", "or_"):
         return None
-    value, number = args if isinstance(args[0], Value) else args[::-1] if name in ("add", "mul", "or_") else (None, None)
+    value, number = (
+        args if isinstance(args[0], Value) else args[::-1] if name in ("add", "mul", "or_") else (None, None)
+    )
     fits = isinstance(number, int) and number == (1 if name == "mul" else 0) and not isinstance(number, bool)
     return value if fits and type(value) is Value and value.type.integer else None
 
@@ -368,20 +271,3 @@ def _with_options(name: str, opcode: str, options: dict[str, Any]) -> str:
             raise BuildError(f"k.{name}: {option}={value!r} is not one of {', '.join(words)}")
         chosen[option] = f".{word}" if word else ""
     return opcode.format(**chosen)
-
-
-def _rounding(source: Type, kind: Type, rnd: str | None) -> str:
-    if rnd is not None and rnd not in _ROUND_TO_INTEGER:
-        raise BuildError(f".to({kind}): rnd={rnd!r} is not one of {', '.join(_ROUND_TO_INTEGER)}")
-    if source.kind == "f" and kind.integer:
-        if rnd is None:
-            raise BuildError(f"a {source} becomes {kind} only with a rounding: .to({kind}, 'rz') truncates, 'rn' rounds")
-        return f".{_ROUND_TO_INTEGER[rnd]}"
-    exact = source.integer and kind.integer or source.kind == kind.kind == "f" and kind.bits >= source.bits
-    if exact:
-        if rnd is not None:
-            raise BuildError(f"{source} to {kind} is exact and takes no rounding")
-        return ""
-    return f".{rnd or 'rn'}"
-
-

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.memory import Array, Index, Pointer
+from trueno_cuda.ptx.pointers import Array, Index, Pointer
 from trueno_cuda.ptx.tensor_cores import TensorCores
 from trueno_cuda.ptx.types import (
     cache_policy,
@@ -187,9 +187,7 @@ class Asynchronous(TensorCores):
             hint, operands = ".L2::cache_hint", [*operands, self.operand(policy, cache_policy)]
         self.emit(TO_SHARED.format(tensor, mode, multicast, hint), *operands)
 
-    def store_bulk(
-        self, target: Pointer, to: Index, tile: Pointer, at: Index, count: int, *, reduce: str = ""
-    ) -> None:
+    def store_bulk(self, target: Pointer, to: Index, tile: Pointer, at: Index, count: int, *, reduce: str = "") -> None:
         """One thread copies `count` elements from shared to global memory, or adds them there (`reduce="add"`)."""
         self._bulk_fits(target, count, "k.store_bulk", tile, at, to)
         if reduce and reduce not in REDUCTIONS:

@@ -6,7 +6,7 @@ from typing import Final
 
 from trueno_cuda.ptx.asynchronous import Asynchronous
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.memory import Pointer, Root
+from trueno_cuda.ptx.pointers import Pointer, Root
 from trueno_cuda.ptx.targets import STATIC_SHARED
 from trueno_cuda.ptx.types import TensorMap, Type, global_address, ptr, tensor_address, u64
 from trueno_cuda.ptx.values import Alike, Value
@@ -119,7 +119,9 @@ class Builder(Asynchronous):
             name, word = array.root.name, array.address.type.word
             if dynamic and array in shared:
                 start = f"mov.u32 {array.address.text}, {DYNAMIC};"
-                offset = f" add.u32 {array.address.text}, {array.address.text}, {array.dynamic};" if array.dynamic else ""
+                offset = (
+                    f" add.u32 {array.address.text}, {array.address.text}, {array.dynamic};" if array.dynamic else ""
+                )
                 taken.append(f"{start}{offset}  // {name}: {array.count} {array.element} x {array.stages}")
             else:
                 declared.append(f".{array.root.space} .align {array.root.align} .b8 {name}[{array.bytes}];")

@@ -5,7 +5,8 @@ from typing import overload
 
 from trueno_cuda.ptx.errors import BuildError, suggestion
 from trueno_cuda.ptx.instructions import FENCES
-from trueno_cuda.ptx.memory import Array, Memory
+from trueno_cuda.ptx.memory import Memory
+from trueno_cuda.ptx.pointers import Array
 from trueno_cuda.ptx.types import Type, pred, u16, u32, u64
 from trueno_cuda.ptx.values import Alike, Value, is_predicate
 
@@ -142,9 +143,8 @@ class Collectives(Memory):
         combine: the name of an instruction (`add`, `max`), or a function of two tuples for values that travel
         together, such as a maximum and its index; it must not mind the order of its operands.
         """
-        if isinstance(value, Value) and isinstance(combine, str) and width == 32:
-            if value.type.name in REDUX.get(combine, ()) and self.target.number >= 80:
-                return self._redux(value, combine)
+        if isinstance(value, Value) and isinstance(combine, str) and self._one_instruction(value, combine, width):
+            return self._redux(value, combine)
         together = _combining(self, combine)
         current: Values = value if isinstance(value, tuple) else (value,)
         distance = width // 2
@@ -154,6 +154,9 @@ class Collectives(Memory):
         if width == 32:
             current = tuple(Value(self, v.type, v.text, v.block, max(v.alike, Alike.WARP)) for v in current)
         return current if isinstance(value, tuple) else current[0]
+
+    def _one_instruction(self, value: Value, name: str, width: int) -> bool:
+        return width == 32 and value.type.name in REDUX.get(name, ()) and self.target.number >= 80
 
     def _redux(self, value: Value, name: str) -> Value:
         self._whole_warp(FULL, f"k.warp_reduce({name!r})")

@@ -40,7 +40,7 @@ class Loop:
 class Control(Arithmetic):
     """Adds branches and loops."""
 
-    def condition(self, value: Value, what: str) -> str:
+    def condition(self, value: Value | bool, what: str) -> str:
         """The register of a predicate that steers `what`."""
         if isinstance(value, bool):
             raise BuildError(f"{what}({value}): this is known while the kernel is built; use Python's own if")
@@ -105,7 +105,7 @@ class Control(Arithmetic):
             start, stop = 0, start
         kind, up = self._counting(start, stop, step)
         known = isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
-        turns = len(range(start, stop, step)) if known else 1  # type: ignore[arg-type]
+        turns = len(range(start, stop, step)) if known else 1
         copies = int(unroll) or 1
         if copies != 1 and not known:
             raise BuildError("k.range: unroll needs bounds that are known while the kernel is built")
@@ -117,8 +117,7 @@ class Control(Arithmetic):
         if whole:
             yield from self._turns(index, stop, step, start if known else None, whole, copies, up, unroll is not False)
         for _ in range(rest):
-            yield from self._turn(index, Block("k.range body", Alike.BLOCK))
-            self.emit(f"add.{kind.word}", index.text, index.text, self.operand(step, kind))
+            yield from self._turn(index, step, Block("k.range body"))
 
     def _counting(self, *bounds: Value | int) -> tuple["Type", bool]:
         """Type of the index, and whether it goes up."""
@@ -142,7 +141,7 @@ class Control(Arithmetic):
         self, index: Value, stop: Value | int, step: Value | int, start: Value | int | None,
         whole: int, copies: int, up: bool, unroll: bool,
     ) -> Iterator[Value]:  # fmt: skip
-        kind, label = index.type, self.label("for")
+        label = self.label("for")
         if start is not None and isinstance(start, int) and isinstance(step, int):
             stop = start + whole * copies * step  # the rest of an unrolled loop follows behind it
         leave, again = ("ge", "lt") if up else ("le", "gt")
@@ -155,8 +154,7 @@ class Control(Arithmetic):
         self.place(label)
         block = Block("k.range body", index.alike, repeats=True)
         for _ in range(copies):
-            yield from self._turn(index, block)
-            self.emit(f"add.{kind.word}", index.text, index.text, self.operand(step, kind))
+            yield from self._turn(index, step, block)
         back = self.compare(again, index, stop)
         self.emit(f"@{back.text} bra", label)
         if start is None:
@@ -165,8 +163,8 @@ class Control(Arithmetic):
         if start is None:
             self.path.pending.join(before)
 
-    def _turn(self, index: Value, block: Block) -> Iterator[Value]:
-        """One copy of the body, in a block of its own."""
+    def _turn(self, index: Value, step: Value | int, block: Block) -> Iterator[Value]:
+        """One copy of the body, in a block of its own, and the step to the next index."""
         inner = Block(block.kind, block.alike, block.repeats, block.head, block.heading)
         self.path.open(inner)
         item = Value(self, index.type, index.text, inner, index.alike, index.multiple)
@@ -178,6 +176,7 @@ class Control(Arithmetic):
                 "GPU; use `with k.loop() as loop` and loop.leave_if(c)"
             )
             raise
+        self.emit(f"add.{index.type.word}", index.text, index.text, self.operand(step, index.type))
         self.path.close(inner)
 
     @contextmanager

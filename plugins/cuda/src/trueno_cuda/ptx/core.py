@@ -7,13 +7,13 @@ from types import CodeType
 from typing import TYPE_CHECKING
 
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.hazards import Block, Path
+from trueno_cuda.ptx.hazards import Block, Path, Pending
 from trueno_cuda.ptx.targets import Target, required_version
 from trueno_cuda.ptx.types import Type, bf16, f16, literal
 from trueno_cuda.ptx.values import Alike, Number, Value, Var
 
 if TYPE_CHECKING:
-    from trueno_cuda.ptx.memory import Array, Root
+    from trueno_cuda.ptx.pointers import Array, Root
 
 PACKAGE = str(FilePath(__file__).parent)
 INDENT = "    "
@@ -37,7 +37,7 @@ class Core:
         self.escapes: list[str] = []
         self.files: list[str] = []
         self.broken = ""
-        self.last_when: tuple[int, str, Value, object, object] | None = None
+        self.last_when: tuple[int, str, Value, Pending, Pending] | None = None
         self._labels: Counter[str] = Counter()
         self._code, self._line = code, 0
 

@@ -12,7 +12,7 @@ from trueno_cuda.ptx.values import Alike
 
 
 class Region(NamedTuple):
-    """An array, or one stage of it.  per: whose it is, a block's or each warp's own; it says which barrier orders it."""
+    """An array, or one stage of it.  per: whether a block shares it or each warp has its own, hence which barrier."""
 
     array: str
     stage: str

@@ -13,12 +13,12 @@ from trueno_cuda.ptx import types
 from trueno_cuda.ptx.types import TYPES, Type, s32, s64, u32, u64
 
 _ROWS = """
-add        aa > a    add{rnd}{ftz}{sat}.f32 add{rnd}.f64 add.rn{ftz}{sat}.f16 add.rn{ftz}{sat}.f16x2 add.rn.bf16 add.rn.bf16x2 \
-                     add.u16 add.s16 add.u32 add{sat}.s32 add.u64 add.s64
-sub        aa > a    sub{rnd}{ftz}{sat}.f32 sub{rnd}.f64 sub.rn{ftz}{sat}.f16 sub.rn{ftz}{sat}.f16x2 sub.rn.bf16 sub.rn.bf16x2 \
-                     sub.u16 sub.s16 sub.u32 sub{sat}.s32 sub.u64 sub.s64
-mul        aa > a    mul{rnd}{ftz}{sat}.f32 mul{rnd}.f64 mul.rn{ftz}{sat}.f16 mul.rn{ftz}{sat}.f16x2 mul.rn.bf16 mul.rn.bf16x2 \
-                     mul.lo.u16 mul.lo.s16 mul.lo.u32 mul.lo.s32 mul.lo.u64 mul.lo.s64
+add        aa > a    add{rnd}{ftz}{sat}.f32 add{rnd}.f64 add.rn{ftz}{sat}.f16 add.rn{ftz}{sat}.f16x2 \
+                     add.rn.bf16 add.rn.bf16x2 add.u16 add.s16 add.u32 add{sat}.s32 add.u64 add.s64
+sub        aa > a    sub{rnd}{ftz}{sat}.f32 sub{rnd}.f64 sub.rn{ftz}{sat}.f16 sub.rn{ftz}{sat}.f16x2 \
+                     sub.rn.bf16 sub.rn.bf16x2 sub.u16 sub.s16 sub.u32 sub{sat}.s32 sub.u64 sub.s64
+mul        aa > a    mul{rnd}{ftz}{sat}.f32 mul{rnd}.f64 mul.rn{ftz}{sat}.f16 mul.rn{ftz}{sat}.f16x2 \
+                     mul.rn.bf16 mul.rn.bf16x2 mul.lo.u16 mul.lo.s16 mul.lo.u32 mul.lo.s32 mul.lo.u64 mul.lo.s64
 mul_hi     aa > a    mul.hi.u16 mul.hi.s16 mul.hi.u32 mul.hi.s32 mul.hi.u64 mul.hi.s64
 mul_wide   aa > w    mul.wide.u16 mul.wide.s16 mul.wide.u32 mul.wide.s32
 mad        aaa > a   mad.lo.u16 mad.lo.s16 mad.lo.u32 mad.lo.s32 mad.lo.u64 mad.lo.s64

@@ -4,9 +4,11 @@ The function's signature is the kernel's interface.  Annotated positional parame
 keyword-only ones are constants of the build: they may steer Python, and are part of the kernel's name.
 """
 
+import ast
 import inspect
 import re
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -78,7 +80,9 @@ class Source:
         object.__setattr__(self, "params", params)
         object.__setattr__(self, "defaults", constants)
         if (self.threads is None) == (self.max_threads is None):
-            raise BuildError(f"@kernel on {self.name}: give either threads=256, or max_threads= where the launch decides")
+            raise BuildError(
+                f"@kernel on {self.name}: give either threads=256, or max_threads= where the launch decides"
+            )
 
     @property
     def name(self) -> str:
@@ -96,6 +100,7 @@ class Source:
         threads = self._threads(chosen)
         name = _mangle(self.name, chosen)
         k = Builder(name, where, threads, self.function.__code__ if loc else None)
+        _no_early_exit(self.function)
         operands = [k.bind(n, t) for n, t in self.params.items()]
         self.function(k, *operands, **chosen)
         k.close()
@@ -116,15 +121,21 @@ class Source:
         for name in given:
             if name not in self.defaults:
                 known = ", ".join(self.defaults) or "none"
-                raise BuildError(f"{self.name} has no constant {name!r}{suggestion(name, self.defaults)}; it has {known}")
+                raise BuildError(
+                    f"{self.name} has no constant {name!r}{suggestion(name, self.defaults)}; it has {known}"
+                )
         chosen = {}
         for name, parameter in self.defaults.items():
             if name not in given and parameter.default is parameter.empty:
                 raise BuildError(f"{self.name}: the constant {name} is missing: build({name}=...)")
             value = given.get(name, parameter.default)
             wanted = parameter.annotation
-            if isinstance(wanted, type) and (type(value) is not wanted and not (wanted is float and type(value) is int)):
-                raise BuildError(f"{self.name}: the constant {name} is {value!r}, and must be of type {wanted.__name__}")
+            if isinstance(wanted, type) and (
+                type(value) is not wanted and not (wanted is float and type(value) is int)
+            ):
+                raise BuildError(
+                    f"{self.name}: the constant {name} is {value!r}, and must be of type {wanted.__name__}"
+                )
             chosen[name] = value
         return chosen
 
@@ -155,7 +166,13 @@ class Source:
         return lines
 
     def _text(
-        self, k: Builder, where: Target, params: tuple[Param, ...], limits: list[str], constants: dict[str, Any], loc: bool
+        self,
+        k: Builder,
+        where: Target,
+        params: tuple[Param, ...],
+        limits: list[str],
+        constants: dict[str, Any],
+        loc: bool,
     ) -> tuple[str, Shared]:
         declared, addresses, shared = k.lay_out()
         said = " ".join(f"{n}={_word(v)}" for n, v in constants.items())
@@ -207,10 +224,49 @@ def _interface(function: Callable[..., None]) -> tuple[dict[str, ParamType], dic
         elif p.kind is not p.POSITIONAL_OR_KEYWORD or p.default is not p.empty:
             raise BuildError(f"{name}({p}): a launch passes all parameters; constants stand behind the *")
         elif not isinstance(p.annotation, (Type, ptr, TensorMap)):
-            raise BuildError(f"{name}: annotate {p.name} with a type such as f32, u32 or ptr(f32); the launch passes it")
+            raise BuildError(
+                f"{name}: annotate {p.name} with a type such as f32, u32 or ptr(f32); the launch passes it"
+            )
         else:
             params[p.name] = p.annotation
     return params, constants
+
+
+def _no_early_exit(function: Callable[..., None]) -> None:
+    """Refuse return, break and continue inside a `with k.when(...)`: Python would take them whatever the condition.
+
+    A with statement cannot see this happen, so the source is looked at, where there is one.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With) and any(map(_branches, node.items)):
+            for exit_ in _exits(node.body, in_loop=False):
+                word = type(exit_).__name__.lower()
+                raise BuildError(
+                    f"{function.__name__}, line {exit_.lineno}: `{word}` in a `with k.` block runs while the kernel is "
+                    "built, whatever the condition; branch around the rest, or leave a k.loop with leave_if"
+                )
+
+
+def _branches(item: ast.withitem) -> bool:
+    call = item.context_expr
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("when", "otherwise", "loop")
+    )
+
+
+def _exits(body: Iterable[ast.AST], in_loop: bool) -> Iterator[ast.Return | ast.Break | ast.Continue]:
+    """Statements that leave `body`; a Python loop of its own may be left."""
+    for node in body:
+        if isinstance(node, ast.Return) or (isinstance(node, (ast.Break, ast.Continue)) and not in_loop):
+            yield node
+        elif not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
+            yield from _exits(ast.iter_child_nodes(node), in_loop or isinstance(node, (ast.For, ast.While)))
 
 
 def _shape(given: int | tuple[int, ...], what: str, name: str) -> Shape:

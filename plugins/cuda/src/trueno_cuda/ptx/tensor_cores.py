@@ -8,7 +8,7 @@ from typing import Final
 
 from trueno_cuda.ptx.collectives import Collectives
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.memory import Index, Pointer
+from trueno_cuda.ptx.pointers import Index, Pointer
 from trueno_cuda.ptx.types import (
     PACKS,
     Type,
@@ -138,7 +138,11 @@ class TensorCores(Collectives):
             raise BuildError(f"k.matrix: {tile}, leading {leading}, stride {stride}: shared memory, by 16 bytes")
         tile.root.align = max(tile.root.align, 8 * swizzle, 128)
         address = self.address(tile, self.flat(tile, index))
-        offset, wide, word = self.new(u32, address.alike), self.new(u64, address.alike), self.new(descriptor, address.alike)
+        offset, wide, word = (
+            self.new(u32, address.alike),
+            self.new(u64, address.alike),
+            self.new(descriptor, address.alike),
+        )
         self.emit("bfe.u32", offset.text, address.text, "4", "14")  # addresses are given in units of 16 bytes
         self.emit("cvt.u64.u32", wide.text, offset.text)
         lead = max(leading * size // 16, 1) & 0x3FFF
@@ -211,9 +215,12 @@ class TensorCores(Collectives):
         return _set([self.operand(v, _OF_ELEMENT[of.name]) for v in a])
 
     def _flag(self, accumulate: bool) -> Value:
-        flag = self.new(pred, Alike.BLOCK)
-        self.emit("setp.ne.u32", flag.text, str(int(accumulate)), "0")
-        return flag
+        """A predicate that is the same throughout the kernel."""
+        flags: dict[bool, Value] = self.__dict__.setdefault("_flags", {})
+        if accumulate not in flags:
+            flags[accumulate] = self.new(pred, Alike.BLOCK, top=True)
+            self.prologue.append(f"setp.ne.u32 {flags[accumulate].text}, {int(accumulate)}, 0;")
+        return flags[accumulate]
 
     def wgmma_commit(self) -> None:
         self.emit("wgmma.commit_group.sync.aligned")

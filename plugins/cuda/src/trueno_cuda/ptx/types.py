@@ -98,7 +98,7 @@ PACKS: Final = {t.lane.name: t for t in TYPES.values() if t.lane is not None and
 
 
 @dataclass(frozen=True, slots=True)
-class ptr:  # noqa: N801 - reads as a type: `x: ptr(f32)`
+class ptr:
     """A launch parameter: the address of elements in global memory."""
 
     element: Type

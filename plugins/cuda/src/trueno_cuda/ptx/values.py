@@ -51,12 +51,14 @@ class Value:
         )
 
     def __index__(self) -> NoReturn:
-        raise BuildError(f"{self} is no Python int: it exists on the GPU only; loop with `for i in k.range({self.text})`")
+        raise BuildError(
+            f"{self} is no Python int: it exists on the GPU only; loop with `for i in k.range({self.text})`"
+        )
 
     def __iter__(self) -> NoReturn:
         raise BuildError(f"{self} is one value, not a list; a load gives a list only with vec=2 or more")
 
-    def _written_once(self, other: object) -> "Value":
+    def _written_once(self, other: "Value | Number") -> "Value":
         raise BuildError(
             f"{self.text} is a Value and is written once; start an accumulator with k.var({self.type}, 0), "
             "or give the result a new name"
@@ -163,7 +165,9 @@ class Value:
             raise BuildError(f"/ on {kind}: use // for integers, or convert with .to(f32)")
         if sign != "/" and kind.kind == "s":
             name = {"//": "div", "%": "rem"}[sign]
-            raise BuildError(f"{sign} on {kind}: PTX rounds to zero and Python down; say k.{name}(a, b), which is PTX's")
+            raise BuildError(
+                f"{sign} on {kind}: PTX rounds to zero and Python down; say k.{name}(a, b), which is PTX's"
+            )
         if sign != "/" and kind.kind != "u":
             raise BuildError(f"{sign} on {kind}: it is for unsigned integers; floats have / and k.floor")
         return a, b

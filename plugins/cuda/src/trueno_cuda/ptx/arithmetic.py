@@ -207,12 +207,14 @@ class Arithmetic(Conversions):
         """PTX as it stands, for what the tables lack: `k.asm("brev.b32 {out}, {0};", u32, [x])`.
 
         Each use is listed in the kernel's `escapes`; nothing is checked but the operands' scope and the version.
+        The text is a format string: braces of a vector are written twice.
         """
         result = None if out is None else self.new(out)
         if not text.isascii():
             raise BuildError(f"k.asm: {text!r} is not ASCII, which ptxas demands even of comments")
-        self.need(re.sub(r"^@\S+\s+", "", text.strip()))
-        line = text.format(*(self.read(v) for v in ins), out=result.text if result else "")
+        for instruction in text.split(";"):
+            self.need(re.sub(r"^@\S+\s+", "", instruction.strip()))
+        line = text.format(*(self.read(v) for v in ins), out="" if result is None else result.text)
         self.escapes.append(text)
         self.statement(line if line.endswith(";") else line + ";")
         return result

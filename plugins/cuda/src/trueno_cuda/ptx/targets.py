@@ -51,7 +51,7 @@ TARGETS: Final = {
 # Every row whose pattern is found in an instruction counts: the least architecture, and the version from there on
 # (`=`: on that architecture only, newer ones have no version old enough to lack it).
 _NEEDS = """
-sm_75   6.5  ^ldmatrix|^mma\\.|^abs\\.f16
+sm_75   6.5  ^ldmatrix|^mma\\.|^abs\\.f16|^cvt\\.pack
 sm_75   7.0  ^tanh\\.|^ex2\\.approx\\.(ftz\\.)?b?f16
 sm_75   7.4  L1::|L2::
 sm_75   7.7  ^cvta\\.param

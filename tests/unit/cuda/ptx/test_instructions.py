@@ -63,7 +63,7 @@ def some(k: Builder, kind):
 
 
 def exists(opcode: str, arch: str) -> bool:
-    """Whether the PTX ISA has it there: bfloat16 came with sm_80, its plain arithmetic with sm_90, half min with sm_80."""
+    """Whether the PTX ISA has it there: bfloat16 from sm_80 on, its plain arithmetic from sm_90."""
     number = TARGETS[arch].number
     if "bf16" in opcode:
         return number >= (80 if opcode.startswith(("fma", "min", "max", "neg", "abs")) else 90)

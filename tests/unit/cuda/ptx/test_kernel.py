@@ -86,7 +86,7 @@ def test_limits_and_clusters() -> None:
     for line in (".reqntid 32, 4, 1", ".minnctapersm 2", ".maxnreg 64", ".reqnctapercluster 2, 1, 1"):
         assert f"\n{line}\n" in built.text
     assert built.cluster == (2, 1, 1)
-    with pytest.raises(BuildError, match="barrier.cluster.arrive needs sm_90"):
+    with pytest.raises(BuildError, match=r"barrier\.cluster\.arrive needs sm_90"):
         limited.build("sm_80")
 
 
@@ -138,12 +138,12 @@ def test_bad_constants() -> None:
         scaled.build()
     with pytest.raises(BuildError, match="scaled has no constant 'scal'; did you mean \"scale\""):
         scaled.build(N=1, scal=2.0)
-    with pytest.raises(BuildError, match="the constant N is 4.0, and must be of type int"):
+    with pytest.raises(BuildError, match=r"the constant N is 4\.0, and must be of type int"):
         scaled.build(N=4.0)
     with pytest.raises(BuildError, match="the constant N is True, and must be of type int"):
         scaled.build(N=True)
     assert scaled.build(N=1, scale=2).constants == {"N": 1, "scale": 2}
-    with pytest.raises(BuildError, match="is a kernel: scaled.build"):
+    with pytest.raises(BuildError, match="scaled is a kernel"):
         scaled()
 
 

@@ -156,11 +156,10 @@ def test_casts_keep_the_address_and_its_alignment() -> None:
         block.cast(f16).load(1)
         block.cast(u8x4).load(4, vec=4)
         with pytest.raises(BuildError, match="must start at a multiple of 4"):
-            (x + k.ctaid * 18).cast(u8x4)
             (x + k.ctaid * 20).cast(u8x4).load(0, vec=4)
         with pytest.raises(BuildError, match="its address is a multiple of 2 only, not of a u8x4"):
             (x + k.ctaid * 18).cast(u8x4)
-        with pytest.raises(BuildError, match="cast to s8x4|cast to u8x4"):
+        with pytest.raises(BuildError, match="cast to u8x4"):
             x.store(0, [n] * 8)
 
     result = built(quantized, u8)
@@ -199,7 +198,7 @@ def test_promises_and_proofs_of_alignment() -> None:
     def aligned(k, x, n):
         x.load(k.multiple_of(n, 4), vec=4)
         x.load((k.tid << 2) + 8, vec=4)
-        x.load(k.tid & ~3 & 0xFFFFFFFF, vec=4)
+        x.load(k.tid & 0xFFFFFFFC, vec=4)
         x.load(k.mad(k.tid, 4, k.ctaid * 64), vec=4)
         x.load((k.tid * 8) >> 1, vec=4)
         x.load(k.select(n > 3, k.tid * 4, 0), vec=4)

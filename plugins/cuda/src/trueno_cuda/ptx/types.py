@@ -157,7 +157,7 @@ def _bf16(number: float) -> int:
     if math.isinf(number) or number == 0:
         return int.from_bytes(struct.pack(">f", number)) >> 16
     exponent = max(math.frexp(number)[1] - 8, -133)  # of the last place; 2^-133 is the smallest subnormal
-    rounded = math.ldexp(round(math.ldexp(number, -exponent)), exponent)  # Python rounds halves to even
+    rounded = math.ldexp(math.copysign(round(math.ldexp(number, -exponent)), number), exponent)  # halves to even
     if abs(rounded) >= 2.0**128:
         raise OverflowError
     return int.from_bytes(struct.pack(">f", rounded)) >> 16

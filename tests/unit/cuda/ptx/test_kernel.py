@@ -3,8 +3,10 @@
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
+import trueno_cuda.ptx
 from trueno_cuda.ptx import BuildError, Type, bf16, f32, f64, kernel, ptr, tensor_map, u8, u16, u32
 from unit.cuda.ptx.assembler import assembled
 
@@ -20,6 +22,12 @@ def test_needs_the_standard_library_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['trueno_cuda']"
+
+
+def test_the_package_s_own_example_runs() -> None:
+    code = textwrap.dedent(trueno_cuda.ptx.__doc__.split("\n\n", 1)[1].split("\n\nPython runs")[0])
+    done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, check=True)
+    assert "ld.global.f32" in done.stdout
 
 
 def test_parameters_are_packed_as_c_packs_them() -> None:

@@ -821,6 +821,44 @@ def wgmma_elsewhere(k, x, h, n, eps):
     k.wgmma_fence()
 
 
+@misuse(r"shared_1 is read after a write with no k.sync\(\) between", arch="sm_90a")
+def wgmma_of_a_copy_that_is_not_waited_for(k, x, h, n, eps):
+    tile, full, acc = k.shared(bf16, 64, 64, align=1024), k.mbarrier(), k.vars(f32, 32)
+    left = k.matrix(tile, stride=512)
+    k.copy_bulk(tile, 0, h, 0, 4096, full)
+    k.wgmma_fence()
+    k.wgmma("m64n64k16", acc, left, k.deeper(left, 16, bf16), bf16)
+
+
+@misuse(r"shared_1 is written after a read with no k.sync\(\) between", arch="sm_90a")
+def copy_over_what_wgmma_reads(k, x, h, n, eps):
+    acc, (a, b) = k.vars(f32, 32), operands(k)
+    k.wgmma_fence()
+    k.wgmma("m64n64k16", acc, a, b, bf16)
+    k.wgmma_commit()
+    k.wgmma_wait(0)
+    k.copy_bulk(k.arrays[0], 0, h, 0, 4096, k.mbarrier())
+
+
+@misuse(
+    r"read by a bulk copy or wgmma after an ordinary store: the threads that stored say k.fence\('async'\)", "sm_90a"
+)
+def wgmma_of_what_threads_stored(k, x, h, n, eps):
+    acc, (a, b) = k.vars(f32, 32), operands(k)
+    k.arrays[0].store(k.tid, k.const(bf16, 1.0))
+    k.sync()
+    k.wgmma_fence()
+    k.wgmma("m64n64k16", acc, a, b, bf16)
+
+
+@misuse(r"shared_1 is read by a bulk copy or wgmma after an ordinary store")
+def bulk_store_of_what_threads_stored(k, x, h, n, eps):
+    tile = k.shared(f32, 128)
+    tile.store(k.tid, eps)
+    k.sync()
+    k.store_bulk(x, 0, tile, 0, 128)
+
+
 @misuse("k.matrix: swizzle=48 is not one of 0, 128, 64, 32 bytes")
 def odd_swizzle(k, x, h, n, eps):
     k.matrix(k.shared(bf16, 64, 64), stride=512, swizzle=48)

@@ -163,7 +163,7 @@ class Asynchronous(TensorCores):
         blocks: a u16 with a bit for each block of the cluster that gets them, at the same place.
         """
         self._bulk_fits(source, count, "k.copy_bulk", tile, to, at)
-        destination, origin = self._landing(tile, to, count, "write"), self._origin(source, at)
+        destination, origin = self._landing(tile, to, count, "fill"), self._origin(source, at)
         size = str(count * tile.element.bytes)
         self._to_shared("", "", [destination, origin, size, barrier._place(slot)], blocks, policy)
 
@@ -173,7 +173,7 @@ class Asynchronous(TensorCores):
     ) -> None:  # fmt: skip
         """One thread copies a box of a tensor map to shared memory; at: the box' corner, innermost first, in s32."""
         tile.root.align = max(tile.root.align, 128)
-        destination = self._landing(tile, to, 1, "write")
+        destination = self._landing(tile, to, 1, "fill")
         operands = [destination, self._corner(source, at), barrier._place(slot)]
         self._to_shared(f".tensor.{len(at)}d", ".tile", operands, blocks, policy)
 
@@ -193,13 +193,13 @@ class Asynchronous(TensorCores):
         if reduce and reduce not in REDUCTIONS:
             raise BuildError(f"k.store_bulk: reduce={reduce!r} is not one of {', '.join(REDUCTIONS)}")
         target.root.written = True
-        operands = [self.place_of(target, self.flat(target, to)), self._landing(tile, at, count, "read")]
+        operands = [self.place_of(target, self.flat(target, to)), self._landing(tile, at, count, "fetch")]
         start, end = ("cp.reduce", f".{reduce}.{target.element}") if reduce else ("cp", "")
         self.emit(f"{start}.async.bulk.global.shared::cta.bulk_group{end}", *operands, str(count * tile.element.bytes))
 
     def store_tensor(self, target: Value, to: Sequence[Value | int], tile: Pointer, at: Index) -> None:
         """One thread copies a box from shared memory to where a tensor map says."""
-        operands = [self._corner(target, to), self._landing(tile, at, 1, "read")]
+        operands = [self._corner(target, to), self._landing(tile, at, 1, "fetch")]
         self.emit(f"cp.async.bulk.tensor.{len(to)}d.global.shared::cta.tile.bulk_group", *operands)
 
     def bulk_commit(self) -> None:

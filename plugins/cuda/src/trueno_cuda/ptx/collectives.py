@@ -70,6 +70,8 @@ class Collectives(Memory):
         if what not in FENCES:
             raise BuildError(f"k.fence({what!r}): known are {', '.join(FENCES)}{suggestion(what, FENCES)}")
         self.emit(FENCES[what])
+        if what == "async":
+            self.path.unfenced.clear()
 
     def _whole_warp(self, mask: int, what: str) -> None:
         if not 0 < mask <= FULL:

@@ -139,6 +139,7 @@ class Path:
     def __init__(self) -> None:
         self.blocks = [Block("kernel")]
         self.pending = Pending()
+        self.unfenced: set[Region] = set()  # stored by threads, not yet shown to asynchronous copies and wgmma
 
     def __contains__(self, block: object) -> bool:
         return any(b is block for b in self.blocks)
@@ -157,7 +158,15 @@ class Path:
         self.blocks.pop()
 
     def touch(self, how: str, region: Region) -> None:
-        """An access: `read`, `write` or `copy_async`."""
+        """An access: `read`, `write` or `copy_async`; or by the asynchronous proxy, `fetch` and `fill`."""
+        if how == "fetch" and region in self.unfenced:
+            raise BuildError(
+                f"shared memory {region} is read by a bulk copy or wgmma after an ordinary store: "
+                f"the threads that stored say k.fence('async'), then {region.barrier}"
+            )
+        if how == "write":
+            self.unfenced.add(region)
+        how = {"fetch": "read", "fill": "write"}.get(how, how)
         getattr(self.pending, how)(region)
         for block in reversed(self.blocks):
             if region.per not in block.heading:

@@ -57,7 +57,7 @@ class Memory(Control):
         number = 1 + sum(a.root.space == space for a in self.arrays)
         root = Root(f"{space}_{number}", space, max(align, element.bytes))
         pitches = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-        region = Region(root.name, "", per) if space == "shared" else None
+        region = Region(root.name, "0" if stages > 1 else "", per) if space == "shared" else None
         base = self.new(address, Alike.BLOCK, top=True)
         array = Array(self, element, root, base, 1 << 40, count, region, pitches)
         array.stages = stages

@@ -8,6 +8,7 @@ from typing import Final
 
 from trueno_cuda.ptx.collectives import Collectives
 from trueno_cuda.ptx.errors import BuildError
+from trueno_cuda.ptx.hazards import Region
 from trueno_cuda.ptx.pointers import Index, Pointer
 from trueno_cuda.ptx.types import (
     PACKS,
@@ -148,6 +149,7 @@ class TensorCores(Collectives):
         lead = max(leading * size // 16, 1) & 0x3FFF
         fixed = SWIZZLES[swizzle] << 62 | (stride * size // 16 & 0x3FFF) << 32 | lead << 16
         self.emit("or.b64", word.text, wide.text, f"0x{fixed:016X}")
+        self._matrices[word.text] = tile.region
         return word
 
     def deeper(self, matrix: Value, elements: int, kind: Type) -> Value:
@@ -156,7 +158,13 @@ class TensorCores(Collectives):
             raise BuildError(f"k.deeper: {matrix} by {elements} {kind}: a k.matrix, by whole 16 bytes")
         result = self.new(descriptor, matrix.alike)
         self.emit("add.u64", result.text, self.read(matrix), str(elements * kind.bytes // 16))
+        self._matrices[result.text] = self._matrices.get(matrix.text)
         return result
+
+    @property
+    def _matrices(self) -> dict[str, Region | None]:
+        """Which shared memory each matrix descriptor names."""
+        return self.__dict__.setdefault("_matrix_regions", {})  # type: ignore[no-any-return]
 
     def wgmma_fence(self) -> None:
         """Before the first wgmma, and whenever its registers were touched since."""
@@ -195,6 +203,10 @@ class TensorCores(Collectives):
                 self._written(var, kind)
         assert isinstance(busy, list)
         left = self.operand(a, descriptor) if isinstance(a, Value) else self._fragment(a, of)
+        for matrix in (a, b):
+            region = self._matrices.get(matrix.text) if isinstance(matrix, Value) else None
+            if region is not None:
+                self.path.touch("fetch", region)
         element = "tf32" if of is f32 else of.name
         operands = [_set([v.text for v in acc]), left, self.operand(b, descriptor), self.read(flag)]
         if kind is f32:

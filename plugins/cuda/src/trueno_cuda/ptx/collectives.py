@@ -1,0 +1,274 @@
+"""What threads do together: barriers, fences, shuffles, votes, and reductions over a warp or a block."""
+
+from collections.abc import Callable
+from typing import overload
+
+from trueno_cuda.ptx.errors import BuildError, suggestion
+from trueno_cuda.ptx.instructions import FENCES
+from trueno_cuda.ptx.memory import Memory
+from trueno_cuda.ptx.pointers import Array
+from trueno_cuda.ptx.types import Type, pred, u16, u32, u64
+from trueno_cuda.ptx.values import Alike, Value, is_predicate
+
+FULL = 0xFFFFFFFF
+SHUFFLES = {"down": "down", "up": "up", "xor": "bfly", "idx": "idx"}
+REDUX = {
+    "add": ("u32", "s32"), "min": ("u32", "s32"), "max": ("u32", "s32"),
+    "and_": ("u32", "s32"), "or_": ("u32", "s32"), "xor": ("u32", "s32"),
+}  # fmt: skip
+"""Reductions that one instruction does from sm_80 on."""
+
+Values = tuple[Value, ...]
+Combine = Callable[[Values, Values], Values]
+
+
+class Collectives(Memory):
+    """Adds what a warp or a block does as a whole."""
+
+    # ---- barriers -------------------------------------------------------------------------------------
+
+    def sync(self, barrier: int = 0, threads: int | None = None) -> None:
+        """All threads of the block wait for each other; what they wrote to shared memory is then seen by all.
+
+        A numbered barrier (1 to 15) may be for some warps only: `threads` says how many, and then it may stand in a
+        branch, and orders only what these warps share.
+        """
+        self._barrier("bar.sync", barrier, threads)
+        self.path.sync("block")
+
+    def arrive(self, barrier: int, threads: int) -> None:
+        """Let others pass a numbered barrier, without waiting there."""
+        self._barrier("bar.arrive", barrier, threads)
+
+    def _barrier(self, opcode: str, barrier: int, threads: int | None) -> None:
+        if not 0 <= barrier < 16:
+            raise BuildError(f"barrier {barrier}: there are 0 to 15")
+        if threads is None:
+            self.path.require(Alike.BLOCK, "k.sync()")
+            self.emit(opcode, str(barrier))
+            return
+        if threads % 32 or not 0 < threads <= 1024:
+            raise BuildError(f"a barrier for {threads} threads: whole warps are wanted, up to 1024")
+        self.path.require(Alike.WARP, f"{opcode} {barrier}")
+        self.emit(opcode, str(barrier), str(threads))
+
+    def sync_warp(self, mask: int = FULL) -> None:
+        """All threads of the warp wait for each other."""
+        self._whole_warp(mask, "k.sync_warp()")
+        self.emit("bar.warp.sync", str(mask))
+        self.path.sync("warp")
+
+    def sync_cluster(self) -> None:
+        """All threads of all blocks of the cluster wait for each other."""
+        self.path.require(Alike.BLOCK, "k.sync_cluster()")
+        self.emit("barrier.cluster.arrive")
+        self.emit("barrier.cluster.wait")
+        self.path.sync("block")
+
+    def fence(self, what: str = "gpu") -> None:
+        """Order memory accesses for a `block`, `cluster`, the `gpu`, the `system`, or for `async` copies."""
+        if what not in FENCES:
+            raise BuildError(f"k.fence({what!r}): known are {', '.join(FENCES)}{suggestion(what, FENCES)}")
+        self.emit(FENCES[what])
+        if what == "async":
+            self.path.unfenced.clear()
+
+    def _whole_warp(self, mask: int, what: str) -> None:
+        if not 0 < mask <= FULL:
+            raise BuildError(f"{what}: mask={mask:#x} is no mask of 32 threads")
+        if mask == FULL:
+            self.path.require(Alike.WARP, what)
+
+    # ---- shuffles and votes ---------------------------------------------------------------------------
+
+    def shuffle(self, value: Value, how: str, lane: Value | int, width: int = 32, mask: int = FULL) -> Value:
+        """The value of another lane: `down` or `up` by `lane`, `xor` with it, or number `idx`, in groups of `width`."""
+        if how not in SHUFFLES:
+            raise BuildError(f"k.shuffle: {how!r} is not one of {', '.join(SHUFFLES)}")
+        if width not in (1, 2, 4, 8, 16, 32):
+            raise BuildError(f"k.shuffle: width={width} is no power of two up to 32")
+        self._whole_warp(mask, "k.shuffle")
+        kind = value.type
+        if kind.bits == 64 and kind.kind != "o":
+            low, high = (self.shuffle(v, how, lane, width, mask) for v in self.unpack(value.bits(u64)))
+            return self.pack(u64, low, high).bits(kind)
+        if kind.bits == 16:
+            wide = value.bits(u16).to(u32)
+            return self.shuffle(wide, how, lane, width, mask).to(u16).bits(kind)
+        if kind.bits != 32:
+            raise BuildError(f"k.shuffle: {value} is no number")
+        same_for_all = how == "idx" and isinstance(lane, int) and width == 32 and mask == FULL
+        result = self.new(kind, max(Alike.WARP, value.alike) if same_for_all else value.alike)
+        clamp = ((32 - width) << 8) | (0 if how == "up" else 31)  # PTX ISA: segment mask in bits 8-12, clamp below
+        operands = [self.read(value), self.operand(lane, u32), str(clamp), f"0x{mask:08X}"]
+        self.emit(f"shfl.sync.{SHUFFLES[how]}.b32", result.text, *operands)
+        return result
+
+    def vote(self, how: str, condition: Value, mask: int = FULL) -> Value:
+        """Over the warp: `any`, `all` or `uni` (all the same) give a predicate, `ballot` a u32 with a bit a lane."""
+        if how not in ("any", "all", "uni", "ballot"):
+            raise BuildError(f"k.vote: {how!r} is not one of any, all, uni, ballot")
+        if not is_predicate(condition):
+            raise BuildError(f"k.vote: {condition!r} is no predicate; compare first")
+        self._whole_warp(mask, "k.vote")
+        result = self.new(u32 if how == "ballot" else pred, max(Alike.WARP, condition.alike))
+        kind = "b32" if how == "ballot" else "pred"
+        self.emit(f"vote.sync.{how}.{kind}", result.text, self.read(condition), f"0x{mask:08X}")
+        return result
+
+    def match(self, value: Value, mask: int = FULL) -> Value:
+        """A u32 with a bit for each lane of the warp that holds the same value."""
+        self._whole_warp(mask, "k.match")
+        if value.type.bits not in (32, 64):
+            raise BuildError(f"k.match: {value} has {value.type.bits} bits; 32 or 64 are wanted")
+        result = self.new(u32)
+        self.emit(f"match.any.sync.b{value.type.bits}", result.text, self.read(value), f"0x{mask:08X}")
+        return result
+
+    def active_mask(self) -> Value:
+        result = self.new(u32)
+        self.emit("activemask.b32", result.text)
+        return result
+
+    def elect(self) -> Value:
+        """A predicate that holds in one lane of the warp (sm_90)."""
+        self._whole_warp(FULL, "k.elect")
+        result = self.new(pred)
+        self.emit("elect.sync", f"_|{result.text}", f"0x{FULL:08X}")
+        return result
+
+    # ---- reductions over a warp -----------------------------------------------------------------------
+
+    def warp_reduce(self, value: "Value | Values", combine: str | Combine, width: int = 32) -> "Value | Values":
+        """All lanes of each group of `width` get the same result, bit for bit.
+
+        combine: the name of an instruction (`add`, `max`), or a function of two tuples for values that travel
+        together, such as a maximum and its index; it must not mind the order of its operands.
+        """
+        if isinstance(value, Value) and isinstance(combine, str) and self._one_instruction(value, combine, width):
+            return self._redux(value, combine)
+        together = _combining(self, combine)
+        current: Values = value if isinstance(value, tuple) else (value,)
+        distance = width // 2
+        while distance:
+            current = together(current, tuple(self.shuffle(v, "xor", distance) for v in current))
+            distance //= 2
+        if width == 32:
+            current = tuple(Value(self, v.type, v.text, v.block, max(v.alike, Alike.WARP)) for v in current)
+        return current if isinstance(value, tuple) else current[0]
+
+    def _one_instruction(self, value: Value, name: str, width: int) -> bool:
+        return width == 32 and value.type.name in REDUX.get(name, ()) and self.target.number >= 80
+
+    def _redux(self, value: Value, name: str) -> Value:
+        self._whole_warp(FULL, f"k.warp_reduce({name!r})")
+        name = name.rstrip("_")
+        result = self.new(value.type, max(Alike.WARP, value.alike))
+        suffix = "b32" if name in ("and", "or", "xor") else value.type.name
+        self.emit(f"redux.sync.{name}.{suffix}", result.text, self.read(value), f"0x{FULL:08X}")
+        return result
+
+    def warp_sum(self, value: Value, width: int = 32) -> Value:
+        return _one(self.warp_reduce(value, "add", width))
+
+    def warp_max(self, value: Value, width: int = 32) -> Value:
+        return _one(self.warp_reduce(value, "max", width))
+
+    def warp_min(self, value: Value, width: int = 32) -> Value:
+        return _one(self.warp_reduce(value, "min", width))
+
+    # ---- reductions over a block ----------------------------------------------------------------------
+
+    @overload
+    def block_reduce(self, value: Value, combine: str | Combine) -> Value: ...
+    @overload
+    def block_reduce(self, value: Values, combine: str | Combine) -> Values: ...
+    def block_reduce(self, value: "Value | Values", combine: str | Combine) -> "Value | Values":
+        """As `warp_reduce`, over all threads; each of them gets the result.
+
+        One value a warp goes through shared memory.  The partial results are joined in the order of the warps, or by
+        halves where their number is a power of two, so the result depends on nothing but the operands.
+        """
+        if self.threads % 32:
+            raise BuildError(f"k.block_reduce needs whole warps, not {self.threads} threads")
+        self.path.require(Alike.BLOCK, "k.block_reduce")
+        current = self.warp_reduce(value, combine)
+        parts: Values = current if isinstance(current, tuple) else (current,)
+        if self.warps > 1:
+            parts = self._over_warps(parts, combine)
+        parts = tuple(Value(self, v.type, v.text, v.block, Alike.BLOCK) for v in parts)
+        return parts if isinstance(value, tuple) else parts[0]
+
+    def _over_warps(self, parts: Values, combine: str | Combine) -> Values:
+        kinds = tuple(v.type for v in parts)
+        arrays = self._scratch(kinds)
+        busy = any(a.region in self.path.pending.reads for a in arrays)
+        if busy or any(b.repeats for b in self.path.blocks):  # others may still read the results before these
+            self.sync()
+        with self.when(self.lane == 0):
+            for array, part in zip(arrays, parts, strict=True):
+                array.store(self.warp, part)
+        self.sync()
+        if self.warps & (self.warps - 1) == 0:
+            mine = self.lane & (self.warps - 1)
+            return _many(self.warp_reduce(tuple(a.load(mine) for a in arrays), combine, self.warps))
+        total = tuple(a.load(0) for a in arrays)
+        for w in range(1, self.warps):
+            total = _combining(self, combine)(total, tuple(a.load(w) for a in arrays))
+        return total
+
+    def _scratch(self, kinds: tuple[Type, ...]) -> list[Array]:
+        """One word a warp for each type; used again by later reductions."""
+        known: dict[tuple[Type, ...], list[Array]] = self.__dict__.setdefault("_scratch_arrays", {})
+        if kinds not in known:
+            if pred in kinds:
+                raise BuildError("k.block_reduce: predicates have no place in memory; use .to(u32)")
+            known[kinds] = [self.shared(kind, self.warps) for kind in kinds]
+        return known[kinds]
+
+    def block_sum(self, value: Value) -> Value:
+        return self.block_reduce(value, "add")
+
+    def block_max(self, value: Value) -> Value:
+        return self.block_reduce(value, "max")
+
+    def block_min(self, value: Value) -> Value:
+        return self.block_reduce(value, "min")
+
+    # ---- winners --------------------------------------------------------------------------------------
+
+    def first_larger(self, a: Values, b: Values) -> Values:
+        """Of two (value, index) the larger value, a NaN before all, the lower index where they are equal."""
+        (x, i), (y, j) = a, b
+        nan_y, both = y != y, (x == y) | ((x != x) & (y != y))
+        other = (y > x) | nan_y if x.type.kind == "f" else y > x
+        better = self.select_predicate(both, j < i, other & ~(x != x) if x.type.kind == "f" else other)
+        return self.select(better, y, x), self.select(better, j, i)
+
+    def select_predicate(self, condition: Value, a: Value, b: Value) -> Value:
+        """a where `condition` holds, else b, of predicates."""
+        return (condition & a) | (~condition & b)
+
+    def warp_argmax(self, value: Value, index: Value) -> Values:
+        return _many(self.warp_reduce((value, index), self.first_larger))
+
+    def block_argmax(self, value: Value, index: Value) -> Values:
+        """The largest value of the block and the lowest index that holds it; a NaN counts as largest, as in NumPy."""
+        return self.block_reduce((value, index), self.first_larger)
+
+
+def _combining(k: Collectives, combine: str | Combine) -> Combine:
+    if not isinstance(combine, str):
+        return combine
+    name = combine
+    return lambda a, b: tuple(k.apply(name, x, y) for x, y in zip(a, b, strict=True))
+
+
+def _one(value: "Value | Values") -> Value:
+    assert isinstance(value, Value)
+    return value
+
+
+def _many(value: "Value | Values") -> Values:
+    assert isinstance(value, tuple)
+    return value

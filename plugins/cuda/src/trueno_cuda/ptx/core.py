@@ -1,0 +1,153 @@
+"""The text under construction: registers, labels, instructions, and the checks that every operand passes."""
+
+import sys
+from collections import Counter
+from pathlib import Path as FilePath
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from trueno_cuda.ptx.errors import BuildError
+from trueno_cuda.ptx.hazards import Block, Path, Pending
+from trueno_cuda.ptx.targets import Target, required_version
+from trueno_cuda.ptx.types import Type, bf16, f16, literal
+from trueno_cuda.ptx.values import Alike, Number, Value, Var
+
+if TYPE_CHECKING:
+    from trueno_cuda.ptx.pointers import Array, Root
+
+PACKAGE = str(FilePath(__file__).parent)
+INDENT = "    "
+
+
+class Core:
+    """What all parts of the builder write to.
+
+    threads: of a block along x, y and z, or None where the launch decides.
+    """
+
+    def __init__(self, name: str, target: Target, threads: tuple[int, int, int] | None, code: CodeType | None) -> None:
+        self.name, self.target, self.shape = name, target, threads
+        self.version = target.version
+        self.path = Path()
+        self.prologue: list[str] = []  # parameters, addresses of arrays, special registers: once, at the top
+        self.lines: list[str] = []
+        self.registers: dict[str, tuple[Type, int]] = {}  # prefix: its type, and how many there are
+        self.arrays: list[Array] = []
+        self.roots: list[Root] = []
+        self.escapes: list[str] = []
+        self.files: list[str] = []
+        self.broken = ""
+        self.last_when: tuple[int, str, Value, Pending, Pending] | None = None
+        self._labels: Counter[str] = Counter()
+        self._code, self._line = code, 0
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block, a Python int."""
+        if self.shape is None:
+            raise BuildError("k.threads: the launch decides how many; write @kernel(threads=256), or use k.ntid")
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block, a Python int."""
+        return -(-self.threads // 32)
+
+    # ---- text -----------------------------------------------------------------------------------------
+
+    def emit(self, instruction: str, *operands: str, guard: str = "") -> None:
+        """Append one instruction.  guard: `@%p1 ` runs it in some threads only."""
+        self.need(instruction.rpartition(" ")[2] if instruction.startswith("@") else instruction)
+        self.statement(f"{guard}{instruction} {', '.join(operands)};" if operands else f"{guard}{instruction};")
+
+    def statement(self, text: str) -> None:
+        if self.broken:
+            raise BuildError(self.broken)
+        if self._code is not None:
+            self._locate(self._code)
+        self.lines.append(INDENT * len(self.path.blocks) + text)
+
+    def need(self, feature: str) -> None:
+        """Raise the version to what `feature` takes, or refuse it on this architecture."""
+        self.version = max(self.version, required_version(feature, self.target))
+
+    def label(self, stem: str) -> str:
+        self._labels[stem] += 1
+        return f"${stem}_{self._labels[stem]}"
+
+    def place(self, label: str) -> None:
+        if self.broken:
+            raise BuildError(self.broken)
+        self.lines.append(f"{INDENT * (len(self.path.blocks) - 1)}{label}:")
+
+    def _locate(self, code: CodeType) -> None:
+        """A `.loc` when the kernel's Python line changes, so that profilers show it."""
+        frame = sys._getframe(2)
+        while frame is not None and frame.f_code is not code:
+            frame = frame.f_back  # type: ignore[assignment]
+        if frame is not None and frame.f_lineno != self._line:
+            self._line = frame.f_lineno
+            self.lines.append(f"{INDENT * len(self.path.blocks)}.loc 1 {self._line} 0")
+
+    # ---- registers ------------------------------------------------------------------------------------
+
+    def register(self, kind: Type) -> str:
+        """The name of a fresh register."""
+        if not kind.register:
+            raise BuildError(f"{kind} lives in memory only; a register holds it as {kind.widened}")
+        _, count = self.registers.get(kind.prefix, (kind, 0))
+        self.registers[kind.prefix] = (kind, count + 1)
+        return f"%{kind.prefix}{count + 1}"
+
+    def new(self, kind: Type, alike: Alike = Alike.LANE, multiple: int = 1, *, top: bool = False) -> Value:
+        """A value to be written by the next instruction; top: by the prologue, so that it exists everywhere."""
+        return Value(self.builder, kind, self.register(kind), self.path.blocks[0 if top else -1], alike, multiple)
+
+    def new_var(self, kind: Type, alike: Alike) -> Var:
+        return Var(self.builder, kind, self.register(kind), self.path.inner, alike)
+
+    @property
+    def builder(self) -> "Arithmetic":
+        return self  # type: ignore[return-value]
+
+    # ---- operands -------------------------------------------------------------------------------------
+
+    def read(self, value: Value) -> str:
+        """The register of a value that exists here."""
+        if value.k is not self:
+            raise BuildError(f"{value} belongs to the kernel {value.k.name}, not to {self.name}")
+        if value.block not in self.path:
+            raise BuildError(
+                f"{value} is used outside of the {value.block.kind} that defines it, which may not have run; "
+                "declare a Var before it with k.var, and .set it inside"
+            )
+        if isinstance(value, Var) and value.busy:
+            raise BuildError(f"{value} is still being computed by wgmma: k.wgmma_commit(), k.wgmma_wait(0) first")
+        return value.text
+
+    def operand(self, value: Value | Number, kind: Type) -> str:
+        """How an instruction spells `value` where it takes a `kind`."""
+        if isinstance(value, Value):
+            if value.type is not kind:
+                raise BuildError(f"{value} where {kind} is wanted; convert with .to({kind})")
+            return self.read(value)
+        if not isinstance(value, (int, float)):
+            raise BuildError(f"{value!r} where a {kind} is wanted: neither a value of this kernel nor a number")
+        text = literal(kind, value)
+        if kind in (f16, bf16) or kind.lane in (f16, bf16):  # these have no immediates
+            return self.constant(kind, text).text
+        return text
+
+    def constant(self, kind: Type, text: str) -> Value:
+        value = self.new(kind, Alike.BLOCK)
+        self.emit(f"mov.{kind.word}", value.text, text)
+        return value
+
+    def context(self, block: Block) -> Alike:
+        """How alike the threads are that get here from where `block` began."""
+        blocks = self.path.blocks
+        return min((b.alike for b in blocks[blocks.index(block) + 1 :]), default=Alike.BLOCK)
+
+
+if TYPE_CHECKING:
+    from trueno_cuda.ptx.arithmetic import Arithmetic

@@ -1,0 +1,305 @@
+"""From a Python function to PTX: `@kernel(threads=256)`, then `.build(arch="sm_90", N=4096)`.
+
+The function's signature is the kernel's interface.  Annotated positional parameters are what a launch passes,
+keyword-only ones are constants of the build: they may steer Python, and are part of the kernel's name.
+"""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from trueno_cuda.ptx.builder import DYNAMIC, Builder, Param, ParamType, Shared
+from trueno_cuda.ptx.errors import BuildError, suggestion
+from trueno_cuda.ptx.targets import Target, Version, target
+from trueno_cuda.ptx.types import TensorMap, Type, ptr
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """PTX, and all that a launcher needs to know about it.
+
+    threads: of a block along x, y, z, or None where the launch decides, up to `max_threads`.
+    static_shared, dynamic_shared: bytes; a launch passes the second, and must raise the driver's limit above 48 KiB.
+    cluster: blocks of a cluster.  escapes: each use of k.asm.
+    """
+
+    name: str
+    text: str
+    arch: str
+    version: str
+    params: tuple[Param, ...]
+    constants: dict[str, Any]
+    threads: Shape | None
+    max_threads: int
+    static_shared: int
+    dynamic_shared: int
+    cluster: Shape | None = None
+    escapes: tuple[str, ...] = ()
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, in bytes."""
+        return self.static_shared + self.dynamic_shared
+
+    @property
+    def param_bytes(self) -> int:
+        """Size of the packed parameters."""
+        return max((p.offset + p.bytes for p in self.params), default=0)
+
+    @property
+    def key(self) -> str:
+        """Names this very text, for caches."""
+        return sha256(self.text.encode("ascii")).hexdigest()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel's Python function with what `@kernel` said about it."""
+
+    function: Callable[..., None]
+    threads: int | tuple[int, ...] | str | None = None
+    max_threads: int | None = None
+    blocks_per_sm: int | None = None
+    cluster: int | tuple[int, ...] | None = None
+    registers: int | None = None
+    params: dict[str, ParamType] = field(init=False)
+    defaults: dict[str, inspect.Parameter] = field(init=False)
+
+    def __post_init__(self) -> None:
+        params, constants = _interface(self.function)
+        object.__setattr__(self, "params", params)
+        object.__setattr__(self, "defaults", constants)
+        if (self.threads is None) == (self.max_threads is None):
+            raise BuildError(
+                f"@kernel on {self.name}: give either threads=256, or max_threads= where the launch decides"
+            )
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        raise BuildError(f"{self.name} is a kernel: {self.name}.build(arch=...) writes its PTX, a launcher runs that")
+
+    def build(self, arch: str = "sm_80", *, loc: bool = False, **constants: Any) -> Kernel:
+        """The kernel for one architecture and these constants.  loc: with Python's lines, for profilers.
+
+        BuildError: a constant that is missing, unknown or of the wrong type, or a misuse inside the kernel.
+        """
+        where, chosen = target(arch), self._constants(constants)
+        threads = self._threads(chosen)
+        name = _mangle(self.name, chosen)
+        k = Builder(name, where, threads, self.function.__code__ if loc else None)
+        _no_early_exit(self.function)
+        operands = [k.bind(n, t) for n, t in self.params.items()]
+        self.function(k, *operands, **chosen)
+        k.close()
+        cluster = None if self.cluster is None else _shape(self.cluster, "cluster", self.name)
+        limits = self._limits(k, threads, cluster)
+        params = k.params(self.params)
+        text, shared = self._text(k, where, params, limits, chosen, loc)
+        if not text.isascii():
+            raise BuildError(f"{name}: the text is not ASCII")
+        most = threads[0] * threads[1] * threads[2] if threads else self.max_threads or 0
+        return Kernel(
+            name, text, arch, _spelled(k.version), params, chosen, threads, most, shared.static, shared.dynamic,
+            cluster, tuple(k.escapes),
+        )  # fmt: skip
+
+    def _constants(self, given: dict[str, Any]) -> dict[str, Any]:
+        """All constants, in the order of the signature."""
+        for name in given:
+            if name not in self.defaults:
+                known = ", ".join(self.defaults) or "none"
+                raise BuildError(
+                    f"{self.name} has no constant {name!r}{suggestion(name, self.defaults)}; it has {known}"
+                )
+        chosen = {}
+        for name, parameter in self.defaults.items():
+            if name not in given and parameter.default is parameter.empty:
+                raise BuildError(f"{self.name}: the constant {name} is missing: build({name}=...)")
+            value = given.get(name, parameter.default)
+            wanted = parameter.annotation
+            if isinstance(wanted, type) and (
+                type(value) is not wanted and not (wanted is float and type(value) is int)
+            ):
+                raise BuildError(
+                    f"{self.name}: the constant {name} is {value!r}, and must be of type {wanted.__name__}"
+                )
+            chosen[name] = value
+        return chosen
+
+    def _threads(self, constants: dict[str, Any]) -> Shape | None:
+        if self.threads is None:
+            return None
+        given = self.threads
+        if isinstance(given, str):
+            if given not in constants:
+                raise BuildError(f"@kernel(threads={given!r}) on {self.name}: it has no such constant")
+            given = constants[given]
+        shape = _shape(given, "threads", self.name)
+        if shape[0] * shape[1] * shape[2] > 1024:
+            raise BuildError(f"{self.name}: {shape} are more than 1024 threads a block")
+        return shape
+
+    def _limits(self, k: Builder, threads: Shape | None, cluster: Shape | None) -> list[str]:
+        """Performance directives of the entry."""
+        shape = threads or (self.max_threads or 1, 1, 1)
+        lines = [f"{'.reqntid' if threads else '.maxntid'} {', '.join(map(str, shape))}"]
+        if self.blocks_per_sm is not None:
+            lines.append(f".minnctapersm {self.blocks_per_sm}")
+        if self.registers is not None:
+            lines.append(f".maxnreg {self.registers}")
+        if cluster is not None:
+            k.need(".reqnctapercluster")
+            lines.append(f".reqnctapercluster {', '.join(map(str, cluster))}")
+        return lines
+
+    def _text(
+        self,
+        k: Builder,
+        where: Target,
+        params: tuple[Param, ...],
+        limits: list[str],
+        constants: dict[str, Any],
+        loc: bool,
+    ) -> tuple[str, Shared]:
+        declared, addresses, shared = k.lay_out()
+        said = " ".join(f"{n}={_word(v)}" for n, v in constants.items())
+        lines = [f"// {self.name}{': ' + said if said else ''}", f".version {_spelled(k.version)}"]
+        lines += [f".target {where.name}", ".address_size 64", ""]
+        if loc:
+            path = self.function.__code__.co_filename.encode("ascii", "replace").decode()
+            lines += [f'.file 1 "{path}"', ""]
+        if shared.dynamic:
+            align = max(a.root.align for a in k.arrays)
+            lines += [f".extern .shared .align {align} .b8 {DYNAMIC}[];", ""]
+        entry = ",\n".join(f"    {_declared(p)}" for p in params)
+        lines += [f".visible .entry {k.name}(", entry, ")"] if entry else [f".visible .entry {k.name}()"]
+        registers = [f".reg .{t.register} %{p}<{n + 1}>;" for p, (t, n) in k.registers.items()]
+        body = [f"    {line}" for line in (*registers, *declared)] + [""]
+        body += [f"    {line}" for line in (*k.prologue, *addresses)]
+        lines += [*limits, "{", *body, *k.lines, "    ret;", "}", ""]
+        return "\n".join(lines), shared
+
+
+def kernel(
+    *,
+    threads: int | tuple[int, ...] | str | None = None,
+    max_threads: int | None = None,
+    blocks_per_sm: int | None = None,
+    cluster: int | tuple[int, ...] | None = None,
+    registers: int | None = None,
+) -> Callable[[Callable[..., None]], Source]:
+    """Make a Python function a kernel.
+
+    threads: of a block, as 256, (32, 8), or the name of a constant; or max_threads, and the launch decides.
+    blocks_per_sm: at least so many shall fit, which bounds the registers; registers: bound them outright.
+    cluster: blocks of a cluster (sm_90).
+    """
+    return lambda function: Source(function, threads, max_threads, blocks_per_sm, cluster, registers)
+
+
+def _interface(function: Callable[..., None]) -> tuple[dict[str, ParamType], dict[str, inspect.Parameter]]:
+    """Launch parameters and constants."""
+    params: dict[str, ParamType] = {}
+    constants: dict[str, inspect.Parameter] = {}
+    name = function.__name__
+    _, *rest = inspect.signature(function, eval_str=True).parameters.values()
+    for p in rest:
+        if p.kind is p.KEYWORD_ONLY:
+            if p.name in ("arch", "loc"):
+                raise BuildError(f"{name}: {p.name} is an argument of build() and cannot name a constant")
+            constants[p.name] = p
+        elif p.kind is not p.POSITIONAL_OR_KEYWORD or p.default is not p.empty:
+            raise BuildError(f"{name}({p}): a launch passes all parameters; constants stand behind the *")
+        elif not isinstance(p.annotation, (Type, ptr, TensorMap)):
+            raise BuildError(
+                f"{name}: annotate {p.name} with a type such as f32, u32 or ptr(f32); the launch passes it"
+            )
+        else:
+            params[p.name] = p.annotation
+    return params, constants
+
+
+def _no_early_exit(function: Callable[..., None]) -> None:
+    """Refuse return, break and continue inside a `with k.when(...)`: Python would take them whatever the condition.
+
+    A with statement cannot see this happen, so the source is looked at, where there is one.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With) and any(map(_branches, node.items)):
+            for exit_ in _exits(node.body, in_loop=False):
+                word = type(exit_).__name__.lower()
+                raise BuildError(
+                    f"{function.__name__}, line {exit_.lineno}: `{word}` in a `with k.` block runs while the kernel is "
+                    "built, whatever the condition; branch around the rest, or leave a k.loop with leave_if"
+                )
+
+
+def _branches(item: ast.withitem) -> bool:
+    call = item.context_expr
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("when", "otherwise", "loop")
+    )
+
+
+def _exits(body: Iterable[ast.AST], in_loop: bool) -> Iterator[ast.Return | ast.Break | ast.Continue]:
+    """Statements that leave `body`; a Python loop of its own may be left."""
+    for node in body:
+        if isinstance(node, ast.Return) or (isinstance(node, (ast.Break, ast.Continue)) and not in_loop):
+            yield node
+        elif not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
+            yield from _exits(ast.iter_child_nodes(node), in_loop or isinstance(node, (ast.For, ast.While)))
+
+
+def _shape(given: int | tuple[int, ...], what: str, name: str) -> Shape:
+    sizes = given if isinstance(given, tuple) else (given,)
+    if not 1 <= len(sizes) <= 3 or not all(type(n) is int and n > 0 for n in sizes):
+        raise BuildError(f"@kernel({what}={given!r}) on {name}: one to three positive ints")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _word(value: object) -> str:
+    return value.__name__ if isinstance(value, type) else str(value).encode("ascii", "backslashreplace").decode()
+
+
+def _mangle(name: str, constants: dict[str, Any]) -> str:
+    """`rms_norm_N4096_V4`: one name for one choice of constants; a digest stands for what no identifier can say."""
+    parts = [f"{n}{int(v) if isinstance(v, bool) else _word(v)}" for n, v in constants.items()]
+    plain = "_".join([name, *parts])
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", plain) and len(plain) < 128:
+        return plain
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise BuildError(f"the kernel's name {name!r} is no ASCII identifier; define it with def")
+    digest = sha256(repr(parts).encode()).hexdigest()[:12]
+    return f"{re.sub(r'[^A-Za-z0-9_]', '_', plain)[:96]}_{digest}"
+
+
+def _declared(param: Param) -> str:
+    if isinstance(param.type, ptr):
+        return f".param .u64 .ptr .global .align {param.align} arg_{param.name}"
+    if isinstance(param.type, TensorMap):
+        return f".param .align 64 .b8 arg_{param.name}[128]"
+    return f".param .{param.type.word} arg_{param.name}"
+
+
+def _spelled(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"

@@ -1,0 +1,137 @@
+"""Pointers that know their address space and element, and arrays that also know their length.
+
+Indices count elements.  Global addresses have 64 bits, shared ones 32; neither can be made from a number, turned into
+the other, or used as one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from trueno_cuda.ptx.errors import BuildError
+from trueno_cuda.ptx.hazards import Region
+from trueno_cuda.ptx.types import Type
+from trueno_cuda.ptx.values import Number, Value, multiple
+
+if TYPE_CHECKING:
+    from trueno_cuda.ptx.memory import Memory
+
+Index = Value | int | tuple[Value | int, ...]
+
+CACHE = {
+    "ca": ".ca", "cg": ".cg", "cs": ".cs", "lu": ".lu", "cv": ".cv", "wb": ".wb", "wt": ".wt", "nc": ".nc",
+    "no_allocate": ".L1::no_allocate", "evict_first": ".L1::evict_first", "evict_last": ".L1::evict_last",
+    "evict_normal": ".L1::evict_normal", "evict_unchanged": ".L1::evict_unchanged",
+    "l2_64": ".L2::64B", "l2_128": ".L2::128B", "l2_256": ".L2::256B",
+}  # fmt: skip
+"""Words of `cache=`, joined by blanks: `cache="nc no_allocate l2_128"`, in the order that PTX wants."""
+ORDERS = ("relaxed", "acquire", "release", "acq_rel", "volatile")
+SCOPES = {"block": "cta", "cluster": "cluster", "gpu": "gpu", "system": "sys"}
+
+
+@dataclass(slots=True, eq=False)
+class Root:
+    """What an address was made from: a parameter or a declared array.
+
+    align: bytes that its accesses need; read, written: whether any did.
+    """
+
+    name: str
+    space: str
+    align: int
+    read: bool = False
+    written: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Pointer:
+    """Elements in one address space, from `address` on.
+
+    multiple: a power of two that divides the distance from the root, in elements.  count: how many there are, where
+    that is known.  region: what the builder watches for hazards, in shared memory.
+    """
+
+    k: "Memory"
+    element: Type
+    root: Root
+    address: Value
+    multiple: int = 1 << 40
+    count: int | None = None
+    region: Region | None = None
+    pitches: tuple[int, ...] = (1,)
+
+    def __repr__(self) -> str:
+        return f"{self.root.name} ({self.root.space} {self.element})"
+
+    def __add__(self, index: Index) -> "Pointer":
+        """The pointer `index` elements further on: `(x + row * N).load(i)` computes the row once."""
+        at = self.k.flat(self, index)
+        self.k.in_bounds(self, at, 0)
+        address = self.k.address(self, at)
+        step = min(self.multiple, multiple(at))
+        return Pointer(self.k, self.element, self.root, address, step, None, self.region, self.pitches)
+
+    def cast(self, element: Type) -> "Pointer":
+        """The same memory as elements of another type: bytes as f16, f16 as f16x2."""
+        unit, count = self.multiple * self.element.bytes // element.bytes, self.count
+        if not unit:
+            raise BuildError(f"{self}: its address is a multiple of {self.multiple} only, not of a {element}")
+        whole = None if count is None else count * self.element.bytes // element.bytes
+        self.root.align = max(self.root.align, element.bytes)
+        return Pointer(self.k, element, self.root, self.address, unit, whole, self.region)
+
+    @overload
+    def load(self, index: Index = 0, vec: None = None, **options: Any) -> Value: ...
+    @overload
+    def load(self, index: Index = 0, vec: int = 1, **options: Any) -> list[Value]: ...
+    def load(self, index: Index = 0, vec: int | None = None, **options: Any) -> Value | list[Value]:
+        """One element, or with `vec` a list of neighbours.
+
+        where: a predicate; masked threads read `other`, zero unless given.  cache: see CACHE.  policy: a k.l2_policy.
+        order, scope: `acquire`, `relaxed` or `volatile`, for a `block`, `cluster`, `gpu` or the `system`.
+        """
+        values = self.k.load(self, index, vec or 1, **options)
+        return values[0] if vec is None else values
+
+    def store(self, index: Index, values: "Value | Number | Sequence[Value | Number]", **options: Any) -> None:
+        """One element, or a list of neighbours as one vector; options as those of `load`."""
+        self.k.store(self, index, [values] if isinstance(values, (Value, int, float)) else list(values), **options)
+
+    def atomic(self, name: str, index: Index, *operands: Value | Number, **options: Any) -> Value:
+        """Change an element in one step and return what it was: add min max and or xor inc dec exch cas."""
+        return self.k.atomic(self, name, index, operands, returns=True, **options)  # type: ignore[return-value]
+
+    def reduce(self, name: str, index: Index, *operands: Value | Number, **options: Any) -> None:
+        """Change an element in one step and return nothing, which is cheaper."""
+        self.k.atomic(self, name, index, operands, returns=False, **options)
+
+    def prefetch(self, index: Index, level: str = "L2") -> None:
+        self.k.emit(f"prefetch.{self.root.space}.{level}", self.k.place_of(self, self.k.flat(self, index)))
+
+
+class Array(Pointer):
+    """A declared array; with stages, one array a stage: `ring[i]`."""
+
+    stages: int
+    dynamic: int | None = None  # bytes from the start of dynamic shared memory
+
+    @property
+    def bytes(self) -> int:
+        return (self.count or 0) * self.element.bytes * self.stages
+
+    def __len__(self) -> int:
+        return self.count or 0
+
+    def __getitem__(self, stage: Value | int) -> Pointer:
+        k, size = self.k, self.count or 0
+        if isinstance(stage, int):
+            if not 0 <= stage < self.stages:
+                raise BuildError(f"{self}[{stage}]: it has {self.stages} stages")
+            name = str(stage)
+        else:
+            name = k.read(stage)
+        whole = Pointer(k, self.element, self.root, self.address)
+        at = stage * size if isinstance(stage, int) else k.apply("mul", stage, size)
+        address = self.address if isinstance(stage, int) and stage == 0 else k.address(whole, at)
+        region = self.region._replace(stage=name) if self.region else None
+        return Pointer(k, self.element, self.root, address, multiple(size), self.count, region, self.pitches)

@@ -1,0 +1,271 @@
+"""Values, which are written once, and vars, which may change.
+
+An operator emits one instruction.  Beside its register a value knows two facts that let the builder refuse hazards:
+how alike it is over the threads, and which power of two divides it.
+"""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from trueno_cuda.ptx.errors import BuildError
+from trueno_cuda.ptx.types import Type, pred
+
+if TYPE_CHECKING:
+    from trueno_cuda.ptx.arithmetic import Arithmetic
+    from trueno_cuda.ptx.hazards import Block
+
+Number = int | float
+
+
+class Alike(IntEnum):
+    """Over which threads a value is the same.  A barrier must be reached alike by all that it waits for."""
+
+    LANE = 0
+    WARP = 1
+    BLOCK = 2
+
+
+class Value:
+    """The result of one instruction.
+
+    k: the kernel under construction; type; text: the register; block: the branch or loop that defines it, outside of
+    which it does not exist; multiple: a power of two that is known to divide it (integers only).
+    """
+
+    __slots__ = ("alike", "block", "k", "multiple", "text", "type")
+
+    def __init__(
+        self, k: "Arithmetic", kind: Type, text: str, block: "Block", alike: Alike = Alike.LANE, multiple: int = 1
+    ) -> None:
+        self.k, self.type, self.text, self.block, self.alike, self.multiple = k, kind, text, block, alike, multiple
+
+    def __repr__(self) -> str:
+        return f"{self.text} ({self.type})"
+
+    # ---- what has no meaning while the kernel is built ------------------------------------------------
+
+    def __bool__(self) -> NoReturn:
+        raise BuildError(
+            f"{self} has no truth while the kernel is built; branch with `with k.when(c):`, choose with "
+            "k.select(c, a, b), k.min or k.max, join predicates with & | ~ (a < b < c, and, or, not ask for a truth)"
+        )
+
+    def __index__(self) -> NoReturn:
+        raise BuildError(
+            f"{self} is no Python int: it exists on the GPU only; loop with `for i in k.range({self.text})`"
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise BuildError(f"{self} is one value, not a list; a load gives a list only with vec=2 or more")
+
+    def _written_once(self, other: "Value | Number") -> "Value":
+        raise BuildError(
+            f"{self.text} is a Value and is written once; start an accumulator with k.var({self.type}, 0), "
+            "or give the result a new name"
+        )
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = _written_once
+    __iand__ = __ior__ = __ixor__ = __ilshift__ = __irshift__ = _written_once
+
+    # ---- operators ------------------------------------------------------------------------------------
+
+    def __add__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("add", self, other)
+
+    def __radd__(self, other: Number) -> "Value":
+        return self.k.apply("add", self, other)
+
+    def __sub__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("sub", self, other)
+
+    def __rsub__(self, other: Number) -> "Value":
+        return self.k.apply("sub", other, self)
+
+    def __mul__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("mul", self, other)
+
+    def __rmul__(self, other: Number) -> "Value":
+        return self.k.apply("mul", self, other)
+
+    def __truediv__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("div", *self._dividing("/", self, other))
+
+    def __rtruediv__(self, other: Number) -> "Value":
+        return self.k.apply("div", *self._dividing("/", other, self))
+
+    def __floordiv__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("div", *self._dividing("//", self, other))
+
+    def __rfloordiv__(self, other: Number) -> "Value":
+        return self.k.apply("div", *self._dividing("//", other, self))
+
+    def __mod__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("rem", *self._dividing("%", self, other))
+
+    def __rmod__(self, other: Number) -> "Value":
+        return self.k.apply("rem", *self._dividing("%", other, self))
+
+    def __and__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("and_", self, other)
+
+    def __rand__(self, other: Number) -> "Value":
+        return self.k.apply("and_", self, other)
+
+    def __or__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("or_", self, other)
+
+    def __ror__(self, other: Number) -> "Value":
+        return self.k.apply("or_", self, other)
+
+    def __xor__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("xor", self, other)
+
+    def __rxor__(self, other: Number) -> "Value":
+        return self.k.apply("xor", self, other)
+
+    def __lshift__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("shl", self, other)
+
+    def __rshift__(self, other: "Value | Number") -> "Value":
+        return self.k.apply("shr", self, other)
+
+    def __neg__(self) -> "Value":
+        return self.k.apply("neg", self)
+
+    def __abs__(self) -> "Value":
+        return self.k.apply("abs", self)
+
+    def __invert__(self) -> "Value":
+        return self.k.apply("not_", self)
+
+    def __lt__(self, other: "Value | Number") -> "Value":
+        return self.k.compare("lt", self, other)
+
+    def __le__(self, other: "Value | Number") -> "Value":
+        return self.k.compare("le", self, other)
+
+    def __gt__(self, other: "Value | Number") -> "Value":
+        return self.k.compare("gt", self, other)
+
+    def __ge__(self, other: "Value | Number") -> "Value":
+        return self.k.compare("ge", self, other)
+
+    def __eq__(self, other: "Value | Number") -> "Value":  # type: ignore[override]
+        return self.k.compare("eq", self, other)
+
+    def __ne__(self, other: "Value | Number") -> "Value":  # type: ignore[override]
+        # A NaN differs from everything, itself too, as in Python.
+        return self.k.compare("neu" if self.type.kind == "f" else "ne", self, other)
+
+    __hash__ = object.__hash__
+
+    def _dividing(self, sign: str, a: "Value | Number", b: "Value | Number") -> tuple["Value | Number", ...]:
+        kind = self.type
+        if sign == "/" and kind.kind != "f":
+            raise BuildError(f"/ on {kind}: use // for integers, or convert with .to(f32)")
+        if sign != "/" and kind.kind == "s":
+            name = {"//": "div", "%": "rem"}[sign]
+            raise BuildError(
+                f"{sign} on {kind}: PTX rounds to zero and Python down; say k.{name}(a, b), which is PTX's"
+            )
+        if sign != "/" and kind.kind != "u":
+            raise BuildError(f"{sign} on {kind}: it is for unsigned integers; floats have / and k.floor")
+        return a, b
+
+    # ---- conversions ----------------------------------------------------------------------------------
+
+    def to(self, kind: Type, rnd: str | None = None, *, sat: bool = False) -> "Value":
+        """This number as another type.
+
+        rnd: `rn` to nearest, `rz` to zero, `rm` down, `rp` up.  Narrowing floats and integers to floats round to
+        nearest unless told; a float becomes an integer only with `rnd` given.  sat: clamp instead of wrapping.
+        """
+        return self.k.convert(self, kind, rnd, sat)
+
+    def bits(self, kind: Type) -> "Value":
+        """The same bits under another type of the same width."""
+        return self.k.reinterpret(self, kind)
+
+
+class Var(Value):
+    """A register that may change: `+=` and its like, `set`, `fma`, `update`.
+
+    busy: an asynchronous multiplication owns the register until it is waited for.
+    """
+
+    __slots__ = ("busy",)
+
+    def __init__(self, k: "Arithmetic", kind: Type, text: str, block: "Block", alike: Alike) -> None:
+        super().__init__(k, kind, text, block, alike)
+        self.busy = False
+
+    def set(self, value: Value | Number) -> None:
+        self.k.assign(self, value)
+
+    def update(self, name: str, *operands: Value | Number, **options: Any) -> "Var":
+        """Become k.NAME(self, *operands): `highest.update("max", x)`."""
+        self.k.apply(name, self, *operands, out=self, **options)
+        return self
+
+    def fma(self, a: Value | Number, b: Value | Number, **options: Any) -> None:
+        """Add a · b, rounded once."""
+        self.k.apply("fma", a, b, self, out=self, **options)
+
+    @property
+    def value(self) -> Value:
+        """What it holds now, which stays when it changes."""
+        return self.k.copy(self)
+
+    def __iadd__(self, other: Value | Number) -> "Var":
+        return self.update("add", other)
+
+    def __isub__(self, other: Value | Number) -> "Var":
+        return self.update("sub", other)
+
+    def __imul__(self, other: Value | Number) -> "Var":
+        return self.update("mul", other)
+
+    def __itruediv__(self, other: Value | Number) -> "Var":
+        self._dividing("/", self, other)
+        return self.update("div", other)
+
+    def __ifloordiv__(self, other: Value | Number) -> "Var":
+        self._dividing("//", self, other)
+        return self.update("div", other)
+
+    def __imod__(self, other: Value | Number) -> "Var":
+        self._dividing("%", self, other)
+        return self.update("rem", other)
+
+    def __iand__(self, other: Value | Number) -> "Var":
+        return self.update("and_", other)
+
+    def __ior__(self, other: Value | Number) -> "Var":
+        return self.update("or_", other)
+
+    def __ixor__(self, other: Value | Number) -> "Var":
+        return self.update("xor", other)
+
+    def __ilshift__(self, other: Value | Number) -> "Var":
+        return self.update("shl", other)
+
+    def __irshift__(self, other: Value | Number) -> "Var":
+        return self.update("shr", other)
+
+
+def is_predicate(value: object) -> bool:
+    return isinstance(value, Value) and value.type is pred
+
+
+def multiple(value: object) -> int:
+    """The largest power of two that is known to divide it; of zero, as large as any index needs."""
+    if isinstance(value, Value):
+        return value.multiple
+    if isinstance(value, int):
+        return value & -value if value else 1 << 40
+    return 1
+
+
+def alike(*values: object) -> Alike:
+    """Over which threads a result of these is the same: numbers are the same everywhere."""
+    return min((v.alike for v in values if isinstance(v, Value)), default=Alike.BLOCK)

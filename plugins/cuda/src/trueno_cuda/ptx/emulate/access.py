@@ -54,7 +54,7 @@ class Access:
                 self._outside_global(ins, lanes, address, bad, size)
         elif space == "shared":
             buffer = m.shared
-            index, bad = self._shared(ins, lanes, address, size)
+            index, bad = self._shared(ins, g, lanes, address, size)
         elif space == "local":
             buffer = m.local
             inside = (address >= 0) & (address + size <= m.local_size)
@@ -82,9 +82,11 @@ class Access:
             good = np.full(len(lanes), bool(good[0]))
         return Place(buffer, np.where(good, index, 0), good, lanes)
 
-    def _shared(self, ins: Instruction, lanes: Array, address: Array, size: int) -> tuple[Array, Array | None]:
+    def _shared(
+        self, ins: Instruction, g: Group, lanes: Array, address: Array, size: int
+    ) -> tuple[Array, Array | None]:
         m = self.m
-        block: Array | int = 0 if m.blocks_here == 1 else lanes // m.block_lanes
+        start: Array | int = 0 if m.blocks_here == 1 else m.shared_start(g, lanes)
         offset = address - SHARED_BASE
         high = int(address.max())
         generic = None
@@ -97,6 +99,7 @@ class Access:
                           "no shared address (is it generic? cvta.to.shared makes one)")  # fmt: skip
             mine = lanes // m.block_lanes
             block = np.where(rank > 0, mine // cluster * cluster + np.where(generic, 0, rank - 1), mine)
+            start = block * m.shared_size
             offset = (address & ((1 << CLUSTER_SHIFT) - 1)) - SHARED_BASE
         bad = None
         if int(offset.min()) < 0 or int(offset.max()) + size > m.shared_size:
@@ -107,7 +110,7 @@ class Access:
                           f"outside the block's {m.shared_size} bytes of shared memory")  # fmt: skip
         if generic is not None and generic.any():
             bad = generic if bad is None else bad | generic
-        return block * m.shared_size + offset, bad
+        return start + offset, bad
 
     def _outside_global(self, ins: Instruction, lanes: Array, address: Array, bad: Array, size: int) -> None:
         k = int(np.argmax(bad))

@@ -1,4 +1,4 @@
-"""Which registers an instruction reads and writes, and which instructions are meeting points.
+"""Which registers an instruction reads and writes, where lanes meet, and how many flops it is.
 
 PTX puts the destination first, except in the opcodes listed here.
 """
@@ -6,6 +6,7 @@ PTX puts the destination first, except in the opcodes listed here.
 from collections.abc import Iterator
 
 from trueno_cuda.ptx.emulate.syntax import Address, Instruction, Not, Operand, Pair, Register, Vector
+from trueno_cuda.ptx.emulate.types import TYPES
 
 NO_RESULT = {"st", "red", "bra", "brx", "ret", "exit", "trap", "brkpt", "cp", "prefetch", "prefetchu", "membar",
              "fence", "setmaxnreg", "nanosleep", "griddepcontrol", "stmatrix", "call", "discard", "applypriority",
@@ -90,3 +91,19 @@ def spins(ins: Instruction) -> bool:
         or (ins.opcode == "ld" and bool({"volatile", "acquire", "relaxed"} & set(ins.mods)))
         or (ins.opcode == "mbarrier" and "test_wait" in ins.mods)
     )
+
+
+def flops(ins: Instruction) -> dict[str, float]:
+    """Floating-point operations of one lane: an fma is two."""
+    types = [m for m in ins.mods if m in TYPES]
+    if ins.opcode in ("mma", "wgmma"):
+        shape = next((m for m in ins.mods if m.startswith("m") and "n" in m and "k" in m), None)
+        if shape is None:
+            return {}
+        m, n, k = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split())
+        return {f"{types[1]} {ins.opcode}": 2 * m * n * k / (32 if ins.opcode == "mma" else 128)}
+    if not types or TYPES[types[-1]].kind != "f":
+        return {}
+    each = {"add": 1, "sub": 1, "mul": 1, "fma": 2, "mad": 2, "div": 1, "rcp": 1, "sqrt": 1, "rsqrt": 1, "ex2": 1,
+            "lg2": 1, "sin": 1, "cos": 1, "tanh": 1, "min": 1, "max": 1}.get(ins.opcode)  # fmt: skip
+    return {} if each is None else {types[-1]: float(each * (2 if types[-1].endswith("x2") else 1))}

@@ -8,7 +8,7 @@ import numpy as np
 from trueno_cuda.ptx.emulate import instructions  # registers the families
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
 from trueno_cuda.ptx.emulate.control import Flow
-from trueno_cuda.ptx.emulate.effects import written
+from trueno_cuda.ptx.emulate.effects import flops, written
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.inline import inlined
@@ -70,6 +70,7 @@ class Kernel:
         compiler.kernel = self
         self.initial = compiler.initial
         blocks, code = self.flow.blocks, self.flow.instructions
+        self.tally = [(i.name, flops(i)) for i in code]
         self.live = [compiler.live(b.live) for b in blocks]
         self.members: list[Fetch | None] = [None] * len(blocks)
         self.barriers: dict[int, Barrier] = {}

@@ -15,7 +15,7 @@ from trueno_cuda.ptx.emulate.memory import Arena
 from trueno_cuda.ptx.emulate.parse import parse
 from trueno_cuda.ptx.emulate.report import Report
 from trueno_cuda.ptx.emulate.shadow_global import GlobalShadow
-from trueno_cuda.ptx.emulate.syntax import Instruction, Symbol, Variable
+from trueno_cuda.ptx.emulate.syntax import Symbol, Variable
 from trueno_cuda.ptx.emulate.tensor_map import TensorMap
 from trueno_cuda.ptx.emulate.traffic import SAMPLE, Traffic
 from trueno_cuda.ptx.emulate.types import TYPES, Array, constant
@@ -105,29 +105,12 @@ class Launch:
         for block, lanes, warps in zip(self.kernel.flow.blocks, self.lane_counts, self.warp_counts, strict=True):
             if not lanes:
                 continue
-            for ins in self.kernel.flow.instructions[block.start : block.end]:
-                report.instructions[ins.name] = report.instructions.get(ins.name, 0) + lanes
-                report.warp_instructions[ins.name] = report.warp_instructions.get(ins.name, 0) + warps
-                for kind, each in flops(ins).items():
+            for name, work in self.kernel.tally[block.start : block.end]:
+                report.instructions[name] = report.instructions.get(name, 0) + lanes
+                report.warp_instructions[name] = report.warp_instructions.get(name, 0) + warps
+                for kind, each in work.items():
                     report.flops[kind] = report.flops.get(kind, 0) + int(each * lanes)
         report.steps = self.steps
-
-
-def flops(ins: Instruction) -> dict[str, float]:
-    """Floating-point operations of one lane: an fma is two."""
-    types = [m for m in ins.mods if m in TYPES]
-    if ins.opcode in ("mma", "wgmma"):
-        shape = next((m for m in ins.mods if m.startswith("m") and "n" in m and "k" in m), None)
-        if shape is None:
-            return {}
-        m, n, k = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split())
-        kind = types[1] if ins.opcode == "mma" else types[1]
-        return {f"{kind} {ins.opcode}": 2 * m * n * k / (32 if ins.opcode == "mma" else 128)}
-    if not types or TYPES[types[-1]].kind != "f":
-        return {}
-    each = {"add": 1, "sub": 1, "mul": 1, "fma": 2, "mad": 2, "div": 1, "rcp": 1, "sqrt": 1, "rsqrt": 1, "ex2": 1,
-            "lg2": 1, "sin": 1, "cos": 1, "tanh": 1, "min": 1, "max": 1}.get(ins.opcode)  # fmt: skip
-    return {} if each is None else {types[-1]: float(each * (2 if types[-1].endswith("x2") else 1))}
 
 
 class Entry:

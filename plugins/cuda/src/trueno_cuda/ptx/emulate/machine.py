@@ -283,6 +283,15 @@ class Machine:
             found = g.cached["cta"] = g.lanes // self.block_lanes
         return found
 
+    def shared_start(self, g: Group, lanes: Array) -> Array:
+        """Where each lane's block has its shared memory in the chunk's buffer."""
+        if lanes is not g.lanes:
+            return lanes // self.block_lanes * self.shared_size
+        found: Array | None = g.cached.get("shared")
+        if found is None:
+            found = g.cached["shared"] = self.cta(g) * self.shared_size
+        return found
+
     def address(self, var: Variable) -> int:
         """A variable's address in its own space."""
         if var.space in ("global", "const"):

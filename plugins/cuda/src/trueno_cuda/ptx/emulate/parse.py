@@ -473,7 +473,8 @@ class Parser:
         variable = self.find_variable(name)
         offset = 0
         if variable is not None and at.here.text in ("+", "-"):
-            offset = at.integer() if at.take("+") else at.integer()
+            at.take("+")
+            offset = at.integer()
             return Symbol(name, variable, offset)
         if variable is not None:
             return Symbol(name, variable)
@@ -494,7 +495,8 @@ class Parser:
             if base is None:
                 raise at.error(f"{name!r} is not declared")
             while at.here.text in ("+", "-"):
-                offset += at.integer() if at.take("+") else at.integer()
+                at.take("+")
+                offset += at.integer()
         else:
             offset = at.integer()
         rest: list[Operand] = []

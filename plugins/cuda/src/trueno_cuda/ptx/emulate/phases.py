@@ -58,7 +58,7 @@ class Phases:
         self.m.launch.changes += 1
         if self.m.shadow is not None:
             words = self.m.shadow.words(slots * 8, 8)
-            block, warp, lane = self.m.shadow._lane(lanes)
+            _, warp, lane = self.m.shadow._lane(lanes)
             self.m.shadow.wrote[words] = 1 << 10 | ((warp << 5) | lane)[:, None]
 
     def expect(self, slots: Array, amounts: Array) -> None:

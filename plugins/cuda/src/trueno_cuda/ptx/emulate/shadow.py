@@ -17,13 +17,14 @@ from trueno_cuda.ptx.emulate.types import Array
 if TYPE_CHECKING:
     from trueno_cuda.ptx.emulate.machine import Machine
 
+LOG = 1 << 22  # reads kept in the log at most
 SEVERAL = 32  # in place of a lane: several lanes of the warp read the word
 
 
 class SharedShadow:
     """wrote: clock << 11 | atomic << 10 | warp << 5 | lane of each word's last write, 0 for none.
 
-    read_by: clock << 6 | lane, by word and warp.  read_in: the block's barrier count at its last read, plus 1.
+    log: reads that are not yet in read_by.  read_by: clock << 6 | lane, by word and warp.  read_in: the block's barrier count at its last read, plus 1.
     knows[block, a, b]: the tick of b that a is ordered behind; b's running tick is knows[block, b, b] + 1.
     """
 
@@ -40,12 +41,16 @@ class SharedShadow:
         self.knows = np.zeros((machine.blocks_here, self.warps, self.warps), np.int32)
         self.epoch = np.zeros(machine.blocks_here, np.int32)
         self.known_to_all = 0
+        self.log: list[tuple[Array, Array]] = []  # reads since the last synchronisation: words, lanes
+        self.logged = 0
         self.barriers: dict[int, Array] = {}  # mbarrier → what its arrivals knew
 
     # ---- synchronisation ------------------------------------------------------------------------
 
     def full_barrier(self) -> None:
         """All warps of all blocks met."""
+        self.log.clear()
+        self.logged = 0
         ticks = np.einsum("cww->cw", self.knows) + 1
         self.knows[:] = ticks[:, None, :]
         self.epoch += 1
@@ -53,6 +58,7 @@ class SharedShadow:
 
     def meet(self, block: int, warps: Sequence[int]) -> None:
         """These warps (numbers in the chunk) of one block met at a barrier."""
+        self._flush()
         inside = np.array(warps) - block * self.warps
         alive = self.m.live.reshape(-1, self.warps, 32)[block].any(axis=1)
         k = self.knows[block]
@@ -67,11 +73,13 @@ class SharedShadow:
 
     def warp_sync(self, warps: Array) -> None:
         """The lanes of each of these warps met."""
+        self._flush()
         block, w = np.divmod(warps, self.warps)
         self.knows[block, w, w] += 1
 
     def arrive(self, slots: Array, warps: Array) -> None:
         """Warps arrive at mbarriers: what they did is known to those who wait."""
+        self._flush()
         for slot, warp in set(zip(slots.tolist(), warps.tolist(), strict=True)):
             block, w = divmod(warp, self.warps)
             self.knows[block, w, w] += 1
@@ -82,6 +90,7 @@ class SharedShadow:
 
     def wait(self, slots: Array, warps: Array) -> None:
         """Warps saw a phase of mbarriers complete."""
+        self._flush()
         for slot, warp in set(zip(slots.tolist(), warps.tolist(), strict=True)):
             block, w = divmod(warp, self.warps)
             if slot in self.barriers and (slot * 8) // self.m.shared_size == block:
@@ -108,16 +117,23 @@ class SharedShadow:
 
     def read(self, ins: Instruction, lanes: Array, index: Array, size: int, atomic: bool = False) -> None:
         """Lanes read `size` bytes each at `index` of the chunk's shared memory."""
-        block, warp, lane = self._lane(lanes)
-        ticks = self.knows[block, warp, warp] + 1
         for word in self._words(index, size):
             last = self.wrote.take(word)
-            if not last.all():
-                bad = last == 0
-                self._find("uninitialised-shared", ins, lanes, bad, index, "is read before it was written")
+            if not last.min():
+                self._find("uninitialised-shared", ins, lanes, last == 0, index, "is read before it was written")
             self._check_flight(ins, lanes, word, index, "read")
             if (int(last.max()) >> 11) > self.known_to_all:
-                self._check_write(ins, lanes, (block, warp, lane), last, index, atomic, "reads", None)
+                self._check_write(ins, lanes, self._lane(lanes), last, index, atomic, "reads", None)
+            self.log.append((word, lanes))
+        self.logged += len(lanes)
+        if self.logged > LOG:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Enter the reads of the log; a barrier of all blocks makes that unnecessary, and it is the common end."""
+        for word, lanes in self.log:
+            block, warp, lane = self._lane(lanes)
+            ticks = self.knows[block, warp, warp] + 1
             cell = word * self.warps + warp
             old = self.read_by.take(cell)
             code = (ticks << 6) | lane
@@ -127,6 +143,8 @@ class SharedShadow:
             if several.any():
                 self.read_by[cell[several]] = (ticks[several] << 6) | SEVERAL
             self.read_in[word] = self.epoch[block] + 1
+        self.log.clear()
+        self.logged = 0
 
     def write(
         self,
@@ -138,6 +156,8 @@ class SharedShadow:
         unchanged: Callable[[], Array] | None = None,
     ) -> None:
         """Lanes write; `unchanged` tells which of them write what is there already, which harms nobody."""
+        if self.log:
+            self._flush()
         block, warp, lane = self._lane(lanes)
         ticks = self.knows[block, warp, warp] + 1
         me = (ticks << 11) | (atomic << 10) | (warp << 5) | lane

@@ -1,7 +1,6 @@
 """What a PTX text says, as a tree: the parser's result and the compiler's input."""
 
 from dataclasses import dataclass, field
-from typing import Union
 
 from trueno_cuda.ptx.emulate.types import Type
 
@@ -94,7 +93,7 @@ class Sink:
     """`_`: a result that nobody wants."""
 
 
-Operand = Union[Register, Immediate, Special, Symbol, Address, Vector, Pair, Not, Sink]
+Operand = Register | Immediate | Special | Symbol | Address | Vector | Pair | Not | Sink
 
 
 @dataclass(eq=False)

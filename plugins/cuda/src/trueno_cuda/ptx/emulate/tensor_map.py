@@ -47,7 +47,7 @@ class TensorMap:
         self.fill = fill
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Bytes of one tile."""
         return int(np.prod(self.box)) * self.array.itemsize
 

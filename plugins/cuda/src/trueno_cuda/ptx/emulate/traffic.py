@@ -14,12 +14,19 @@ from trueno_cuda.ptx.emulate.types import Array
 SECTOR = 32
 BANKS = 32
 SAMPLE = 64  # warps looked at in one turn
+OFTEN = 16  # turns of an instruction that are all looked at
 
 
 class Traffic:
     def __init__(self, report: Report, sample: int | None = SAMPLE) -> None:
         self.report = report
         self.sample = sample
+        self.turns: dict[int, int] = {}
+
+    def _skip(self, line: int) -> bool:
+        """Whether this turn is one too many: of an instruction in a long loop, every eighth is enough."""
+        seen = self.turns[line] = self.turns.get(line, -1) + 1
+        return self.sample is not None and seen >= OFTEN and seen % 8 != 0
 
     def _warps(self, g: Group, sel: Array | None, address: Array) -> tuple[Array, Array]:
         """[warps, 32] addresses and which lanes take part; a sample of the group's warps."""
@@ -41,6 +48,8 @@ class Traffic:
 
     def touched(self, g: Group, sel: Array | None, address: Array, ins: Instruction, size: int) -> None:
         """A global access of `size` bytes a lane."""
+        if self._skip(ins.line):
+            return
         a, active = self._warps(g, sel, address)
         rows = active.any(axis=1)
         if not rows.all():
@@ -72,6 +81,8 @@ class Traffic:
 
     def banks(self, g: Group, sel: Array | None, address: Array, ins: Instruction, size: int) -> None:
         """A shared access: 8- and 16-byte accesses pass half and quarter warps at a time."""
+        if self._skip(ins.line):
+            return
         a, active = self._warps(g, sel, address)
         rows = active.any(axis=1)
         if not rows.all():

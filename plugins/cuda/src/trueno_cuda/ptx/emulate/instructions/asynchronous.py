@@ -283,12 +283,12 @@ def tensor_copy(c: Compiler, ins: Instruction) -> Step:
             wide = found.array.itemsize
             where = np.broadcast_to(shared(m, g), g.n)[k : k + 1]
             align = {0: 16, 32: 256, 64: 512, 128: 1024}[found.width] if found.width else 128
-            place = m.access.place(ins, g, g.lanes[k : k + 1], where, "shared", found.bytes, min(align, 128))
+            place = m.access.place(ins, g, g.lanes[k : k + 1], where, "shared", found.size, min(align, 128))
             if place.good is not None:
                 continue
             first = int(place.index[0])
             base = int(where[0]) & ((1 << CLUSTER_SHIFT) - 1)
-            linear = np.arange(found.bytes)
+            linear = np.arange(found.size)
             order = swizzle(base + linear, found.width) - base
             start = m.launch.arena.add("tensor map", found.array) - GLOBAL
             source = (start + flat[:, None] * wide + np.arange(wide)).reshape(-1)
@@ -302,7 +302,7 @@ def tensor_copy(c: Compiler, ins: Instruction) -> Step:
                 one = None if mask is None else int(np.broadcast_to(mask(m, g), g.n)[k])
                 send(m, ins, g, k, first, data, int(np.broadcast_to(barrier(m, g), g.n)[k]), one, order)
             else:
-                copy = BulkCopy(ins, lane, found.bytes, source[here], None, (first + order)[here])
+                copy = BulkCopy(ins, lane, found.size, source[here], None, (first + order)[here])
                 m.bulk_copies.append((int(m.bulk_group[lane]), copy))
             key = "global read" if to_shared else "global written"
             m.report.bytes[key] = m.report.bytes.get(key, 0) + int(here.sum())

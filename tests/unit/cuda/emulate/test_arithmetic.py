@@ -160,7 +160,9 @@ def test_fma_rounds_once(lanes, rng, kind, mode):
         c[:half] = -(a[:half] * b[:half]) * dtype(1 + 2.0**-20)
     c = np.where(np.isfinite(c), c, dtype(1))
     got = lanes(f"fma.{mode}.{kind} {{d}}, {{a}}, {{b}}, {{c}};", kind, a, b, c)
-    exact = [Fraction(x) * Fraction(y) + Fraction(z) for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)]
+    exact = [
+        Fraction(x) * Fraction(y) + Fraction(z) for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)
+    ]
     same(got, [rounded(x, kind, mode) for x in exact], dtype)
 
 

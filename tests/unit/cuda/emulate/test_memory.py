@@ -35,7 +35,9 @@ def test_narrow_loads_extend(rng, kind, dtype):
     assert not report.findings
 
 
-@pytest.mark.parametrize("count, kind, size", [(2, "b32", 4), (4, "b32", 4), (2, "b64", 8), (4, "b16", 2), (4, "b8", 1)])
+@pytest.mark.parametrize(
+    "count, kind, size", [(2, "b32", 4), (4, "b32", 4), (2, "b64", 8), (4, "b16", 2), (4, "b8", 1)]
+)
 def test_vectors(rng, count, kind, size):
     x = rng.integers(0, 255, 96 * count * size).astype("u1")
     y = np.zeros_like(x)
@@ -52,7 +54,9 @@ def test_vectors(rng, count, kind, size):
     assert access.sectors_per_request == pytest.approx(count * size) and access.efficiency == 1
 
 
-def atomic(op: str, kind: str, values: np.ndarray, start: np.ndarray, where: np.ndarray, returns: bool, extra="") -> tuple:
+def atomic(
+    op: str, kind: str, values: np.ndarray, start: np.ndarray, where: np.ndarray, returns: bool, extra=""
+) -> tuple:
     """All lanes of two blocks update `start[where[lane]]`; the result and what the lanes read."""
     n, size = len(values), values.itemsize
     bits = size * 8

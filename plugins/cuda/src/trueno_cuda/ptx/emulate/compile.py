@@ -180,10 +180,10 @@ class Compiler:
             raise UnknownInstruction("no type among the modifiers", ins.line, ins.text)
         return TYPES[names[last]]
 
-    def fetch(self, operand: Operand, kind: Type) -> Fetch:
-        """How to read an operand as `kind`; registers wider than that give their low bits."""
+    def fetch(self, operand: Operand, kind: Type, wide: bool = False) -> Fetch:
+        """How to read an operand as `kind`; where `wide` (of st and cvt), a wider register gives its low bits."""
         if isinstance(operand, Register):
-            return self._fetch_register(operand, kind)
+            return self._fetch_register(operand, kind, wide)
         if isinstance(operand, Not):
             inner = self.fetch(operand.operand, PRED)
             return lambda m, g: ~inner(m, g)
@@ -201,19 +201,19 @@ class Compiler:
             return lambda m, g: pack([p(m, g) for p in parts], kind)
         raise ValueError(f"cannot read {operand}")
 
-    def _fetch_register(self, r: Register, kind: Type) -> Fetch:
+    def _fetch_register(self, r: Register, kind: Type, wide: bool) -> Fetch:
         at, dtype = r.index, kind.dtype
         if r.type.bits == kind.bits:
             if r.type.dtype == dtype:
                 return lambda m, g: g.registers[at]  # type: ignore[return-value]
             return lambda m, g: g.registers[at].view(dtype)  # type: ignore[union-attr]
-        if r.type.bits > kind.bits:
+        if r.type.bits > kind.bits and wide and kind.bits > 1:
             raw, low = np.dtype(f"u{r.type.bytes}"), np.dtype(f"u{kind.bytes}")
             return lambda m, g: g.registers[at].view(raw).astype(low).view(dtype)  # type: ignore[union-attr]
         raise ValueError(f"{r.name} has {r.type.bits} bits, {kind.name} wants {kind.bits}")
 
-    def store(self, operand: Operand, kind: Type) -> Store:
-        """How to write a value of `kind`; wider registers are extended by its sign or with zeros."""
+    def store(self, operand: Operand, kind: Type, extend: bool = False) -> Store:
+        """How to write a value of `kind`; where `extend` (of ld and cvt), to a wider register by sign or with zeros."""
         if isinstance(operand, Sink):
             return lambda g, v, sel: None
         if isinstance(operand, Vector):
@@ -229,7 +229,7 @@ class Compiler:
         if not isinstance(operand, Register):
             raise ValueError(f"cannot write {operand}")
         at, want = operand.index, operand.type.dtype
-        if operand.type.bits < kind.bits:
+        if operand.type.bits < kind.bits or (operand.type.bits > kind.bits and not (extend and kind.bits > 1)):
             raise ValueError(f"{operand.name} has {operand.type.bits} bits, {kind.name} needs {kind.bits}")
         if operand.type.bits > kind.bits:
             wide = np.dtype(f"{'i' if kind.kind == 's' else 'u'}{operand.type.bytes}")
@@ -274,10 +274,10 @@ class Compiler:
     # ---- values ---------------------------------------------------------------------------------
 
     def value(
-        self, ins: Instruction, kind: Type, function: Callable[..., Array], *sources: Fetch, target: int = 0
+        self, ins: Instruction, kind: Type, function: Callable[..., Array], *sources: Fetch, extend: bool = False
     ) -> Step:
         """`destination = function(sources)`, all lanes at once."""
-        store = self.store(ins.operands[target], kind)
+        store = self.store(ins.operands[0], kind, extend)
         if len(sources) == 1:
             (a,) = sources
 

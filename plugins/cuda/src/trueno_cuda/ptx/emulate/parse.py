@@ -391,6 +391,8 @@ class Parser:
         else:
             operands = []
             while at.here.text != ";":
+                if at.here.text == "}" or at.here.kind == "end":
+                    raise at.error("expected ';' before this")
                 operands.append(self.operand())
                 if not at.take(","):
                     break

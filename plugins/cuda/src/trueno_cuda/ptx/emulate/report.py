@@ -81,7 +81,7 @@ class Report:
 
     instructions: lane-instructions by opcode.  warp_instructions: issued to warps, by opcode.  bytes: moved by space
     and direction ("global read", …).  flops: by kind ("f32", "f32 mma", …).  steps: NumPy rounds.
-    coalescing and bank_conflicts: by PTX line.  completed: false after a deadlock or a trap.
+    coalescing and bank_conflicts: by PTX line and text.  completed: false after a deadlock or a trap.
     """
 
     kernel: str
@@ -92,17 +92,17 @@ class Report:
     warp_instructions: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     flops: dict[str, int] = field(default_factory=dict)
-    coalescing: dict[int, Coalescing] = field(default_factory=dict)
-    bank_conflicts: dict[int, BankConflicts] = field(default_factory=dict)
+    coalescing: dict[tuple[int, str], Coalescing] = field(default_factory=dict)
+    bank_conflicts: dict[tuple[int, str], BankConflicts] = field(default_factory=dict)
     steps: int = 0
     seconds: float = 0.0
     completed: bool = True
     notes: list[str] = field(default_factory=list)
-    _seen: dict[tuple[str, int], Finding] = field(default_factory=dict, repr=False)
+    _seen: dict[tuple[str, int, str], Finding] = field(default_factory=dict, repr=False)
 
     def add(self, finding: Finding) -> None:
-        """Keep the first finding of a kind and line, and count the others."""
-        known = self._seen.setdefault((finding.kind, finding.line), finding)
+        """Keep the first finding of a kind and instruction, and count the others."""
+        known = self._seen.setdefault((finding.kind, finding.line, finding.text), finding)
         if known is finding:
             self.findings.append(finding)
         else:

@@ -23,9 +23,9 @@ class Traffic:
         self.sample = sample
         self.turns: dict[int, int] = {}
 
-    def _skip(self, line: int) -> bool:
+    def _skip(self, ins: Instruction) -> bool:
         """Whether this turn is one too many: of an instruction in a long loop, every eighth is enough."""
-        seen = self.turns[line] = self.turns.get(line, -1) + 1
+        seen = self.turns[id(ins)] = self.turns.get(id(ins), -1) + 1
         return self.sample is not None and seen >= OFTEN and seen % 8 != 0
 
     def _warps(self, g: Group, sel: Array | None, address: Array) -> tuple[Array, Array]:
@@ -48,7 +48,7 @@ class Traffic:
 
     def touched(self, g: Group, sel: Array | None, address: Array, ins: Instruction, size: int) -> None:
         """A global access of `size` bytes a lane."""
-        if self._skip(ins.line):
+        if self._skip(ins):
             return
         a, active = self._warps(g, sel, address)
         rows = active.any(axis=1)
@@ -56,9 +56,9 @@ class Traffic:
             a, active = a[rows], active[rows]
         if not len(a):
             return
-        record = self.report.coalescing.get(ins.line)
+        record = self.report.coalescing.get((ins.line, ins.text))
         if record is None:
-            record = self.report.coalescing[ins.line] = Coalescing(ins.line, ins.text)
+            record = self.report.coalescing[ins.line, ins.text] = Coalescing(ins.line, ins.text)
         first = a // SECTOR
         if size > SECTOR // 2:
             ends = (a + size - 1) // SECTOR
@@ -81,7 +81,7 @@ class Traffic:
 
     def banks(self, g: Group, sel: Array | None, address: Array, ins: Instruction, size: int) -> None:
         """A shared access: 8- and 16-byte accesses pass half and quarter warps at a time."""
-        if self._skip(ins.line):
+        if self._skip(ins):
             return
         a, active = self._warps(g, sel, address)
         rows = active.any(axis=1)
@@ -96,9 +96,9 @@ class Traffic:
 
     def count(self, ins: Instruction, words: Array, active: Array, requests: int) -> None:
         """Word numbers [phases, words]: each phase takes as many wavefronts as its busiest bank has words."""
-        record = self.report.bank_conflicts.get(ins.line)
+        record = self.report.bank_conflicts.get((ins.line, ins.text))
         if record is None:
-            record = self.report.bank_conflicts[ins.line] = BankConflicts(ins.line, ins.text)
+            record = self.report.bank_conflicts[ins.line, ins.text] = BankConflicts(ins.line, ins.text)
         w = np.where(active, words, -1)
         w.sort(axis=1)
         fresh = np.ones(w.shape, bool)

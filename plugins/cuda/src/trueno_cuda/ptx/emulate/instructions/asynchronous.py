@@ -230,7 +230,8 @@ def send(
         index = first + shift + (np.arange(len(data)) if order is None else order)
         slot = int(m.phases.slots(ins, g, g.lanes[k : k + 1], np.array([barrier]))[0]) + shift // 8
         m.phases.check(ins, g.lanes[k : k + 1], np.array([slot]))
-        copy = BulkCopy(ins, lane, len(data), index, data)
+        # In another block, the copy counts as its first lane's, so that its barrier orders what it wrote.
+        copy = BulkCopy(ins, lane if block == own else block * m.block_lanes, len(data), index, data)
         if m.shadow is not None and block == own:
             words = np.unique(index >> m.shadow.shift) << m.shadow.shift
             m.shadow.write(ins, np.full(len(words), lane), words, 1 << m.shadow.shift)

@@ -28,7 +28,8 @@ def cvt(c: Compiler, ins: Instruction) -> Step:
     result, source = types[0], types[1]
     if result.name.endswith("x2") or source.name.endswith("x2"):
         return pair(c, ins, result, source)
-    return c.value(ins, result, conversion(ins, result, source), c.fetch(ins.operands[1], source))
+    a = c.fetch(ins.operands[1], source, wide=True)
+    return c.value(ins, result, conversion(ins, result, source), a, extend=True)
 
 
 def conversion(ins: Instruction, result: Type, source: Type) -> Function:

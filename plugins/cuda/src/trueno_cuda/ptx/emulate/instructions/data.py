@@ -53,7 +53,7 @@ def ld(c: Compiler, ins: Instruction) -> Step:
     targets = ins.operands[0].items if isinstance(ins.operands[0], Vector) else (ins.operands[0],)
     if len(targets) != count:
         raise ValueError(f"{count} registers are wanted, {len(targets)} given")
-    stores = [c.store(t, kind) for t in targets]
+    stores = [c.store(t, kind, extend=True) for t in targets]
     if not isinstance(source, Address):
         raise ValueError("an address in brackets is wanted")
     if space == "param":
@@ -105,7 +105,7 @@ def st(c: Compiler, ins: Instruction) -> Step:
     sources = ins.operands[1].items if isinstance(ins.operands[1], Vector) else (ins.operands[1],)
     if len(sources) != count:
         raise ValueError(f"{count} registers are wanted, {len(sources)} given")
-    values = [c.fetch(s, kind) for s in sources]
+    values = [c.fetch(s, kind, wide=True) for s in sources]
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         m.access.store(ins, g, sel, address(m, g), space, kind, [v(m, g) for v in values])

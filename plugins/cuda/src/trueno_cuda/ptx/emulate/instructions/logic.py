@@ -205,7 +205,9 @@ def bfe(c: Compiler, ins: Instruction) -> Step:
             top = np.minimum(np.maximum(at.astype(np.int64) + size - 1, 0), bits - 1).astype(x.dtype)
             negative = ((x >> top) & one).astype(bool) & (size > 0)
             inside = np.clip(bits - at.astype(np.int64), 0, size)  # bits of the field that the value has
-            keep = np.where(inside >= bits, ~x.dtype.type(0), (one << np.minimum(inside, bits - 1).astype(x.dtype)) - one)
+            keep = np.where(
+                inside >= bits, ~x.dtype.type(0), (one << np.minimum(inside, bits - 1).astype(x.dtype)) - one
+            )
             r = np.where(negative, r | ~keep, r)
         return r.view(kind.dtype)
 

@@ -1,5 +1,7 @@
 """Named barriers, reductions, mbarriers, locks, spins and clusters."""
 
+# ruff: noqa: E501 - kernels are easier to read with several instructions in a line
+
 import numpy as np
 from trueno_cuda.ptx.emulate import load
 

@@ -1,5 +1,7 @@
 """Divergence and reconvergence, loops, switches, calls, and what warps do together."""
 
+# ruff: noqa: E501 - kernels are easier to read with several instructions in a line
+
 import numpy as np
 import pytest
 from trueno_cuda.ptx.emulate import load

@@ -1,5 +1,7 @@
 """cvt between all types, in all rounding modes, against rationals."""
 
+# ruff: noqa: E501 - kernels are easier to read with several instructions in a line
+
 from fractions import Fraction
 from math import ceil, floor, trunc
 
@@ -27,7 +29,9 @@ def test_integers(lanes, rng, source, result):
     dtype = np.dtype(TYPES[result])
     got = lanes(f"cvt.{result}.{source} {{d}}, {{a}};", result, a)
     np.testing.assert_array_equal(got, wrap(a.tolist(), dtype))
-    info = np.iinfo(dtype)
+    info, held = np.iinfo(dtype), np.iinfo(TYPES[source])
+    if info.min <= held.min and held.max <= info.max:
+        return  # nothing to saturate, and PTX has no such form
     got = lanes(f"cvt.sat.{result}.{source} {{d}}, {{a}};", result, a)
     np.testing.assert_array_equal(got, np.array([min(max(x, info.min), info.max) for x in a.tolist()], dtype))
 
@@ -68,12 +72,14 @@ def test_integer_to_float(lanes, rng, source, result, mode):
     same(got, [rounded(Fraction(x), result, mode) for x in a.tolist()], FLOATS[result])
 
 
-@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
-@pytest.mark.parametrize("source, result", [("f64", "f32"), ("f64", "f16"), ("f32", "f16"), ("f32", "bf16"),
-                                            ("f64", "bf16")])  # fmt: skip
+NARROWING = [("f64", "f32"), ("f64", "f16"), ("f32", "f16"), ("f32", "bf16"), ("f64", "bf16")]
+
+
+@pytest.mark.parametrize("source, result, mode", [
+    (source, result, mode) for source, result in NARROWING for mode in ("rn", "rz", "rm", "rp")
+    if result != "bf16" or mode in ("rn", "rz")  # PTX has no others for bf16
+])  # fmt: skip
 def test_narrowing(lanes, rng, source, result, mode):
-    if mode in ("rm", "rp") and result == "bf16":
-        pytest.skip("PTX has only .rn and .rz for bf16")
     a = draw(rng, source)
     a[:3] = [70000.0, -70000.0, 3e-8]
     got = lanes(f"cvt.{mode}.{result}.{source} {{d}}, {{a}};", "b16" if result == "bf16" else result, a)

@@ -1,5 +1,7 @@
 """Asynchronous copies: they land when waited for, and not before."""
 
+# ruff: noqa: E501 - kernels are easier to read with several instructions in a line
+
 import numpy as np
 import pytest
 from trueno_cuda.ptx.emulate import LaunchError, TensorMap, load

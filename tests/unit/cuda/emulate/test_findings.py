@@ -1,5 +1,7 @@
 """Mutants of small kernels: each defect is found, with its line, and the kernel without it is clean."""
 
+# ruff: noqa: E501 - kernels are easier to read with several instructions in a line
+
 import numpy as np
 import pytest
 from trueno_cuda.ptx.emulate import StepLimit, load

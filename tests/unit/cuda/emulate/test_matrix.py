@@ -1,5 +1,7 @@
 """Tensor-core instructions against NumPy's products, with fragments laid out here by hand."""
 
+# ruff: noqa: E501 - kernels are easier to read with several instructions in a line
+
 import numpy as np
 import pytest
 from trueno_cuda.ptx.emulate import load

@@ -1,5 +1,7 @@
 """Loads, stores, atomics, and memory that a module declares."""
 
+# ruff: noqa: E501 - kernels are easier to read with several instructions in a line
+
 import numpy as np
 import pytest
 from trueno_cuda.ptx.emulate import load

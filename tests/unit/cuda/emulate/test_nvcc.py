@@ -1,5 +1,7 @@
 """Foreign PTX: what nvcc makes of small CUDA kernels gives NumPy's results, without a finding."""
 
+# ruff: noqa: E501 - kernels are easier to read with several instructions in a line
+
 import shutil
 import subprocess
 
@@ -224,7 +226,9 @@ def test_mma_through_ldmatrix(module, rng):
 
 
 def test_mma_of_bf16(module, rng):
-    a, b = ((rng.standard_normal(s).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) for s in ((16, 16), (8, 16)))
+    a, b = (
+        (rng.standard_normal(s).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) for s in ((16, 16), (8, 16))
+    )
     c = np.zeros((16, 8), np.float32)
     clean(module.launch("mma_tile_bf16", 1, 32, [a, b, c]))
     x, y = ((m.astype(np.uint32) << 16).view(np.float32).astype(np.float64) for m in (a, b))

@@ -1,5 +1,7 @@
 """Bad text and bad arguments: an error that names the line, the text and the remedy."""
 
+# ruff: noqa: E501 - kernels are easier to read with several instructions in a line
+
 import numpy as np
 import pytest
 from trueno_cuda.ptx.emulate import LaunchError, PtxError, UnknownInstruction, load

@@ -30,10 +30,10 @@ Combine = Callable[[Array, list[Array]], Array]
 
 
 class Place(NamedTuple):
-    """Where lanes access: `buffer` and byte `index`es; `good` lanes, None for all; lanes' numbers in the chunk."""
+    """Where lanes access: `buffer` and byte indexes `at`; `good` lanes, None for all; lanes' numbers in the chunk."""
 
     buffer: Array
-    index: Array
+    at: Array
     good: Array | None
     lanes: Array
 
@@ -45,7 +45,9 @@ class Access:
 
     # ---- finding the place ----------------------------------------------------------------------
 
-    def place(self, ins: Instruction, g: Group, lanes: Array, address: Array, space: str, size: int, align: int) -> Place:  # fmt: skip
+    def place(
+        self, ins: Instruction, g: Group, lanes: Array, address: Array, space: str, size: int, align: int
+    ) -> Place:
         """Resolve addresses in a space; `lanes` are those that take part, `address` is theirs (or one for all)."""
         m = self.m
         if space in ("global", "const"):
@@ -174,7 +176,7 @@ class Access:
         if space == "shared" and self.m.shadow is not None:
             self._shadow(ins, place, size, write=False)
         view = self.m.launch.view(place.buffer, kind.dtype)
-        index = place.index >> (kind.bytes.bit_length() - 1)
+        index = place.at >> (kind.bytes.bit_length() - 1)
         out = [view.take(index + k if k else index) for k in range(count)]
         if place.good is not None:
             out = [np.where(place.good, v, v.dtype.type(0)) for v in out]
@@ -210,7 +212,7 @@ class Access:
         self._account(ins, g, sel, address, space, size, len(lanes), "written")
         m.launch.changes += 1
         view = m.launch.view(place.buffer, kind.dtype)
-        index = np.broadcast_to(place.index >> (kind.bytes.bit_length() - 1), lanes.shape)
+        index = np.broadcast_to(place.at >> (kind.bytes.bit_length() - 1), lanes.shape)
         values = [v if v.size == 1 or sel is None else v[sel] for v in values]
         values = [np.broadcast_to(v, lanes.shape) for v in values]
         if place.good is not None:
@@ -282,7 +284,7 @@ class Access:
         if not offset:
             self._account(ins, g, sel, address, space, size, len(lanes), "atomic")
         view = m.launch.view(place.buffer, kind.dtype)
-        index = np.broadcast_to((place.index >> (kind.bytes.bit_length() - 1)) + offset, lanes.shape)
+        index = np.broadcast_to((place.at >> (kind.bytes.bit_length() - 1)) + offset, lanes.shape)
         values = [np.broadcast_to(v if v.size == 1 or sel is None else v[sel], lanes.shape) for v in operands]
         good = place.good
         if good is not None:
@@ -345,7 +347,7 @@ class Access:
     def _shadow(self, ins: Instruction, place: Place, size: int, write: bool) -> None:
         assert self.m.shadow is not None
         lanes = place.lanes
-        index = np.broadcast_to(place.index, lanes.shape)
+        index = np.broadcast_to(place.at, lanes.shape)
         if place.good is not None:
             lanes, index = lanes[place.good], index[place.good]
             if not len(lanes):

@@ -144,7 +144,7 @@ class Barriers:
         return np.flatnonzero(np.concatenate([[True], w[1:] != w[:-1]]))
 
     def _key(self, g: Group, number: Array) -> Array:
-        return self.m.cta(g) * NUMBERS + (number.astype(np.int64) & (NUMBERS - 1))
+        return np.asarray(self.m.cta(g) * NUMBERS + (number.astype(np.int64) & (NUMBERS - 1)))
 
     def release(self) -> bool:
         """Let every complete barrier go; whether there was one."""
@@ -298,7 +298,7 @@ class Barriers:
             return False
         lanes = m.block_lanes * m.launch.cluster_blocks
         phase = np.repeat(self.cluster_phase[: m.size // lanes], lanes)
-        pending = (m.live & (self.cluster_arrived < phase)).reshape(-1, lanes).any(axis=1)
+        pending = np.logical_or.reduce((m.live & (self.cluster_arrived < phase)).reshape(-1, lanes), axis=1)
         self.cluster_phase[: len(pending)] += ~pending
         moved = False
         for at, g in waiting:

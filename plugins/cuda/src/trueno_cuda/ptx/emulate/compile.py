@@ -153,7 +153,7 @@ class Compiler:
             return inner
         sources = read(ins)
         if ins.opcode == "wgmma" and "mma_async" in ins.mods:  # its accumulator is read only where scale-d says so
-            skip = set(id(r) for r in written(ins))
+            skip = {id(r) for r in written(ins)}
             sources = [r for r in sources if id(r) not in skip]
         reads = [(self.flags[r.index], r.index) for r in dict.fromkeys(sources)
                  if r.index in self.flags and r is not ins.guard]  # fmt: skip

@@ -210,7 +210,7 @@ def _table8(exponent_bits: int, mantissa_bits: int) -> Array:
     else:
         value[(e == 31) & (m == 0)] = np.inf
         value[(e == 31) & (m != 0)] = np.nan
-    return np.where(code & 0x80, -value, value)
+    return np.asarray(np.where(code & 0x80, -value, value))
 
 
 E4M3, E5M2 = _table8(4, 3), _table8(5, 2)
@@ -228,7 +228,7 @@ def to_float8(x: Array, name: str) -> Array:
     code = np.where(up < down, above, np.where(up > down, below, np.where(above % 2 == 0, above, below)))
     code = np.where(size >= grid[limit], limit, code)
     code = np.where(np.isnan(x), 0x7F, code)
-    return (code | (np.signbit(x) & ~np.isnan(x)) * 0x80).astype(np.uint8)
+    return np.asarray(code | (np.signbit(x) & ~np.isnan(x)) * 0x80).astype(np.uint8)
 
 
 def decode(bits: Array, kind: Type) -> Array:

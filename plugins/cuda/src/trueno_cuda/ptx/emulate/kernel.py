@@ -12,7 +12,6 @@ from trueno_cuda.ptx.emulate.effects import flops, written
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.inline import inlined
-from trueno_cuda.ptx.emulate.memory import SHARED_BASE
 from trueno_cuda.ptx.emulate.syntax import Function, Immediate, Instruction, Program, Variable
 from trueno_cuda.ptx.emulate.types import B32, PRED, TYPES, U32, Array
 
@@ -74,7 +73,7 @@ class Kernel:
         self.live = [compiler.live(b.live) for b in blocks]
         self.members: list[Fetch | None] = [None] * len(blocks)
         self.barriers: dict[int, Barrier] = {}
-        self.waits: dict[int, Callable[[Machine, Group], Array]] = {}
+        self.waits: dict[int, Callable[[Machine, Group, bool], Array]] = {}
         self.guards: dict[int, tuple[Fetch, Instruction]] = {}
         self.steps: list[list[Step]] = []
         self.ends: list[End | None] = []
@@ -226,7 +225,3 @@ class Kernel:
     def land_thread_copies(self, m: "Machine", lanes: Array, before: Array) -> None:
         """cp.async copies of these lanes with a number below `before` arrive."""
         instructions.land_copies(m, lanes, before)
-
-    @property
-    def shared_base(self) -> int:
-        return SHARED_BASE

@@ -126,8 +126,14 @@ class Machine:
                     return
                 g = passed
             else:
-                for step in steps[at]:
-                    step(self, g, None)
+                rest = iter(steps[at])
+                try:
+                    for step in rest:
+                        step(self, g, None)
+                except Exception as error:
+                    ins = self.flow.instructions[block.start + len(steps[at]) - len(list(rest)) - 1]
+                    error.add_note(f"while emulating {self.kernel.name}, line {ins.line}: {ins.text}")
+                    raise
             lanes[at] += g.n
             warps[at] += g.n // WARP if g.whole else len(g.warps)
             launch.steps += block.end - block.start

@@ -44,7 +44,7 @@ class Arena:
         """Reserve a range for an array; returns its address.  The same array twice is the same memory."""
         for known, start in self._arrays:
             if known is array or (
-                known.nbytes == array.nbytes and known.nbytes and np.shares_memory(known, array, max_work=1)
+                known.nbytes == array.nbytes and known.nbytes and np.may_share_memory(known, array)
                 and known.__array_interface__["data"] == array.__array_interface__["data"]
             ):  # fmt: skip
                 return start

@@ -383,13 +383,13 @@ class Parser:
                 raise at.error("a guard must be a declared .pred register")
         words = at.word().split(".")
         opcode, mods = words[0], tuple(words[1:])
+        operands: list[Operand] = []
         if opcode == "call":
-            operands, arguments = [], self.call_operands()
+            arguments = self.call_operands()
             at.expect(";")
+            operands.append(Symbol(self.called))
             made = Instruction(opcode, mods, operands, line, at.source(first), guard, negated, arguments)
-            made.operands = [Symbol(self.called)]
         else:
-            operands = []
             while at.here.text != ";":
                 if at.here.text == "}" or at.here.kind == "end":
                     raise at.error("expected ';' before this")
@@ -470,7 +470,7 @@ class Parser:
         register = self.find_register(name)
         if register is not None:
             return register
-        if name[0] == "%" and (name[1:].split(".")[0] in SPECIAL or name.startswith("%envreg")):
+        if name[0] == "%" and (name[1:].split(".")[0] in SPECIAL):
             return Special(name[1:])
         variable = self.find_variable(name)
         offset = 0

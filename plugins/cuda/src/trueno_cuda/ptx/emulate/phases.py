@@ -30,6 +30,8 @@ class Phases:
         self.pending = np.zeros(slots, np.int64)
         self.bytes = np.zeros(slots, np.int64)
         self.phase = np.zeros(slots, np.int64)
+        self.tried = np.zeros(machine.size, bool)  # lanes that polled in vain a moment ago
+        self.answer = np.zeros(machine.size, bool)  # what the last poll said
         self.copies: dict[int, list[BulkCopy]] = {}
         self.deferred: dict[int, list[tuple[Array, Array]]] = {}  # cp.async.mbarrier.arrive: lanes, copies before
 
@@ -39,7 +41,7 @@ class Phases:
         if space == "generic":
             address = address - m.generic("shared")
         place = m.access.place(ins, g, lanes, address, "shared", 8, 8)
-        found = np.broadcast_to(place.index >> 3, lanes.shape)
+        found = np.broadcast_to(place.at >> 3, lanes.shape)
         return found if place.good is None else np.where(place.good, found, len(self.phase) - 1)
 
     def check(self, ins: Instruction, lanes: Array, slots: Array) -> None:
@@ -47,6 +49,8 @@ class Phases:
         if unset.any():
             self.m.find("barrier", ins, "the mbarrier was not initialised", lanes[int(np.argmax(unset))],
                         int(np.count_nonzero(unset)))  # fmt: skip
+        elif self.m.shadow is not None:
+            self.m.shadow.ordered(ins, lanes, slots * 8)
 
     def init(self, ins: Instruction, lanes: Array, slots: Array, counts: Array) -> None:
         if (counts <= 0).any():
@@ -57,9 +61,7 @@ class Phases:
         self.phase[slots] = 0
         self.m.launch.changes += 1
         if self.m.shadow is not None:
-            words = self.m.shadow.words(slots * 8, 8)
-            _, warp, lane = self.m.shadow._lane(lanes)
-            self.m.shadow.wrote[words] = 1 << 10 | ((warp << 5) | lane)[:, None]
+            self.m.shadow.write(ins, lanes, slots * 8, 8)
 
     def expect(self, slots: Array, amounts: Array) -> None:
         np.add.at(self.bytes, slots, amounts)
@@ -114,25 +116,22 @@ class Phases:
     def passed(self, slots: Array, state: Array, parity: bool) -> Array:
         """Whether the phase that a lane waits for is complete."""
         now = self.phase[slots]
-        return ((now & 1) != (state & 1)) if parity else (now != state.astype(np.int64))
+        return np.asarray(((now & 1) != (state & 1)) if parity else (now != state.astype(np.int64)))
 
     # ---- try_wait -------------------------------------------------------------------------------
 
     def wait(self, g: Group, at: int) -> Group | None:
-        """mbarrier.try_wait: lanes pass when their phase is complete and wait here until then."""
+        """mbarrier.try_wait: lanes pass when their phase is complete, or told that it is not; else they wait here."""
         m = self.m
-        done = self._done(g, at)
-        if done.all():
+        test = m.kernel.waits[at]
+        pass_ = test(m, g, True)
+        if pass_.all():
             return g
-        if not done.any():
+        if not pass_.any():
             m.park(g, at)
             return None
-        m.park(g.take(~done, m.kernel.live[at], at), at)
-        return g.take(done, m.kernel.live[at], at)
-
-    def _done(self, g: Group, at: int) -> Array:
-        test = self.m.kernel.waits[at]
-        return test(self.m, g)
+        m.park(g.take(~pass_, m.kernel.live[at], at), at)
+        return g.take(pass_, m.kernel.live[at], at)
 
     def release(self) -> bool:
         """Let all go whose phase has completed."""
@@ -140,7 +139,7 @@ class Phases:
         moved = False
         for at in [at for at in m.parked if m.flow.blocks[at].meeting == "phase"]:
             g = m.parked[at]
-            done = self._done(g, at)
+            done = m.kernel.waits[at](m, g, False)
             if not done.any():
                 continue
             moved = True

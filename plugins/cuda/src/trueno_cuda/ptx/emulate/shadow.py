@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from trueno_cuda.ptx.emulate.machine import Machine
 
 LOG = 1 << 22  # reads kept in the log at most
+LATE = 1 << 19  # a clock's 20 bits are nearly used up
 SEVERAL = 32  # in place of a lane: several lanes of the warp read the word
 
 
 class SharedShadow:
     """wrote: clock << 11 | atomic << 10 | warp << 5 | lane of each word's last write, 0 for none.
 
-    log: reads that are not yet in read_by.  read_by: clock << 6 | lane, by word and warp.  read_in: the block's barrier count at its last read, plus 1.
+    log: reads that are not yet in read_by.  read_by: clock << 6 | lane, by word and warp.  read_in: the block's
+    barrier count at its last read, plus 1.
     knows[block, a, b]: the tick of b that a is ordered behind; b's running tick is knows[block, b, b] + 1.
     """
 
@@ -54,7 +56,16 @@ class SharedShadow:
         ticks = np.einsum("cww->cw", self.knows) + 1
         self.knows[:] = ticks[:, None, :]
         self.epoch += 1
+        if int(ticks.max()) > LATE:
+            self._begin_again()
+            ticks = np.zeros(1, np.int32)
         self.known_to_all = int(ticks.min())
+
+    def _begin_again(self) -> None:
+        """Clocks that would run out of their bits start anew; all that was written before is ordered."""
+        self.knows[:] = 0
+        self.wrote = (self.wrote != 0).astype(np.int32) << 10
+        self.read_by[:] = 0
 
     def meet(self, block: int, warps: Sequence[int]) -> None:
         """These warps (numbers in the chunk) of one block met at a barrier."""
@@ -111,12 +122,29 @@ class SharedShadow:
         block = warp // self.warps
         return block, warp - block * self.warps, lanes & 31
 
+    def ordered(self, ins: Instruction, lanes: Array, index: Array) -> None:
+        """Lanes use the mbarrier at `index`: its init must be ordered before."""
+        lanes, index = self._own(lanes, index)
+        last = self.wrote.take(index >> self.shift)
+        if len(last) and (int(last.max()) >> 11) > self.known_to_all:
+            self._check_write(ins, lanes, self._lane(lanes), last, index, False, "uses", None)
+
+    def _own(self, lanes: Array, index: Array) -> tuple[Array, Array]:
+        """Without accesses to another block of the cluster, which are not checked."""
+        if self.m.launch.cluster_blocks == 1:
+            return lanes, index
+        keep = index // self.m.shared_size == lanes // self.m.block_lanes
+        return (lanes, index) if keep.all() else (lanes[keep], index[keep])
+
     def _words(self, index: Array, size: int) -> list[Array]:
         first = index >> self.shift
         return [first + k for k in range(max(size >> self.shift, 1))]
 
     def read(self, ins: Instruction, lanes: Array, index: Array, size: int, atomic: bool = False) -> None:
         """Lanes read `size` bytes each at `index` of the chunk's shared memory."""
+        lanes, index = self._own(lanes, index)
+        if not len(lanes):
+            return
         for word in self._words(index, size):
             last = self.wrote.take(word)
             if not last.min():
@@ -158,6 +186,11 @@ class SharedShadow:
         """Lanes write; `unchanged` tells which of them write what is there already, which harms nobody."""
         if self.log:
             self._flush()
+        if self.m.launch.cluster_blocks > 1:
+            lanes, index = self._own(lanes, index)
+            unchanged = None
+            if not len(lanes):
+                return
         block, warp, lane = self._lane(lanes)
         ticks = self.knows[block, warp, warp] + 1
         me = (ticks << 11) | (atomic << 10) | (warp << 5) | lane

@@ -80,7 +80,7 @@ class GlobalShadow:
     @staticmethod
     def _unordered(m: "Machine", by: Array, thread: Array, then: Array, now: Array) -> Array:
         other = (by - 1) // m.block_lanes != (thread - 1) // m.block_lanes
-        return other | (then == now)
+        return np.asarray(other | (then == now))
 
     @staticmethod
     def _report(m: "Machine", ins: Instruction, lanes: Array, bad: Array, by: Array, index: Array, words: str) -> None:

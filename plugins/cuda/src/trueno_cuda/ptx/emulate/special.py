@@ -61,7 +61,8 @@ def special(m: "Machine", g: Group, name: str) -> Array:
         return np.asarray(rank).astype(np.uint32)
     sizes = {"ntid": block[k], "nctaid": grid[k], "cluster_nctaid": cluster[k], "nclusterid": grid[k] // cluster[k],
              "nwarpid": m.block_warps, "cluster_nctarank": cluster[0] * cluster[1] * cluster[2], "smid": 0,
-             "nsmid": 132, "gridid": 1, "is_explicit_cluster": int(launch.cluster != (1, 1, 1)),
+             "nsmid": 132, "gridid": 1, "aggr_smem_size": m.shared_size,
+             "is_explicit_cluster": int(launch.cluster != (1, 1, 1)),
              "dynamic_smem_size": launch.dynamic_shared, "total_smem_size": m.shared_size}  # fmt: skip
     if head in sizes:
         return one(sizes[head])

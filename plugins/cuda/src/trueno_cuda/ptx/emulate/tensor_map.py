@@ -18,7 +18,8 @@ def swizzle(address: Array, width: int) -> Array:
     """Where a byte of shared memory goes under a swizzle of 32, 64 or 128 bytes: address bits 7.. into bits 4..."""
     if width == 0:
         return address
-    return address ^ ((address >> 7 & (width // 16 - 1)) << 4)
+    moved: Array = address ^ ((address >> 7 & (width // 16 - 1)) << 4)
+    return moved
 
 
 class TensorMap:

@@ -50,7 +50,7 @@ def bits_type(bits: int) -> Type:
     return TYPES[f"b{bits}"]
 
 
-def constant(value: float, type: Type) -> Array:  # noqa: A002 - PTX's word
+def constant(value: int | float, type: Type) -> Array:  # noqa: A002 - PTX's word
     """One value as an array of one lane; integers wrap, float literals take the type's width."""
     if type.kind == "p":
         return np.array([bool(value)])

@@ -1,7 +1,7 @@
 """Roots, reciprocals and transcendental functions.
 
 The approximate forms are computed in float64 and rounded, so they are closer to the truth than the hardware's, whose
-largest errors NVIDIA gives as (PTX ISA 9.0, section 9.7.3): rcp, sqrt and rsqrt.approx.f32 1, 1 and 2 ulp; ex2 2 ulp; lg2
+largest errors NVIDIA gives as (PTX ISA 9.0, 9.7.3): rcp, sqrt and rsqrt.approx.f32 1, 1 and 2 ulp; ex2 2 ulp; lg2
 2^-22 absolute in (0.5, 2) and 2^-22 relative elsewhere; sin and cos 2^-20.5 absolute in [-π, π]; tanh 2^-11 relative;
 div.approx and div.full 2 ulp.  A kernel's tolerance has to allow for them, whatever it gives here.
 """

@@ -186,7 +186,7 @@ def high(kind: Type) -> Function:
         r = (x >> s) * (y >> s) + (q >> s) + (t >> s)
         if kind.kind == "s":
             r = r - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
-        return r.view(kind.dtype)
+        return np.asarray(r.view(kind.dtype))
 
     return product
 
@@ -364,13 +364,13 @@ def dot(c: Compiler, ins: Instruction) -> Step:
     def four(x: Array, y: Array, z: Array) -> Array:
         p = np.ascontiguousarray(x).view(first).reshape(-1, 4).astype(np.int32)
         q = np.ascontiguousarray(y).view(second).reshape(-1, 4).astype(np.int32)
-        return (p * q).sum(axis=1, dtype=np.int32).view(np.uint32) + z
+        return np.asarray((p * q).sum(axis=1, dtype=np.int32).view(np.uint32) + z)
 
     def two(x: Array, y: Array, z: Array) -> Array:
         p = np.ascontiguousarray(x).view("i2" if first == "i1" else "u2").reshape(-1, 2).astype(np.int32)
         q = np.ascontiguousarray(y).view(second).reshape(-1, 4).astype(np.int32)
         q = q[:, 2:] if "hi" in ins.mods else q[:, :2]
-        return (p * q).sum(axis=1, dtype=np.int32).view(np.uint32) + z
+        return np.asarray((p * q).sum(axis=1, dtype=np.int32).view(np.uint32) + z)
 
     function = four if ins.opcode == "dp4a" else two
     return c.value(ins, result, lambda x, y, z: function(x, y, z).view(result.dtype), a, b, d)

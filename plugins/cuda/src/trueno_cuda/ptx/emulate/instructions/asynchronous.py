@@ -69,7 +69,7 @@ def thread_copy(c: Compiler, ins: Instruction) -> Step:
         if ignored is not None:
             count = np.where(chosen(g, sel, ignored(m, g)), 0, count)
         place = m.access.place(ins, g, lanes, to, "shared", size, size)
-        index = np.broadcast_to(place.index, lanes.shape)
+        index = np.broadcast_to(place.at, lanes.shape)
         data = np.zeros((len(lanes), size), np.uint8)
         some = np.flatnonzero(count > 0)
         if len(some):
@@ -77,7 +77,7 @@ def thread_copy(c: Compiler, ins: Instruction) -> Step:
             ends = m.arena.outside(out_of[some] + count[some] - 1, 1)
             if ends is not None and begin.good is None:
                 m.access._outside_global(ins, lanes[some], out_of[some] + count[some] - 1, ends, 1)
-            at = begin.index[:, None] + np.arange(size)
+            at = begin.at[:, None] + np.arange(size)
             got = m.arena.bytes[np.minimum(at, len(m.arena.bytes) - 1)]
             data[some] = np.where(np.arange(size) < count[some][:, None], got, 0)
             m.access._account(ins, g, sel if len(some) == len(lanes) else spread(g, sel, some), source(m, g), "global",
@@ -201,7 +201,7 @@ def bulk_copy(c: Compiler, ins: Instruction) -> Step:
             b = m.access.place(ins, g, lane, out_of[k : k + 1], spaces[1], size, 16)
             if a.good is not None or b.good is not None:
                 continue
-            first, start = int(a.index[0]), int(b.index[0])
+            first, start = int(a.at[0]), int(b.at[0])
             key = f"{spaces[1]} read"
             m.report.bytes[key] = m.report.bytes.get(key, 0) + size
             if to_shared:
@@ -287,7 +287,7 @@ def tensor_copy(c: Compiler, ins: Instruction) -> Step:
             place = m.access.place(ins, g, g.lanes[k : k + 1], where, "shared", found.size, min(align, 128))
             if place.good is not None:
                 continue
-            first = int(place.index[0])
+            first = int(place.at[0])
             base = int(where[0]) & ((1 << CLUSTER_SHIFT) - 1)
             linear = np.arange(found.size)
             order = swizzle(base + linear, found.width) - base

@@ -10,7 +10,7 @@ from trueno_cuda.ptx.emulate.compile import Compiler, Step, opcode
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import half_of, halves
 from trueno_cuda.ptx.emulate.instructions.data import space_of, vector_of
-from trueno_cuda.ptx.emulate.syntax import Instruction, Register, Vector
+from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Register, Vector
 from trueno_cuda.ptx.emulate.types import Array, Type
 
 if TYPE_CHECKING:
@@ -63,16 +63,15 @@ def atomic(c: Compiler, ins: Instruction) -> Step:
     count = vector_of(ins)
     wanted = returns and not (isinstance(target, Register) and target.index not in c.used)
     plain = kind.kind != "f" or kind.name in ("f32", "f64")
-    quick = QUICK[op].at if op in QUICK and plain else None  # type: ignore[attr-defined]
+    quick = QUICK[op].at if op in QUICK and plain else None
     combine = combination(op, kind)
     if count > 1:
         first = operands[0]
         assert isinstance(first, Vector)
         values = [[c.fetch(o, kind)] for o in first.items]
-        targets = list(target.items) if isinstance(target, Vector) else [None] * count
+        targets: list[Operand | None] = list(target.items) if isinstance(target, Vector) else [None] * count
     else:
-        values = [[c.fetch(o, kind) for o in operands if not (o is operands[-1] and "cache_hint" in ins.mods[-1])]]
-        values = [v[: 2 if op == "cas" else 1] for v in values]
+        values = [[c.fetch(o, kind) for o in operands[: 2 if op == "cas" else 1]]]  # behind them, a cache policy
         targets = [target]
     stores = [c.store(t, kind) if t is not None and wanted else None for t in targets]
     width = kind.bytes * count

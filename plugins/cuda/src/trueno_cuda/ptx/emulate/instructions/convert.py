@@ -141,7 +141,7 @@ def pair(c: Compiler, ins: Instruction, result: Type, source: Type) -> Step:
 
     def both(a: Array, b: Array) -> Array:
         high, low = (np.ascontiguousarray(one(v)).view(f"u{half.bytes}").astype(whole) for v in (a, b))
-        return (high << whole.type(bits)) | low
+        return np.asarray((high << whole.type(bits)) | low)
 
     if len(ins.operands) != 3:
         raise ValueError("a packed result wants two sources")

@@ -31,7 +31,9 @@ def mov(c: Compiler, ins: Instruction) -> Step:
 
         def copy(m: "Machine", g: Group, sel: Array | None) -> None:
             v = g.registers[a]
-            g.registers[b] = v if sel is None else np.where(sel, v, g.registers[b])  # type: ignore[arg-type]
+            old = g.registers[b]
+            assert v is not None
+            g.registers[b] = v if sel is None else np.where(sel, v, v.dtype.type(0) if old is None else old)
 
         return copy
     if isinstance(source, Symbol) and source.variable is not None and source.variable.space in ("param", "local") and (

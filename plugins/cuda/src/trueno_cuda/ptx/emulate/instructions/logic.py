@@ -125,14 +125,14 @@ def set_(c: Compiler, ins: Instruction) -> Step:
 def selp(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     a, b = c.fetch(ins.operands[1], kind), c.fetch(ins.operands[2], kind)
-    return c.value(ins, kind, lambda x, y, p: np.where(p, x, y), a, b, c.fetch(ins.operands[3], PRED))
+    return c.value(ins, kind, lambda x, y, p: np.asarray(np.where(p, x, y)), a, b, c.fetch(ins.operands[3], PRED))
 
 
 @opcode("slct")
 def slct(c: Compiler, ins: Instruction) -> Step:
     kind, test = [TYPES[m] for m in ins.mods if m in TYPES]
     a, b, d = c.fetch(ins.operands[1], kind), c.fetch(ins.operands[2], kind), c.fetch(ins.operands[3], test)
-    return c.value(ins, kind, lambda x, y, z: np.where(z >= 0, x, y), a, b, d)
+    return c.value(ins, kind, lambda x, y, z: np.asarray(np.where(z >= 0, x, y)), a, b, d)
 
 
 @opcode("and", "or", "xor")
@@ -161,7 +161,7 @@ def shift(c: Compiler, ins: Instruction) -> Step:
         amount = np.minimum(n, bits - 1).astype(dtype)
         r = x << amount if ins.opcode == "shl" else x >> amount
         over = n >= bits
-        return r if arithmetic or not over.any() else np.where(over, dtype.type(0), r)
+        return np.asarray(r if arithmetic or not over.any() else np.where(over, dtype.type(0), r))
 
     if isinstance(ins.operands[2], Immediate) and 0 <= ins.operands[2].value < bits:
         fixed = dtype.type(ins.operands[2].value)
@@ -209,7 +209,7 @@ def bfe(c: Compiler, ins: Instruction) -> Step:
                 inside >= bits, ~x.dtype.type(0), (one << np.minimum(inside, bits - 1).astype(x.dtype)) - one
             )
             r = np.where(negative, r | ~keep, r)
-        return r.view(kind.dtype)
+        return np.asarray(r.view(kind.dtype))
 
     return c.value(ins, kind, run, a, p, n)
 
@@ -228,7 +228,7 @@ def bfi(c: Compiler, ins: Instruction) -> Step:
         full = np.where(size >= bits, ~x.dtype.type(0), (one << np.minimum(size, bits - 1).astype(x.dtype)) - one)
         shift = np.minimum(at, bits - 1).astype(x.dtype)
         mask = np.where(at < bits, full << shift, x.dtype.type(0))
-        return (y & ~mask) | ((x << shift) & mask)
+        return np.asarray((y & ~mask) | ((x << shift) & mask))
 
     return c.value(ins, kind, run, a, b, p, n)
 

@@ -137,7 +137,7 @@ def row_places(m: "Machine", ins: Instruction, g: Group, address: Fetch, count: 
         present = g.present()[:, : 8 * count].reshape(-1)
         rows, lanes = np.where(present, rows, rows[0]), np.where(present, lanes, lanes[0])
     place = m.access.place(ins, g, lanes, rows, "shared", 16, 16)
-    index = np.broadcast_to(place.index, lanes.shape)
+    index = np.broadcast_to(place.at, lanes.shape)
     if m.launch.traffic is not None:
         step = -(-len(index) // (8 * 4 * 64))
         words = (rows.reshape(-1, 8)[::step, :, None] // 4 + np.arange(4)).reshape(-1, 32)

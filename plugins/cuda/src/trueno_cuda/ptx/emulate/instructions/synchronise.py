@@ -14,7 +14,7 @@ from trueno_cuda.ptx.emulate.types import B64, PRED, U32, Array
 if TYPE_CHECKING:
     from trueno_cuda.ptx.emulate.machine import Machine
 
-Test = Callable[["Machine", Group], Array]
+Test = Callable[["Machine", Group, bool], Array]
 
 
 @opcode("bar", "barrier")
@@ -35,20 +35,30 @@ def chosen(g: Group, sel: Array | None, value: Array) -> Array:
 
 
 def wait_test(c: Compiler, ins: Instruction) -> Test:
-    """Whether each lane's phase has completed, for mbarrier.try_wait and test_wait; copies land on the way."""
+    """Which lanes an mbarrier.try_wait or test_wait lets pass; `answers` of the machine's phases keep what it says.
+
+    The first poll of an incomplete phase passes with the answer no, and nothing lands; a later one brings in the
+    copies that report to the barrier, and only a complete phase passes.
+    """
     address = c.address(ins.operands[1])
     parity = "parity" in ins.mods
     state = c.fetch(ins.operands[2], U32 if parity else B64)
     space = space_of(ins)
 
-    def test(m: "Machine", g: Group) -> Array:
-        slots = m.phases.slots(ins, g, g.lanes, np.broadcast_to(address(m, g), g.n), space)
-        m.phases.check(ins, g.lanes, slots)
-        m.phases.land(slots)
-        done = m.phases.passed(slots, np.broadcast_to(state(m, g), g.n).astype(np.int64), parity)
+    def test(m: "Machine", g: Group, arriving: bool) -> Array:
+        phases = m.phases
+        slots = phases.slots(ins, g, g.lanes, np.broadcast_to(address(m, g), g.n), space)
+        phases.check(ins, g.lanes, slots)
+        wanted = np.broadcast_to(state(m, g), g.n).astype(np.int64)
+        again = phases.tried[g.lanes]
+        if again.any():
+            phases.land(slots[again])
+        done = phases.passed(slots, wanted, parity)
+        phases.answer[g.lanes] = done
         if m.shadow is not None and done.any():
             m.shadow.wait(slots[done], g.lanes[done] >> 5)
-        return done
+        phases.tried[g.lanes] = ~done
+        return done | ~again if arriving else done
 
     return test
 
@@ -56,14 +66,11 @@ def wait_test(c: Compiler, ins: Instruction) -> Test:
 @opcode("mbarrier")
 def mbarrier(c: Compiler, ins: Instruction) -> Step:
     mods = ins.mods
-    if "try_wait" in mods:
-        true = np.array([True])
+    if "try_wait" in mods:  # the scheduler has asked, and let only those through whom it had to
         store = c.store(ins.operands[0], PRED)
-        return lambda m, g, sel: store(g, true, sel)  # the scheduler lets only those through whose phase is complete
+        return lambda m, g, sel: store(g, m.phases.answer[g.lanes], sel)
     if "test_wait" in mods:
-        test = wait_test(c, ins)
-        store = c.store(ins.operands[0], PRED)
-        return lambda m, g, sel: store(g, test(m, g), sel)
+        return test_wait(c, ins)
     if "pending_count" in mods:
         raise ValueError("mbarrier.pending_count is not emulated")
     if "arrive" in mods or "arrive_drop" in mods:
@@ -84,6 +91,18 @@ def mbarrier(c: Compiler, ins: Instruction) -> Step:
             m.phases.expected[slots] = -1
         else:
             m.phases.expect(slots, counts if what == "expect_tx" else -counts)
+
+    return run
+
+
+def test_wait(c: Compiler, ins: Instruction) -> Step:
+    """Never waits: a loop around it yields to the others."""
+    test, store = wait_test(c, ins), c.store(ins.operands[0], PRED)
+
+    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+        some = g if sel is None else g.take(sel, range(len(g.registers)), g.block)
+        test(m, some, True)
+        store(g, m.phases.answer[g.lanes], sel)
 
     return run
 

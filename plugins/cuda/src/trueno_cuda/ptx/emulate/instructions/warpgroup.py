@@ -84,8 +84,10 @@ def product(c: Compiler, ins: Instruction) -> Step:
     rest = [int(o.value) for o in ins.operands[4:] if isinstance(o, Immediate)] + [0] * 4
     floating = a_type.kind == "f"
     turns = rest[2:] if floating else [0, 0]
-    spec = Shape(n, k, d_type, a_type, b_type, registers, floating and rest[0] == -1, floating and rest[1] == -1,
-                 bool(turns[0]) and not in_registers, bool(turns[0 if in_registers else 1]), "satfinite" in ins.mods)  # fmt: skip
+    negate_a, negate_b = floating and rest[0] == -1, floating and rest[1] == -1
+    turn_a, turn_b = bool(turns[0]) and not in_registers, bool(turns[0 if in_registers else 1])
+    limit = "satfinite" in ins.mods
+    spec = Shape(n, k, d_type, a_type, b_type, registers, negate_a, negate_b, turn_a, turn_b, limit)
     if (spec.transpose_a or spec.transpose_b) and a_type.bits != 16:
         raise ValueError("only 16-bit types can be transposed")
     e = 32 // a_type.bits
@@ -134,7 +136,9 @@ def wait(keep: int) -> Step:
     return run
 
 
-def shared_operand(m: "Machine", one: Product, descriptors: Array, hit: Array, rows: int, transposed: bool, kind: Type) -> Array:  # fmt: skip
+def shared_operand(
+    m: "Machine", one: Product, descriptors: Array, hit: Array, rows: int, transposed: bool, kind: Type
+) -> Array:
     """[groups, rows, k] of an operand in shared memory, as numbers."""
     spec = one.spec
     wide = kind.bytes
@@ -144,15 +148,18 @@ def shared_operand(m: "Machine", one: Product, descriptors: Array, hit: Array, r
     bad = (offset < 0) | (offset + wide > m.shared_size)
     if bad.any():
         where = int(address[bad][0])
-        m.find("out-of-bounds", one.ins, f"a descriptor leads to {where - SHARED_BASE}, outside the block's "
-               f"{m.shared_size} bytes of shared memory", int(one.groups[hit][0]) << 7, int(bad.sum()), where)  # fmt: skip
+        words = (
+            f"a descriptor leads to {where - SHARED_BASE}, outside the block's {m.shared_size} bytes of shared memory"
+        )
+        m.find("out-of-bounds", one.ins, words, int(one.groups[hit][0]) << 7, int(bad.sum()), where)
         offset = np.where(bad, 0, offset)
     index = block[:, None, None] * m.shared_size + offset
     if m.shadow is not None:
         words = index.reshape(len(index), -1)
         for row, group in zip(words, one.groups[hit].tolist(), strict=True):
             distinct = np.unique(row >> m.shadow.shift) << m.shadow.shift
-            m.shadow.read(one.ins, np.full(len(distinct), group << 7), distinct, 1 << m.shadow.shift)
+            for warp in range(4):  # each of them is done with the operands only when it has waited
+                m.shadow.read(one.ins, np.full(len(distinct), (group << 7) + 32 * warp), distinct, 1 << m.shadow.shift)
     raw = m.shared.view(kind.dtype)[index // wide]
     return (floats.decode(raw, kind) if kind.kind == "f" else raw).astype(np.float64)
 

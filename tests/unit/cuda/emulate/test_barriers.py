@@ -70,6 +70,32 @@ def test_mbarrier_misuse():
     assert any("not initialised" in f.message for f in report.findings)
 
 
+def test_init_must_be_ordered_before_its_use():
+    tries = "T: mbarrier.try_wait.parity.shared::cta.b64 %p3, [bar], 0; @%p3 bra GO; bra T; GO:"
+    _, report = run(MBARRIER.format(wait=tries).replace("READY: bar.sync 0;", "READY:"))
+    assert any(f.kind == "shared-race" and f.array == "bar" for f in report.findings), report
+
+
+def test_guarded_barriers_and_shuffles():
+    out, report = (
+        run("""setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 1, 32; @!%p1 barrier.sync.aligned 2, 32; mov.u32 %r2, 5;
+        @%p1 shfl.sync.idx.b32 %r2, %r1, 3, 31, -1; st.global.u32 [%rd2], %r2; ret;""")
+    )
+    np.testing.assert_array_equal(out, np.where(np.arange(64) < 32, 3, 5))
+    assert not report.findings
+
+
+def test_barriers_in_loops():
+    """Warps may leave at different turns; lanes of one warp may not."""
+    body = """{0} mov.u32 %r2, 0; L: bar.sync 0; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r3; @%p1 bra L;
+        st.global.u32 [%rd2], %r2; ret;"""
+    out, report = run(body.format("shr.u32 %r3, %r1, 5; add.u32 %r3, %r3, 3;"))
+    np.testing.assert_array_equal(out, np.arange(64) // 32 + 3)
+    assert not report.findings
+    _, report = run(body.format("add.u32 %r3, %r1, 1;"))
+    assert "divergent-barrier" in {f.kind for f in report.findings}
+
+
 def test_a_spin_lock_makes_progress():
     """Lanes of one warp contend for a lock, which needs a fair turn for the one that holds it."""
     out, report = run(

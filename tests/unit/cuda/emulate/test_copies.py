@@ -88,6 +88,8 @@ def test_bulk_mutants():
     x, y, report = bulk(BULK.replace(waited, ""))
     assert {f.kind for f in report.findings} == {"missing-wait"}
     assert (y != x + 1).any()
+    _, y, report = bulk(BULK.replace("@!%p2 bra T; // wait", ""))  # try_wait may answer no: one must ask again
+    assert "missing-wait" in {f.kind for f in report.findings} and (y != x + 1).any()
     _, _, report = bulk(BULK.replace("[bar], 1024; // expect", "[bar], 1040;"))
     assert {f.kind for f in report.findings} == {"deadlock"}
     _, y, _ = bulk(BULK.replace("cp.async.bulk.wait_group 0; // store", ""))

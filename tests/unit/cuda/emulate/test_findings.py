@@ -151,6 +151,20 @@ def test_global_race_on_request():
     assert not launch(SUM, global_races=True)[0].findings
 
 
+def test_read_only_memory():
+    x = np.zeros(4, np.uint32)
+    x.flags.writeable = False
+    text = kernel_text("ld.param.u64 %rd1, [px]; st.global.u32 [%rd1], 1; ret;", ".param .u64 px")
+    assert only(load(text).launch("k", 1, 1, [x]), "read-only").array == "px"
+    assert (x == 0).all()
+
+
+def test_null_and_wild_pointers():
+    text = kernel_text("ld.param.u64 %rd1, [px]; ld.u32 %r1, [%rd1]; ret;", ".param .u64 px")
+    assert only(load(text).launch("k", 1, 1, [0]), "address-space").address == 0
+    assert only(load(text).launch("k", 1, 1, [np.zeros(0, np.float32)]), "out-of-bounds").array == "px"
+
+
 def test_endless_loop_is_bounded():
     with pytest.raises(StepLimit, match=r"line \d+: .*bra L"):
         launch("L: bra L;", max_steps=1000)

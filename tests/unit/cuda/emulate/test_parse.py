@@ -2,11 +2,15 @@
 
 # ruff: noqa: E501 - kernels are easier to read with several instructions in a line
 
+import re
+
 import numpy as np
 import pytest
+from trueno.errors import TruenoError
 from trueno_cuda.ptx.emulate import LaunchError, PtxError, UnknownInstruction, load
 
 from .conftest import kernel_text
+from .test_findings import SUM
 
 GOOD = kernel_text("ld.param.u64 %rd1, [px];\n    ld.param.f32 %f1, [a];\n    st.global.f32 [%rd1], %f1;\n    ret;",
                    ".param .u64 px, .param .f32 a")  # fmt: skip
@@ -123,3 +127,21 @@ def test_an_array_given_twice_is_one_memory():
     x = np.zeros(2, np.uint32)
     assert not load(text).launch("k", 1, 1, [x, x]).findings
     np.testing.assert_array_equal(x, [3, 4])
+
+
+def test_damaged_text_raises_nothing_else(rng):
+    """A token lost, doubled or moved: our own error, a finding, or a kernel that still runs."""
+    tokens = re.findall(r"\s+|[\w.%$:]+|.", kernel_text(SUM, ".param .u64 px, .param .u64 py"), re.DOTALL)
+    ran = 0
+    for _ in range(150):
+        text = list(tokens)
+        at, other = rng.integers(0, len(text), 2)
+        text[at] = ["", text[at] * 2, text[other]][rng.integers(0, 3)]
+        try:
+            load("".join(text)).launch(
+                "k", 2, 256, [np.zeros(512, np.float32), np.zeros(2, np.float32)], max_steps=5000
+            )
+            ran += 1
+        except TruenoError:
+            pass
+    assert ran

@@ -209,6 +209,10 @@ class Access:
         if space in ("const", "param"):
             m.find("read-only", ins, f"{space} memory is read-only", lanes[0], len(lanes))
             return
+        if space == "global":
+            kept = m.arena.protected(where)
+            if kept is not None:
+                self._say(ins, lanes, where, kept, "read-only", "in an array that NumPy holds read-only")
         self._account(ins, g, sel, address, space, size, len(lanes), "written")
         m.launch.changes += 1
         view = m.launch.view(place.buffer, kind.dtype)

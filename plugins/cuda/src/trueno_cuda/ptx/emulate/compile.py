@@ -54,6 +54,22 @@ def opcode(*names: str) -> Callable[[Family], Family]:
     return register
 
 
+OPERANDS = {
+    name: count
+    for count, names in {
+        1: "activemask",
+        2: "abs neg not cnot brev clz popc bfind cvta mov rcp sqrt rsqrt ex2 lg2 sin cos tanh testp getctarank "
+        "createpolicy isspacep movmatrix ldmatrix ld ldu elect st stmatrix",
+        3: "add sub mul mul24 div rem min max and or xor shl shr copysign bmsk mapa vote match redux addc subc",
+        4: "mad mad24 fma sad dp4a dp2a selp slct shf bfe prmt mma",
+        5: "bfi shfl",
+    }.items()
+    for name in names.split()
+}
+"""How many operands an instruction has, where that does not vary."""
+LONGER = {"ld": 1, "ldu": 1, "st": 1, "createpolicy": 3}  # operands that may follow: a cache policy, a fraction
+
+
 class Compiler:
     """Compiles the instructions of one function.  `places` gives each variable's address in its space."""
 
@@ -97,6 +113,11 @@ class Compiler:
         family = FAMILIES.get(ins.opcode)
         if family is None:
             raise UnknownInstruction("the emulator does not know this instruction", ins.line, ins.text)
+        count = OPERANDS.get(ins.opcode)
+        if count is not None and not count <= len(ins.operands) <= count + LONGER.get(ins.opcode, 0):
+            raise UnknownInstruction(
+                f"{ins.opcode} has {count} operands, {len(ins.operands)} given", ins.line, ins.text
+            )
         try:
             inner = family(self, ins)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError, AssertionError) as error:

@@ -61,6 +61,8 @@ class Flow:
 
     def _targets(self, ins: Instruction) -> list[int]:
         names = ins.targets or [o.name for o in ins.operands if isinstance(o, Symbol)][:1]
+        if not names:
+            raise PtxError(f"{ins.opcode} wants a label", ins.line, ins.text)
         try:
             return [self.labels[name] for name in names]
         except KeyError as error:

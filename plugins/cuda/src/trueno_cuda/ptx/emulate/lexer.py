@@ -102,6 +102,14 @@ class Cursor:
             raise self.error(f"expected an integer, found {value}")
         return -value if negative else value
 
+    def literal(self) -> int | float:
+        """A number with or without a sign."""
+        sign = -1 if self.take("-") else 1
+        self.take("+")
+        if self.here.kind != "number":
+            raise self.error(f"expected a number, found {self.here.text or 'the end'!r}")
+        return sign * number(self.next().text)
+
     def skip_line(self) -> None:
         """Step over all that stands on the last token's line."""
         line = self.tokens[self.at - 1].line

@@ -69,6 +69,15 @@ class Arena:
             if array.flags.writeable:
                 array.reshape(-1).view(np.uint8)[:] = self.bytes[start - GLOBAL : start - GLOBAL + array.nbytes]
 
+    def protected(self, address: Array) -> Array | None:
+        """Lanes that would write to an array which NumPy holds read-only; None where no lane does."""
+        bad = None
+        for array, start in self._arrays:
+            if not array.flags.writeable:
+                hit = (address >= start) & (address < start + array.nbytes)
+                bad = hit if bad is None else bad | hit
+        return bad if bad is not None and bad.any() else None
+
     def outside(self, address: Array, size: int) -> Array | None:
         """Lanes whose `size` bytes lie in no array; None where all are inside."""
         low, high = int(address.min()), int(address.max())

@@ -61,6 +61,8 @@ def atomic(c: Compiler, ins: Instruction) -> Step:
     address = c.address(ins.operands[1 if returns else 0])
     operands = ins.operands[2 if returns else 1 :]
     count = vector_of(ins)
+    if len(operands) < (2 if op == "cas" else 1):
+        raise ValueError("an operand is missing")
     wanted = returns and not (isinstance(target, Register) and target.index not in c.used)
     plain = kind.kind != "f" or kind.name in ("f32", "f64")
     quick = QUICK[op].at if op in QUICK and plain else None

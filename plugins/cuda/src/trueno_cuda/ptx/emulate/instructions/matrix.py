@@ -102,6 +102,8 @@ def result(c: Compiler, operand: Operand, kind: Type, places: tuple[Array, Array
     packed = kind.bits == 16
     stores: list[Store] = [c.store(o, B32 if packed else kind) for o in items(operand)]
     rows, columns = places
+    if len(stores) * (2 if packed else 1) != rows.shape[1]:
+        raise ValueError(f"D has {len(stores)} registers of {kind.name}")
 
     def save(g: Group, total: Array) -> None:
         values = total[:, rows, columns]

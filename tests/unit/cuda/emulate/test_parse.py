@@ -129,6 +129,16 @@ def test_an_array_given_twice_is_one_memory():
     np.testing.assert_array_equal(x, [3, 4])
 
 
+def test_overlapping_arguments():
+    text = kernel_text("ld.param.u64 %rd1, [px]; ld.param.u64 %rd2, [py]; st.global.u32 [%rd1], 3; ld.global.u32 %r1, [%rd2+8];"
+                       "st.global.u32 [%rd2], %r1; ret;", ".param .u64 px, .param .u64 py")  # fmt: skip
+    x = np.zeros(6, np.uint32)
+    assert not load(text).launch("k", 1, 1, [x[2:], x]).findings
+    np.testing.assert_array_equal(x, [3, 0, 3, 0, 0, 0])
+    with pytest.raises(LaunchError, match="overlaps another argument in part"):
+        load(text).launch("k", 1, 1, [x[2:], x[:4]])
+
+
 def test_damaged_text_raises_nothing_else(rng):
     """A token lost, doubled or moved: our own error, a finding, or a kernel that still runs."""
     tokens = re.findall(r"\s+|[\w.%$:]+|.", kernel_text(SUM, ".param .u64 px, .param .u64 py"), re.DOTALL)

@@ -246,6 +246,9 @@ class Module:
         if isinstance(args, Mapping) or len(args) != len(kernel.params):
             words = ", ".join(p.name for p in kernel.params)
             raise LaunchError(f"{kernel.name} takes {len(kernel.params)} arguments ({words}), {len(args)} were given")
+        arrays = [(p, v) for p, v in zip(kernel.params, args, strict=True) if isinstance(v, np.ndarray)]
+        for param, value in sorted(arrays, key=lambda one: -one[1].nbytes):  # what lies inside another comes after it
+            self._argument(kernel, launch, param, value)
         for param, value in zip(kernel.params, args, strict=True):
             data = self._argument(kernel, launch, param, value)
             at = kernel.offsets[id(param)]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.errors import LaunchError
 from trueno_cuda.ptx.emulate.types import Array
 
 GLOBAL = 0x7F00_0000_0000
@@ -41,13 +42,18 @@ class Arena:
         self.views: dict[np.dtype[Any], Array] = {}
 
     def add(self, name: str, array: Array, words: str = "") -> int:
-        """Reserve a range for an array; returns its address.  The same array twice is the same memory."""
+        """Reserve a range for an array; returns its address.
+
+        An array that lies inside an earlier one is the same memory; add the larger one first.  Raises LaunchError for
+        two that overlap in part.
+        """
+        first = int(array.__array_interface__["data"][0])
         for known, start in self._arrays:
-            if known is array or (
-                known.nbytes == array.nbytes and known.nbytes and np.may_share_memory(known, array)
-                and known.__array_interface__["data"] == array.__array_interface__["data"]
-            ):  # fmt: skip
-                return start
+            begin = int(known.__array_interface__["data"][0])
+            if first >= begin and first + array.nbytes <= begin + known.nbytes and known.nbytes:
+                return start + first - begin
+            if max(first, begin) < min(first + array.nbytes, begin + known.nbytes):
+                raise LaunchError(f"{name} overlaps another argument in part; give one array and an offset")
         start = self.end
         self._arrays.append((array, start))
         self.allocations.append(Allocation(name, start, array.nbytes, words))

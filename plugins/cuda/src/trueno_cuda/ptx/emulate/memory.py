@@ -50,7 +50,7 @@ class Arena:
         first = int(array.__array_interface__["data"][0])
         for known, start in self._arrays:
             begin = int(known.__array_interface__["data"][0])
-            if first >= begin and first + array.nbytes <= begin + known.nbytes and known.nbytes:
+            if first >= begin and first + array.nbytes <= begin + known.nbytes and array.nbytes:
                 return start + first - begin
             if max(first, begin) < min(first + array.nbytes, begin + known.nbytes):
                 raise LaunchError(f"{name} overlaps another argument in part; give one array and an offset")

@@ -1,0 +1,33 @@
+"""The instruction families; importing this package registers them all."""
+
+from trueno_cuda.ptx.emulate.instructions import (
+    approximate,
+    arithmetic,
+    asynchronous,
+    atomics,
+    convert,
+    data,
+    logic,
+    matrix,
+    synchronise,
+    warp,
+    warpgroup,
+)
+from trueno_cuda.ptx.emulate.instructions.asynchronous import land_copies
+from trueno_cuda.ptx.emulate.instructions.synchronise import wait_test
+
+__all__ = [
+    "approximate",
+    "arithmetic",
+    "asynchronous",
+    "atomics",
+    "convert",
+    "data",
+    "land_copies",
+    "logic",
+    "matrix",
+    "synchronise",
+    "wait_test",
+    "warp",
+    "warpgroup",
+]

@@ -1,0 +1,163 @@
+"""mov, ld, st, and the instructions that only advise the hardware."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trueno_cuda.ptx.emulate.access import SPACES as WINDOWS
+from trueno_cuda.ptx.emulate.compile import Compiler, Step, Store, opcode
+from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, SHARED, WINDOW
+from trueno_cuda.ptx.emulate.syntax import Address, Instruction, Register, Symbol, Variable, Vector
+from trueno_cuda.ptx.emulate.types import B64, PRED, U32, U64, Array, Type
+
+if TYPE_CHECKING:
+    from trueno_cuda.ptx.emulate.machine import Machine
+
+SPACES = ("global", "shared", "local", "param", "const")
+
+
+def space_of(ins: Instruction) -> str:
+    """The address space that an instruction names."""
+    return next((m.split("::")[0] for m in ins.mods if m.split("::")[0] in SPACES), "generic")
+
+
+@opcode("mov")
+def mov(c: Compiler, ins: Instruction) -> Step:
+    kind = c.type(ins)
+    source, target = ins.operands[1], ins.operands[0]
+    if isinstance(source, Register) and isinstance(target, Register) and source.type == target.type:
+        a, b = source.index, target.index
+
+        def copy(m: "Machine", g: Group, sel: Array | None) -> None:
+            v = g.registers[a]
+            old = g.registers[b]
+            assert v is not None
+            g.registers[b] = v if sel is None else np.where(sel, v, v.dtype.type(0) if old is None else old)
+
+        return copy
+    if isinstance(source, Symbol) and source.variable is not None and source.variable.space in ("param", "local") and (
+        id(source.variable) in c.params
+    ):  # fmt: skip
+        where, offset = source.variable, source.offset
+        return c.value(ins, kind, lambda a: a, lambda m, g: np.array([m.address(where) + offset], kind.dtype))
+    return c.value(ins, kind, lambda a: a, c.fetch(source, kind))
+
+
+def vector_of(ins: Instruction) -> int:
+    return next((int(m[1:]) for m in ins.mods if m in ("v2", "v4", "v8")), 1)
+
+
+@opcode("ld", "ldu")
+def ld(c: Compiler, ins: Instruction) -> Step:
+    kind, count, space = c.type(ins), vector_of(ins), space_of(ins)
+    source = ins.operands[1]
+    targets = ins.operands[0].items if isinstance(ins.operands[0], Vector) else (ins.operands[0],)
+    if len(targets) != count:
+        raise ValueError(f"{count} registers are wanted, {len(targets)} given")
+    stores = [c.store(t, kind, extend=True) for t in targets]
+    if not isinstance(source, Address):
+        raise ValueError("an address in brackets is wanted")
+    if space == "param":
+        if isinstance(source.base, Variable) and id(source.base) in c.params:
+            return parameter(ins, c, source.base, source.offset, kind, stores)
+        if isinstance(source.base, Variable):
+            space = "local"  # of a call: the emulator keeps them with the lane's own memory
+    address = c.address(source)
+    if count == 1:
+        (store,) = stores
+
+        def one(m: "Machine", g: Group, sel: Array | None) -> None:
+            store(g, m.access.load(ins, g, sel, address(m, g), space, kind, 1)[0], sel)
+
+        return one
+
+    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+        for store, v in zip(stores, m.access.load(ins, g, sel, address(m, g), space, kind, count), strict=True):
+            store(g, v, sel)
+
+    return run
+
+
+def parameter(ins: Instruction, c: Compiler, var: Variable, offset: int, kind: Type, stores: list[Store]) -> Step:
+    """ld.param of an entry's parameter: the same for all lanes."""
+    at = c.kernel.offsets[id(var)] + offset
+    if offset < 0 or offset + kind.bytes * len(stores) > var.size:
+        raise ValueError(f"{var.name} has {var.size} bytes; {kind.bytes * len(stores)} at {offset} are read")
+    if at % kind.bytes:
+        raise ValueError(f"{var.name}+{offset} is not aligned to {kind.bytes} bytes")
+
+    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+        for k, store in enumerate(stores):
+            first = at + k * kind.bytes
+            store(g, m.params[first : first + kind.bytes].view(kind.dtype), sel)
+
+    return run
+
+
+@opcode("st")
+def st(c: Compiler, ins: Instruction) -> Step:
+    kind, count, space = c.type(ins), vector_of(ins), space_of(ins)
+    if "async" in ins.mods or "bulk" in ins.mods:
+        raise ValueError("st.async and st.bulk are not emulated")
+    target = ins.operands[0]
+    if space == "param" and isinstance(target, Address) and isinstance(target.base, Variable):
+        space = "local"
+    address = c.address(target)
+    sources = ins.operands[1].items if isinstance(ins.operands[1], Vector) else (ins.operands[1],)
+    if len(sources) != count:
+        raise ValueError(f"{count} registers are wanted, {len(sources)} given")
+    values = [c.fetch(s, kind, wide=True) for s in sources]
+
+    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+        m.access.store(ins, g, sel, address(m, g), space, kind, [v(m, g) for v in values])
+
+    return run
+
+
+@opcode("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "setmaxnreg", "nanosleep", "membar",
+        "fence", "pmevent", "brkpt")  # fmt: skip
+def nothing(c: Compiler, ins: Instruction) -> Step:
+    """Advice, and orders that the emulator keeps anyway: its memory is sequentially consistent."""
+    return lambda m, g, sel: None
+
+
+@opcode("createpolicy")
+def createpolicy(c: Compiler, ins: Instruction) -> Step:
+    zero = np.zeros(1, np.uint64)
+    store = c.store(ins.operands[0], B64)
+    return lambda m, g, sel: store(g, zero, sel)
+
+
+@opcode("isspacep")
+def isspacep(c: Compiler, ins: Instruction) -> Step:
+    space = space_of(ins)
+    address = c.fetch(ins.operands[1], U64)
+    windows = [w for w, name in WINDOWS.items() if name == space]
+    return c.value(ins, PRED, lambda a: np.isin(a >> np.uint64(WINDOW), windows), address)
+
+
+@opcode("mapa", "getctarank")
+def mapa(c: Compiler, ins: Instruction) -> Step:
+    """The address of the same shared memory in another block of the cluster; the rank in such an address."""
+    kind = c.type(ins)
+    base = 0 if space_of(ins) == "shared" else SHARED
+    if isinstance(ins.operands[1], Symbol) and ins.operands[1].variable is not None:
+        base = 0
+    a = c.fetch(ins.operands[1], kind)
+    if ins.opcode == "getctarank":
+        store = c.store(ins.operands[0], U32)
+
+        def rank(m: "Machine", g: Group, sel: Array | None) -> None:
+            found = (a(m, g).astype(np.int64) - base) >> CLUSTER_SHIFT
+            own = m.special(g, "cluster_ctarank").astype(np.int64)
+            store(g, np.where(found > 0, found - 1, own).astype(np.uint32), sel)
+
+        return rank
+    low = (1 << CLUSTER_SHIFT) - 1
+
+    def run(x: Array, r: Array) -> Array:
+        offset = (x.astype(np.int64) - base) & low
+        return (base + ((r.astype(np.int64) + 1) << CLUSTER_SHIFT) + offset).astype(kind.dtype)
+
+    return c.value(ins, kind, run, a, c.fetch(ins.operands[2], U32))

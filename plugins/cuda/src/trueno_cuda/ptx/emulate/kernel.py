@@ -1,0 +1,227 @@
+"""An entry, compiled: its blocks' steps, where it branches and waits, and how its memory is laid out."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trueno_cuda.ptx.emulate import instructions  # registers the families
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
+from trueno_cuda.ptx.emulate.control import Flow
+from trueno_cuda.ptx.emulate.effects import flops, written
+from trueno_cuda.ptx.emulate.errors import UnknownInstruction
+from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.inline import inlined
+from trueno_cuda.ptx.emulate.syntax import Function, Immediate, Instruction, Program, Variable
+from trueno_cuda.ptx.emulate.types import B32, PRED, TYPES, U32, Array
+
+if TYPE_CHECKING:
+    from trueno_cuda.ptx.emulate.machine import Machine
+
+End = Callable[["Machine", Group], int]
+PLACES = {"shared": 16, "local": 16, "param": 1}
+
+
+class Barrier:
+    """A `bar` or `barrier` instruction: which barrier, how many threads, and what its reduction gives."""
+
+    def __init__(self, compiler: Compiler, ins: Instruction) -> None:
+        self.ins = ins
+        mods = [m for m in ins.mods if m not in ("cta", "aligned")]
+        self.arrive = "arrive" in mods
+        self.aligned = ins.opcode == "bar" or "aligned" in ins.mods
+        operands = list(ins.operands)
+        self.result: Store | None = None
+        self.vote: Fetch | None = None
+        self.kind = ""
+        if "red" in mods:
+            self.kind = next(m for m in mods if m in ("popc", "and", "or"))
+            self.result = compiler.store(operands.pop(0), U32 if self.kind == "popc" else PRED)
+            self.vote = compiler.fetch(operands.pop(), PRED)
+        elif not {"sync", "arrive"} & set(mods):
+            raise ValueError("only sync, arrive and red")
+        self.number = compiler.fetch(operands[0], U32) if operands else compiler.fetch(Immediate(0), U32)
+        self.count = compiler.fetch(operands[1], U32) if len(operands) > 1 else None
+        if self.arrive and self.count is None:
+            raise ValueError("bar.arrive wants a thread count")
+
+
+class Kernel:
+    """One entry, ready to launch.  offsets: each variable's byte in its space (shared, local, param)."""
+
+    def __init__(self, program: Program, function: Function) -> None:
+        self.name = function.name
+        self.program = program
+        self.function = flat = inlined(program, function)
+        self.params = flat.params
+        self._lay_out(program, flat)
+        codes = [i for i in flat.body if isinstance(i, Instruction)]
+        self.warpgroups = any(i.opcode == "wgmma" for i in codes)
+        self.uses_mbarrier = any(i.opcode == "mbarrier" or any(m.startswith("mbarrier") for m in i.mods) for i in codes)
+        self.granule = self._granule(codes)
+        self.accumulators = [r for i in codes if i.opcode == "wgmma" for r in written(i)]
+        keep = 0
+        for r in self.accumulators:
+            keep |= 1 << r.index
+        self.flow = Flow(flat.body, keep)
+        self.registers = flat.registers
+        self.compiler = compiler = Compiler(self.flow, flat.registers, flat.params)
+        compiler.kernel = self
+        self.initial = compiler.initial
+        blocks, code = self.flow.blocks, self.flow.instructions
+        self.tally = [(i.name, flops(i)) for i in code]
+        self.live = [compiler.live(b.live) for b in blocks]
+        self.members: list[Fetch | None] = [None] * len(blocks)
+        self.barriers: dict[int, Barrier] = {}
+        self.waits: dict[int, Callable[[Machine, Group, bool], Array]] = {}
+        self.guards: dict[int, tuple[Fetch, Instruction]] = {}
+        self.steps: list[list[Step]] = []
+        self.ends: list[End | None] = []
+        self.leaves: list[bool] = []
+        for at, block in enumerate(blocks):
+            body = code[block.start : block.end]
+            last = body[-1] if body else None
+            ends = last is not None and last.opcode in ("bra", "brx", "ret", "exit", "trap")
+            self.ends.append(self._end(at, last) if ends and last is not None else None)
+            self.leaves.append(
+                len(body) == 1 and last is not None and last.opcode in ("ret", "exit") and last.guard is None
+            )
+            if block.meeting:
+                self.steps.append(self._meeting(at, block.meeting, body[0]))
+            else:
+                self.steps.append([compiler.step(i) for i in (body[:-1] if ends else body)])
+
+    # ---- memory ---------------------------------------------------------------------------------
+
+    def _lay_out(self, program: Program, function: Function) -> None:
+        self.offsets: dict[int, int] = {}
+        at = 0
+        for p in function.params:
+            at = -(-at // p.align) * p.align
+            self.offsets[id(p)] = at
+            at += p.size
+        self.param_size = at
+        entry = {id(p) for p in function.params}
+        at = 0
+        for v in function.variables:
+            if v.space in ("local", "param") and id(v) not in entry:
+                at = -(-at // v.align) * v.align
+                self.offsets[id(v)] = at
+                at += v.size
+        self.local_size = -(-at // 16) * 16
+        shared = [v for v in (*program.variables, *function.variables) if v.space == "shared"]
+        at = 0
+        for v in [v for v in shared if not (v.extern or v.size == 0)]:
+            at = -(-at // v.align) * v.align
+            self.offsets[id(v)] = at
+            at += v.size
+        self.static_shared = at
+        dynamic = [v for v in shared if v.extern or v.size == 0]
+        for v in dynamic:
+            at = -(-at // max(v.align, 16)) * max(v.align, 16)
+        for v in dynamic:
+            self.offsets[id(v)] = at
+        self.shared_before_dynamic = at
+        self.shared_variables: list[Variable] = sorted(shared, key=lambda v: self.offsets[id(v)])
+
+    def shared_name(self, offset: int) -> tuple[str | None, str]:
+        """The shared variable that holds a byte, and the place in words."""
+        found = None
+        for v in self.shared_variables:
+            if self.offsets[id(v)] <= offset:
+                found = v
+        if found is None:
+            return None, f"shared byte {offset}"
+        return found.name, f"{found.name}+{offset - self.offsets[id(found)]}"
+
+    def _granule(self, codes: list[Instruction]) -> int:
+        """Bytes that the shadow of shared memory tells apart: the narrowest access."""
+        size = 4
+        for i in codes:
+            if i.opcode in ("ld", "st", "atom", "red") and not {"global", "param", "const", "local"} & set(i.mods):
+                size = min(size, *(TYPES[m].bytes for m in i.mods if m in TYPES and TYPES[m].bits >= 8), 4)
+        return size
+
+    # ---- control --------------------------------------------------------------------------------
+
+    def _meeting(self, at: int, kind: str, ins: Instruction) -> list[Step]:
+        compiler = self.compiler
+        if ins.guard is not None:
+            self.guards[at] = compiler.fetch(ins.guard, PRED), ins
+        try:
+            if kind == "block":
+                self.barriers[at] = Barrier(compiler, ins)
+                return []
+            if kind == "cluster":
+                if not {"arrive", "wait"} & set(ins.mods):
+                    raise ValueError("only arrive and wait")
+                return []
+            if kind == "phase":
+                self.waits[at] = instructions.wait_test(compiler, ins)
+            self.members[at] = self._members(ins)
+        except (KeyError, IndexError, ValueError, AttributeError) as error:
+            raise UnknownInstruction(f"operands or modifiers that the emulator does not know ({error})", ins.line,
+                                     ins.text) from error  # fmt: skip
+        plain = Instruction(ins.opcode, ins.mods, ins.operands, ins.line, ins.text)
+        return [compiler.step(plain)]
+
+    def _members(self, ins: Instruction) -> Fetch | None:
+        """The member mask of a warp-wide instruction; None: the whole warp."""
+        if ins.opcode in ("shfl", "vote", "match", "redux", "elect") or ins.opcode in ("bar", "barrier"):
+            last = ins.operands[-1]
+            return self.compiler.fetch(last, B32)
+        return None
+
+    def _end(self, at: int, ins: Instruction) -> End:
+        after = self.flow.blocks[at].successors
+        guard = None if ins.guard is None else self.compiler.fetch(ins.guard, PRED)
+        negated = ins.negated
+        flag = None if ins.guard is None else self.compiler.flags.get(ins.guard.index)
+
+        def truth(m: "Machine", g: Group) -> Array:
+            assert guard is not None and ins.guard is not None
+            if flag is not None:
+                m.need_written(ins, g, None, flag, ins.guard.index)
+            p = guard(m, g)
+            return ~p if negated else p
+
+        if ins.opcode == "bra":
+            if guard is None:
+                return lambda m, g: after[0]
+            return lambda m, g: m.branch(g, truth(m, g), after[0], after[1])
+        if ins.opcode == "brx":
+            index = self.compiler.fetch(ins.operands[0], U32)
+            return lambda m, g: self._switch(m, g, np.broadcast_to(index(m, g), g.n), after)
+
+        def leave(m: "Machine", g: Group) -> int:
+            if ins.opcode == "trap":
+                m.find("trap", ins, "the kernel gave up", g.lanes[0], g.n)
+                m.report.completed = False
+            m.leave(g)
+            return -1
+
+        if guard is None:
+            return leave
+
+        def leave_some(m: "Machine", g: Group) -> int:
+            p = np.broadcast_to(truth(m, g), g.n)
+            if p.all():
+                return leave(m, g)
+            if not p.any():
+                return after[0]
+            leave(m, g.take(p, [], at))
+            m.put(after[0], g.take(~p, self.live[after[0]], after[0]))
+            return -1
+
+        return leave_some
+
+    def _switch(self, m: "Machine", g: Group, index: Array, targets: list[int]) -> int:
+        index = np.minimum(index, len(targets) - 1)
+        chosen = np.array(targets)[index]
+        for t in np.unique(chosen).tolist():
+            m.put(t, g.take(chosen == t, self.live[t], t))
+        return -1
+
+    def land_thread_copies(self, m: "Machine", lanes: Array, before: Array) -> None:
+        """cp.async copies of these lanes with a number below `before` arrive."""
+        instructions.land_copies(m, lanes, before)

@@ -1,0 +1,373 @@
+"""Runs the blocks of one chunk of the grid: groups of lanes, in the order of the control flow.
+
+Each turn takes the group whose block comes first (`control` says why that reconverges).  A group stops where it
+parts at a branch, where another group is at its next block (they join), where it waits, and behind a loop that
+may be spinning (it then yields to all others).  When nobody can move, waiting lanes are looked at again; when
+that frees none either, it is a deadlock.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trueno_cuda.ptx.emulate.access import Access
+from trueno_cuda.ptx.emulate.barriers import Barriers
+from trueno_cuda.ptx.emulate.compile import Fetch
+from trueno_cuda.ptx.emulate.copies import BulkCopy, ThreadCopy
+from trueno_cuda.ptx.emulate.errors import StepLimit
+from trueno_cuda.ptx.emulate.group import WARP, Group
+from trueno_cuda.ptx.emulate.memory import LOCAL, PARAM, SHARED, SHARED_BASE
+from trueno_cuda.ptx.emulate.phases import Phases
+from trueno_cuda.ptx.emulate.products import Product
+from trueno_cuda.ptx.emulate.report import ERROR, Finding
+from trueno_cuda.ptx.emulate.shadow import SharedShadow
+from trueno_cuda.ptx.emulate.special import special
+from trueno_cuda.ptx.emulate.syntax import Instruction, Variable
+from trueno_cuda.ptx.emulate.types import Array
+
+if TYPE_CHECKING:
+    from trueno_cuda.ptx.emulate.launch import Launch
+
+SPIN_ROUNDS = 4096
+"""Rounds in which spinning groups read memory that nobody changes before it is called a deadlock."""
+
+
+class Machine:
+    """The blocks `first` to `first + count` of a launch.  lanes a block: whole warps, so padding lanes never live."""
+
+    def __init__(self, launch: "Launch", first: int, count: int) -> None:
+        self.launch = launch
+        self.kernel = launch.kernel
+        self.report = launch.report
+        self.arena = launch.arena
+        self.first, self.blocks_here = first, count
+        self.threads = launch.threads
+        unit = 4 * WARP if self.kernel.warpgroups else WARP  # a block begins with a warp group
+        self.block_lanes = -(-launch.threads // unit) * unit
+        self.block_warps = self.block_lanes // WARP
+        self.size = count * self.block_lanes
+        self.live = np.tile(np.arange(self.block_lanes) < self.threads, count)
+        self.live_count = np.full(count, self.threads, np.int64)
+        self.shared_size = launch.shared_size
+        self.shared = np.zeros(count * self.shared_size + 16, np.uint8)
+        self.local_size = self.kernel.local_size
+        self.local = np.zeros(self.size * self.local_size if self.local_size else 16, np.uint8)
+        self.params = launch.param_bytes
+        self.copies: list[ThreadCopy] = []
+        self.copy_group = np.zeros(self.size, np.int64)  # of each lane: the cp.async group that it is filling
+        self.bulk_copies: list[tuple[int, BulkCopy]] = []
+        self.bulk_group = np.zeros(self.size, np.int64)
+        self.products: list[Product] = []
+        self.product_group = np.zeros(self.size // 128 + 1, np.int64)
+        self.fenced = np.zeros(self.size // 128 + 1, bool)
+        self.flying_registers: set[int] = set()
+        self.barriers = Barriers(self)
+        self.phases = Phases(self)
+        self.shadow = SharedShadow(self) if launch.races and self.shared_size else None
+        self.access = Access(self)
+        self.flow = self.kernel.flow
+        self.ready: dict[int, Group] = {}
+        self.yielded: dict[int, Group] = {}
+        self.parked: dict[int, Group] = {}
+        self.idle = 0
+        self.seen_changes = -1
+        lanes = np.flatnonzero(self.live)
+        self.facts: dict[str, Array] = {}
+        self.put(0, Group(lanes, self.kernel.initial(), 0))
+
+    # ---- scheduling -----------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Run until all lanes have left (True), or until nobody here can move (False)."""
+        launch = self.launch
+        while True:
+            while self.ready:
+                self.turn(self.ready.pop(min(self.ready)))
+            if self.parked and self.release():
+                continue
+            if self.yielded:
+                self.idle = 0 if launch.changes != self.seen_changes else self.idle + 1
+                self.seen_changes = launch.changes
+                if self.idle >= SPIN_ROUNDS:
+                    return self.force()
+                self.ready, self.yielded = self.yielded, {}
+                continue
+            if not self.parked:
+                return True
+            return self.force()
+
+    def resume(self) -> bool:
+        """Go on after others have moved."""
+        self.ready, self.yielded = self.yielded, {}
+        self.idle = 0
+        return self.run()
+
+    def force(self) -> bool:
+        """Nobody moves: warps that wait for lanes that do not come go on without them, and are reported."""
+        for at in [at for at in self.parked if self.flow.blocks[at].meeting in ("warp", "group")]:
+            group = self.parked.pop(at)
+            self.barriers.report_missing(group, at)
+            self.pass_meeting(group, at)
+            self.idle = 0
+            return self.run()
+        return False
+
+    def turn(self, g: Group) -> None:
+        """Run one group until it stops."""
+        blocks, steps, launch = self.flow.blocks, self.kernel.steps, self.launch
+        ends = self.kernel.ends
+        lanes, warps = launch.lane_counts, launch.warp_counts
+        at = g.block
+        while True:
+            block = blocks[at]
+            if block.meeting:
+                passed = self.meet(g, at)
+                if passed is None:
+                    return
+                g = passed
+            else:
+                rest = iter(steps[at])
+                try:
+                    for step in rest:
+                        step(self, g, None)
+                except Exception as error:
+                    ins = self.flow.instructions[block.start + len(steps[at]) - len(list(rest)) - 1]
+                    error.add_note(f"while emulating {self.kernel.name}, line {ins.line}: {ins.text}")
+                    raise
+            lanes[at] += g.n
+            warps[at] += g.n // WARP if g.whole else len(g.warps)
+            launch.steps += block.end - block.start
+            if launch.steps > launch.max_steps:
+                ins = self.flow.instructions[block.start]
+                raise StepLimit(f"{self.kernel.name}: not done after {launch.max_steps} steps, at line {ins.line}: "
+                                f"{ins.text}")  # fmt: skip
+            end = ends[at]
+            following = block.successors[0] if end is None else end(self, g)
+            if following < 0:
+                return
+            target = blocks[following]
+            if target.latch:
+                following = target.successors[0]
+                if target.spin:
+                    self.put_aside(following, g)
+                    return
+            if self.kernel.leaves[following] or following in self.ready or following in self.parked or (
+                self.ready and min(self.ready) < following
+            ):  # fmt: skip
+                self.put(following, g)
+                return
+            at = g.block = following
+
+    def put(self, at: int, g: Group) -> None:
+        """Make a group ready at a block, joining whoever is there; a block that only leaves is run at once."""
+        block = self.flow.blocks[at]
+        if block.latch:
+            at = block.successors[0]
+            if block.spin:
+                self.put_aside(at, g)
+                return
+        g.block = at
+        if self.kernel.leaves[at]:
+            self.launch.lane_counts[at] += g.n
+            self.launch.warp_counts[at] += len(g.warps)
+            self.leave(g)
+            return
+        known = self.ready.get(at)
+        self.ready[at] = g if known is None else known.join(g, self.kernel.live[at])
+
+    def put_aside(self, at: int, g: Group) -> None:
+        """A group that may be spinning waits until everybody else has had a turn."""
+        g.block = at
+        known = self.yielded.get(at)
+        self.yielded[at] = g if known is None else known.join(g, self.kernel.live[at])
+
+    def branch(self, g: Group, p: Array, taken: int, otherwise: int) -> int:
+        """Where a group goes on, or −1 after it has parted."""
+        if p.size == 1:
+            return taken if p[0] else otherwise
+        count = np.count_nonzero(p)
+        if count == g.n:
+            return taken
+        if count == 0:
+            return otherwise
+        live = self.kernel.live
+        one, other = g.take(p, live[taken], taken), g.take(~p, live[otherwise], otherwise)
+        self.put(taken, one)
+        self.put(otherwise, other)
+        return -1
+
+    def leave(self, g: Group) -> None:
+        """Lanes that return."""
+        self.live[g.lanes] = False
+        self.live_count -= np.bincount(self.cta(g), minlength=self.blocks_here)
+        self.launch.changes += 1
+        if self.parked:
+            self.barriers.left(g)
+        g.n = 0
+
+    # ---- meeting --------------------------------------------------------------------------------
+
+    def meet(self, g: Group, at: int) -> Group | None:
+        """Bring a group to a meeting point; what passes at once is returned, the rest is parked."""
+        block = self.flow.blocks[at]
+        guarded = self.kernel.guards.get(at)
+        if guarded is not None:
+            kept = self.guard(g, at, *guarded)
+            if kept is None:
+                return None
+            g = kept
+        waiting = self.parked.pop(at, None)
+        if waiting is not None:
+            g = waiting.join(g, self.kernel.live[at])
+        kind = block.meeting
+        if kind == "warp" and g.whole and self.barriers.all_named(g, at):
+            passed: Group | None = g
+        elif kind in ("warp", "group"):
+            passed = self.barriers.gather(g, at)
+        elif kind == "phase":
+            passed = self.phases.wait(g, at)
+        elif kind == "cluster":
+            return self.barriers.cluster(g, at)
+        else:
+            return self.barriers.block(g, at)
+        if passed is not None:
+            for step in self.kernel.steps[at]:
+                step(self, passed, None)
+        return passed
+
+    def guard(self, g: Group, at: int, guard: Fetch, ins: Instruction) -> Group | None:
+        """The lanes that a guarded meeting point concerns; the others go on."""
+        flag = self.kernel.compiler.flags.get(ins.guard.index) if ins.guard is not None else None
+        if flag is not None and ins.guard is not None:
+            self.need_written(ins, g, None, flag, ins.guard.index)
+        p = guard(self, g)
+        p = ~p if ins.negated else p
+        if p.all():
+            return g
+        after = self.flow.blocks[at].successors[0]
+        if not p.any():
+            self.put(after, g)
+            return None
+        kept = g.take(p, self.kernel.live[at], at)
+        self.put(after, g.take(~p, self.kernel.live[after], after))
+        return kept
+
+    def park(self, g: Group, at: int) -> None:
+        g.block = at
+        known = self.parked.get(at)
+        self.parked[at] = g if known is None else known.join(g, self.kernel.live[at])
+
+    def pass_meeting(self, g: Group, at: int) -> None:
+        """Lanes that were parked run the instruction and go on."""
+        for step in self.kernel.steps[at]:
+            step(self, g, None)
+        self.went_on(g, at)
+
+    def went_on(self, g: Group, at: int) -> None:
+        self.launch.lane_counts[at] += g.n
+        self.launch.warp_counts[at] += len(g.warps)
+        self.launch.steps += 1
+        self.put(self.flow.blocks[at].successors[0], g)
+
+    def release(self) -> bool:
+        """Look at all who wait; whether anyone could go on."""
+        return self.barriers.release() or self.barriers.release_clusters() or self.phases.release()
+
+    # ---- what instructions ask ------------------------------------------------------------------
+
+    def special(self, g: Group, name: str) -> Array:
+        """A special register, uint32 or uint64, one value where all lanes agree."""
+        found = g.cached.get(name)
+        if found is None:
+            found = g.cached[name] = special(self, g, name)
+        return found
+
+    def cta(self, g: Group) -> Array:
+        """Each lane's block, counted within this chunk."""
+        found: Array | None = g.cached.get("cta")
+        if found is None:
+            found = g.cached["cta"] = g.lanes // self.block_lanes
+        return found
+
+    def shared_start(self, g: Group, lanes: Array) -> Array:
+        """Where each lane's block has its shared memory in the chunk's buffer."""
+        if lanes is not g.lanes:
+            return lanes // self.block_lanes * self.shared_size
+        found: Array | None = g.cached.get("shared")
+        if found is None:
+            found = g.cached["shared"] = self.cta(g) * self.shared_size
+        return found
+
+    def address(self, var: Variable) -> int:
+        """A variable's address in its own space."""
+        if var.space in ("global", "const"):
+            return self.launch.addresses[id(var)]
+        if var.space == "shared":
+            return SHARED_BASE + self.kernel.offsets[id(var)]
+        return self.kernel.offsets[id(var)]
+
+    def generic(self, space: str) -> int:
+        """What is added to an address of a space to make it generic."""
+        return {"global": 0, "const": 0, "shared": SHARED, "local": LOCAL, "param": PARAM}[space]
+
+    # ---- findings -------------------------------------------------------------------------------
+
+    def find(
+        self,
+        kind: str,
+        ins: Instruction,
+        message: str,
+        lane: int,
+        count: int = 1,
+        address: int | None = None,
+        array: str | None = None,
+        severity: str = ERROR,
+    ) -> None:
+        """Report what the lane with this number in the chunk did."""
+        cta, inside = divmod(int(lane), self.block_lanes)
+        self.report.add(
+            Finding(
+                kind, ins.line, ins.text, message, self.launch.block_index(self.first + cta), inside // WARP,
+                inside % WARP, address, array, severity, count,
+            )
+        )  # fmt: skip
+
+    def need_written(self, ins: Instruction, g: Group, sel: Array | None, flag: int, register: int) -> None:
+        """Report lanes that read a register which they never wrote."""
+        known = g.registers[flag]
+        if known is None:
+            known = np.array([False])
+        bad = ~known if sel is None else sel & ~known
+        if bad.any():
+            lane = g.lanes[int(np.argmax(bad))] if bad.size == g.n else g.lanes[0]
+            name = self.kernel.registers[register].name
+            self.find("uninitialised-register", ins, f"{name} is read before it is written", lane,
+                      int(np.count_nonzero(bad)) if bad.size == g.n else g.n)  # fmt: skip
+
+    def products_of(self, g: Group, registers: set[int]) -> bool:
+        """Whether a wgmma of these lanes is in flight that will write one of these registers."""
+        here = set((g.lanes >> 7).tolist())
+        return any(registers & set(p.registers) and here & set(p.groups.tolist()) for p in self.products)
+
+    def positions(self) -> list[str]:
+        """Where each warp stands, in words: what a deadlock shows."""
+        rows = []
+        for what, groups in (("waits", self.parked), ("spins", self.yielded), ("stands", self.ready)):
+            for at, g in sorted(groups.items()):
+                ins = self.flow.instructions[self.flow.blocks[at].start]
+                for w in g.warps.tolist():
+                    cta, warp = divmod(w, self.block_warps)
+                    count = int(np.count_nonzero(g.lanes >> 5 == w))
+                    part = "" if count == WARP else f" ({count} lanes)"
+                    block = self.launch.block_index(self.first + cta)
+                    rows.append((cta, warp, f"block {block} warp {warp}{part} {what} at line {ins.line}: {ins.text}"))
+        return [text for _, _, text in sorted(rows)]
+
+    def deadlock(self) -> None:
+        """Record who stands where; the launch ends here."""
+        rows = self.positions()
+        groups = self.parked or self.yielded
+        at, g = next(iter(sorted(groups.items())))
+        ins = self.flow.instructions[self.flow.blocks[at].start]
+        shown = "; ".join(rows[:16]) + (f"; and {len(rows) - 16} more" if len(rows) > 16 else "")
+        self.find("deadlock", ins, f"nobody can move: {shown}", g.lanes[0], len(rows))

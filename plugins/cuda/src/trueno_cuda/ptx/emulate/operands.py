@@ -1,0 +1,181 @@
+"""Names and operands of PTX: scopes, registers by range, addresses, vectors, pairs.
+
+Names are resolved where they are read: a register or variable belongs to the braces that declare it.
+"""
+
+from trueno_cuda.ptx.emulate.lexer import Cursor
+from trueno_cuda.ptx.emulate.syntax import (
+    Address,
+    Function,
+    Immediate,
+    Not,
+    Operand,
+    Pair,
+    Program,
+    Register,
+    Sink,
+    Special,
+    Symbol,
+    Variable,
+    Vector,
+)
+from trueno_cuda.ptx.emulate.types import Type
+
+SPECIAL = {"tid", "ntid", "ctaid", "nctaid", "laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid", "clock",
+           "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi", "lanemask_eq", "lanemask_le",
+           "lanemask_lt", "lanemask_ge", "lanemask_gt", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid",
+           "cluster_ctarank", "cluster_nctarank", "is_explicit_cluster", "dynamic_smem_size", "total_smem_size",
+           "aggr_smem_size"}  # fmt: skip
+MARKERS = ("WARP_SZ",)
+
+
+class Scope:
+    """What a pair of braces declares."""
+
+    def __init__(self, outer: "Scope | None") -> None:
+        self.outer = outer
+        self.registers: dict[str, Register] = {}
+        self.ranges: dict[str, tuple[int, Type]] = {}  # prefix → count, type of `%r<10>`
+        self.variables: dict[str, Variable] = {}
+        self.labels: dict[str, str] = {}  # name → unique name
+
+
+class Operands:
+    """A cursor over the text and the scope that it stands in."""
+
+    def __init__(self, text: str) -> None:
+        self.at = Cursor(text)
+        self.program = Program()
+        self.scope = Scope(None)
+        self.function: Function | None = None
+        self.called = ""  # the function that the last call named
+
+    # ---- names ----------------------------------------------------------------------------------
+
+    def find_variable(self, name: str) -> Variable | None:
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if name in scope.variables:
+                return scope.variables[name]
+            scope = scope.outer
+        return None
+
+    def new_register(self, name: str, kind: Type) -> Register:
+        assert self.function is not None
+        register = Register(name, kind, len(self.function.registers))
+        self.function.registers.append(register)
+        return register
+
+    def find_register(self, name: str) -> Register | None:
+        prefix = name.rstrip("0123456789")
+        digits = name[len(prefix) :]
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if name in scope.registers:
+                return scope.registers[name]
+            for cut in range(len(digits)):  # `%r1<5>` declares %r10 to %r14
+                head = prefix + digits[:cut]
+                if head in scope.ranges and int(digits[cut:]) < scope.ranges[head][0]:
+                    scope.registers[name] = self.new_register(name, scope.ranges[head][1])
+                    return scope.registers[name]
+            scope = scope.outer
+        return None
+
+    def find_label(self, name: str) -> str | None:
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if name in scope.labels:
+                return scope.labels[name]
+            scope = scope.outer
+        return None
+
+    # ---- operands -------------------------------------------------------------------------------
+
+    def call_operands(self) -> tuple[list[Operand], list[Operand]]:
+        """`(results), function, (arguments)`; results and arguments may be missing."""
+        at = self.at
+        results: list[Operand] = []
+        arguments: list[Operand] = []
+        if at.take("("):
+            while not at.take(")"):
+                results.append(self.operand())
+                at.take(",")
+            at.expect(",")
+        self.called = at.word()
+        if at.take(","):
+            at.expect("(")
+            while not at.take(")"):
+                arguments.append(self.operand())
+                at.take(",")
+            if at.take(","):
+                raise at.error("calls through a register are not emulated")
+        return results, arguments
+
+    def operand(self) -> Operand:
+        one = self.simple()
+        if self.at.take("|"):
+            return Pair(one, self.simple())
+        return one
+
+    def simple(self) -> Operand:
+        at = self.at
+        if at.take("!"):
+            return Not(self.simple())
+        if at.take("{"):
+            items = []
+            while not at.take("}"):
+                items.append(self.operand())
+                at.take(",")
+            return Vector(tuple(items))
+        if at.take("["):
+            return self.address()
+        if at.take("("):
+            inner = self.operand()
+            at.expect(")")
+            return inner
+        if at.here.kind == "number" or at.here.text in ("-", "+"):
+            return Immediate(at.literal())
+        name = at.word()
+        if name == "_":
+            return Sink()
+        if name in MARKERS:
+            return Immediate(32)
+        register = self.find_register(name)
+        if register is not None:
+            return register
+        if name[0] == "%" and (name[1:].split(".")[0] in SPECIAL):
+            return Special(name[1:])
+        variable = self.find_variable(name)
+        offset = 0
+        if variable is not None and at.here.text in ("+", "-"):
+            at.take("+")
+            offset = at.integer()
+            return Symbol(name, variable, offset)
+        if variable is not None:
+            return Symbol(name, variable)
+        label = self.find_label(name)
+        if label is not None:
+            return Symbol(label)
+        if self.find_label(f"targets {name}") is not None or name in self.program.functions:
+            return Symbol(name)
+        raise at.error(f"{name!r} is not declared")
+
+    def address(self) -> Address:
+        at = self.at
+        base: Register | Variable | None = None
+        offset = 0
+        if at.here.kind == "word":
+            name = at.word()
+            base = self.find_register(name) or self.find_variable(name)
+            if base is None:
+                raise at.error(f"{name!r} is not declared")
+            while at.here.text in ("+", "-"):
+                at.take("+")
+                offset += at.integer()
+        else:
+            offset = at.integer()
+        rest: list[Operand] = []
+        while at.take(","):
+            rest.append(self.operand())
+        at.expect("]")
+        return Address(base, offset, tuple(rest))

@@ -1,0 +1,359 @@
+"""PTX text to a tree: directives, declarations, nested scopes, labels, predicated instructions, calls.
+
+Names are resolved here: a register or variable belongs to the scope that declares it, so the tree holds objects
+and no names except those of labels and functions.
+"""
+
+from trueno_cuda.ptx.emulate.errors import PtxError
+from trueno_cuda.ptx.emulate.operands import Operands, Scope
+from trueno_cuda.ptx.emulate.syntax import (
+    Function,
+    Instruction,
+    Label,
+    Operand,
+    Program,
+    Symbol,
+    Variable,
+)
+from trueno_cuda.ptx.emulate.types import PRED, TYPES, Type
+
+SPACES = (".global", ".const", ".shared", ".local", ".param")
+LINKAGE = (".visible", ".extern", ".weak", ".common")
+SHAPES = (".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".reqnctapercluster",
+          ".maxclusterrank", ".explicitcluster", ".noreturn", ".abi_preserve")  # fmt: skip
+
+
+class Parser(Operands):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.scopes = 0  # how many braces were opened: makes labels unique
+
+    # ---- the module -----------------------------------------------------------------------------
+
+    def parse(self) -> Program:
+        at = self.at
+        while at.here.kind != "end":
+            word = at.here.text
+            if word == ".version":
+                at.next()
+                major, dot, minor = at.here.text.partition(".")
+                if not (major.isdigit() and dot and minor.isdigit()):
+                    raise at.error(f"expected a version such as 8.0, found {at.here.text!r}")
+                at.next()
+                self.program.version = int(major), int(minor)
+            elif word == ".target":
+                at.next()
+                names = [at.word()]
+                while at.take(","):
+                    names.append(at.word())
+                self.program.target = tuple(names)
+            elif word == ".address_size":
+                at.next()
+                if at.integer() != 64:
+                    raise at.error("only .address_size 64 is emulated")
+            elif word in (".entry", ".func") or word in LINKAGE or word in SPACES:
+                self.definition()
+            elif not self.ignored():
+                raise at.error(f"unexpected {word!r} outside a function")
+        if self.program.version == (0, 0):
+            raise PtxError("no .version: is this PTX?")
+        return self.program
+
+    def ignored(self) -> bool:
+        """Step over a directive that has no meaning here."""
+        at = self.at
+        word = at.here.text
+        if word in (".file", ".loc"):
+            at.next()
+            at.skip_line()
+        elif word == ".pragma":
+            while not at.take(";"):
+                at.next()
+        elif word == ".section":
+            while not at.take("{"):
+                at.next()
+            while not at.take("}"):
+                at.next()
+        elif word == ".alias":
+            while not at.take(";"):
+                at.next()
+        else:
+            return False
+        return True
+
+    def definition(self) -> None:
+        at = self.at
+        extern = False
+        while at.here.text in LINKAGE:
+            extern |= at.next().text == ".extern"
+        if at.here.text in (".entry", ".func"):
+            self.function_definition(at.next().text == ".entry")
+        else:
+            self.program.variables += self.declaration(extern)
+
+    # ---- variables ------------------------------------------------------------------------------
+
+    def type(self) -> Type:
+        word = self.at.word()
+        if word[1:] not in TYPES:
+            raise self.at.error(f"unknown type {word!r}")
+        return TYPES[word[1:]]
+
+    def variable(self, space: str) -> Variable:
+        """`.align 8 .b8 name[16]` after its space; for parameters also `.ptr .global .align 16`."""
+        at = self.at
+        align, vector, kind, pointer = 0, 1, None, False
+        while at.here.text.startswith("."):
+            word = at.here.text
+            if word == ".align":
+                at.next()
+                amount = at.integer()
+                align = align if pointer else amount
+            elif word in (".v2", ".v4"):
+                vector = int(at.next().text[2:])
+            elif word == ".ptr":
+                at.next()
+                pointer = True
+            elif word in SPACES or word in (".attribute",):
+                at.next()
+                if at.take("("):
+                    while not at.take(")"):
+                        at.next()
+            else:
+                kind = self.type()
+        if kind is None:
+            raise at.error("a declaration without a type")
+        var = Variable(at.word(), space, kind, kind.bytes * vector, align or kind.bytes * vector, pointer=pointer)
+        while at.take("["):
+            var.array = True
+            var.size *= 0 if at.here.text == "]" else at.integer()
+            at.expect("]")
+        if at.take("="):
+            self.initial(var)
+        return var
+
+    def initial(self, var: Variable) -> None:
+        at = self.at
+        if at.take("{"):
+            while not at.take("}"):
+                self.initial(var)
+                at.take(",")
+            if var.array and var.size == 0:
+                var.size = len(var.init) * var.type.bytes
+        elif at.here.kind == "word":
+            name = at.word()
+            if name == "generic":
+                at.expect("(")
+                name = at.word()
+                at.expect(")")
+            found = self.find_variable(name)
+            if found is None:
+                raise at.error(f"{name!r} is not declared")
+            var.init.append(Symbol(name, found, at.integer() if at.take("+") else 0))
+        else:
+            var.init.append(at.literal())
+
+    def declaration(self, extern: bool = False) -> list[Variable]:
+        """`.shared .align 4 .b8 a[64], b[8];` — declared in the current scope."""
+        at = self.at
+        space = at.word()[1:].split("::")[0]
+        made = []
+        first = self.variable(space)
+        made.append(first)
+        while at.take(","):
+            more = Variable(at.word(), space, first.type, first.type.bytes, first.align)
+            while at.take("["):
+                more.array = True
+                more.size *= at.integer()
+                at.expect("]")
+            made.append(more)
+        at.expect(";")
+        for var in made:
+            var.extern = extern
+            self.scope.variables[var.name] = var
+        return made
+
+    # ---- functions ------------------------------------------------------------------------------
+
+    def parameters(self) -> list[Variable]:
+        at = self.at
+        found: list[Variable] = []
+        if not at.take("("):
+            return found
+        while not at.take(")"):
+            space = at.word()[1:]
+            if space == "reg":
+                kind = self.type()
+                found.append(Variable(at.word(), "reg", kind, kind.bytes, kind.bytes))
+            else:
+                found.append(self.variable("param"))
+            at.take(",")
+        return found
+
+    def function_definition(self, entry: bool) -> None:
+        at = self.at
+        line = at.here.line
+        results = [] if entry else self.parameters()
+        name = at.word()
+        function = Function(name, entry, results=results, line=line)
+        function.params = self.parameters()
+        while at.here.text in SHAPES or at.here.text == ".pragma":
+            if self.ignored():
+                continue
+            directive = at.next().text[1:]
+            sizes = []
+            while at.here.kind == "number":
+                sizes.append(at.integer())
+                at.take(",")
+            function.directives[directive] = tuple(sizes)
+        if at.take(";"):
+            self.program.functions.setdefault(name, function)
+            return
+        function.defined = True
+        self.program.functions[name] = function
+        self.function = function
+        self.scope = Scope(self.scope)
+        for var in results + function.params:
+            if var.space == "reg":
+                register = self.new_register(var.name, var.type)
+                self.scope.registers[var.name] = register
+            else:
+                self.scope.variables[var.name] = var
+        at.expect("{")
+        self.block()
+        assert self.scope.outer is not None
+        self.scope = self.scope.outer
+        self.function = None
+        self.resolve(function)
+
+    def resolve(self, function: Function) -> None:
+        """Every branch must name a label of its function."""
+        known = {item.name for item in function.body if isinstance(item, Label)}
+        for item in function.body:
+            if isinstance(item, Instruction) and item.opcode in ("bra", "brx"):
+                for target in [*item.targets, *(o.name for o in item.operands if isinstance(o, Symbol))]:
+                    if target not in known:
+                        raise PtxError(f"no label {target.split('#')[0]!r} in {function.name}", item.line, item.text)
+
+    def block(self) -> None:
+        """Statements up to the closing brace; labels are known in the whole scope, as branches go forward."""
+        at = self.at
+        assert self.function is not None
+        self.scopes += 1
+        self.labels_ahead()
+        while not at.take("}"):
+            word = at.here.text
+            if at.here.kind == "end":
+                raise at.error(f"{self.function.name}: a brace is not closed")
+            if word == "{":
+                at.next()
+                self.scope = Scope(self.scope)
+                self.block()
+                assert self.scope.outer is not None
+                self.scope = self.scope.outer
+            elif word == ".reg":
+                self.registers()
+            elif word in SPACES or word in LINKAGE:
+                extern = word in LINKAGE and at.next().text == ".extern"
+                self.function.variables += self.declaration(extern)
+            elif word == ";":
+                at.next()
+            elif self.ignored():
+                pass
+            elif word == ".callprototype" or (word.startswith(".") and word != "."):
+                raise at.error(f"{word} is not emulated")
+            elif at.tokens[at.at + 1].text == ":" and at.here.kind == "word":
+                self.label()
+            else:
+                self.instruction()
+
+    def labels_ahead(self) -> None:
+        """Name this scope's labels (not those of inner braces), made unique by the scope's number."""
+        at, depth, place = self.at, 0, self.at.at
+        while at.tokens[place].kind != "end":
+            text = at.tokens[place].text
+            if text == "{":
+                depth += 1
+            elif text == "}":
+                if depth == 0:
+                    return
+                depth -= 1
+            elif depth == 0 and at.tokens[place + 1].text == ":" and at.tokens[place].kind == "word":
+                self.scope.labels[text] = f"{text}#{self.scopes}"
+            place += 1
+
+    def label(self) -> None:
+        at = self.at
+        line = at.here.line
+        name = at.word()
+        at.expect(":")
+        assert self.function is not None
+        if at.here.text == ".branchtargets":
+            at.next()
+            names = [at.word()]
+            while at.take(","):
+                names.append(at.word())
+            at.expect(";")
+            self.scope.labels[f"targets {name}"] = " ".join(names)
+            return
+        self.function.body.append(Label(self.scope.labels[name], line))
+
+    def registers(self) -> None:
+        at = self.at
+        at.expect(".reg")
+        kind = self.type()
+        while True:
+            name = at.word()
+            if at.take("<"):
+                self.scope.ranges[name] = at.integer(), kind
+                at.expect(">")
+            elif name in self.scope.registers:
+                raise at.error(f"register {name!r} is declared twice")
+            else:
+                self.scope.registers[name] = self.new_register(name, kind)
+            if not at.take(","):
+                break
+        at.expect(";")
+
+    # ---- instructions ---------------------------------------------------------------------------
+
+    def instruction(self) -> None:
+        at = self.at
+        first, line = at.at, at.here.line
+        guard, negated = None, False
+        if at.take("@"):
+            negated = at.take("!")
+            guard = self.find_register(at.word())
+            if guard is None or guard.type is not PRED:
+                raise at.error("a guard must be a declared .pred register")
+        words = at.word().split(".")
+        opcode, mods = words[0], tuple(words[1:])
+        operands: list[Operand] = []
+        if opcode == "call":
+            arguments = self.call_operands()
+            at.expect(";")
+            operands.append(Symbol(self.called))
+            made = Instruction(opcode, mods, operands, line, at.source(first), guard, negated, arguments)
+        else:
+            while at.here.text != ";":
+                if at.here.text == "}" or at.here.kind == "end":
+                    raise at.error("expected ';' before this")
+                operands.append(self.operand())
+                if not at.take(","):
+                    break
+            at.expect(";")
+            made = Instruction(opcode, mods, operands, line, at.source(first), guard, negated)
+            if opcode == "brx":
+                table = operands.pop()
+                assert isinstance(table, Symbol)
+                names = self.find_label(f"targets {table.name.split('#')[0]}")
+                if names is None:
+                    raise PtxError(f"no .branchtargets {table.name}", line, made.text)
+                made.targets = tuple(self.find_label(n) or n for n in names.split())
+        assert self.function is not None
+        self.function.body.append(made)
+
+
+def parse(text: str) -> Program:
+    """The tree of a PTX text; raises PtxError naming line and text."""
+    return Parser(text).parse()

@@ -1,0 +1,200 @@
+"""Mutants of small kernels: each defect is found, with its line, and the kernel without it is clean."""
+
+# ruff: noqa: E501 - kernels are easier to read with several instructions in a line
+
+import numpy as np
+import pytest
+from trueno_cuda.ptx.emulate import StepLimit, load
+
+from .conftest import kernel_text
+
+SUM = """
+    .shared .align 4 .b8 s[1024];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.s32 %r4, %r2, %r3, %r1;
+    ld.param.u64 %rd1, [px]; ld.param.u64 %rd2, [py]; mad.wide.u32 %rd3, %r4, 4, %rd1;
+    ld.global.f32 %f1, [%rd3];
+    shl.b32 %r5, %r1, 2; mov.u32 %r6, s; add.u32 %r7, %r6, %r5;
+    st.shared.f32 [%r7], %f1;
+    bar.sync 0; // first
+    mov.u32 %r8, 128;
+LOOP: setp.ge.u32 %p1, %r1, %r8; @%p1 bra NEXT;
+    shl.b32 %r9, %r8, 2; add.u32 %r10, %r7, %r9;
+    ld.shared.f32 %f2, [%r10]; ld.shared.f32 %f3, [%r7]; add.f32 %f3, %f3, %f2; st.shared.f32 [%r7], %f3;
+NEXT: bar.sync 0; // second
+    shr.u32 %r8, %r8, 1; setp.gt.u32 %p2, %r8, 0; @%p2 bra LOOP;
+    setp.ne.u32 %p3, %r1, 0; @%p3 bra END;
+    ld.shared.f32 %f4, [s]; mad.wide.u32 %rd4, %r2, 4, %rd2; st.global.f32 [%rd4], %f4;
+END: ret;
+"""
+
+
+def launch(body: str, block: int = 256, blocks: int = 3, **options):
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal(block * blocks).astype(np.float32)
+    y = np.zeros(blocks, np.float32)
+    text = kernel_text(body, ".param .u64 px, .param .u64 py")
+    report = load(text).launch("k", blocks, block, [x, y], **options)
+    return report, y, x.reshape(blocks, block).sum(1), text
+
+
+def line_of(text: str, piece: str) -> int:
+    return next(k for k, line in enumerate(text.splitlines(), 1) if piece in line)
+
+
+def test_clean_sum():
+    report, y, want, _ = launch(SUM)
+    assert not report.findings, report
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
+    assert report.flops["f32"] == 3 * 255 and report.completed
+
+
+def only(report, kind: str):
+    """The finding of a kind; every finding of the report must be of that kind."""
+    assert report.findings and {f.kind for f in report.findings} == {kind}, report
+    return report.findings[0]
+
+
+def test_missing_first_barrier():
+    report, *_, text = launch(SUM.replace("bar.sync 0; // first", ""))
+    found = next(f for f in report.findings if f.kind == "shared-race")
+    assert found.array == "s" and found.line == line_of(text, "ld.shared.f32 %f2")
+    assert "ld.shared.f32 %f2, [%r10]" in found.text
+
+
+def test_missing_second_barrier():
+    report, *_ = launch(SUM.replace("bar.sync 0; // second", ""))
+    assert {f.kind for f in report.findings} == {"shared-race"}
+
+
+def test_barrier_under_divergent_branch():
+    report, *_, text = launch(SUM.replace("@%p1 bra NEXT;", "@%p1 bra LATE;").replace(
+        "NEXT: bar.sync 0; // second", "bar.sync 0; LATE:"))  # fmt: skip
+    found = [f for f in report.findings if f.kind == "divergent-barrier"]
+    assert found and found[0].text == "bar.sync 0" and found[0].line == line_of(text, "LATE:")
+
+
+def test_out_of_bounds_names_the_array_and_lane():
+    report, *_ = launch(SUM.replace("ld.global.f32 %f1, [%rd3]", "ld.global.f32 %f1, [%rd3+8]"))
+    found = only(report, "out-of-bounds")
+    assert (found.array, found.block, found.warp, found.lane, found.count) == ("px", (2, 0, 0), 7, 30, 2)
+    report, *_ = launch(SUM.replace("ld.shared.f32 %f4, [s]", "ld.shared.f32 %f4, [s+1024]"))
+    assert "1024 bytes of shared memory" in only(report, "out-of-bounds").message
+
+
+def test_misaligned_vector():
+    report, *_ = launch(SUM.replace("ld.global.f32 %f1, [%rd3]", "ld.global.v2.f32 {%f1, %f9}, [%rd3]"))
+    assert "misaligned" in {f.kind for f in report.findings}
+    found = next(f for f in report.findings if f.kind == "misaligned")
+    assert found.lane == 1 and found.array == "px"
+
+
+def test_uninitialised_register():
+    report, *_ = launch(SUM.replace("mov.u32 %r8, 128;", ""))
+    assert "%r8" in next(f for f in report.findings if f.kind == "uninitialised-register").message
+    clean = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 5; @%p1 mov.u32 %r2, 7; {0} add.u32 %r3, %r2, 1; ret;"
+    assert not launch(clean.format("@!%p1 mov.u32 %r2, 8;"))[0].findings
+    assert not launch(clean.format("@!%p1 ret;"))[0].errors
+    assert only(launch(clean.format(""))[0], "uninitialised-register").lane == 5
+
+
+def test_uninitialised_shared_memory():
+    report, *_ = launch(SUM.replace("st.shared.f32 [%r7], %f1;", ""))
+    assert "uninitialised-shared" in {f.kind for f in report.findings}
+
+
+def test_generic_address_in_shared_access():
+    report, *_ = launch(SUM.replace("mov.u32 %r6, s; add.u32 %r7, %r6, %r5;", """mov.u64 %rd9, s; cvta.shared.u64 %rd9, %rd9;
+        cvt.u64.u32 %rd8, %r5; add.u64 %rd9, %rd9, %rd8; mov.u32 %r6, s; add.u32 %r7, %r6, %r5;""").replace(
+        "st.shared.f32 [%r7], %f1", "st.shared.f32 [%rd9], %f1"))  # fmt: skip
+    assert "address-space" in {f.kind for f in report.findings}
+    report, *_ = launch("mov.u32 %r1, 4096; cvt.u64.u32 %rd1, %r1; ld.global.u32 %r2, [%rd1]; ret;")
+    assert only(report, "address-space").address == 4096
+
+
+def test_early_exit_is_a_risk_not_an_error():
+    report, *_ = launch("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 200; @%p1 ret; bar.sync 0; ret;")
+    assert only(report, "early-exit").severity == "risk" and not report.errors
+
+
+def test_shuffle_under_divergence():
+    body = """mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; setp.ge.u32 %p1, %r2, 16; @%p1 bra END;
+        shfl.sync.bfly.b32 %r3, %r1, 1, 31, {0}; END: ret;"""
+    assert "missing-lanes" in {f.kind for f in launch(body.format(-1))[0].findings}
+    assert not launch(body.format("0xffff"))[0].findings
+
+
+def test_write_conflict_within_an_instruction():
+    report, *_ = launch("""
+        .shared .align 4 .b8 s[64]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 15; mov.u32 %r3, s; mad.lo.u32 %r3, %r2, 4, %r3;
+        st.shared.u32 [%r3], %r1; ret;""", block=32)  # fmt: skip
+    assert "several lanes" in only(report, "shared-race").message
+    same = """.shared .align 4 .b8 s[64]; mov.u32 %r1, 5; st.shared.u32 [s], %r1; ret;"""
+    assert not launch(same)[0].findings
+
+
+def test_warp_synchronous_code_needs_its_barrier():
+    body = """
+        .shared .align 4 .b8 s[128]; mov.u32 %r1, %tid.x; mov.u32 %r3, s; mad.lo.u32 %r3, %r1, 4, %r3;
+        st.shared.u32 [%r3], %r1; {0} xor.b32 %r4, %r1, 1; mov.u32 %r5, s; mad.lo.u32 %r5, %r4, 4, %r5;
+        ld.shared.u32 %r6, [%r5]; ret;"""
+    assert only(launch(body.format(""), block=32)[0], "shared-race").count == 96
+    assert not launch(body.format("bar.warp.sync -1;"), block=32)[0].findings
+
+
+def test_global_race_on_request():
+    body = """mov.u32 %r1, %tid.x; ld.param.u64 %rd2, [py]; {0} ret;"""
+    store = body.format("st.global.u32 [%rd2], %r1;")
+    assert not launch(store)[0].findings
+    assert only(launch(store, global_races=True)[0], "global-race").array == "py"
+    add = body.format("red.global.add.u32 [%rd2], %r1;")
+    assert not launch(add, global_races=True)[0].findings
+    assert not launch(SUM, global_races=True)[0].findings
+
+
+def test_read_only_memory():
+    x = np.zeros(4, np.uint32)
+    x.flags.writeable = False
+    text = kernel_text("ld.param.u64 %rd1, [px]; st.global.u32 [%rd1], 1; ret;", ".param .u64 px")
+    assert only(load(text).launch("k", 1, 1, [x]), "read-only").array == "px"
+    assert (x == 0).all()
+
+
+def test_null_and_wild_pointers():
+    text = kernel_text("ld.param.u64 %rd1, [px]; ld.u32 %r1, [%rd1]; ret;", ".param .u64 px")
+    assert only(load(text).launch("k", 1, 1, [0]), "address-space").address == 0
+    assert only(load(text).launch("k", 1, 1, [np.zeros(0, np.float32)]), "out-of-bounds").array == "px"
+
+
+def test_endless_loop_is_bounded():
+    with pytest.raises(StepLimit, match=r"line \d+: .*bra L"):
+        launch("L: bra L;", max_steps=1000)
+
+
+def test_deadlock_names_each_warp():
+    report, *_ = launch("""mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 bra OTHER;
+        bar.sync 1, 64; ret;
+    OTHER: bar.sync 2, 64; ret;""", block=64, blocks=1)  # fmt: skip
+    found = only(report, "deadlock")
+    assert "warp 0 waits" in found.message and "warp 1 waits" in found.message and not report.completed
+
+
+def test_trap_and_failed_assertions():
+    report, *_ = launch("mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 3; @%p1 bra OK; trap; OK: ret;")
+    assert only(report, "trap").lane == 3 and not report.completed
+
+
+def test_bank_conflicts_and_coalescing():
+    report, *_ = launch("""
+        .shared .align 16 .b8 s[8192]; mov.u32 %r1, %tid.x; mov.u32 %r2, s;
+        mad.lo.u32 %r3, %r1, 4, %r2; st.shared.u32 [%r3], %r1; mad.lo.u32 %r3, %r1, 8, %r2; bar.sync 0;
+        st.shared.u32 [%r3], %r1; bar.sync 0;
+        mad.lo.u32 %r3, %r1, 128, %r2; and.b32 %r3, %r3, 0x1fff; mad.lo.u32 %r3, %r1, 16, %r2; st.shared.v4.u32 [%r3], {%r1, %r1, %r1, %r1};
+        ld.param.u64 %rd1, [px]; mad.wide.u32 %rd2, %r1, 64, %rd1; ld.global.u32 %r4, [%rd2]; ld.global.u32 %r5, [%rd1]; ret;""",
+        block=32, blocks=64, sample=None)  # fmt: skip
+    ways = [round(b.ways, 2) for b in report.bank_conflicts.values()]
+    assert ways == [1, 2, 1]
+    strided, uniform = report.coalescing.values()
+    assert (strided.sectors_per_request, strided.efficiency) == (32, 0.125)
+    assert (uniform.sectors_per_request, uniform.efficiency) == (1, 1)
+    text = str(report)
+    assert "2.00-way bank conflict" in text and "sectors a request" in text

@@ -11,6 +11,7 @@ from trueno_wgpu.device import Buffer, Gpu
 class Array:
     """An array on the GPU: float32, int64 (as pairs of 32-bit words, low first) or uint8; C order, from byte 0."""
 
+    __module__ = "trueno_wgpu"
     __slots__ = ("__weakref__", "buffer", "dtype", "shape")
     __array_ufunc__ = None
 

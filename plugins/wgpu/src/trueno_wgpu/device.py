@@ -51,11 +51,14 @@ class Gpu:
     def __init__(self) -> None:
         from trueno.settings import settings
 
-        wanted = str(settings.get("TRUENO_WGPU_ADAPTER") if "TRUENO_WGPU_ADAPTER" in settings.declared() else "").lower()
+        wanted = str(
+            settings.get("TRUENO_WGPU_ADAPTER") if "TRUENO_WGPU_ADAPTER" in settings.declared() else ""
+        ).lower()
         adapter = next(
             a
             for a in sorted(wgpu.gpu.enumerate_adapters_sync(), key=lambda a: a.info["backend_type"] == "OpenGL")
-            if (a.info["adapter_type"] == "CPU") == (wanted == "software") or (wanted and wanted in a.info["device"].lower())
+            if (a.info["adapter_type"] == "CPU") == (wanted == "software")
+            or (wanted and wanted in a.info["device"].lower())
         )
         self.device: Any = adapter.request_device_sync()
         limits = self.device.limits

@@ -34,6 +34,8 @@ FIELDS = ("zero", "items", "n", "start", "chunk", "chunks", "here", "inf", "nan"
 """Of the uniforms, before the parameters.  items: elements (flat) or rows of this launch.  start: the element, row or
 chunk that it begins with.  chunk, chunks, here: elements of a chunk, chunks of a row, and of a row in this launch."""
 Lines = list[str]
+CLEAR = ["var bad = 0u;", "if (lid == 0u) { atomicStore(&found, 0u); }", "workgroupBarrier();"]
+"""WebGPU says that workgroup memory is zero at first; lavapipe's atomics are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Printer:
     def shader(self, name: str, lines: Lines) -> Printed:
         """Wrap the body of `main`: uniforms, bindings, functions, flags."""
         flags = any("bad |=" in line for line in lines)
-        body = [*self.preamble(), *(["var bad = 0u;"] if flags else []), *lines, *(self.report() if flags else [])]
+        body = [*self.preamble(), *(CLEAR if flags else []), *lines, *(self.report() if flags else [])]
         constants = self.constants()
         text = "\n".join([*constants, *body])
         params = [f"p{i}" for i in range(len(self.program.params))]

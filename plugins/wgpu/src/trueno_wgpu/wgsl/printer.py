@@ -20,7 +20,7 @@ from struct import pack, unpack
 from trueno.ops.lower import Pass, Plan
 
 from trueno_wgpu.shader import Shader
-from trueno_wgpu.wgsl.expressions import ARITHMETIC, EXPRESSIONS
+from trueno_wgpu.wgsl.expressions import ARITHMETIC, EXPRESSIONS, SUMS
 from trueno_wgpu.wgsl.folds import BLOCKED, FOLDS, PACK, FoldText
 from trueno_wgpu.wgsl.prelude import prelude
 
@@ -148,14 +148,21 @@ class Printer:
         return lines
 
     def expression(self, i: int) -> str:
-        """An op's text.  Operands that a compiler could cancel against each other are hidden from it."""
+        """An op's text.  Intermediates that a compiler could regroup or cancel are hidden from it.
+
+        What stays in sight is a product that is added, for contraction is no error.
+        """
         node = self.nodes[i]
-        given = [self.name(a) for a in node.args]
+        apart = node.kind in ("mul", "fma")
         if node.kind in ("add", "sub"):
-            a, b = node.args
-            inside = {x: (*self.nodes[x].args, x) if self.nodes[x].kind in ARITHMETIC else (x,) for x in (a, b)}
-            if set(inside[a]) & set(inside[b]):
-                given[1] = f"hide({given[1]})"
+            a, b = ({*self.nodes[x].args, x} if self.nodes[x].kind in ARITHMETIC else {x} for x in node.args)
+            apart = bool(a & b)
+        given = []
+        for a in node.args:
+            hidden = self.nodes[a].kind in (ARITHMETIC if apart else SUMS) and node.kind in ARITHMETIC
+            given.append(f"hide({self.name(a)})" if hidden else self.name(a))
+        if node.kind == "sub" and node.args[0] == node.args[1]:
+            given[1] = f"hide({self.name(node.args[1])})"
         return EXPRESSIONS[node.kind].format(*given)
 
     def element(self, sweep: Pass, at: str) -> Lines:

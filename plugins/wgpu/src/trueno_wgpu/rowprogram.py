@@ -269,8 +269,7 @@ class RowKernel:
                 end = min((start + here) * chunk, n)
                 part = None if here == chunks else (4 * start * chunk, 4 * (end - start * chunk))
                 each.append(self._launch(printed, rows * here, (rows, n, start, chunk, chunks, here), n, part))
-        for printed in found[passes:]:
-            each.append(self._launch(printed, rows, (rows, n, 0, chunk, chunks, chunks), n))
+        each += [self._launch(p, rows, (rows, n, 0, chunk, chunks, chunks), n) for p in found[passes:]]
         return Launches(tuple(each), 8 * len(self.program.folds) * rows * chunks)
 
 

@@ -302,13 +302,13 @@ def decoding(name: str) -> str:
     """Every function for the format called `name`, for a module that binds `w` as an array of `shape(name).words`.
 
     head(a): d, m and scales of the block at a.  scale_of(a, h, g), least_of(a, h, g): group g's whole numbers.
-    column(a, e): the codes of elements e … e + 15; by raw0 … and part0 …, of which raws are a unit's in common.
+    column_of(a, e): the codes of elements e … e + 15; by raw0 … and part0 …, of which raws are a unit's in common.
     values(c): codes as int8.  floats(word): four codes as f32.  half(bits).
     """
     f = FORMATS[name]
     planes = "".join(_plane(f, n, p) for n, p in enumerate(f.planes))
     parts = " | ".join(f"part{n}(raw{n}(a, e), e)" for n in range(len(f.planes)))
-    column = f"fn column(a: u32, e: u32) -> vec4<u32> {{ return {parts}; }}\n"
+    column = f"fn column_of(a: u32, e: u32) -> vec4<u32> {{ return {parts}; }}\n"
     return HALF + (POWER if f.e8m0 else "") + _reads(f) + _scales(f) + planes + column + _values(f)
 
 

@@ -14,8 +14,10 @@ from trueno_wgpu.kernels import quant_columns, quant_rows, quant_tile
 from trueno_wgpu.kernels.memory import bands, clashes, whole, zero
 from trueno_wgpu.kernels.quant_activations import quantized
 from trueno_wgpu.kernels.quant_dequantize import dequantize
+from trueno_wgpu.kernels.quant_guard import guarded
 
 Bound = Buffer | View
+Factory = Callable[[Gpu, Call], Kernel]
 
 
 def padded(nbytes: int) -> int:
@@ -83,6 +85,8 @@ def quant_matvec(gpu: Gpu, call: Call) -> Kernel:
     f, activations = FORMATS[static["format"]], static["activations"]
 
     def kernel(w: Any, x: Any, out: Any) -> int:
+        if len(w.shape) != 2:
+            return -1
         n, b = w.shape
         if b % f.nbytes or x.shape != (b // f.nbytes * f.elements,) or out.shape != (n,) or clashes(out, w, x):
             return -1
@@ -100,6 +104,8 @@ def quant_matmul(gpu: Gpu, call: Call) -> Kernel:
     f, activations = FORMATS[static["format"]], static["activations"]
 
     def kernel(x: Any, w: Any, out: Any) -> int:
+        if len(x.shape) != 2 or len(w.shape) != 2:
+            return -1
         (m, k), (n, b) = x.shape, w.shape
         if b % f.nbytes or k != b // f.nbytes * f.elements or out.shape != (m, n) or clashes(out, w, x):
             return -1
@@ -116,6 +122,8 @@ def quant_matvec_colmajor(gpu: Gpu, call: Call) -> Kernel:
     f = FORMATS[dict(call.static)["format"]]
 
     def kernel(w: Any, x: Any, out: Any) -> int:
+        if len(w.shape) != 2:
+            return -1
         k, b = w.shape
         if b % f.nbytes or x.shape != (k,) or out.shape != (b // f.nbytes * f.elements,) or clashes(out, w, x):
             return -1
@@ -132,6 +140,8 @@ def quant_matmul_colmajor(gpu: Gpu, call: Call) -> Kernel:
     f = FORMATS[dict(call.static)["format"]]
 
     def kernel(x: Any, w: Any, out: Any) -> int:
+        if len(x.shape) != 2 or len(w.shape) != 2:
+            return -1
         (m, k), (rows, b) = x.shape, w.shape
         n = b // f.nbytes * f.elements
         if b % f.nbytes or k != rows or out.shape != (m, n) or clashes(out, w, x):
@@ -144,19 +154,26 @@ def quant_matmul_colmajor(gpu: Gpu, call: Call) -> Kernel:
     return kernel
 
 
-KERNELS: dict[str, Callable[[Gpu, Call], Kernel]] = {
-    "dequantize": dequantize,
-    "quant_matvec": quant_matvec,
-    "quant_matmul": quant_matmul,
-    "quant_matvec_colmajor": quant_matvec_colmajor,
-    "quant_matmul_colmajor": quant_matmul_colmajor,
-}
+def _with_guard(factory: Factory) -> Factory:
+    def made(gpu: Gpu, call: Call) -> Kernel:
+        plain = factory(gpu, call)
+        return guarded(gpu, plain) if call.guarded else plain
+
+    return made
+
+
+PLAIN: tuple[Factory, ...] = (
+    dequantize,
+    quant_matvec,
+    quant_matmul,
+    quant_matvec_colmajor,
+    quant_matmul_colmajor,
+)
+KERNELS: dict[str, Factory] = {factory.__name__: _with_guard(factory) for factory in PLAIN}
 
 
 def refusal(call: Call) -> Reject | None:
     """Why no kernel of this family takes a call of one of its ops."""
-    if call.op.name not in KERNELS:
-        return Reject("unsupported_op", f"no kernel for {call.op.name}: quantize on the host")
-    if call.guarded:
-        return Reject("unguarded", f"{call.op.name} has no guarded kernel")
-    return None
+    if call.op.name in KERNELS:
+        return None
+    return Reject("unsupported_op", f"no kernel for {call.op.name}: quantize on the host")

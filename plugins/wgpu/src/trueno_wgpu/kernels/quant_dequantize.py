@@ -94,6 +94,8 @@ def dequantize(gpu: Gpu, call: Call) -> Kernel:
     code = shader(f.name)
 
     def kernel(w: Any, out: Any) -> int:
+        if len(w.shape) != 2:
+            return -1
         m, b = w.shape
         if b % f.nbytes or out.shape != (m, b // f.nbytes * f.elements) or clashes(out, w):
             return -1
@@ -105,7 +107,9 @@ def dequantize(gpu: Gpu, call: Call) -> Kernel:
         if count * 4 * f.elements <= limits.binding:
             step = count
         elif step == 0:
-            raise KernelError(f"dequantize: this adapter binds {limits.binding} bytes, less than 256 blocks of {f.name}")
+            raise KernelError(
+                f"dequantize: this adapter binds {limits.binding} bytes, less than 256 blocks of {f.name}"
+            )
         for first in range(0, count, step):
             n = min(step, count - first)
             source: Any = whole(w.buffer, -(-w.nbytes // 4) * 4, limits)

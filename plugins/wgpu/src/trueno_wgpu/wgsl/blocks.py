@@ -76,40 +76,43 @@ def _times(text: str, factor: int) -> str:
 # ---- bytes
 
 
+BYTE = "fn byte(a: u32) -> u32 { return (w[a >> 2u] >> ((a & 3u) * 8u)) & 0xffu; }\n"
+ALIGNED = """\
+fn word(a: u32) -> u32 { return w[a >> 2u]; }
+fn words(a: u32) -> vec4<u32> {
+  let i = a >> 2u;
+  return vec4<u32>(w[i], w[i + 1u], w[i + 2u], w[i + 3u]);
+}
+"""
+UNALIGNED = """\
+fn word(a: u32) -> u32 {
+  let i = a >> 2u;
+  let s = (a & 3u) * 8u;
+  return (w[i] >> s) | ((w[i + 1u] << 1u) << (31u - s));
+}
+fn words(a: u32) -> vec4<u32> {
+  let i = a >> 2u;
+  let s = vec4<u32>((a & 3u) * 8u);
+  let b = w[i + 1u];
+  let c = w[i + 2u];
+  let d = w[i + 3u];
+  let above = vec4<u32>(b, c, d, w[i + 4u]) << vec4<u32>(1u);
+  return (vec4<u32>(w[i], b, c, d) >> s) | (above << (vec4<u32>(31u) - s));
+}
+"""
+"""The shift up is in two steps, for a shift by 32 bits would be one by none."""
+SHORT = {
+    0: "fn short(a: u32) -> u32 { return (w[a >> 2u] >> ((a & 2u) * 8u)) & 0xffffu; }\n",
+    1: "fn short(a: u32) -> u32 { return byte(a) | (byte(a + 1u) << 8u); }\n",
+}
+"""Where blocks have an even and an odd number of bytes."""
+
+
 def _reads(f: Format) -> str:
     """`word`, `words` and, for what is smaller, `short` and `byte`: what lies at a byte address."""
     if shape(f.name).words == "vec4<u32>":
         return "fn words(a: u32) -> vec4<u32> { return w[a >> 4u]; }\n"
-    small = "fn byte(a: u32) -> u32 { return (w[a >> 2u] >> ((a & 3u) * 8u)) & 0xffu; }\n"
-    if f.nbytes % 4 == 0:
-        return small + (
-            "fn word(a: u32) -> u32 { return w[a >> 2u]; }\n"
-            "fn words(a: u32) -> vec4<u32> {\n"
-            "  let i = a >> 2u;\n"
-            "  return vec4<u32>(w[i], w[i + 1u], w[i + 2u], w[i + 3u]);\n"
-            "}\n"
-        )
-    # the second shift is in two steps: by 32 bits none would be made
-    return small + (
-        "fn short(a: u32) -> u32 { return byte(a) | (byte(a + 1u) << 8u); }\n"
-        if f.nbytes % 2
-        else "fn short(a: u32) -> u32 { return (w[a >> 2u] >> ((a & 2u) * 8u)) & 0xffffu; }\n"
-    ) + (
-        "fn word(a: u32) -> u32 {\n"
-        "  let i = a >> 2u;\n"
-        "  let s = (a & 3u) * 8u;\n"
-        "  return (w[i] >> s) | ((w[i + 1u] << 1u) << (31u - s));\n"
-        "}\n"
-        "fn words(a: u32) -> vec4<u32> {\n"
-        "  let i = a >> 2u;\n"
-        "  let s = vec4<u32>((a & 3u) * 8u);\n"
-        "  let b = w[i + 1u];\n"
-        "  let c = w[i + 2u];\n"
-        "  let d = w[i + 3u];\n"
-        "  let above = vec4<u32>(b, c, d, w[i + 4u]) << vec4<u32>(1u);\n"
-        "  return (vec4<u32>(w[i], b, c, d) >> s) | (above << (vec4<u32>(31u) - s));\n"
-        "}\n"
-    )
+    return BYTE + (UNALIGNED + SHORT[f.nbytes % 2] if f.nbytes % 4 else ALIGNED)
 
 
 # ---- scales
@@ -273,7 +276,7 @@ fn entries(c: u32) -> u32 {
 }
 fn values(c: vec4<u32>) -> vec4<u32> { return vec4<u32>(entries(c.x), entries(c.y), entries(c.z), entries(c.w)); }
 """)
-"""Sixteen values of 8 bits, four a word: looked up by selecting, for indexing a constant array may go through memory."""
+"""Sixteen values of 8 bits, four a word: selected, for indexing a constant array may go through memory."""
 
 
 def _values(f: Format) -> str:

@@ -73,7 +73,8 @@ SCALES = {
     let finite = size < 0x7f800000u;
     let some = finite && size >= 0x02fe0000u;
     let factor = bitcast<f32>(select(0u, quotient(0x42fe0000u, max(size, 0x02fe0000u)), some));
-    let d = select(0u, bitcast<u32>(half(half_bits(quotient(max(size, 0x08000000u), 0x42fe0000u)))), size >= 0x08000000u);
+    let exact = quotient(max(size, 0x08000000u), 0x42fe0000u);
+    let d = select(0u, bitcast<u32>(half(half_bits(exact))), size >= 0x08000000u);
 """,
     256: """\
     let size = abs_of(most);

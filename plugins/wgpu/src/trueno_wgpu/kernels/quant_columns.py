@@ -109,9 +109,7 @@ def _lines(text: Sequence[str], indent: int) -> str:
 def shader(name: str, rows: int) -> Shader:
     """Of the format called `name`, for so many rows of x."""
     f, s = FORMATS[name], blocks.shape(name)
-    body, folds = [], []
-    for c in range(rows):
-        body.append(f"let x{c} = x[min({c}u, sizes.given - 1u) * sizes.k + sizes.first + i];")
+    body, folds = [f"let x{c} = x[min({c}u, sizes.given - 1u) * sizes.k + sizes.first + i];" for c in range(rows)], []
     for j, letter in enumerate(blocks.LETTERS):
         body.append(f"let v{j} = floats(code.{letter}) * scale{' + offset' if f.m else ''};")
         body += [f"t{c}_{j} += v{j} * x{c};" for c in range(rows)]

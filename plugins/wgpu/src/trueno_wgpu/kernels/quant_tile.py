@@ -1,7 +1,7 @@
 """Products of many rows of x with a matrix in blocks: tiles of 64 by 64 results, decoded into workgroup memory.
 
-A workgroup of 256 takes a step of k at a time: some of its invocations decode a column of the matrix each, and then each
-adds to its 4 by 4 results.  With 8-bit activations a step is 64 codes, kept as bytes, whose products are whole
+A workgroup of 256 takes a step of k at a time: some of its invocations decode a column of the matrix each, and then
+each adds to its 4 by 4 results.  With 8-bit activations a step is 64 codes, kept as bytes, whose products are whole
 numbers within each 16; with "f32" ones it is 32 floats.  Blocks run along k, or, `colmajor`, along the result.
 
 Floor: the additions of the products; decoding is shared by 64 rows of x.
@@ -26,7 +26,9 @@ TURNS = {"q8": (64, 5), "f32": (32, 9), "colmajor": (32, 9)}
 """Of each kind: elements of k a step, and turns of loops that it takes."""
 
 MODULE = Template("""\
-struct Sizes { m: u32, n: u32, first: u32, stride: u32, row_bytes: u32, k: u32, begin: u32, end: u32, tiles: u32, add: u32, }
+struct Sizes {
+  m: u32, n: u32, first: u32, stride: u32, row_bytes: u32, k: u32, begin: u32, end: u32, tiles: u32, add: u32,
+}
 @group(0) @binding(0) var<uniform> sizes: Sizes;
 @group(0) @binding(1) var<storage, read> w: array<$words>;
 $bindings

@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +49,8 @@ class WgpuBackend:
     @cached_property
     def accuracy(self) -> Accuracy:
         """What the printer's element functions were measured to keep."""
+        if not find_spec("trueno_wgpu.wgsl"):
+            return Accuracy(default=64.0, chain=4096, subnormals=False)
         from trueno_wgpu.wgsl.accuracy import ACCURACY
 
         return ACCURACY
@@ -71,7 +74,9 @@ class WgpuBackend:
         if call.dtype != FLOAT32:
             return Reject("unsupported_dtype", f"{call.dtype}: float32")
         if not call.op.structured:
-            return None
+            return None if find_spec("trueno_wgpu.rowprogram") else Reject("unsupported_op", "no printer")
+        if not find_spec("trueno_wgpu.kernels"):
+            return Reject("unsupported_op", "no kernels")
         from trueno_wgpu.kernels import KERNELS, refusal
 
         if call.op.head is not None or call.op.name not in KERNELS:

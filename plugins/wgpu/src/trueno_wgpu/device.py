@@ -16,7 +16,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock, RLock, local
+from time import sleep
 from typing import Any
+from weakref import WeakSet
 
 import wgpu
 from trueno.errors import BackendUnavailable, DeviceLost, KernelError, OutOfMemory
@@ -70,12 +72,16 @@ class Gpu:
     own, which `run` puts in its place.
     """
 
-    def __init__(self) -> None:
-        chosen, self.adapter = _find()
-        with _quiet():
-            self.device: Any = chosen.request_device_sync(
-                required_features=[name for name in FEATURES if name in chosen.features]
-            )
+    def __init__(self, wanted: str | None = None) -> None:
+        """Open the adapter that `wanted` means, or the setting; BackendUnavailable where none does."""
+        chosen, self.adapter = _find(wanted)
+        try:
+            with _quiet():
+                self.device: Any = chosen.request_device_sync(
+                    required_features=[name for name in FEATURES if name in chosen.features]
+                )
+        except Exception as error:
+            raise BackendUnavailable(f"{self.adapter} gives no device ({error}); update its driver") from error
         self.features = frozenset(self.device.features)
         limits = self.device.limits
         self.name: str = self.adapter.name
@@ -103,7 +109,7 @@ class Gpu:
         self._held = Encoder(self.device)
         self._unsubmitted = 0
         self.status = self.alloc(4)
-        _open.append(self)
+        _open.add(self)
 
     # ---- memory ------------------------------------------------------------------------------------
 
@@ -221,6 +227,8 @@ class Gpu:
         """Wait for what was submitted, and copy bytes home.  into: writable memory of so many bytes, to copy there."""
         target = memoryview(bytearray(nbytes)) if into is None else memoryview(into).cast("B")
         self._inside(buffer, offset, nbytes, "read")
+        if len(target) != nbytes or target.readonly:
+            raise KernelError(f"read: {nbytes} bytes do not go into {len(target)}, or these are read-only")
         waiting: tuple[tuple[int, Any], int, int] | None = None
         for at, size in chunks(nbytes):
             staged, promise = self._stage(buffer, offset + at, size)
@@ -249,7 +257,8 @@ class Gpu:
             try:
                 await promise  # cancelled, it is left alone: the buffer dies when it is mapped
             except RuntimeError as error:
-                raise self._unmapped(error) from error
+                self._alive("reading")
+                raise KernelError(f"reading from {self.name} failed ({error})") from error
             self._deliver(staged, size, at, target)
             await asyncio.sleep(0)
         self._downloaded(nbytes)
@@ -275,28 +284,30 @@ class Gpu:
                 raise self._told(error, "reading") from error
 
     def _settle(self, promise: Any) -> None:
-        """Until a promise is kept."""
+        """Until a promise is kept; wgpu's own waiting has no end where the device is gone."""
         self._poll()
         while getattr(promise, "_state", "fulfilled") == "pending":  # another thread is about to tell, or it is lost
-            self._check()
+            self._alive("reading")
+            sleep(1e-4)
             self._poll()
         try:
             promise.sync_wait()
         except RuntimeError as error:
-            raise self._unmapped(error) from error
+            self._alive("reading")
+            raise KernelError(f"reading from {self.name} failed ({error})") from error
 
     def _deliver(self, staged: tuple[int, Any], nbytes: int, at: int, target: memoryview) -> None:
         deliver(staged[1], nbytes, target[at : at + nbytes])
         with self._lock:
             self._staging.give(staged)
 
-    def _unmapped(self, error: Exception) -> Exception:
-        """A map that failed is how a device that is lost while one waits shows itself."""
+    def _alive(self, what: str) -> None:
+        """DeviceLost if it is: wgpu tells only its log, and whoever makes something."""
+        self._check()
         try:
             self.device.create_command_encoder().finish()
-        except Exception as finer:
-            return self._told(finer, "reading")
-        return KernelError(f"reading from {self.name} failed ({error})")
+        except Exception as error:
+            raise self._told(error, what) from error
 
     # ---- running -----------------------------------------------------------------------------------
 
@@ -463,8 +474,7 @@ class Gpu:
         self._held = Encoder(self.device)
         self._bindings.forget([*self._pool.collect(), *self._pool.trim(0)])
         self._bindings.clear()
-        if self in _open:
-            _open.remove(self)
+        _open.discard(self)
 
     def _check(self) -> None:
         if self._gone is not None:
@@ -499,7 +509,7 @@ class Gpu:
 
 _lock = Lock()
 _gpu: Gpu | None = None
-_open: list[Gpu] = []
+_open: WeakSet[Gpu] = WeakSet()
 _found: list[tuple[Any, Adapter]] = []
 
 
@@ -515,13 +525,14 @@ def gpu() -> Gpu:
     return found
 
 
-def adapter() -> Adapter:
+def adapter(wanted: str | None = None) -> Adapter:
     """The adapter that `gpu` opens, found without opening it; BackendUnavailable with the remedy where none will do."""
-    return _find()[1]
+    return _find(wanted)[1]
 
 
-def _find() -> tuple[Any, Adapter]:
-    wanted = str(settings.get(SETTING)) if SETTING in settings.declared() else os.environ.get(SETTING, "")
+def _find(wanted: str | None) -> tuple[Any, Adapter]:
+    if wanted is None:
+        wanted = str(settings.get(SETTING)) if SETTING in settings.declared() else os.environ.get(SETTING, "")
     for backends in ("Primary", "All"):  # OpenGL takes as long as all the others, and is needed almost nowhere
         _enumerate(backends)
         best = choose([a for _, a in _found], wanted)
@@ -591,7 +602,7 @@ def _after_fork() -> None:
         one._after_fork()
     for thing in (*_open, _found):
         _immortal(thing)
-    _gpu, _open, _found, _seen = None, [], [], set()
+    _gpu, _open, _found, _seen = None, WeakSet(), [], set()
 
 
 if hasattr(os, "register_at_fork"):

@@ -422,6 +422,7 @@ class Gpu:
             self.device.queue.submit(commands)
             self._unsubmitted = 0
             self.counts.submits += 1
+            self.counts.launches += any(e.kernels for e in used)
         if failed is not None:
             raise failed
 

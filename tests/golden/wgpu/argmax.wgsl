@@ -24,6 +24,7 @@ fn rank_high(x: f32) -> u32 {
 fn better(s: vec2<u32>, t: vec2<u32>) -> vec2<u32> {
     return select(s, t, (t.x > s.x) | ((t.x == s.x) & (t.y < s.y)));
 }
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let lane = lid % 64u;

@@ -39,6 +39,7 @@ fn add_exactly(s: vec2<f32>, v: f32) -> vec2<f32> {
 fn whole(s: vec2<f32>) -> f32 {
     return select(s.x + s.y, s.x, size_bits(s.x) >= 0x7f800000u);
 }
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let lane = lid;
@@ -124,6 +125,7 @@ fn quotient(x: f32, y: f32) -> f32 {
     let far = select(1.0, 0.25, size_bits(y) >= 0x7e800000u);
     return (x / (y * far)) * far;
 }
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let lane = lid;
@@ -234,6 +236,7 @@ fn inverse_root(x: f32) -> f32 {
     let y = select(z, u.nan, (b > 0x80000000u) | is_nan(x));
     return select(y, with_sign(u.inf, x), size_bits(x) == 0u);
 }
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let lane = lid;

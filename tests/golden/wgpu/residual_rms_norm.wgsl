@@ -55,6 +55,7 @@ fn inverse_root(x: f32) -> f32 {
     let y = select(z, u.nan, (b > 0x80000000u) | is_nan(x));
     return select(y, with_sign(u.inf, x), size_bits(x) == 0u);
 }
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let lane = lid % 256u;

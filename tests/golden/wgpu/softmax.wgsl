@@ -61,7 +61,9 @@ fn quotient(x: f32, y: f32) -> f32 {
     let far = select(1.0, 0.25, size_bits(y) >= 0x7e800000u);
     return (x / (y * far)) * far;
 }
+
 const c5 = 1.0f;
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let lane = lid % 64u;

@@ -25,6 +25,7 @@ fn add_exactly(s: vec2<f32>, v: f32) -> vec2<f32> {
 fn whole(s: vec2<f32>) -> f32 {
     return select(s.x + s.y, s.x, size_bits(s.x) >= 0x7f800000u);
 }
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let lane = lid;
@@ -77,6 +78,7 @@ struct Uniforms { zero: u32, items: u32, n: u32, start: u32, chunk: u32, chunks:
 var<workgroup> room0: array<vec2<u32>, 256>;
 
 fn bits(x: f32) -> u32 { return bitcast<u32>(x); }
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let lane = lid;

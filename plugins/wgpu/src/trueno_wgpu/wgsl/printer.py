@@ -80,7 +80,8 @@ class Printer:
             "local_invocation_index) lid: u32",
         ]
         entry = [f"@compute @workgroup_size({THREADS})", f"fn main({', '.join(f'@builtin({b}' for b in builtins)}) {{"]
-        source = "\n".join([*head, "", *filter(None, [prelude(text), ""]), *constants, *entry, *indent(body), "}", ""])
+        parts = ["\n".join(head), prelude(text), "\n".join(constants), "\n".join([*entry, *indent(body), "}"])]
+        source = "\n\n".join(filter(None, parts)) + "\n"
         return Printed(Shader(name, source, tuple(self.used[s] for s in bound)), tuple(bound))
 
     def buffer(self, slot: int) -> str:

@@ -16,6 +16,7 @@ from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
 from trueno.ops import TABLE
 from trueno.ops.bound import bound, judge
+from trueno.ops.trace import trace
 
 pytest.importorskip("wgpu")
 from trueno_wgpu.array import Array
@@ -75,6 +76,21 @@ def call(gpu: Any, op: Any, *operands: Any, layout: str = "", params: tuple[floa
 def chain(kinds: str, rows: bool, space: str, *parts: Part) -> Any:
     """The op of parts one after the other, whose result is that of the last."""
     return merged(Recipe(kinds, 0, parts, ((len(parts) - 1, 0, space),), rows))
+
+
+class Written:
+    """An op of one operand that is in no table."""
+
+    name, doc, layout, static = "written", "", "e", ()
+
+    class signature:
+        text = ""
+
+    def __init__(self, body: Any) -> None:
+        self.body = body
+
+    def program(self, layout: str, **static: Any) -> Any:
+        return trace(self.body, [("x", layout)], (), {})
 
 
 # ---- schedules --------------------------------------------------------------------------------------
@@ -274,9 +290,9 @@ def test_compensated_sums(n: int, gpu: Any, rng: np.random.Generator) -> None:
     assert abs(got - exact) <= 2.0**-24 * abs(exact) + n * 2.0**-48 * size
 
 
-@pytest.mark.parametrize("n", [1000, 8000, 1 << 20, 1 << 22])
+@pytest.mark.parametrize("n", [1000, 8000, 32_000, 1 << 20, 1 << 24])
 def test_chains_of_additions_are_short(n: int, gpu: Any) -> None:
-    """Ones behind a large term are lost in every addition that they make after it: at most as many as stated."""
+    """Ones behind a large term are lost in every addition that they make with it: at most as many as stated."""
     x = np.ones(n, F)
     x[0] = 2.0**24
     y = Array.empty(gpu, (), F)
@@ -327,6 +343,16 @@ def test_both_flags(gpu: Any) -> None:
 
 
 # ---- what compilers like to do away with ----------------------------------------------------------------
+
+
+def test_zeros_of_a_body_are_not_folded_away(gpu: Any) -> None:
+    x = np.array([1.0, -2.0, np.inf, -np.inf, np.nan, -0.0], F)
+    (got,) = call(gpu, Written(lambda x: x * 0.0), x)
+    assert np.isnan(got[2:5]).all()
+    (got,) = call(gpu, Written(lambda x: 0.0 - (x + 0.0)), x)
+    assert got[5] == 0 and not np.signbit(got[5])  # 0 − (−0 + 0)
+    (got,) = call(gpu, Written(lambda x: (x + 0.0) * 1e39), x)
+    assert np.isinf(got[:4]).all() and np.isnan(got[4:]).all()
 
 
 def test_nothing_is_assumed_finite(gpu: Any) -> None:

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from trueno.discovery.protocol import Call
+from trueno.errors import KernelError
 from trueno.ops import TABLE
 from trueno.ops.program import ELEMENTS
 from trueno.ops.program import FOLDS as FOLD_KINDS
@@ -14,7 +15,7 @@ from trueno.testing.cases import keywords
 from trueno.testing.expected import split
 
 printer = pytest.importorskip("trueno_wgpu.wgsl.printer", reason="trueno-wgpu is not installed")
-from trueno_wgpu.rowprogram import refusal  # noqa: E402
+from trueno_wgpu.rowprogram import kernel, refusal  # noqa: E402
 from trueno_wgpu.shader import shared_bytes  # noqa: E402
 from trueno_wgpu.wgsl.expressions import EXPRESSIONS  # noqa: E402
 from trueno_wgpu.wgsl.folds import FOLDS, PACK  # noqa: E402
@@ -130,6 +131,8 @@ def test_refusals():
     assert refusal(call(wide, "e" * 8)).code == "unsupported_op"
     assert refusal(call(Wide(7), "e" * 7)) is None
     assert "9 buffers" in refusal(call(Wide(7), "e" * 7, True)).detail
+    with pytest.raises(KernelError, match=r"sum of 8 on wgpu: .* 9 buffers; a shader binds 8"):
+        kernel(None, call(wide, "e" * 8))
 
 
 class Wide:

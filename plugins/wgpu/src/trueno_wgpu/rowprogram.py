@@ -51,7 +51,7 @@ def refusal(call: Call) -> Reject | None:
 class Launch:
     """One dispatch of a call.
 
-    slots: what to bind.  ranges: offset and bytes of each slot's buffer, or None for the whole.
+    ranges: offset and bytes of what is bound of each slot's buffer, None for all of it; () where all are bound whole.
     """
 
     printed: Printed
@@ -98,10 +98,9 @@ class RowKernel:
         slots.append(self.gpu.status if self.guarded else None)
         tail = pack(f"{self.params}f", *map(_float32, params)) if params else b""
         for launch in launches.each:
-            bound: list[Any] = [
-                slots[s] if r is None else View(slots[s], *r)  # type: ignore[arg-type]
-                for s, r in zip(launch.printed.slots, launch.ranges, strict=True)
-            ]
+            bound: list[Any] = [slots[s] for s in launch.printed.slots]
+            if launch.ranges:
+                bound = [b if r is None else View(b, *r) for b, r in zip(bound, launch.ranges, strict=True)]
             self.gpu.run(launch.printed.shader, bound, launch.uniforms + tail, launch.groups)
         return 0
 
@@ -174,7 +173,7 @@ class RowKernel:
             shared = slot < len(self.kinds) and self.kinds[slot] == "w" and numbers[4] > numbers[5]
             ranges.append(part if whole or shared else None)
         uniforms = pack("<7I3f", 0, *numbers, INF, NAN, _float32(n))
-        return Launch(printed, tuple(ranges), uniforms, fold(groups, limits.groups))
+        return Launch(printed, tuple(ranges) if part else (), uniforms, fold(groups, limits.groups))
 
     def _check(self, what: str, nbytes: int) -> None:
         if nbytes > self.gpu.limits.binding:
@@ -241,5 +240,7 @@ def _float32(value: float) -> float:
 
 
 def kernel(gpu: "Gpu", call: Call) -> RowKernel:
-    """The kernel of a call whose `refusal` is None."""
+    """The kernel of a call; KernelError where `refusal` says why there is none."""
+    if (reject := refusal(call)) is not None:
+        raise KernelError(f"{call.op.name} on wgpu: {reject.detail}")
     return RowKernel(gpu, call)

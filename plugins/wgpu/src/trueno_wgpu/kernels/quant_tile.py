@@ -172,7 +172,9 @@ def _dots() -> list[str]:
 def _quantized_body(f: Format) -> list[str]:
     lines = _dots()
     lines += [f"let d{i} = xd[c * 64u + ty + {16 * i}u]; let s{i} = wd[c * 64u + tx + {16 * i}u];" for i in FOUR]
-    lines += [f"t{i}{j} += f32(n{i}{j}) * s{j} * d{i};" for i, j in PAIRS]
+    # a power of two may be as large as a float32, and a scale of x as large where blocks have 256 elements
+    scale = "d{i} * s{j}" if f.e8m0 else "s{j} * d{i}"
+    lines += [f"t{i}{j} += f32(n{i}{j}) * {scale.format(i=i, j=j)};" for i, j in PAIRS]
     if f.m:
         lines += [f"let e{i} = xs[c * 64u + ty + {16 * i}u]; let o{i} = wo[c * 64u + tx + {16 * i}u];" for i in FOUR]
         lines += [f"t{i}{j} += e{i} * o{j} * d{i};" for i, j in PAIRS]
@@ -258,7 +260,8 @@ def run(
 ) -> None:
     """given: x, or its codes, scales and sums.  As many parts of k as the adapter's loops demand."""
     step, turns = TURNS[kind]
-    longest = gpu.limits.trips // turns * step or sizes.k
+    trips = gpu.limits.trips
+    longest = max(trips // turns, 1) * step if trips else sizes.k
     tiles = -(-sizes.m // TILE)
     grid = fold(tiles * -(-sizes.n // TILE), gpu.limits.groups)
     fixed = (sizes.m, sizes.n, sizes.first, sizes.stride, sizes.row_bytes, sizes.k)

@@ -23,8 +23,8 @@ from trueno_wgpu.wgsl import blocks
 from trueno_wgpu.wgsl.blocks import LETTERS
 
 TILE, SIZE = 64, 256
-TURNS = {"q8": (64, 5), "f32": (32, 9), "colmajor": (32, 9)}
-"""Of each kind: elements of k a step, and turns of loops that it takes."""
+TURNS = {"q8": (64, 5), "f32": (32, 15), "colmajor": (32, 23)}
+"""Of each kind: elements of k a step, and turns of loops that it takes, none of them unrolled."""
 
 MODULE = Template("""\
 struct Sizes {

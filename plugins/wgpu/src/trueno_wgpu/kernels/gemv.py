@@ -208,8 +208,14 @@ def row_steps(
             shader = Shader(f"rows {lanes}", rows_text(lanes, width, vectors, mine), (False, False, True, *mine.writes))
             found.append(
                 Step(
-                    shader, struct.pack("<11I", *words), fold(groups * count, limits.groups), ((a, band), (x, None)),
-                    out, final, count * height * vectors * 4 if count > 1 else 0, then,
+                    shader,
+                    struct.pack("<11I", *words),
+                    fold(groups * count, limits.groups),
+                    ((a, band), (x, None)),
+                    out,
+                    final,
+                    count * height * vectors * 4 if count > 1 else 0,
+                    then,
                 )  # fmt: skip
             )
     return found
@@ -243,12 +249,20 @@ def column_steps(
         words = (m, k, begin, end, share, count, add and count == 1, groups * count, b[0], 0, m)
         each = vectors * m
         then = added(each, each, count, m, after, limits.groups, add=add) if count > 1 else None
-        shader = Shader(f"columns {lanes}", columns_text(lanes, width, vectors, mine), (False, False, True, *mine.writes))
+        shader = Shader(
+            f"columns {lanes}", columns_text(lanes, width, vectors, mine), (False, False, True, *mine.writes)
+        )
         band = None if len(along) == 1 else Band(*b, m * 4)
         found.append(
             Step(
-                shader, struct.pack("<11I", *words), fold(groups * count, limits.groups), ((a, band), (x, None)), None,
-                final, count * each * 4 if count > 1 else 0, then,
+                shader,
+                struct.pack("<11I", *words),
+                fold(groups * count, limits.groups),
+                ((a, band), (x, None)),
+                None,
+                final,
+                count * each * 4 if count > 1 else 0,
+                then,
             )  # fmt: skip
         )
     return found

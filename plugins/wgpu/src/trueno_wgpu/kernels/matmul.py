@@ -49,8 +49,9 @@ SPARE = 0.9
 
 def choose(m: int, n: int, k: int, batch: int, limits: Limits) -> tuple[Tile, int]:
     """Tile and splits of k for a product of these sizes."""
-    if limits.trips:  # a CPU: nothing to fill, and workgroup memory is only a detour
-        return (NAIVE if m * n * k <= 16**3 or min(m, n) < 8 else MIDDLE), 1
+    if limits.trips:  # a CPU has no grid to fill, and takes seconds to compile a large tile
+        work = m * n * k
+        return (NAIVE if work <= 32**3 or min(m, n) < 8 else MIDDLE if work < 256**3 else LARGE), 1
     best, found = float("inf"), (MIDDLE, 1)
     for tile, (speed, filling) in SPEEDS.items():
         if tile.workgroup_bytes > limits.workgroup:
@@ -132,12 +133,19 @@ def product_steps(
             then = None
             if parts > 1:
                 count = batch * height * n
-                then = added(count, height * n, parts, n, after, limits.groups, add=number > 0, first=begins, pitch=pitch)
+                then = added(
+                    count, height * n, parts, n, after, limits.groups, add=number > 0, first=begins, pitch=pitch
+                )
             steps.append(
                 Step(
-                    shader(tile, form), struct.pack("<27I", *words), fold(groups, limits.groups),
-                    ((0, a_band), (1, None if len(along) == 1 else Band(*b, n * 4))), c_band, final,
-                    parts * batch * height * n * 4 if parts > 1 else 0, then,
+                    shader(tile, form),
+                    struct.pack("<27I", *words),
+                    fold(groups, limits.groups),
+                    ((0, a_band), (1, None if len(along) == 1 else Band(*b, n * 4))),
+                    c_band,
+                    final,
+                    parts * batch * height * n * 4 if parts > 1 else 0,
+                    then,
                 )  # fmt: skip
             )
     return steps

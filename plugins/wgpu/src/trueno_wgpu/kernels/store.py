@@ -85,7 +85,9 @@ class Store:
             lines.append("y *= sizes.alpha;")
         if self.epilogue:
             lines += [
-                f"{p} = epilogue({p}, row, column + {i}u, at + {i}u);" if i else f"{p} = epilogue({p}, row, column, at);"
+                f"{p} = epilogue({p}, row, column + {i}u, at + {i}u);"
+                if i
+                else f"{p} = epilogue({p}, row, column, at);"
                 for i, p in enumerate(parts)
             ]
         if self.guarded:

@@ -3,8 +3,8 @@
     row_steps      y[i] = Σ_k a[i,k] x[k]: lanes of a workgroup share rows, and add up through workgroup memory
     column_steps   y[j] = Σ_k x[k] a[k,j]: an invocation owns four columns, and several take turns along k
 
-Both take up to three vectors at once, so that a matrix is read once for all.  Where there are too few rows or columns to
-fill a GPU, k is split over workgroups, and a second pass adds up.
+Both take up to three vectors at once, so that a matrix is read once for all.  Where there are too few rows or columns
+to fill a GPU, k is split over workgroups, and a second pass adds up.
 """
 
 import struct
@@ -17,7 +17,7 @@ from trueno_wgpu.device import Gpu, Limits
 from trueno_wgpu.grid import fold
 from trueno_wgpu.kernels.memory import Band, bands, clashes, zero
 from trueno_wgpu.kernels.steps import INVOCATIONS, Plans, Shape, Step, added, run
-from trueno_wgpu.kernels.store import Store
+from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
 from trueno_wgpu.shader import Shader
 
 MOST_VECTORS = 3
@@ -173,7 +173,7 @@ def _trips(limits: Limits, ahead: int, elements: int, k: int) -> int:
 
 
 def row_steps(
-    op: str, m: int, k: int, limits: Limits, store: Store = Store(), *, vectors: int = 1, a: int = 0, x: int = 1,
+    op: str, m: int, k: int, limits: Limits, store: Store = PLAIN, *, vectors: int = 1, a: int = 0, x: int = 1,
     first: int = 0, pitch: int = 0, lanes: Lanes | None = None, splits: int = 0,
 ) -> list[Step]:  # fmt: skip
     """Steps of y[v,i] = Σ_k a[i,k] x[v,k]; a, x: which operands they are.  first, pitch: where y lies in the result."""
@@ -196,8 +196,8 @@ def row_steps(
             share = -(-(end - begin) // (parts * width)) * width
             count = -(-(end - begin) // share)
             final = end == k
-            after = store if final else Store()
-            mine = after if count == 1 else Store(partial=True)
+            after = store if final else PLAIN
+            mine = after if count == 1 else PARTIAL
             add = begin > 0
             words = (height, k, begin, end, share, count, add and count == 1, groups * count, 0, begins, pitch or m)
             then = None
@@ -216,13 +216,13 @@ def row_steps(
                     final,
                     count * height * vectors * 4 if count > 1 else 0,
                     then,
-                )  # fmt: skip
+                )
             )
     return found
 
 
 def column_steps(
-    op: str, vectors: int, m: int, k: int, limits: Limits, store: Store = Store(), *, x: int = 0, a: int = 1,
+    op: str, vectors: int, m: int, k: int, limits: Limits, store: Store = PLAIN, *, x: int = 0, a: int = 1,
     lanes: Lanes | None = None, splits: int = 0,
 ) -> list[Step]:  # fmt: skip
     """Steps of y[v,j] = Σ_k x[v,k] a[k,j], of m columns."""
@@ -243,8 +243,8 @@ def column_steps(
         share = -(-(end - begin) // parts)
         count = -(-(end - begin) // share)
         final = number == len(cuts) - 1
-        after = store if final else Store()
-        mine = after if count == 1 else Store(partial=True)
+        after = store if final else PLAIN
+        mine = after if count == 1 else PARTIAL
         add = number > 0
         words = (m, k, begin, end, share, count, add and count == 1, groups * count, b[0], 0, m)
         each = vectors * m
@@ -263,7 +263,7 @@ def column_steps(
                 final,
                 count * each * 4 if count > 1 else 0,
                 then,
-            )  # fmt: skip
+            )
         )
     return found
 

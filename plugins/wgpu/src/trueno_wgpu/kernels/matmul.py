@@ -23,7 +23,7 @@ from trueno_wgpu.grid import fold
 from trueno_wgpu.kernels import gemv
 from trueno_wgpu.kernels.memory import Band, bands, clashes, zero
 from trueno_wgpu.kernels.steps import Plans, Shape, Step, added, run
-from trueno_wgpu.kernels.store import Store
+from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
 from trueno_wgpu.kernels.tile import NAIVE, Form, Reads, Tile, naive, tiled
 from trueno_wgpu.shader import Shader
 
@@ -36,7 +36,7 @@ SPEEDS: dict[Tile, tuple[float, int]] = {
     MIDDLE: (0.5, 528),
     LARGE: (1.0, 264),
 }
-"""Of each tile: multiply-adds a second beside the largest's where the GPU is full, and workgroups that fill a large GPU."""
+"""Of each tile: multiply-adds a second beside the largest's on a full GPU, and workgroups that fill a large one."""
 PASS = 5e7
 """What a second pass costs at least, in multiply-adds of the largest tile; a byte that it moves costs 8."""
 MOST_SPLITS = 32
@@ -82,7 +82,7 @@ def shader(tile: Tile, form: Form) -> Shader:
 
 
 def product_steps(
-    op: str, m: int, n: int, k: int, limits: Limits, store: Store = Store(), *, turned: bool = False,
+    op: str, m: int, n: int, k: int, limits: Limits, store: Store = PLAIN, *, turned: bool = False,
     lead: Sequence[int] = (), a_step: Sequence[int] = (), b_step: Sequence[int] = (), first: int = 0, pitch: int = 0,
     tile: Tile | None = None, splits: int = 0,
 ) -> list[Step]:  # fmt: skip
@@ -117,10 +117,10 @@ def product_steps(
             share = -(-share // tile.depth) * tile.depth
             parts = -(-(end - begin) // share)
             final = number == len(cuts) - 1
-            after = store if final else Store()
+            after = store if final else PLAIN
             form = Form(
                 _reads(tile, height, n, k, turned, first, pitch if parts == 1 else n), turned, batched,
-                after if parts == 1 else Store(partial=True),
+                after if parts == 1 else PARTIAL,
             )  # fmt: skip
             if form.reads == "whole" and (end - begin) % tile.depth:
                 form = replace(form, reads="fours")
@@ -146,7 +146,7 @@ def product_steps(
                     final,
                     parts * batch * height * n * 4 if parts > 1 else 0,
                     then,
-                )  # fmt: skip
+                )
             )
     return steps
 
@@ -264,9 +264,9 @@ def batch_steps(
             f"adapter binds {limits.binding}; call it for parts of the batch"
         )
     each = (m * k * 4 if a_step[0] else 0, k * n * 4 if b_step[0] else 0, m * n * 4)
-    steps = []
+    steps: list[Step] = []
     for first, count in bands(op, "the batch", lead[0], each, limits):
-        a, b, c = (Band(first, count, bytes_) if bytes_ else None for bytes_ in each)
-        for step in product_steps(op, m, n, k, limits, store, lead=[count], a_step=a_step, b_step=b_step):
-            steps.append(replace(step, reads=((0, a), (1, b)), out=c))
+        a, b, c = (Band(first, count, size) if size else None for size in each)
+        made = product_steps(op, m, n, k, limits, store, lead=[count], a_step=a_step, b_step=b_step)
+        steps += [replace(step, reads=((0, a), (1, b)), out=c) for step in made]
     return steps

@@ -1,8 +1,8 @@
 """What a kernel does for operands of given shapes: dispatches, planned once and kept.
 
-A sum over k may come in several dispatches that add to one another, where a binding or an invocation's loop budget ends,
-and in splits that run side by side, each into its own part of a scratch array, which a second pass adds up in order: so
-results do not hang on who came first.
+A sum over k may come in several dispatches that add to one another, where a binding or an invocation's loop budget
+ends, and in splits that run side by side, each into its own part of a scratch array, which a second pass adds up in
+order: so results do not hang on who came first.
 """
 
 import struct

@@ -100,3 +100,7 @@ class Store:
     def end(self) -> str:
         """The last statement of `main`."""
         return "    tell();\n" if self.guarded else ""
+
+
+PLAIN = Store()
+PARTIAL = Store(partial=True)

@@ -97,13 +97,13 @@ def product_steps(
     tile, splits = tile or chosen[0], splits or chosen[1]
     most = 0 if limits.trips or batched else max(WORK // (n * k), 1)
     near = batched or first + m * pitch <= limits.binding // 4  # C is bound as one
-    down = bands(op, "a", m, (k * 4,) if near else (k * 4, pitch * 4), limits, most, tile.rows)
+    down = bands(op, "a", m, (k * 4,) if near else (k * 4, pitch * 4), limits, most, wanted=tile.rows)
     if batched:
         down = [(0, m)]
-    along = [(0, k)] if turned or batched else bands(op, "b", k, (n * 4,), limits, multiple=64)
+    along = [(0, k)] if turned or batched else bands(op, "b", k, (n * 4,), limits, multiple=4, wanted=64)
     # A depth's worth of k is a slice.  Naive: two loops, and four steps in a trip of the first.
     slices = int(limits.trips * SPARE) // (1 if tile is NAIVE else tile.trips)
-    budget = (slices - 8) * tile.depth if limits.trips else k
+    budget = max(slices - 8, 1) * tile.depth if limits.trips else k
     leads = [1] * (MOST_AXES - len(lead)) + list(lead)
     gaps = [[0] * (MOST_AXES - len(s)) + list(s) for s in (a_step, b_step)]
     steps = []

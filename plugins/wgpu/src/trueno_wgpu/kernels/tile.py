@@ -3,7 +3,8 @@
 A workgroup makes a tile of C.  Slices of A and B, `depth` steps of k, go through workgroup memory, where both lie with
 k as the outer axis, so that a step reads vec4s of rows and of columns.  An invocation reads 4x4 blocks from memory
 (four vec4s) and turns those that lie along k in its registers, since storing a component of a vec4 that other
-invocations store too is a race in WGSL.  It keeps `height` x `width` sums as vec4s with names: no array, so no indices to check.
+invocations store too is a race in WGSL.  It keeps `height` x `width` sums as vec4s with names: no array, so no indices
+to check.
 
 naga adds a `min` to every index that it cannot prove, and on NVIDIA integer operations run at half the rate of fused
 multiply-adds.  So workgroup memory is a nest of arrays, of which the inner loop's constants index one axis and what is

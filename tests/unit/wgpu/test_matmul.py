@@ -13,7 +13,6 @@ from trueno_wgpu.kernels.matmul import LARGE, MIDDLE, SMALL, choose, product_ste
 from trueno_wgpu.kernels.store import PLAIN, Store
 from trueno_wgpu.kernels.tile import NAIVE, Form, Tile, naive, tiled
 from trueno_wgpu.shader import Shader, shared_bytes
-
 from unit.wgpu.products import assert_product, assert_within, compute, floats, kernel, planned, unwritten
 
 TWO = Tile(128, 128, 8, 8, 8, unroll=8, slices=2)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from trueno.discovery.protocol import Call, Kernel
+from trueno.errors import KernelError
 
 from trueno_wgpu.device import Gpu, Limits
 from trueno_wgpu.grid import fold
@@ -181,7 +182,12 @@ def row_steps(
     width = 4 if k % 4 == 0 else 1
     if k // width < lanes.across:  # a short row has no work for so many
         lanes = Lanes(max(1 << max((k // width).bit_length() - 1, 0), 4), lanes.rows, 1)
-    near = (vectors - 1) * (pitch or m) + m <= limits.binding // 4  # y is bound as one
+    last = first + (vectors - 1) * (pitch or m) + m
+    near = last <= limits.binding // 4  # y is bound as one
+    if not near and (vectors > 1 or first):
+        raise KernelError(
+            f"{op}: the result has {last * 4} bytes, and this adapter binds {limits.binding}; compute parts of it"
+        )
     found = []
     for top, height in bands(op, "a", m, (k * 4,) if near else (k * 4, 4), limits):
         band = None if height == m else Band(top, height, k * 4)

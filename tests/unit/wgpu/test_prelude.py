@@ -53,7 +53,7 @@ class Bare:
 
     doc, structured = "", False
 
-    class signature:  # noqa: N801 - as the op's attribute is called
+    class signature:
         text = ""
 
     def __init__(self, kind: str, arity: int) -> None:

@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
-from trueno.ops.lower import lower
-from trueno.ops.program import ELEMENTS, FOLDS as FOLD_KINDS
+from trueno.ops.program import ELEMENTS
+from trueno.ops.program import FOLDS as FOLD_KINDS
 from trueno.testing.cases import keywords
 from trueno.testing.expected import split
 
 printer = pytest.importorskip("trueno_wgpu.wgsl.printer", reason="trueno-wgpu is not installed")
+from trueno_wgpu.rowprogram import refusal  # noqa: E402
 from trueno_wgpu.shader import shared_bytes  # noqa: E402
 from trueno_wgpu.wgsl.expressions import EXPRESSIONS  # noqa: E402
 from trueno_wgpu.wgsl.folds import FOLDS, PACK  # noqa: E402
 from trueno_wgpu.wgsl.prelude import prelude  # noqa: E402
-
-pytest.importorskip("wgpu")
-from trueno_wgpu.rowprogram import is_flat, printed, refusal, shaders  # noqa: E402
+from trueno_wgpu.wgsl.source import is_flat, planned, printed, shaders  # noqa: E402
 
 ROWS = [op for op in TABLE.values() if not op.structured]
 SCHEDULES = ("rows8", "rows64", "rows256", "long")
@@ -37,8 +36,7 @@ def texts(op, guarded=False):
         static = tuple(split(op, given)[1].items())
         flat = is_flat(op.program(**dict(static)))
         for schedule in ("flat",) if flat else SCHEDULES:
-            plan = lower(op.program(**dict(static)), "memory" if schedule == "long" else "cache")
-            yield from shaders(plan, op.name, schedule, guarded, ())
+            yield from shaders(planned(op.program(**dict(static))), op.name, schedule, guarded, ())
 
 
 def code(text):

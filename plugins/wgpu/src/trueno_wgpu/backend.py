@@ -3,7 +3,6 @@
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import cached_property
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
@@ -49,8 +48,6 @@ class WgpuBackend:
     @cached_property
     def accuracy(self) -> Accuracy:
         """What the printer's element functions were measured to keep."""
-        if not find_spec("trueno_wgpu.wgsl"):
-            return Accuracy(default=64.0, chain=4096, subnormals=False)
         from trueno_wgpu.wgsl.accuracy import ACCURACY
 
         return ACCURACY
@@ -73,15 +70,13 @@ class WgpuBackend:
     def supports(self, call: Call) -> Reject | None:
         if call.dtype != FLOAT32:
             return Reject("unsupported_dtype", f"{call.dtype}: float32")
-        if not call.op.structured:
-            return None if find_spec("trueno_wgpu.rowprogram") else Reject("unsupported_op", "no printer")
-        if not find_spec("trueno_wgpu.kernels"):
-            return Reject("unsupported_op", "no kernels")
-        from trueno_wgpu.kernels import KERNELS, refusal
+        if call.op.structured:
+            from trueno_wgpu import kernels
 
-        if call.op.head is not None or call.op.name not in KERNELS:
-            return Reject("unsupported_op", f"no kernel for {call.op.name}")
-        return refusal(call)
+            return kernels.refusal(call)
+        from trueno_wgpu import rowprogram
+
+        return rowprogram.refusal(call)
 
     def kernel(self, call: Call) -> Kernel:
         if call.op.structured:

@@ -100,6 +100,7 @@ class Gpu:
         if self.memory is None and self.software:
             self.memory = _host_memory()
         self._gone: Exception | None = None
+        self._forked = False
         self._lock = RLock()
         self._here = _Here()
         self._pool = Pool(IDLE if self.memory is None else min(IDLE, self.memory // 4))
@@ -297,15 +298,16 @@ class Gpu:
             raise KernelError(f"reading from {self.name} failed ({error})") from error
 
     def _deliver(self, staged: tuple[int, Any], nbytes: int, at: int, target: memoryview) -> None:
+        self._alive("reading")  # a map may be kept and its buffer be gone with the device, and looking at it aborts
         deliver(staged[1], nbytes, target[at : at + nbytes])
         with self._lock:
             self._staging.give(staged)
 
     def _alive(self, what: str) -> None:
-        """DeviceLost if it is: wgpu tells only its log, and whoever makes something."""
+        """DeviceLost if it is: wgpu tells only its log, and whoever makes something, be it as little as this."""
         self._check()
         try:
-            self.device.create_command_encoder().finish()
+            self.device.create_bind_group_layout(entries=[])
         except Exception as error:
             raise self._told(error, what) from error
 
@@ -323,10 +325,10 @@ class Gpu:
             if 0 in groups:
                 return
             raise KernelError(f"{shader.name}: a grid of {groups} workgroups; {most} along an axis at most (grid.fold)")
+        if self._gone is not None:
+            self._check()
         pipeline = self._bindings.pipeline(shader)
         with self._lock:
-            if self._gone:
-                self._check()
             here = self._here
             if self.status in buffers:
                 buffers = [self._own_status() if b is self.status else b for b in buffers]
@@ -420,6 +422,7 @@ class Gpu:
             self.device.queue.submit(commands)
             self._unsubmitted = 0
             self.counts.submits += 1
+            self.counts.launches += any(e.kernels for e in used)
         if failed is not None:
             raise failed
 
@@ -468,7 +471,8 @@ class Gpu:
         with self._lock:
             if self._gone is None:
                 self._gone = KernelError(f"{self.name} was closed")
-            self._let_go()
+            if not self._forked:
+                self._let_go()
 
     def _let_go(self) -> None:
         self._held = Encoder(self.device)
@@ -495,7 +499,7 @@ class Gpu:
 
     def _after_fork(self) -> None:
         """In the child of a fork: the device is the parent's, and even releasing a part of it would wait for ever."""
-        self._lock = RLock()
+        self._lock, self._forked = RLock(), True
         self._gone = DeviceLost(
             f"{self.name} was opened before this process was forked, and no GPU survives that; start processes with "
             'the method "spawn"'
@@ -542,6 +546,7 @@ def _find(wanted: str | None) -> tuple[Any, Adapter]:
 
 
 _seen: set[str] = set()
+_forked = False
 
 
 def _enumerate(backends: str) -> None:
@@ -553,7 +558,7 @@ def _enumerate(backends: str) -> None:
         with suppress(Exception):  # made by somebody else already, or a wgpu that has no such thing
             from wgpu.backends.wgpu_native import _helpers, extras
 
-            if len(_seen) > 1:
+            if len(_seen) > 1 or _forked:  # llvmpipe's threads belong to the instance, and are the parent's
                 _helpers._the_instance = None  # as that file says; the other instance lives on
             extras.set_instance_extras(backends=[backends])
         handles = wgpu.gpu.enumerate_adapters_sync()
@@ -596,13 +601,13 @@ def _immortal(thing: Any) -> None:
 
 
 def _after_fork() -> None:
-    global _lock, _gpu, _open, _found, _seen
+    global _lock, _gpu, _open, _found, _seen, _forked
     _lock = Lock()
     for one in _open:
         one._after_fork()
     for thing in (*_open, _found):
         _immortal(thing)
-    _gpu, _open, _found, _seen = None, WeakSet(), [], set()
+    _gpu, _open, _found, _seen, _forked = None, WeakSet(), [], set(), True
 
 
 if hasattr(os, "register_at_fork"):

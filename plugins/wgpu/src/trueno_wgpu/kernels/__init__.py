@@ -9,7 +9,7 @@ from collections.abc import Callable
 from trueno.discovery.protocol import Call, Kernel, Reject
 
 from trueno_wgpu.device import Gpu
-from trueno_wgpu.kernels import convolve2d, embedding, gemv, matmul, outer, transpose
+from trueno_wgpu.kernels import convolve2d, embedding, gemv, matmul, outer, quant, transpose
 
 Factory = Callable[[Gpu, Call], Kernel]
 
@@ -22,7 +22,7 @@ PRODUCTS: dict[str, Factory] = {
     "outer": outer.outer,
 }
 MOVES: dict[str, Factory] = {"transpose": transpose.transpose, "embedding_lookup": embedding.embedding_lookup}
-KERNELS: dict[str, Factory] = {**PRODUCTS, **MOVES}
+KERNELS: dict[str, Factory] = {**PRODUCTS, **MOVES, **quant.KERNELS}
 
 
 def refusal(call: Call) -> Reject | None:
@@ -31,7 +31,7 @@ def refusal(call: Call) -> Reject | None:
         return Reject("unsupported_op", f"{call.op.head.name} takes no epilogue")
     if call.op.name not in KERNELS:
         return Reject("unsupported_op", f"no kernel for {call.op.name}")
-    return None
+    return quant.refusal(call) if call.op.quantized else None
 
 
 __all__ = ["KERNELS", "Factory", "refusal"]

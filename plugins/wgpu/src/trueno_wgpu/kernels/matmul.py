@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from math import prod
-from typing import Any
 
 from trueno.discovery.protocol import Call, Kernel
 from trueno.errors import KernelError
@@ -21,8 +20,8 @@ from trueno.errors import KernelError
 from trueno_wgpu.device import Gpu, Limits
 from trueno_wgpu.grid import fold
 from trueno_wgpu.kernels import gemv
-from trueno_wgpu.kernels.memory import Band, bands, clashes, zero
-from trueno_wgpu.kernels.steps import Plans, Shape, Step, added, run
+from trueno_wgpu.kernels.memory import Band, bands
+from trueno_wgpu.kernels.steps import Shape, Step, added, product_kernel
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
 from trueno_wgpu.kernels.tile import NAIVE, Form, Reads, Tile, naive, tiled
 from trueno_wgpu.shader import Shader
@@ -128,14 +127,13 @@ def product_steps(
             groups = tiles[0] * tiles[1] * parts * batch
             words = (
                 height, n, k, begin, end, share, parts, b[0], number > 0 and parts == 1, groups, *tiles,
-                begins if parts == 1 else 0, pitch if parts == 1 else n, 0, *leads, *gaps[0], *gaps[1],
+                begins if parts == 1 else 0, pitch if parts == 1 else n, top, *leads, *gaps[0], *gaps[1],
             )  # fmt: skip
             then = None
             if parts > 1:
                 count = batch * height * n
-                then = added(
-                    count, height * n, parts, n, after, limits.groups, add=number > 0, first=begins, pitch=pitch
-                )
+                then = added(count, height * n, parts, n, after, limits.groups, add=number > 0, first=begins,
+                             pitch=pitch, above=top)  # fmt: skip
             steps.append(
                 Step(
                     shader(tile, form),
@@ -154,7 +152,7 @@ def product_steps(
 def steps_for(op: str, m: int, n: int, k: int, limits: Limits, store: Store) -> list[Step]:
     """Steps of a product of two matrices, by the kernel that fits its shape."""
     if n == 1:
-        return gemv.row_steps(op, m, k, limits, store)
+        return gemv.row_steps(op, m, k, limits, store, upright=True)
     if m <= gemv.MOST_VECTORS:
         return gemv.column_steps(op, m, n, k, limits, store, x=0, a=1)
     return product_steps(op, m, n, k, limits, store)
@@ -162,28 +160,13 @@ def steps_for(op: str, m: int, n: int, k: int, limits: Limits, store: Store) -> 
 
 def matmul(gpu: Gpu, call: Call) -> Kernel:
     """a[m,k] b[k,n] -> out[m,n]."""
-    store = Store(call.guarded)
 
-    def make(a: Shape, b: Shape, out: Shape) -> list[Step] | None:
+    def make(store: Store, a: Shape, b: Shape, out: Shape) -> list[Step] | None:
         if len(a) != 2 or len(b) != 2 or a[1] != b[0] or out != (a[0], b[1]):
             return None
         return steps_for("matmul", a[0], b[1], a[1], gpu.limits, store) if a[1] and 0 not in out else []
 
-    return _kernel(gpu, make, call.guarded)
-
-
-def _kernel(gpu: Gpu, make: Any, guarded: bool) -> Kernel:
-    plans = Plans(make)
-
-    def kernel(a: Any, b: Any, out: Any) -> int:
-        steps = plans(a.shape, b.shape, out.shape)
-        if steps is None or clashes(out, a, b):
-            return -1
-        if not steps:
-            return zero(out) if out.size else 0
-        return run(gpu, steps, (a, b), out, guarded=guarded)
-
-    return kernel
+    return product_kernel(gpu, call, make)
 
 
 def leading(lead: Shape, whole: Shape, elements: int) -> list[int] | None:
@@ -219,9 +202,8 @@ def merged(whole: Shape, *gaps: list[int]) -> tuple[list[int], list[list[int]]]:
 
 def batched_matmul(gpu: Gpu, call: Call) -> Kernel:
     """a[...,m,k] b[...,k,n] -> out[...,m,n]; leading axes are broadcast."""
-    store = Store(call.guarded)
 
-    def make(a: Shape, b: Shape, out: Shape) -> list[Step] | None:
+    def make(store: Store, a: Shape, b: Shape, out: Shape) -> list[Step] | None:
         if min(len(a), len(b)) < 2 or a[-1] != b[-2] or out[-2:] != (a[-2], b[-1]):
             return None
         if len(out) != max(len(a), len(b)):
@@ -240,7 +222,7 @@ def batched_matmul(gpu: Gpu, call: Call) -> Kernel:
             return None
         return batch_steps(m, n, k, lead, a_step, b_step, gpu.limits, store)
 
-    return _kernel(gpu, make, call.guarded)
+    return product_kernel(gpu, call, make)
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape:

@@ -83,7 +83,7 @@ struct Sizes {
     add: u32,  // whether C holds a part of the sums
     groups: u32, down: u32, across: u32,  // workgroups, tiles along m, tiles along n
     first: u32, pitch: u32,  // of C: the column where this product begins, elements from row to row
-    none: u32,
+    above: u32,  // rows of the result before this product's
     lead: vec4<u32>, a_step: vec4<u32>, b_step: vec4<u32>,  // leading axes, and elements from one to the next
 GIVEN}
 @group(0) @binding(0) var<uniform> sizes: Sizes;
@@ -214,6 +214,8 @@ class Printer:
             text += "    base_c = sizes.first;\n"
         if self.form.batched or self.form.store.partial:
             text += f"    base_c = {'part' if self.form.store.partial else 'batch'} * sizes.m * sizes.n;\n"
+        if self.form.store.epilogue:
+            text += "    first_row += sizes.above;\n"
         across = t.columns // t.width
         return text + f"    let mine = vec2<u32>(me % {across}u, me / {across}u);\n"
 

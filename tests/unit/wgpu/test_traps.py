@@ -34,7 +34,7 @@ assert (y.numpy() == 3 * x.numpy()).all()
 def test_no_buffer_is_destroyed_while_it_may_be_used(child):
     """Submitting a command that names a destroyed buffer aborts; so do cached bind groups, when `id`s come again."""
     child("""
-gpu._pool.most = 0  # every block is let go at once
+gpu._heap.pool.most = 0  # every block is let go at once
 with gpu.batch():
     for i in range(300):
         z = Array.empty(gpu, (1000 + i,), np.float32)
@@ -54,22 +54,20 @@ assert len(gpu._bindings._groups) < 10, "bind groups outlive their buffers"
 def test_no_staging_buffer_is_mapped_when_it_is_used(child):
     """Submitting a copy into a mapped buffer aborts; a read that fails half-way unmaps, or lets its buffer go."""
     child("""
-from trueno_wgpu import device, staging
+from trueno_wgpu import staging, transfers
 def broken(staged, nbytes, into):
     try:
         staged.read_mapped(0, 8, copy=False)
         raise ZeroDivisionError
     finally:
         staged.unmap() if unmap else None
-real, device.deliver = device.deliver, broken
+real, transfers.deliver = transfers.deliver, broken
 for unmap in (True, False):
     for _ in range(3):
         raises(ZeroDivisionError, lambda: gpu.read(x.buffer, 4000))
-device.deliver = real
+transfers.deliver = real
 for _ in range(6):
     assert (x.numpy() == np.arange(1000)).all()
-class Sour(bytearray):
-    pass
 staging.SLICE = 100
 for _ in range(3):
     raises(errors.KernelError, lambda: gpu.read(x.buffer, 4000, into=bytearray(3999)))
@@ -88,11 +86,11 @@ with batch:
     gpu.wait()
 raises(Exception, lambda: batch.__enter__())
 assert (y.numpy() == 2 * x.numpy()).all()
-encoder = gpu._held
+encoder = gpu._queue.held
 scale(3.0)
 gpu.wait()
-assert gpu._held is not encoder and not encoder
-gpu._submit(encoder)
+assert gpu._queue.held is not encoder and not encoder
+gpu._queue._submit(encoder)
 assert (y.numpy() == 3 * x.numpy()).all()
 """)
 
@@ -154,7 +152,7 @@ def wait():
 threads = [threading.Thread(target=wait, daemon=True) for _ in range(1)]
 for thread in threads: thread.start()
 while not gpu.counts.downloads: time.sleep(0.001)
-with gpu._lock:  # else it may be lost between the last look and the submission, which nobody can prevent
+with gpu._queue.lock:  # else it may be lost between the last look and the submission, which nobody can prevent
     gpu.device.destroy()
 for thread in threads: thread.join(60)
 assert not any(thread.is_alive() for thread in threads) and len(found) == 1
@@ -293,7 +291,7 @@ def test_wgpus_own_word_of_no_memory(gpu, monkeypatch):
         calls.append(given)
         raise wgpu.GPUOutOfMemoryError("Not enough memory left.")
 
-    gpu._pool.trim(0)
+    gpu._heap.pool.trim(0)
     monkeypatch.setattr(gpu.device, "create_buffer", fails)
     with pytest.raises(OutOfMemory, match=r"has no room \(Not enough memory left"):
         gpu.alloc(123_456)
@@ -375,17 +373,17 @@ def test_bind_groups_are_bounded_and_go_with_their_blocks(gpu, scale):
     assert len(a.buffer.memory.groups) <= GROUPS, "keys of what is gone"
     del held, y
     gpu.wait()
-    with gpu._lock:
-        gpu._bindings.forget([*gpu._pool.collect(), *gpu._pool.trim(0)])
+    with gpu._queue.lock:
+        gpu._bindings.forget([*gpu._heap.pool.collect(), *gpu._heap.pool.trim(0)])
     assert len(a.buffer.memory.groups) == 0
     assert gpu.counts.bind_groups == GROUPS + 500
 
 
 def test_staging_is_used_again(gpu, monkeypatch):
     made = []
-    real = gpu._staging._make
-    monkeypatch.setattr(gpu._staging, "_make", lambda size: made.append(size) or real(size))
-    monkeypatch.setattr(gpu._staging, "_idle", [])
+    real = gpu._transfers._staging._make
+    monkeypatch.setattr(gpu._transfers._staging, "_make", lambda size: made.append(size) or real(size))
+    monkeypatch.setattr(gpu._transfers._staging, "_idle", [])
     buffer = gpu.alloc(1 << 20)
     for nbytes in (4, 4096, 5000, 1 << 20, 100, 4096, 5000, 1 << 20):
         gpu.read(buffer, nbytes)

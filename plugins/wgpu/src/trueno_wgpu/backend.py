@@ -18,7 +18,7 @@ FLOAT32 = np.dtype(np.float32)
 HARDWARE = Rates(launch_s=1e-4, flops=3e12, bytes=3e11, link_s=6e-5, link_bytes=8e9)
 """Of a discrete GPU, mostly waiting for one: a fence is 50 to 90 µs, and staging copies 8 GB a second."""
 PRODUCTS = Rates(launch_s=1e-4, flops=1e13, bytes=3e11, link_s=6e-5, link_bytes=8e9)
-SOFTWARE = Rates(launch_s=3e-4, flops=5e9, bytes=4e9, link_s=2e-4, link_bytes=3e9)
+SOFTWARE = Rates(launch_s=1e-4, flops=2e9, bytes=2e9, link_s=1e-4, link_bytes=3e9)
 """Of llvmpipe on two cores; it is chosen only by name, so this ranks it for nobody."""
 ONE = Shader(
     "one and one",

@@ -126,9 +126,11 @@ def child(word: str) -> Iterator[Callable[[str], str]]:
 
     def run(code: str) -> str:
         prelude = PRELUDE.format(scale=SCALE, slow=SLOW, word=word)
+        environment = os.environ | {"TRUENO_WGPU_ADAPTER": word}
         done = subprocess.run(
-            [sys.executable, "-c", prelude + code], capture_output=True, text=True, timeout=120, check=False
-        )
+            [sys.executable, "-c", prelude + code],
+            env=environment, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
         assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done.stdout
 

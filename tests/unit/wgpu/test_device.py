@@ -178,6 +178,15 @@ def test_what_goes_wrong_in_a_batch_drops_it(gpu, rng, scale):
         spoilt()
     assert gpu.counts.submits == 0
     assert not b.numpy().any()
+
+    def spoilt_at_once():
+        with gpu.batch():
+            gpu.copy(a.buffer, b.buffer, a.nbytes)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        spoilt_at_once()
+    assert not b.numpy().any()
     scale(gpu, a, b, 3.0)
     np.testing.assert_array_equal(b.numpy(), 3 * x)
 
@@ -351,7 +360,7 @@ def test_limits(gpu):
 def test_a_budget(gpu, monkeypatch):
     """Software promises any memory, so the layer counts; what nobody uses any more goes first."""
     gpu.wait()
-    monkeypatch.setattr(gpu, "memory", gpu._pool.lent + (64 << 20))
+    monkeypatch.setattr(gpu._heap, "budget", gpu._heap.pool.lent + (64 << 20))
     kept = gpu.alloc(40 << 20)
     with pytest.raises(OutOfMemory, match=r"TRUENO_WGPU_MEMORY"):
         gpu.alloc(40 << 20)

@@ -3,7 +3,6 @@
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import cached_property
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ FLOAT32 = np.dtype(np.float32)
 HARDWARE = Rates(launch_s=1e-4, flops=3e12, bytes=3e11, link_s=6e-5, link_bytes=8e9)
 """Of a discrete GPU, mostly waiting for one: a fence is 50 to 90 µs, and staging copies 8 GB a second."""
 PRODUCTS = Rates(launch_s=1e-4, flops=1e13, bytes=3e11, link_s=6e-5, link_bytes=8e9)
-SOFTWARE = Rates(launch_s=3e-4, flops=5e9, bytes=4e9, link_s=2e-4, link_bytes=3e9)
+SOFTWARE = Rates(launch_s=1e-4, flops=2e9, bytes=2e9, link_s=1e-4, link_bytes=3e9)
 """Of llvmpipe on two cores; it is chosen only by name, so this ranks it for nobody."""
 ONE = Shader(
     "one and one",
@@ -49,8 +48,6 @@ class WgpuBackend:
     @cached_property
     def accuracy(self) -> Accuracy:
         """What the printer's element functions were measured to keep."""
-        if not find_spec("trueno_wgpu.wgsl"):
-            return Accuracy(default=64.0, chain=4096, subnormals=False)
         from trueno_wgpu.wgsl.accuracy import ACCURACY
 
         return ACCURACY
@@ -73,21 +70,19 @@ class WgpuBackend:
     def supports(self, call: Call) -> Reject | None:
         if call.dtype != FLOAT32:
             return Reject("unsupported_dtype", f"{call.dtype}: float32")
-        if not call.op.structured:
-            return None if find_spec("trueno_wgpu.rowprogram") else Reject("unsupported_op", "no printer")
-        if not find_spec("trueno_wgpu.kernels"):
-            return Reject("unsupported_op", "no kernels")
-        from trueno_wgpu.kernels import KERNELS, refusal
+        if call.op.structured:
+            from trueno_wgpu import kernels
 
-        if call.op.head is not None or call.op.name not in KERNELS:
-            return Reject("unsupported_op", f"no kernel for {call.op.name}")
-        return refusal(call)
+            return kernels.refusal(call)
+        from trueno_wgpu import rowprogram
+
+        return rowprogram.refusal(call)
 
     def kernel(self, call: Call) -> Kernel:
         if call.op.structured:
-            from trueno_wgpu.kernels import KERNELS
+            from trueno_wgpu import kernels
 
-            return KERNELS[call.op.name](self.gpu, call)
+            return kernels.kernel(self.gpu, call)
         from trueno_wgpu.rowprogram import kernel
 
         return kernel(self.gpu, call)

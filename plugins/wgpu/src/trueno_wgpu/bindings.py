@@ -4,8 +4,7 @@ Every reason for which WebGPU would refuse a binding, or end the process, is an 
 its buffers alive, so a block that the pool lets go takes its bind groups with it.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from trueno.errors import KernelError
@@ -13,6 +12,7 @@ from trueno.errors import KernelError
 from trueno_wgpu.cache import Lru
 from trueno_wgpu.limits import Counts, Limits
 from trueno_wgpu.memory import Buffer, Memory, View
+from trueno_wgpu.queue import Queue
 from trueno_wgpu.shader import Shader, shared_bytes
 from trueno_wgpu.uniforms import Page
 
@@ -31,17 +31,10 @@ class _Group:
 
 
 class Bindings:
-    """What one device has compiled and bound.  told: one of WebGPU's errors as ours.  lock: its device's."""
+    """What one device has compiled and bound."""
 
-    def __init__(
-        self,
-        device: Any,
-        limits: Limits,
-        counts: Counts,
-        lock: AbstractContextManager[Any],
-        told: Callable[[Exception, str], Exception],
-    ) -> None:
-        self._device, self._limits, self._counts, self._lock, self._told = device, limits, counts, lock, told
+    def __init__(self, device: Any, limits: Limits, counts: Counts, queue: Queue) -> None:
+        self._device, self._limits, self._counts, self._queue = device, limits, counts, queue
         self._layouts: dict[tuple[bool, ...], Any] = {}
         self._pipelines: dict[Shader, Any] = {}
         self._groups: Lru[_Group] = Lru(GROUPS)
@@ -67,8 +60,8 @@ class Bindings:
                 label=shader.name, layout=layout, compute={"module": module, "entry_point": "main"}
             )
         except Exception as error:
-            raise self._told(error, f"{shader.name} does not compile") from error
-        with self._lock:
+            raise self._queue.told(error, f"{shader.name} does not compile") from error
+        with self._queue.lock:
             if len(self._pipelines) >= PIPELINES:
                 self._pipelines.clear()
             self._counts.pipelines += 1
@@ -77,7 +70,7 @@ class Bindings:
     def _layout(self, writes: tuple[bool, ...]) -> Any:
         """Uniforms at an offset that comes with each dispatch, then storage; told outright, because a binding that a
         shader does not use would be missing from a layout that WebGPU finds out."""
-        with self._lock:
+        with self._queue.lock:
             found = self._layouts.get(writes)
             if found is None:
                 kinds: list[dict[str, Any]] = [{"type": "uniform", "has_dynamic_offset": True}]
@@ -102,7 +95,7 @@ class Bindings:
         try:
             handle = self._device.create_bind_group(layout=self._layout(shader.writes), entries=bindings)
         except Exception as error:
-            raise self._told(error, f"{shader.name} cannot be bound") from error
+            raise self._queue.told(error, f"{shader.name} cannot be bound") from error
         made = _Group(key, handle, tuple({b.buffer.memory for b in buffers}))
         for memory in made.memories:
             memory.groups.add(key)

@@ -3,42 +3,36 @@
 What ends the process in wgpu-native (it has no error to give where it submits: gfx-rs/wgpu-native#588) cannot happen
 here: no buffer is ever destroyed, none is mapped when it is given back, each command buffer is finished right before
 its one submission, which a lost device refuses with an error, and nothing of size zero is bound.
-
-Small work is held back: dispatches gather in one encoder, and are submitted with the first read, wait or write that
-needs them, or when there is enough of them to keep a GPU busy.  So a small op and the reading of its result are one
-submission, which costs more than either.
 """
 
-import gc
 import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import Lock, RLock, local
-from time import sleep
 from typing import Any
 from weakref import WeakSet
 
 import wgpu
-from trueno.errors import BackendUnavailable, DeviceLost, KernelError, OutOfMemory
+from trueno.errors import BackendUnavailable, DeviceLost, KernelError
 from trueno.settings import settings
 
+from trueno_wgpu import heap
 from trueno_wgpu.adapter import SETTING, Adapter, absent, choose
 from trueno_wgpu.bindings import Bindings
-from trueno_wgpu.encoding import Encoder
+from trueno_wgpu.heap import Heap
 from trueno_wgpu.limits import Counts, Limits
-from trueno_wgpu.memory import Buffer, Memory, Pool, View, block
+from trueno_wgpu.memory import Buffer, View
+from trueno_wgpu.queue import Queue
 from trueno_wgpu.shader import Shader
-from trueno_wgpu.staging import Staging, chunks, deliver, padded
-from trueno_wgpu.uniforms import Slot, Uniforms
+from trueno_wgpu.staging import Staging
+from trueno_wgpu.transfers import Transfers
+from trueno_wgpu.uniforms import Page, Uniforms
 
 __all__ = ["Buffer", "Counts", "Gpu", "Limits", "View", "adapter", "gpu"]
 
 Groups = tuple[int, int, int]
-STORAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
-UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
-MAPPED = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
 FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 """Asked for where the adapter has them; no kernel needs one."""
 ALIGNMENT = 256
@@ -47,20 +41,13 @@ INVOCATIONS = 256
 """Of a workgroup: every device has them."""
 TRIPS = 60_000
 """Mesa's llvmpipe ends all loops of an invocation after 65 535 trips, without a word (LP_MAX_TGSI_LOOP_ITERATIONS)."""
-HELD_KERNELS, HELD_GROUPS = 16, 2048
-"""Up to so much work is held back; more keeps a GPU busy for longer than a submission takes."""
-IDLE = 256 << 20
-"""Bytes of memory that is kept for the next buffer."""
-UNSUBMITTED = 64 << 20
-"""Bytes of writes after which the queue gets something to do: until then it keeps a copy of each."""
-MEMORY = "TRUENO_WGPU_MEMORY"
-AGAIN = "upload it again"
+UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
+MAPPED = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
 
 
 class _Here(local):
-    """What each thread has: an open batch, its status word, and whether a guarded kernel ran since that was taken."""
+    """What each thread has: a status word, and whether a guarded kernel ran since it was taken."""
 
-    batch: Encoder | None = None
     status: Buffer | None = None
     guarded = False
 
@@ -74,95 +61,36 @@ class Gpu:
 
     def __init__(self, wanted: str | None = None) -> None:
         """Open the adapter that `wanted` means, or the setting; BackendUnavailable where none does."""
-        chosen, self.adapter = _find(wanted)
-        try:
-            with _quiet():
-                self.device: Any = chosen.request_device_sync(
-                    required_features=[name for name in FEATURES if name in chosen.features]
-                )
-        except Exception as error:
-            raise BackendUnavailable(f"{self.adapter} gives no device ({error}); update its driver") from error
+        self.device: Any
+        self.device, self.adapter = _opened(wanted)
         self.features = frozenset(self.device.features)
-        limits = self.device.limits
         self.name: str = self.adapter.name
         self.software: bool = self.adapter.software
-        self.limits = Limits(
-            binding=limits["max-storage-buffer-binding-size"] // 4 * 4,
-            buffer=limits["max-buffer-size"] // 4 * 4,
-            workgroup=limits["max-compute-workgroup-storage-size"],
-            alignment=ALIGNMENT,
-            invocations=min(limits["max-compute-invocations-per-workgroup"], INVOCATIONS),
-            groups=limits["max-compute-workgroups-per-dimension"],
-            trips=TRIPS if self.software else 0,
-        )
+        self.limits = _limits(self.device.limits, self.software)
         self.counts = Counts()
-        self.memory: int | None = settings.get(MEMORY) if MEMORY in settings.declared() else None
-        if self.memory is None and self.software:
-            self.memory = _host_memory()
-        self._gone: Exception | None = None
-        self._lock = RLock()
+        budget = _setting(heap.SETTING, None)
+        if budget is None and self.software:
+            budget = _host_memory()
+        self._queue = Queue(self.device, self.name, self.counts)
+        self._bindings = Bindings(self.device, self.limits, self.counts, self._queue)
+        self._heap = Heap(self.device, self.limits, self.counts, self._queue, self._bindings, budget)
+        self._transfers = Transfers(self.counts, self._queue, Staging(lambda size: self._heap.create(size, MAPPED)))
+        self._uniforms = Uniforms(lambda size: self._heap.create(size, UNIFORM), self._queue.write)
         self._here = _Here()
-        self._pool = Pool(IDLE if self.memory is None else min(IDLE, self.memory // 4))
-        self._bindings = Bindings(self.device, self.limits, self.counts, self._lock, self._told)
-        self._staging = Staging(lambda size: self._create(size, MAPPED))
-        self._uniforms = Uniforms(lambda size: self._create(size, UNIFORM), self.device.queue.write_buffer)
-        self._held = Encoder(self.device)
-        self._unsubmitted = 0
+        self._forked = False
         self.status = self.alloc(4)
-        _open.add(self)
+        _devices.add(self)
 
-    # ---- memory ------------------------------------------------------------------------------------
+    # ---- memory --------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that all arrays may take; None for as many as the driver gives."""
+        return self._heap.budget
 
     def alloc(self, nbytes: int) -> Buffer:
         """Uninitialised memory: its content may be stale.  OutOfMemory where there is none, or not in one piece."""
-        needed = max(padded(nbytes), 4)
-        if needed > self.limits.buffer:
-            raise OutOfMemory(
-                f"{nbytes} bytes were asked for, and one array on {self.name} has {self.limits.buffer} at most; "
-                "split it, or compute on the CPU"
-            )
-        size = block(needed, self.limits.buffer)
-        with self._lock:
-            self._check()
-            self._bindings.forget(self._pool.collect())
-            found = self._pool.lend(size)
-            if found is None:
-                self._make_room(size)
-                found = self._pool.add(Memory(self._create(size, STORAGE), size))
-                self.counts.allocations += 1
-            return Buffer(self, found, needed, self._pool.dropped)
-
-    def _make_room(self, size: int) -> None:
-        """Within the budget: idle blocks go first, then those that only unsubmitted work or garbage holds."""
-        if self.memory is None or self._pool.lent + self._pool.idle + size <= self.memory:
-            return
-        for effort in (lambda: None, self._submit_held, gc.collect):
-            effort()
-            self._bindings.forget(self._pool.collect())
-            self._bindings.forget(self._pool.trim(max(self.memory - self._pool.lent - size, 0)))
-            if self._pool.lent + self._pool.idle + size <= self.memory:
-                return
-        free = max(self.memory - self._pool.lent, 0)
-        raise OutOfMemory(
-            f"{size} bytes are needed, and of {self.memory} on {self.name} {free} are free ({MEMORY}); drop some arrays"
-        )
-
-    def _create(self, size: int, usage: int) -> Any:
-        """One of WebGPU's buffers; what is kept for later goes where there is no room."""
-        try:
-            return self.device.create_buffer(size=size, usage=usage)
-        except Exception as error:
-            told = self._told(error, f"a buffer of {size} bytes")
-            if not isinstance(told, OutOfMemory):
-                raise told from error
-        self._submit_held()
-        gc.collect()
-        self._bindings.forget([*self._pool.collect(), *self._pool.trim(0)])
-        self._poll()
-        try:
-            return self.device.create_buffer(size=size, usage=usage)
-        except Exception as error:
-            raise self._told(error, f"a buffer of {size} bytes") from error
+        return self._heap.alloc(self, nbytes)
 
     def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
         """Copy bytes (any C-contiguous buffer) to a buffer, after what runs there before; zeros pad the last word.
@@ -170,58 +98,15 @@ class Gpu:
         offset: a multiple of 4.
         """
         data = memoryview(data).cast("B")
-        nbytes = len(data)
-        self._inside(buffer, offset, nbytes, "write")
-        with self._lock:
-            self._check()
-            self._submit_users(buffer)
-            for at, size in chunks(nbytes):
-                whole = size & ~3
-                if whole:
-                    self._write(buffer.handle, offset + at, data[at : at + whole])
-                if whole < size:
-                    self._write(buffer.handle, offset + at + whole, bytes(data[at + whole : at + size]).ljust(4, b"\0"))
-            self.counts.uploads += 1
-            self.counts.bytes_up += nbytes
-
-    def _write(self, handle: Any, offset: int, data: Any) -> None:
-        if self._unsubmitted + len(data) > UNSUBMITTED:
-            self._submit(Encoder(self.device), always=True)  # an empty list would do, but cannot tell of a lost device
-        self._unsubmitted += len(data)
-        try:
-            self.device.queue.write_buffer(handle, offset, data)
-        except Exception as error:
-            raise self._told(error, f"writing {len(data)} bytes") from error
-
-    def _submit_users(self, buffer: Buffer) -> None:
-        """Submit what is to read or write this buffer before it is written."""
-        batch = self._here.batch
-        if batch is not None and buffer in batch.held:
-            self._submit_here()
-        elif buffer in self._held.held:
-            self._submit_held()
+        self._inside(buffer, offset, len(data), "write")
+        self._transfers.write(buffer, data, offset)
 
     def copy(self, source: Buffer, target: Buffer, nbytes: int) -> None:
         """Inside the device, from the beginning of one buffer to that of another."""
         self._inside(source, 0, nbytes, "copy")
         self._inside(target, 0, nbytes, "copy")
-        if source is target or not nbytes:
-            return
-        with self._lock:
-            self._check()
-            encoder = self._here.batch or self._held
-            encoder.copy(source.handle, 0, target.handle, 0, padded(nbytes))
-            encoder.held.add(source)
-            encoder.held.add(target)
-            self.counts.copies += 1
-
-    def _inside(self, buffer: Buffer, offset: int, nbytes: int, what: str) -> None:
-        if buffer.gpu is not self:
-            raise KernelError(f"{what}: the array lives on another device, or on one that was closed; {AGAIN}")
-        if offset < 0 or offset % 4 or offset + nbytes > buffer.nbytes:
-            raise KernelError(f"{what}: {nbytes} bytes from {offset} on are not inside {buffer}, or not aligned to 4")
-
-    # ---- reading -----------------------------------------------------------------------------------
+        if source is not target and nbytes:
+            self._transfers.copy(source, target, nbytes)
 
     def read(self, buffer: Buffer, nbytes: int, offset: int = 0, into: Any = None) -> memoryview:
         """Wait for what was submitted, and copy bytes home.  into: writable memory of so many bytes, to copy there."""
@@ -229,87 +114,30 @@ class Gpu:
         self._inside(buffer, offset, nbytes, "read")
         if len(target) != nbytes or target.readonly:
             raise KernelError(f"read: {nbytes} bytes do not go into {len(target)}, or these are read-only")
-        waiting: tuple[tuple[int, Any], int, int] | None = None
-        for at, size in chunks(nbytes):
-            staged, promise = self._stage(buffer, offset + at, size)
-            if waiting is not None:
-                self._deliver(*waiting, target)
-            self._settle(promise)
-            waiting = staged, size, at
-        if waiting is not None:
-            self._deliver(*waiting, target)
-        self._downloaded(nbytes)
+        self._transfers.read(buffer, nbytes, offset, target)
         return target
 
     async def read_async(self, buffer: Buffer, nbytes: int, offset: int = 0) -> memoryview:
         """`read` for asyncio: the event loop stays free while the device works.
 
-        On software even submitting waits for what runs, so there a thread does it.
+        On software even submitting waits for what runs, so a thread does it there.  Not inside of a batch.
         """
         import asyncio
 
-        if self.software and not self._here.batch:
+        if self.software:
             return await asyncio.to_thread(self.read, buffer, nbytes, offset)
         target = memoryview(bytearray(nbytes))
         self._inside(buffer, offset, nbytes, "read")
-        for at, size in chunks(nbytes):
-            staged, promise = self._stage(buffer, offset + at, size)
-            try:
-                await promise  # cancelled, it is left alone: the buffer dies when it is mapped
-            except RuntimeError as error:
-                self._alive("reading")
-                raise KernelError(f"reading from {self.name} failed ({error})") from error
-            self._deliver(staged, size, at, target)
-            await asyncio.sleep(0)
-        self._downloaded(nbytes)
+        await self._transfers.read_async(buffer, nbytes, offset, target)
         return target
 
-    def _downloaded(self, nbytes: int) -> None:
-        with self._lock:
-            self.counts.downloads += 1
-            self.counts.bytes_down += nbytes
+    def _inside(self, buffer: Buffer, offset: int, nbytes: int, what: str) -> None:
+        if buffer.gpu is not self:
+            raise KernelError(f"{what}: {FOREIGN}")
+        if offset < 0 or offset % 4 or offset + nbytes > buffer.nbytes:
+            raise KernelError(f"{what}: {nbytes} bytes from {offset} on are not inside {buffer}, or not aligned to 4")
 
-    def _stage(self, buffer: Buffer, offset: int, nbytes: int) -> tuple[tuple[int, Any], Any]:
-        """Submit a copy, with all that runs before it, and ask for it to be mapped: a staging buffer, and a promise."""
-        with self._lock:
-            self._check()
-            staged = self._staging.take(padded(nbytes))
-            encoder = self._here.batch or self._held
-            encoder.copy(buffer.handle, offset, staged[1], 0, padded(nbytes))
-            encoder.held.add(buffer)
-            self._submit_here()
-            try:
-                return staged, staged[1].map_async("READ_NOSYNC", 0, padded(nbytes))
-            except Exception as error:
-                raise self._told(error, "reading") from error
-
-    def _settle(self, promise: Any) -> None:
-        """Until a promise is kept; wgpu's own waiting has no end where the device is gone."""
-        self._poll()
-        while getattr(promise, "_state", "fulfilled") == "pending":  # another thread is about to tell, or it is lost
-            self._alive("reading")
-            sleep(1e-4)
-            self._poll()
-        try:
-            promise.sync_wait()
-        except RuntimeError as error:
-            self._alive("reading")
-            raise KernelError(f"reading from {self.name} failed ({error})") from error
-
-    def _deliver(self, staged: tuple[int, Any], nbytes: int, at: int, target: memoryview) -> None:
-        deliver(staged[1], nbytes, target[at : at + nbytes])
-        with self._lock:
-            self._staging.give(staged)
-
-    def _alive(self, what: str) -> None:
-        """DeviceLost if it is: wgpu tells only its log, and whoever makes something."""
-        self._check()
-        try:
-            self.device.create_command_encoder().finish()
-        except Exception as error:
-            raise self._told(error, what) from error
-
-    # ---- running -----------------------------------------------------------------------------------
+    # ---- running -------------------------------------------------------------------------------------
 
     def run(self, shader: Shader, buffers: Sequence[Buffer | View], uniforms: bytes, groups: Groups) -> None:
         """Run a shader over a grid of workgroups, with the batch that is open on this thread, or soon.
@@ -323,111 +151,42 @@ class Gpu:
             if 0 in groups:
                 return
             raise KernelError(f"{shader.name}: a grid of {groups} workgroups; {most} along an axis at most (grid.fold)")
+        queue = self._queue
+        if queue.gone is not None:
+            queue.check()
         pipeline = self._bindings.pipeline(shader)
-        with self._lock:
-            if self._gone:
-                self._check()
-            here = self._here
+        with queue.lock:
             if self.status in buffers:
                 buffers = [self._own_status() if b is self.status else b for b in buffers]
-            slot = self._slot(uniforms)
+            slot = self._uniforms.slot(uniforms)
             key = (shader.writes, slot.page.uid, *[b.part for b in buffers])
-            group = self._bindings.group(key) or self._bind(key, shader, slot, buffers)
-            encoder = here.batch
-            if encoder is None:
-                encoder = self._held
+            group = self._bindings.group(key) or self._bind(key, shader, slot.page, buffers)
+            encoder = queue.encoder
             encoder.dispatch(pipeline, group, slot, x, y, z)
             for b in buffers:
                 encoder.held.add(b.buffer)
             self.counts.kernels += 1
-            if encoder is self._held and (encoder.kernels >= HELD_KERNELS or encoder.groups > HELD_GROUPS):
-                self._submit_held()
+            if encoder is queue.held and queue.full():
+                queue.submit_held()
 
-    def _bind(self, key: Any, shader: Shader, slot: Slot, buffers: Sequence[Buffer | View]) -> Any:
+    def _bind(self, key: Any, shader: Shader, page: Page, buffers: Sequence[Buffer | View]) -> Any:
         if any(b.buffer.gpu is not self for b in buffers):
-            raise KernelError(f"{shader.name}: an array lives on another device, or on one that was closed; {AGAIN}")
-        return self._bindings.bind(key, shader, slot.page, buffers)
+            raise KernelError(f"{shader.name}: {FOREIGN}")
+        return self._bindings.bind(key, shader, page, buffers)
 
-    def _slot(self, content: bytes) -> Slot:
-        try:
-            return self._uniforms.slot(content)
-        except (KernelError, OutOfMemory):
-            raise
-        except Exception as error:
-            raise self._told(error, "writing uniforms") from error
-
-    @contextmanager
-    def batch(self) -> Iterator[None]:
+    def batch(self) -> AbstractContextManager[None]:
         """What this thread runs inside is submitted together when the context ends without an error, else dropped.
 
         A read inside submits what there is so far, as does a write to what was used.  Inside another batch it is part
         of that one.
         """
-        here = self._here
-        if here.batch is not None:
-            yield
-            return
-        with self._lock:
-            self._check()
-            here.batch = Encoder(self.device)
-        try:
-            yield
-            with self._lock:
-                self._submit_here()
-        finally:
-            encoder, here.batch = here.batch, None
-            with suppress(Exception):  # whatever ended it says more
-                encoder.drop()
+        return self._queue.batch()
 
     def wait(self) -> None:
         """Until everything submitted is done, with what this thread ran before."""
-        with self._lock:
-            self._check()
-            self._submit_here()
-        self._poll()
+        self._queue.wait()
 
-    # ---- the queue ---------------------------------------------------------------------------------
-
-    def _submit_held(self) -> None:
-        encoder, self._held = self._held, Encoder(self.device)
-        self._submit(encoder)
-
-    def _submit_here(self) -> None:
-        """What is held back, then what this thread's batch has so far."""
-        encoder = self._here.batch
-        if encoder is None:
-            self._submit_held()
-            return
-        self._here.batch = Encoder(self.device)
-        held, self._held = self._held, Encoder(self.device)
-        self._submit(held, encoder)
-
-    def _submit(self, *encoders: Encoder, always: bool = False) -> None:
-        """The one place that submits.  `finish` is an error where the device is lost; submitting would abort."""
-        self._check()
-        used = [e for e in encoders if e or always]
-        if not used:
-            return
-        commands: list[Any] = []
-        failed: Exception | None = None
-        for encoder in used:
-            try:
-                commands.append(encoder.finish())
-            except Exception as error:
-                failed = self._told(error, "submitting")
-                failed.__cause__ = error
-        if commands and not isinstance(failed, DeviceLost):  # what somebody else ran is not to blame
-            self.device.queue.submit(commands)
-            self._unsubmitted = 0
-            self.counts.submits += 1
-        if failed is not None:
-            raise failed
-
-    def _poll(self) -> None:
-        """Wait for the queue, in C and without Python's lock."""
-        self.device._poll_wait()
-
-    # ---- the status word ---------------------------------------------------------------------------
+    # ---- the status word -----------------------------------------------------------------------------
 
     def _own_status(self) -> Buffer:
         here = self._here
@@ -448,68 +207,69 @@ class Gpu:
             self.write(here.status, bytes(4))
         return bits
 
-    # ---- the end -----------------------------------------------------------------------------------
+    # ---- the end -------------------------------------------------------------------------------------
 
     @property
     def closed(self) -> bool:
         """Whether nothing can be done with it any more."""
-        return self._gone is not None
+        return self._queue.gone is not None
 
     @property
     def lost(self) -> bool:
         """Whether that was not `close`'s doing."""
-        return isinstance(self._gone, DeviceLost)
+        return isinstance(self._queue.gone, DeviceLost)
 
     def close(self) -> None:
         """Wait, and let go of everything; buffers that live on are of no use.  Again is no error."""
-        if self._gone is None:
+        if self._forked:
+            return
+        if not self.closed:
             with suppress(KernelError):
                 self.wait()
-        with self._lock:
-            if self._gone is None:
-                self._gone = KernelError(f"{self.name} was closed")
-            self._let_go()
+        with self._queue.lock:
+            self._queue.close()
+            self._heap.empty()
+            self._bindings.clear()
+        _devices.discard(self)
 
-    def _let_go(self) -> None:
-        self._held = Encoder(self.device)
-        self._bindings.forget([*self._pool.collect(), *self._pool.trim(0)])
-        self._bindings.clear()
-        _open.discard(self)
-
-    def _check(self) -> None:
-        if self._gone is not None:
-            raise type(self._gone)(str(self._gone))
-
-    def _told(self, error: Exception, what: str) -> Exception:
-        """One of WebGPU's errors as ours."""
-        text = " ".join(str(error).replace("Caused by:", "").split()).removeprefix("Validation Error ")
-        if isinstance(error, (KernelError, OutOfMemory)):
-            return error
-        if "device is lost" in text.lower() or "device lost" in text.lower():
-            if self._gone is None:
-                self._gone = DeviceLost(f"{self.name} was lost; its arrays are gone with it")
-            return DeviceLost(str(self._gone))
-        if isinstance(error, MemoryError):
-            return OutOfMemory(f"{what}: {self.name} has no room ({text})")
-        return KernelError(f"{what} ({text})")
-
-    def _after_fork(self) -> None:
-        """In the child of a fork: the device is the parent's, and even releasing a part of it would wait for ever."""
-        self._lock = RLock()
-        self._gone = DeviceLost(
+    def after_fork(self) -> None:
+        """In the child: the device is the parent's, and even releasing a part of it would wait for ever."""
+        self._forked, self._queue.lock = True, RLock()
+        self._queue.gone = DeviceLost(
             f"{self.name} was opened before this process was forked, and no GPU survives that; start processes with "
             'the method "spawn"'
         )
 
     def __repr__(self) -> str:
-        return f"<{self.adapter}{': ' + str(self._gone) if self._gone else ''}>"
+        return f"<{self.adapter}{': ' + str(self._queue.gone) if self.closed else ''}>"
+
+
+FOREIGN = "an array lives on another device, or on one that was closed; upload it again"
+
+
+def _limits(found: Any, software: bool) -> Limits:
+    """A device's limits in round numbers: llvmpipe's largest buffer is odd."""
+    return Limits(
+        binding=found["max-storage-buffer-binding-size"] // 4 * 4,
+        buffer=found["max-buffer-size"] // 4 * 4,
+        workgroup=found["max-compute-workgroup-storage-size"],
+        alignment=ALIGNMENT,
+        invocations=min(found["max-compute-invocations-per-workgroup"], INVOCATIONS),
+        groups=found["max-compute-workgroups-per-dimension"],
+        trips=TRIPS if software else 0,
+    )
+
+
+def _setting(name: str, default: Any) -> Any:
+    """A setting of the manifest; where the core has not read that, what the environment says."""
+    return settings.get(name) if name in settings.declared() else default
 
 
 # ---- adapters, and one device a process ----------------------------------------------------------------
 
 _lock = Lock()
 _gpu: Gpu | None = None
-_open: WeakSet[Gpu] = WeakSet()
+_devices: WeakSet[Gpu] = WeakSet()
 _found: list[tuple[Any, Adapter]] = []
 
 
@@ -530,9 +290,20 @@ def adapter(wanted: str | None = None) -> Adapter:
     return _find(wanted)[1]
 
 
+def _opened(wanted: str | None) -> tuple[Any, Adapter]:
+    """WebGPU's device of an adapter."""
+    handle, found = _find(wanted)
+    wished = [name for name in FEATURES if name in handle.features]
+    try:
+        with _quiet():
+            return handle.request_device_sync(required_features=wished), found
+    except Exception as error:
+        raise BackendUnavailable(f"{found} gives no device ({error}); update its driver") from error
+
+
 def _find(wanted: str | None) -> tuple[Any, Adapter]:
     if wanted is None:
-        wanted = str(settings.get(SETTING)) if SETTING in settings.declared() else os.environ.get(SETTING, "")
+        wanted = str(_setting(SETTING, os.environ.get(SETTING, "")))
     for backends in ("Primary", "All"):  # OpenGL takes as long as all the others, and is needed almost nowhere
         _enumerate(backends)
         best = choose([a for _, a in _found], wanted)
@@ -542,6 +313,7 @@ def _find(wanted: str | None) -> tuple[Any, Adapter]:
 
 
 _seen: set[str] = set()
+_forked = False
 
 
 def _enumerate(backends: str) -> None:
@@ -553,7 +325,7 @@ def _enumerate(backends: str) -> None:
         with suppress(Exception):  # made by somebody else already, or a wgpu that has no such thing
             from wgpu.backends.wgpu_native import _helpers, extras
 
-            if len(_seen) > 1:
+            if len(_seen) > 1 or _forked:  # llvmpipe's threads belong to the instance, and are the parent's
                 _helpers._the_instance = None  # as that file says; the other instance lives on
             extras.set_instance_extras(backends=[backends])
         handles = wgpu.gpu.enumerate_adapters_sync()
@@ -596,13 +368,13 @@ def _immortal(thing: Any) -> None:
 
 
 def _after_fork() -> None:
-    global _lock, _gpu, _open, _found, _seen
+    global _lock, _gpu, _devices, _found, _seen, _forked
     _lock = Lock()
-    for one in _open:
-        one._after_fork()
-    for thing in (*_open, _found):
+    for one in _devices:
+        one.after_fork()
+    for thing in (*_devices, _found):
         _immortal(thing)
-    _gpu, _open, _found, _seen = None, WeakSet(), [], set()
+    _gpu, _devices, _found, _seen, _forked = None, WeakSet(), [], set(), True
 
 
 if hasattr(os, "register_at_fork"):

@@ -21,8 +21,9 @@ class Limits:
 class Counts:
     """What a device did since the last `reset`.
 
-    uploads, downloads: over the link, with their bytes.  submits: calls of the queue.  kernels: dispatches.
-    allocations: blocks that the pool did not have.  pipelines, bind_groups: that no cache had.
+    uploads, downloads: over the link, with their bytes.  submits: calls of the queue; launches: those that brought
+    kernels, for reading takes one, too.  kernels: dispatches.  allocations: blocks that the pool did not have.
+    pipelines, bind_groups: that no cache had.
     """
 
     uploads: int = 0
@@ -30,6 +31,7 @@ class Counts:
     bytes_up: int = 0
     bytes_down: int = 0
     submits: int = 0
+    launches: int = 0
     kernels: int = 0
     copies: int = 0
     allocations: int = 0

@@ -6,20 +6,21 @@ few, each printed when a call first needs it, and remembers for the shapes it sa
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import ceil, prod
 from struct import pack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trueno.discovery.protocol import Call, Reject
 from trueno.errors import KernelError
-from trueno.ops.lower import Plan, lower
-from trueno.ops.op import Op
-from trueno.ops.program import Program
 
-from trueno_wgpu.device import Buffer, Gpu, View
 from trueno_wgpu.grid import fold
-from trueno_wgpu.wgsl.printer import ITEMS, THREADS, Printed, Printer
+from trueno_wgpu.memory import Buffer, View
+from trueno_wgpu.wgsl.printer import ITEMS, THREADS, Printed
+from trueno_wgpu.wgsl.source import is_flat, planned, shaders, title
+
+if TYPE_CHECKING:
+    from trueno_wgpu.device import Gpu
 
 BUFFERS = 8
 """Storage buffers of a shader that every device has."""
@@ -34,52 +35,11 @@ REMEMBERED = 64
 """Shapes whose launches a kernel keeps."""
 
 
-def title(op: Op, layout: str) -> str:
-    says = next(iter((op.doc or "").splitlines()), "")  # nothing under `python -OO`
-    return f"{op.name}: {op.signature.text}, operands {layout}.  {says}".rstrip()
-
-
-def is_flat(program: Program) -> bool:
-    """Nothing folds and nothing is stored once a row: rows do not matter but for what is shared among elements."""
-    return not program.folds and all(program.nodes[o].space == "e" for o in program.outputs)
-
-
-def printed(
-    op: Op,
-    layout: str,
-    static: tuple[tuple[str, Any], ...] = (),
-    guarded: bool = False,
-    schedule: str = "",
-    alias: tuple[int, ...] = (),
-) -> str:
-    """Source of the shaders of one kernel, without a device.
-
-    schedule: `flat`, `rows8`, `rows64`, `rows256` or `long`; by default `flat` or `rows256`, as the program is.
-    alias: for each operand and result the first of them in the same buffer.
-    """
-    program = op.program(layout, **dict(static))
-    schedule = schedule or ("flat" if is_flat(program) else "rows256")
-    plan = lower(program, "memory" if schedule == "long" else "cache")
-    return "\n".join(p.shader.source for p in shaders(plan, title(op, layout), schedule, guarded, alias))
-
-
-def shaders(plan: Plan, title: str, schedule: str, guarded: bool, alias: tuple[int, ...]) -> tuple[Printed, ...]:
-    """The shaders of a schedule, in the order in which they run."""
-    printer = partial(Printer, plan, title, guarded=guarded, alias=alias)
-    if schedule == "flat":
-        return (printer().flat(),)
-    if schedule == "long":
-        parts = [printer().part(k) for k in range(len(plan.passes))]
-        return (*parts, printer().finish()) if plan.row_outputs else tuple(parts)
-    lanes = int(schedule.removeprefix("rows"))
-    return (printer().rows(lanes, blocked=lanes == THREADS),)
-
-
 def refusal(call: Call) -> Reject | None:
     """Why no call of this key can be taken; None if all can."""
     program = call.op.program(call.layout, **dict(call.static))
-    if any(program.nodes[o].type == "bool" for o in program.outputs):
-        return Reject("unsupported_op", f"{call.op.name} gives truth values")
+    if any((n := program.nodes[o]).type == "bool" or (n.type == "index" and n.space == "e") for o in program.outputs):
+        return Reject("unsupported_op", f"{call.op.name} gives truth values, or the position of every element")
     read = {n.value for n in program.nodes if n.kind == "leaf"}
     bound = len(read) + len(program.outputs) + bool(program.folds) + call.guarded
     if bound > BUFFERS:
@@ -111,10 +71,11 @@ class Launches:
 class RowKernel:
     """Callable as the protocol's kernels are."""
 
-    def __init__(self, gpu: Gpu, call: Call) -> None:
+    def __init__(self, gpu: "Gpu", call: Call) -> None:
         self.gpu, self.guarded, self.rank = gpu, call.guarded, call.rank
         self.name, self.title = call.op.name, title(call.op, call.layout)
-        self.program: Program = call.op.program(call.layout, **dict(call.static))
+        self.plan = planned(call.op.program(call.layout, **dict(call.static)))
+        self.program = self.plan.program
         self.kinds = tuple(kind for _, kind in self.program.operands)
         nodes = self.program.nodes
         self.out_spaces = tuple("e" if nodes[o].space == "e" else "r" for o in self.program.outputs)
@@ -155,8 +116,7 @@ class RowKernel:
         if rows * n == 0:
             return Launches((), 0) if not any(prod(s) for s in shapes[len(self.kinds) :]) else None
         schedule = self._schedule(rows, n)
-        plan = lower(self.program, "memory" if schedule == "long" else "cache")
-        if not self._may_share(plan, alias):
+        if not self._may_share(alias):
             return None
         found = self._shaders(schedule, () if alias == tuple(range(len(alias))) else alias)
         if schedule == "flat":
@@ -164,8 +124,7 @@ class RowKernel:
         return self._long(found, rows, n) if schedule == "long" else self._rows(found[0], schedule, rows, n)
 
     def _print(self, schedule: str, alias: tuple[int, ...]) -> tuple[Printed, ...]:
-        plan = lower(self.program, "memory" if schedule == "long" else "cache")
-        return shaders(plan, self.title, schedule, self.guarded, alias)
+        return shaders(self.plan, self.title, schedule, self.guarded, alias)
 
     def _extents(self, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, int] | None:
         """Rows, and elements of a row."""
@@ -179,7 +138,7 @@ class RowKernel:
                     return None
         return sizes.get("rows", 1), sizes.get("n", 1)
 
-    def _may_share(self, plan: Plan, alias: tuple[int, ...]) -> bool:
+    def _may_share(self, alias: tuple[int, ...]) -> bool:
         """Whether results may be in the buffers that they are in: each its own, or that of operands read before."""
         names = [name for name, _ in self.program.operands]
         for k, space in enumerate(self.out_spaces):
@@ -191,14 +150,14 @@ class RowKernel:
             if alias.count(at) > 1 + sum(a == at for a in alias[: len(names)]):
                 return False  # two results in one buffer
             for j, name in enumerate(names):
-                if alias[j] == at and (self.kinds[j] != "e" or space != "e" or (k, name) in plan.hazards):
+                if alias[j] == at and (self.kinds[j] != "e" or space != "e" or (k, name) in self.plan.hazards):
                     return False
         return True
 
     def _schedule(self, rows: int, n: int) -> str:
         if self.flat:
             return "flat"
-        passes = max(len(lower(self.program, "cache").passes), 1)
+        passes = max(len(self.plan.passes), 1)
         budget = self.gpu.limits.trips
         over = budget and passes * (n // THREADS + n // (THREADS * 32) + 16) > budget
         if n > VERY_LONG or over or (n >= LONG and rows <= FEW):
@@ -243,6 +202,8 @@ class RowKernel:
             self._check("64 rows", 256 * n if most == 0 else 0)
         else:
             most = rows
+        if "w" in self.kinds:
+            self._check("what its rows share", 4 * n)
         if "r" in (*self.kinds, *self.out_spaces):
             self._check("what there is one of a row", 8 * rows)
         each = []
@@ -262,15 +223,14 @@ class RowKernel:
                 self._check(f"{rows} rows of {n}", 4 * rows * n)
             most = self.gpu.limits.binding // (4 * chunk)
         each = []
-        passes = len(lower(self.program, "memory").passes)
+        passes = len(self.plan.passes)
         for printed in found[:passes]:
             for start in range(0, chunks, most):
                 here = min(most, chunks - start)
                 end = min((start + here) * chunk, n)
                 part = None if here == chunks else (4 * start * chunk, 4 * (end - start * chunk))
                 each.append(self._launch(printed, rows * here, (rows, n, start, chunk, chunks, here), n, part))
-        for printed in found[passes:]:
-            each.append(self._launch(printed, rows, (rows, n, 0, chunk, chunks, chunks), n))
+        each += [self._launch(p, rows, (rows, n, 0, chunk, chunks, chunks), n) for p in found[passes:]]
         return Launches(tuple(each), 8 * len(self.program.folds) * rows * chunks)
 
 
@@ -280,6 +240,6 @@ def _float32(value: float) -> float:
     return value if abs(value) < 3.4028235677973366e38 or value != value else INF if value > 0 else -INF
 
 
-def kernel(gpu: Gpu, call: Call) -> RowKernel:
+def kernel(gpu: "Gpu", call: Call) -> RowKernel:
     """The kernel of a call whose `refusal` is None."""
     return RowKernel(gpu, call)

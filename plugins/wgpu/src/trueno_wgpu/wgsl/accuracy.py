@@ -1,8 +1,9 @@
 """How exact the printed functions are: what the tolerance of every row program on wgpu follows from.
 
 Measured on two drivers that agree on little (Mesa's lavapipe, which keeps subnormals, and SwiftShader, which flushes
-them) over 3 million arguments a function, every bit pattern among them, against float64; `worst` below.  Stated is more,
-for a third driver may contract a product and a sum where these two do not, and need keep no more than WGSL's promises:
+them) over 3 million arguments a function, random bits and edges among them, against float64: `WORST`.  `ULP` states
+more, for a third driver may contract a product and a sum where these two do not, and need not keep more than WGSL
+promises:
 
 * a quotient within 2.5 ulp (both: 0.5): `div`, and through one division each tanh and atan;
 * an inverse square root within 2 ulp (both: 1.48), and a square root like one divided by that (both: 0.5).

@@ -46,4 +46,8 @@ EXPRESSIONS: dict[str, str] = {
     "cast": "f32({0})",
 }
 ARITHMETIC = frozenset({"add", "sub", "mul", "fma"})
-"""Kinds whose combinations compilers rewrite: (a + b) − a to b, a·b + a·c to a·(b + c).  With Inf that is no number."""
+SUMS = ARITHMETIC - {"mul"}
+"""Kinds whose combinations compilers rewrite: c·(x·y) to (c·x)·y, (a + b) − a to b, a·b + a·c to a·(b + c).
+
+Each rounds otherwise than the program says, and with Inf comes out as another value altogether.
+"""

@@ -49,9 +49,21 @@ fn less_equal(x: f32, y: f32) -> bool { return (x <= y) & ordered(x, y); }
 
 fn equal(x: f32, y: f32) -> bool { return (x == y) & ordered(x, y); }
 
-fn maximum(x: f32, y: f32) -> f32 { return select(u.nan, select(y, x, x > y), ordered(x, y)); }
+fn height(x: f32) -> i32 {
+    let b = bitcast<i32>(x);
+    return b ^ ((b >> 31u) & 0x7fffffff);
+}
 
-fn minimum(x: f32, y: f32) -> f32 { return select(u.nan, select(y, x, x < y), ordered(x, y)); }
+fn maximum(x: f32, y: f32) -> f32 {
+    return select(u.nan, select(y, x, height(x) > height(y)), ordered(x, y));
+}
+
+fn minimum(x: f32, y: f32) -> f32 {
+    return select(u.nan, select(y, x, height(x) < height(y)), ordered(x, y));
+}
+"""
+"""Every comparison with NaN is false, but `x != y`.  `maximum` compares integers: where subnormals flush, all
+of them are equal, and the smaller would do.
 """
 
 ROUNDING = """

@@ -1,16 +1,10 @@
-"""The WGSL printer: a lowered row program becomes a shader, or a few.
+"""The WGSL printer: what every shader of a row program has, and the one for programs without folds.
 
     flat      nothing folds: one invocation for ITEMS elements
-    rows      a team of `lanes` invocations a row, 256 / lanes rows a workgroup, folds joined in workgroup memory
-    part k    pass k over chunks of long rows: a workgroup joins what earlier passes left of its row, sweeps its chunk
-              and leaves its own partial folds in the scratch buffer
-    finish    joins the last partials and stores what there is one of a row
 
-Loops have few trips by construction, for software adapters end a loop in silence at 65 535: ITEMS in `flat`; a row's
-elements over the lanes in `rows`, a chunk's over 256 in `part`, plus the joins (see `trueno_wgpu.rowprogram`).
-A sum adds blocks of plain additions exactly, in two floats; so chains stay short however long the row.
-
-All invocations of a workgroup reach every barrier: those beyond the data have no trips instead of an early return.
+(`trueno_wgpu.wgsl.sweeps` prints the others.)  A shader has uniforms, buffers, the safe functions that it uses, and
+`main`, in which a value of the program is a `let`: v of an element, r of a row.  Names are numbers of nodes, and the
+program stands above as a comment.
 """
 
 from dataclasses import dataclass
@@ -20,16 +14,11 @@ from struct import pack, unpack
 from trueno.ops.lower import Pass, Plan
 
 from trueno_wgpu.shader import Shader
-from trueno_wgpu.wgsl.expressions import ARITHMETIC, EXPRESSIONS
-from trueno_wgpu.wgsl.folds import BLOCKED, FOLDS, PACK, FoldText
+from trueno_wgpu.wgsl.expressions import ARITHMETIC, EXPRESSIONS, SUMS
 from trueno_wgpu.wgsl.prelude import prelude
 
 THREADS = 256
 ITEMS = 4
-BLOCK = 32
-"""Plain additions of a lane before they are added exactly."""
-ROOMS = 6
-"""Folds that are joined at once: each takes 2 KiB of workgroup memory, of which WebGPU promises 16."""
 FIELDS = ("zero", "items", "n", "start", "chunk", "chunks", "here", "inf", "nan", "length")
 """Of the uniforms, before the parameters.  items: elements (flat) or rows of this launch.  start: the element, row or
 chunk that it begins with.  chunk, chunks, here: elements of a chunk, chunks of a row, and of a row in this launch."""
@@ -91,7 +80,8 @@ class Printer:
             "local_invocation_index) lid: u32",
         ]
         entry = [f"@compute @workgroup_size({THREADS})", f"fn main({', '.join(f'@builtin({b}' for b in builtins)}) {{"]
-        source = "\n".join([*head, "", *filter(None, [prelude(text), ""]), *constants, *entry, *indent(body), "}", ""])
+        parts = ["\n".join(head), prelude(text), "\n".join(constants), "\n".join([*entry, *indent(body), "}"])]
+        source = "\n\n".join(filter(None, parts)) + "\n"
         return Printed(Shader(name, source, tuple(self.used[s] for s in bound)), tuple(bound))
 
     def buffer(self, slot: int) -> str:
@@ -148,14 +138,21 @@ class Printer:
         return lines
 
     def expression(self, i: int) -> str:
-        """An op's text.  Operands that a compiler could cancel against each other are hidden from it."""
+        """An op's text.  Intermediates that a compiler could regroup or cancel are hidden from it.
+
+        What stays in sight is a product that is added, for contraction is no error.
+        """
         node = self.nodes[i]
-        given = [self.name(a) for a in node.args]
+        apart = node.kind in ("mul", "fma")
         if node.kind in ("add", "sub"):
-            a, b = node.args
-            inside = {x: (*self.nodes[x].args, x) if self.nodes[x].kind in ARITHMETIC else (x,) for x in (a, b)}
-            if set(inside[a]) & set(inside[b]):
-                given[1] = f"hide({given[1]})"
+            of, to = ({*self.nodes[x].args, x} if self.nodes[x].kind in ARITHMETIC else {x} for x in node.args)
+            apart = bool(of & to)
+        given: Lines = []
+        for a in node.args:
+            hidden = self.nodes[a].kind in (ARITHMETIC if apart else SUMS) and node.kind in ARITHMETIC
+            given.append(f"hide({self.name(a)})" if hidden else self.name(a))
+        if node.kind == "sub" and node.args[0] == node.args[1]:
+            given = [self.name(node.args[0]), f"hide({self.name(node.args[0])})"]
         return EXPRESSIONS[node.kind].format(*given)
 
     def element(self, sweep: Pass, at: str) -> Lines:
@@ -238,154 +235,6 @@ class Printer:
         """Whether an element's row or column matters."""
         kinds = {self.kinds[str(n.value)] for n in self.nodes if n.kind == "leaf"}
         return bool(kinds & {"w", "r"}) or any(n.kind == "position" for n in self.nodes)
-
-    # ---- sweeps with folds ----------------------------------------------------------------------------
-
-    def fold(self, f: int) -> FoldText:
-        return FOLDS[self.nodes[f].kind]
-
-    def step(self, f: int, state: str) -> str:
-        v = self.nodes[f].args[0]
-        truth = self.nodes[f].type == "bool" and self.nodes[v].type == "T"
-        value = f"size_bits({self.name(v)}) != 0u" if truth else self.name(v)
-        return f"{state} = {self.fold(f).step.format(s=state, v=value, i='col')};"
-
-    def sweep(self, sweep: Pass, start: str, stop: str, stride: int, at: str, blocked: bool) -> Lines:
-        """One pass over elements start, start + stride … below stop; its folds are left in `s`."""
-        inside = self.element(sweep, "at")
-        blocks = [f for f in sweep.folds if blocked and self.nodes[f].kind in BLOCKED]
-        lines = []
-        for f in sweep.folds:
-            state, start_value = f"s{f}", self.fold(f).start
-            if f in blocks:
-                lines.append(f"var pair{f} = vec2<f32>(0.0, 0.0);")
-            else:
-                lines.append(f"var {state} = {start_value};")
-            inside.append(self.step(f, state))
-        inside = [f"let at = {at};", *inside, *self.stores(sweep, "at")]
-        if not blocks:
-            lines.append(f"for (var col = {start}; col < {stop}; col += {stride}u) {{")
-            return [*lines, *indent(inside), "}"]
-        lines.append(f"for (var low = {start}; low < {stop}; low += {stride * BLOCK}u) {{")
-        lines += [f"    var s{f} = 0.0;" for f in blocks]
-        lines.append(f"    let end = min({stop}, low + {stride * BLOCK}u);")
-        lines.append(f"    for (var col = low; col < end; col += {stride}u) {{")
-        lines += [*indent(inside, 2), "    }"]
-        lines += [f"    pair{f} = add_exactly(pair{f}, s{f});" for f in blocks]
-        return [*lines, "}", *(f"var s{f} = whole(pair{f});" for f in blocks)]
-
-    def packed(self, f: int, state: str) -> str:
-        return PACK[self.fold(f).type][0].format(s=state)
-
-    def unpacked(self, f: int, words: str) -> str:
-        return PACK[self.fold(f).type][1].format(s=words)
-
-    def joined(self, folds: Lines, lanes: int) -> Lines:
-        """States of all lanes of a team become one, in `s` of each lane."""
-        lines: Lines = []
-        for some in (folds[i : i + ROOMS] for i in range(0, len(folds), ROOMS)):
-            self.rooms = max(self.rooms, len(some))
-            numbered = [(int(f), f"room{j}") for j, f in enumerate(some)]
-            lines += [f"{room}[lid] = {self.packed(f, f's{f}')};" for f, room in numbered]
-            lines += ["workgroupBarrier();", f"for (var step = {lanes // 2}u; step > 0u; step = step >> 1u) {{"]
-            lines.append("    if (lane < step) {")
-            for f, room in numbered:
-                lines.append(f"        let t{f} = {self.unpacked(f, f'{room}[lid + step]')};")
-                lines.append(f"        s{f} = {self.fold(f).join.format(s=f's{f}', t=f't{f}')};")
-                lines.append(f"        {room}[lid] = {self.packed(f, f's{f}')};")
-            lines += ["    }", "    workgroupBarrier();", "}"]
-            lines += [f"s{f} = {self.unpacked(f, f'{room}[lid - lane]')};" for f, room in numbered]
-            lines.append("workgroupBarrier();")
-        return lines
-
-    def results(self, folds: tuple[int, ...]) -> Lines:
-        return [f"let r{f} = {self.fold(f).result.format(s=f's{f}')};" for f in folds]
-
-    # ---- rows -----------------------------------------------------------------------------------------
-
-    def rows(self, lanes: int, blocked: bool) -> Printed:
-        """A team of `lanes` a row; blocked: rows may have more than BLOCK · lanes elements."""
-        lines = [
-            f"let lane = lid % {lanes}u;",
-            f"let team = (wid.x + wid.y * grid.x) * {THREADS // lanes}u + lid / {lanes}u;",
-            "let row = min(team, u.items - 1u);",
-            "let n = select(0u, u.n, team < u.items);",
-            "let base = row * u.n;",
-            *self.row_leaves("u.start + row"),
-        ]
-        for sweep in self.plan.passes:
-            lines += self.row_ops(sweep.before)
-            lines += self.sweep(sweep, "lane", "n", lanes, "base + col", blocked)
-            lines += self.joined([str(f) for f in sweep.folds], lanes) if sweep.folds and lanes > 1 else []
-            lines += self.results(sweep.folds)
-        lines += self.row_ops(self.plan.tail)
-        if stores := self.row_stores("u.start + row"):
-            lines += ["if (lane == 0u && team < u.items) {", *indent(stores), "}"]
-        return self.shader(f"rows of {lanes} lanes", lines)
-
-    # ---- long rows ------------------------------------------------------------------------------------
-
-    def place(self, f: int) -> int:
-        """Where in the scratch buffer a fold's partials are, in units of rows · chunks."""
-        return self.program.folds.index(f)
-
-    def gathered(self, k: int) -> Lines:
-        """Row values before pass k: partials of the folds of all earlier passes, joined, and the row ops between."""
-        lines = []
-        for sweep in self.plan.passes[:k]:
-            lines += self.row_ops(sweep.before)
-            if not sweep.folds:
-                continue
-            lines += [f"var s{f} = {self.fold(f).start};" for f in sweep.folds]
-            lines.append(f"for (var c = lane; c < u.chunks; c += {THREADS}u) {{")
-            for f in sweep.folds:
-                at = f"({self.place(f)}u * u.items + row) * u.chunks + c"
-                lines.append(f"    let t{f} = {self.unpacked(f, f'{self.bind(self.scratch)}[{at}]')};")
-                lines.append(f"    s{f} = {self.fold(f).join.format(s=f's{f}', t=f't{f}')};")
-            lines += ["}", *self.joined([str(f) for f in sweep.folds], THREADS), *self.results(sweep.folds)]
-        return lines
-
-    def part(self, k: int) -> Printed:
-        """Pass k over chunks."""
-        sweep = self.plan.passes[k]
-        self.shared = "col - skipped"
-        lines = [
-            "let lane = lid;",
-            "let group = wid.x + wid.y * grid.x;",
-            "let row = min(group / u.here, u.items - 1u);",
-            "let number = u.start + group % u.here;",
-            "let skipped = u.start * u.chunk;",
-            "let base = row * u.n - skipped;",
-            "let from_col = number * u.chunk;",
-            "let stop = select(from_col, min(from_col + u.chunk, u.n), group < u.items * u.here);",
-            *self.row_leaves("row"),
-            *self.gathered(k),
-            *self.row_ops(sweep.before),
-            *self.sweep(sweep, "from_col + lane", "stop", THREADS, "base + col", True),
-        ]
-        if sweep.folds:
-            lines += self.joined([str(f) for f in sweep.folds], THREADS)
-            lines.append("if (lane == 0u && group < u.items * u.here) {")
-            for f in sweep.folds:
-                at = f"({self.place(f)}u * u.items + row) * u.chunks + number"
-                lines.append(f"    {self.bind(self.scratch, True)}[{at}] = {self.packed(f, f's{f}')};")
-            lines.append("}")
-        return self.shader(f"part {k}", lines)
-
-    def finish(self) -> Printed:
-        """What there is one of a row."""
-        lines = [
-            "let lane = lid;",
-            "let group = wid.x + wid.y * grid.x;",
-            "let row = min(group, u.items - 1u);",
-            *self.row_leaves("row"),
-            *self.gathered(len(self.plan.passes)),
-            *self.row_ops(self.plan.tail),
-            "if (lane == 0u && group < u.items) {",
-            *indent(self.row_stores("row")),
-            "}",
-        ]
-        return self.shader("finish", lines)
 
 
 def float32(value: float) -> float:

@@ -64,8 +64,8 @@ fn wave(r: f32, q: u32) -> f32 {{
 fn safe_sin(x: f32) -> f32 {{
     let t = quarter_turns(x);
     let y = wave(t.x, u32(t.y));
-    let signed = select(bitcast<f32>(bits(y) ^ (bits(x) & 0x80000000u)), x, size_bits(x) < 0x39800000u);
-    return select(signed, u.nan, size_bits(x) >= 0x7f800000u);
+    let z = select(bitcast<f32>(bits(y) ^ (bits(x) & 0x80000000u)), x, size_bits(x) < 0x39800000u);
+    return select(z, u.nan, size_bits(x) >= 0x7f800000u);
 }}
 
 fn safe_cos(x: f32) -> f32 {{

@@ -80,9 +80,9 @@ class WgpuBackend:
 
     def kernel(self, call: Call) -> Kernel:
         if call.op.structured:
-            from trueno_wgpu.kernels import KERNELS
+            from trueno_wgpu import kernels
 
-            return KERNELS[call.op.name](self.gpu, call)
+            return kernels.kernel(self.gpu, call)
         from trueno_wgpu.rowprogram import kernel
 
         return kernel(self.gpu, call)

@@ -142,7 +142,8 @@ class CachedMatmul:
             if not weight.k:
                 flat[...] = 0
             elif flat.size:
-                self._run(weight, np.ascontiguousarray(given, FLOAT32).reshape(-1)[: rows * weight.k], rows, alpha, flat)
+                used = np.ascontiguousarray(given, FLOAT32).reshape(-1)[: rows * weight.k]
+                self._run(weight, used, rows, alpha, flat)
         return target
 
     def _run(self, weight: _Weight, x: Floats, m: int, alpha: float, flat: Floats) -> None:
@@ -215,9 +216,10 @@ def _rows(name: str, n: int, k: int, x: npt.NDArray[Any], m: int | None) -> tupl
             )
         return m, (m, n)
     if x.ndim not in (1, 2) or x.shape[-1] != k:
+        have = x.shape[-1] if x.ndim else 1
         raise ShapeError(
-            f"CachedMatmul: x has shape {x.shape}, so rows of {x.shape[-1] if x.ndim else 1} values, and weight {name!r} "
-            f"[{n}, {k}] needs rows of {k}: x[{k}] or x[m, {k}]"
+            f"CachedMatmul: x has shape {x.shape}, so rows of {have} values, and weight {name!r} [{n}, {k}] needs rows "
+            f"of {k}: give x[{k}] or x[m, {k}]"
         )
     return (1, (n,)) if x.ndim == 1 else (len(x), (len(x), n))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from trueno.discovery.protocol import Call, Kernel, Reject
 
 from trueno_wgpu.device import Gpu
-from trueno_wgpu.kernels import convolve2d, embedding, gemv, matmul, outer, quant, transpose
+from trueno_wgpu.kernels import convolve2d, embedding, epilogue, gemv, matmul, outer, quant, transpose
 
 Factory = Callable[[Gpu, Call], Kernel]
 
@@ -25,13 +25,18 @@ MOVES: dict[str, Factory] = {"transpose": transpose.transpose, "embedding_lookup
 KERNELS: dict[str, Factory] = {**PRODUCTS, **MOVES, **quant.KERNELS}
 
 
+def kernel(gpu: Gpu, call: Call) -> Kernel:
+    """The kernel of a structured call, with what follows it where the op has an epilogue."""
+    return KERNELS[(call.op.head or call.op).name](gpu, call)
+
+
 def refusal(call: Call) -> Reject | None:
     """Why there is no kernel for a structured call; None if there is one."""
     if call.op.head is not None:
-        return Reject("unsupported_op", f"{call.op.head.name} takes no epilogue")
+        return epilogue.refusal(call)
     if call.op.name not in KERNELS:
         return Reject("unsupported_op", f"no kernel for {call.op.name}")
     return quant.refusal(call) if call.op.quantized else None
 
 
-__all__ = ["KERNELS", "Factory", "refusal"]
+__all__ = ["KERNELS", "Factory", "kernel", "refusal"]

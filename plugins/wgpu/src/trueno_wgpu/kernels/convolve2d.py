@@ -32,6 +32,7 @@ struct Sizes {
     top: u32, left: u32,  // rows and columns of zeros before x
     taps: u32, begin: u32, end: u32, add: u32,  // of one channel of the result, and those summed in this dispatch
     groups: u32, across: u32, down: u32,  // workgroups; of one channel, along columns and along rows
+    first: u32,  // channels before those that are bound of the result
 }
 @group(0) @binding(0) var<uniform> sizes: Sizes;
 @group(0) @binding(1) var<storage, read> x: array<f32>;
@@ -65,7 +66,7 @@ def shader(places: int, channels: int, store: Store) -> Shader:
     lines.append(MAIN.replace("SPAN", str(places * ACROSS)).replace("CHANNELS", str(channels)))
     for o in range(channels):  # past the last channel: the last again, not stored
         channel = f"min(channel + {o}u, sizes.channels - 1u)" if o else "channel"
-        lines.append(f"    let w{o} = {channel} * sizes.taps;")
+        lines.append(f"    let w{o} = (sizes.first + {channel}) * sizes.taps;")
     lines += [f"    var s{o}_{s} = 0.0;" for o, s in sums]
     lines.append("    for (var t = sizes.begin; t < sizes.end; t += 1u) {")
     for s in range(places):
@@ -92,28 +93,29 @@ def shader(places: int, channels: int, store: Store) -> Shader:
 def steps(x: Shape, weights: Shape, out: Shape, same: bool, limits: Limits, store: Store) -> list[Step]:
     (h, w), (p, q), (height, width) = x[-2:], weights[-2:], out[-2:]
     channels, taps = (out[0] if len(out) == 3 else 1), prod(weights[-3:])
-    if prod(x) * 4 > limits.binding:
-        raise KernelError(
-            f"convolve2d: x has {prod(x) * 4} bytes, and this adapter binds {limits.binding}; convolve parts of it, "
-            "or use another backend"
-        )
+    for name, shape in (("x", x), ("kernel", weights)):
+        if prod(shape) * 4 > limits.binding:
+            raise KernelError(
+                f"convolve2d: {name} has {prod(shape) * 4} bytes, and this adapter binds {limits.binding}; convolve "
+                "in parts, or use another backend"
+            )
     top, left = ((p - 1) // 2, (q - 1) // 2) if same else (0, 0)
     places = PLACES if width > NARROW else 1
     budget = int(limits.trips * 0.9) if limits.trips else taps
     found = []
-    for first, count in bands("convolve2d", "the result", channels, (height * width * 4, taps * 4), limits):
+    for first, count in bands("convolve2d", "the result", channels, (height * width * 4,), limits):
         each = CHANNELS if count >= CHANNELS else 1
-        some = count != channels
-        kernel, result = (Band(first, count, n * 4) if some else None for n in (taps, height * width))
+        result = None if count == channels else Band(first, count, height * width * 4)
         across, down = -(-width // (places * ACROSS)), -(-height // DOWN)
         groups = across * down * -(-count // each)
         for begin in range(0, taps, budget):
             end = min(begin + budget, taps)
             used = shader(places, each, store if end == taps else Store())
-            words = (h, w, p, q, height, width, count, top, left, taps, begin, end, begin > 0, groups, across, down)
-            packed = struct.pack("<16I", *words)
+            words = (h, w, p, q, height, width, count, top, left, taps, begin, end, begin > 0, groups, across, down,
+                     first)  # fmt: skip
+            packed = struct.pack("<17I", *words)
             grid = fold(groups, limits.groups)
-            found.append(Step(used, packed, grid, ((0, None), (1, kernel)), result, end == taps))
+            found.append(Step(used, packed, grid, ((0, None), (1, None)), result, end == taps))
     return found
 
 
@@ -126,7 +128,9 @@ def convolve2d(gpu: Gpu, call: Call) -> Kernel:
             return None
         (h, w), (p, q) = x[-2:], weights[-2:]
         made = (h, w) if same else (h - p + 1, w - q + 1)
-        if min(made) < 0 or out != (*weights[:-3], *made) or (len(x) == 3 and weights[1] != x[0]):
+        if not same and (p > h or q > w):
+            return None
+        if out != (*weights[:-3], *made) or (len(x) == 3 and weights[1] != x[0]):
             return None
         return steps(x, weights, out, same, gpu.limits, store) if 0 not in (*x, *weights, *out) else []
 

@@ -3,8 +3,8 @@
     row_steps      y[i] = Σ_k a[i,k] x[k]: lanes of a workgroup share rows, and add up through workgroup memory
     column_steps   y[j] = Σ_k x[k] a[k,j]: an invocation owns four columns, and several take turns along k
 
-Both take up to three vectors at once, so that a matrix is read once for all.  Where there are too few rows or columns to
-fill a GPU, k is split over workgroups, and a second pass adds up.
+Both take up to three vectors at once, so that a matrix is read once for all.  Where there are too few rows or columns
+to fill a GPU, k is split over workgroups, and a second pass adds up.
 """
 
 import struct
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from trueno.discovery.protocol import Call, Kernel
+from trueno.errors import KernelError
 
 from trueno_wgpu.device import Gpu, Limits
 from trueno_wgpu.grid import fold
-from trueno_wgpu.kernels.memory import Band, bands, clashes, zero
-from trueno_wgpu.kernels.steps import INVOCATIONS, Plans, Shape, Step, added, run
-from trueno_wgpu.kernels.store import Store
+from trueno_wgpu.kernels.memory import Band, bands
+from trueno_wgpu.kernels.steps import INVOCATIONS, Shape, Step, added, product_kernel
+from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
 from trueno_wgpu.shader import Shader
 
 MOST_VECTORS = 3
@@ -67,7 +68,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
 
 
 @cache
-def rows_text(lanes: Lanes, width: int, vectors: int, store: Store) -> str:
+def rows_text(lanes: Lanes, width: int, vectors: int, upright: bool, store: Store) -> str:
     """y[v,i] = Σ_k a[i,k] x[v,k]; widths of 4 read vec4s, and then begin and end are multiples of 4."""
     kind = "f32" if width == 1 else "vec4<f32>"
     across, rows = lanes.across, lanes.rows
@@ -111,7 +112,7 @@ def rows_text(lanes: Lanes, width: int, vectors: int, store: Store) -> str:
     base = "split * sizes.m * VECTORSu + ".replace("VECTORS", str(vectors)) if store.partial else "sizes.first + "
     for i, (r, v) in enumerate(sums):
         at = f"{base}{v}u * {'sizes.m' if store.partial else 'sizes.pitch'} + row{r}"
-        place = f"{v}u, row{r}" if vectors > 1 else f"row{r}, 0u"
+        place = f"{v}u, row{r}" if vectors > 1 else f"{at}, 0u" if upright else f"0u, {at}"
         lines.append(f"        if (row{r} < sizes.m) {{ store({at}, {place}, sums[{i}][me]); }}")
     lines.append("    }")
     return "\n".join(line for line in lines if line) + "\n" + store.end + "}\n"
@@ -173,15 +174,23 @@ def _trips(limits: Limits, ahead: int, elements: int, k: int) -> int:
 
 
 def row_steps(
-    op: str, m: int, k: int, limits: Limits, store: Store = Store(), *, vectors: int = 1, a: int = 0, x: int = 1,
-    first: int = 0, pitch: int = 0, lanes: Lanes | None = None, splits: int = 0,
+    op: str, m: int, k: int, limits: Limits, store: Store = PLAIN, *, vectors: int = 1, a: int = 0, x: int = 1,
+    first: int = 0, pitch: int = 0, upright: bool = False, lanes: Lanes | None = None, splits: int = 0,
 ) -> list[Step]:  # fmt: skip
-    """Steps of y[v,i] = Σ_k a[i,k] x[v,k]; a, x: which operands they are.  first, pitch: where y lies in the result."""
+    """Steps of y[v,i] = Σ_k a[i,k] x[v,k]; a, x: which operands they are.  first, pitch: where y lies in the result.
+
+    upright: to an epilogue the one y is a column of a matrix, not a vector.
+    """
     lanes = lanes or (ROWS if vectors == 1 else Lanes(ROWS.across, 1, ROWS.ahead))
     width = 4 if k % 4 == 0 else 1
     if k // width < lanes.across:  # a short row has no work for so many
         lanes = Lanes(max(1 << max((k // width).bit_length() - 1, 0), 4), lanes.rows, 1)
-    near = (vectors - 1) * (pitch or m) + m <= limits.binding // 4  # y is bound as one
+    last = first + (vectors - 1) * (pitch or m) + m
+    near = last <= limits.binding // 4  # y is bound as one
+    if not near and (vectors > 1 or first):
+        raise KernelError(
+            f"{op}: the result has {last * 4} bytes, and this adapter binds {limits.binding}; compute parts of it"
+        )
     found = []
     for top, height in bands(op, "a", m, (k * 4,) if near else (k * 4, 4), limits):
         band = None if height == m else Band(top, height, k * 4)
@@ -196,27 +205,37 @@ def row_steps(
             share = -(-(end - begin) // (parts * width)) * width
             count = -(-(end - begin) // share)
             final = end == k
-            after = store if final else Store()
-            mine = after if count == 1 else Store(partial=True)
+            after = store if final else PLAIN
+            mine = after if count == 1 else PARTIAL
             add = begin > 0
             words = (height, k, begin, end, share, count, add and count == 1, groups * count, 0, begins, pitch or m)
             then = None
             if count > 1:
-                n, apart = (height, pitch or m) if vectors > 1 else (1, 1)
+                n = 1 if upright else height
+                above, left = (begins, 0) if upright else (0, begins)
                 each = height * vectors
-                then = added(each, each, count, n, after, limits.groups, add=add, first=begins, pitch=apart)
-            shader = Shader(f"rows {lanes}", rows_text(lanes, width, vectors, mine), (False, False, True, *mine.writes))
+                then = added(each, each, count, n, after, limits.groups, add=add, first=begins,
+                             pitch=1 if upright else pitch or m, above=above, left=left)  # fmt: skip
+            shader = Shader(
+                f"rows {lanes}", rows_text(lanes, width, vectors, upright, mine), (False, False, True, *mine.writes)
+            )
             found.append(
                 Step(
-                    shader, struct.pack("<11I", *words), fold(groups * count, limits.groups), ((a, band), (x, None)),
-                    out, final, count * height * vectors * 4 if count > 1 else 0, then,
-                )  # fmt: skip
+                    shader,
+                    struct.pack("<11I", *words),
+                    fold(groups * count, limits.groups),
+                    ((a, band), (x, None)),
+                    out,
+                    final,
+                    count * height * vectors * 4 if count > 1 else 0,
+                    then,
+                )
             )
     return found
 
 
 def column_steps(
-    op: str, vectors: int, m: int, k: int, limits: Limits, store: Store = Store(), *, x: int = 0, a: int = 1,
+    op: str, vectors: int, m: int, k: int, limits: Limits, store: Store = PLAIN, *, x: int = 0, a: int = 1,
     lanes: Lanes | None = None, splits: int = 0,
 ) -> list[Step]:  # fmt: skip
     """Steps of y[v,j] = Σ_k x[v,k] a[k,j], of m columns."""
@@ -237,54 +256,48 @@ def column_steps(
         share = -(-(end - begin) // parts)
         count = -(-(end - begin) // share)
         final = number == len(cuts) - 1
-        after = store if final else Store()
-        mine = after if count == 1 else Store(partial=True)
+        after = store if final else PLAIN
+        mine = after if count == 1 else PARTIAL
         add = number > 0
         words = (m, k, begin, end, share, count, add and count == 1, groups * count, b[0], 0, m)
         each = vectors * m
         then = added(each, each, count, m, after, limits.groups, add=add) if count > 1 else None
-        shader = Shader(f"columns {lanes}", columns_text(lanes, width, vectors, mine), (False, False, True, *mine.writes))
+        shader = Shader(
+            f"columns {lanes}", columns_text(lanes, width, vectors, mine), (False, False, True, *mine.writes)
+        )
         band = None if len(along) == 1 else Band(*b, m * 4)
         found.append(
             Step(
-                shader, struct.pack("<11I", *words), fold(groups * count, limits.groups), ((a, band), (x, None)), None,
-                final, count * each * 4 if count > 1 else 0, then,
-            )  # fmt: skip
+                shader,
+                struct.pack("<11I", *words),
+                fold(groups * count, limits.groups),
+                ((a, band), (x, None)),
+                None,
+                final,
+                count * each * 4 if count > 1 else 0,
+                then,
+            )
         )
     return found
 
 
 def matvec(gpu: Gpu, call: Call) -> Kernel:
     """a[m,k] x[k] -> out[m]."""
-    store = Store(call.guarded)
 
-    def make(a: Shape, x: Shape, out: Shape) -> list[Step] | None:
+    def make(store: Store, a: Shape, x: Shape, out: Shape) -> list[Step] | None:
         if len(a) != 2 or x != a[1:] or out != a[:1]:
             return None
         return row_steps("matvec", *a, gpu.limits, store) if 0 not in a else []
 
-    return _kernel(gpu, Plans(make), call.guarded)
+    return product_kernel(gpu, call, make)
 
 
 def vecmat(gpu: Gpu, call: Call) -> Kernel:
     """x[k] a[k,n] -> out[n]."""
-    store = Store(call.guarded)
 
-    def make(x: Shape, a: Shape, out: Shape) -> list[Step] | None:
+    def make(store: Store, x: Shape, a: Shape, out: Shape) -> list[Step] | None:
         if len(a) != 2 or x != a[:1] or out != a[1:]:
             return None
         return column_steps("vecmat", 1, a[1], a[0], gpu.limits, store) if 0 not in a else []
 
-    return _kernel(gpu, Plans(make), call.guarded)
-
-
-def _kernel(gpu: Gpu, plans: Plans, guarded: bool) -> Kernel:
-    def kernel(first: object, second: object, out: object) -> int:
-        steps = plans(first.shape, second.shape, out.shape)  # type: ignore[attr-defined]
-        if steps is None or clashes(out, first, second):
-            return -1
-        if not steps:
-            return zero(out) if out.size else 0  # type: ignore[attr-defined]
-        return run(gpu, steps, (first, second), out, guarded=guarded)
-
-    return kernel
+    return product_kernel(gpu, call, make)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from math import prod
-from typing import Any
 
 from trueno.discovery.protocol import Call, Kernel
 from trueno.errors import KernelError
@@ -21,9 +20,9 @@ from trueno.errors import KernelError
 from trueno_wgpu.device import Gpu, Limits
 from trueno_wgpu.grid import fold
 from trueno_wgpu.kernels import gemv
-from trueno_wgpu.kernels.memory import Band, bands, clashes, zero
-from trueno_wgpu.kernels.steps import Plans, Shape, Step, added, run
-from trueno_wgpu.kernels.store import Store
+from trueno_wgpu.kernels.memory import Band, bands
+from trueno_wgpu.kernels.steps import Shape, Step, added, product_kernel
+from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
 from trueno_wgpu.kernels.tile import NAIVE, Form, Reads, Tile, naive, tiled
 from trueno_wgpu.shader import Shader
 
@@ -36,7 +35,7 @@ SPEEDS: dict[Tile, tuple[float, int]] = {
     MIDDLE: (0.5, 528),
     LARGE: (1.0, 264),
 }
-"""Of each tile: multiply-adds a second beside the largest's where the GPU is full, and workgroups that fill a large GPU."""
+"""Of each tile: multiply-adds a second beside the largest's on a full GPU, and workgroups that fill a large one."""
 PASS = 5e7
 """What a second pass costs at least, in multiply-adds of the largest tile; a byte that it moves costs 8."""
 MOST_SPLITS = 32
@@ -49,8 +48,9 @@ SPARE = 0.9
 
 def choose(m: int, n: int, k: int, batch: int, limits: Limits) -> tuple[Tile, int]:
     """Tile and splits of k for a product of these sizes."""
-    if limits.trips:  # a CPU: nothing to fill, and workgroup memory is only a detour
-        return (NAIVE if m * n * k <= 16**3 or min(m, n) < 8 else MIDDLE), 1
+    if limits.trips:  # a CPU has no grid to fill, and takes seconds to compile a large tile
+        work = m * n * k
+        return (NAIVE if work <= 32**3 or min(m, n) < 8 else MIDDLE if work < 256**3 else LARGE), 1
     best, found = float("inf"), (MIDDLE, 1)
     for tile, (speed, filling) in SPEEDS.items():
         if tile.workgroup_bytes > limits.workgroup:
@@ -81,7 +81,7 @@ def shader(tile: Tile, form: Form) -> Shader:
 
 
 def product_steps(
-    op: str, m: int, n: int, k: int, limits: Limits, store: Store = Store(), *, turned: bool = False,
+    op: str, m: int, n: int, k: int, limits: Limits, store: Store = PLAIN, *, turned: bool = False,
     lead: Sequence[int] = (), a_step: Sequence[int] = (), b_step: Sequence[int] = (), first: int = 0, pitch: int = 0,
     tile: Tile | None = None, splits: int = 0,
 ) -> list[Step]:  # fmt: skip
@@ -96,13 +96,13 @@ def product_steps(
     tile, splits = tile or chosen[0], splits or chosen[1]
     most = 0 if limits.trips or batched else max(WORK // (n * k), 1)
     near = batched or first + m * pitch <= limits.binding // 4  # C is bound as one
-    down = bands(op, "a", m, (k * 4,) if near else (k * 4, pitch * 4), limits, most, tile.rows)
+    down = bands(op, "a", m, (k * 4,) if near else (k * 4, pitch * 4), limits, most, wanted=tile.rows)
     if batched:
         down = [(0, m)]
-    along = [(0, k)] if turned or batched else bands(op, "b", k, (n * 4,), limits, multiple=64)
+    along = [(0, k)] if turned or batched else bands(op, "b", k, (n * 4,), limits, multiple=4, wanted=64)
     # A depth's worth of k is a slice.  Naive: two loops, and four steps in a trip of the first.
     slices = int(limits.trips * SPARE) // (1 if tile is NAIVE else tile.trips)
-    budget = (slices - 8) * tile.depth if limits.trips else k
+    budget = max(slices - 8, 1) * tile.depth if limits.trips else k
     leads = [1] * (MOST_AXES - len(lead)) + list(lead)
     gaps = [[0] * (MOST_AXES - len(s)) + list(s) for s in (a_step, b_step)]
     steps = []
@@ -116,10 +116,10 @@ def product_steps(
             share = -(-share // tile.depth) * tile.depth
             parts = -(-(end - begin) // share)
             final = number == len(cuts) - 1
-            after = store if final else Store()
+            after = store if final else PLAIN
             form = Form(
                 _reads(tile, height, n, k, turned, first, pitch if parts == 1 else n), turned, batched,
-                after if parts == 1 else Store(partial=True),
+                after if parts == 1 else PARTIAL,
             )  # fmt: skip
             if form.reads == "whole" and (end - begin) % tile.depth:
                 form = replace(form, reads="fours")
@@ -127,18 +127,24 @@ def product_steps(
             groups = tiles[0] * tiles[1] * parts * batch
             words = (
                 height, n, k, begin, end, share, parts, b[0], number > 0 and parts == 1, groups, *tiles,
-                begins if parts == 1 else 0, pitch if parts == 1 else n, 0, *leads, *gaps[0], *gaps[1],
+                begins if parts == 1 else 0, pitch if parts == 1 else n, top, *leads, *gaps[0], *gaps[1],
             )  # fmt: skip
             then = None
             if parts > 1:
                 count = batch * height * n
-                then = added(count, height * n, parts, n, after, limits.groups, add=number > 0, first=begins, pitch=pitch)
+                then = added(count, height * n, parts, n, after, limits.groups, add=number > 0, first=begins,
+                             pitch=pitch, above=top)  # fmt: skip
             steps.append(
                 Step(
-                    shader(tile, form), struct.pack("<27I", *words), fold(groups, limits.groups),
-                    ((0, a_band), (1, None if len(along) == 1 else Band(*b, n * 4))), c_band, final,
-                    parts * batch * height * n * 4 if parts > 1 else 0, then,
-                )  # fmt: skip
+                    shader(tile, form),
+                    struct.pack("<27I", *words),
+                    fold(groups, limits.groups),
+                    ((0, a_band), (1, None if len(along) == 1 else Band(*b, n * 4))),
+                    c_band,
+                    final,
+                    parts * batch * height * n * 4 if parts > 1 else 0,
+                    then,
+                )
             )
     return steps
 
@@ -146,7 +152,7 @@ def product_steps(
 def steps_for(op: str, m: int, n: int, k: int, limits: Limits, store: Store) -> list[Step]:
     """Steps of a product of two matrices, by the kernel that fits its shape."""
     if n == 1:
-        return gemv.row_steps(op, m, k, limits, store)
+        return gemv.row_steps(op, m, k, limits, store, upright=True)
     if m <= gemv.MOST_VECTORS:
         return gemv.column_steps(op, m, n, k, limits, store, x=0, a=1)
     return product_steps(op, m, n, k, limits, store)
@@ -154,28 +160,13 @@ def steps_for(op: str, m: int, n: int, k: int, limits: Limits, store: Store) -> 
 
 def matmul(gpu: Gpu, call: Call) -> Kernel:
     """a[m,k] b[k,n] -> out[m,n]."""
-    store = Store(call.guarded)
 
-    def make(a: Shape, b: Shape, out: Shape) -> list[Step] | None:
+    def make(store: Store, a: Shape, b: Shape, out: Shape) -> list[Step] | None:
         if len(a) != 2 or len(b) != 2 or a[1] != b[0] or out != (a[0], b[1]):
             return None
         return steps_for("matmul", a[0], b[1], a[1], gpu.limits, store) if a[1] and 0 not in out else []
 
-    return _kernel(gpu, make, call.guarded)
-
-
-def _kernel(gpu: Gpu, make: Any, guarded: bool) -> Kernel:
-    plans = Plans(make)
-
-    def kernel(a: Any, b: Any, out: Any) -> int:
-        steps = plans(a.shape, b.shape, out.shape)
-        if steps is None or clashes(out, a, b):
-            return -1
-        if not steps:
-            return zero(out) if out.size else 0
-        return run(gpu, steps, (a, b), out, guarded=guarded)
-
-    return kernel
+    return product_kernel(gpu, call, make)
 
 
 def leading(lead: Shape, whole: Shape, elements: int) -> list[int] | None:
@@ -211,9 +202,8 @@ def merged(whole: Shape, *gaps: list[int]) -> tuple[list[int], list[list[int]]]:
 
 def batched_matmul(gpu: Gpu, call: Call) -> Kernel:
     """a[...,m,k] b[...,k,n] -> out[...,m,n]; leading axes are broadcast."""
-    store = Store(call.guarded)
 
-    def make(a: Shape, b: Shape, out: Shape) -> list[Step] | None:
+    def make(store: Store, a: Shape, b: Shape, out: Shape) -> list[Step] | None:
         if min(len(a), len(b)) < 2 or a[-1] != b[-2] or out[-2:] != (a[-2], b[-1]):
             return None
         if len(out) != max(len(a), len(b)):
@@ -232,7 +222,7 @@ def batched_matmul(gpu: Gpu, call: Call) -> Kernel:
             return None
         return batch_steps(m, n, k, lead, a_step, b_step, gpu.limits, store)
 
-    return _kernel(gpu, make, call.guarded)
+    return product_kernel(gpu, call, make)
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape:
@@ -256,9 +246,9 @@ def batch_steps(
             f"adapter binds {limits.binding}; call it for parts of the batch"
         )
     each = (m * k * 4 if a_step[0] else 0, k * n * 4 if b_step[0] else 0, m * n * 4)
-    steps = []
+    steps: list[Step] = []
     for first, count in bands(op, "the batch", lead[0], each, limits):
-        a, b, c = (Band(first, count, bytes_) if bytes_ else None for bytes_ in each)
-        for step in product_steps(op, m, n, k, limits, store, lead=[count], a_step=a_step, b_step=b_step):
-            steps.append(replace(step, reads=((0, a), (1, b)), out=c))
+        a, b, c = (Band(first, count, size) if size else None for size in each)
+        made = product_steps(op, m, n, k, limits, store, lead=[count], a_step=a_step, b_step=b_step)
+        steps += [replace(step, reads=((0, a), (1, b)), out=c) for step in made]
     return steps

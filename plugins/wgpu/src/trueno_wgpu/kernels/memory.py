@@ -37,12 +37,13 @@ def bind(band: Band | None, buffer: Buffer, nbytes: int, limits: Limits) -> Buff
 
 
 def bands(
-    op: str, name: str, rows: int, row_bytes: tuple[int, ...], limits: Limits, most: int = 0, multiple: int = 1
-) -> list[tuple[int, int]]:
+    op: str, name: str, rows: int, row_bytes: tuple[int, ...], limits: Limits, most: int = 0, *,
+    multiple: int = 1, wanted: int = 1,
+) -> list[tuple[int, int]]:  # fmt: skip
     """Runs of rows, (first, count), of arrays that share their rows: each run fits into a binding of each array.
 
-    most: rows of a run, at most, for another reason; 0 for none.  multiple: runs begin at multiples of it.
-    KernelError where no run fits.
+    most: rows of a run, at most, for another reason; 0 for none.  multiple: runs begin at multiples of it,
+    and of `wanted` where that fits.  KernelError where no run fits.
     """
     most = most or rows
     widest = max(row_bytes, default=0)
@@ -50,6 +51,8 @@ def bands(
         return [(0, rows)]
     step = lcm(multiple, *(ALIGNMENT // gcd(ALIGNMENT, b) for b in row_bytes if b))
     fit = min(limits.binding // widest, max(most, step)) // step * step
+    if fit >= lcm(step, wanted):
+        fit = fit // lcm(step, wanted) * lcm(step, wanted)
     if fit == 0:
         raise KernelError(
             f"{op}: {name} has {rows} rows of {widest} bytes, {rows * widest} in all, and this adapter binds "

@@ -39,7 +39,7 @@ def _banded(op: str, w: Any, gpu: Gpu) -> list[tuple[int, int, Bound]]:
 
 def _in_turns(op: str, gpu: Gpu, x: Any, out: Any, m: int, k: int, n: int) -> list[tuple[int, Bound, Bound]]:
     """The rows of x and of the result, as many at a time as fit into a binding."""
-    found = bands(op, "x and its product", m, (4 * k, 4 * n), gpu.limits)
+    found = bands(op, "the result or x", m, (4 * k, 4 * n), gpu.limits)
     if len(found) == 1:
         return [(m, whole(x.buffer, 4 * m * k, gpu.limits), whole(out.buffer, 4 * m * n, gpu.limits))]
     return [

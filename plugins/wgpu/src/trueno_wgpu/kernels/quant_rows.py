@@ -107,6 +107,9 @@ def _quantized(f: Format, ways: Sequence[int], columns: int, run: int, r: int) -
     for c in range(columns):
         dots = [f"products(c{i}, x{c}_{i})" + (f" - {f.bias} * s{c}_{i}" if f.bias else "") for i in ways]
         whole = " + ".join(f"n{i} * ({d})" if f.scales else d for i, d in zip(ways, dots, strict=True))
+        if f.e8m0:  # a large power of two would overflow before a small scale of x brought it back
+            lines.append(f"t{r}_{c} += d{c} * f32({whole}) * h.d;")
+            continue
         value = f"h.d * f32({whole})"
         if f.mins:
             value += f" - h.m * f32({' + '.join(f'l{i} * s{c}_{i}' for i in ways)})"
@@ -196,7 +199,7 @@ def run(
     code = shader(f.name, activations, columns)
     units = k // f.elements * blocks.shape(f.name).units
     lanes = _lanes(units, rows)
-    if gpu.limits.trips and units // lanes > gpu.limits.trips:
+    if gpu.limits.trips and -(-units // lanes) + SIZE.bit_length() > gpu.limits.trips:
         raise KernelError(f"{op}: rows of {k} elements are more than this adapter's loops may be long; split k")
     teams = SIZE // lanes * (2 if columns <= 2 else 1)
     x, y_groups, _ = fold(-(-rows // teams), gpu.limits.groups)

@@ -17,13 +17,14 @@ from trueno.formats.table import FORMATS, Format
 
 from trueno_wgpu.device import Buffer, Gpu, View
 from trueno_wgpu.grid import fold
+from trueno_wgpu.kernels.quant_rows import DOT
 from trueno_wgpu.shader import Shader
 from trueno_wgpu.wgsl import blocks
+from trueno_wgpu.wgsl.blocks import LETTERS
 
 TILE, SIZE = 64, 256
-UNROLLED = 4  # steps of k within a turn of the innermost loop
-TURNS = {"q8": (64, 5), "f32": (32, 9), "colmajor": (32, 9)}
-"""Of each kind: elements of k a step, and turns of loops that it takes."""
+TURNS = {"q8": (64, 5), "f32": (32, 15), "colmajor": (32, 23)}
+"""Of each kind: elements of k a step, and turns of loops that it takes, none of them unrolled."""
 
 MODULE = Template("""\
 struct Sizes {
@@ -60,55 +61,50 @@ QUANTIZED = """\
 @group(0) @binding(3) var<storage, read> scales: array<f32>;
 @group(0) @binding(4) var<storage, read> added: array<i32>;
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;
-var<workgroup> wc: array<u32, 1024>;
+var<workgroup> wc: array<vec4<u32>, 256>;
 var<workgroup> wd: array<f32, 256>;
 var<workgroup> wo: array<f32, 256>;
-var<workgroup> xc: array<u32, 1024>;
+var<workgroup> xc: array<vec4<u32>, 256>;
 var<workgroup> xd: array<f32, 256>;
 var<workgroup> xs: array<f32, 256>;"""
 FLOAT = """\
 @group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
-var<workgroup> wt: array<f32, 2048>;
-var<workgroup> xt: array<f32, 2048>;"""
+var<workgroup> wt: array<vec4<f32>, 512>;
+var<workgroup> xt: array<vec4<f32>, 512>;"""
+COLMAJOR = FLOAT.replace("vec4<f32>", "f32", 1)
+"""There k is any number, and rows of x begin anywhere."""
 
 LOAD_QUANTIZED = Template("""\
     {
-      let c = lid >> 6u;
-      let i = lid & 63u;
-      let at = k + 16u * c;
-      var code = vec4<u32>();
-      var given = vec4<u32>();
+      let at = k + 16u * (lid >> 6u);
+      wc[lid] = vec4<u32>();
+      xc[lid] = vec4<u32>();
       wd[lid] = 0.0;
       xd[lid] = 0.0;
 $clear
       if (at < sizes.end) {
-        let a = min(column + i, sizes.n - 1u) * sizes.row_bytes + at / ${elements}u * ${nbytes}u;
+        let a = min(column + (lid & 63u), sizes.n - 1u) * sizes.row_bytes + at / ${elements}u * ${nbytes}u;
         let e = at % ${elements}u;
         let h = head(a);
         let g = $group;
-        code = values(column_of(a, e));
+        wc[lid] = values(column_of(a, e));
         wd[lid] = $factor;
-        let from_x = min(row + i, sizes.m - 1u) * sizes.k + at;
-        given = codes[from_x / 16u];
-        xd[lid] = scales[from_x / ${block}u];
+        let start = min(row + (lid & 63u), sizes.m - 1u) * sizes.k + at;
+        xc[lid] = codes[start / 16u];
+        xd[lid] = scales[start / ${block}u];
 $offset
       }
-      for (var j = 0u; j < 4u; j++) {
-        wc[(c * 4u + j) * 64u + i] = code[j];
-        xc[(c * 4u + j) * 64u + i] = given[j];
-      }
     }""")
+"""Sixteen elements of k a vector, and 64 rows next to each other: what an invocation decodes it stores at once."""
 
 LOAD_FLOAT = Template("""\
     for (var i = lid; i < 512u; i += 256u) {
       let at = k + 4u * (i >> 6u);
-      let from_x = min(row + (i & 63u), sizes.m - 1u) * sizes.k + at;
+      let start = min(row + (i & 63u), sizes.m - 1u) * sizes.k + at;
       var given = vec4<f32>();
 $given
-      for (var j = 0u; j < 4u; j++) {
-        xt[(4u * (i >> 6u) + j) * 64u + (i & 63u)] = given[j];
-      }
+      xt[i] = given;
     }
     if (lid < 128u) {
 $place
@@ -123,69 +119,66 @@ $place
 $offset
       }
       for (var j = 0u; j < 4u; j++) {
-        let v = floats(code[j]) * scale + offset;
-        for (var i = 0u; i < 4u; i++) {
-          wt[to + (4u * j + i) * $apart] = v[i];
-        }
+        wt[to + j * $apart] = floats(code[j]) * scale + offset;
       }
     }""")
+"""Four elements of k a vector, and 64 rows next to each other; of w, colmajor, four columns a vector, 16 of them a row.
+
+A step that is cut short holds zeros: codes of 0 may stand for another number, so the scale is 0 too.
+"""
 
 GIVEN = """\
       if (at < sizes.end) {
-        given = x[from_x / 4u];
+        given = x[start / 4u];
       }"""
 GIVEN_COLMAJOR = """\
       for (var j = 0u; j < 4u && at + j < sizes.end; j++) {
-        given[j] = x[from_x + j];
+        given[j] = x[start + j];
       }"""
-"""There k is any number, and rows of x begin anywhere."""
 
 ALONG_K = Template("""\
       let at = k + 16u * (lid >> 6u);
       let inside = at < sizes.end;
       let a = min(column + (lid & 63u), sizes.n - 1u) * sizes.row_bytes + at / ${elements}u * ${nbytes}u;
       let e = at % ${elements}u;
-      let to = (lid >> 6u) * 1024u + (lid & 63u);""")
+      let to = (lid >> 6u) * 256u + (lid & 63u);""")
 ALONG_RESULT = Template("""\
       let at = column + 16u * (lid & 3u);
       let inside = at < sizes.n && k + (lid >> 2u) < sizes.end;
       let a = (k + (lid >> 2u) - sizes.first) * sizes.row_bytes + at / ${elements}u * ${nbytes}u;
       let e = at % ${elements}u;
-      let to = (lid >> 2u) * 64u + 16u * (lid & 3u);""")
+      let to = (lid >> 2u) * 16u + 4u * (lid & 3u);""")
 
 FOUR = range(4)
 PAIRS = [(i, j) for i in FOUR for j in FOUR]
 
-DOT = [f"n{i}{j} += dot4I8Packed(a{i}, b{j});" for i, j in PAIRS]
 
-
-def _dots() -> list[str]:
-    """A step's products of codes, 16 at a time."""
-    lines = ["for (var c = 0u; c < 4u; c++) {", *(f"var n{i}{j} = 0;" for i, j in PAIRS)]
-    for word in FOUR:
-        lines += ["{", f"let at = (c * 4u + {word}u) * 64u;"]
-        lines += [f"let a{i} = xc[at + ty + {16 * i}u]; let b{i} = wc[at + tx + {16 * i}u];" for i in FOUR]
-        lines += [*DOT, "}"]
-    return lines
+def _read(name: str, memory: str, lane: str) -> str:
+    return " ".join(f"let {name}{i} = {memory}[c * 64u + {lane} + {16 * i}u];" for i in FOUR)
 
 
 def _quantized_body(f: Format) -> list[str]:
-    lines = _dots()
-    lines += [f"let d{i} = xd[c * 64u + ty + {16 * i}u]; let s{i} = wd[c * 64u + tx + {16 * i}u];" for i in FOUR]
-    lines += [f"t{i}{j} += f32(n{i}{j}) * s{j} * d{i};" for i, j in PAIRS]
+    """A step's products of codes, 16 at a time."""
+    lines = ["for (var c = 0u; c < 4u; c++) {", _read("a", "xc", "ty"), _read("b", "wc", "tx")]
+    lines += [_read("d", "xd", "ty"), _read("s", "wd", "tx")]
+    # a power of two may be as large as a float32, and a scale of x as large where blocks have 256 elements
+    scale = "d{i} * s{j}" if f.e8m0 else "s{j} * d{i}"
+    lines += [f"t{i}{j} += f32(products(a{i}, b{j})) * {scale.format(i=i, j=j)};" for i, j in PAIRS]
     if f.m:
-        lines += [f"let e{i} = xs[c * 64u + ty + {16 * i}u]; let o{i} = wo[c * 64u + tx + {16 * i}u];" for i in FOUR]
+        lines += [_read("e", "xs", "ty"), _read("o", "wo", "tx")]
         lines += [f"t{i}{j} += e{i} * o{j} * d{i};" for i, j in PAIRS]
     return [*lines, "}"]
 
 
-def _float_body() -> list[str]:
-    lines = [f"for (var c = 0u; c < {TURNS['f32'][0]}u; c += {UNROLLED}u) {{"]
-    for word in range(UNROLLED):
-        lines += ["{", f"let at = (c + {word}u) * 64u;"]
-        lines += [f"let a{i} = xt[at + ty + {16 * i}u]; let b{i} = wt[at + tx + {16 * i}u];" for i in FOUR]
-        lines += [*(f"t{i}{j} += a{i} * b{j};" for i, j in PAIRS), "}"]
-    return [*lines, "}"]
+def _float_body(kind: str) -> list[str]:
+    lines = ["for (var c = 0u; c < 8u; c++) {", _read("a", "xt", "ty")]
+    if kind == "colmajor":
+        lines += [f"let b{k} = wt[(4u * c + {k}u) * 16u + tx];" for k in FOUR]
+        terms = [f"t{i}{j} += a{i}.{LETTERS[k]} * b{k}.{LETTERS[j]};" for k in FOUR for i, j in PAIRS]
+    else:
+        lines += [_read("b", "wt", "tx")]
+        terms = [f"t{i}{j} += a{i}.{letter} * b{j}.{letter};" for letter in LETTERS for i, j in PAIRS]
+    return [*lines, *terms, "}"]
 
 
 def _lines(text: Sequence[str], indent: int) -> str:
@@ -201,29 +194,31 @@ def shader(name: str, kind: str) -> Shader:
     added = blocks.offset(f, "g") if f.m else ""
     if kind == "q8":
         clear = ["wo[lid] = 0.0;", "xs[lid] = 0.0;"] if f.m else []
-        offset = [f"wo[lid] = {added};", "xs[lid] = f32(added[from_x / 16u]);"] if f.m else []
+        offset = [f"wo[lid] = {added};", "xs[lid] = f32(added[start / 16u]);"] if f.m else []
         load = LOAD_QUANTIZED.substitute(
             place, **common, block=FORMATS[f.activations].elements, clear=_lines(clear, 6), offset=_lines(offset, 8)
         )
         body, bindings = _quantized_body(f), QUANTIZED
     else:
-        where = ALONG_RESULT if kind == "colmajor" else ALONG_K
-        apart = "1u" if kind == "colmajor" else "64u"
-        offset = [f"offset = {added};"] if f.m else []
+        turned = kind == "colmajor"
+        where = (ALONG_RESULT if turned else ALONG_K).substitute(place)
         load = LOAD_FLOAT.substitute(
-            **common, place=where.substitute(place), apart=apart, offset=_lines(offset, 8),
-            given=GIVEN_COLMAJOR if kind == "colmajor" else GIVEN,
+            common, place=where, apart="1u" if turned else "64u", given=GIVEN_COLMAJOR if turned else GIVEN,
+            offset=_lines([f"offset = {added};"] if f.m else [], 8),
         )  # fmt: skip
-        body, bindings = _float_body(), FLOAT.replace("vec4<f32>", "f32") if kind == "colmajor" else FLOAT
-    begin = "0u" if kind == "colmajor" else "sizes.first"
-    store = [
-        f"if (row + ty + {16 * i}u < sizes.m && column + tx + {16 * j}u < sizes.n) {{ "
-        f"let at = (row + ty + {16 * i}u) * sizes.stride + {begin} + column + tx + {16 * j}u; "
-        f"if (sizes.add != 0u) {{ t{i}{j} += y[at]; }} y[at] = t{i}{j}; }}"
-        for i, j in PAIRS
-    ]
+        body, bindings = _float_body(kind), COLMAJOR if turned else FLOAT
+    begin, each = ("", "4u * tx + {j}u") if kind == "colmajor" else ("sizes.first + ", "tx + {j}u * 16u")
+    store = []
+    for i, j in PAIRS:
+        to, at = f"row + ty + {16 * i}u", f"column + {each.format(j=j)}"
+        add = f"if (sizes.add != 0u) {{ t{i}{j} += y[at]; }}"
+        store.append(
+            f"if ({to} < sizes.m && {at} < sizes.n) {{ "
+            f"let at = ({to}) * sizes.stride + {begin}{at}; {add} y[at] = t{i}{j}; }}"
+        )
+    functions = blocks.decoding(name) + (DOT if kind == "q8" else "")
     source = MODULE.substitute(
-        words=s.words, bindings=bindings, functions=blocks.decoding(name), size=SIZE, step=TURNS[kind][0], load=load,
+        words=s.words, bindings=bindings, functions=functions, size=SIZE, step=TURNS[kind][0], load=load,
         totals=_lines([f"var t{i}{j} = 0.0;" for i, j in PAIRS], 2), body=_lines(body, 4), store=_lines(store, 2),
     )  # fmt: skip
     return Shader(f"quantized tile {name} {kind}", source, (False,) * (4 if kind == "q8" else 2) + (True,))
@@ -258,7 +253,8 @@ def run(
 ) -> None:
     """given: x, or its codes, scales and sums.  As many parts of k as the adapter's loops demand."""
     step, turns = TURNS[kind]
-    longest = gpu.limits.trips // turns * step or sizes.k
+    trips = gpu.limits.trips
+    longest = max(trips // turns, 1) * step if trips else sizes.k
     tiles = -(-sizes.m // TILE)
     grid = fold(tiles * -(-sizes.n // TILE), gpu.limits.groups)
     fixed = (sizes.m, sizes.n, sizes.first, sizes.stride, sizes.row_bytes, sizes.k)

@@ -31,9 +31,9 @@ fn tell() {
 class Epilogue:
     """WGSL of what follows a product, spliced into its store.
 
-    functions: declares `fn epilogue(v: f32, row: u32, column: u32, at: u32) -> f32`, with what it calls; it may read
-    `beside0`, `beside1`, ..., arrays of f32 that are bound after the result, and `sizes.given[0].x` and on: `count` and
-    `numbers` say how many there are.
+    functions: declares `fn epilogue(made: f32, row: u32, column: u32, at: u32) -> f32`, with what it calls; it may read
+    `beside0`, `beside1`, ..., arrays of f32 that are bound after the result, and of the uniforms `sizes.zero`, a word,
+    `sizes.inf`, `sizes.nan` and the parameters `sizes.p0`, ...; `count` and `numbers` say how many there are.
     """
 
     functions: str
@@ -57,8 +57,9 @@ class Store:
 
     def sizes(self, text: str) -> str:
         """`struct Sizes` with the epilogue's numbers where it says GIVEN, at its end."""
-        numbers = self.epilogue.numbers if self.epilogue else 0
-        return text.replace("GIVEN", f"    given: array<vec4<f32>, {-(-numbers // 4)}>,\n" if numbers else "")
+        numbers = range(self.epilogue.numbers) if self.epilogue else ()
+        fields = ["zero: u32", "inf: f32", "nan: f32", *(f"p{i}: f32" for i in numbers)] if self.epilogue else []
+        return text.replace("GIVEN", f"    {', '.join(fields)},\n" if fields else "")
 
     def declarations(self, binding: int) -> str:
         """Bindings from number `binding` on, and functions; `of` is the element type of `out`."""
@@ -85,7 +86,9 @@ class Store:
             lines.append("y *= sizes.alpha;")
         if self.epilogue:
             lines += [
-                f"{p} = epilogue({p}, row, column + {i}u, at + {i}u);" if i else f"{p} = epilogue({p}, row, column, at);"
+                f"{p} = epilogue({p}, row, column + {i}u, at + {i}u);"
+                if i
+                else f"{p} = epilogue({p}, row, column, at);"
                 for i, p in enumerate(parts)
             ]
         if self.guarded:
@@ -98,3 +101,7 @@ class Store:
     def end(self) -> str:
         """The last statement of `main`."""
         return "    tell();\n" if self.guarded else ""
+
+
+PLAIN = Store()
+PARTIAL = Store(partial=True)

@@ -1,9 +1,10 @@
 """The text of a tiled matrix product: C[m,n] = A[m,k] B[k,n], or B given as [n,k] where `turned`.
 
 A workgroup makes a tile of C.  Slices of A and B, `depth` steps of k, go through workgroup memory, where both lie with
-k as the outer axis, so that a step reads vec4s of rows and of columns.  An invocation reads 4x4 blocks from memory (four
-vec4s) and turns those that lie along k in its registers, since storing a component of a vec4 that other invocations
-store too is a race in WGSL.  It keeps `height` x `width` sums as vec4s with names: no array, so no indices to check.
+k as the outer axis, so that a step reads vec4s of rows and of columns.  An invocation reads 4x4 blocks from memory
+(four vec4s) and turns those that lie along k in its registers, since storing a component of a vec4 that other
+invocations store too is a race in WGSL.  It keeps `height` x `width` sums as vec4s with names: no array, so no indices
+to check.
 
 naga adds a `min` to every index that it cannot prove, and on NVIDIA integer operations run at half the rate of fused
 multiply-adds.  So workgroup memory is a nest of arrays, of which the inner loop's constants index one axis and what is
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from trueno_wgpu.kernels.store import Store
+from trueno_wgpu.kernels.store import PLAIN, Store
 
 Reads = Literal["whole", "fours", "ones"]
 """How memory is read and written: sizes are multiples of the tile's; rows are multiples of four; single elements."""
@@ -69,7 +70,7 @@ class Form:
     reads: Reads
     turned: bool = False
     batched: bool = False
-    store: Store = Store()
+    store: Store = PLAIN
 
 
 SIZES = """\
@@ -82,7 +83,7 @@ struct Sizes {
     add: u32,  // whether C holds a part of the sums
     groups: u32, down: u32, across: u32,  // workgroups, tiles along m, tiles along n
     first: u32, pitch: u32,  // of C: the column where this product begins, elements from row to row
-    none: u32,
+    above: u32,  // rows of the result before this product's
     lead: vec4<u32>, a_step: vec4<u32>, b_step: vec4<u32>,  // leading axes, and elements from one to the next
 GIVEN}
 @group(0) @binding(0) var<uniform> sizes: Sizes;
@@ -213,6 +214,8 @@ class Printer:
             text += "    base_c = sizes.first;\n"
         if self.form.batched or self.form.store.partial:
             text += f"    base_c = {'part' if self.form.store.partial else 'batch'} * sizes.m * sizes.n;\n"
+        if self.form.store.epilogue:
+            text += "    first_row += sizes.above;\n"
         across = t.columns // t.width
         return text + f"    let mine = vec2<u32>(me % {across}u, me / {across}u);\n"
 
@@ -301,25 +304,20 @@ class Printer:
         t = self.tile
         slots = "\n".join(f"    let slot{r} = {self.slot(r)};" for r in self.rounds)
         loop = f"    for (var k = begin; k < end; k += {t.depth}u) {{"
-        following, ready = f"k + {t.depth}u", f"        if (k + {t.depth}u < end) {{"
+        ready = f"        if (k + {t.depth}u < end) {{"
         inner = "            "
+        following = [ready, self.load(inner, f"k + {t.depth}u"), "        }"]
+        barrier = "        workgroupBarrier();"
         if t.slices == 2:
-            lines = [
-                self.load("    ", "begin"), self.keep("    ", "0u"), "    workgroupBarrier();", "    var at = 0u;", loop,
-                ready, self.load(inner, following), "        }", self.multiply("        ", "at"), ready,
-                self.keep(inner, "1u - at"), "        }", "        workgroupBarrier();", "        at = 1u - at;", "    }",
-            ]  # fmt: skip
+            lines = [self.load("    ", "begin"), self.keep("    ", "0u"), "    workgroupBarrier();", "    var at = 0u;"]
+            lines += [loop, *following, self.multiply("        ", "at")]
+            lines += [ready, self.keep(inner, "1u - at"), "        }", barrier, "        at = 1u - at;", "    }"]
         elif t.ahead:
-            lines = [
-                self.load("    ", "begin"), loop, self.keep("        ", "0u"), "        workgroupBarrier();", ready,
-                self.load(inner, following), "        }", self.multiply("        ", "0u"),
-                "        workgroupBarrier();", "    }",
-            ]  # fmt: skip
+            lines = [self.load("    ", "begin"), loop, self.keep("        ", "0u"), barrier]
+            lines += [*following, self.multiply("        ", "0u"), barrier, "    }"]
         else:
-            lines = [
-                loop, self.load("        ", "k"), self.keep("        ", "0u"), "        workgroupBarrier();",
-                self.multiply("        ", "0u"), "        workgroupBarrier();", "    }",
-            ]  # fmt: skip
+            lines = [loop, self.load("        ", "k"), self.keep("        ", "0u"), barrier]
+            lines += [self.multiply("        ", "0u"), barrier, "    }"]
         return "\n".join([slots, self.registers(), *lines])
 
     def multiply(self, indent: str, at: str) -> str:

@@ -39,10 +39,10 @@ QUANT: dict[str, tuple[tuple[str, str, float], ...]] = {  # what ours is: whom o
     "ggml": (
         *((f"mat-vec {name}", f"quant_matvec {name}", 1.0) for name in MATVEC),
         *((f"mat-mul {name}", f"quant_matmul {name}", 0.9) for name in MATMUL),
-        ("dequantize, each format", "dequantize ", 1.0),
-        ("quantize, each format", "quantize_rows ", 1.0),
+        ("dequantize, each format", "dequantize", 1.0),
+        ("quantize, each format", "quantize_rows", 1.0),
     ),
-    GGUF: (("dequantize, each format", "dequantize ", 5.0), ("quantize, each format", "quantize_rows ", 5.0)),
+    GGUF: (("dequantize, each format", "dequantize", 5.0), ("quantize, each format", "quantize_rows", 5.0)),
 }
 REGRET_MEAN, REGRET_WORST = 1.05, 1.5
 AWAIT_S = 40e-6
@@ -242,7 +242,7 @@ def _quant(records: Sequence[Record]) -> list[Verdict]:
     for whom, rows in QUANT.items():
         for title, name, least in rows:
             row, bar = f"quantized: {title}, against {whom}", f"each ≥ {least:g}×"
-            of = [r for r in records if r.group == "quant" and r.name.startswith(name)]
+            of = [r for r in records if r.group == "quant" and f"{r.name} ".startswith(f"{name} ")]
             of = [r for r in of if r.shape.endswith(GGUF) == (whom == GGUF)]
             broken = [r.problem for r in of if r.problem]
             found = [(r.value, r) for r in of if r.value is not None]

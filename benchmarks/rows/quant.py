@@ -1,8 +1,9 @@
 """Quantized products and rows against ggml's, and rows against the package gguf's.
 
 In cache: one matrix again and again.  Streaming: copies taken in turn, more of them than any cache holds.  ggml has two
-layouts for some formats, and the better counts.  Functions of rows run on one thread against ggml's, which have one;
-against the package gguf on two, as everything else that is compared with NumPy code.
+layouts for some formats, and the better counts.  Products with rows interleaved are compared with our own on plain
+rows: what interleaving gains.  Functions of rows run on one thread against ggml's, which have one; against the package
+gguf on two, as everything else that is compared with NumPy code.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import trueno
 from trueno.formats import FORMATS, WEIGHTS
+from trueno.formats.table import ROWS
 
 from benchmarks.compare import Record
 from benchmarks.peers import ggml, noted
@@ -22,7 +24,7 @@ from benchmarks.rows import Cell, Plan
 from benchmarks.timing import OURS, Comparison, Thunk, bind, compare
 
 Array = np.ndarray[Any, Any]
-GGUF = "gguf"
+GGUF, PLAIN = "gguf", "plain rows"
 CACHE, STREAMING = noted.CACHE, noted.MEMORY
 N, COLUMNS = 4096, (4096, 11008)
 MATVEC = ("q4_k", "q5_k", "q6_k", "q8_0", "q4_0", "iq4_xs")
@@ -42,6 +44,12 @@ def cells(plan: Plan) -> Iterator[Cell]:
                 for threads in THREADS:
                     shape = f"{N}×{k}, {_threads(threads)}, {where}"
                     yield Cell("quant", f"quant_matvec {name}", shape, partial(_matvec, name, k, threads, where, plan))
+    for name in MATVEC[:1] if plan.quick else MATVEC:
+        for where in (CACHE, STREAMING):
+            for threads in THREADS:
+                shape = f"{N}×{COLUMNS[0]}, {_threads(threads)}, {where}"
+                laid = f"quant_matvec {name}_r{ROWS}"
+                yield Cell("quant", laid, shape, partial(_interleaved, name, COLUMNS[0], threads, where, plan))
     for name in MATMUL[:1] if plan.quick else MATMUL:
         for m in M[:2] if plan.quick else M:
             for threads in THREADS:
@@ -157,6 +165,24 @@ def _matvec(name: str, k: int, threads: int, where: str, plan: Plan) -> list[Rec
     finally:
         for peer in peers.values():
             peer.close()
+
+
+def _interleaved(name: str, k: int, threads: int, where: str, plan: Plan) -> list[Record]:
+    """Rows interleaved against plain ones: the same kernel but for that, so the ratio is the layout's."""
+    w, x = blocks(name, N, k), _activations(1, k)[0]
+    plain = trueno.QuantizedMatrix(w, (N, k), name)
+    copies = ggml.copies(w.nbytes) if where == STREAMING else 1
+    calls: dict[str, Thunk] = {}
+    results: dict[str, Any] = {}
+    for title, q in ((OURS, plain.interleaved()), (PLAIN, plain)):
+        out = np.empty(N, np.float32)
+        each = [q.bytes, *(q.bytes.copy() for _ in range(copies - 1))]
+        listed = [ours("quant_matvec", trueno.QuantizedMatrix(one, (N, k), q.format), x, out=out) for one in each]
+        calls[title] = ggml.rotating(listed) if copies > 1 else listed[0]
+        results[title] = lambda out=out: out
+    problem = _disagreeing(calls, results, exact=False)
+    shape = f"{N}×{k}, {_threads(threads)}, {where}"
+    return _record("quant_matvec", f"{name}_r{ROWS}", shape, _raced(calls, threads, plan, None, where), problem)
 
 
 def _matmul(name: str, m: int, threads: int, plan: Plan) -> list[Record]:

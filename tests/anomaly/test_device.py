@@ -112,6 +112,21 @@ def test_data_stay_on_the_device(fake, rng):
     assert trueno.explain("add", a, b).chosen == "fake" and trueno.explain("add", a, b).by == "resident"
 
 
+def test_rows_of_blocks_interleave_where_they_are(fake, rng):
+    f = trueno.quant.FORMATS["q4_k"]
+    rows = rng.integers(0, 100, (40, f.row_bytes(512)), np.uint8)  # no exponent of a NaN
+    q = trueno.QuantizedMatrix(trueno.to(rows, "fake"), (40, 512), "q4_k")
+    laid = q.interleaved()
+    assert type(laid.bytes) is fake.Array
+    assert np.array_equal(trueno.numpy(laid.bytes), trueno.QuantizedMatrix(rows, q.shape, "q4_k").interleaved().bytes)
+    assert type(laid.plain().bytes) is fake.Array
+    assert np.array_equal(trueno.numpy(laid.plain().bytes), rows)
+    assert repr(laid).endswith("q4_k_r16, 4.5 bits an element, on fake>")
+    y = laid @ trueno.to(np.ones(512, np.float32), "fake")
+    assert type(y) is fake.Array
+    assert np.array_equal(trueno.numpy(y), trueno.numpy(q @ trueno.to(np.ones(512, np.float32), "fake")))
+
+
 def test_numbers_go_to_the_device(fake):
     a = trueno.to(np.ones(8, np.float32), "fake")
     assert trueno.numpy(trueno.add(a, 1.5)).tolist() == [2.5] * 8

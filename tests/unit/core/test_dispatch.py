@@ -51,6 +51,22 @@ def test_a_warm_call_takes_no_lock_and_asks_nobody(op: str, backend: str) -> Non
     assert not [name for name in builtin if "lock" in name.lower() or name.endswith(("acquire", "__enter__"))]
 
 
+def test_a_warm_call_into_out_asks_no_shapes() -> None:
+    """Where only the op can tell a result's shape, a call with out= still finds its kernel at once."""
+    if not trueno.backends()["simd"].available:
+        pytest.skip("simd is not available here")
+    x = np.ones((2, 32), np.float32)
+    q, image = trueno.quantize(x, "q8_0"), np.ones((8, 8), np.float32)
+    with trueno.use("simd"):
+        for call, seen in (
+            (lambda: trueno.dequantize(q.bytes, format="q8_0", out=x), "dequantize"),
+            (lambda: trueno.convolve2d(image, image[:3, :3].copy(), out=image[:6, :6].copy()), "convolve2d"),
+        ):
+            python, _ = steps(call)
+            assert python[:2] == ["<lambda>", seen]
+            assert not {"call", "result_shapes", "coerce"} & set(python[2:])
+
+
 def test_contexts_keep_their_tables() -> None:
     """Entering a context again finds its plans warm; leaving one in the wrong order restores nothing by accident."""
     x = np.ones(8, np.float32)

@@ -19,7 +19,7 @@ from trueno.dispatch.state import forget_plans
 from trueno.ops import TABLE
 from trueno.settings import settings
 from trueno.testing import declared, hygiene
-from trueno.testing.checks import check_values, rejected
+from trueno.testing.checks import check_batch, check_out, check_values, rejected
 from trueno.testing.guards import check_guard
 from trueno.testing.kernels import KERNEL_CHECKS, check_guarded, check_lengths, check_memory
 from trueno.testing.layouts import SQUARE, TALL, forms, user_shapes
@@ -123,6 +123,18 @@ class shares_scratch(sound):
 class small_only(sound):
     def supports(self, call):
         return Reject("unsupported_shape", "up to 255") if call.sizes[0] > 8 else super().supports(call)
+
+
+class plain_rows(sound):
+    def supports(self, call):
+        laid = call.op.quantized and call.op.blocks(dict(call.static)).plain
+        return Reject("unsupported_call", f"rows of {laid} interleaved") if laid else super().supports(call)
+
+
+class takes_interleaved_rows_for_plain(sound):
+    def kernel(self, call):
+        static = {k: v.removesuffix("_r16") for k, v in call.static}
+        return super().kernel(replace(call, static=tuple(static.items())))
 
 
 class odd_words(sound):
@@ -348,6 +360,16 @@ def test_sizes_that_a_backend_rejects_are_left_out():
     report = check_values(TABLE["relu"], "small_only", "float32")
     assert report.cases > 0 and report.declined > 0
     assert rejected(TABLE["relu"], "small_only", "float32") is None
+
+
+def test_interleaved_rows_may_be_rejected_but_not_taken_for_plain_ones():
+    for name in ("dequantize", "quant_matvec"):
+        report = check_values(TABLE[name], "plain_rows", "float32")
+        assert report.cases > report.declined > 0
+        for check in (check_out, check_batch):
+            check(TABLE[name], "plain_rows", "float32")
+        with pytest.raises(AssertionError, match=r"format='q4_k_r16'.*wrong: "):
+            check_values(TABLE[name], "takes_interleaved_rows_for_plain", "float32")
 
 
 def test_threads_that_share_scratch_are_found():

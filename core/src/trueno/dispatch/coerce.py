@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from trueno.dispatch.transfer import imported
 from trueno.errors import DtypeError, ParameterError, ShapeError
-from trueno.ops.op import Op
+from trueno.formats.table import INTERLEAVED
+from trueno.ops.op import Op, Parameter
 
 Array = npt.NDArray[Any]
 FLOATS = (np.float32, np.float64)
@@ -153,6 +154,16 @@ def _index(op: Op, name: str, x: Any) -> Array:
     return array.astype(np.int64, copy=False)
 
 
+def unfit(op: Op, p: Parameter, value: Any) -> ParameterError:
+    """The error for a value that is none of the choices."""
+    if p.name == "format" and isinstance(value, str) and value in INTERLEAVED:
+        plain = INTERLEAVED[value].plain
+        remedy = f"q.plain() puts the blocks of a matrix back, q.interleaved() makes {value} of {plain}"
+        return ParameterError(f"{op.name}: format is {value!r}, but it takes rows that are not interleaved; {remedy}")
+    said = "is missing" if value is p.default else f"is {value!r}"
+    return ParameterError(f"{op.name}: {p.name} {said}; it must be {' or '.join(map(repr, p.choices))}")
+
+
 def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dict[str, Any]]:
     """Float parameters in calling order, static ones by name; ParameterError naming value and rule."""
     values: dict[str, Any] = {}
@@ -168,8 +179,8 @@ def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dic
         elif p.name == "format" and value == "" and op.quantized:
             said = "are bytes that do not say their format; give a QuantizedMatrix, or format="
             raise ParameterError(f"{op.name}: blocks {said}{p.choices[0]!r}, or another of {', '.join(p.choices)}")
-        elif p.choices and (not isinstance(value, p.type) or value not in p.choices):
-            raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be {' or '.join(map(repr, p.choices))}")
+        elif p.choices and (not isinstance(value, p.type) or not p.takes(value)):
+            raise unfit(op, p, value)
         elif not isinstance(value, p.type) or (p.type is int and isinstance(value, bool)):
             raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be {p.type.__name__}")
         else:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trueno.dispatch import general, plan
-from trueno.dispatch.coerce import unpack, unpacked
+from trueno.dispatch.coerce import unfit, unpack, unpacked
 from trueno.dispatch.state import DTYPES, current, refuse, use
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.ops import ALIASES, TABLE
@@ -45,11 +45,14 @@ def _declaration(p: inspect.Parameter) -> str:
     return p.name if p.default is p.empty else f"{p.name}={p.default!r}"
 
 
-def _shape(op: Op, spec: ArraySpec) -> str | None:
-    """Source of a result's shape read off the operands; None when only the general path can tell."""
+def _shape(op: Op, spec: ArraySpec) -> str:
+    """Source of a result's shape: read off the operands, or else asked of the op, which takes some microseconds."""
     first = op.signature.inputs[0]
-    if op.shapes is not None or op.check is not None or spec.blocks:  # an op with a check on values has no fast path
-        return None
+    shapes = ", ".join(f"{name}.shape" for name in op.operands)
+    static = ", ".join(f"{p.name!r}: {p.name}" for p in op.static)
+    asked = f"_op.result_shapes(({shapes},), {{{static}}})[{op.signature.outputs.index(spec)}]"
+    if op.shapes is not None or spec.blocks:
+        return asked
     if spec.leading and spec.dims == first.dims:
         return f"{first.name}.shape"
     parts = []
@@ -57,7 +60,7 @@ def _shape(op: Op, spec: ArraySpec) -> str | None:
         # A row of blocks is as many bytes as it is, and no kernel trusts that for its elements.
         owner = next((s for s in op.signature.inputs if symbol in (s.dims[:-1] if s.blocks else s.dims)), None)
         if owner is None:
-            return None
+            return asked
         parts.append(f"{owner.name}.shape[{owner.dims.index(symbol) - len(owner.dims)}]")
     inner = f"({', '.join(parts)},)" if parts else "()"
     if not spec.leading:
@@ -107,43 +110,42 @@ def source(op: Op) -> str:
     conditions += ["axis is _axis"] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
     conditions += _parameters(op)
-    shapes = [_shape(op, spec) for spec in outputs]
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
     for spec in inputs:
         if spec.blocks:  # a QuantizedMatrix knows its format
             lines.append(f"    if {spec.name}.__class__ is not _ndarray:")
             lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")
-    if all(shapes):
+    if op.check is None:  # what looks at values has no fast path
         pad = "            "
         lines += [
             "    try:",
             f"        _dtype = {f'{x}.dtype' if x else '_f4'}",
             f"        if {' and '.join(conditions)}:",
         ]
-        lines += [f"{pad}if _dtype is _f4:", f"{pad}    kernel = _state().f4_{op.name}{key}"]
+        lines += [f"{pad}if _dtype is _f4:", f"{pad}    _kernel = _state().f4_{op.name}{key}"]
         if not op.quantized:  # blocks go with float32
-            lines += [f"{pad}elif _dtype is _f8:", f"{pad}    kernel = _state().f8_{op.name}{key}"]
-        lines += [f"{pad}else:", f"{pad}    kernel = _refuse"]
+            lines += [f"{pad}elif _dtype is _f8:", f"{pad}    _kernel = _state().f8_{op.name}{key}"]
+        lines += [f"{pad}else:", f"{pad}    _kernel = _refuse"]
         lines.append(f"{pad}if out is None:")
-        for name, spec, shape in zip(names, outputs, shapes, strict=True):
-            lines.append(f"{pad}    {name} = _empty({shape}, {dtypes[spec.type]})")
+        for name, spec in zip(names, outputs, strict=True):
+            lines.append(f"{pad}    {name} = _empty({_shape(op, spec)}, {dtypes[spec.type]})")
         if len(names) == 1:
             scalar = op.reduces and not op.structured
             result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
-            lines += [f"{pad}    if not kernel({call}):", f"{pad}        return {result}"]
+            lines += [f"{pad}    if not _kernel({call}):", f"{pad}        return {result}"]
             given = ", ".join([*op.operands, *op.symbolic, "out"])
-            lines += [f"{pad}elif {plain('out', outputs[0])} and not kernel({given}):", f"{pad}    return out"]
+            lines += [f"{pad}elif {plain('out', outputs[0])} and not _kernel({given}):", f"{pad}    return out"]
         else:
             lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
             given = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
-            lines += [f"{pad}if {given} and not kernel({call}):", f"{pad}    return {', '.join(names)}"]
+            lines += [f"{pad}if {given} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
         lines += ["    except _SLOW:", "        pass"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"
 
 
-_SLOW = (TypeError, AttributeError, ValueError, IndexError)
+_SLOW = (TypeError, AttributeError, ValueError, LookupError)
 
 
 def build(op: Op) -> Callable[..., Any]:
@@ -197,9 +199,8 @@ def _planner(op: Op) -> Callable[..., Any]:
             raise DtypeError(f"{op.name}: {op.operands[says or 0]} is {given}; float32 or float64 are planned for")
         values = tuple(static.get(p.name, p.default) for p in op.static)
         for p, value in zip(op.static, values, strict=True):
-            if p.choices and value not in p.choices:
-                said = "is missing" if value is p.default else f"is {value!r}"
-                raise ParameterError(f"{op.name}: {p.name} {said}; it must be {' or '.join(map(repr, p.choices))}")
+            if not p.takes(value):
+                raise unfit(op, p, value)
         sizes = tuple(a.size.bit_length() for a in arrays)
         with use(backend) if backend else nullcontext():
             rank = arrays[0].ndim

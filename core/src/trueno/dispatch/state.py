@@ -120,7 +120,7 @@ class State:
         self, op: Op, dtype: np.dtype[Any], static: tuple[Any, ...], rank: int, sizes: tuple[int, ...]
     ) -> Kernel:
         """The kernel of a key of the fast path; `refuse` where the general path decides."""
-        if not all(sizes) or any(p.choices and v not in p.choices for p, v in zip(op.static, static, strict=True)):
+        if not all(sizes) or not all(p.takes(v) for p, v in zip(op.static, static, strict=True)):
             return refuse
         values = tuple((p.name, v) for p, v in zip(op.static, static, strict=True))
         chosen = self.chosen(Call(op, dtype, op.layout, rank, sizes, values))

@@ -3,13 +3,23 @@
 from typing import TYPE_CHECKING, Any
 
 from trueno.formats.decode import decode
-from trueno.formats.table import ACTIVATIONS, FORMATS, WEIGHTS, Format, format_of
+from trueno.formats.table import ACTIVATIONS, FORMATS, INTERLEAVED, WEIGHTS, Format, format_of
 
 if TYPE_CHECKING:
     from trueno.formats.activations import encode_activations as encode_activations
     from trueno.formats.encoders import encode as encode
 
-__all__ = ["ACTIVATIONS", "FORMATS", "WEIGHTS", "Format", "decode", "encode", "encode_activations", "format_of"]
+__all__ = [
+    "ACTIVATIONS",
+    "FORMATS",
+    "INTERLEAVED",
+    "WEIGHTS",
+    "Format",
+    "decode",
+    "encode",
+    "encode_activations",
+    "format_of",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.formats.interleave import plain
 from trueno.formats.table import Format, Pieces
 
 Bytes = npt.NDArray[np.uint8]
@@ -85,10 +86,13 @@ def decode(f: Format, data: Bytes) -> Floats:
     """Rows of blocks, uint8 [..., row_bytes], as float32 [..., row_bytes / nbytes · elements].
 
     Bit-identical with ggml's dequantize_row functions.  NaN and Inf in a scale give what IEEE 754 says.
+    Where rows are interleaved (`f.plain`), data is all of the matrix, or begins with a group and ends with one.
     """
     shape = (*data.shape[:-1], f.row_elements(data.shape[-1]))
     if not data.size:
         return np.empty(shape, np.float32)
+    if f.plain:
+        data = plain(data.reshape(-1, data.shape[-1]), f)
     blocks = data.reshape(-1, f.nbytes)
     with np.errstate(all="ignore"):
         factor = scale(f, blocks) * group_scales(f, blocks).astype(np.float32)

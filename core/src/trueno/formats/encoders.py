@@ -62,6 +62,8 @@ def encode(f: Format, x: Floats, imatrix: Floats | None = None) -> Bytes:
     for NaN and Inf in x or imatrix, and for negative weights: ggml asserts or writes what means nothing.
     """
     if f.name not in ENCODERS:
+        if f.plain:
+            raise ParameterError(f"encode: {f.name} is {f.plain} with rows interleaved; encode to that first")
         raise ParameterError(f"encode: {f.name} holds no weights; these do: {', '.join(WEIGHTS)}")
     k = x.shape[-1]
     nbytes = f.row_bytes(k)

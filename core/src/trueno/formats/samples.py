@@ -3,7 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from trueno.formats.table import Format
+from trueno.formats.interleave import interleaved
+from trueno.formats.table import FORMATS, Format
 
 
 def random_rows(f: Format | None, shape: tuple[int, ...], rng: np.random.Generator) -> npt.NDArray[np.uint8]:
@@ -12,6 +13,8 @@ def random_rows(f: Format | None, shape: tuple[int, ...], rng: np.random.Generat
     Quantizing random numbers would reach only the codes that a quantizer writes, and takes longer than the product.
     """
     assert f is not None
+    if f.plain:
+        return interleaved(random_rows(FORMATS[f.plain], shape, rng), f)
     data = rng.integers(0, 256, shape, np.uint8)
     blocks = data.reshape(-1, f.nbytes)
     code = max(map(abs, f.values)) if f.values else 1 << (f.code_bits - bool(f.bias or f.signed))

@@ -10,7 +10,7 @@ that of the final addition.  NumPy's decoder (`decode.py`), and the printers and
 nobody writes a layout down again.  Source: ggml-common.h and ggml-quants.c of llama.cpp (MIT), as facts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -68,12 +68,14 @@ Pieces = tuple[tuple[Piece, ...], ...]
 class Format:
     """One block format.
 
-    type_id: ggml's number.  fields: name to `Field`.  d: the field of the block's scale, float16, float32, or (`e8m0`)
-    a power of two, 2^(d − 128).  values: what codes stand for; else value = code − bias, or code as int8 if `signed`.
+    type_id: ggml's number, -1 where it has none.  fields: name to `Field`.  d: the field of the block's scale, float16,
+    float32, or (`e8m0`) a power of two, 2^(d − 128).  values: what codes stand for; else value = code − bias, or code
+    as int8 if `signed`.
     scales, mins: pieces of each group's; without scales the group is the block.  A scale is its bits − scale_bias, or
     int8.  m: the field of the offset (dmin, where there are mins).
     activations: the format to which ggml quantizes what such a matrix is multiplied with.  fallback: the format that
     llama.cpp takes for rows that are no multiple of a block.  weights: whether matrices come in it.
+    plain: of a format with rows interleaved, that of the rows; else "".  Fields, planes and pieces are those of a row.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Format:
     mins: Pieces = ()
     fallback: str = ""
     weights: bool = True
+    plain: str = ""
 
     @property
     def groups(self) -> int:
@@ -141,14 +144,16 @@ FORMATS: dict[str, Format] = {}
 
 
 def format_of(name: str, who: str = "format", *, weights: bool = False) -> Format:
-    """The format called `name`, upper or lower case; ParameterError with a suggestion for any other.
+    """The format called `name`, upper or lower case, interleaved ones too; ParameterError with a suggestion if none is.
 
     weights: only one in which matrices come.
     """
-    found = FORMATS.get(name.lower()) if isinstance(name, str) else None
+    found = None
+    if isinstance(name, str):
+        found = FORMATS.get(name.lower()) or INTERLEAVED.get(name.lower())
     if found is None or (weights and not found.weights):
         known = [n for n, f in FORMATS.items() if f.weights or not weights]
-        near = suggestion(name.lower(), known) if isinstance(name, str) and found is None else ""
+        near = suggestion(name.lower(), (*known, *INTERLEAVED)) if isinstance(name, str) and found is None else ""
         what = "holds activations, not matrices" if found else "is no block format"
         raise ParameterError(f"{who}: {name!r} {what}{near}; known: {', '.join(known)}")
     return found
@@ -229,3 +234,13 @@ WEIGHTS = tuple(name for name, f in FORMATS.items() if f.weights)
 """Formats of matrices, in ggml's order of numbers."""
 ACTIVATIONS = tuple(name for name, f in FORMATS.items() if not f.weights or name == "q8_0")
 """Formats to which the other operand of a product is quantized."""
+
+ROWS = 16
+"""Rows that interleave: as many as a vector of 512 bits has numbers of 32."""
+INTERLEAVED: dict[str, Format] = {
+    f"{name}_r{ROWS}": replace(FORMATS[name], name=f"{name}_r{ROWS}", type_id=-1, plain=name) for name in WEIGHTS
+}
+"""Every format of matrices with ROWS rows interleaved, by its name (`trueno.formats.interleave`).
+
+They are not in FORMATS: no file holds them, and nobody goes through them one by one.
+"""

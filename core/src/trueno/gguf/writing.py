@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trueno.errors import DtypeError, FileError, ParameterError
+from trueno.formats import INTERLEAVED
 from trueno.gguf import keys, package
 from trueno.gguf.file import PLAIN, Tensor
 from trueno.quant.matrix import QuantizedMatrix
@@ -48,6 +49,8 @@ def entry(name: str, x: Any) -> Entry:
     if isinstance(x, QuantizedMatrix):
         if x._columns:
             raise ParameterError(f"gguf: tensor {name!r} is a transposed view; write q, or requantize(q.T, format)")
+        if x.format in INTERLEAVED:
+            raise ParameterError(f"gguf: tensor {name!r} is in {x.format}, which no file holds; write q.plain()")
         from trueno.dispatch.transfer import numpy
 
         return Entry(name, x.format, x.shape, x.nbytes, lambda: numpy(x.bytes))

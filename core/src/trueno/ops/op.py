@@ -27,13 +27,21 @@ Empty = Literal["error"] | float
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an op: `float` ones are symbolic in the program, others are static and in the key."""
+    """A parameter of an op: `float` ones are symbolic in the program, others are static and in the key.
+
+    also: values that are taken beside `choices`, but that nobody goes through one by one.
+    """
 
     name: str
     type: type
     default: Any  # inspect.Parameter.empty when it must be given
     keyword: bool
     choices: tuple[Any, ...] = ()
+    also: tuple[Any, ...] = ()
+
+    def takes(self, value: Any) -> bool:
+        """Whether it is one of the choices, where there are some."""
+        return not self.choices or value in self.choices or value in self.also
 
     @property
     def symbolic(self) -> bool:
@@ -198,6 +206,7 @@ def op(
     flops: str | None = None,
     aliases: str | tuple[str, ...] = (),
     choices: dict[str, tuple[Any, ...]] | None = None,
+    also: dict[str, tuple[Any, ...]] | None = None,
     empty: float | None = None,
     chain: str | None = None,
     domain: tuple[float, float] | None = None,
@@ -210,7 +219,8 @@ def op(
     signature: `x[...,n] w[n] -> y[...,n]`.  over: the symbol of the row axis, for folds and row ops.
     structured: the body is NumPy code and plugins write kernels by hand; then `flops` is an expression in
     the signature's symbols and `chain` one for the number of products summed into a result (its tolerance).
-    rules: conditions on parameters, `eps >= 0`.  choices: the values that a str parameter takes.
+    rules: conditions on parameters, `eps >= 0`.  choices: the values that a str parameter takes; also: more of them,
+    variants that no list shows and no loop over the table tries one by one.
     empty: the value of an empty row, where the program's folds alone would make it an error.
     domain: where the op's natural inputs lie, for samples and benchmarks (default all reals).
     shapes: for results that no signature can say: (operand shapes, **static) → result shapes.
@@ -228,7 +238,8 @@ def op(
             if p.annotation not in (float, int, bool, str):
                 raise TypeError(f"{body.__name__}: parameter {name} needs an annotation: float, int, bool or str")
             keyword = p.kind is inspect.Parameter.KEYWORD_ONLY
-            params.append(Parameter(name, p.annotation, p.default, keyword, (choices or {}).get(name, ())))
+            values = [(given or {}).get(name, ()) for given in (choices, also)]
+            params.append(Parameter(name, p.annotation, p.default, keyword, *values))
         row = Op(
             name=body.__name__,
             family=body.__module__.rpartition(".")[2],

@@ -3,7 +3,7 @@
 `w[n,k]:blocks` are n rows of k elements, held as uint8 [n, bytes of a row]; `format` says which blocks.  A body decodes
 all of w: it is the judge, and no kernel does so.  Products take activations="q8" (x is first quantized as ggml does, to
 the partner of the format: integer products, up to four times the speed, and an error of 0.5 to 0.7 % of a typical
-term) or "f32" (x as it is).
+term) or "f32" (x as it is).  What reads rows also takes formats with rows interleaved (`trueno.formats.interleave`).
 """
 
 from math import inf
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trueno.errors import ParameterError
-from trueno.formats import ACTIVATIONS, FORMATS, WEIGHTS, decode
+from trueno.formats import ACTIVATIONS, FORMATS, INTERLEAVED, WEIGHTS, decode, format_of
 from trueno.ops.op import op
 
 MATRICES = ("q4_k", *(name for name in WEIGHTS if name != "q4_k"))
@@ -24,6 +24,8 @@ MOST = 1e17
 """Squares of larger numbers overflow in the searches of ggml, which then write zeros: such numbers are refused."""
 LEAST = 1e-30
 """Where the largest weight of a run is smaller, sums of weighted squares vanish, and ggml writes zeros too."""
+LAID = {"format": tuple(sorted(INTERLEAVED, key=lambda name: MATRICES.index(INTERLEAVED[name].plain)))}
+"""What matrices come in besides, for ops that read them along rows."""
 PRODUCT = {"format": MATRICES, "activations": ("q8", "f32")}
 
 
@@ -36,7 +38,7 @@ def _encode(x: Any, format: str, imatrix: Any = None) -> Any:
 def _seen(x: Any, format: str, activations: str) -> Any:
     from trueno.formats.activations import seen
 
-    return seen(x, FORMATS[format], activations)
+    return seen(x, format_of(format), activations)
 
 
 def _sizes(x: Any) -> Any:
@@ -101,7 +103,7 @@ def quantize_rows_weighted(x, imatrix, *, format: str):
     return _encode(x, format, np.asarray(imatrix, np.float32))
 
 
-@op("w[m,k]:blocks -> y[m,k]", structured=True, flops="2*m*k", choices={"format": KNOWN})
+@op("w[m,k]:blocks -> y[m,k]", structured=True, flops="2*m*k", choices={"format": KNOWN}, also=LAID)
 def dequantize(w, *, format: str = ""):
     """y[i,:] = the numbers that the blocks of w[i,:] stand for, bit for bit as ggml's.
 
@@ -109,14 +111,15 @@ def dequantize(w, *, format: str = ""):
     Edges: scales that are NaN or Inf give what IEEE 754 says.
     Source: ggml-quants.c, dequantize_row_*.
     """
-    return decode(FORMATS[format], w)
+    return decode(format_of(format), w)
 
 
 def _matvec_size(w: Any, x: Any, *, format: str, activations: str) -> Any:
-    return _sizes(decode(FORMATS[format], w)) @ _sizes(_seen(x, format, activations))
+    return _sizes(decode(format_of(format), w)) @ _sizes(_seen(x, format, activations))
 
 
-@op("w[n,k]:blocks x[k] -> y[n]", structured=True, flops="2*n*k", chain="k", choices=PRODUCT, magnitude=_matvec_size)
+@op("w[n,k]:blocks x[k] -> y[n]", structured=True, flops="2*n*k", chain="k", choices=PRODUCT, also=LAID,
+    magnitude=_matvec_size)  # fmt: skip
 def quant_matvec(w, x, *, format: str = "", activations: str = "q8"):
     """y[i] = Σₖ w[i,k] · x[k], w read from its blocks.
 
@@ -125,14 +128,14 @@ def quant_matvec(w, x, *, format: str = "", activations: str = "q8"):
     Edges: a NaN, an Inf, or a scale past its float16 in x makes every y NaN or Inf with "q8"; a scale of w that is NaN
     or Inf makes its y not finite.
     """
-    return decode(FORMATS[format], w).astype(x.dtype) @ _seen(x, format, activations)
+    return decode(format_of(format), w).astype(x.dtype) @ _seen(x, format, activations)
 
 
 def _matmul_size(x: Any, w: Any, *, format: str, activations: str) -> Any:
-    return _sizes(_seen(x, format, activations)) @ _sizes(decode(FORMATS[format], w)).T
+    return _sizes(_seen(x, format, activations)) @ _sizes(decode(format_of(format), w)).T
 
 
-@op("x[m,k] w[n,k]:blocks -> y[m,n]", structured=True, flops="2*m*n*k", chain="k", choices=PRODUCT,
+@op("x[m,k] w[n,k]:blocks -> y[m,n]", structured=True, flops="2*m*n*k", chain="k", choices=PRODUCT, also=LAID,
     magnitude=_matmul_size)  # fmt: skip
 def quant_matmul(x, w, *, format: str = "", activations: str = "q8"):
     """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as a linear layer has it.
@@ -141,11 +144,11 @@ def quant_matmul(x, w, *, format: str = "", activations: str = "q8"):
     Shapes: one matrix of m rows, a QuantizedMatrix (or bytes with `format`) of n rows; blocks run along k.
     Edges: as quant_matvec, row by row of x.
     """
-    return _seen(x, format, activations) @ decode(FORMATS[format], w).astype(x.dtype).T
+    return _seen(x, format, activations) @ decode(format_of(format), w).astype(x.dtype).T
 
 
 def _left_size(w: Any, x: Any, *, format: str) -> Any:
-    return _sizes(x) @ _sizes(decode(FORMATS[format], w))
+    return _sizes(x) @ _sizes(decode(format_of(format), w))
 
 
 @op("w[k,n]:blocks x[k] -> y[n]", structured=True, flops="2*n*k", chain="k", choices={"format": MATRICES},
@@ -157,11 +160,11 @@ def quant_matvec_colmajor(w, x, *, format: str = ""):
     Shapes: w is k rows of blocks of n elements, q.T of shape [n, k] (or bytes with `format`); x in float32.
     Edges: as quant_matvec with activations="f32".
     """
-    return x @ decode(FORMATS[format], w).astype(x.dtype)
+    return x @ decode(format_of(format), w).astype(x.dtype)
 
 
 def _columns_size(x: Any, w: Any, *, format: str) -> Any:
-    return _sizes(x) @ _sizes(decode(FORMATS[format], w))
+    return _sizes(x) @ _sizes(decode(format_of(format), w))
 
 
 @op("x[m,k] w[k,n]:blocks -> y[m,n]", structured=True, flops="2*m*n*k", chain="k", choices={"format": MATRICES},
@@ -173,4 +176,4 @@ def quant_matmul_colmajor(x, w, *, format: str = ""):
     Shapes: one matrix, and k rows of blocks of n elements (q.T of shape [n, k], or bytes with `format`).
     Edges: as quant_matvec with activations="f32".
     """
-    return x @ decode(FORMATS[format], w).astype(x.dtype)
+    return x @ decode(format_of(format), w).astype(x.dtype)

@@ -1,11 +1,22 @@
 """Quantized matrices: ggml's block formats, quantizing, and products straight from the blocks.
 
-`FORMATS` is the table of formats; `quantize` and `QuantizedMatrix` are at top level too, as are the ops on them
-(`trueno.dequantize`, `trueno.quant_matvec`, `trueno.quant_matmul` and their `_colmajor` twins).
+`FORMATS` is the table of formats, `INTERLEAVED` that of the same with rows interleaved.  `quantize` and
+`QuantizedMatrix` are at top level too, as are the ops on them (`trueno.dequantize`, `trueno.quant_matvec`,
+`trueno.quant_matmul` and their `_colmajor` twins).
 """
 
-from trueno.formats import ACTIVATIONS, FORMATS, WEIGHTS, Format, format_of
+from trueno.formats import ACTIVATIONS, FORMATS, INTERLEAVED, WEIGHTS, Format, format_of
 from trueno.quant.matrix import QuantizedMatrix
 from trueno.quant.quantize import quantize, requantize
 
-__all__ = ["ACTIVATIONS", "FORMATS", "WEIGHTS", "Format", "QuantizedMatrix", "format_of", "quantize", "requantize"]
+__all__ = [
+    "ACTIVATIONS",
+    "FORMATS",
+    "INTERLEAVED",
+    "WEIGHTS",
+    "Format",
+    "QuantizedMatrix",
+    "format_of",
+    "quantize",
+    "requantize",
+]

@@ -8,7 +8,9 @@ import numpy as np
 
 from trueno.discovery import registry
 from trueno.errors import DtypeError, ParameterError, ShapeError
-from trueno.formats import FORMATS, format_of
+from trueno.formats import INTERLEAVED, format_of
+from trueno.formats.interleave import interleaved, plain
+from trueno.formats.table import ROWS
 
 MOST = np.iinfo(np.intp).max
 """What an axis of an array holds at most."""
@@ -18,12 +20,14 @@ class QuantizedMatrix:
     """A matrix in blocks of a few bits an element: `bytes` uint8 [rows, bytes of a row], `shape`, `format`.
 
     bytes: what a GGUF file holds for the matrix: a NumPy array, a backend's own uint8 array, or any buffer; it is not
-    copied where it need not be.  shape: (rows, elements a row).  format: a name of `trueno.quant.FORMATS`, upper or
-    lower case.  ShapeError where bytes and shape do not agree; DtypeError for bytes that are none.
+    copied where it need not be.  shape: (rows, elements a row).  format: a name of `trueno.quant.FORMATS` or
+    `trueno.quant.INTERLEAVED`, upper or lower case.  ShapeError where bytes and shape do not agree; DtypeError for
+    bytes that are none.
 
     `q @ x` and `x @ q` multiply without decoding the matrix into memory; `q.T` is a view of the same bytes, whose
     products are those of the `_colmajor` ops.  A transpose that moves blocks has to quantize again, and loses digits:
     `trueno.quant.requantize(q.T, format)`.  Read it as numbers with `trueno.dequantize(q)`.
+    `q.interleaved()` is the same matrix with its blocks arranged for products, and `q.plain()` as they were.
     """
 
     __slots__ = ("_columns", "bytes", "format", "shape")
@@ -59,9 +63,9 @@ class QuantizedMatrix:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"QuantizedMatrix: {name} is fixed; make another one")
 
-    def _like(self, data: Any, shape: tuple[int, int], columns: bool) -> "QuantizedMatrix":
+    def _like(self, data: Any, shape: tuple[int, int], columns: bool, name: str = "") -> "QuantizedMatrix":
         made = object.__new__(QuantizedMatrix)
-        made._set(data, shape, self.format, columns)
+        made._set(data, shape, name or self.format, columns)
         return made
 
     @property
@@ -87,11 +91,48 @@ class QuantizedMatrix:
         """The transpose as a view: the same bytes, read as columns."""
         return self._like(self.bytes, (self.shape[1], self.shape[0]), not self._columns)
 
+    def interleaved(self) -> "QuantizedMatrix":
+        """The same matrix with each 16 rows of blocks interleaved: a copy of as many bytes, in the format `…_r16`.
+
+        A product with one vector is faster so on backends that have a kernel for it, where the matrix lies in a cache.
+        Nothing is lost: `plain()` gives the bytes back.  A matrix that is interleaved is returned itself.
+        ParameterError for a transposed one, as only products along rows gain.
+        """
+        f = format_of(self.format)
+        if f.plain:
+            return self
+        name = f"{f.name}_r{ROWS}"
+        if name not in INTERLEAVED:
+            raise ParameterError(f"QuantizedMatrix: {f.name} holds activations, which nothing interleaves")
+        if self._columns:
+            raise ParameterError(
+                "QuantizedMatrix: the blocks of a transposed matrix lie column by column; interleave q, not q.T"
+            )
+        return self._like(self._moved(interleaved), self.shape, False, name)
+
+    def plain(self) -> "QuantizedMatrix":
+        """The same matrix with its blocks row by row, as files hold them; itself, if they lie so."""
+        f = format_of(self.format)
+        return self._like(self._moved(plain), self.shape, self._columns, f.plain) if f.plain else self
+
+    def _moved(self, move: Any) -> Any:
+        """The bytes in another order, where they were: those of a device go by way of the host."""
+        from trueno.dispatch.transfer import numpy, to
+
+        home = registry.owner(type(self.bytes))
+        data = move(numpy(self.bytes), format_of(self.format))
+        return to(data, home.name) if home else data
+
     def __getitem__(self, rows: Any) -> "QuantizedMatrix":
         """Some rows: a slice (a view) or a list of whole numbers (a copy); IndexError beyond the last."""
         if self._columns:
             raise ParameterError(
                 "QuantizedMatrix: the blocks of a transposed matrix hold no whole rows; index q, not q.T"
+            )
+        if self.format in INTERLEAVED:
+            raise ParameterError(
+                f"QuantizedMatrix: {self.format} has its rows interleaved; take them from q.plain(), "
+                "and interleave what you take"
             )
         if not isinstance(rows, slice):
             if isinstance(rows, tuple):
@@ -139,7 +180,7 @@ class QuantizedMatrix:
         return _restored, (numpy(self.bytes), self.shape, self.format, self._columns)
 
     def __repr__(self) -> str:
-        f = FORMATS[self.format]
+        f = format_of(self.format)
         home = registry.owner(type(self.bytes))
         where = f", on {home.name}" if home else ""
         way = ", transposed" if self._columns else ""

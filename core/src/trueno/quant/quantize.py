@@ -13,15 +13,16 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
     """The rows of x[m, k] in blocks of `format`, byte for byte what ggml's quantizer writes.
 
     x: a matrix, or a vector, which becomes one row; float32 (float64 is rounded to it).  format: a name of
-    `trueno.quant.WEIGHTS`, upper or lower case.  imatrix: the importance of each column, [k], 0 or more, from
-    llama.cpp's imatrix files: errors of important columns count more.
+    `trueno.quant.WEIGHTS`, upper or lower case, or of `trueno.quant.INTERLEAVED`: then rows are interleaved afterwards.
+    imatrix: the importance of each column, [k], 0 or more, from llama.cpp's imatrix files: errors of important columns
+    count more.
     ShapeError where k is no whole number of blocks: nothing is padded.  ParameterError for NaN or Inf.
     """
     from trueno.dispatch.function import function
     from trueno.dispatch.transfer import held, host
 
     f = format_of(format, "quantize", weights=True)
-    name = f.name
+    name = f.plain or f.name
     x = host("quantize", x) if isinstance(x, (list, tuple)) else held(x)
     if hasattr(x, "shape") and len(x.shape) == 1:
         x = x.reshape((1, x.shape[0]))
@@ -37,7 +38,8 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
         data = function("quantize_rows")(x, format=name)
     else:
         data = function("quantize_rows_weighted")(x, _single(held(imatrix)), format=name)
-    return QuantizedMatrix(data, (x.shape[0], x.shape[1]), name)
+    made = QuantizedMatrix(data, (x.shape[0], x.shape[1]), name)
+    return made.interleaved() if f.plain else made
 
 
 def _single(x: Any) -> Any:

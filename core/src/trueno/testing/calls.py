@@ -57,7 +57,8 @@ class Declined(Exception):
 
 def _key(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     arrays = [np.asarray(x) for x in operands]
-    static, dtype = tuple(split(op, kwargs)[1].items()), next(a.dtype for a in arrays if a.dtype.kind == "f")
+    static = tuple(split(op, kwargs)[1].items())
+    dtype = next((a.dtype for a in arrays if a.dtype.kind == "f"), np.dtype(np.float32))  # blocks alone go with float32
     if op.structured:
         layout, rank, sizes = op.layout, arrays[0].ndim, tuple(a.size.bit_length() for a in arrays)
     else:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.ops.op import Op
+from trueno.ops.op import Op, Parameter
 from trueno.testing.layouts import SQUARE, TALL, THOROUGH, forms, several, user_shapes
 
 Array = npt.NDArray[Any]
@@ -23,6 +23,8 @@ SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 63, 64, 65, 1023, 4097)
 LONG = 300_001
 POSITIVE = ("imatrix",)
 """Operands that are weights, 0 or more."""
+ALSO = 2
+"""Values to try of those that a parameter takes beside its choices: of formats, one of each size of block."""
 DEMANDED = (0.7, 1.9, 2.5, 3.5)  # values of parameters without default, ascending: min < max
 
 
@@ -110,11 +112,21 @@ EDGES = np.concatenate(
 """Values at which functions turn, overflow, round otherwise or have a zero."""
 
 
+def _values(p: Parameter) -> tuple[Any, ...]:
+    """What to give for a static parameter, the usual first."""
+    if p.choices:
+        return (p.choices[0], *p.also[:ALSO], *p.choices[1:])
+    return (False, True) if p.type is bool else (p.default,)
+
+
 def keywords(op: Op) -> list[dict[str, Any]]:
-    """Arguments to try: the defaults with each combination of static choices, then other floats once."""
+    """Arguments to try: the defaults with each combination of static choices, then other floats once.
+
+    Of values that are taken besides only a few: what they change is the same for all.
+    """
     demanded = iter(DEMANDED)
     base = {p.name: next(demanded) for p in op.params if p.required and p.symbolic}
-    options = [p.choices or ((False, True) if p.type is bool else (p.default,)) for p in op.static]
+    options = [_values(p) for p in op.static]
     found = [base | dict(zip((p.name for p in op.static), c, strict=True)) for c in product(*options)]
     other = {p.name: 0.375 for p in op.params if p.symbolic and not p.required}
     if other:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.formats.interleave import interleaved, plain
 from trueno.formats.samples import random_rows
 from trueno.formats.table import Format
 from trueno.ops.op import Op
@@ -141,9 +142,11 @@ def _scale(blocks: Format | None, rows: Array, value: float, rng: np.random.Gene
     if blocks.e8m0:
         return
     spec = blocks.fields[blocks.d]
-    each = rows.reshape(-1, blocks.nbytes)
+    each = (plain(rows, blocks) if blocks.plain else rows).reshape(-1, blocks.nbytes)
     some = rng.integers(0, len(each), 1 + len(each) // 20)
     each[some, spec.offset : spec.offset + spec.nbytes] = np.array([value], spec.dtype).view(np.uint8)
+    if blocks.plain:
+        rows[...] = interleaved(each.reshape(rows.shape), blocks)
 
 
 def _empty(op: Op, T: np.dtype[Any], rng: np.random.Generator, given: dict[str, Any]) -> Iterator[Case]:

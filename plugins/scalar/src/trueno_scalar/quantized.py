@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from trueno.formats import FORMATS, decode
+from trueno.formats import FORMATS, decode, format_of
+from trueno.formats.table import ROWS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -18,9 +19,10 @@ TILE = 524288
 
 
 def _tiles(w: Array, format: str, dtype: Any) -> Iterator[tuple[slice, Array]]:  # noqa: A002 - the field's own word
-    """Rows of w in blocks, some at a time, as floats of `dtype`."""
-    f = FORMATS[format]
-    step = max(1, TILE // max(1, f.row_elements(w.shape[1])))
+    """Rows of w in blocks, some at a time, as floats of `dtype`: whole groups of them, where they are interleaved."""
+    f = format_of(format)
+    least = ROWS if f.plain else 1
+    step = max(1, TILE // max(1, f.row_elements(w.shape[1])) // least) * least
     for i in range(0, len(w), step):
         rows = slice(i, i + step)
         yield rows, decode(f, w[rows]).astype(dtype, copy=False)
@@ -29,7 +31,7 @@ def _tiles(w: Array, format: str, dtype: Any) -> Iterator[tuple[slice, Array]]: 
 def _seen(x: Array, format: str, activations: str) -> Any:  # noqa: A002
     from trueno.formats.activations import seen
 
-    return seen(x, FORMATS[format], activations)
+    return seen(x, format_of(format), activations)
 
 
 def dequantize(w: Array, y: Array, *, format: str) -> None:  # noqa: A002

@@ -41,7 +41,8 @@ _GRANTS = {
     "x86-64-v3": _AVX2,
     "x86-64-v4": _AVX512,
 }
-_ASKED = _AVX512 | {"avx512vnni", "avx512vbmi", "avx512bf16", "avxvnni", "neon", "dotprod", "i8mm", "bf16"}
+_MORE = frozenset({"avx512vnni", "avx512vbmi", "avx512bf16", "avxvnni"})  # of some CPUs of a level only
+_ASKED = _AVX512 | _MORE | {"neon", "dotprod", "i8mm", "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,9 @@ def current() -> Isa:
         # A CPU that the user named and this table does not know: LLVM uses what it has, kernels
         # that name instructions keep to the baseline.
         features &= _GRANTS.get(name.lower(), _SSE2 | {"neon"})
+    # The name alone grants now, and LLVM's name for a host may stand for less than the host has: a Xeon in a virtual
+    # machine is "rocketlake", which knows no AVX-VNNI.
+    features -= _MORE
     for word in words.split(","):
         sign, feature = word.strip()[:1], word.strip()[1:]
         if sign == "-":

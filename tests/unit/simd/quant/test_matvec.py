@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
-from trueno.formats import FORMATS, WEIGHTS, decode
+from trueno.formats import FORMATS, INTERLEAVED, WEIGHTS, decode
+from trueno.formats.interleave import interleaved
 from trueno_simd import isa
 from trueno_simd.kernels import KERNELS
-from trueno_simd.kernels.quant import repack
 
 GGML = np.load(Path(__file__).parents[3] / "golden/ggml/quant.npz", allow_pickle=False)
 SENTINEL = -77.0
@@ -41,7 +41,7 @@ def matvec(name, w, x, mode="q8"):
     out = room[32 : 32 + n]
     out[:] = np.nan  # what was there must not come in
     if mode == "rows interleaved":
-        name, w, mode = name + repack.SUFFIX, repack.repacked(w, name), "q8"
+        name, w, mode = f"{name}_r16", interleaved(w, FORMATS[name]), "q8"
     assert KERNELS["quant_matvec"](np.dtype("f4"), {"format": name, "activations": mode})(w, x, out) == 0
     assert set(room[:32]) | set(room[32 + n :]) == {SENTINEL}, "written beside the result"
     return out.astype(float)
@@ -243,42 +243,33 @@ def test_columns_that_do_not_fit_are_refused(name):
     assert (out == 0).all(), "the sum of nothing"
 
 
-@pytest.mark.parametrize("name", WEIGHTS)
-@pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 70])
-def test_interleaving_loses_nothing(name, rows):
-    w = random_bytes(np.random.default_rng(rows), name, rows, 3)
-    w.flags.writeable = False
-    found = repack.repacked(w, name)
-    assert found.shape == w.shape
-    assert np.array_equal(repack.unpacked(found, name), w)
-    whole = rows // repack.ROWS * repack.ROWS
-    assert np.array_equal(found[whole:], w[whole:])
-    assert whole == 0 or not np.array_equal(found, w)
-
-
 @pytest.mark.parametrize("mode", MODES[:2])
-@pytest.mark.parametrize("name", ["q4_0", "q4_k", "q4_k" + repack.SUFFIX])
-def test_what_does_not_fit_is_refused(name, mode):
-    f = FORMATS[name.removesuffix(repack.SUFFIX)]
-    if f.name != name and mode == "f32":
-        with pytest.raises(KeyError):
-            KERNELS["quant_matvec"](np.dtype("f4"), {"format": name, "activations": mode})
-        return
+@pytest.mark.parametrize("name", ["q4_0", "q4_k", "q4_k_r16"])
+@pytest.mark.parametrize("rows", [3, 33])
+def test_what_does_not_fit_is_refused(name, mode, rows):
+    f = (FORMATS | INTERLEAVED)[name]
     run = KERNELS["quant_matvec"](np.dtype("f4"), {"format": name, "activations": mode})
-    w, x = np.zeros((3, 2 * f.nbytes), np.uint8), np.ones(2 * f.elements, np.float32)
-    out = np.full(3, SENTINEL, np.float32)
+    w, x = np.zeros((rows, 2 * f.nbytes), np.uint8), np.ones(2 * f.elements, np.float32)
+    out = np.full(rows, SENTINEL, np.float32)
     for bad_w, bad_x, bad_out in [
-        (w, x[:-1], out), (w, x[: f.elements], out), (w, x, out[:2]), (w[:2], x, out), (w, np.ones(0, np.float32), out),
-        (np.zeros((3, 2 * f.nbytes + 1), np.uint8), x, out), (np.zeros((3, f.nbytes), np.uint8), x, out),
+        (w, x[:-1], out), (w, x[: f.elements], out), (w, x, out[:-1]), (w[:-1], x, out),
+        (w, np.ones(0, np.float32), out), (np.zeros((rows, 2 * f.nbytes + 1), np.uint8), x, out),
+        (np.zeros((rows, f.nbytes), np.uint8), x, out),
     ]:  # fmt: skip
         assert run(bad_w, bad_x, bad_out) == -1
         assert (out == SENTINEL).all()
     both = np.zeros(4096, np.float32)
-    assert run(w, both[: x.size], both[10:13]) == -1
-    assert run(both.view(np.uint8)[: w.size].reshape(w.shape), x, both[:3]) == -1
-    for args in (w.view(np.int8), x, out), (w, x.astype(float), out), (w[:, ::2], x, out), (w, x, out.astype(float)):
+    assert run(w, both[: x.size], both[x.size - 1 : x.size - 1 + rows]) == -1
+    assert run(both.view(np.uint8)[: w.size].reshape(w.shape), x, both[:rows]) == -1
+    fixed = out.copy()
+    fixed.flags.writeable = False
+    for args in (
+        (w.view(np.int8), x, out), (w, x.astype(float), out), (w[:, ::2], x, out), (w, x, out.astype(float)),
+        (w, x, np.repeat(out, 2)[::2]), (w, x, fixed), (w, x, x.astype(">f4")[:rows]),
+    ):  # fmt: skip
         with pytest.raises(TypeError):
             run(*args)
+    assert (out == SENTINEL).all()
     assert run(w[:0], x, out[:0]) == 0
     assert run(w[:, :0], x[:0], out) == 0
     assert (out == 0).all()
@@ -299,7 +290,7 @@ def _levels():
         found["avx512 without VNNI"] = {"NUMBA_CPU_FEATURES": "-avx512vnni,-avxvnni,-avx512vbmi"}
         if host.has("avxvnni"):
             off = [f"-{f}" for f in host.features if f.startswith("avx512")]
-            found["avx2 with VNNI"] = {"NUMBA_CPU_FEATURES": ",".join(off)}
+            found["avx2 with VNNI"] = {"NUMBA_CPU_FEATURES": ",".join([*off, "+avxvnni"])}
         for name in found:
             if "NUMBA_CPU_FEATURES" in found[name]:
                 found[name]["NUMBA_CPU_NAME"] = host.cpu

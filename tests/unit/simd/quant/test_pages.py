@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS, WEIGHTS, decode
+from trueno.formats.interleave import interleaved
 from trueno.formats.samples import random_rows
 from trueno_simd.kernels import KERNELS
 
@@ -43,8 +44,8 @@ def test_nothing_beside_the_arrays_is_touched(name, last):
     """A wrong address ends the process."""
     f, rng, pages = FORMATS[name], np.random.default_rng(20261122), Pages()
 
-    def kernel(op, **static):
-        return KERNELS[op](F4, {"format": name, **static})
+    def kernel(op, laid="", **static):
+        return KERNELS[op](F4, {"format": name + laid, **static})
 
     def floats(*shape):
         return pages.put(rng.standard_normal(shape).astype(np.float32), last)
@@ -62,5 +63,9 @@ def test_nothing_beside_the_arrays_is_touched(name, last):
         for activations in ("q8", "f32"):
             run(numbers @ x[0], kernel("quant_matvec", activations=activations), w, pages.put(x[0], last))
             run(x @ numbers.T, kernel("quant_matmul", activations=activations), x, w)
+        laid = pages.put(interleaved(w, f), last)
+        run(numbers @ x[0], kernel("quant_matvec", "_r16"), laid, pages.put(x[0], last))
+        run(x @ numbers.T, kernel("quant_matmul", "_r16"), x, laid)
+        run(numbers, kernel("dequantize", "_r16"), laid)
         run(left[0] @ numbers, kernel("quant_matvec_colmajor"), w, pages.put(left[0], last))
         run(left @ numbers, kernel("quant_matmul_colmajor"), left, w)

@@ -18,11 +18,11 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from trueno.formats import FORMATS
+from trueno.formats import FORMATS, INTERLEAVED
 from trueno.formats.table import Format, Piece, Plane
 
 from trueno_simd.isa import current
-from trueno_simd.kernels.quant import printed
+from trueno_simd.kernels.quant import groups, printed
 from trueno_simd.kernels.quant.halves import HALF
 from trueno_simd.vectors import call, splat
 
@@ -237,5 +237,8 @@ def kernel(w, out):
 
 def dequantize(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
     """w[m,b] bytes -> out[m,k] float32, static["format"] blocks."""
+    if static["format"] in INTERLEAVED:
+        laid = INTERLEAVED[static["format"]]
+        return groups.dequantize(laid, dequantize(dtype, {"format": laid.plain}))
     f = FORMATS[static["format"]]
     return printed.compiled("dequantize", TEMPLATE, f.name, nbytes_and_floats=f.nbytes + 4 * f.elements)

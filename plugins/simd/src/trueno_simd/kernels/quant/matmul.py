@@ -20,12 +20,14 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from trueno.formats import FORMATS
+from trueno.formats import FORMATS, INTERLEAVED
 
 from trueno_simd.jit import entry, inner, outer
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, SCRATCH, overlaps, reader, source, target, with_scratch
+from trueno_simd.kernels.quant import groups
 from trueno_simd.kernels.quant.activations import quantized
+from trueno_simd.kernels.quant.matvec import quant_matvec
 from trueno_simd.kernels.quant.tile import micro_kernel
 from trueno_simd.kernels.quant.tile_activations import group_packer, group_values, tail_packer
 from trueno_simd.kernels.quant.tile_decode import panel_decoder, value_decoder
@@ -276,4 +278,9 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
 
 def quant_matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
     """x[m,k] float32, w[n,bytes] of static["format"] -> out[m,n]; static["activations"] is "q8", or "f32"."""
-    return _kernel(static["format"], static.get("activations", "q8"))
+    name, activations = static["format"], static.get("activations", "q8")
+    if name in INTERLEAVED:
+        laid = INTERLEAVED[name]
+        product = quant_matvec(dtype, static) if activations == "q8" else None
+        return groups.matmul(laid, _kernel(laid.plain, activations), product)
+    return _kernel(name, activations)

@@ -1,8 +1,8 @@
 """quant_matvec y[n] = W[n,k] x[k], W in blocks, read as it lies in a file, or with its rows interleaved.
 
 With "q8" activations x is first quantized as ggml's CPU code does it, once, to the format's partner (half a microsecond
-for 4096), and the products are of whole numbers (`dots`, `repack`).  With "f32" nothing of x is lost, and values are
-decoded in registers (`floats`): three times as much work.  Rows go to the threads in a few even shares.
+for 4096), and the products are of whole numbers (`dots`, `interleaved`).  With "f32" nothing of x is lost, and values
+are decoded in registers (`floats`): three times as much work.  Rows go to the threads in a few even shares.
 
 Floor: the matrix's bytes, once, at the bandwidth of where it lies: on the Zen 5 core where this was measured 113 GB/s
 from L3, 41 from memory.  4096x4096, AVX-512 with VNNI, one thread, us (two threads when both cores were free),
@@ -23,9 +23,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from trueno.formats.table import FORMATS
+from trueno.formats import FORMATS, INTERLEAVED
 
-from trueno_simd.kernels.quant import printed, repack
+from trueno_simd.kernels.quant import groups, printed
 
 SHARES = 8  # chunks of rows at most: few, for each begins with cold caches, and enough to balance
 FIRST, KEPT = 1 << 14, 1 << 20  # bytes of scratch that a kernel has at first, and keeps
@@ -81,7 +81,7 @@ def kernel(w, x, out, scratch):
 '''
 
 
-INTERLEAVED = '''"""quant_matvec: interleaved rows of <format> blocks times activations in <partner>."""
+GROUPED = '''"""quant_matvec: interleaved rows of <format> blocks times activations in <partner>."""
 
 from numba import types
 
@@ -90,8 +90,8 @@ from trueno_simd.kernels.operands import SCRATCH, overlaps, reader, source, targ
 from trueno_simd.kernels.quant.activations import quantized
 from trueno_simd.kernels.quant.dots import ROWS, quantized_rows
 from trueno_simd.kernels.quant.matvec import SHARES
+from trueno_simd.kernels.quant.interleaved import ROWS as GROUP, interleaved_rows
 from trueno_simd.kernels.quant.printed import CHUNK
-from trueno_simd.kernels.quant.repack import ROWS as GROUP, interleaved_rows
 from trueno_simd.kernels.tile import address, clear
 from trueno_simd.threads import address_of, pack, parallel_for
 
@@ -184,15 +184,16 @@ def with_kept_scratch(compiled: Any) -> Callable[..., int]:
 def quant_matvec(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
     """w[n,b] bytes of static["format"], x[k] float32 -> out[n] float32.
 
-    A name with `repack.SUFFIX` is that format with its rows interleaved (for quantized activations only: KeyError).
+    Of interleaved rows only the product with quantized activations has a kernel of its own.
     """
     name: str = static["format"]
-    interleaved = name.endswith(repack.SUFFIX) and static.get("activations", "q8") == "q8"
-    f = FORMATS[name.removesuffix(repack.SUFFIX) if interleaved else name]
-    if static.get("activations", "q8") == "f32":
+    f, floats = INTERLEAVED.get(name) or FORMATS[name], static.get("activations", "q8") == "f32"
+    if f.plain and floats:
+        return groups.matvec(f, quant_matvec(dtype, static | {"format": f.plain}))
+    if floats:
         found: Callable[..., int] = printed.compiled("quant_matvec_f32", FLOAT, f.name)
         return found
     partner = FORMATS[f.activations]
-    op, template = ("quant_matvec" + repack.SUFFIX, INTERLEAVED) if interleaved else ("quant_matvec", QUANTIZED)
-    compiled = printed.compiled(op, template, f.name, partner=partner.name, block=partner.elements)
+    op, template = ("quant_matvec_interleaved", GROUPED) if f.plain else ("quant_matvec", QUANTIZED)
+    compiled = printed.compiled(op, template, f.plain or f.name, partner=partner.name, block=partner.elements)
     return with_kept_scratch(compiled)

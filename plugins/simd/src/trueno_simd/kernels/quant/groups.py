@@ -1,0 +1,99 @@
+"""Interleaved rows for the kernels of plain ones: some groups at a time are put back, and those rows are an operand.
+
+Interleaving is for the product with one vector of 8 bits, which has a kernel (`interleaved`), and a few vectors are
+multiplied by that one by one.  What reads such a matrix besides must be right, and near the speed of plain rows where
+there is much to do for each byte, as in the product with many vectors; where there is little, `q.plain()` once is
+better than this every time.  Memory is that of a piece.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from trueno.formats.interleave import Bytes, plain
+from trueno.formats.table import ROWS, Format
+
+Run = Callable[..., int]
+
+PIECE = 1 << 21
+"""Bytes put back at once, a group at least: more leave the cache; for each piece activations are quantized again."""
+
+FEW = 16
+"""Vectors up to which one product each, which reads interleaved rows, is faster than putting them back once."""
+
+
+def pieces(w: Bytes, f: Format) -> Iterator[tuple[slice, Bytes]]:
+    """Where rows lie, and the same rows in plain order; those that fill no group at the end, as they are so already."""
+    whole = len(w) // ROWS * ROWS
+    step = max(PIECE // max(ROWS * w.shape[1], 1), 1) * ROWS
+    for i in range(0, whole, step):
+        rows = slice(i, min(i + step, whole))
+        yield rows, plain(w[rows], f)
+    if whole < len(w) or not whole:
+        yield slice(whole, len(w)), w[whole:]
+
+
+def _known(*arrays: tuple[np.ndarray, type, int]) -> None:
+    """TypeError for what a compiled signature would not take."""
+    for x, dtype, ndim in arrays:
+        if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim != ndim or not x.flags.c_contiguous:
+            raise TypeError(f"an operand is no contiguous {np.dtype(dtype)} of {ndim} axes")
+
+
+def _written(out: np.ndarray, ndim: int) -> None:
+    _known((out, np.float32, ndim))
+    if not out.flags.writeable:
+        raise TypeError("out is read-only")
+
+
+def dequantize(f: Format, kernel: Run) -> Run:
+    """w[m,b], out[m,k]."""
+
+    def run(w: np.ndarray, out: np.ndarray) -> int:
+        _known((w, np.uint8, 2))
+        _written(out, 2)
+        if w.shape[1] % f.nbytes or out.shape != (len(w), f.row_elements(w.shape[1])) or np.may_share_memory(w, out):
+            return -1
+        for rows, part in pieces(w, f):
+            if kernel(part, out[rows]):
+                return -1
+        return 0
+
+    return run
+
+
+def matvec(f: Format, kernel: Run) -> Run:
+    """w[n,b], x[k], out[n]."""
+
+    def run(w: np.ndarray, x: np.ndarray, out: np.ndarray) -> int:
+        _known((w, np.uint8, 2), (x, np.float32, 1))
+        _written(out, 1)
+        fits = not w.shape[1] % f.nbytes and len(x) == f.row_elements(w.shape[1]) and len(out) == len(w)
+        if not fits or np.may_share_memory(out, w) or np.may_share_memory(out, x):
+            return -1
+        for rows, part in pieces(w, f):
+            if kernel(part, x, out[rows]):
+                return -1
+        return 0
+
+    return run
+
+
+def matmul(f: Format, kernel: Run, product: Run | None) -> Run:
+    """x[m,k], w[n,b], out[m,n].  product: of interleaved rows with one vector, taken for few; None if there is none."""
+
+    def run(x: np.ndarray, w: np.ndarray, out: np.ndarray) -> int:
+        _known((x, np.float32, 2), (w, np.uint8, 2))
+        _written(out, 2)
+        fits = not w.shape[1] % f.nbytes and x.shape[1] == f.row_elements(w.shape[1])
+        if not fits or out.shape != (len(x), len(w)) or np.may_share_memory(out, w) or np.may_share_memory(out, x):
+            return -1
+        if product is not None and len(x) <= FEW:
+            return min((product(w, one, y) for one, y in zip(x, out, strict=True)), default=0)
+        for rows, part in pieces(w, f):
+            found = np.empty((len(x), len(part)), np.float32)
+            if kernel(x, part, found):
+                return -1
+            out[:, rows] = found
+        return 0
+
+    return run

@@ -143,7 +143,8 @@ PLACE = """\
     let top = (band * GROUPu + within % tall) * ROWSu;
     let left = within / tall * COLUMNSu;
     let begin = sizes.begin + split * sizes.share;
-    end = min(begin + sizes.share, sizes.end);
+    let stop = min(begin + sizes.share, sizes.end);  // as a `let` it is known to be the same for all of a workgroup
+    end = stop;
 """
 BATCH = """\
     let batch = part / sizes.splits;
@@ -303,8 +304,8 @@ class Printer:
     def body(self) -> str:
         t = self.tile
         slots = "\n".join(f"    let slot{r} = {self.slot(r)};" for r in self.rounds)
-        loop = f"    for (var k = begin; k < end; k += {t.depth}u) {{"
-        ready = f"        if (k + {t.depth}u < end) {{"
+        loop = f"    for (var k = begin; k < stop; k += {t.depth}u) {{"
+        ready = f"        if (k + {t.depth}u < stop) {{"
         inner = "            "
         following = [ready, self.load(inner, f"k + {t.depth}u"), "        }"]
         barrier = "        workgroupBarrier();"

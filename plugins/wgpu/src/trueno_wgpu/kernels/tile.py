@@ -6,8 +6,8 @@ k as the outer axis, so that a step reads vec4s of rows and of columns.  An invo
 invocations store too is a race in WGSL.  It keeps `height` x `width` sums as vec4s with names: no array, so no indices
 to check.
 
-An index that a compiler cannot prove is bounded by a `min`, which takes its turn beside the multiply-adds.  So workgroup
-memory is a nest of arrays, of which the inner loop's constants index one axis and what is constant over the loop the
+An index that a compiler cannot prove is bounded by a `min`, which takes its turn beside the multiply-adds.  So the
+slices are nests of arrays, of which the inner loop's constants index one axis and what is constant over the loop the
 other: such a `min` is needed once, or never.  `benchmarks/wgpu_matmul.py --unchecked` tells what is left of it.
 
 The halves of an invocation's rows and columns lie half a tile apart, so that neighbours read neighbouring vec4s.

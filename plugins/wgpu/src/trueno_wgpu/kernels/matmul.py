@@ -23,7 +23,8 @@ from trueno_wgpu.kernels import gemv
 from trueno_wgpu.kernels.memory import Band, bands
 from trueno_wgpu.kernels.steps import Shape, Step, added, product_kernel
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
-from trueno_wgpu.kernels.tile import NAIVE, Form, Reads, Tile, naive, tiled
+from trueno_wgpu.kernels.tile import NAIVE, Form, Tile, naive, tiled
+from trueno_wgpu.kernels.tile_text import Reads
 from trueno_wgpu.shader import Shader
 
 SMALL = Tile(32, 32, 32, 4, 4)

@@ -39,10 +39,10 @@ def x(rng):
 
 
 def test_probe(here):
-    for level in (1, 2):
-        found = here.probe(level)
-        assert found.ok and not found.reason
-        assert found.devices[0].name == here.gpu.name and found.devices[0].software == here.gpu.software
+    assert here.probe(1).ok  # which looks for no adapter: a driver in this process would not survive a fork
+    found = here.probe(2)
+    assert found.ok and not found.reason
+    assert found.devices[0].name == here.gpu.name and found.devices[0].software == here.gpu.software
     assert found.devices[0].isa in ("vulkan", "metal", "d3d12", "opengl")
 
 

@@ -89,9 +89,9 @@ def test_a_hundred_thousand_ones(gpu, check):
 @BOTH
 def test_a_small_budget_takes_more_dispatches(gpu, rng, check):
     limits = replace(gpu.limits, trips=40)
-    steps = check(gpu, rng, 7, 30_000, limits=limits)
+    steps = check(gpu, rng, 7, 90_000, limits=limits)
     assert len(steps) > 1 and steps[-1].final and not steps[0].final
-    check(gpu, rng, 7, 30_000, 2, limits=limits)
+    check(gpu, rng, 7, 90_000, 2, limits=limits)
 
 
 @pytest.mark.parametrize("splits", [0, 2])

@@ -53,18 +53,23 @@ class WgpuBackend:
         return ACCURACY
 
     def probe(self, level: int) -> Probe:
-        """Level 1 finds an adapter and opens nothing; level 2 adds on it."""
+        """Level 1 only loads wgpu: looking for adapters would leave a driver behind that does not survive a fork.
+
+        Level 2, in a process of its own, finds one, opens it and adds on it.
+        """
+        if level < 2:
+            return Probe(True)
+        devices: tuple[Device, ...] = ()
         try:
             found = device.adapter()
             devices = (Device(found.name, found.through.lower(), found.software),)
-            if level > 1:
-                x = Array.of(self.gpu, np.arange(65, dtype=np.float32))
-                y = Array.empty(self.gpu, (65,), FLOAT32)
-                self.gpu.run(ONE, (x.buffer, y.buffer), np.uint32(65).tobytes(), (2, 1, 1))
-                if y.numpy().tolist() != [2.0 * i for i in range(65)]:
-                    return Probe(False, f"{found}: one and one is not two; update the GPU's driver", devices)
+            x = Array.of(self.gpu, np.arange(65, dtype=np.float32))
+            y = Array.empty(self.gpu, (65,), FLOAT32)
+            self.gpu.run(ONE, (x.buffer, y.buffer), np.uint32(65).tobytes(), (2, 1, 1))
+            if y.numpy().tolist() != [2.0 * i for i in range(65)]:
+                return Probe(False, f"{found}: one and one is not two; update the GPU's driver", devices)
         except BackendUnavailable as error:
-            return Probe(False, str(error))
+            return Probe(False, str(error), devices)
         return Probe(True, devices=devices)
 
     def supports(self, call: Call) -> Reject | None:

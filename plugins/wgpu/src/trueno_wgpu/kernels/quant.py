@@ -174,6 +174,9 @@ KERNELS: dict[str, Factory] = {factory.__name__: _with_guard(factory) for factor
 
 def refusal(call: Call) -> Reject | None:
     """Why no kernel of this family takes a call of one of its ops."""
-    if call.op.name in KERNELS:
-        return None
-    return Reject("unsupported_op", f"no kernel for {call.op.name}: quantize on the host")
+    if call.op.name not in KERNELS:
+        return Reject("unsupported_op", f"no kernel for {call.op.name}: quantize on the host")
+    form = dict(call.static)["format"]
+    if form not in FORMATS:  # nothing to gain from that order on a GPU
+        return Reject("unsupported_op", f"{form}: rows are read as files hold them; q.plain() puts them back")
+    return None

@@ -46,7 +46,7 @@ __all__ = ["device", "numpy", "to"]
 async def to(x: Any, name: str) -> Any:
     """`trueno.to` without blocking the event loop."""
 
-async def numpy(x: Any) -> NDArray[Any]:
+async def numpy(x: Any) -> Any:
     """`trueno.numpy` without blocking the event loop."""
 
 async def device(name: str) -> DeviceContext:

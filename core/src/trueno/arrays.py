@@ -21,7 +21,7 @@ from trueno.dispatch.coerce import FLOATS
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.function import function
 from trueno.dispatch.state import use
-from trueno.dispatch.transfer import empty, held, home, imported, numpy, to
+from trueno.dispatch.transfer import empty, held, home, host, imported, to
 from trueno.errors import DeviceError, DtypeError, ShapeError, suggestion
 from trueno.ops import ALIASES, TABLE
 
@@ -134,7 +134,7 @@ class _Holder:
 
     def numpy(self) -> npt.NDArray[Any]:
         """The data as a NumPy array: themselves on the host, a copy from a device."""
-        return numpy(self.array)
+        return host("numpy", self.array)
 
     def to_vec(self) -> list[Any]:
         """The data as a Python list, brought home from a device."""

@@ -5,6 +5,9 @@ from typing import Any
 
 import numpy as np
 
+HASH = 16
+"""Digits of the hash that tells ops apart which a batch made of the same parts."""
+
 
 def duration(seconds: float) -> str:
     """A time for people: `12.3 µs`."""
@@ -26,6 +29,12 @@ def size(count: int) -> str:
         if count >= scale:
             return f"{count / scale:,.1f} {unit}".replace(",", "\u202f")
     return f"{count} B"
+
+
+def op_name(name: str) -> str:
+    """An op's name for people: of one that a batch made of several, `relu_scale`, without the hash at its end."""
+    parts, _, last = name.rpartition("_")
+    return parts if len(last) == HASH and not set(last) - set("0123456789abcdef") else name
 
 
 def columns(rows: Iterable[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:

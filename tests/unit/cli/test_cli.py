@@ -134,6 +134,14 @@ def test_demo_survives_a_kernel_that_raises(monkeypatch):
     (("bench", "add", "--sizes", "0"), "--sizes has '0'"),
     (("bench", "add", "--dtype", "float23"), "it must be float32 or float64"),
     (("bench", "add", "--backend", "skalar"), 'did you mean "scalar"?'),
+    (("bench", "add", "--set", "alpha=1"), "--set has 'alpha'; it has no parameters"),
+    (("bench", "elu", "--set", "alpha"), "--set 'alpha' must be NAME=VALUE"),
+    (("bench", "elu", "--set", "alpha=x"), "alpha is 'x'; it must be a number"),
+    (("bench", "layer_norm", "--set", "eps=-1"), "eps is -1.0, but eps >= 0 must hold"),
+    (("bench", "quant_matvec", "--set", "formt=q4_0"), 'did you mean "format"?'),
+    (("bench", "quant_matvec", "--set", "format=q9"), "format is 'q9'; it must be 'q4_k' or"),
+    (("bench", "quant_matvec", "--set", "format=q4_0", "--set", "format=q4_1"), "--set gives format twice"),
+    (("explain", "sum", "8", "--set", "axs=0"), 'did you mean "axis"?'),
     (("warmup", "--dtype", "float16"), "it must be float32 or float64"),
     (("warmup", "--jobs", "-1"), "--jobs is -1"),
     (("warmup", "--backend", "nothing"), '"nothing" is not installed'),
@@ -281,6 +289,28 @@ def test_bench_json(no_torch):
     )
     (measured,) = json.loads(result.stdout)["runs"]
     assert measured["dtype"] == "float64" and measured["seconds"]["scalar"] > 0 and measured["seconds"]["numpy"] > 0
+
+
+def test_bench_takes_parameters(no_torch):
+    short = ("--sizes", "2000", "--time", "0.01", "--backend", "scalar")
+    result = run("bench", "quant_matvec", "--set", "format=Q6_K", "--set", "activations=f32", *short, "--json")
+    report = json.loads(result.stdout)
+    assert report["set"] == {"format": "q6_k", "activations": "f32"} and report["runs"][0]["seconds"]["scalar"] > 0
+    (w, x) = report["runs"][0]["shapes"]
+    assert w[1] == x[0] // 256 * 210  # bytes of a row in that format
+    result = run("bench", "layer_norm", "--set", "eps=0.5", *short)
+    assert result.exit_code == 0 and "float32, eps=0.5; a call" in result.stdout
+    result = run("explain", "sum", "10x10", "--set", "axis=0", "--set", "keepdims=true", "--backend", "scalar")
+    assert result.exit_code == 0, result.output
+
+
+def test_parameters_reach_kernels_and_peers():
+    op = TABLE["elu"]
+    plain, other = (sample(op, "float32", 100, parameters=given) for given in (None, {"alpha": 3.0}))
+    np.testing.assert_array_equal(plain.operands[0], other.operands[0])
+    got = peers.numpy_peer(op, other.operands, other.kwargs)()
+    np.testing.assert_array_equal(got, peers.meaning(op, other.operands, {"alpha": 3.0})())
+    assert not np.array_equal(got, peers.meaning(op, plain.operands, plain.kwargs)())
 
 
 @pytest.mark.parametrize("op", TABLE.values(), ids=list(TABLE))

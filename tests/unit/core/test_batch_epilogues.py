@@ -43,6 +43,16 @@ def judged(b, uploads):
     return results
 
 
+def test_a_trace_says_that_a_kernel_was_made(b, rng):
+    h = b.relu(b.matmul(*map(b.upload, normal(rng, (3, 5), (5, 4)))))
+    with trueno.trace() as seen:
+        b.execute()
+        b.execute()
+    (made,) = (e for e in seen.events if e.kind == "compile")
+    assert str(made).split()[:3] == ["compile", "matmul_relu", "reference"] and made.seconds > 0
+    assert h.shape == (3, 4) and "making kernels" in str(seen)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_a_product_takes_in_bias_activation_and_residual(b, rng, dtype):
     arrays = normal(rng, (6, 5), (5, 7), (7,), (6, 7), (6, 1), dtype=dtype)

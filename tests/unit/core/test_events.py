@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+import trueno
 from trueno import hooks
 from trueno.discovery import index
 from trueno.errors import TruenoWarning
@@ -164,6 +165,27 @@ def test_the_logger_gets_every_event_and_warns_of_none(caplog):
     assert [(r.name, r.levelno) for r in caplog.records] == [("trueno", logging.DEBUG), ("trueno", logging.INFO)]
     assert caplog.records[0].event.data["to"] == "simd"
     assert any(isinstance(h, logging.NullHandler) for h in logging.getLogger("trueno").handlers)
+
+
+def test_the_logger_says_at_info_that_a_program_stood_still(caplog):
+    with caplog.at_level(logging.INFO, "trueno"):
+        emit("compile", "relu_scale_0123456789abcdef", "simd", seconds=5.0)
+        emit("compile", "add", "simd", seconds=0.3)
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO and record.message.split() == ["compile", "relu_scale", "simd", "5", "s"]
+
+
+def test_people_read_names_without_hashes():
+    name = "matmul_add_relu_0123456789abcdef"
+    with trueno.trace() as t:
+        emit("run", name, "simd", seconds=0.5, shapes=[], dtype="float32")
+        emit("decision", name, "simd", refused={"scalar": "slower"})
+        emit("compile", name, "simd", seconds=0.5)
+    emit("quarantine", name, "simd")
+    for text in (str(t), str(stats()), *map(str, t.events)):
+        assert "matmul_add_relu" in text and "0123456789abcdef" not in text
+    assert {e.op for e in t.events} == {name} and (name, "simd") in stats().compiles  # data keep them apart
+    assert "log_sigmoid" in str(Event("run", "log_sigmoid", "simd", "", 0.0, 0.0, 0, 0))
 
 
 def test_active_says_who_listens(monkeypatch):

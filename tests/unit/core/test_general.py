@@ -93,6 +93,17 @@ def test_broadcasting_is_numpys(backend, shapes):
     np.testing.assert_array_equal(trueno.add(x.T, y.T), x.T + y.T) if x.ndim == y.ndim else None
 
 
+def test_a_result_of_more_axes_than_arrays_have_is_an_error_of_ours(backend):
+    table, many = np.ones((4, 3), np.float32), np.zeros((1,) * 64, np.int64)
+    assert trueno.embedding_lookup(table, many[0]).ndim == 64
+    said = r"embedding_lookup: y\[\.\.\.,d\] would have 65 dimensions, and arrays have 64 at most"
+    for call in (trueno.embedding_lookup, lambda *x: trueno.explain("embedding_lookup", *x)):
+        with pytest.raises(errors.ShapeError, match=said):
+            call(table, many)
+    with trueno.Batch() as b, pytest.raises(errors.ShapeError, match=said):
+        b.embedding_lookup(b.upload(table), b.upload(many))
+
+
 def test_a_damaged_cache_is_compiled_again(tmp_path, monkeypatch):
     pytest.importorskip("trueno_simd", reason="trueno-simd is not installed")
     import os

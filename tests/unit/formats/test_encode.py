@@ -98,6 +98,20 @@ def test_where_nothing_counts_nothing_is_kept(name: str) -> None:
         assert not decode(f, got).any()
 
 
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_run_without_weight_is_kept_where_another_group_of_the_block_has_some(name: str) -> None:
+    """Formats with a min start from the extremes of a group, and need weights for the scales of a block alone."""
+    f = FORMATS[name]
+    print("seed 34")
+    x = np.random.default_rng(34).standard_normal((2, 512)).astype(np.float32)
+    weights = np.ones(512, np.float32)
+    weights[64:96] = weights[256:] = 0
+    y = decode(f, encode(f, x, weights))
+    assert y[:, :64].any() and y[:, 96:256].any()
+    assert y[:, 64:96].any() == (name in ("q4_1", "q5_1", "q2_k", "q4_k", "q5_k", "q8_0", "mxfp4"))
+    assert y[:, 256:].any() == (name in ("q4_1", "q5_1", "q8_0", "mxfp4"))
+
+
 @pytest.mark.parametrize("name", [n for n in WEIGHTS if n != "mxfp4"])
 @pytest.mark.parametrize("size", [1e10, 1e15, 1e20, 3e38])
 def test_a_scale_too_large_for_float16_is_no_finite_number(name: str, size: float) -> None:

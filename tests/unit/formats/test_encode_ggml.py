@@ -82,6 +82,10 @@ def importances(rng: np.random.Generator) -> dict[str, np.ndarray | None]:
         "zero": np.zeros(K),
         "one a group": np.isin(np.arange(K), lone) * 1.0,  # lines through one point: scales of rounding noise
         "sparse": (rng.random(K) < 0.1) * rng.random(K),
+        "runs of 16": rng.random(K) * np.repeat(rng.random(K // 16) < 0.6, 16),
+        "runs of 32": rng.random(K) * np.repeat(rng.random(K // 32) < 0.6, 32),
+        "blocks": rng.random(K) * np.repeat(rng.permutation(3) > 0, 256),
+        "nearly runs": np.repeat(np.where(rng.random(K // 32) < 0.6, 1, 1e-38), 32),
         "huge": rng.random(K) * 1e30,
         "tiny": rng.random(K) * 1e-40,
     }

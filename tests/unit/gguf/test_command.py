@@ -148,18 +148,74 @@ def test_dry_run_writes_nothing(tmp_path, small):
     )
     assert wet["tensors"] == dry["tensors"]
     found = {t["name"]: t for t in wet["tensors"]}
-    assert found[NAME] == {"name": NAME, "from": "f32", "to": "q6_k", "bytes_before": 8192, "bytes_after": 1680}
+    assert found[NAME] == {
+        "name": NAME, "from": "f32", "to": "q6_k", "bytes_before": 8192, "bytes_after": 1680, "columns": 512,
+        "instead_of": None,
+    }  # fmt: skip
     assert {n: t["to"] for n, t in found.items()} == {
         n: t.type for n, t in trueno.gguf.open(tmp_path / "out").tensors.items()
     }
 
 
 def test_odd_widths_are_listed_as_they_fall(tmp_path):
-    trueno.gguf.write(
-        tmp_path / "in", {NAME: np.ones((2, 288), np.float32), "a.weight": np.ones((2, 7), np.float32)}, ARCH
-    )
-    rows = [line.split() for line in run("quantize", tmp_path / "in", tmp_path / "out").stdout.splitlines()]
-    assert ["1", "f32", "q5_0"] in rows and ["1", "f32", "f16"] in rows
+    odd = {NAME: np.ones((2, 288), np.float32), "a.weight": np.ones((2, 7), np.float32)}
+    odd |= {f"blk.{i}.attn_q.weight": np.ones((2, 288), np.float32) for i in range(2)}
+    trueno.gguf.write(tmp_path / "in", odd | {"output.weight": np.ones((2, 288), np.float32)}, ARCH)
+    out = run("quantize", tmp_path / "in", tmp_path / "out").stdout
+    rows = [line.split() for line in out.splitlines()]
+    assert ["3", "f32", "q5_0"] in rows and ["1", "f32", "f16"] in rows and ["1", "f32", "q8_0"] in rows
+    assert "5 tensors have rows that are no whole number of blocks: 3 in q5_0 instead of q4_k, " in out
+    assert "1 in f16 instead of q4_k" in out and "1 in q8_0 instead of q6_k" in out
+    assert "--verbose says which" in out and "a.weight" not in out
+    report = json.loads(run("quantize", tmp_path / "in", tmp_path / "out", "--dry-run", "--json").stdout)
+    assert {t["name"]: t["instead_of"] for t in report["tensors"]} == {
+        n: "q6_k" if n == "output.weight" else "q4_k" for n in (*odd, "output.weight")
+    }
+
+
+def test_verbose_lists_every_tensor_and_why(tmp_path):
+    tensors = {NAME: np.ones((2, 288), np.float32), "blk.0.attn_q.weight": np.ones((2, 512), np.float32)}
+    trueno.gguf.write(tmp_path / "in", tensors | {"blk.0.attn_norm.weight": np.ones(288, np.float32)}, ARCH)
+    out = run("quantize", tmp_path / "in", tmp_path / "out", "--verbose").stdout
+    rows = {line.split()[0]: line.split() for line in out.splitlines()}
+    assert rows[NAME][1:7] == ["288", "f32", "q5_0", "instead", "of", "q4_k,"]
+    assert rows["blk.0.attn_q.weight"][1:] == ["512", "f32", "q4_k"]
+    assert rows["blk.0.attn_norm.weight"][1:] == ["288", "f32", "as", "it", "is"]
+    assert "1 tensor has rows that are no whole number of blocks: 1 in q5_0 instead of q4_k." in out
+
+
+def test_where_nothing_changes_it_says_so(tmp_path, small):
+    first = run("quantize", small, tmp_path / "out", "--type", "q8_0").stdout
+    again = run("quantize", tmp_path / "out", tmp_path / "again", "--type", "q8_0").stdout
+    said = "Nothing to quantize: every tensor is as q8_0 has it already, and stays as it is."
+    assert said in again and said not in first
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "out").read_bytes()
+
+
+def test_a_file_that_exists_is_replaced_on_demand_alone(tmp_path, small):
+    out = tmp_path / "out"
+    out.write_bytes(b"precious")
+    result = run("quantize", small, out, code=2)
+    assert "exists already; replace it with --force, or write another file" in result.stderr and result.stdout == ""
+    assert out.read_bytes() == b"precious"
+    run("quantize", small, out, "--dry-run")
+    assert out.read_bytes() == b"precious"
+    run("quantize", small, out, "--force")
+    assert trueno.gguf.open(out).tensors[NAME].type == "q4_k"
+
+
+@pytest.mark.parametrize("link", ["same", "symbolic", "hard"])
+@pytest.mark.parametrize("options", [(), ("--force",), ("--dry-run",)], ids=str)
+def test_the_file_that_is_read_is_never_replaced(tmp_path, small, link, options):
+    before, out = small.read_bytes(), small
+    if link != "same":
+        out = tmp_path / "link"
+        try:
+            out.symlink_to(small) if link == "symbolic" else out.hardlink_to(small)
+        except OSError:
+            pytest.skip("this file system has no such links")
+    assert "is the file that is read; write another" in run("quantize", small, out, *options, code=2).stderr
+    assert small.read_bytes() == before and out.read_bytes() == before
 
 
 def test_what_cannot_be_done_is_one_sentence_and_exit_2(tmp_path, small):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trueno
-from trueno.formats import FORMATS
+from trueno.formats import FORMATS, encode
 from trueno.gguf import RECIPES, Tensor, conversion
 from unit.gguf.files import ARCH, SEED, blocks, raw_file
 
@@ -78,6 +78,20 @@ def test_each_expert_has_its_own_importance(tmp_path):
             assert file.tensors[name].shape == x.shape
             for i in range(3):
                 assert file[name][4 * i : 4 * i + 4] == trueno.quantize(x[i], "q4_k", weights[i])
+
+
+def test_an_expert_whose_inputs_were_all_zero_is_written_as_ggml_does(tmp_path):
+    rng = np.random.default_rng(SEED)
+    x, weights = rng.standard_normal((3, 4, 256)).astype(np.float32), rng.random((3, 256)).astype(np.float32)
+    weights[1], weights[2, :128] = 0, 0
+    name = "blk.0.ffn_up_exps.weight"
+    trueno.gguf.write(tmp_path / "in", {name: x}, ARCH)
+    for kind in ("q4_k_s", "q4_0"):
+        trueno.gguf.convert(tmp_path / "in", tmp_path / "out", kind, imatrix={name: weights})
+        with trueno.gguf.open(tmp_path / "out") as file:
+            for i in range(3):
+                wanted = encode(FORMATS[kind.removesuffix("_s")], x[i], weights[i])
+                assert np.array_equal(file[name][4 * i : 4 * i + 4].bytes, wanted)
 
 
 def test_tensors_that_stay_are_copied(tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import trueno
-from trueno.formats import FORMATS, decode
+from trueno.formats import FORMATS, WEIGHTS, decode, encode
 from trueno.formats.samples import random_rows
 
 SEED = 20261122
@@ -84,6 +84,29 @@ def test_vectors_and_matrices_are_multiplied_and_come_back_as_such(on):
         trueno.Vector(np.ones(25, F32)) @ q
 
 
+def test_swapped_operands_are_told_the_order():
+    q, x = made(), normal(2, 512)
+    matrices = r"it is w that comes in blocks: the order is trueno\.quant_matmul\(x, w\); swap them, or multiply with @"
+    for wrong in (
+        lambda: trueno.quant_matmul(q, x),
+        lambda: trueno.quant_matmul(q.bytes, x, format=q.format),
+        lambda: trueno.quant_matmul.plan(q, x),
+        lambda: trueno.explain("quant_matmul", q, x),
+    ):
+        with pytest.raises(trueno.DtypeError, match=matrices):
+            wrong()
+    with trueno.Batch("reference") as b:
+        w = b.upload(q)
+        with pytest.raises(trueno.DtypeError, match=matrices):
+            b.quant_matmul(w, b.upload(x))
+    with pytest.raises(trueno.DtypeError, match=r"x is quantized.*trueno\.quant_matvec\(w, x\); swap"):
+        trueno.quant_matvec(x[0], q)
+    with pytest.raises(trueno.DtypeError, match=r"trueno\.quant_matmul_colmajor\(x, w\); swap"):
+        trueno.quant_matmul_colmajor(q.T, normal(2, 24))
+    with pytest.raises(trueno.DtypeError, match=r"x is uint8; float32 or float64 are taken"):
+        trueno.quant_matmul(x.astype(np.uint8), q)  # in the right order
+
+
 def test_the_remedy_for_blocks_that_lie_the_other_way_is_one():
     q = made()
     with pytest.raises(trueno.ParameterError, match=r"use trueno\.quant_matmul, or"):
@@ -136,11 +159,18 @@ def test_weights_that_would_make_zeros_of_numbers_are_refused(name):
             trueno.quantize(x, name, even * F32(size))
     with pytest.raises(trueno.ParameterError, match=r"imatrix\[0\] is 1e\+24.*1e\+06"):
         trueno.quantize(np.full((1, 512), 1e6, F32), name, even * F32(1e24))
-    for few in (1e-45, 1e-36, 0.0):
-        weights = even.copy()
-        weights[64:96] = few
-        with pytest.raises(trueno.ParameterError, match="for columns 64 to 95, which would become zeros"):
-            trueno.quantize(x, name, weights)
+    for few, said in ((1e-45, "at most 1.4013e-45"), (1e-36, "at most 1e-36"), (0.0, "imatrix is 0")):
+        with pytest.raises(trueno.ParameterError, match=f"{said} in every column.*leave imatrix out"):
+            trueno.quantize(x, name, even * F32(few))
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_columns_without_weight_are_ggmls_to_the_byte(name):
+    """An expert that a model's imatrix saw little of has whole runs of them."""
+    x, weights = normal(3, 512), np.random.default_rng(SEED).random(512).astype(F32)
+    weights[64:96] = weights[200:256] = weights[256:] = 0
+    q = trueno.quantize(x, name, weights)
+    assert np.array_equal(q.bytes, encode(FORMATS[name], x, weights))
 
 
 @pytest.mark.parametrize("condition", [trueno.Condition.NAN, trueno.Condition.INF, trueno.Condition.OVERFLOW])

@@ -16,6 +16,7 @@ from trueno.ops.lower import lower
 from trueno.ops.op import Op, Parameter
 from trueno.ops.program import ELEMENTS
 from trueno.ops.signature import ArraySpec, Signature
+from trueno.text import HASH
 
 Source = tuple[str, int, int]
 """`("x", slot, 0)` an operand of the whole, `("s", slot, 0)` a parameter, `("v", part, result)` a result of a part."""
@@ -65,7 +66,7 @@ def title(names: list[str]) -> str:
 
 def _make(recipe: Recipe) -> Op:
     names = [part.op for part in recipe.parts]
-    digest = blake2b(repr(recipe).encode(), digest_size=8).hexdigest()
+    digest = blake2b(repr(recipe).encode(), digest_size=HASH // 2).hexdigest()
     body = _body(recipe)
     body.__doc__ = f"{' → '.join(names)}, in one kernel."
     along = ("n",) if recipe.rows else ()

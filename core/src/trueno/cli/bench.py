@@ -16,8 +16,10 @@ from rich.text import Text
 import trueno
 from trueno.cli.peers import numpy_peer, torch_peer
 from trueno.cli.report import (
+    SET,
     find_dtypes,
     find_op,
+    find_parameters,
     find_sizes,
     number,
     progress,
@@ -31,8 +33,10 @@ from trueno.cli.report import (
 from trueno.cli.samples import sample
 from trueno.cli.timing import race
 from trueno.discovery import registry
+from trueno.dispatch.coerce import coerce_params, lower
 from trueno.errors import KernelError
 from trueno.ops.op import Op
+from trueno.testing.cases import keywords
 from trueno.testing.checks import rejected
 
 
@@ -52,6 +56,7 @@ def command(
     sizes: Annotated[str, typer.Option(help="Elements of the first operand.")] = "1000,100_000,1_000_000",
     backend: Annotated[str, typer.Option(help="Only these backends; default: all that are available.")] = "",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    set_: SET = None,
     time: Annotated[float, typer.Option(help="Seconds of timing a size.", min=0.001, max=60)] = 0.5,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -60,6 +65,7 @@ def command(
     PyTorch only if it is installed.
     """
     row, extents, T = find_op(op), find_sizes(sizes), find_dtypes(dtype)[0]
+    parameters = _accepted(row, find_parameters(row, set_))
     names = [name.lower() for name in words(backend)]
     for name in names:
         registry.load(name)
@@ -68,22 +74,32 @@ def command(
     with progress() as bar:
         task = bar.add_task(row.name, total=len(extents))
         for size in extents:
-            runs.append(measure(row, names, T, size, time))
+            runs.append(measure(row, names, T, size, time, parameters))
             bar.advance(task)
     if json:
-        write_json({"op": row.name, "signature": row.signature.text, "runs": [asdict(r) for r in runs]})
+        write_json(
+            {"op": row.name, "signature": row.signature.text, "set": parameters, "runs": [asdict(r) for r in runs]}
+        )
     else:
-        _show(row, runs, names, screen())
+        _show(row, runs, names, parameters, screen())
 
 
-def measure(op: Op, backends: list[str], dtype: str, size: int, time: float) -> Run:
+def _accepted(op: Op, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters that were set, as the op takes them; ParameterError for values that it does not."""
+    if "format" in parameters and op.quantized:
+        parameters["format"] = lower(parameters["format"])
+    coerce_params(op, {p.name: p.typical for p in op.params} | keywords(op)[0] | parameters)
+    return parameters
+
+
+def measure(op: Op, backends: list[str], dtype: str, size: int, time: float, parameters: dict[str, Any]) -> Run:
     """Everyone's time at one size; all take turns, and all write into an array they are given, where they can."""
-    given = sample(op, dtype, size)
+    given = sample(op, dtype, size, parameters=parameters)
     run = Run(size, dtype, given.shapes)
     calls: dict[str, Any] = {}
     within: dict[str, Context] = {}
     for name in backends:
-        reject = rejected(op, name, dtype)
+        reject = rejected(op, name, dtype, given.kwargs if parameters else None)
         if reject is not None:
             run.left_out[name] = reject.detail or reject.code
             continue
@@ -103,7 +119,7 @@ def measure(op: Op, backends: list[str], dtype: str, size: int, time: float) -> 
     return run
 
 
-def _show(op: Op, runs: list[Run], backends: list[str], console: Console) -> None:
+def _show(op: Op, runs: list[Run], backends: list[str], parameters: dict[str, Any], console: Console) -> None:
     names = [name for name in (*backends, "numpy", "torch") if any(name in r.seconds for r in runs)]
     rows = table("elements", *names, right=("elements", *names))
     for run in runs:
@@ -117,9 +133,10 @@ def _show(op: Op, runs: list[Run], backends: list[str], console: Console) -> Non
             style = "green" if t <= base else "yellow"
             cells.append(Text.assemble(seconds(t), (f" {times(base / t)}", style)))
         rows.add_row(number(run.size), *cells)
+    said = "".join(f", {name}={value}" for name, value in parameters.items())
     console.print(
         Text(
-            f"{op.name}: {op.signature.text}, {runs[0].dtype}; a call, and how many times faster than NumPy\n",
+            f"{op.name}: {op.signature.text}, {runs[0].dtype}{said}; a call, and how many times faster than NumPy\n",
             style="bold",
         )
     )

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from trueno.cli.report import find_dtypes, find_op, screen, write_json
+from trueno.cli.report import SET, find_dtypes, find_op, find_parameters, screen, write_json
 from trueno.dispatch.state import use
 from trueno.errors import ParameterError
 from trueno.select.explain import explain
@@ -19,9 +19,7 @@ def command(
         list[str], typer.Argument(help="The operands' shapes in elements: 512x512 1000.", show_default=False)
     ],
     dtype: Annotated[str, typer.Option(help="The operands' type.")] = "float32",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A parameter, as NAME=VALUE; may be repeated.", show_default=False)
-    ] = None,
+    set_: SET = None,
     backend: Annotated[str, typer.Option(help="Backends to ask for by name, with commas between them.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -30,7 +28,8 @@ def command(
     Nothing is run.  Every candidate has a reason, and those that can run it a predicted time.
     """
     row, T = find_op(op), find_dtypes(dtype)[0]
-    parameters = dict(_assignment(row.name, text) for text in set_ or ())
+    rows = (*(("axis",) if row.over and not row.structured else ()), *(("keepdims",) if row.reduces else ()))
+    parameters = find_parameters(row, set_, also=rows)
     for p in row.params:
         if p.name not in parameters and (p.required or p.default not in (p.choices or (p.default,))):
             parameters[p.name] = 1.0 if p.symbolic else p.typical  # a float changes no choice
@@ -72,15 +71,3 @@ def _shape(text: str) -> tuple[int, ...]:
     if not all(p.isdecimal() and int(p) < 1 << 40 for p in parts):
         raise ParameterError(f"explain: {text!r} is no shape; write 1000, 512x512 or scalar")
     return tuple(int(p) for p in parts)
-
-
-def _assignment(op: str, text: str) -> tuple[str, object]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ParameterError(f"{op}: --set {text!r} must be NAME=VALUE")
-    for kind in (int, float):
-        try:
-            return name, kind(value)
-        except ValueError:
-            continue
-    return name, {"true": True, "false": False}.get(value.lower(), value)

@@ -1,6 +1,7 @@
 """`trueno gguf`: what a GGUF file holds, and quantizing one."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -8,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from trueno.cli.report import number, progress, screen, seconds, table, write_json
+from trueno.errors import ParameterError
 from trueno.gguf import conversion, file
 from trueno.gguf.recipe import RECIPES
 
@@ -74,6 +76,8 @@ def quantize(
     imatrix: Annotated[Path | None, typer.Option(help="An importance matrix of llama.cpp (GGUF).")] = None,
     allow_requantize: Annotated[bool, typer.Option(help="Quantize tensors again that are in blocks already.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="List every tensor.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Quantize a model by one of llama.cpp's mixtures: the same bytes that llama-quantize writes.
@@ -81,6 +85,9 @@ def quantize(
     OUT appears whole or not at all.
     """
     start = perf_counter()
+    conversion.apart(source, target)
+    if target.is_file() and not force and not dry_run:
+        raise ParameterError(f"gguf: {target} exists already; replace it with --force, or write another file")
     weights = conversion.importance(imatrix) if imatrix else None
     with file.open(source) as model:
         rows = {name: _elements(t) // max(t.shape[-1], 1) for name, t in model.tensors.items()}
@@ -106,11 +113,18 @@ def quantize(
         write_json(report | {"seconds": perf_counter() - start, "tensors": [_step(s) for s in steps]})
         return
     out = screen()
-    changed = Counter((s.was, s.type) for s in steps)
-    rows_ = table("tensors", "from", "to", right=("tensors",))
-    for (was, now), count in changed.most_common():
-        rows_.add_row(number(count), was, now if now != was else "as it is")
+    if verbose:
+        rows_ = table("tensor", "columns", "from", "to", right=("columns",))
+        for s in steps:
+            instead = f" instead of {s.ruled_out}, whose blocks its columns do not fill" if s.ruled_out else ""
+            rows_.add_row(_plainly(s.name), number(s.columns), s.was, _now(s.was, s.type) + instead)
+    else:
+        rows_ = table("tensors", "from", "to", right=("tensors",))
+        for (was, now), count in Counter((s.was, s.type) for s in steps).most_common():
+            rows_.add_row(number(count), was, _now(was, now))
     out.print(rows_)
+    for line in _remarks(steps, type.lower(), verbose):
+        out.print(line, soft_wrap=True)
     verb = "would become" if dry_run else "became"
     out.print(
         f"{number(before)} bytes of tensors {verb} {number(after)} ({after / before if before else 1:.0%}); "
@@ -119,8 +133,25 @@ def quantize(
     )
 
 
+def _now(was: str, now: str) -> str:
+    return now if now != was else "as it is"
+
+
+def _remarks(steps: list[conversion.Step], kind: str, listed: bool) -> Iterator[str]:
+    """What the reader may not expect: nothing to do, and formats that the mixture does not name."""
+    if all(s.type == s.was for s in steps):
+        yield f"Nothing to quantize: every tensor is as {kind} has it already, and stays as it is."
+    unfit = Counter((s.ruled_out, s.type) for s in steps if s.ruled_out and s.type != s.was)
+    if unfit:
+        parts = ", ".join(f"{number(n)} in {now} instead of {was}" for (was, now), n in unfit.most_common())
+        total, which = unfit.total(), "" if listed else "; --verbose says which"
+        verb = "tensor has" if total == 1 else "tensors have"
+        yield f"{number(total)} {verb} rows that are no whole number of blocks: {parts}{which}."
+
+
 def _step(s: conversion.Step) -> dict[str, Any]:
-    return {"name": s.name, "from": s.was, "to": s.type, "bytes_before": s.before, "bytes_after": s.after}
+    return {"name": s.name, "from": s.was, "to": s.type, "bytes_before": s.before, "bytes_after": s.after,
+            "columns": s.columns, "instead_of": s.ruled_out or None}  # fmt: skip
 
 
 def _elements(t: file.Tensor) -> int:

@@ -8,8 +8,9 @@ import json
 import math
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -20,6 +21,11 @@ from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 
 PIPE_WIDTH = 200
+SET = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A parameter; may be repeated.", show_default=False),
+]
+"""An option: values for the op's parameters, which `find_parameters` reads."""
 
 
 class _Console(Console):
@@ -162,3 +168,33 @@ def find_sizes(text: str) -> list[int]:
     if not found:
         raise ParameterError(f"--sizes is {text!r}; give whole numbers with commas between them: 1000,100000")
     return found
+
+
+def find_parameters(op: Op, given: list[str] | None, also: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The values of `--set NAME=VALUE`: parameters of the op, or of `also`; ParameterError for what is none.
+
+    Whether an op takes the values is for who uses them.
+    """
+    kinds = {p.name: p.type for p in op.params}
+    known = [*kinds, *also]
+    found: dict[str, Any] = {}
+    for text in given or ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise ParameterError(f"{op.name}: --set {text!r} must be NAME=VALUE")
+        if name not in known:
+            there = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
+            raise ParameterError(f"{op.name}: --set has {name!r}{suggestion(name, known) or f'; {there}'}")
+        if name in found:
+            raise ParameterError(f"{op.name}: --set gives {name} twice; give it once")
+        found[name] = value if kinds.get(name) is str else _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)

@@ -33,15 +33,21 @@ class Sample:
         return [x.shape for x in self.operands]
 
 
-def sample(op: Op, dtype: npt.DTypeLike, size: int, seed: int = 0) -> Sample:
-    """Operands of about `size` elements: exactly so for elementwise ops, the largest array for structured ones."""
+def sample(
+    op: Op, dtype: npt.DTypeLike, size: int, seed: int = 0, *, parameters: dict[str, Any] | None = None
+) -> Sample:
+    """Operands of about `size` elements: exactly so for elementwise ops, the largest array for structured ones.
+
+    parameters: values instead of the usual ones.
+    """
     T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
+    given = keywords(op)[0] | (parameters or {})
     if op.structured:
-        return _structured(op, T, size, rng)
+        return _structured(op, T, size, rng, parameters or {})
     if op.over is None:
         repeat = _repeat(size, 3000)
         base = [natural(op, rng, size // repeat).astype(T) for _ in op.operands]
-        return Sample(tuple(np.tile(x, repeat) for x in base), keywords(op)[0], repeat)
+        return Sample(tuple(np.tile(x, repeat) for x in base), given, repeat)
     n, rows = min(size, ROW), max(size // ROW, 1)
     lead = (rows,) if rows > 1 else ()
     repeat = _repeat(rows, 16)
@@ -51,7 +57,7 @@ def sample(op: Op, dtype: npt.DTypeLike, size: int, seed: int = 0) -> Sample:
         shape = {"e": (*short, n), "w": (n,), "r": short}[letter]
         x = np.asarray(natural(op, rng, shape)).astype(T)
         operands.append(x if letter == "w" or not lead else np.tile(x, (repeat, *(1,) * (x.ndim - 1))))
-    return Sample(tuple(operands), keywords(op)[0], repeat)
+    return Sample(tuple(operands), given, repeat)
 
 
 def _repeat(size: int, least: int) -> int:
@@ -65,7 +71,7 @@ def _repeat(size: int, least: int) -> int:
     return parts
 
 
-def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator) -> Sample:
+def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator, parameters: dict[str, Any]) -> Sample:
     rank = max(len(s.dims) for s in (*op.signature.inputs, *op.signature.outputs))  # of the largest array
     stacked = op.shapes is None and any(s.leading and not s.index for s in op.signature.inputs)
     lead = (STACK,) if stacked else ()
@@ -79,7 +85,7 @@ def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator) -
         side = side * 9 // 10
     extents = sizes(side)
     operands: list[Any] = []
-    static = {p.name: p.typical for p in op.params if not p.required or p.choices}
+    static = {p.name: p.typical for p in op.params if not p.required or p.choices} | parameters
     for spec, held in zip(op.signature.inputs, op.held(extents, static), strict=True):
         shape = (*(lead if spec.leading and not spec.index else ()), *held)
         if spec.index:

@@ -85,8 +85,24 @@ def unpack(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> tuple[tu
     for spec, x in zip(op.signature.inputs, operands, strict=False):
         if spec.blocks:
             x, form = unpacked(op, spec.name, x, form)
+        elif op.chain and getattr(x, "_blocks", None) is not None:
+            raise _swapped(op, spec.name, "quantized")
+        elif op.chain and not spec.type and _holds(x, "u") and any(_holds(other, "f") for other in operands):
+            raise _swapped(op, spec.name, str(x.dtype))
         found.append(x)
     return tuple(found), {**given, "format": form}
+
+
+def _holds(x: Any, kind: str) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.kind == kind
+
+
+def _swapped(op: Op, name: str, what: str) -> DtypeError:
+    """For a product whose operand of numbers is in blocks: most likely the two are in the other order."""
+    blocks = next(spec.name for spec in op.signature.inputs if spec.blocks)
+    order = f"the order is trueno.{op.name}({', '.join(op.operands)})"
+    remedy = "swap them, or multiply with @, which takes either order: q @ x, x @ q"
+    return DtypeError(f"{op.name}: {name} is {what}, but it is {blocks} that comes in blocks: {order}; {remedy}")
 
 
 def lower(format: Any) -> Any:  # noqa: A002 - the parameter's own word

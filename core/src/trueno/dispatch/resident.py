@@ -169,6 +169,8 @@ def _dtype(op: Op, operands: tuple[Any, ...]) -> np.dtype[Any]:
     for name, kind in found:
         if kind != found[0][1]:
             raise DtypeError(f"{op.name}: {name} is {kind}, but {found[0][0]} is {found[0][1]}; convert one of them")
+    if not found and op.quantized:
+        return np.dtype(np.float32)
     if not found:
         raise DtypeError(f"{op.name}: no operand says float32 or float64")
     return found[0][1]

@@ -6,7 +6,7 @@ them ferried.  Every move is an event of kind `transfer`, with bytes and seconds
 
 from threading import local
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 
@@ -130,12 +130,15 @@ def home(x: Any) -> Entry | None:
 def to(x: Any, name: str) -> Any:
     """`x` as the own array type of backend `name`: a copy on its device; the array itself if it lives there.
 
-    `x`: a NumPy array, a list, a number, or an array of any installed backend.
+    `x`: a NumPy array, a list, a number, or an array of any installed backend; a `QuantizedMatrix` becomes one whose
+    `bytes` are there.
     """
     if not isinstance(name, str):
         raise ParameterError(f'to: {name!r} is no name of a backend; write trueno.to(x, "simd")')
     backend = registry.load(name.lower())
     entry = registry.entries()[name.lower()]
+    if _in_blocks(x):
+        return x._of_bytes(to(x.bytes, name))
     x = held(x)
     there = home(x)
     if there is entry:
@@ -154,9 +157,31 @@ def to(x: Any, name: str) -> Any:
         return upload(backend, made)
 
 
-def numpy(x: Any) -> np.ndarray[Any, Any]:
-    """`x` as a NumPy array, wherever it lives."""
-    return host("numpy", x)
+class InBlocks(Protocol):
+    """A `QuantizedMatrix`, which lives where its bytes do."""
+
+    bytes: Any
+
+    def _of_bytes(self, data: Any) -> Self:
+        """The same matrix on other memory."""
+
+
+Q = TypeVar("Q", bound=InBlocks)
+
+
+@overload
+def numpy(x: Q) -> Q: ...
+@overload
+def numpy(x: Any) -> np.ndarray[Any, Any]: ...
+
+
+def numpy(x: Any) -> Any:
+    """`x` as a NumPy array, wherever it lives; of a `QuantizedMatrix`, one whose `bytes` are NumPy's."""
+    return x._of_bytes(host("numpy", x.bytes)) if _in_blocks(x) else host("numpy", x)
+
+
+def _in_blocks(x: Any) -> bool:
+    return hasattr(type(x), "_of_bytes")
 
 
 def host(what: str, x: Any) -> np.ndarray[Any, Any]:

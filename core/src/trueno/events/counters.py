@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from trueno.text import columns, duration, number, plain, size
+from trueno.text import columns, duration, number, op_name, plain, size
 
 if TYPE_CHECKING:
     from trueno.select.quarantine import Quarantined
@@ -78,11 +78,11 @@ class Stats:
         for name in TABLES:
             for key, value in getattr(self, name).items():
                 s = value if isinstance(value, Sum) else Sum(value)
-                who = key if isinstance(key, str) else _SAID[name].format(*key)
+                who = key if isinstance(key, str) else _SAID[name].format(op_name(key[0]), *key[1:])
                 moved, took = size(s.bytes) if s.bytes else "", duration(s.seconds) if s.seconds else ""
                 rows.append((name, who, number(s.count), moved, took))
         lines = columns(rows, right=(2, 3, 4))
-        lines += [f"quarantined: {q.op} on {q.backend}: {q.reason}" for q in self.quarantined]
+        lines += [f"quarantined: {op_name(q.op)} on {q.backend}: {q.reason}" for q in self.quarantined]
         return "\n".join(lines) or "nothing has happened yet"
 
 

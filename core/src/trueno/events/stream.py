@@ -4,8 +4,8 @@
 views of it.  Nothing here is on the path of a call: an event is made when something is decided, moved or
 goes wrong, and for each call only inside a trace.
 
-The logger gets every event at DEBUG (`calibrate` at INFO).  Its warnings come from the policies themselves,
-`TRUENO_FALLBACK=log` and `Action.LOG`, so that nothing is said twice.
+The logger gets every event at DEBUG, and at INFO `calibrate` and a `compile` of a second or more.  Its warnings come
+from the policies themselves, `TRUENO_FALLBACK=log` and `Action.LOG`, so that nothing is said twice.
 """
 
 import os
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from trueno.errors import TruenoError, TruenoWarning
 from trueno.events.counters import count, stats
 from trueno.settings import settings
-from trueno.text import duration, plain, size
+from trueno.text import duration, op_name, plain, size
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -52,7 +52,7 @@ class Event:
 
     def __str__(self) -> str:
         where = f"{self.backend} -> {self.data['to']}" if "to" in self.data else self.backend
-        parts = [f"{self.kind:<10}", self.op, where]
+        parts = [f"{self.kind:<10}", op_name(self.op), where]
         parts += [LEVELS.get(self.data.get("level"), "")] if self.kind == "probe" else []
         parts += [self.detail]
         parts += [duration(self.seconds)] if self.seconds else []
@@ -127,6 +127,10 @@ LEVELS: dict[Any, str] = {
     2: "level 2, in a process of its own",
 }
 """What a probe's levels are called: a backend that is used for the first time is tried at the two last."""
+
+
+SLOW = 1.0
+"""Seconds from which on making a kernel is worth a line at INFO: a program stood still, and somebody may wonder."""
 
 
 class Listener(Protocol):
@@ -251,7 +255,8 @@ def logger() -> "Logger":
 
 def _log(event: Event) -> None:
     if "logging" in sys.modules:  # else nobody can have set it up
-        logger().log(20 if event.kind == "calibrate" else 10, "%s", event, extra={"event": event})
+        told = event.kind == "calibrate" or (event.kind == "compile" and event.seconds >= SLOW)
+        logger().log(20 if told else 10, "%s", event, extra={"event": event})
 
 
 def _hooks(event: Event) -> None:

@@ -28,7 +28,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from trueno.errors import ParameterError, TruenoError, TruenoWarning, suggestion
 from trueno.events.stream import KINDS, Event, listen
-from trueno.text import columns, duration, number, plain, size
+from trueno.text import columns, duration, number, op_name, plain, size
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -249,7 +249,14 @@ def _summary(t: Trace) -> str:
     rows = [("op", "backend", "calls", "time", "mean", "share")]
     for (op, backend, _), (n, seconds, _) in sorted(runs.items(), key=lambda r: -r[1][1]):
         rows.append(
-            (op, backend, number(n), duration(seconds), duration(seconds / n), f"{100 * seconds / total:.0f} %")
+            (
+                op_name(op),
+                backend,
+                number(n),
+                duration(seconds),
+                duration(seconds / n),
+                f"{100 * seconds / total:.0f} %",
+            )
         )
     parts.append(columns(rows, right=(2, 3, 4, 5)) if runs else [])
     parts.append(_outside(t, events))
@@ -325,7 +332,7 @@ def _refused(events: tuple[Event, ...]) -> list[str]:
     for e in events:
         refused = e.data.get("refused") if e.kind == "decision" else None
         for name, code in refused.items() if isinstance(refused, dict) else ():
-            found.setdefault((str(name), str(code)), {})[e.op] = None
+            found.setdefault((str(name), str(code)), {})[op_name(e.op)] = None
     rows = [("not chosen", "reason", "for")] if found else []
     return columns([*rows, *((name, code, ", ".join(ops)) for (name, code), ops in found.items())])
 

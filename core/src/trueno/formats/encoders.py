@@ -55,8 +55,9 @@ def encode(f: Format, x: Floats, imatrix: Floats | None = None) -> Bytes:
     imatrix[k] ≥ 0 weighs the error of each column; q8_0 and mxfp4 do not heed it.
 
     A scale that overflows in float16 is written as Inf, or NaN where the search ends in one; one that is too small is
-    written as 0.  As in ggml, an imatrix of zeros leaves nothing of x in most formats, and neither do blocks whose
-    squares overflow (|x| beyond 10¹⁸) in q3_k, q6_k and iq4_xs.
+    written as 0.  As in ggml, weights of zero for a whole group leave nothing of it in q4_0, q5_0, q3_k, q6_k, iq4_nl
+    and iq4_xs, for a whole block nothing of it in q2_k, q4_k and q5_k; and of blocks whose squares overflow (|x|
+    beyond 10¹⁸) nothing is left in q3_k, q6_k and iq4_xs.
 
     ShapeError if k is no multiple of a block or imatrix is not [k]; ParameterError for formats that hold no weights,
     for NaN and Inf in x or imatrix, and for negative weights: ggml asserts or writes what means nothing.

@@ -17,6 +17,7 @@ from trueno.gguf.file import File, Metadata, Tensor
 from trueno.gguf.header import UINT32
 from trueno.gguf.recipe import EMBEDDINGS, Mixture, recipe
 from trueno.gguf.writing import Entry, put
+from trueno.ops.quantized import LEAST
 from trueno.quant.matrix import QuantizedMatrix
 from trueno.quant.quantize import quantize
 
@@ -30,13 +31,18 @@ FLOATS = ("f32", "f16", "bf16", "f64")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happens to one tensor: `was` becomes `type`; both sizes in bytes."""
+    """What happens to one tensor: `was` becomes `type`; both sizes in bytes.
+
+    columns: elements of a row.  ruled_out: the mixture's format for it, of whose blocks a row is no whole number.
+    """
 
     name: str
     was: str
     type: str
     before: int
     after: int
+    columns: int = 0
+    ruled_out: str = ""
 
 
 def convert(
@@ -56,8 +62,7 @@ def convert(
     The target appears whole or not at all.  FileError, ParameterError; ShapeError for an imatrix that does not fit.
     """
     mixture = recipe(kind)
-    if os.path.exists(target) and os.path.exists(source) and os.path.samefile(target, source):
-        raise ParameterError(f"gguf: {target} is the file that is read; write another")
+    apart(source, target)
     with file.open(source) as model:
         if model.metadata.get("split.count", 1) not in (0, 1):
             raise FileError(f"{source}: it is a part of a split model; join the parts first (llama-gguf-split --merge)")
@@ -67,6 +72,12 @@ def convert(
         entries = [_entry(model.tensors[s.name], s, weights.get(s.name), each) for s in steps]
         put(target, entries, _Changed(model.metadata, new))
         return steps
+
+
+def apart(source: str | Path, target: str | Path) -> None:
+    """ParameterError where both are the same file, under whatever names."""
+    if os.path.exists(target) and os.path.exists(source) and os.path.samefile(target, source):
+        raise ParameterError(f"gguf: {target} is the file that is read; write another")
 
 
 def plan(model: File, kind: str, *, weighted: bool = False, requantize: bool = False) -> list[Step]:
@@ -86,7 +97,8 @@ def plan(model: File, kind: str, *, weighted: bool = False, requantize: bool = F
                 )
         elements, nbytes = package.sizes()[int(package.number(new))]
         count = prod(t.shape)
-        found.append(Step(name, t.type, new, t.nbytes, count // elements * nbytes))
+        unfit = mixture.ruled_out(name)
+        found.append(Step(name, t.type, new, t.nbytes, count // elements * nbytes, t.shape[-1], unfit))
     return found
 
 
@@ -168,8 +180,13 @@ def _blocks(part: Any, kind: str, weight: Any) -> Any:
         if not np.isfinite(half).all():
             raise ParameterError("a number is NaN, Inf, or past the range of float16")
         return half.view(np.uint8)
-    data = quantize(part, kind, weight).bytes
     f = FORMATS[kind]
+    if weight is not None and weight.max() < LEAST:  # an expert whose inputs were all 0: `quantize` would ask back
+        from trueno.formats.encoders import encode
+
+        data = encode(f, part, weight)
+    else:
+        data = quantize(part, kind, weight).bytes
     blocks = data.reshape(-1, f.nbytes)
     if not all(np.isfinite(field(f, blocks, name)).all() for name in (f.d, f.m) if name):
         raise ParameterError(f"the numbers are so large that a scale of {kind} is past the range of float16")

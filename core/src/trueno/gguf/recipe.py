@@ -110,6 +110,13 @@ class Mixture:
             found = FORMATS[found].fallback or found
         return found if shape[-1] % FORMATS[found].elements == 0 else "f16"
 
+    def ruled_out(self, name: str) -> str:
+        """The format that a tensor would have, were its rows whole blocks of it; "" where they are, or it stays."""
+        if not quantizable(name, self.shapes[name], self.arch):
+            return ""
+        found = self._wanted(name, 0)  # no width is in the way
+        return "" if found == self.format(name) else found
+
     def _wanted(self, name: str, width: int) -> str:
         kind, default = self.kind.name, self.kind.default
         if self.arch == GLM5 and any(part in name for part in GLM5_MORE):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from trueno.errors import ShapeError
 from trueno.formats.table import Format, format_of
 from trueno.ops.program import Program
 from trueno.ops.signature import Signature
@@ -21,6 +22,9 @@ TABLE: dict[str, "Op"] = {}
 """Every op by name, in order of declaration."""
 ALIASES: dict[str, str] = {}
 """NumPy's and PyTorch's spellings, to ours."""
+
+AXES = 64
+"""What a NumPy array has at most."""
 
 Empty = Literal["error"] | float
 
@@ -135,6 +139,10 @@ class Op:
         inputs, outputs = self.signature.inputs, self.signature.outputs
         meant = tuple(spec.meant(self.name, s, blocks) for spec, s in zip(inputs, shapes, strict=True))
         made = self.signature.result_shapes(*self.signature.bind(self.name, meant))
+        for spec, shape in zip(outputs, made, strict=True):
+            if len(shape) > AXES:
+                said = f"{spec} would have {len(shape)} dimensions, and arrays have {AXES} at most"
+                raise ShapeError(f"{self.name}: {said}; reshape an operand to fewer")
         return tuple(spec.held(self.name, s, blocks) for spec, s in zip(outputs, made, strict=True))
 
     @cached_property

@@ -18,12 +18,10 @@ from trueno.ops.op import op
 MATRICES = ("q4_k", *(name for name in WEIGHTS if name != "q4_k"))
 """What matrices come in, the commonest first."""
 KNOWN = (*MATRICES, *(name for name in ACTIVATIONS if name not in MATRICES))
-RUN = 32
-"""Columns that share a scale at least."""
 MOST = 1e17
 """Squares of larger numbers overflow in the searches of ggml, which then write zeros: such numbers are refused."""
 LEAST = 1e-30
-"""Where the largest weight of a run is smaller, sums of weighted squares vanish, and ggml writes zeros too."""
+"""Where all weights are smaller, sums of weighted squares vanish, and ggml writes nothing but zeros in most formats."""
 LAID = {"format": tuple(sorted(INTERLEAVED, key=lambda name: MATRICES.index(INTERLEAVED[name].plain)))}
 """What matrices come in besides, for ops that read them along rows."""
 PRODUCT = {"format": MATRICES, "activations": ("q8", "f32")}
@@ -67,12 +65,10 @@ def _weighted(x: Any, imatrix: Any) -> None:
     if imatrix[j] > (MOST / largest) ** 2:
         why = f"times the square of {largest:g}, which x holds, it overflows"
         raise ParameterError(f"quantize: imatrix[{j}] is {imatrix[j]:g}; {why}; divide all of imatrix by a number")
-    runs = imatrix[: imatrix.size // RUN * RUN].reshape(-1, RUN).max(axis=1)
-    if (runs < LEAST).any():
-        j = int(np.argmax(runs < LEAST))
-        some = f"at most {runs[j]:g}" if runs[j] else "0"
-        which = f"imatrix is {some} for columns {j * RUN} to {j * RUN + RUN - 1}, which would become zeros"
-        raise ParameterError(f"quantize: {which}; give each some weight: {LEAST:g} or more")
+    if imatrix[j] < LEAST:
+        which = f"imatrix is at most {imatrix[j]:g}" if imatrix[j] else "imatrix is 0"
+        remedy = f"give some column {LEAST:g} or more, or leave imatrix out"
+        raise ParameterError(f"quantize: {which} in every column, by which all of x would become zeros; {remedy}")
 
 
 @op("x[m,k] -> w[m,k]:blocks", structured=True, flops="500*m*k", choices={"format": MATRICES}, check=_finite)
@@ -96,8 +92,10 @@ def quantize_rows_weighted(x, imatrix, *, format: str):
 
     trueno.quantize(x, format, imatrix) gives the same as a QuantizedMatrix.
     Shapes: one matrix, one weight a column, 0 or more.
-    Edges: as quantize_rows; a negative, NaN or Inf weight is a ParameterError, and so are 32 columns without weight
-    (all below 1e-30), and a weight that overflows times the square of the largest x (past 1e34).
+    Edges: as quantize_rows; a negative, NaN or Inf weight is a ParameterError, and so is a matrix without any weight
+    (all below 1e-30), and a weight that overflows times the square of the largest x (past 1e34).  Some columns without
+    weight are ggml's to the byte, too: where a whole group has none, q4_0, q5_0, q3_k, q6_k, iq4_nl and iq4_xs write
+    zeros, and where a whole block has none, q2_k, q4_k and q5_k do.
     Source: ggml-quants.c, quantize_* with quant_weights.
     """
     return _encode(x, format, np.asarray(imatrix, np.float32))
@@ -142,7 +140,8 @@ def quant_matmul(x, w, *, format: str = "", activations: str = "q8"):
 
     activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
     Shapes: one matrix of m rows, a QuantizedMatrix (or bytes with `format`) of n rows; blocks run along k.
-    Edges: as quant_matvec, row by row of x.
+    Edges: as quant_matvec, row by row of x.  A row of x alone may give other last digits than among others (within
+    float32's rounding of the sum): m decides which kernel or tile multiplies, and so in which order is summed.
     """
     return _seen(x, format, activations) @ decode(format_of(format), w).astype(x.dtype).T
 

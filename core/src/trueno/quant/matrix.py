@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from trueno.discovery import registry
-from trueno.errors import DtypeError, ParameterError, ShapeError
+from trueno.errors import DeviceError, DtypeError, ParameterError, ShapeError
 from trueno.formats import INTERLEAVED, format_of
 from trueno.formats.interleave import interleaved, plain
 from trueno.formats.table import ROWS
@@ -67,6 +67,10 @@ class QuantizedMatrix:
         made = object.__new__(QuantizedMatrix)
         made._set(data, shape, name or self.format, columns)
         return made
+
+    def _of_bytes(self, data: Any) -> "QuantizedMatrix":
+        """The same matrix on other memory; itself where that is its own."""
+        return self if data is self.bytes else self._like(data, self.shape, self._columns)
 
     @property
     def _blocks(self) -> tuple[Any, str, bool]:
@@ -144,6 +148,9 @@ class QuantizedMatrix:
                     "QuantizedMatrix: an index is a slice of rows, or a list of them: q[3:4], q[[3, 5]]"
                 )
             rows = listed
+        if not hasattr(self.bytes, "__getitem__"):
+            where = "a matrix on a device gives no rows; take them at home: trueno.numpy(q)[...]"
+            raise DeviceError(f"QuantizedMatrix: {where}")
         data = self.bytes[rows]
         if not getattr(getattr(data, "flags", None), "c_contiguous", True):
             data = data.copy()
@@ -166,11 +173,15 @@ class QuantizedMatrix:
         return _multiplied(self.T, x, "x @ q")
 
     def __eq__(self, other: object) -> bool:
-        """Whether shape, format, orientation and every byte are the same."""
+        """Whether shape, format, orientation and every byte are the same; DeviceError for bytes on a device."""
         if not isinstance(other, QuantizedMatrix):
             return NotImplemented
         same = (self.shape, self.format, self._columns) == (other.shape, other.format, other._columns)
-        return same and bool((self.bytes == other.bytes).all())
+        if not same or self.bytes is other.bytes:
+            return same
+        if not isinstance(self.bytes, np.ndarray) or not isinstance(other.bytes, np.ndarray):
+            raise DeviceError("QuantizedMatrix: == compares bytes on the host only; bring both home with trueno.numpy")
+        return bool((self.bytes == other.bytes).all())
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -219,6 +230,13 @@ def _rows(given: Any, rows: int, row_bytes: int, what: str) -> Any:
     return data.reshape((rows, row_bytes))
 
 
+def _turned(x: Any) -> Any:
+    """The transpose: a view of NumPy's, a copy of what a device holds."""
+    from trueno.dispatch.function import function
+
+    return x.T if registry.owner(type(x)) is None else function("transpose")(x)
+
+
 def _dense(x: Any, who: str) -> Any:
     """The other side of a product: one or two axes."""
     if isinstance(x, (list, tuple)):
@@ -240,7 +258,7 @@ def _multiplied(q: QuantizedMatrix, x: Any, who: str) -> Any:
             return x._wrap_result(_multiplied(q, x.array, who))
     x = _dense(x, who)
     left = who == "x @ q" and len(x.shape) == 2
-    return _product(q, x.T, who).T if left else _product(q, x, who)
+    return _turned(_product(q, _turned(x), who)) if left else _product(q, x, who)
 
 
 def _product(q: QuantizedMatrix, x: Any, who: str) -> Any:
@@ -257,4 +275,4 @@ def _product(q: QuantizedMatrix, x: Any, who: str) -> Any:
     way = "_colmajor" if q._columns else ""
     if len(x.shape) == 1:
         return function(f"quant_matvec{way}")(q, x)
-    return function(f"quant_matmul{way}")(x.T, q).T
+    return _turned(function(f"quant_matmul{way}")(_turned(x), q))

@@ -61,4 +61,7 @@ def requantize(q: QuantizedMatrix, format: str, imatrix: Any = None) -> Quantize
         raise DtypeError(f"requantize: q is {type(q).__name__}; give a QuantizedMatrix, or trueno.quantize numbers")
     columns = q._columns
     decoded = function("dequantize")(q.T if columns else q)
-    return quantize(np.ascontiguousarray(decoded.T) if columns else decoded, format, imatrix)
+    if columns:
+        host = isinstance(decoded, np.ndarray)
+        decoded = np.ascontiguousarray(decoded.T) if host else function("transpose")(decoded)
+    return quantize(decoded, format, imatrix)

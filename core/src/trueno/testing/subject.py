@@ -56,14 +56,14 @@ def subject(name: str) -> Subject:
     return Subject(name, backend, manifest, manifest is not None and manifest.foreign)
 
 
-def rejected(op: Op, backend: str, dtype: npt.DTypeLike) -> Reject | None:
-    """Why the backend takes no call of this op in this dtype (whatever its static parameters), or None."""
+def rejected(op: Op, backend: str, dtype: npt.DTypeLike, parameters: dict[str, Any] | None = None) -> Reject | None:
+    """Why the backend takes no call of this op in this dtype, with these parameters (None: with any), or None."""
     if op.quantized and np.dtype(dtype) != np.float32:
         return Reject("unsupported_dtype", "ops on blocks take float32")
     first = None
     loaded, rank = registry.load(backend), max(len(op.signature.inputs[0].dims), 1)
     sizes = (5,) * (len(op.operands) if op.structured else 1)
-    for given in keywords(op):
+    for given in keywords(op) if parameters is None else [parameters]:
         static = tuple(split(op, given)[1].items())
         reject = loaded.supports(Call(op, np.dtype(dtype), op.layout, rank, sizes, static))
         if reject is None:

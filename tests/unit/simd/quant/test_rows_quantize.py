@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
-from trueno.formats import FORMATS, WEIGHTS
+from trueno.formats import FORMATS, WEIGHTS, encode
 from trueno_simd import threads
 from trueno_simd.kernels import KERNELS
 
@@ -63,7 +63,7 @@ def hard_rows(seed: int, k: int) -> np.ndarray:
     x[9] = np.where(rng.random(k) < 0.9, 0, x[9])
     x[10] *= np.float32(2) ** rng.integers(-140, 100, k)
     x[11] *= 1e19  # squares overflow
-    x[12] *= 1e38 / np.abs(x[12]).max()
+    x[12] = x[12] / np.abs(x[12]).max() * 1e38
     x[13] = 3e38 * np.sign(x[13])
     x[14] = rng.integers(0, 2**32, k, dtype=np.uint64).astype("u4").view("f4")
     x[14][~np.isfinite(x[14])] = 0
@@ -103,6 +103,29 @@ def test_fresh_rows_too(op: str, name: str, library: ctypes.CDLL) -> None:
         number(2304), pointer(imatrix.ctypes.data) if op == WEIGHTED else None,
     )  # fmt: skip
     same(name, quantize(op, name, x, imatrix), wanted)
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_of_zero_give_the_bytes_of_the_reference(name: str) -> None:
+    """Lines through one point have scales of rounding noise; groups and blocks without weight have none."""
+    seed, k = int(np.random.SeedSequence().entropy % 2**32), 2304  # type: ignore[operator]
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    x, f = hard_rows(seed, k).clip(-1e8, 1e8), FORMATS[name]
+    lone = rng.integers(0, 32, k // 32) + 32 * np.arange(k // 32)
+    found = {
+        "one a group": np.isin(np.arange(k), lone),
+        "sparse": (rng.random(k) < 0.1) * rng.random(k),
+        "wide": np.exp(rng.uniform(-30, 10, k)),
+        "runs of 16": rng.random(k) * np.repeat(rng.random(k // 16) < 0.6, 16),
+        "runs of 32": rng.random(k) * np.repeat(rng.random(k // 32) < 0.6, 32),
+        "blocks": rng.random(k) * np.repeat(np.arange(k // 256) % 2, 256),
+        "nothing": np.zeros(k),
+        "next to nothing": rng.random(k) * 1e-40,
+    }
+    for weights in found.values():
+        imatrix = weights.astype("f4")
+        same(name, quantize(WEIGHTED, name, x, imatrix), encode(f, x, imatrix))
 
 
 @BOTH

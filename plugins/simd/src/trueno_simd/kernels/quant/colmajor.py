@@ -22,11 +22,12 @@ COLUMNS = '''"""quant_matvec_colmajor: the columns of <format> blocks, times act
 from numba import types
 
 from trueno_simd.jit import entry, outer
-from trueno_simd.kernels.operands import overlaps, reader, source, target
+from trueno_simd.kernels.operands import reader, source, target
 from trueno_simd.kernels.quant.colmajor import SHARE, SHARES
 from trueno_simd.kernels.quant.floats import ROWS, float_columns
+from trueno_simd.kernels.quant.regions import settled, share_out
 from trueno_simd.kernels.tile import address, clear
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.threads import address_of, pack
 
 JOB = reader(7)
 some, one = float_columns("<format>", ROWS), float_columns("<format>", 1)
@@ -50,15 +51,14 @@ def columns(args, index):
 
 @entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1)))
 def kernel(w, x, out):
+    status = settled(w, x.size, out.size, <elements>, <nbytes>, x, out)
+    if status:
+        return min(status, 0)
     k, w_row = w.shape
     n = out.size
-    if n % <elements> or w_row != n // <elements> * <nbytes> or x.size != k or overlaps(out, w) or overlaps(out, x):
-        return -1
-    if n == 0:
-        return 0
     share = ((n + SHARES - 1) // SHARES + SHARE - 1) // SHARE * SHARE
     args = pack((address(w), w_row, address(x), k, address(out), n, share))
-    parallel_for(address_of(columns), args, (n + share - 1) // share)
+    share_out(address_of(columns), args, (n + share - 1) // share)
     return 0
 '''
 

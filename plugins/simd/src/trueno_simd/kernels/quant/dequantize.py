@@ -206,8 +206,9 @@ from trueno_simd.jit import entry, exact_outer
 from trueno_simd.kernels.operands import overlaps, reader, source, target
 from trueno_simd.kernels.quant.dequantize import decoder
 from trueno_simd.kernels.quant.printed import CHUNK
+from trueno_simd.kernels.quant.regions import share_out
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.threads import address_of, pack
 
 JOB = reader(4)
 decode = decoder("<format>")
@@ -230,7 +231,7 @@ def kernel(w, out):
     count = w.size // <nbytes>
     if count:
         args = pack((address(w), address(out), count, SHARE))
-        parallel_for(address_of(blocks), args, (count + SHARE - 1) // SHARE)
+        share_out(address_of(blocks), args, (count + SHARE - 1) // SHARE)
     return 0
 '''
 

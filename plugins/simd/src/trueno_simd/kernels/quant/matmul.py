@@ -24,10 +24,11 @@ from trueno.formats import FORMATS, INTERLEAVED
 
 from trueno_simd.jit import entry, inner, outer
 from trueno_simd.kernels import tile
-from trueno_simd.kernels.operands import F32, SCRATCH, overlaps, reader, source, target, with_scratch
+from trueno_simd.kernels.operands import F32, SCRATCH, reader, source, target, with_scratch
 from trueno_simd.kernels.quant import groups
 from trueno_simd.kernels.quant.activations import quantized
 from trueno_simd.kernels.quant.matvec import quant_matvec
+from trueno_simd.kernels.quant.regions import settled
 from trueno_simd.kernels.quant.tile import micro_kernel
 from trueno_simd.kernels.quant.tile_activations import group_packer, group_values, tail_packer
 from trueno_simd.kernels.quant.tile_decode import panel_decoder, value_decoder
@@ -180,14 +181,9 @@ QUANTIZE_JOB, MULTIPLY_JOB, FLOAT_JOB = reader(8), reader(12), reader(13)
 def _quantized(x, w, out, scratch):
     m, k = x.shape
     n = w.shape[0]
-    if (k % ELEMENTS or w.shape[1] != k // ELEMENTS * NBYTES or out.shape[0] != m or out.shape[1] != n
-            or overlaps(out, x) or overlaps(out, w)):  # fmt: skip
-        return -1
-    if m == 0 or n == 0:
-        return 0
-    if k == 0:
-        tile.clear(address(out), out.nbytes)
-        return 0
+    status = settled(w, out.shape[1], k, ELEMENTS, NBYTES, x, out) if out.shape[0] == m else -1
+    if status:
+        return min(status, 0)
     tall, lower, low = tiles_of(m)
     count = tall + lower
     share, across, part, chunks = cut(count, TILES, n, 2 * m * n * k)
@@ -217,14 +213,9 @@ def _quantized(x, w, out, scratch):
 def _floats(x, w, out, scratch):
     m, k = x.shape
     n = w.shape[0]
-    if (k % ELEMENTS or w.shape[1] != k // ELEMENTS * NBYTES or out.shape[0] != m or out.shape[1] != n
-            or overlaps(out, x) or overlaps(out, w)):  # fmt: skip
-        return -1
-    if m == 0 or n == 0:
-        return 0
-    if k == 0:
-        tile.clear(address(out), out.nbytes)
-        return 0
+    status = settled(w, out.shape[1], k, ELEMENTS, NBYTES, x, out) if out.shape[0] == m else -1
+    if status:
+        return min(status, 0)
     share, across, part, chunks = cut(m, FLOAT_ROWS, n, 2 * m * n * k)
     area = (COLUMNS * 8 + W_BYTES + DEPTH * ROW + part * ROW + 127) // 64 * 64
     slabs = slab_bytes(m, k)

@@ -18,8 +18,9 @@ from trueno.formats import FORMATS
 
 from trueno_simd.jit import entry, outer
 from trueno_simd.kernels import tile
-from trueno_simd.kernels.operands import SCRATCH, overlaps, reader, source, target, with_scratch
+from trueno_simd.kernels.operands import SCRATCH, reader, source, target, with_scratch
 from trueno_simd.kernels.quant.dequantize import decoder
+from trueno_simd.kernels.quant.regions import settled
 from trueno_simd.kernels.quant.tile_floats import multiply, rows_in_slabs, slab_bytes
 from trueno_simd.kernels.quant.tile_layout import COLUMNS, DEPTH, ROW
 from trueno_simd.kernels.quant.tile_shares import CHUNK, FLOAT_ROWS, SHARES, put, special
@@ -62,14 +63,9 @@ JOB = reader(13)
 def _multiply(x, w, out, scratch):
     m, k = x.shape
     n = out.shape[1]
-    if (n % ELEMENTS or w.shape[0] != k or w.shape[1] != n // ELEMENTS * NBYTES or out.shape[0] != m
-            or overlaps(out, x) or overlaps(out, w)):  # fmt: skip
-        return -1
-    if m == 0 or n == 0:
-        return 0
-    if k == 0:
-        tile.clear(address(out), out.nbytes)
-        return 0
+    status = settled(w, k, n, ELEMENTS, NBYTES, x, out) if out.shape[0] == m else -1
+    if status:
+        return min(status, 0)
     across = (n + ACROSS - 1) // ACROSS
     wanted = min(max(2 * m * n * k // CHUNK, 1), SHARES)
     down = max(

@@ -35,13 +35,14 @@ QUANTIZED = '''"""quant_matvec: rows of <format> blocks times activations in <pa
 from numba import types
 
 from trueno_simd.jit import entry, outer
-from trueno_simd.kernels.operands import SCRATCH, overlaps, reader, source, target
+from trueno_simd.kernels.operands import SCRATCH, reader, source, target
 from trueno_simd.kernels.quant.activations import quantized
 from trueno_simd.kernels.quant.dots import ROWS, quantized_rows
 from trueno_simd.kernels.quant.matvec import SHARES
 from trueno_simd.kernels.quant.printed import CHUNK
-from trueno_simd.kernels.tile import address, clear
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.kernels.quant.regions import settled, share_out
+from trueno_simd.kernels.tile import address
+from trueno_simd.threads import address_of, pack
 
 JOB = reader(9)
 quantize = quantized("<partner>")
@@ -59,13 +60,11 @@ def rows(args, index):
 
 @entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1), SCRATCH))
 def kernel(w, x, out, scratch):
+    status = settled(w, out.size, x.size, <elements>, <nbytes>, x, out)
+    if status:
+        return min(status, 0)
     n, w_row = w.shape
     k = x.size
-    if k % <elements> or w_row != k // <elements> * <nbytes> or out.size != n or overlaps(out, w) or overlaps(out, x):
-        return -1
-    if n == 0 or k == 0:
-        clear(address(out), out.nbytes)
-        return 0
     need = 64 + k + k // 8 + k // <block> * 4
     if scratch.size < need:
         return need
@@ -76,7 +75,7 @@ def kernel(w, x, out, scratch):
     wanted = min(max(w.nbytes // CHUNK, 1), SHARES)
     share = ((n + wanted - 1) // wanted + ROWS - 1) // ROWS * ROWS
     args = pack((address(w), w_row, codes, d, sums, k, address(out), n, share))
-    parallel_for(address_of(rows), args, (n + share - 1) // share)
+    share_out(address_of(rows), args, (n + share - 1) // share)
     return 0
 '''
 
@@ -86,14 +85,15 @@ GROUPED = '''"""quant_matvec: interleaved rows of <format> blocks times activati
 from numba import types
 
 from trueno_simd.jit import entry, outer
-from trueno_simd.kernels.operands import SCRATCH, overlaps, reader, source, target
+from trueno_simd.kernels.operands import SCRATCH, reader, source, target
 from trueno_simd.kernels.quant.activations import quantized
 from trueno_simd.kernels.quant.dots import ROWS, quantized_rows
 from trueno_simd.kernels.quant.matvec import SHARES
 from trueno_simd.kernels.quant.interleaved import ROWS as GROUP, interleaved_rows
 from trueno_simd.kernels.quant.printed import CHUNK
-from trueno_simd.kernels.tile import address, clear
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.kernels.quant.regions import settled, share_out
+from trueno_simd.kernels.tile import address
+from trueno_simd.threads import address_of, pack
 
 JOB = reader(9)
 quantize = quantized("<partner>")
@@ -119,12 +119,13 @@ FLOAT = '''"""quant_matvec: rows of <format> blocks times activations in float32
 from numba import types
 
 from trueno_simd.jit import entry, outer
-from trueno_simd.kernels.operands import overlaps, reader, source, target
+from trueno_simd.kernels.operands import reader, source, target
 from trueno_simd.kernels.quant.floats import ROWS, float_rows
 from trueno_simd.kernels.quant.matvec import SHARES
 from trueno_simd.kernels.quant.printed import CHUNK
-from trueno_simd.kernels.tile import address, clear
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.kernels.quant.regions import settled, share_out
+from trueno_simd.kernels.tile import address
+from trueno_simd.threads import address_of, pack
 
 JOB = reader(7)
 product = float_rows("<format>")
@@ -141,17 +142,15 @@ def rows(args, index):
 
 @entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1)))
 def kernel(w, x, out):
+    status = settled(w, out.size, x.size, <elements>, <nbytes>, x, out)
+    if status:
+        return min(status, 0)
     n, w_row = w.shape
     k = x.size
-    if k % <elements> or w_row != k // <elements> * <nbytes> or out.size != n or overlaps(out, w) or overlaps(out, x):
-        return -1
-    if n == 0 or k == 0:
-        clear(address(out), out.nbytes)
-        return 0
     wanted = min(max(w.nbytes // CHUNK, 1), SHARES)
     share = ((n + wanted - 1) // wanted + ROWS - 1) // ROWS * ROWS
     args = pack((address(w), w_row, address(x), k, address(out), n, share))
-    parallel_for(address_of(rows), args, (n + share - 1) // share)
+    share_out(address_of(rows), args, (n + share - 1) // share)
     return 0
 '''
 

@@ -78,6 +78,7 @@ from numba import types
 from trueno_simd.jit import entry
 from trueno_simd.kernels.operands import overlaps, source, target
 from trueno_simd.kernels.quant.quantize import CHECKED, encoder, strange
+from trueno_simd.kernels.quant.regions import share_out
 from trueno_simd.kernels.tile import address
 from trueno_simd.threads import address_of, pack, parallel_for
 
@@ -92,12 +93,12 @@ def kernel(x, <matrix_argument>out):
     <matrix_check>count = x.size // <elements>
     if count == 0:
         return 0
-    wrong = parallel_for(address_of(strange), pack((address(x), x.size)), (x.size + CHECKED - 1) // CHECKED)
+    wrong = share_out(address_of(strange), pack((address(x), x.size)), (x.size + CHECKED - 1) // CHECKED)
     if wrong:
         return -1
     share = <share>
     args = pack((address(x), <matrix_address>, address(out), k, count, share))
-    parallel_for(address_of(encode), args, (count + share - 1) // share)
+    share_out(address_of(encode), args, (count + share - 1) // share)
     return 0
 '''
 MATRIX_CHECK = """if imatrix.size != k or overlaps(out, imatrix):

@@ -179,6 +179,24 @@ def affine_encoder(format: str, weighted: bool) -> Any:
         return min(nearest(inverse * v) & I32(0xFF), I32(widest))
 
     @exact
+    def stored(codes, j, scale, least):
+        """A scale and a min from the search with an importance matrix, as the bits of a block keep them.
+
+        One above the widest (a negative one has wrapped around) is cut in q5_k; in the others ggml lets its upper
+        bits run into the number that shares a byte with it.  See `trueno.formats.encode_minmax`.
+        """
+        up, down = I32(number(codes)), I32(number(codes + 32))
+        if format == "q5_k":
+            up, down = min(up, I32(widest)), min(down, I32(widest))
+        elif format == "q2_k":
+            down = down | up >> 4
+        elif j >= 4:
+            up = up | I32(number(codes - 4 * ROW)) >> 6 << 4
+            down = down | I32(number(codes - 4 * ROW + 32)) >> 6 << 4
+        put_int(scale, up & I32(widest))
+        put_int(least, down & I32(widest))
+
+    @exact
     def plain(x, w, found, block, scales, mins):
         compact()
         best, deepest = ZERO, ZERO
@@ -208,8 +226,7 @@ def affine_encoder(format: str, weighted: bool) -> Any:
         write(batch, positive(batch, weights, codes))
         for s in range(blocks):
             for j in range(groups):
-                put_int(scales + 4 * j, min(I32(number(codes + ROW * j + 4 * s)), I32(widest)))
-                put_int(mins + 4 * j, min(I32(number(codes + ROW * j + 4 * s + 32)), I32(widest)))
+                stored(codes + ROW * j + 4 * s, j, scales + 4 * j, mins + 4 * j)
             d, dmin = half_bits(number(batch + 4 * s)), half_bits(number(batch + 4 * s + 32))
             finish(x + 1024 * s, w + nbytes * s, found, s, d, dmin, scales, mins)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.compare import Record
-from benchmarks.rows import ROWS, text
+from benchmarks.rows import ROWS, text, wgpu
 from benchmarks.rows.families import ADD
 from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
 from benchmarks.rows.rust import PUBLISHED_NS
@@ -259,6 +259,20 @@ def _quant(records: Sequence[Record]) -> list[Verdict]:
     return verdicts
 
 
+def _wgpu(records: Sequence[Record]) -> list[Verdict]:
+    counted = _one(records, ("wgpu", wgpu.COUNTED), "wgpu: relu, scale, add in a batch, counted", wgpu.EXPECTED,
+                   lambda v: next(r.peer for r in records if r.name == wgpu.COUNTED), lambda v: v == 1)  # fmt: skip
+    rows: tuple[tuple[str, str, str, Callable[[float], str], Callable[[float], bool]], ...] = (
+        (wgpu.SAVED, "relu, scale, add in a batch, against three calls", "≥ 3×", times, lambda v: v >= 3),
+        (wgpu.SMALL, "add of 1 024, NumPy in and out", "≤ 200 µs", us, lambda v: v <= 200e-6),
+        (wgpu.PRODUCT, "matmul, 4096²", "≥ 30 TFLOP/s", lambda v: f"{v / 1e12:.1f} TFLOP/s", lambda v: v >= 30e12),
+        (wgpu.VECTOR, "matvec, 4096², resident", "≥ 1.5 TB/s", lambda v: f"{v / 1e12:.2f} TB/s", lambda v: v >= 1.5e12),
+        (wgpu.KEPT, "kept weight of 1024², one row, against uploading it", "≥ 2×", times, lambda v: v >= 2),
+    )
+    found = [_one(records, ("wgpu", name), f"wgpu: {row}", bar, show, good) for name, row, bar, show, good in rows]
+    return [counted, *found]
+
+
 def regrets(records: Sequence[Record]) -> list[Record]:
     """Where the selector chose somebody slower than the best, worst first."""
     found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
@@ -300,5 +314,6 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *_rust(records),
         *_batch(records),
         *_quant(records),
+        *_wgpu(records),
         *_regret(records),
     ]

@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 COLOURS = {True: "green", False: "red", None: "dim"}
 WORST = 10
 REGRET = ("op", "shape", "choice over best", "best", "times (trueno: the choice)")
-SINGLE = ("startup", "batch", "dispatch", "aio", "inplace", "guards", "threads", "rust")
+SINGLE = ("startup", "batch", "dispatch", "aio", "inplace", "guards", "threads", "rust", "wgpu")
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
 LISTED = ("structured", "quant")
 """Groups whose cells are ratios, but every op has shapes of its own."""
@@ -36,7 +36,14 @@ def figure(record: Record) -> str:
     """A record's own figure."""
     if record.value is None:
         return record.problem or "–"
-    return f"{record.value:.2f}×" if record.unit == "×" else duration(record.value)
+    match record.unit:
+        case "×":
+            return f"{record.value:.2f}×"
+        case "s":
+            return duration(record.value)
+        case "counts":
+            return record.peer
+    return f"{record.value / 1e12:.2f} T{record.unit}/s"
 
 
 def ratio(record: Record) -> str:

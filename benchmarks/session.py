@@ -11,7 +11,7 @@ from benchmarks.bars import verdicts
 from benchmarks.compare import Record
 from benchmarks.machine import Watch
 from benchmarks.peers import ggml, torch
-from benchmarks.rows import CALIBRATION, Cell, Plan, groups
+from benchmarks.rows import CALIBRATION, Cell, Plan, groups, wgpu
 
 WIDTH = 160  # of tables in a file or a pipe
 
@@ -49,6 +49,8 @@ def run(
     if "quant" in wanted and ggml.library() is None:
         console.print(f"[yellow]{ggml.MISSING}; figures of another machine are scaled instead[/]", soft_wrap=True)
     watch = Watch(threads)
+    if "wgpu" in wanted:
+        watch.facts["adapter"] = wgpu.adapter()
     for warning in watch.warnings():
         console.print(f"[yellow]Warning[/]: {warning}", soft_wrap=True)
     known = groups()

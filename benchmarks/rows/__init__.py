@@ -76,6 +76,7 @@ def groups() -> dict[str, Cells]:
         startup,
         structured,
         threads,
+        wgpu,
     )
 
     return {
@@ -92,5 +93,6 @@ def groups() -> dict[str, Cells]:
         "reductions": reductions.cells,
         "batch": batch.cells,
         "quant": quant.cells,
+        "wgpu": wgpu.cells,
         "regret": regret.cells,
     }

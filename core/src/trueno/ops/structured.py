@@ -36,27 +36,30 @@ def structured_bound(
     arithmetic = Judge(np.dtype(dtype), EXACT)
     wide = arithmetic.wide
 
-    def run(change: Any) -> list[Array]:
-        given = [
-            x if spec.type else change(np.asarray(x).astype(wide))
-            for spec, x in zip(op.signature.inputs, operands, strict=True)
-        ]
+    def each(change: Any) -> list[Array]:
+        """The operands, those that hold the call's floats changed."""
+        specs = op.signature.inputs
+        return [x if s.type else change(np.asarray(x).astype(wide)) for s, x in zip(specs, operands, strict=True)]
+
+    def run(given: list[Array]) -> list[Array]:
         result = op.body(*given, **given_params, **static)
         return [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
 
     with np.errstate(all="ignore"):
-        meant = run(lambda x: x)
+        meant = run(each(lambda x: x))
         if op.chain is None:
             ranges = [exact(m) for m in meant]
             return [Bound(m, *arithmetic.rounded(*r)) for m, r in zip(meant, ranges, strict=True)]
         if op.magnitude is not None:
             products, sizes = _stated(op, operands, static, meant)
         else:
-            products = run(np.ones_like)
-            sizes = run(lambda x: np.abs(np.where(np.isfinite(x), x, 0)))
+            products = run(each(np.ones_like))
+            sizes = run(each(_size))
+        lost = [np.zeros(())] * len(meant) if accuracy.subnormals else _flushed(op, each(_size), static, run, dtype)
+        tiny = 0.0 if accuracy.subnormals else 2 * float(np.finfo(dtype).tiny)  # a product, and the sum so far
         found = []
-        for m, count, size in zip(meant, products, sizes, strict=True):
-            slack = (count + 4) * arithmetic.u * size + count * arithmetic.smallest
+        for m, count, size, less in zip(meant, products, sizes, lost, strict=True):
+            slack = (count + 4) * arithmetic.u * size + count * (arithmetic.smallest + tiny) + less
             may = size * (1 + (count + 4) * arithmetic.u) > arithmetic.largest
             low, high, nan = exact(m)
             number = np.isfinite(m)
@@ -114,6 +117,26 @@ def _stated(
     shapes = tuple(spec.meant(op.name, np.shape(x), blocks) for spec, x in zip(specs, operands, strict=True))
     count = op.chain_length(op.signature.bind(op.name, shapes)[0])
     return [np.full(m.shape, count) for m in meant], [op.magnitude(*operands, **static)]
+
+
+def _size(x: Array) -> Array:
+    """|x|, and 0 for what is no finite number."""
+    return np.abs(np.where(np.isfinite(x), x, 0))
+
+
+def _flushed(op: Op, sizes: list[Array], static: dict[str, Any], run: Any, dtype: npt.DTypeLike) -> list[Array]:
+    """What results lose where subnormal operands are read as zeros: Σ|subnormal a| · |b|, over each operand a."""
+    smallest = np.finfo(dtype).tiny
+    total: list[Array] = []
+    for i, spec in enumerate(op.signature.inputs):
+        if spec.type:
+            continue
+        given = [np.where(x < smallest, x, 0) if k == i else x for k, x in enumerate(sizes)]
+        if op.magnitude is not None:
+            given = [x if s.type else x.astype(dtype) for s, x in zip(op.signature.inputs, given, strict=True)]
+        found = [op.magnitude(*given, **static)] if op.magnitude is not None else run(given)
+        total = [a + b for a, b in zip(total, found, strict=True)] if total else list(found)
+    return total
 
 
 def _alike(got: Array, value: Array) -> Array:

@@ -1,0 +1,130 @@
+"""The backend: row programs printed as WGSL, structured ops by kernels written by hand."""
+
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
+from trueno.errors import BackendUnavailable
+
+from trueno_wgpu import device
+from trueno_wgpu.array import Array
+from trueno_wgpu.device import Gpu
+from trueno_wgpu.shader import Shader
+
+FLOAT32 = np.dtype(np.float32)
+HARDWARE = Rates(launch_s=1e-4, flops=3e12, bytes=3e11, link_s=6e-5, link_bytes=8e9)
+"""Of a discrete GPU, mostly waiting for one: a fence is 50 to 90 µs, and staging copies 8 GB a second."""
+PRODUCTS = Rates(launch_s=1e-4, flops=1e13, bytes=3e11, link_s=6e-5, link_bytes=8e9)
+SOFTWARE = Rates(launch_s=1e-4, flops=2e9, bytes=2e9, link_s=1e-4, link_bytes=3e9)
+"""Of llvmpipe on two cores; it is chosen only by name, so this ranks it for nobody."""
+ONE = Shader(
+    "one and one",
+    """struct P { n: u32 }
+@group(0) @binding(0) var<uniform> p: P;
+@group(0) @binding(1) var<storage, read> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x < p.n) { y[id.x] = x[id.x] + x[id.x]; }
+}
+""",
+    (False, True),
+)
+
+
+class WgpuBackend:
+    """One GPU through WebGPU."""
+
+    name = "wgpu"
+    kind: Literal["cpu", "gpu"] = "gpu"
+
+    @property
+    def gpu(self) -> Gpu:
+        """The process's device, opened at first need."""
+        return device.gpu()
+
+    @cached_property
+    def accuracy(self) -> Accuracy:
+        """What the printer's element functions were measured to keep."""
+        from trueno_wgpu.wgsl.accuracy import ACCURACY
+
+        return ACCURACY
+
+    def probe(self, level: int) -> Probe:
+        """Level 1 only loads wgpu: looking for adapters would leave a driver behind that does not survive a fork.
+
+        Level 2, in a process of its own, finds one, opens it and adds on it.
+        """
+        if level < 2:
+            return Probe(True)
+        devices: tuple[Device, ...] = ()
+        try:
+            found = device.adapter()
+            devices = (Device(found.name, found.through.lower(), found.software),)
+            x = Array.of(self.gpu, np.arange(65, dtype=np.float32))
+            y = Array.empty(self.gpu, (65,), FLOAT32)
+            self.gpu.run(ONE, (x.buffer, y.buffer), np.uint32(65).tobytes(), (2, 1, 1))
+            if y.numpy().tolist() != [2.0 * i for i in range(65)]:
+                return Probe(False, f"{found}: one and one is not two; update the GPU's driver", devices)
+        except BackendUnavailable as error:
+            return Probe(False, str(error), devices)
+        return Probe(True, devices=devices)
+
+    def supports(self, call: Call) -> Reject | None:
+        if call.dtype != FLOAT32:
+            return Reject("unsupported_dtype", f"{call.dtype}: float32")
+        if call.op.structured:
+            from trueno_wgpu import kernels
+
+            return kernels.refusal(call)
+        from trueno_wgpu import rowprogram
+
+        return rowprogram.refusal(call)
+
+    def kernel(self, call: Call) -> Kernel:
+        if call.op.structured:
+            from trueno_wgpu import kernels
+
+            return kernels.kernel(self.gpu, call)
+        from trueno_wgpu.rowprogram import kernel
+
+        return kernel(self.gpu, call)
+
+    def rates(self, call: Call) -> Rates:
+        """A mid-size discrete GPU's; software's own where that was named."""
+        if device.adapter().software:
+            return SOFTWARE
+        return PRODUCTS if call.op.structured else HARDWARE
+
+    def limits(self) -> dict[str, int | None]:
+        """What one binding, buffer, workgroup and grid may have; memory: the bytes of all arrays."""
+        return {**asdict(self.gpu.limits), "memory": self.gpu.memory}
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return Array.empty(self.gpu, shape, dtype)
+
+    def to_device(self, x: np.ndarray[Any, Any]) -> Array:
+        return Array.of(self.gpu, x)
+
+    def to_host(self, x: Array, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        return x.numpy(out)
+
+    def copy(self, x: Array, out: Array) -> None:
+        self.gpu.copy(x.buffer, out.buffer, x.nbytes)
+
+    def write(self, x: np.ndarray[Any, Any], out: Array) -> None:
+        out.write(x)
+
+    def batch(self) -> AbstractContextManager[None]:
+        return self.gpu.batch()
+
+    def synchronize(self) -> int:
+        """Wait; the status bits of what this thread ran guarded."""
+        bits = self.gpu.take_status()
+        self.gpu.wait()
+        return bits
+
+    def close(self) -> None:
+        self.gpu.close()

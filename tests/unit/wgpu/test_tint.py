@@ -1,0 +1,112 @@
+"""The other compiler of WGSL: Chromium's Tint takes every hand-written text.
+
+It is stricter than naga about barriers: what decides whether one is reached must be the same for a whole workgroup, and
+a private variable is not known to be.
+"""
+
+import json
+import shutil
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+pytest.importorskip("wgpu")
+from trueno_wgpu.kernels import convolve2d, embedding, gemv, outer, steps, transpose
+from trueno_wgpu.kernels.epilogue import spliced
+from trueno_wgpu.kernels.matmul import LARGE, MIDDLE, SMALL
+from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
+from trueno_wgpu.kernels.tile import Form, Tile, naive, tiled
+from unit.wgpu.test_epilogue import op_of
+
+PAGE = """<script>(async () => {
+  const found = {refused: {}};
+  try {
+    const device = await (await navigator.gpu.requestAdapter()).requestDevice();
+    for (const [name, code] of Object.entries(await (await fetch("texts")).json())) {
+      const told = (await device.createShaderModule({code}).getCompilationInfo()).messages;
+      if (told.length) found.refused[name] = told.map(m => `${m.type}, line ${m.lineNum}: ${m.message}`);
+      found.count = (found.count || 0) + 1;
+    }
+  } catch (error) { found.error = String(error); }
+  await fetch("done", {method: "POST", body: JSON.stringify(found)});
+})()</script>"""
+TILES = (
+    SMALL,
+    MIDDLE,
+    LARGE,
+    Tile(128, 128, 8, 8, 8, unroll=8, slices=2),
+    Tile(64, 64, 16, 4, 4, ahead=False),
+    Tile(128, 64, 16, 8, 8, unroll=8),
+)
+
+
+def texts() -> dict[str, str]:
+    found = {
+        f"{tile}, {reads}{', turned' * turned}": tiled(tile, Form(reads, turned))
+        for tile in TILES
+        for reads in ("whole", "fours", "ones")
+        for turned in (False, True)
+    }
+    guarded = Store(True)
+    epilogue = Store(True, epilogue=spliced(op_of("matmul", "ewr", "gelu")))
+    for what, store in {"plain": PLAIN, "partial": PARTIAL, "guarded": guarded, "epilogue": epilogue}.items():
+        found[f"tile, batched, {what}"] = tiled(MIDDLE, Form("fours", batched=True, store=store))
+        found[f"naive, {what}"] = naive(Form("ones", batched=True, store=store))
+        for width in (1, 4):
+            for vectors in (1, 3):
+                name = f"{width} wide, {vectors} vectors, {what}"
+                found[f"rows, {name}"] = gemv.rows_text(gemv.ROWS, width, vectors, vectors == 1, store)
+                found[f"columns, {name}"] = gemv.columns_text(gemv.COLUMNS, width, vectors, store)
+            found[f"add splits, {width} wide, {what}"] = steps.adding(width, store).source
+    for store in (PLAIN, guarded):
+        found[f"outer, {store.guarded}"] = outer.shader(4, store).source
+        found[f"convolve2d, {store.guarded}"] = convolve2d.shader(4, 4, store).source
+        found[f"transpose, {store.guarded}"] = transpose._shader(store.guarded).source
+        found[f"embedding_lookup, {store.guarded}"] = embedding.shader(4, store.guarded).source
+    return found
+
+
+@pytest.mark.slow
+def test_tint_takes_every_text(tmp_path):
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("no chromium, whose Tint is asked")
+    asked, answer, done = texts(), {}, threading.Event()
+
+    class Server(BaseHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def reply(self, body: str) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def do_GET(self) -> None:
+            self.reply(json.dumps(asked) if self.path == "/texts" else PAGE)
+
+        def do_POST(self) -> None:
+            answer.update(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.reply("")
+            done.set()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = ["--headless=new", "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"]
+        page = f"http://127.0.0.1:{server.server_port}/"
+        started = subprocess.Popen(
+            [browser, *options, f"--user-data-dir={tmp_path}", page],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            assert done.wait(180), "the browser did not answer"
+        finally:
+            started.terminate()
+            started.wait(30)
+            server.shutdown()
+    assert answer == {"count": len(asked), "refused": {}}

@@ -67,6 +67,18 @@ OPERANDS = {
     for name in names.split()
 }
 """How many operands an instruction has, where that does not vary."""
+KINDS = {
+    name: kinds
+    for kinds, names in {
+        "usb": "shl shr bfe bfi brev clz popc bfind prmt lop3 shf rem sad cnot redux match addc subc mul24 mad24 bmsk",
+        "usbp": "and or xor not",
+        "usf": "add sub mul mad div min max abs neg",
+        "f": "fma rcp sqrt rsqrt ex2 lg2 sin cos tanh testp copysign",
+        "usbf": "setp set slct selp ld ldu st atom red",
+    }.items()
+    for name in names.split()
+}
+"""Which kinds of type an instruction has."""
 LONGER = {"ld": 1, "ldu": 1, "st": 1, "createpolicy": 3}  # operands that may follow: a cache policy, a fraction
 
 
@@ -118,6 +130,9 @@ class Compiler:
             raise UnknownInstruction(
                 f"{ins.opcode} has {count} operands, {len(ins.operands)} given", ins.line, ins.text
             )
+        last = next((TYPES[m] for m in reversed(ins.mods) if m in TYPES), None)
+        if last is not None and last.kind not in KINDS.get(ins.opcode, last.kind):
+            raise UnknownInstruction(f"{ins.opcode} has no .{last.name}", ins.line, ins.text)
         try:
             inner = family(self, ins)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError, AssertionError) as error:

@@ -9,12 +9,13 @@ that frees none either, it is a deadlock.
 from typing import TYPE_CHECKING
 
 import numpy as np
+from trueno.errors import TruenoError
 
 from trueno_cuda.ptx.emulate.access import Access
 from trueno_cuda.ptx.emulate.barriers import Barriers
 from trueno_cuda.ptx.emulate.compile import Fetch
 from trueno_cuda.ptx.emulate.copies import BulkCopy, ThreadCopy
-from trueno_cuda.ptx.emulate.errors import StepLimit
+from trueno_cuda.ptx.emulate.errors import StepLimit, UnknownInstruction
 from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.memory import LOCAL, PARAM, SHARED, SHARED_BASE
 from trueno_cuda.ptx.emulate.phases import Phases
@@ -114,7 +115,7 @@ class Machine:
 
     def turn(self, g: Group) -> None:
         """Run one group until it stops."""
-        blocks, steps, launch = self.flow.blocks, self.kernel.steps, self.launch
+        blocks, launch = self.flow.blocks, self.launch
         ends = self.kernel.ends
         lanes, warps = launch.lane_counts, launch.warp_counts
         at = g.block
@@ -126,14 +127,7 @@ class Machine:
                     return
                 g = passed
             else:
-                rest = iter(steps[at])
-                try:
-                    for step in rest:
-                        step(self, g, None)
-                except Exception as error:
-                    ins = self.flow.instructions[block.start + len(steps[at]) - len(list(rest)) - 1]
-                    error.add_note(f"while emulating {self.kernel.name}, line {ins.line}: {ins.text}")
-                    raise
+                self.carry_out(g, at)
             lanes[at] += g.n
             warps[at] += g.n // WARP if g.whole else len(g.warps)
             launch.steps += block.end - block.start
@@ -157,6 +151,19 @@ class Machine:
                 self.put(following, g)
                 return
             at = g.block = following
+
+    def carry_out(self, g: Group, at: int) -> None:
+        """The steps of a block; one that NumPy refuses was no instruction that PTX has."""
+        steps = self.kernel.steps[at]
+        rest = iter(steps)
+        try:
+            for step in rest:
+                step(self, g, None)
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError) as error:
+            if isinstance(error, TruenoError):
+                raise
+            ins = self.flow.instructions[self.flow.blocks[at].start + len(steps) - len(list(rest)) - 1]
+            raise UnknownInstruction(f"cannot be emulated ({error})", ins.line, ins.text) from error
 
     def put(self, at: int, g: Group) -> None:
         """Make a group ready at a block, joining whoever is there; a block that only leaves is run at once."""
@@ -231,8 +238,7 @@ class Machine:
         else:
             return self.barriers.block(g, at)
         if passed is not None:
-            for step in self.kernel.steps[at]:
-                step(self, passed, None)
+            self.carry_out(passed, at)
         return passed
 
     def guard(self, g: Group, at: int, guard: Fetch, ins: Instruction) -> Group | None:
@@ -259,8 +265,7 @@ class Machine:
 
     def pass_meeting(self, g: Group, at: int) -> None:
         """Lanes that were parked run the instruction and go on."""
-        for step in self.kernel.steps[at]:
-            step(self, g, None)
+        self.carry_out(g, at)
         self.went_on(g, at)
 
     def went_on(self, g: Group, at: int) -> None:

@@ -1,8 +1,11 @@
 """What documentation shows is run: examples, and every Python block of the README and the pages."""
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,29 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCKS = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+ON_A_GPU = {"gpu-anywhere-wgpu.md"}
+"""Pages whose programs need an adapter for WebGPU: a GPU's, or software's."""
 
 
-def run(code: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=300)
+def run(code: str, settings: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=os.environ | (settings or {}), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+@cache
+def adapter() -> dict[str, str]:
+    """The setting under which WebGPU has an adapter; a child looks for it, because drivers do not survive a fork."""
+    given = os.environ.get("TRUENO_WGPU_ADAPTER", "")
+    for word in [given] if given else ["", "software"]:
+        setting = {"TRUENO_WGPU_ADAPTER": word}
+        done = run("from trueno_wgpu import device; device.adapter()", setting)
+        if done.returncode == 0:
+            return setting
+    if os.environ.get("REQUIRE_WGPU"):
+        pytest.fail(f"no adapter for WebGPU: {done.stderr}")
+    pytest.skip(f"no adapter for WebGPU: {done.stderr.strip()}")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
@@ -31,7 +53,7 @@ def test_blocks_of_a_page_run_in_order(page: Path) -> None:
     blocks = [
         b for b in BLOCKS.findall(page.read_text("utf-8")) if "from trueno" in b or "import" in b or "trueno." in b
     ]
-    done = run("\n".join(blocks))
+    done = run("\n".join(blocks), adapter() if page.name in ON_A_GPU else None)
     assert done.returncode == 0, done.stderr
 
 

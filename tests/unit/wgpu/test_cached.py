@@ -21,6 +21,13 @@ def cached(gpu):
         yield made
 
 
+def test_it_is_the_packages_own():
+    import trueno_wgpu
+
+    assert trueno_wgpu.CachedMatmul is CachedMatmul
+    assert "CachedMatmul" in trueno_wgpu.__all__
+
+
 # ---- products -----------------------------------------------------------------------------------------
 
 

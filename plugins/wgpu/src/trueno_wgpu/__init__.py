@@ -1,11 +1,14 @@
-"""The WebGPU backend: any GPU through Vulkan, Metal or DX12.  `Array` is its array type."""
+"""The WebGPU backend: any GPU through Vulkan, Metal or DX12.  `Array` is its array type, `CachedMatmul` keeps
+weights on the GPU.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trueno_wgpu.array import Array
+    from trueno_wgpu.cached import CachedMatmul
 
-__all__ = ["Array"]
+__all__ = ["Array", "CachedMatmul"]
 
 
 def __getattr__(name: str) -> Any:
@@ -13,4 +16,8 @@ def __getattr__(name: str) -> Any:
         from trueno_wgpu.array import Array
 
         return Array
+    if name == "CachedMatmul":
+        from trueno_wgpu.cached import CachedMatmul
+
+        return CachedMatmul
     raise AttributeError(name)

@@ -44,8 +44,8 @@ SPEEDS: dict[Tile, tuple[float, int]] = {
 }
 """Of each tile: multiply-adds a second beside LARGE's on a full GPU, and workgroups that fill a large one.
 
-Measured on an H200 by `benchmarks/wgpu_matmul.py`: at 4096² 34.9 TFLOP/s for LARGE, 36.9 for DEEP, 34.3 for FINE, 25.6 for
-MIDDLE; at 1024² FINE gives 21.7, LARGE 18.
+Measured on an H200 by `benchmarks/wgpu_matmul.py`: at 4096² 34.9 TFLOP/s for LARGE, 36.9 for DEEP, 34.3 for FINE, 25.6
+for MIDDLE; at 1024² FINE gives 21.7, LARGE 18.
 """
 PASS = 5e7
 """What a second pass costs at least, in multiply-adds of the largest tile; a byte that it moves costs 8."""

@@ -24,6 +24,7 @@ from trueno_wgpu.bindings import Bindings
 from trueno_wgpu.heap import Heap
 from trueno_wgpu.limits import Counts, Limits
 from trueno_wgpu.memory import Buffer, View
+from trueno_wgpu.polling import Poller
 from trueno_wgpu.queue import Queue
 from trueno_wgpu.shader import Shader
 from trueno_wgpu.staging import Staging
@@ -74,7 +75,9 @@ class Gpu:
         self._queue = Queue(self.device, self.name, self.counts)
         self._bindings = Bindings(self.device, self.limits, self.counts, self._queue)
         self._heap = Heap(self.device, self.limits, self.counts, self._queue, self._bindings, budget)
-        self._transfers = Transfers(self.counts, self._queue, Staging(lambda size: self._heap.create(size, MAPPED)))
+        poller = self.device._poller = Poller(self.device._poller)
+        staging = Staging(lambda size: self._heap.create(size, MAPPED))
+        self._transfers = Transfers(self.counts, self._queue, staging, poller)
         self._uniforms = Uniforms(lambda size: self._heap.create(size, UNIFORM), self._queue.write)
         self._here = _Here()
         self._forked = False

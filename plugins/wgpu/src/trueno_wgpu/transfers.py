@@ -9,6 +9,7 @@ from trueno.errors import KernelError
 
 from trueno_wgpu.limits import Counts
 from trueno_wgpu.memory import Buffer
+from trueno_wgpu.polling import Poller
 from trueno_wgpu.queue import Queue
 from trueno_wgpu.staging import Staging, chunks, deliver, padded
 
@@ -19,8 +20,8 @@ Staged = tuple[int, Any]
 class Transfers:
     """Of one device, whose buffers they are; what lies outside of them was refused before."""
 
-    def __init__(self, counts: Counts, queue: Queue, staging: Staging) -> None:
-        self._counts, self._queue, self._staging = counts, queue, staging
+    def __init__(self, counts: Counts, queue: Queue, staging: Staging, poller: Poller) -> None:
+        self._counts, self._queue, self._staging, self._poller = counts, queue, staging, poller
 
     def write(self, buffer: Buffer, data: memoryview, offset: int) -> None:
         """After all that was recorded for this buffer before; zeros pad the last word."""
@@ -51,7 +52,8 @@ class Transfers:
         """Wait, and copy to the host; while it copies one piece, the device copies the next."""
         waiting: tuple[Staged, int, int] | None = None
         for at, size in chunks(nbytes):
-            staged, promise = self._stage(buffer, offset + at, size)
+            with self._poller.alone():
+                staged, promise = self._stage(buffer, offset + at, size)
             if waiting is not None:
                 self._deliver(*waiting, target)
             self._settle(promise)

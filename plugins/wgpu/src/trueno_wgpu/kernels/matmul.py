@@ -2,7 +2,8 @@
 
     naive     a sum an invocation: products so small that nothing else pays
     64x64     16x16 invocations with 4x4 sums each
-    128x128   16x16 invocations with 8x8 sums: twice the arithmetic for what it reads from workgroup memory
+    64x64     8x8 invocations with 8x8 sums: twice the arithmetic for what it reads from workgroup memory
+    128x128   16x16 invocations with 8x8 sums
     one row, one column, two or three rows: `trueno_wgpu.kernels.gemv`
 
 A grid too small for the GPU is split along k; the splits are added up by a second pass.
@@ -29,14 +30,23 @@ from trueno_wgpu.shader import Shader
 
 SMALL = Tile(32, 32, 32, 4, 4)
 MIDDLE = Tile(64, 64, 16, 4, 4)
+FINE = Tile(64, 64, 16, 8, 8, unroll=16)
 LARGE = Tile(128, 128, 16, 8, 8, unroll=16)
+DEEP = Tile(128, 128, 32, 8, 8, unroll=16)
+"""LARGE with half as many barriers, where workgroups may share 32 KiB."""
 SPEEDS: dict[Tile, tuple[float, int]] = {
     NAIVE: (0.06, 1024),
     SMALL: (0.35, 1024),
     MIDDLE: (0.5, 528),
+    FINE: (0.97, 264),
     LARGE: (1.0, 264),
+    DEEP: (1.05, 264),
 }
-"""Of each tile: multiply-adds a second beside the largest's on a full GPU, and workgroups that fill a large one."""
+"""Of each tile: multiply-adds a second beside LARGE's on a full GPU, and workgroups that fill a large one.
+
+Measured on an H200 by `benchmarks/wgpu_matmul.py`: at 4096² 34.9 TFLOP/s for LARGE, 36.9 for DEEP, 34.3 for FINE, 25.6
+for MIDDLE; at 1024² FINE gives 21.7, LARGE 18.
+"""
 PASS = 5e7
 """What a second pass costs at least, in multiply-adds of the largest tile; a byte that it moves costs 8."""
 MOST_SPLITS = 32

@@ -205,6 +205,7 @@ def test_two_threads_that_take_longer_than_one_give_no_ratio(small, monkeypatch)
     assert measured(2) == (1.5, 1.5)
 
 
+@needs_ggml
 def test_interleaved_rows_are_compared_with_plain_ones_and_answer_for_no_other_row(small):
     cells = [c for c in quant.cells(replace(WORK, quick=False)) if c.name.endswith("_r16")]
     assert {c.name for c in cells} == {f"quant_matvec {name}_r16" for name in quant.MATVEC}

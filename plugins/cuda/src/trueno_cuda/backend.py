@@ -1,0 +1,130 @@
+"""The backends: `cuda` on hardware, `cuda_emulated` on the PTX emulator.  Both run the same kernels."""
+
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from trueno.discovery.protocol import Accuracy, Call, Device as Found, Kernel, Probe, Rates, Reject
+from trueno.errors import BackendUnavailable
+from trueno.settings import settings
+
+from trueno_cuda.device import Device
+
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class PtxBackend:
+    """What both have in common: everything but the device."""
+
+    name: str
+    kind: Literal["cpu", "gpu"] = "gpu"
+
+    @property
+    def device(self) -> Device:
+        """The process's device, opened at first need."""
+        raise NotImplementedError
+
+    @cached_property
+    def accuracy(self) -> Accuracy:
+        """What the element functions were measured to keep."""
+        from trueno_cuda.rows.accuracy import ACCURACY
+
+        return ACCURACY
+
+    def supports(self, call: Call) -> Reject | None:
+        if call.dtype not in FLOATS:
+            return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
+        if call.op.structured:
+            from trueno_cuda import kernels
+
+            return kernels.refusal(call)
+        from trueno_cuda import rowprogram
+
+        return rowprogram.refusal(call)
+
+    def kernel(self, call: Call) -> Kernel:
+        if call.op.structured:
+            from trueno_cuda import kernels
+
+            return kernels.kernel(self.device, call)
+        from trueno_cuda.rowprogram import kernel
+
+        return kernel(self.device, call)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        return self.device.empty(shape, dtype)
+
+    def to_device(self, x: np.ndarray[Any, Any]) -> Any:
+        return self.device.to_device(x)
+
+    def to_host(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        return self.device.to_host(x, out)
+
+    def copy(self, x: Any, out: Any) -> None:
+        self.device.copy(x, out)
+
+    def write(self, x: np.ndarray[Any, Any], out: Any) -> None:
+        self.device.write(x, out)
+
+    def recording(self) -> AbstractContextManager[Any]:
+        return self.device.recording()
+
+    def synchronize(self) -> int:
+        """Wait; the status bits of what this thread ran guarded."""
+        bits = self.device.take_status()
+        self.device.wait()
+        return bits
+
+    def limits(self) -> dict[str, int | None]:
+        """Multiprocessors, and bytes of shared memory that a block may have."""
+        return {"sms": self.device.sms, "shared": self.device.shared}
+
+    def close(self) -> None:
+        self.device.close()
+
+
+class CudaBackend(PtxBackend):
+    """One NVIDIA GPU."""
+
+    name = "cuda"
+
+    @property
+    def device(self) -> Device:
+        from trueno_cuda.hardware import device
+
+        return device()
+
+    def probe(self, level: int) -> Probe:
+        """Level 1 asks the driver for devices and opens none; level 2 adds on one."""
+        from trueno_cuda.hardware import probe
+
+        return probe(level)
+
+    def rates(self, call: Call) -> Rates:
+        """An H200's, as measured."""
+        if call.op.structured:
+            return Rates(launch_s=5e-6, flops=4e13, bytes=4e12, link_s=2e-5, link_bytes=8e9)
+        return Rates(launch_s=5e-6, flops=2e13, bytes=4e12, link_s=2e-5, link_bytes=8e9)
+
+
+class EmulatedBackend(PtxBackend):
+    """The PTX emulator: runs only when it is named."""
+
+    name = "cuda_emulated"
+
+    @cached_property
+    def device(self) -> Device:  # type: ignore[override]
+        from trueno_cuda.emulated import Emulator
+
+        return Emulator(str(settings.get("TRUENO_CUDA_EMULATED_ARCH")))
+
+    def probe(self, level: int) -> Probe:
+        return Probe(True, devices=(Found("PTX emulator", "ptx", software=True),))
+
+    def rates(self, call: Call) -> Rates:
+        """Of Python; it is chosen only by name, so this ranks it for nobody."""
+        return Rates(launch_s=1e-3, flops=1e6, bytes=1e6, link_s=1e-5, link_bytes=1e9)
+
+
+__all__ = ["BackendUnavailable", "CudaBackend", "EmulatedBackend", "PtxBackend"]

@@ -1,0 +1,218 @@
+"""A device that is the PTX emulator: every kernel runs on NumPy, and whatever is wrong with it is an error."""
+
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from threading import Lock, local
+from typing import Any, NoReturn
+
+import numpy as np
+from trueno.errors import KernelError, OutOfMemory
+
+from trueno_cuda.device import Grid
+from trueno_cuda.ptx import Kernel
+from trueno_cuda.ptx.emulate import load
+from trueno_cuda.ptx.types import ptr
+
+ALIGN = 256
+SMS = 4
+"""Few, so that grids are small and a block has several turns, as on a full GPU."""
+SHARED = 227 * 1024
+HOME = "bring it home with trueno.numpy first"
+
+
+class Memory:
+    """Bytes of one allocation.  ptr: its address."""
+
+    __slots__ = ("__weakref__", "bytes", "ptr")
+
+    def __init__(self, nbytes: int) -> None:
+        try:
+            whole = np.empty(nbytes + ALIGN, np.uint8)
+        except MemoryError as error:
+            raise OutOfMemory(f"cuda_emulated: no room for {nbytes} bytes ({error})") from None
+        start = -int(whole.ctypes.data) % ALIGN
+        self.bytes = whole[start : start + nbytes]
+        self.ptr = int(whole.ctypes.data) + start
+
+
+class Array:
+    """An array on the emulated device.  It never becomes NumPy's by itself, and has no truth value."""
+
+    __module__ = "trueno_cuda.emulated"
+    __slots__ = ("__weakref__", "data", "dtype", "shape")
+    __array_ufunc__ = None  # NumPy's operators give up at once
+    __hash__ = object.__hash__
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, data: Memory) -> None:
+        self.shape = tuple(int(s) for s in shape)
+        self.dtype = np.dtype(dtype)
+        self.data = data
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def elements(self) -> np.ndarray[Any, Any]:
+        """Its memory as NumPy's, for the device alone."""
+        return self.data.bytes[: self.nbytes].view(self.dtype).reshape(self.shape)
+
+    def reshape(self, shape: tuple[int, ...]) -> "Array":
+        if prod(shape) != self.size or any(s < 0 for s in shape):
+            raise ValueError(f"cannot reshape an array of shape {self.shape} to {tuple(shape)}")
+        return Array(shape, self.dtype, self.data)
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"an array on cuda_emulated is not converted by itself: {HOME}")
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"an array on cuda_emulated has no truth value: {HOME}")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"an array on cuda_emulated cannot be pickled or copied: {HOME}")
+
+    def __repr__(self) -> str:
+        return f"<cuda_emulated Array {self.shape} {self.dtype}>"
+
+
+class _Here(local):
+    """What each thread has."""
+
+    status: Array | None = None
+    guarded = False
+    recorded: "list[Callable[[], None]] | None" = None
+
+
+class Recording:
+    """Launches that were kept."""
+
+    def __init__(self) -> None:
+        self.launches: list[Callable[[], None]] = []
+
+    def replay(self) -> None:
+        for launch in self.launches:
+            launch()
+
+
+class Emulator:
+    """The device (see `trueno_cuda.device.Device`)."""
+
+    name = "PTX emulator"
+    software = True
+    shared = SHARED
+    sms = SMS
+
+    def __init__(self, arch: str = "sm_90") -> None:
+        self.arch = arch
+        self._lock = Lock()
+        self._memories: weakref.WeakValueDictionary[int, Memory] = weakref.WeakValueDictionary()
+        self._here = _Here()
+
+    # ---- memory ---------------------------------------------------------------------------------------
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        memory = Memory(prod(shape) * np.dtype(dtype).itemsize)
+        memory.bytes.fill(0xAB)  # nobody shall count on zeros
+        with self._lock:
+            self._memories[memory.ptr] = memory
+        return Array(shape, dtype, memory)
+
+    def to_device(self, x: np.ndarray[Any, Any]) -> Array:
+        made = self.empty(x.shape, x.dtype.newbyteorder("="))
+        made.elements[...] = x
+        return made
+
+    def to_host(self, x: Array, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        if out is None:
+            return x.elements.copy()
+        out[...] = x.elements
+        return out
+
+    def write(self, x: np.ndarray[Any, Any], out: Array) -> None:
+        out.elements[...] = x
+
+    def copy(self, x: Array, out: Array) -> None:
+        out.elements[...] = x.elements
+
+    def contiguous(self, x: Array) -> Array:
+        return x
+
+    def _at(self, pointer: int) -> np.ndarray[Any, Any]:
+        """All memory from an address on, to the end of its allocation."""
+        with self._lock:
+            starts = sorted(self._memories)
+            found = bisect_right(starts, pointer) - 1
+            memory = self._memories.get(starts[found]) if found >= 0 else None
+        if memory is None or pointer > memory.ptr + len(memory.bytes):
+            raise KernelError(f"cuda_emulated: {pointer:#x} is no address of an array")
+        return memory.bytes[pointer - memory.ptr :]
+
+    # ---- running --------------------------------------------------------------------------------------
+
+    def prepare(
+        self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1
+    ) -> Callable[..., None]:
+        module = load(kernel.text)
+        threads = kernel.threads or block
+        if threads is None:
+            raise KernelError(f"{kernel.name} leaves its threads open: give block=")
+        dynamic = kernel.dynamic_shared if shared < 0 else shared
+        pointers = sum(isinstance(p.type, ptr) for p in kernel.params)
+
+        def run(given: Sequence[int], floats: Sequence[float]) -> None:
+            args = [*map(self._at, given), *map(int, numbers), *map(float, floats)]
+            report = module.launch(kernel.name, grid, threads, args, shared=dynamic)
+            if report.findings:
+                raise KernelError(f"{kernel.name} on cuda_emulated:\n{report}")
+
+        def launch(given: Sequence[int], floats: Sequence[float] = ()) -> None:
+            if len(given) != pointers:
+                raise KernelError(f"{kernel.name} takes {pointers} pointers, not {len(given)}")
+            if self._here.recorded is not None:
+                kept = tuple(given), tuple(floats)
+                self._here.recorded.append(lambda: run(*kept))
+            else:
+                run(given, floats)
+
+        return launch
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        made, before = Recording(), self._here.recorded
+        self._here.recorded = made.launches
+        try:
+            yield made
+        finally:
+            self._here.recorded = before
+
+    def status(self) -> int:
+        here = self._here
+        if here.status is None:
+            here.status = self.to_device(np.zeros(1, np.uint32))
+        here.guarded = True
+        return here.status.data.ptr
+
+    def take_status(self) -> int:
+        here = self._here
+        if not here.guarded or here.status is None:
+            return 0
+        bits = int(here.status.elements[0])
+        here.status.elements[0], here.guarded = 0, False
+        return bits
+
+    def wait(self) -> None:
+        """Nothing runs later than it is launched."""
+
+    def close(self) -> None:
+        """Nothing is held."""

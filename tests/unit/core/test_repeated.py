@@ -96,7 +96,7 @@ def test_a_failure_says_what_it_said_before(fake):
     said = []
     for _ in range(2):
         fake.control.fail(1, kind="kernel")
-        with pytest.raises(trueno.TruenoError, match="exp.*fake") as caught:
+        with pytest.raises(trueno.TruenoError, match=r"exp.*fake") as caught:
             trueno.exp(x)
         said.append((type(caught.value), str(caught.value)))
         trueno.forgive()

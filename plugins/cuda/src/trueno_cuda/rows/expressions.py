@@ -13,7 +13,14 @@ from math import inf, nan
 
 from trueno_cuda.ptx import Builder, Type, Value, f32, f64, pred
 from trueno_cuda.ptx.values import Number
-from trueno_cuda.rows import elementary32, elementary32_power, elementary32_trig
+from trueno_cuda.rows import (
+    elementary32,
+    elementary32_power,
+    elementary32_trig,
+    elementary64,
+    elementary64_power,
+    elementary64_trig,
+)
 
 Argument = Value | Number
 Expression = Callable[..., Value]
@@ -83,8 +90,13 @@ SINGLE: dict[str, Expression] = {
     "cos": elementary32_trig.cos,
     "pow": elementary32_power.pow,
 }
-DOUBLE: dict[str, Expression] = {}
-
+DOUBLE: dict[str, Expression] = {
+    **elementary64.FUNCTIONS,
+    "sin": elementary64_trig.sin,
+    "cos": elementary64_trig.cos,
+    "atan": elementary64_trig.atan,
+    "pow": elementary64_power.pow,
+}
 
 EXPRESSIONS: dict[str, Expression] = {
     **{kind: _instruction(kind) for kind in ("neg", "abs", "floor", "ceil", "trunc", "div", "fma", "sqrt")},
@@ -102,5 +114,5 @@ EXPRESSIONS: dict[str, Expression] = {
     "isinf": lambda k, x: k.compare("eq", abs(x), inf),
     "where": _where,
     "cast": cast,
-    **{kind: _by_type(function, DOUBLE.get(kind, function)) for kind, function in SINGLE.items()},
+    **{kind: _by_type(function, DOUBLE[kind]) for kind, function in SINGLE.items()},
 }

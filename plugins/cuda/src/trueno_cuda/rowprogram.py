@@ -17,6 +17,7 @@ from trueno.errors import KernelError
 from trueno_cuda import ptx
 from trueno_cuda.device import Device, Launch
 from trueno_cuda.rows.flat import MOST, division
+from trueno_cuda.rows.held import burden
 from trueno_cuda.rows.printer import VECTOR, rounded
 from trueno_cuda.rows.schedule import CHUNKS, Schedule, choose, fitted, parse
 from trueno_cuda.rows.source import is_flat, kernels, planned
@@ -77,10 +78,12 @@ class RowKernel:
         self.forced = parse(schedule) if schedule else None
         if self.forced is not None and (self.forced.kind == "flat") != self.flat:
             raise KernelError(
-                f"{self.name} on cuda: schedule {schedule} is not for a program that {'folds nothing' if self.flat else 'folds'}"
+                f"{self.name} on cuda: schedule {schedule} is for programs that "
+                f"{'fold; this one does not' if self.flat else 'do not fold; this one does'}"
             )
         self.first_out = len(self.kinds)
         self.after_params = self.first_out + len(self.program.params)
+        self.burden = burden(planned(self.program, "held"))
         self._launches: Callable[..., Launches | None] = lru_cache(REMEMBERED)(self._plan)
         self._kernels = lru_cache(None)(self._print)
 
@@ -143,7 +146,11 @@ class RowKernel:
         else:
             self._check(n)
             itemsize = self.dtype.itemsize
-            schedule = fitted(self.forced, n, itemsize) if self.forced else choose(rows, n, itemsize, self.device.sms)
+            schedule = (
+                fitted(self.forced, n, itemsize)
+                if self.forced
+                else choose(rows, n, itemsize, self.device.sms, self.burden)
+            )
             wide = aligned and n * itemsize % VECTOR == 0
             steps, scratch = (self._long if schedule.kind == "long" else self._rows)(schedule, rows, n, wide)
         hazards = planned(self.program, schedule.kind).hazards

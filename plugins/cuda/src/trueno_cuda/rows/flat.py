@@ -37,21 +37,24 @@ class Flat(Printer):
         def body(items: Value, n: Value, pitch: Value, magic: Value, shift: Value, first: Value) -> None:
             k: Any = self.k
             start = k.ctaid * (threads * count) + k.tid
-            units = [start + j * threads for j in range(count)]
-            live = [unit < items for unit in units]
-            at = [unit * self.width for unit in units]
-            loaded: list[dict[int, list[Value]]] = [{} for _ in units]
+            live = [start + j * threads < items for j in range(count)]
+            at = start * self.width
+            step = threads * self.width
+            loaded: list[dict[int, list[Value]]] = [{} for _ in live]
             for i, source in sweep.loads:
                 if self.kinds[str(source)] == "e":
+                    base = self.pointer(source) + at
                     for j, held in enumerate(loaded):
-                        held[i] = self.pointer(source).load(at[j], vec=self.width, where=live[j], cache=STREAM)
+                        held[i] = base.load(j * step, vec=self.width, where=live[j], cache=STREAM)
+            outs = {number: self.pointer(number) + at for number, _ in sweep.stores}
             if not self.by_row:
                 self.row_ops(sweep.before)
             for j, held in enumerate(loaded):
                 column = None
                 if self.by_row:
-                    row = (k.mul_hi(at[j], magic) + at[j]) >> shift
-                    column = k.multiple_of(at[j] - row * pitch, self.width)
+                    place = at + j * step
+                    row = (k.mul_hi(place, magic) + place) >> shift
+                    column = k.multiple_of(place - row * pitch, self.width)
                     self.row_leaves(row, live[j])
                     self.row_ops(sweep.before)
                     for i, source in sweep.loads:
@@ -62,7 +65,7 @@ class Flat(Printer):
                     self.compute(sweep.body, lane, None if column is None else column + first + e)
                 for number, i in sweep.stores:
                     values = [self.value(i, lane) for lane in lanes]
-                    self.pointer(number).store(at[j], values, where=live[j])
+                    outs[number].store(j * step, values, where=live[j])
                     self.watch(values, live[j])
 
         wide = f"v{self.width}"

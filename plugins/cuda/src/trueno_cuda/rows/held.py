@@ -11,15 +11,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from trueno.ops.lower import Pass
+from trueno.ops.lower import Pass, Plan
 
-from trueno_cuda.ptx import Kernel, Value
+from trueno_cuda.ptx import Kernel, Value, u64
 from trueno_cuda.rows.folds import NOBODY, State
 from trueno_cuda.rows.printer import STREAM, Lane, Printer
 
 NUMBERS = ("rows", "n")
 BATCH = 4
-"""Groups whose shared operands are asked for together, and whose elements a fold takes together."""
+"""Groups whose shared operands are asked for together, and whose elements a fold takes together; of one operand."""
 
 
 class Held(Printer):
@@ -47,18 +47,18 @@ class Held(Printer):
             if teams > 1:
                 row, self.lane = k.ctaid * teams + (k.tid // lanes), k.tid % lanes
                 alive = row < rows
-            start = k.mul_wide(row, n)
-            self.at = [(self.lane + j * lanes) * self.width for j in range(groups * self.units)]
+            first = self.lane * self.width
+            self.steps = [j * lanes * self.width for j in range(groups * self.units)]
+            self.at = [first + step for step in self.steps]
             self.live = [self._live(at < n if j >= tail * self.units else None, alive) for j, at in enumerate(self.at)]
-            self.start, self.known = start, {}
+            self.start, self.known = k.mad_wide(row, n, first.to(u64)), {}
             self.row_leaves(row, alive)
             for number, sweep in enumerate(self.plan.passes):
                 self.row_ops(sweep.before)
                 later = {i for after in self.plan.passes[number + 1 :] for i, _ in after.loads}
                 self._pass(sweep, later, lanes)
             self.row_ops(self.plan.tail)
-            first = self.lane == 0
-            self.row_stores(row, first if alive is None else first & alive)
+            self.row_stores(row, self._live(self.lane == 0, alive))
 
         schedule = f"held{lanes}x{groups}_v{self.width}" + (f"_tails{tails}" if tails > 1 else "")
         return self.build(schedule, body, NUMBERS, threads=threads, arch=arch, blocks_per_sm=blocks_per_sm)
@@ -73,14 +73,19 @@ class Held(Printer):
         for i, source in sweep.loads:
             if i not in self.known and i not in shared:
                 base = self.pointer(source) + self.start
-                self.known[i] = [base.load(self.at[j], vec=self.width, where=self.live[j], cache=STREAM) for j in units]
+                self.known[i] = [
+                    base.load(self.steps[j], vec=self.width, where=self.live[j], cache=STREAM) for j in units
+                ]
+        bases = {i: self.pointer(s) + self.at[0] for i, s in shared.items()}
+        outs = {number: self.pointer(number) + self.start for number, _ in sweep.stores}
         states: dict[int, State] = {f: tuple(self.fold(f).begin(k, self.kind)) for f in sweep.folds}
         made: dict[int, list[list[Value]]] = {i: [] for i in later & {*sweep.body, *shared}}
-        for first in range(0, len(units), BATCH * self.units):
-            batch = units[first : first + BATCH * self.units]
+        size = max(BATCH // max(len(shared), 1), 1) * self.units
+        for first in range(0, len(units), size):
+            batch = units[first : first + size]
             asked = {
-                i: {j: self.pointer(s).load(self.at[j], vec=self.width, where=self.live[j]) for j in batch}
-                for i, s in shared.items()
+                i: {j: base.load(self.steps[j], vec=self.width, where=self.live[j]) for j in batch}
+                for i, base in bases.items()
             }
             taken: list[tuple[Lane, Value, Value | None]] = []
             for j in batch:
@@ -94,7 +99,7 @@ class Held(Printer):
                 for number, i in sweep.stores:
                     if self.program.outputs[number] == i:  # what is only kept for later stays in registers
                         values = [self.value(i, lane) for lane in table]
-                        (self.pointer(number) + self.start).store(self.at[j], values, where=self.live[j])
+                        outs[number].store(self.steps[j], values, where=self.live[j])
                         self.watch(values, self.live[j])
                 taken += [(lane, self.at[j] + e, self.live[j]) for e, lane in enumerate(table)]
             for f in sweep.folds:
@@ -114,3 +119,14 @@ class Held(Printer):
             return partial(self.k.warp_reduce, width=lanes)
         reduce: Callable[..., tuple[Value, ...]] = self.k.block_reduce
         return reduce
+
+
+def burden(plan: Plan) -> int:
+    """Operands and intermediate values that a lane holds of every element."""
+    kinds = dict(plan.program.operands)
+    most = 1
+    for number, sweep in enumerate(plan.passes):
+        later = {i for after in plan.passes[number + 1 :] for i, _ in after.loads}
+        held = {i for i, s in sweep.loads if not (isinstance(s, str) and kinds[s] == "w")}
+        most = max(most, len(held), len(later & {*held, *sweep.body}))
+    return most

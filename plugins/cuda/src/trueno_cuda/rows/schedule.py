@@ -57,13 +57,13 @@ def parse(text: str) -> Schedule:
     return Schedule(kind, lanes, groups or usual[1])  # type: ignore[arg-type]
 
 
-def choose(rows: int, n: int, itemsize: int, sms: int) -> Schedule:
-    """The schedule of a program that folds, by its shape."""
+def choose(rows: int, n: int, itemsize: int, sms: int, burden: int = 1) -> Schedule:
+    """The schedule of a program that folds, by its shape.  burden: values that a lane holds of every element."""
     groups = -(-n * itemsize // 16)
     if rows <= FEW * sms and n * itemsize >= LONG:
         return Schedule("long", LONG_THREADS, LONG_GROUPS)
     for lanes, most in TEAMS:
-        if groups <= lanes * most:
+        if groups <= lanes * max(most // burden, 1):
             return fitted(Schedule("held", lanes), n, itemsize)
     return Schedule("swept", SWEPT_THREADS, SWEPT_GROUPS)
 

@@ -15,7 +15,7 @@ from trueno_cuda.rows.swept import Swept
 
 
 def planned(program: Program, kind: str) -> Plan:
-    """Registers keep whatever a later pass needs; a sweep computes it again, unless that is dear: it waits for memory."""
+    """Registers keep whatever a later pass needs; a sweep computes it again, unless that is dear."""
     return lower(program, "registers" if kind == "held" else "memory")
 
 

@@ -44,37 +44,33 @@ class Swept(Printer):
         lane = k.tid * self.width
         whole = k.multiple_of(low + (high - low) // tile * tile, tile)
         for at in k.range(low, whole, tile):
-            columns = [at + j * (threads * self.width) + lane for j in range(count)]
-            self._tile(sweep, bases, outs, columns, [None] * count, states)
+            self._tile(sweep, bases, outs, at + lane, [j * threads * self.width for j in range(count)], None, states)
         for at in k.range(whole, high, threads * self.width):
             column = at + lane
-            self._tile(sweep, bases, outs, [column], [column < high], states)
+            self._tile(sweep, bases, outs, column, [0], column < high, states)
         return {f: self._settled(f, tuple(s), low + lane, high) for f, s in states.items()}
 
     def _tile(
-        self, sweep: Pass, bases: dict[int, Pointer], outs: dict[int, Pointer], columns: Sequence[Value],
-        live: Sequence[Value | None], states: dict[int, list[Any]],
+        self, sweep: Pass, bases: dict[int, Pointer], outs: dict[int, Pointer], first: Value,
+        steps: Sequence[int], live: Value | None, states: dict[int, list[Any]],
     ) -> None:  # fmt: skip
         streams = {i for i, s in sweep.loads if not (isinstance(s, str) and self.kinds[s] == "w")}
-        units = range(len(columns))
-        held = {
-            i: [
-                base.load(columns[j], vec=self.width, where=live[j], cache=STREAM if i in streams else "")
-                for j in units
-            ]
-            for i, base in bases.items()
-        }
+        held: dict[int, list[list[Value]]] = {}
+        for i, base in bases.items():
+            here, cache = base + first, STREAM if i in streams else ""
+            held[i] = [here.load(step, vec=self.width, where=live, cache=cache) for step in steps]
+        outs = {number: out + first for number, out in outs.items()}
         taken: list[tuple[Lane, Value, Value | None]] = []
-        for j in units:
+        for j, step in enumerate(steps):
             table: list[Lane] = [{i: v[j][e] for i, v in held.items()} for e in range(self.width)]
             for e, lane in enumerate(table):
-                self.compute(sweep.body, lane, columns[j] + e)
+                self.compute(sweep.body, lane, first + (step + e))
             for number, i in sweep.stores:
                 values = [self.value(i, lane) for lane in table]
-                outs[number].store(columns[j], values, where=live[j])
+                outs[number].store(step, values, where=live)
                 if self.program.outputs[number] == i:
-                    self.watch(values, live[j])
-            taken += [(lane, columns[j] + e, live[j]) for e, lane in enumerate(table)]
+                    self.watch(values, live)
+            taken += [(lane, first + (step + e), live) for e, lane in enumerate(table)]
         for f, state in states.items():
             found = self.fold(f, LONG).take(self.k, tuple(state), self.elements(f, taken))
             for var, value in zip(state, found, strict=True):

@@ -16,10 +16,10 @@ from trueno.errors import KernelError
 
 from trueno_cuda import ptx
 from trueno_cuda.device import Device, Launch
-from trueno_cuda.rows.flat import MOST, division
+from trueno_cuda.rows.flat import MOST, division, usual_groups
 from trueno_cuda.rows.held import burden
 from trueno_cuda.rows.printer import VECTOR, rounded
-from trueno_cuda.rows.schedule import CHUNKS, Schedule, choose, fitted, parse
+from trueno_cuda.rows.schedule import Schedule, choose, fitted, parse
 from trueno_cuda.rows.source import is_flat, kernels, planned
 from trueno_cuda.rows.swept import slots
 
@@ -195,7 +195,7 @@ class RowKernel:
     def _long(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[Step], int]:
         """Chunks of rows, a block each; then what joins them."""
         tile = schedule.lanes * schedule.groups * VECTOR // self.dtype.itemsize
-        pieces = -(-self.device.sms * CHUNKS // rows)
+        pieces = -(-self.device.sms * schedule.chunks // rows)
         chunk = -(-n // (pieces * tile)) * tile
         chunks = -(-n // chunk)
         found = self._kernels(schedule, wide)
@@ -216,7 +216,7 @@ class RowKernel:
         wide = aligned and (n if by_row else total) * itemsize % VECTOR == 0
         (kernel,) = self._kernels(schedule, wide)
         width = VECTOR // itemsize if wide else 1
-        block = schedule.lanes * schedule.groups * VECTOR // itemsize
+        block = schedule.lanes * (schedule.groups or usual_groups(self.program)) * VECTOR // itemsize
         steps = []
         for row, column, count, pitch in _pieces(rows, n, by_row):
             numbers = (count // width, min(n, LONGEST), pitch, *division(pitch), column)

@@ -10,6 +10,8 @@ Invariant Integers using Multiplication, figure 4.1; exact for dividends below 2
 
 from typing import Any
 
+from trueno.ops.program import Program
+
 from trueno_cuda.ptx import Kernel, Value
 from trueno_cuda.rows.printer import STREAM, Lane, Printer
 
@@ -26,11 +28,17 @@ def division(n: int) -> tuple[int, int]:
     return (((1 << shift) - n) << 32) // n + 1, shift
 
 
+def usual_groups(program: Program) -> int:
+    """Four of one operand, two of each where there are more: 64 bytes a thread at least, and 32 registers at most."""
+    return 4 if sum(kind == "e" for _, kind in program.operands) <= 1 else 2
+
+
 class Flat(Printer):
     """Prints the kernel."""
 
-    def flat(self, arch: str, threads: int = 256, groups: int = 4) -> Kernel:
-        """`groups` of 16 bytes a thread."""
+    def flat(self, arch: str, threads: int = 256, groups: int = 0) -> Kernel:
+        """`groups` of 16 bytes a thread and operand; see `usual_groups`."""
+        groups = groups or usual_groups(self.program)
         count = groups * self.units
         sweep = self.plan.passes[0]
 

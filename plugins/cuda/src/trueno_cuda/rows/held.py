@@ -7,7 +7,6 @@ Floor: the bytes of operands and results, over the memory's bandwidth.
 The last `tails` groups alone are masked: the launch takes as few groups as hold the row, so the others are full.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from trueno.ops.lower import Pass, Plan
 
 from trueno_cuda.ptx import Kernel, Value, u64
 from trueno_cuda.rows.folds import NOBODY, State
-from trueno_cuda.rows.printer import STREAM, Lane, Printer
+from trueno_cuda.rows.printer import STREAM, Lane, Printer, Reduce
 
 NUMBERS = ("rows", "n")
 BATCH = 4
@@ -105,7 +104,7 @@ class Held(Printer):
             for f in sweep.folds:
                 states[f] = self.fold(f).take(k, states[f], self.elements(f, taken))
         self.known |= made
-        self.joined({f: self._settled(f, s) for f, s in states.items()}, self._team(lanes))
+        self.results(self.joined({f: self._settled(f, s) for f, s in states.items()}, self._team(lanes)))
 
     def _settled(self, f: int, state: State) -> State:
         """argmax of nothing but -Inf has no winner yet: it is the lane's first element, if it has one."""
@@ -114,11 +113,8 @@ class Held(Printer):
         none, live = state[1] == NOBODY, self.live[0]
         return state[0], self.k.select(none if live is None else none & live, self.at[0], state[1])
 
-    def _team(self, lanes: int) -> Callable[..., tuple[Value, ...]]:
-        if lanes <= 32:
-            return partial(self.k.warp_reduce, width=lanes)
-        reduce: Callable[..., tuple[Value, ...]] = self.k.block_reduce
-        return reduce
+    def _team(self, lanes: int) -> Reduce:
+        return partial(self.k.warp_reduce, width=lanes) if lanes <= 32 else self.k.block_reduce
 
 
 def burden(plan: Plan) -> int:

@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import accumulate, chain
 from math import inf
 from struct import pack, unpack
 from typing import Any
@@ -22,6 +23,7 @@ from trueno_cuda.ptx.builder import ParamType
 from trueno_cuda.rows.expressions import EXPRESSIONS
 from trueno_cuda.rows.folds import FOLDS, Fold, State, masked
 
+Reduce = Callable[[State, Callable[[State, State], State]], State]
 Lane = dict[int, Value]
 """The values of one element, by number of the node."""
 STREAM = "no_allocate"
@@ -161,23 +163,23 @@ class Printer:
     def fold(self, f: int, table: dict[str, Fold] = FOLDS) -> Fold:
         return table[self.nodes[f].kind]
 
-    def joined(
-        self, states: dict[int, State], reduce: Callable[..., tuple[Value, ...]], table: dict[str, Fold] = FOLDS
-    ) -> None:
-        """Join states over a team with `reduce(values, combine)`, all at once, and put the results among the row's."""
+    def joined(self, states: dict[int, State], reduce: Reduce, table: dict[str, Fold] = FOLDS) -> dict[int, State]:
+        """The states of a team's lanes, joined with `reduce(values, combine)`, all folds at once."""
         if not states:
-            return
-        bounds, folds = [0], list(states)
-        for f in folds:
-            bounds.append(bounds[-1] + len(states[f]))
-        parts = list(zip(folds, bounds, bounds[1:], strict=False))
+            return {}
+        bounds = [0, *accumulate(map(len, states.values()))]
+        parts = list(zip(states, bounds, bounds[1:], strict=False))
 
         def combine(a: State, b: State) -> State:
             return tuple(v for f, i, j in parts for v in self.fold(f, table).join(self.k, a[i:j], b[i:j]))
 
-        found = reduce(tuple(v for f in folds for v in states[f]), combine)
-        for f, i, j in parts:
-            self.row[f] = self.fold(f, table).result(self.k, found[i:j])
+        found = reduce(tuple(chain(*states.values())), combine)
+        return {f: found[i:j] for f, i, j in parts}
+
+    def results(self, states: dict[int, State], table: dict[str, Fold] = FOLDS) -> None:
+        """Values of folds whose states are whole: values of the row from now on."""
+        for f, state in states.items():
+            self.row[f] = self.fold(f, table).result(self.k, state)
 
     # ---- the guard ------------------------------------------------------------------------------------
 

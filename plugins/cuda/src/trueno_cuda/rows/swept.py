@@ -93,7 +93,7 @@ class Swept(Printer):
             for sweep in self.plan.passes:
                 self.row_ops(sweep.before)
                 states = self.sweep(sweep, start, k.const(n.type, 0), n, threads, groups)
-                self.joined(states, k.block_reduce, LONG)
+                self.results(self.joined(states, k.block_reduce, LONG), LONG)
             self.row_ops(self.plan.tail)
             self.row_stores(k.ctaid, k.tid == 0)
 
@@ -151,21 +151,10 @@ class Swept(Printer):
 
     def _left(self, states: dict[int, State], row: Value, rows: Value, chunks: Value, piece: Value) -> None:
         """The block's states, joined, go to scratch memory."""
-        k: Any = self.k
-        joined: dict[int, State] = {}
-        bounds: list[tuple[int, int, int]] = []
-        for f, s in states.items():
-            end = bounds[-1][2] if bounds else 0
-            bounds.append((f, end, end + len(s)))
-
-        def combine(a: State, b: State) -> State:
-            return tuple(v for f, i, j in bounds for v in self.fold(f, LONG).join(k, a[i:j], b[i:j]))
-
-        found = k.block_reduce(tuple(v for s in states.values() for v in s), combine)
-        for f, i, j in bounds:
-            joined[f] = found[i:j]
-            for (place, at), value in zip(self._places(f, row, rows, chunks, piece), found[i:j], strict=True):
-                place.store(at, value, where=k.tid == 0)
+        first = self.k.tid == 0
+        for f, state in self.joined(states, self.k.block_reduce, LONG).items():
+            for (place, at), value in zip(self._places(f, row, rows, chunks, piece), state, strict=True):
+                place.store(at, value, where=first)
 
     def _gathered(self, passes: int, row: Value, rows: Value, chunks: Value, threads: int) -> None:
         """Row values before a pass: partials of the folds of all earlier ones, joined, and the row ops between."""
@@ -180,7 +169,8 @@ class Swept(Printer):
                     theirs = tuple(p.load(at) for p, at in self._places(f, row, rows, chunks, piece))
                     for var, value in zip(state, self.fold(f, LONG).join(k, tuple(state), theirs), strict=True):
                         var.set(value)
-            self.joined({f: tuple(s) for f, s in states.items()}, k.block_reduce, LONG)
+            whole = self.joined({f: tuple(s) for f, s in states.items()}, k.block_reduce, LONG)
+            self.results(whole, LONG)
 
 
 def slots(program: Program) -> int:

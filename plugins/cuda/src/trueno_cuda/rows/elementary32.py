@@ -156,7 +156,7 @@ def log1p_unit(k: Builder, x: Value) -> Value:
     """log(1 + x) for 0 <= x <= 1, without bit work: ln 2 + log((1 + x)/2) beyond sqrt(2) - 1: 15."""
     far = x > 2**0.5 - 1
     f = k.select(far, k.fma(x, 0.5, -0.5), x)
-    return log1p_series(k, f) + k.select(far, k.const(f32, log(2)), 0.0)
+    return log1p_series(k, f) + k.select(far, k.const(f32, log(2)), -0.0)
 
 
 # ---- hyperbolic tangent, error function, arc tangent, root

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from trueno.discovery.protocol import Call, Kernel, Reject
 
 from trueno_cuda.device import Device
-from trueno_cuda.kernels import epilogue, gemm
+from trueno_cuda.kernels import convolve2d, embedding, epilogue, gemm, outer, transpose
 
 Factory = Callable[[Device, Call], Kernel]
 
@@ -17,7 +17,13 @@ PRODUCTS: dict[str, Factory] = {
     "matmul": gemm.matmul,
     "batched_matmul": gemm.batched_matmul,
 }
-KERNELS: dict[str, Factory] = {**PRODUCTS}
+MOVES: dict[str, Factory] = {
+    "transpose": transpose.transpose,
+    "outer": outer.outer,
+    "convolve2d": convolve2d.convolve2d,
+    "embedding_lookup": embedding.embedding_lookup,
+}
+KERNELS: dict[str, Factory] = {**PRODUCTS, **MOVES}
 
 
 def kernel(device: Device, call: Call) -> Kernel:

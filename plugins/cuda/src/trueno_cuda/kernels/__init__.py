@@ -9,13 +9,15 @@ from collections.abc import Callable
 from trueno.discovery.protocol import Call, Kernel, Reject
 
 from trueno_cuda.device import Device
-from trueno_cuda.kernels import convolve2d, embedding, epilogue, gemm, outer, transpose
+from trueno_cuda.kernels import convolve2d, embedding, epilogue, gemm, gemv, outer, transpose
 
 Factory = Callable[[Device, Call], Kernel]
 
 PRODUCTS: dict[str, Factory] = {
     "matmul": gemm.matmul,
     "batched_matmul": gemm.batched_matmul,
+    "matvec": gemv.matvec,
+    "vecmat": gemv.vecmat,
 }
 MOVES: dict[str, Factory] = {
     "transpose": transpose.transpose,

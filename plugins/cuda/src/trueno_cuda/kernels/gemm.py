@@ -17,6 +17,7 @@ from trueno.discovery.protocol import Call
 from trueno.discovery.protocol import Kernel as Called
 
 from trueno_cuda.device import Device
+from trueno_cuda.kernels import gemv
 from trueno_cuda.kernels.gemm_naive import COLUMNS, ROWS, naive
 from trueno_cuda.kernels.gemm_simt import Tile, shared_bytes, simt
 from trueno_cuda.kernels.gemm_splits import THREADS, adding
@@ -220,6 +221,17 @@ def stacks(a: Shape, b: Shape, out: Shape) -> Problem | None:
 ELEMENTS = {"float32": f32, "float64": f64}
 
 
+def steps_for(device: Device, problem: Problem, element: Type, store: Store, aligned: bool) -> list[Step]:
+    """The launches of a product, by the kernel that fits its shape."""
+    m, n, depth = problem.m, problem.n, problem.depth
+    if not problem.lead and depth >= 32:
+        if n == 1:
+            return gemv.row_steps(device, element, m, depth, store, aligned, upright=True)
+        if m <= gemv.MOST_VECTORS:
+            return gemv.column_steps(device, element, m, n, depth, store, aligned)
+    return product_steps(device, problem, element, store, aligned)
+
+
 def _kernel(device: Device, call: Call, problem_of: Callable[[Shape, Shape, Shape], Problem | None]) -> Called:
     element = ELEMENTS[call.dtype.name]
 
@@ -227,7 +239,7 @@ def _kernel(device: Device, call: Call, problem_of: Callable[[Shape, Shape, Shap
         problem = problem_of(a, b, out)
         if problem is None or max(problem.m, problem.n, problem.depth) >= MOST:
             return None
-        return product_steps(device, problem, element, store, aligned) if problem.count * problem.m * problem.n else []
+        return steps_for(device, problem, element, store, aligned) if problem.count * problem.m * problem.n else []
 
     return product_kernel(device, call, make)
 

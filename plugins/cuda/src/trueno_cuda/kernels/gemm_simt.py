@@ -24,7 +24,7 @@ class Tile:
     """How a block divides its work.
 
     warps: rows and columns of them; micro: rows and columns of sums of a thread; lanes: of a warp.  paired: lanes are
-    numbered so that eight neighbours hold four rows and two columns, not one row and eight columns.  ahead: the operands
+    numbered so that eight neighbours hold four rows and two columns, not one row and eight columns.  ahead: operands
     of the next k are read while those of this one are multiplied, across the barrier between slices too; that takes
     registers, without which other blocks on the same multiprocessor must fill the wait.
     """
@@ -52,7 +52,8 @@ class Tile:
 
     def __str__(self) -> str:
         micro = "x".join(map(str, self.micro))
-        return f"{self.rows}x{self.columns}x{self.depth}_{micro}_s{self.stages}{'p' * self.paired}{'' if self.ahead else 'n'}"
+        words = "p" * self.paired + "n" * (not self.ahead)
+        return f"{self.rows}x{self.columns}x{self.depth}_{micro}_s{self.stages}{words}"
 
 
 def shared_bytes(tile: Tile, size: int) -> int:
@@ -132,9 +133,10 @@ def simt(arch: str, element: Type, tile: Tile, vectors: bool, store: Store) -> K
 
         def read(a_tile: Any, b_tile: Any, q: int) -> tuple[list[Value], list[Value]]:
             """A thread's rows of A and columns of B, of one k."""
-            xs = [a_tile.load(q * (rows + width) + c, vec=width) for c in range(0, lane_rows * tm, lane_rows * width)]
-            ys = [b_tile.load(q * columns + c, vec=width) for c in range(0, lane_columns * tn, lane_columns * width)]
-            return sum(xs, []), sum(ys, [])
+            a_line, b_line = a_tile + q * (rows + width), b_tile + q * columns
+            xs = [x for c in range(0, tm, width) for x in a_line.load(c * lane_rows, vec=width)]
+            ys = [y for c in range(0, tn, width) for y in b_line.load(c * lane_columns, vec=width)]
+            return xs, ys
 
         def multiply(xs: Any, ys: Any) -> None:
             for i in range(tm):

@@ -51,7 +51,8 @@ class Finish:
 
     def __init__(self, k: Any, p: Any, store: Store) -> None:
         self.k, self.p, self.store = k, p, store
-        self.nan, self.inf = (k.var(pred, False), k.var(pred, False)) if store.guarded else (None, None)
+        self.nan: Any = k.var(pred, False) if store.guarded else None
+        self.inf: Any = k.var(pred, False) if store.guarded else None
 
     def __call__(
         self, values: Sequence[Value], at: Any, row: Any, column: Any, where: Value | None = None

@@ -143,8 +143,13 @@ def test_arrays_of_another_gpu(machine):
     machine.stub.set(devices=2)
     gpu = machine.gpu()
     x = fake_cupy.ndarray((2,), "f4", device=1)
-    with pytest.raises(DeviceError, match=r"lives on GPU 1, and this is GPU 0 \(Stub GPU\); copy it"):
-        gpu.contiguous(x)
+    mine = gpu.empty((2,), np.dtype("f4"))
+    for act in (
+        lambda: gpu.contiguous(x), lambda: gpu.to_host(x), lambda: gpu.copy(x, mine), lambda: gpu.copy(mine, x),
+        lambda: gpu.write(np.zeros(2, "f4"), x),
+    ):  # fmt: skip
+        with pytest.raises(DeviceError, match=r"lives on GPU 1, and this is GPU 0 \(Stub GPU\); copy it"):
+            act()
 
 
 def test_launches_go_to_the_threads_current_stream(machine):
@@ -268,7 +273,8 @@ def test_closing(machine):
     assert gpu.closed
     for act in (
         lambda: launch((1, 2, 3)), made.replay, gpu.wait, lambda: gpu.to_host(x),
-        lambda: gpu.empty((1,), np.dtype("f4")), gpu.status, lambda: gpu.prepare(ADD, (1, 1, 1), (5,)), lambda: gpu.copy(x, x),
+        lambda: gpu.empty((1,), np.dtype("f4")), gpu.status, lambda: gpu.prepare(ADD, (1, 1, 1), (5,)),
+        lambda: gpu.copy(x, x),
     ):  # fmt: skip
         with pytest.raises(DeviceLost, match="the GPU was closed"):
             act()

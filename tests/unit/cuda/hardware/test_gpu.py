@@ -110,6 +110,16 @@ def test_copy(machine):
     gpu.copy(gpu.empty((0,), np.dtype("f8")), gpu.empty((0,), np.dtype("f8")))
 
 
+def test_strided_operands_are_gathered(machine):
+    gpu = machine.gpu()
+    x = fake_cupy.ndarray((3, 2), "f4", np.zeros((2, 3), "f4").T)
+    made = gpu.contiguous(x)
+    assert made is not x and made.shape == (3, 2) and made.flags.c_contiguous
+    assert machine.stub.launched == 1
+    gpu.copy(x, made)
+    assert machine.stub.launched == 2
+
+
 def test_strided_results_are_refused(machine):
     gpu = machine.gpu()
     out = fake_cupy.ndarray((3, 2), "f4", np.zeros((2, 3), "f4").T)

@@ -30,6 +30,8 @@ _LETTERS: Final = {
 _MOST: Final = (2**31 - 1, 65535, 65535)
 """Blocks of a grid along x, y, z."""
 _MOST_THREADS: Final = (1024, 1024, 64)
+TENSOR_MAP: Final = 128
+"""Bytes of a tensor map."""
 _OVERLAPS: Final = "griddepcontrol.wait"
 """A kernel with this instruction waits by itself for what came before, and may be started early."""
 
@@ -51,6 +53,7 @@ def prepared(
     _check(kernel, grid, block)
     room, leading, trailing = _block(kernel, numbers)
     pack = struct.Struct(leading).pack_into
+    mapped = "s" in leading
     values = (c_void_p * max(len(kernel.params), 1))(*[ctypes.addressof(room) + p.offset for p in kernel.params])
     config = _config(kernel, grid, block, shared)
     given_config, given_function, given_values = byref(config), c_void_p(function), byref(values)
@@ -64,6 +67,8 @@ def prepared(
         try:
             try:
                 pack(room, 0, *pointers)
+                if mapped:
+                    _check_maps(pointers)
                 if floats or trailing:
                     _write_floats(room, trailing, floats)
             except (struct.error, TypeError, ValueError, OverflowError) as error:
@@ -138,6 +143,12 @@ def _write_number(memory: Any, offset: int, kind: Type, name: str, value: int, k
         struct.pack_into(f"<{_LETTERS[kind.name]}", memory, offset, value)
     except (struct.error, KeyError):
         raise KernelError(f"{kernel.name}: {name} is {value!r}, which is no {kind}") from None
+
+
+def _check_maps(pointers: Sequence[int | bytes]) -> None:
+    """`struct` pads bytes that are too short, and cuts those that are too long."""
+    if any(isinstance(p, bytes) and len(p) != TENSOR_MAP for p in pointers):
+        raise ValueError(f"a tensor map is {TENSOR_MAP} bytes")
 
 
 def _write_floats(memory: Any, places: tuple[tuple[int, str], ...], floats: Sequence[float]) -> None:

@@ -110,6 +110,16 @@ def test_copy(machine):
     gpu.copy(gpu.empty((0,), np.dtype("f8")), gpu.empty((0,), np.dtype("f8")))
 
 
+def test_strided_operands_are_gathered(machine):
+    gpu = machine.gpu()
+    x = fake_cupy.ndarray((3, 2), "f4", np.zeros((2, 3), "f4").T)
+    made = gpu.contiguous(x)
+    assert made is not x and made.shape == (3, 2) and made.flags.c_contiguous
+    assert machine.stub.launched == 1
+    gpu.copy(x, made)
+    assert machine.stub.launched == 2
+
+
 def test_strided_results_are_refused(machine):
     gpu = machine.gpu()
     out = fake_cupy.ndarray((3, 2), "f4", np.zeros((2, 3), "f4").T)
@@ -143,8 +153,13 @@ def test_arrays_of_another_gpu(machine):
     machine.stub.set(devices=2)
     gpu = machine.gpu()
     x = fake_cupy.ndarray((2,), "f4", device=1)
-    with pytest.raises(DeviceError, match=r"lives on GPU 1, and this is GPU 0 \(Stub GPU\); copy it"):
-        gpu.contiguous(x)
+    mine = gpu.empty((2,), np.dtype("f4"))
+    for act in (
+        lambda: gpu.contiguous(x), lambda: gpu.to_host(x), lambda: gpu.copy(x, mine), lambda: gpu.copy(mine, x),
+        lambda: gpu.write(np.zeros(2, "f4"), x),
+    ):  # fmt: skip
+        with pytest.raises(DeviceError, match=r"lives on GPU 1, and this is GPU 0 \(Stub GPU\); copy it"):
+            act()
 
 
 def test_launches_go_to_the_threads_current_stream(machine):
@@ -268,7 +283,8 @@ def test_closing(machine):
     assert gpu.closed
     for act in (
         lambda: launch((1, 2, 3)), made.replay, gpu.wait, lambda: gpu.to_host(x),
-        lambda: gpu.empty((1,), np.dtype("f4")), gpu.status, lambda: gpu.prepare(ADD, (1, 1, 1), (5,)), lambda: gpu.copy(x, x),
+        lambda: gpu.empty((1,), np.dtype("f4")), gpu.status, lambda: gpu.prepare(ADD, (1, 1, 1), (5,)),
+        lambda: gpu.copy(x, x),
     ):  # fmt: skip
         with pytest.raises(DeviceLost, match="the GPU was closed"):
             act()

@@ -151,7 +151,7 @@ class DeviceBackend(Backend, Protocol):
     def copy(self, x: Any, out: Any) -> None:
         """Copy one of them into another of its shape and dtype."""
 
-    # Optional; the core asks with `hasattr` whether a backend has them.
+    # Optional, as `OPTIONAL` says; the core asks with `hasattr` whether a backend has them.
 
     def batch(self) -> AbstractContextManager[None]:
         """Kernels called inside are submitted together, in order, when the context ends without an error.
@@ -175,3 +175,7 @@ class Recording(Protocol):
 
     def replay(self) -> None:
         """Run what was kept, in order, after whatever runs before; errors may wait until `synchronize`."""
+
+
+OPTIONAL = ("batch", "write", "recording")
+"""Methods of `DeviceBackend` that a backend may leave out."""

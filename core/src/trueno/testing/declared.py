@@ -13,7 +13,7 @@ import numpy as np
 
 from trueno.discovery import manifest as manifests
 from trueno.discovery import registry
-from trueno.discovery.protocol import OPTIONAL, API, Accuracy, Backend, Call, Device, DeviceBackend, Probe, Reject
+from trueno.discovery.protocol import API, OPTIONAL, Accuracy, Backend, Call, Device, DeviceBackend, Probe, Reject
 from trueno.ops import TABLE
 from trueno.select.cost import refuse
 from trueno.select.reasons import PLUGIN

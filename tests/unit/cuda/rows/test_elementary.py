@@ -8,6 +8,14 @@ import pytest
 from trueno.ops.program import ELEMENTS
 from trueno_cuda.ptx import Type, f32, f64
 from trueno_cuda.ptx.emulate.instructions import approximate
+from trueno_cuda.rows import (
+    elementary32,
+    elementary32_power,
+    elementary32_trig,
+    elementary64,
+    elementary64_power,
+    elementary64_trig,
+)
 from trueno_cuda.rows.accuracy import ACCURACY
 from trueno_cuda.rows.expressions import DOUBLE, EXPRESSIONS, SINGLE
 from unit.cuda.ptx.assembler import assembled
@@ -177,6 +185,38 @@ def test_range(rng: np.random.Generator, kind: str, least: float, most: float, d
     x = np.concatenate([rng.uniform(-30, 30, 2000), np.nextafter(near, 0), near, np.nextafter(near, np.inf)])
     y = run(element(kind, dtype), x.astype(DTYPES[dtype]))
     assert ((y >= least) & (y <= most)).all()
+
+
+def test_constants() -> None:
+    """What the reductions and the splits rest on, beyond the digits that any argument shows."""
+    mpmath = pytest.importorskip("mpmath", reason="needs mpmath")
+    single, double = elementary32_trig, elementary64_trig
+    with mpmath.workprec(1400):
+        pi, ln2, per = mpmath.pi, mpmath.ln(2), lambda x: 1 / mpmath.ln(x)
+        words = sum(word << 32 * (len(double.WORDS) - 1 - i) for i, word in enumerate(double.WORDS))
+        assert words == int(mpmath.floor(mpmath.ldexp(1 / (2 * pi), 32 * (len(double.WORDS) - 1))))
+        for _, scale, high, low in single.PARTS:
+            turns = (mpmath.mpf(high) + mpmath.mpf(low) - 2 / pi / scale) / 4
+            assert abs(turns - mpmath.nint(turns)) < 2.0**-105
+        halves = [
+            [float(np.float32(part)) for part in single.HALF_PI],
+            double.PARTS,
+            (double.HALF_PI, double.HALF_PI_LOW),
+        ]
+        for parts, digits in zip(halves, (70, 145, 105), strict=True):
+            assert abs(sum(map(mpmath.mpf, parts)) - pi / 2) < 2.0**-digits
+        close = [
+            (elementary32.LN2_HIGH, float(np.float32(elementary32.LN2_LOW)), ln2, 35),
+            (elementary64.LN2, elementary64.LN2_LOW, ln2, 95),
+            (*elementary64.PER_LN2, per(2), 105),
+            (*elementary64.PER_LN10, per(10), 105),
+            (elementary64.LOG10_2, elementary64.LOG10_2_LOW, mpmath.log10(2), 95),
+            (*elementary32_power.LN2, ln2, 40),
+            *((*parts, -mpmath.ln(c), 40) for c, *parts in (elementary32_power.BELOW_C, elementary32_power.ABOVE_C)),
+            (elementary64_power.TWO_THIRDS, elementary64_power.TWO_THIRDS_LOW, mpmath.mpf(2) / 3, 105),
+        ]
+        for high, low, right, digits in close:
+            assert abs(mpmath.mpf(high) + mpmath.mpf(low) - right) < 2.0**-digits, right
 
 
 # ---- the text

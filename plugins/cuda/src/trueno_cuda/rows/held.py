@@ -80,7 +80,8 @@ class Held(Printer):
         outs = {number: self.pointer(number) + self.start for number, _ in sweep.stores}
         states: dict[int, State] = {f: tuple(self.fold(f).begin(k, self.kind)) for f in sweep.folds}
         made: dict[int, list[list[Value]]] = {i: [] for i in later & {*sweep.body, *shared}}
-        size = max(BATCH // max(len(shared), 1), 1) * self.units
+        batch_groups = BATCH // (2 if lanes == 1024 else 1)  # whose threads have 64 registers each
+        size = max(batch_groups // max(len(shared), 1), 1) * self.units
         for first in range(0, len(units), size):
             batch = units[first : first + size]
             asked = {

@@ -43,7 +43,7 @@ def log_pair(k: Builder, a: Value) -> tuple[Value, Value]:
 
 
 def pow(k: Builder, x: Value, y: Value) -> Value:  # noqa: A001
-    """x^y."""
+    """x^y: 75."""
     c = clamp(k, y, -LARGEST, LARGEST)
     head, tail = log_pair(k, abs(x))
     p = c * head

@@ -67,11 +67,11 @@ def wave(k: Builder, r: Value, q: Value) -> Value:
 
 
 def sin(k: Builder, x: Value) -> Value:
-    """Sine; NaN at ±Inf."""
+    """Sine; NaN at ±Inf: 23 up to `LIMIT`, 60 beyond."""
     return k.select(abs(x) < TINY, x, wave(k, *reduced(k, x)))
 
 
 def cos(k: Builder, x: Value) -> Value:
-    """Cosine; NaN at ±Inf."""
+    """Cosine; NaN at ±Inf: 22 up to `LIMIT`, 60 beyond."""
     r, q = reduced(k, x)
     return wave(k, r, q + 1)

@@ -175,8 +175,8 @@ class RowKernel:
         return Launches(tuple(steps), sizes, frozenset(same), scratch, steps[0].launch if simple else None)
 
     def _print(self, schedule: Schedule, wide: bool) -> tuple[ptx.Kernel, ...]:
-        given = {"arch": self.device.arch, "wide": wide, "guarded": self.guarded}
-        return kernels(self.program, self.name, self.dtype, schedule, **given)
+        arch, guarded = self.device.arch, self.guarded
+        return kernels(self.program, self.name, self.dtype, schedule, arch=arch, wide=wide, guarded=guarded)
 
     def _extents(self, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, int] | None:
         """Rows, and elements of a row."""

@@ -5,7 +5,7 @@ import pytest
 from trueno.errors import KernelError
 from trueno_cuda.emulated import Emulator
 from trueno_cuda.rows.flat import division
-from trueno_cuda.rows.schedule import Schedule, choose, fitted, parse
+from trueno_cuda.rows.schedule import Schedule, choose, chunked, fitted, parse
 from unit.cuda.rows.calls import judged
 
 FOLDING = {
@@ -106,3 +106,14 @@ def test_a_schedule_for_other_programs(device: Emulator) -> None:
         judged(device, "sum", [x], schedule="flat")
     with pytest.raises(KernelError, match="neg on cuda: schedule held32 is for programs that fold"):
         judged(device, "neg", [x], schedule="held32")
+
+
+def test_chunks_of_long_rows() -> None:
+    long, tile = parse("long"), 4096
+    schedule, chunk = chunked(long, 1, 1 << 30, 4, 132)
+    assert -(-(1 << 30) // chunk) <= 132 * 32
+    assert (chunk % tile, schedule.joiners) == (0, 1024)
+    assert chunked(long, 1, 1 << 20, 4, 132)[1] == tile  # fewer chunks than SMs could take: as many as there are
+    assert chunked(long, 1, 1 << 24, 4, 132)[1] == 4 * tile
+    schedule, chunk = chunked(long, 1000, 1 << 18, 4, 132)
+    assert (chunk, schedule.joiners) == (16 * tile, 256)

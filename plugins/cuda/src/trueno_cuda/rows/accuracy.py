@@ -48,4 +48,10 @@ ULP: dict[str, float] = {
     "pow": 3.25,
     "rsqrt": 1.25,
 }
-ACCURACY = Accuracy(ulp=ULP, default=4.0)
+CHAIN = 24
+"""Additions that a term of a sum passes through at most.
+
+Of a row in registers: 2 to 4 in a batch of elements and one for each of 8 to 2 batches, 5 of a warp and 5 of a block.
+Of a longer one: 5 in a tile, and the rest is added exactly, in two floats.
+"""
+ACCURACY = Accuracy(ulp=ULP, default=4.0, chain=CHAIN)

@@ -7,11 +7,10 @@ who joins whom: `trueno_cuda.rows.printer` does that for lanes, blocks and chunk
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 from trueno.ops.program import FOLDS as IDENTITIES
 
-from trueno_cuda.ptx import Type, Value, f32, pred, u32
+from trueno_cuda.ptx import Builder, Type, Value, Var, f32, pred, u32
 
 State = tuple[Value, ...]
 NOBODY = 0xFFFFFFFF
@@ -29,23 +28,23 @@ class Fold:
 
     types: Callable[[Type], tuple[Type, ...]]
     start: tuple[float | int, ...]
-    lift: Callable[[Any, Value, Value], State]
-    join: Callable[[Any, State, State], State]
-    result: Callable[[Any, State], Value]
-    absorb: Callable[[Any, State, Sequence[tuple[Value, Value]]], State] | None = None
+    lift: Callable[[Builder, Value, Value], State]
+    join: Callable[[Builder, State, State], State]
+    result: Callable[[Builder, State], Value]
+    absorb: Callable[[Builder, State, Sequence[tuple[Value, Value]]], State] | None = None
 
-    def begin(self, k: Any, kind: Type) -> list[Any]:
+    def begin(self, k: Builder, kind: Type) -> list[Var]:
         """Vars that hold the state of nothing."""
         return [k.var(t, s) for t, s in zip(self.types(kind), self.start, strict=True)]
 
-    def take(self, k: Any, state: State, elements: Sequence[tuple[Value, Value]]) -> State:
+    def take(self, k: Builder, state: State, elements: Sequence[tuple[Value, Value]]) -> State:
         """The state after some elements.  They are joined by halves first, so that a sum's chain is short."""
         if self.absorb is not None:
             return self.absorb(k, state, elements)
         return self.join(k, state, halved(k, self.join, [self.lift(k, v, i) for v, i in elements]))
 
 
-def masked(k: Any, kind: str, value: Value, live: Value | None) -> Value:
+def masked(k: Builder, kind: str, value: Value, live: Value | None) -> Value:
     """`value`, or where there is no element what changes nothing."""
     if live is None:
         return value
@@ -54,7 +53,7 @@ def masked(k: Any, kind: str, value: Value, live: Value | None) -> Value:
     return k.select(live, value, IDENTITIES[kind].identity)
 
 
-def halved(k: Any, join: Callable[[Any, State, State], State], states: list[State]) -> State:
+def halved(k: Builder, join: Callable[[Builder, State, State], State], states: list[State]) -> State:
     """All states joined, each passing through as few joins as may be."""
     while len(states) > 1:
         pairs = [join(k, a, b) for a, b in zip(states[::2], states[1::2], strict=False)]
@@ -62,20 +61,20 @@ def halved(k: Any, join: Callable[[Any, State, State], State], states: list[Stat
     return states[0]
 
 
-def highest(k: Any, a: Value, b: Value) -> Value:
+def highest(k: Builder, a: Value, b: Value) -> Value:
     """The larger; NaN where either is."""
     if a.type is f32 and k.target.number >= 80:
-        return k.max(a, b, nan=True)
+        return k.apply("max", a, b, nan=True)
     return k.select((a > b) | (a != a), a, b)
 
 
-def lowest(k: Any, a: Value, b: Value) -> Value:
+def lowest(k: Builder, a: Value, b: Value) -> Value:
     if a.type is f32 and k.target.number >= 80:
-        return k.min(a, b, nan=True)
+        return k.apply("min", a, b, nan=True)
     return k.select((a < b) | (a != a), a, b)
 
 
-def add_exactly(k: Any, state: State, value: Value) -> State:
+def add_exactly(k: Builder, state: State, value: Value) -> State:
     """A sum in two floats, of which the second collects what the first rounds off (Knuth's two-sum).
 
     Source: Ogita, Rump, Oishi (2005), Accurate Sum and Dot Product, algorithm 4.4.
@@ -86,33 +85,33 @@ def add_exactly(k: Any, state: State, value: Value) -> State:
     return total, low + ((high - (total - apart)) + (value - apart))
 
 
-def join_pairs(k: Any, a: State, b: State) -> State:
+def join_pairs(k: Builder, a: State, b: State) -> State:
     return add_exactly(k, (a[0], a[1] + b[1]), b[0])
 
 
-def whole(k: Any, state: State) -> Value:
+def whole(k: Builder, state: State) -> Value:
     """A pair as one float; the second of an infinite or NaN sum means nothing."""
     high, low = state
     return k.select(abs(high) < inf, high + low, high)
 
 
-def _truth(k: Any, value: Value, index: Value) -> State:
+def _truth(k: Builder, value: Value, index: Value) -> State:
     return ((value if value.type is pred else value != 0.0).to(u32),)  # a NaN differs from 0: it is true
 
 
-def _add_each(k: Any, state: State, elements: Sequence[tuple[Value, Value]]) -> State:
+def _add_each(k: Builder, state: State, elements: Sequence[tuple[Value, Value]]) -> State:
     for value, _ in elements:
         state = add_exactly(k, state, value)
     return state
 
 
-def _add_block(k: Any, state: State, elements: Sequence[tuple[Value, Value]]) -> State:
+def _add_block(k: Builder, state: State, elements: Sequence[tuple[Value, Value]]) -> State:
     (block,) = halved(k, lambda k, a, b: (a[0] + b[0],), [(v,) for v, _ in elements])
     return add_exactly(k, state, block)
 
 
-def _better(sign: int) -> Callable[[Any, State, Sequence[tuple[Value, Value]]], State]:
-    def absorb(k: Any, state: State, elements: Sequence[tuple[Value, Value]]) -> State:
+def _better(sign: int) -> Callable[[Builder, State, Sequence[tuple[Value, Value]]], State]:
+    def absorb(k: Builder, state: State, elements: Sequence[tuple[Value, Value]]) -> State:
         best, at = state
         for value, index in elements:
             value = value if sign > 0 else -value
@@ -138,7 +137,7 @@ def _arg(sign: int) -> Fold:
     )
 
 
-def _pairs(absorb: Callable[[Any, State, Sequence[tuple[Value, Value]]], State]) -> Fold:
+def _pairs(absorb: Callable[[Builder, State, Sequence[tuple[Value, Value]]], State]) -> Fold:
     return Fold(lambda t: (t, t), (0.0, 0.0), lambda k, v, i: (v, k.const(v.type, 0.0)), join_pairs, whole, absorb)
 
 

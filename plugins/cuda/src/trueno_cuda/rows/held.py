@@ -7,7 +7,7 @@ Floor: the bytes of operands and results, over the memory's bandwidth.
 The last `tails` groups alone are masked: the launch takes as few groups as hold the row, so the others are full.
 """
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from trueno.ops.lower import Pass, Plan
@@ -50,7 +50,8 @@ class Held(Printer):
             self.steps = [j * lanes * self.width for j in range(groups * self.units)]
             self.at = [first + step for step in self.steps]
             self.live = [self._live(at < n if j >= tail * self.units else None, alive) for j, at in enumerate(self.at)]
-            self.start, self.known = k.mad_wide(row, n, first.to(u64)), {}
+            self.start: Value = k.mad_wide(row, n, first.to(u64))
+            self.known: dict[int, list[list[Value]]] = {}
             self.row_leaves(row, alive)
             for number, sweep in enumerate(self.plan.passes):
                 self.row_ops(sweep.before)
@@ -79,7 +80,8 @@ class Held(Printer):
         outs = {number: self.pointer(number) + self.start for number, _ in sweep.stores}
         states: dict[int, State] = {f: tuple(self.fold(f).begin(k, self.kind)) for f in sweep.folds}
         made: dict[int, list[list[Value]]] = {i: [] for i in later & {*sweep.body, *shared}}
-        size = max(BATCH // max(len(shared), 1), 1) * self.units
+        batch_groups = BATCH // (2 if lanes == 1024 else 1)  # whose threads have 64 registers each
+        size = max(batch_groups // max(len(shared), 1), 1) * self.units
         for first in range(0, len(units), size):
             batch = units[first : first + size]
             asked = {
@@ -114,7 +116,12 @@ class Held(Printer):
         return state[0], self.k.select(none if live is None else none & live, self.at[0], state[1])
 
     def _team(self, lanes: int) -> Reduce:
-        return partial(self.k.warp_reduce, width=lanes) if lanes <= 32 else self.k.block_reduce
+        def over_lanes(states: State, combine: Callable[[State, State], State]) -> State:
+            found = self.k.warp_reduce(states, combine, lanes)
+            assert isinstance(found, tuple)
+            return found
+
+        return over_lanes if lanes <= 32 else self.k.block_reduce
 
 
 def burden(plan: Plan) -> int:

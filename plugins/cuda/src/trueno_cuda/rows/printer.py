@@ -18,7 +18,7 @@ from typing import Any
 
 from trueno.ops.lower import Plan
 
-from trueno_cuda.ptx import Kernel, Pointer, Source, Type, Value, Var, f64, ptr, s64, u32, u64
+from trueno_cuda.ptx import Builder, Kernel, Pointer, Source, Type, Value, Var, f64, ptr, s64, u32, u64
 from trueno_cuda.ptx.builder import ParamType
 from trueno_cuda.rows.expressions import EXPRESSIONS
 from trueno_cuda.rows.folds import FOLDS, Fold, State, masked
@@ -64,9 +64,9 @@ class Printer:
         params |= dict.fromkeys(numbers, u32)
         params |= {f"p{i}": self.kind for i in range(len(self.program.params))}
 
-        def function(k: Any, *given: Any) -> None:
+        def function(k: Builder, *given: Value | Pointer) -> None:
             self.begin(k, dict(zip(params, given, strict=True)))
-            body(*(self.given[n] for n in numbers))
+            body(*map(self.number, numbers))
             self.end()
 
         function.__name__ = "_".join(filter(None, [self.name, schedule, str(self.kind), "guarded" * self.guarded]))
@@ -76,7 +76,7 @@ class Printer:
         function.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
         return Source(function, threads, blocks_per_sm=blocks_per_sm).build(arch)
 
-    def begin(self, k: Any, given: dict[str, Any]) -> None:
+    def begin(self, k: Builder, given: dict[str, Any]) -> None:
         """What is the same for all elements."""
         self.k, self.given = k, given
         self.uniform: dict[int, Value] = {}
@@ -89,21 +89,27 @@ class Printer:
                 self.uniform[i] = self._constant(i)
 
     def _constant(self, i: int) -> Value:
-        node = self.nodes[i]
+        node, value = self.nodes[i], str(self.nodes[i].value)
         match node.kind:
             case "const":
-                return self.k.const(self.kind, rounded(float(node.value), self.kind))  # type: ignore[arg-type]
+                return self.k.const(self.kind, rounded(float(value), self.kind))
             case "param":
-                return self.given[f"p{self.program.params.index(str(node.value))}"]
+                return self.number(f"p{self.program.params.index(value)}")
             case "count":
-                return self.given["n"].to(self.kind)
+                return self.number("n").to(self.kind)
             case "leaf":
-                return self.pointer(str(node.value)).load(0)
+                return self.pointer(value).load(0)
         return self.expression(i, {})
 
     def pointer(self, source: str | int) -> Pointer:
         """Of an operand by name, or of a result by number."""
-        return self.given[self.names[source] if isinstance(source, str) else f"out{source}"]
+        found: Pointer = self.given[self.names[source] if isinstance(source, str) else f"out{source}"]
+        return found
+
+    def number(self, name: str) -> Value:
+        """A launch parameter that is no pointer."""
+        found: Value = self.given[name]
+        return found
 
     # ---- values ---------------------------------------------------------------------------------------
 
@@ -152,7 +158,7 @@ class Printer:
             if self.nodes[i].space == "r":
                 self.row[i] = self.expression(i, {})
 
-    def row_stores(self, row: Value, first: Value) -> None:
+    def row_stores(self, row: Value, first: Value | None) -> None:
         """What there is one of a row, by the thread for which `first` holds."""
         for number in self.plan.row_outputs:
             value = self.value(self.program.outputs[number], {})

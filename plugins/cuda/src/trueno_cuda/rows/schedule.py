@@ -62,13 +62,14 @@ def parse(text: str) -> Schedule:
     if found is None:
         raise KernelError(f"schedule {text!r} is not known; write flat256x4, held32x8, swept1024x4 or long256x4c32")
     kind, *numbers = found.groups()[4:] if found[5] else found.groups()[:4]
+    assert kind is not None
     lanes, groups, chunks = (int(n or 0) or usual for n, usual in zip(numbers, USUAL[kind], strict=True))
     part_of_warp = kind == "held" and lanes in (1, 2, 4, 8, 16)
     if not part_of_warp and (lanes % 32 or not 32 <= lanes <= 1024):
         raise KernelError(f"schedule {text!r}: {lanes} lanes are no team; whole warps are, up to 1024, or 8 lanes held")
     if kind != "held" and groups & (groups - 1):
         raise KernelError(f"schedule {text!r}: {groups} groups are no power of two")
-    return Schedule(kind, lanes, groups, chunks)
+    return Schedule(kind, lanes, groups, chunks)  # type: ignore[arg-type]
 
 
 def choose(rows: int, n: int, itemsize: int, sms: int, burden: int = 1) -> Schedule:

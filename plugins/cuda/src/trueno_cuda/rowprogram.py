@@ -18,13 +18,13 @@ from trueno_cuda import ptx
 from trueno_cuda.device import Device, Launch
 from trueno_cuda.rows.flat import MOST, division, usual_groups
 from trueno_cuda.rows.held import burden
-from trueno_cuda.rows.printer import VECTOR, rounded
-from trueno_cuda.rows.schedule import Schedule, choose, fitted, parse
+from trueno_cuda.rows.printer import VECTOR
+from trueno_cuda.rows.schedule import Schedule, choose, chunked, fitted, parse
 from trueno_cuda.rows.source import is_flat, kernels, planned
 from trueno_cuda.rows.swept import slots
 
-REMEMBERED = 64
-"""Shapes whose launches a kernel keeps."""
+REMEMBERED, READY = 64, 256
+"""Shapes whose launches a kernel keeps; arrays that it has looked at, and knows to fit and to share nothing."""
 LONGEST = (1 << 32) - (1 << 20)
 """Elements of a row where rows matter: columns are 32-bit numbers, also a tile beyond the end."""
 
@@ -50,12 +50,14 @@ class Launches:
     """All launches of a call.
 
     sizes: bytes of every operand and result.  same: (operand, result) that may be one array.  scratch: 8-byte words.
+    alone: the launch, where there is one only and it needs nothing beside the arrays.
     """
 
     steps: tuple[Step, ...]
     sizes: tuple[int, ...]
     same: frozenset[tuple[int, int]]
     scratch: int = 0
+    alone: Launch | None = None
 
 
 class RowKernel:
@@ -67,7 +69,6 @@ class RowKernel:
     def __init__(self, device: Device, call: Call, schedule: str = "") -> None:
         self.device, self.guarded, self.rank, self.name = device, call.guarded, call.rank, call.op.name
         self.dtype = np.dtype(call.dtype)
-        self.kind = ptx.f32 if self.dtype == np.float32 else ptx.f64
         self.program = call.op.program(call.layout, **dict(call.static))
         self.kinds = tuple(kind for _, kind in self.program.operands)
         nodes = self.program.nodes
@@ -84,38 +85,48 @@ class RowKernel:
         self.first_out = len(self.kinds)
         self.after_params = self.first_out + len(self.program.params)
         self.burden = burden(planned(self.program, "held"))
+        self._contiguous = device.contiguous
+        self._ready: dict[tuple[Any, ...], Launches] = {}
         self._launches: Callable[..., Launches | None] = lru_cache(REMEMBERED)(self._plan)
         self._kernels = lru_cache(None)(self._print)
 
     def __call__(self, *given: Any) -> int:
-        contiguous, outs = self.device.contiguous, given[self.after_params :]
-        arrays = [contiguous(x) for x in given[: self.first_out]]
+        contiguous, outs = self._contiguous, given[self.after_params :]
         for out in outs:
             if contiguous(out) is not out:
                 return -1
-        arrays += outs
+        arrays = [*map(contiguous, given[: self.first_out]), *outs]
         pointers = [a.data.ptr for a in arrays]
-        together = 0
-        for pointer in pointers:
-            together |= pointer
-        launches = self._launches(tuple([a.shape for a in arrays]), not together & 15)
-        if launches is None or not self._may_share(pointers, launches):
-            return -1
+        key = (*[a.shape for a in arrays], *pointers)
+        launches = self._ready.get(key)
+        if launches is None:
+            launches = self._look(tuple([a.shape for a in arrays]), pointers)
+            if launches is None:
+                return -1
+            if len(self._ready) >= READY:
+                self._ready.clear()
+            self._ready[key] = launches
+        floats = given[self.first_out : self.after_params]
+        if launches.alone is not None:
+            launches.alone(pointers, floats)
+            return 0
         if launches.scratch:
-            scratch = self.device.empty((launches.scratch,), np.dtype(np.int64))  # kept alive by this call
+            scratch = self.device.empty((launches.scratch,), np.dtype(np.int64))  # lives until all is submitted
             pointers.append(scratch.data.ptr)
         if self.guarded:
             pointers.append(self.device.status())
-        floats = [rounded(float(p), self.kind) for p in given[self.first_out : self.after_params]]
         for step in launches.steps:
-            if step.offsets:
-                step.launch(
-                    [p + o for p, o in zip(pointers, step.offsets, strict=False)] + pointers[len(step.offsets) :],
-                    floats,
-                )
-            else:
-                step.launch(pointers, floats)
+            moved = [p + o for p, o in zip(pointers, step.offsets, strict=False)]
+            step.launch([*moved, *pointers[len(moved) :]], floats)
         return 0
+
+    def _look(self, shapes: tuple[tuple[int, ...], ...], pointers: list[int]) -> Launches | None:
+        """What to launch for these arrays; None if it cannot be."""
+        together = 0
+        for pointer in pointers:
+            together |= pointer
+        launches = self._launches(shapes, not together & 15)
+        return launches if launches is not None and self._may_share(pointers, launches) else None
 
     def _may_share(self, pointers: list[int], launches: Launches) -> bool:
         """Whether every result is an operand that may be overwritten, or apart from all other arrays."""
@@ -160,7 +171,8 @@ class RowKernel:
             for j, (name, kind) in enumerate(self.program.operands)
             if kind == space == "e" and (k, name) not in hazards
         }
-        return Launches(tuple(steps), sizes, frozenset(same), scratch)
+        simple = len(steps) == 1 and not (steps[0].offsets or scratch or self.guarded)
+        return Launches(tuple(steps), sizes, frozenset(same), scratch, steps[0].launch if simple else None)
 
     def _print(self, schedule: Schedule, wide: bool) -> tuple[ptx.Kernel, ...]:
         given = {"arch": self.device.arch, "wide": wide, "guarded": self.guarded}
@@ -194,9 +206,7 @@ class RowKernel:
 
     def _long(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[Step], int]:
         """Chunks of rows, a block each; then what joins them."""
-        tile = schedule.lanes * schedule.groups * VECTOR // self.dtype.itemsize
-        pieces = -(-self.device.sms * schedule.chunks // rows)
-        chunk = -(-n // (pieces * tile)) * tile
+        schedule, chunk = chunked(schedule, rows, n, self.dtype.itemsize, self.device.sms)
         chunks = -(-n // chunk)
         found = self._kernels(schedule, wide)
         passes = len(planned(self.program, "long").passes)

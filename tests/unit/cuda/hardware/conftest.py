@@ -23,8 +23,8 @@ class Launch(ctypes.Structure):
 
     _fields_ = (
         ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
-        ("attributes", ctypes.c_uint), ("attribute", ctypes.c_int), ("value", ctypes.c_int), ("stream", ctypes.c_uint64),
-        ("function", ctypes.c_uint64), ("params", ctypes.c_ubyte * 512),
+        ("attributes", ctypes.c_uint), ("attribute", ctypes.c_int), ("value", ctypes.c_int),
+        ("stream", ctypes.c_uint64), ("function", ctypes.c_uint64), ("params", ctypes.c_ubyte * 512),
     )  # fmt: skip
 
 

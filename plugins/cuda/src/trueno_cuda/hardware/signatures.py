@@ -7,7 +7,7 @@ from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Final
 
 LETTERS: Final = {"i": c_int, "u": c_uint, "z": c_size_t, "q": c_uint64, "p": c_void_p, "s": c_char_p}
-"""i int, u unsigned, z size, q device address or 64-bit number, p handle or host address, s text; - for no parameter."""
+"""i int, u unsigned, z size, q device address or 64-bit number, p handle or host address, s text; - for none."""
 
 _TABLE: Final = """
 cuInit u

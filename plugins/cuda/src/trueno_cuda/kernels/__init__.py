@@ -9,7 +9,7 @@ from collections.abc import Callable
 from trueno.discovery.protocol import Call, Kernel, Reject
 
 from trueno_cuda.device import Device
-from trueno_cuda.kernels import epilogue, gemm, gemv
+from trueno_cuda.kernels import convolve2d, embedding, epilogue, gemm, gemv, outer, transpose
 
 Factory = Callable[[Device, Call], Kernel]
 
@@ -19,7 +19,13 @@ PRODUCTS: dict[str, Factory] = {
     "matvec": gemv.matvec,
     "vecmat": gemv.vecmat,
 }
-KERNELS: dict[str, Factory] = {**PRODUCTS}
+MOVES: dict[str, Factory] = {
+    "transpose": transpose.transpose,
+    "outer": outer.outer,
+    "convolve2d": convolve2d.convolve2d,
+    "embedding_lookup": embedding.embedding_lookup,
+}
+KERNELS: dict[str, Factory] = {**PRODUCTS, **MOVES}
 
 
 def kernel(device: Device, call: Call) -> Kernel:

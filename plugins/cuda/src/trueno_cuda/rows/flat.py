@@ -70,7 +70,7 @@ class Flat(Printer):
                             held[i] = self.pointer(source).load(column, vec=self.width, where=live[j])
                 lanes: list[Lane] = [{i: v[e] for i, v in held.items()} for e in range(self.width)]
                 for e, lane in enumerate(lanes):
-                    self.compute(sweep.body, lane, None if column is None else column + first + e)
+                    self.compute(sweep.body, lane, None if column is None else self.column(column + first, e))
                 for number, i in sweep.stores:
                     values = [self.value(i, lane) for lane in lanes]
                     outs[number].store(j * step, values, where=live[j])

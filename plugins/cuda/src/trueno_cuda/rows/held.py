@@ -92,7 +92,7 @@ class Held(Printer):
                 held |= {i: values[j] for i, values in asked.items()}
                 table = [{i: v[e] for i, v in held.items()} for e in range(self.width)]
                 for e, lane in enumerate(table):
-                    self.compute(sweep.body, lane, self.at[j] + e)
+                    self.compute(sweep.body, lane, self.column(self.at[j], e))
                 for i, kept in made.items():
                     kept.append([self.value(i, lane) for lane in table])
                 for number, i in sweep.stores:
@@ -100,7 +100,7 @@ class Held(Printer):
                         values = [self.value(i, lane) for lane in table]
                         outs[number].store(self.steps[j], values, where=self.live[j])
                         self.watch(values, self.live[j])
-                taken += [(lane, self.at[j] + e, self.live[j]) for e, lane in enumerate(table)]
+                taken += [(lane, self.column(self.at[j], e), self.live[j]) for e, lane in enumerate(table)]
             for f in sweep.folds:
                 states[f] = self.fold(f).take(k, states[f], self.elements(f, taken))
         self.known |= made

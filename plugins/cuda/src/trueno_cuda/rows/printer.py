@@ -132,6 +132,15 @@ class Printer:
         """Whether an element's row or column matters, where nothing folds."""
         return any(n.kind == "position" or (n.kind == "leaf" and self.kinds[str(n.value)] in "wr") for n in self.nodes)
 
+    @cached_property
+    def counted(self) -> bool:
+        """Whether columns of elements matter."""
+        return any(n.kind == "position" or n.type == "index" for n in self.nodes)
+
+    def column(self, first: Value, step: int) -> Value:
+        """The column `step` beyond `first`; just any where columns do not matter."""
+        return first + step if self.counted else first
+
     def row_leaves(self, row: Value, where: Value | None = None) -> None:
         self.row = {}
         for i, n in enumerate(self.nodes):

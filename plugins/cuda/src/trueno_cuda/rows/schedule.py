@@ -9,7 +9,7 @@ A schedule that is forced may leave numbers out (`held256`, `long`): they are th
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from trueno.errors import KernelError
@@ -31,18 +31,24 @@ USUAL = {"flat": (256, 0, 0), "held": (256, 0, 0), "swept": (1024, 4, 0), "long"
 Chunks are more than an SM has blocks at once, so that none waits long for the last."""
 
 
+TILES, SOME = 4, 8
+"""Tiles of a chunk at least, unless there are fewer than SOME chunks an SM: each one costs a partial fold."""
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """One way to run a program.
 
     lanes: threads that share a row, or of a block.  groups: 16 bytes each, 0 where that is open.  chunks: of all rows
-    together, an SM.  tails: of held groups, the last ones, which may reach beyond the row.
+    together, an SM, at most.  joiners: threads that join the chunks of a row.  tails: of held groups, the last ones,
+    which may reach beyond the row.
     """
 
     kind: Kind
     lanes: int
     groups: int = 0
     chunks: int = 0
+    joiners: int = 256
     tails: int = 1
 
     def __str__(self) -> str:
@@ -87,4 +93,13 @@ def fitted(schedule: Schedule, n: int, itemsize: int) -> Schedule:
     groups = schedule.groups or needed
     if groups < needed or groups > MOST_GROUPS:
         raise KernelError(f"schedule {schedule} does not hold rows of {n} elements of {itemsize} bytes")
-    return Schedule("held", schedule.lanes, groups, tails=groups - needed + 1)
+    return replace(schedule, groups=groups, tails=groups - needed + 1)
+
+
+def chunked(schedule: Schedule, rows: int, n: int, itemsize: int, sms: int) -> tuple[Schedule, int]:
+    """`schedule` for long rows, and elements of a chunk, a multiple of a tile."""
+    tile = schedule.lanes * schedule.groups * 16 // itemsize
+    tiles = -(-n // tile)
+    pieces = min(schedule.chunks * sms, max(SOME * sms, rows * tiles // TILES))
+    chunk = -(-tiles * rows // pieces) * tile
+    return replace(schedule, joiners=1024 if rows <= sms else 256), chunk

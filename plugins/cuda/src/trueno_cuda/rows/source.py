@@ -41,7 +41,7 @@ def kernels(
     if schedule.kind == "swept":
         return (swept.swept(arch, schedule.lanes, schedule.groups),)
     parts = [swept.part(arch, i, schedule.lanes, schedule.groups) for i in range(len(plan.passes))]
-    return (*parts, swept.finish(arch)) if plan.row_outputs else tuple(parts)
+    return (*parts, swept.finish(arch, schedule.joiners)) if plan.row_outputs else tuple(parts)
 
 
 def printed(

@@ -64,13 +64,13 @@ class Swept(Printer):
         for j, step in enumerate(steps):
             table: list[Lane] = [{i: v[j][e] for i, v in held.items()} for e in range(self.width)]
             for e, lane in enumerate(table):
-                self.compute(sweep.body, lane, first + (step + e))
+                self.compute(sweep.body, lane, self.column(first, step + e))
             for number, i in sweep.stores:
                 values = [self.value(i, lane) for lane in table]
                 outs[number].store(step, values, where=live)
                 if self.program.outputs[number] == i:
                     self.watch(values, live)
-            taken += [(lane, first + (step + e), live) for e, lane in enumerate(table)]
+            taken += [(lane, self.column(first, step + e), live) for e, lane in enumerate(table)]
         for f, state in states.items():
             found = self.fold(f, LONG).take(self.k, tuple(state), self.elements(f, taken))
             for var, value in zip(state, found, strict=True):

@@ -1,0 +1,81 @@
+"""What a module says of a kernel beside it, so that anyone can list it, print it and try it on the emulator.
+
+A module that has kernels keeps `CATALOGUE = [Entry(...), ...]`; `trueno_cuda.catalogue` finds these lists.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from trueno_cuda.device import Grid
+from trueno_cuda.ptx import TARGETS, Kernel, Source
+
+ALL = tuple(TARGETS)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant of the build.  default: None where it must be given.  choices: all that it may be, if few."""
+
+    name: str
+    default: Any
+    help: str = ""
+    choices: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Want:
+    """What a result must be: within `bound` of `value`, and of the same bits where the bound is 0.
+
+    value: by other means than the kernel's, in float64 where it is computed.  bound: a number, or one an element.
+    """
+
+    value: np.ndarray[Any, Any]
+    bound: Any = 0.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One launch that is small enough for the emulator.
+
+    operands: by the kernel's parameters: arrays for pointers, which the launch may change, and numbers.
+    wants: what the results must be afterwards, by their parameters' names.  block: where the kernel leaves it open.
+    """
+
+    grid: Grid
+    operands: dict[str, Any]
+    wants: dict[str, Want]
+    block: Grid | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel of the catalogue, with all its variants.
+
+    build: (arch, **constants) -> Kernel.  sample: (rng, **constants) -> Sample.  arches: those it claims.
+    variants: of its constants, sets of values worth a look each beside the defaults; the tests build and run them all.
+    """
+
+    name: str
+    family: str
+    help: str
+    build: Callable[..., Kernel]
+    sample: Callable[..., Sample]
+    constants: tuple[Constant, ...] = ()
+    arches: tuple[str, ...] = ALL
+    variants: tuple[Mapping[str, Any], ...] = field(default=({},))
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        return {c.name: c.default for c in self.constants}
+
+
+def constants(source: Source, **helps: str) -> tuple[Constant, ...]:
+    """The constants of a kernel function, from its signature; helps: a sentence for each."""
+    made = []
+    for name, parameter in source.defaults.items():
+        default = None if parameter.default is parameter.empty else parameter.default
+        made.append(Constant(name, default, helps.get(name, "")))
+    return tuple(made)

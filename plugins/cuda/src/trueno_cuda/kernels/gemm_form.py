@@ -54,17 +54,17 @@ class Place:
     base: Value
 
 
-def part(k: Any, p: Any, rows: int, columns: int, a_unit: int = 1, b_unit: int = 1) -> Part:
+def part(k: Any, p: Any, rows: int, columns: int, a_unit: int = 1, b_unit: int = 1, share: int = 1) -> Part:
     """Read a block's part from its place in the grid, for tiles of `rows` x `columns`.
 
-    a_unit, b_unit: elements that the launch promises to divide the distance between products.
+    a_unit, b_unit, share: what the launch promises to divide the distance between products, and a split's terms.
     """
     tile, product = k.ctaid, k.ctaid_z
     down = (p.m + (rows - 1)) // rows
     group, within = tile // (p.across * GROUP), tile % (p.across * GROUP)
     height = k.min(down - group * GROUP, GROUP)
     row, column = (group * GROUP + within % height) * rows, within // height * columns
-    begin = k.ctaid_y * p.share
+    begin = k.multiple_of(k.ctaid_y * p.share, share)
     outer, inner = (product // p.inner).to(u64), (product % p.inner).to(u64)
     a = p.a + k.multiple_of(outer * p.a_outer + inner * p.a_inner, a_unit)
     b = p.b + k.multiple_of(outer * p.b_outer + inner * p.b_inner, b_unit)

@@ -191,8 +191,9 @@ def _write(
             live = (channel < channels[1]) & (place < pitch)
             target.store(place, line[j : j + V], where=live)
             if status is not None:
-                for total in line[j : j + V]:
-                    look(k, bits, k.select(live, total, 0.0))
+                with k.when(live):
+                    for total in line[j : j + V]:
+                        look(k, bits, total)
     if status is not None:
         tell(k, bits, status)
 
@@ -206,10 +207,11 @@ PRODUCT = ("o", "h", "w", "p", "q", "width", "top", "left", "places", "depth", "
 @cache
 def source(itemsize: int, schedule: str, guarded: bool) -> Source:
     kind = ptr(element(itemsize))
-    function, numbers = (_taps, TAPS) if schedule == "taps" else (_product, PRODUCT)
+    # Two blocks of `product` an SM: one waits at a barrier or for memory while the other multiplies.
+    function, numbers, blocks = (_taps, TAPS, None) if schedule == "taps" else (_product, PRODUCT, 2)
     operands = {"x": kind, "weights": kind, "out": kind, **status_parameter(guarded), **dict.fromkeys(numbers, u32)}
     name = f"convolve2d_{schedule}_{kind.element}{'_guarded' if guarded else ''}"
-    return typed(function, name, THREADS, **operands)
+    return typed(function, name, THREADS, operands, blocks)
 
 
 def launch(

@@ -64,7 +64,9 @@ def source(rank: int, word: int) -> Source:
         numbers = [operands[n] for n in names]
         _gather(k, operands["x"], operands["out"], operands["start"], operands["count"], *numbers, R=R, W=W)
 
-    return typed(gather, "copy_strided", THREADS, x=kind, out=kind, start=u64, count=u32, **lengths, **strides)
+    return typed(
+        gather, "copy_strided", THREADS, {"x": kind, "out": kind, "start": u64, "count": u32, **lengths, **strides}
+    )
 
 
 # ------------------------------------------------------------------------------------- axes

@@ -69,7 +69,9 @@ def source(itemsize: int, guarded: bool) -> Source:
     kind = ptr(element(itemsize))
     sizes = {"v": u64, "pitch": u64, "height": u32, "width": u32}
     name = f"embedding_lookup_{kind.element}{'_guarded' if guarded else ''}"
-    return typed(_lookup, name, THREADS, table=kind, i=ptr(u64), out=kind, **status_parameter(guarded), **sizes)
+    return typed(
+        _lookup, name, THREADS, {"table": kind, "i": ptr(u64), "out": kind, **status_parameter(guarded), **sizes}
+    )
 
 
 def steps(device: Device, v: int, d: int, rows: int, itemsize: int, *, wide: bool, guarded: bool) -> list[Step]:

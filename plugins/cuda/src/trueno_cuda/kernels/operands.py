@@ -1,7 +1,7 @@
 """What the hand-written kernels share: typed variants of one function, status bits, and calls on a device's arrays."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from inspect import Parameter, Signature
 from math import inf
@@ -22,8 +22,14 @@ NAN, INF = 1, 2
 # ------------------------------------------------------------------------------------- one function, many types
 
 
-def typed(function: Callable[..., None], name: str, threads: int | str, **operands: Any) -> Source:
-    """A kernel of `function` whose launch parameters have these types, in this order.
+def typed(
+    function: Callable[..., None],
+    name: str,
+    threads: int,
+    operands: Mapping[str, Any],
+    blocks_per_sm: int | None = None,
+) -> Source:
+    """A kernel of `function` whose launch parameters are these, by name and type, in this order.
 
     The function takes them by name, and its keyword-only parameters are the constants, as ever; an operand that is not
     named here keeps the function's default, which is how `status` is left out of kernels that are not guarded.
@@ -40,7 +46,7 @@ def typed(function: Callable[..., None], name: str, threads: int | str, **operan
     build.__name__ = name
     build.__wrapped__ = function  # type: ignore[attr-defined]  # the builder reads the function's own text
     build.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return kernel(threads=threads)(build)
+    return kernel(threads=threads, blocks_per_sm=blocks_per_sm)(build)
 
 
 def element(itemsize: int) -> Type:

@@ -68,7 +68,7 @@ def source(itemsize: int, guarded: bool) -> Source:
     kind = ptr(element(itemsize))
     sizes = {"pitch": u64, "height": u32, "width": u32, "across": u32}
     name = f"outer_{kind.element}{'_guarded' if guarded else ''}"
-    return typed(_outer, name, THREADS, x=kind, y=kind, out=kind, **status_parameter(guarded), **sizes)
+    return typed(_outer, name, THREADS, {"x": kind, "y": kind, "out": kind, **status_parameter(guarded), **sizes})
 
 
 def steps(device: Device, m: int, n: int, itemsize: int, *, wide: bool, guarded: bool) -> list[Step]:

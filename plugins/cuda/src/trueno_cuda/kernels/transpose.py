@@ -139,7 +139,7 @@ def source(itemsize: int, vectors: bool, guarded: bool) -> Source:
     sizes = dict.fromkeys(("x_pitch", "y_pitch"), u64) | dict.fromkeys(("height", "width", "across"), u32)
     name = f"transpose_{'vectors' if vectors else 'elements'}_{kind.element}{'_guarded' if guarded else ''}"
     operands = {"x": kind, "y": kind, **status_parameter(guarded), **sizes}
-    return typed(_vectors if vectors else _elements, name, THREADS, **operands)
+    return typed(_vectors if vectors else _elements, name, THREADS, operands)
 
 
 def tile(itemsize: int, m: int, n: int) -> tuple[int, int]:

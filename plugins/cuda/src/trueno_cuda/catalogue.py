@@ -1,0 +1,179 @@
+"""Every kernel of this plugin: to list, to print, and to try on the emulator.  Needs neither a GPU nor CuPy.
+
+An entry is written once, beside its kernel: a module below `trueno_cuda.kernels` or `trueno_cuda.rows` that has a list
+`CATALOGUE` of entries (see `trueno_cuda.entry`) is found by itself.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from typing import Any
+
+import numpy as np
+from trueno.errors import ParameterError, suggestion
+
+from trueno_cuda.entry import Constant, Entry, Sample, Want
+from trueno_cuda.ptx import TARGETS, BuildError, Kernel
+from trueno_cuda.ptx.emulate import Report, load
+
+PACKAGES = ("trueno_cuda.kernels", "trueno_cuda.rows")
+ARCH = "sm_90"
+
+
+@cache
+def catalogue() -> dict[str, Entry]:
+    """All entries by name, families together."""
+    entries: list[Entry] = []
+    for package in PACKAGES:
+        if find_spec(package) is None:
+            continue
+        for module in iter_modules(import_module(package).__path__, f"{package}."):
+            entries += getattr(import_module(module.name), "CATALOGUE", [])
+    found: dict[str, Entry] = {}
+    for entry in sorted(entries, key=lambda e: (e.family, e.name)):
+        if entry.name in found:
+            raise ValueError(f"two entries of the catalogue are called {entry.name}")
+        found[entry.name] = entry
+    return found
+
+
+def find(name: str) -> Entry:
+    """The entry called so; ParameterError with the nearest name."""
+    known = catalogue()
+    if name not in known:
+        hint = suggestion(name, known) or ";"
+        raise ParameterError(f'ptx: no kernel is called "{name}"{hint} `trueno ptx list` has them all')
+    return known[name]
+
+
+# ------------------------------------------------------------------------------------- building
+
+
+def chosen(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All constants of a build, `given` ones in place of the defaults; ParameterError for what cannot be."""
+    known = {c.name: c for c in entry.constants}
+    for name, value in given.items():
+        if name not in known:
+            there = f"it has {', '.join(known)}" if known else "it has none"
+            raise ParameterError(f"{entry.name}: no constant {name!r}{suggestion(name, known) or f'; {there}'}")
+        choices = known[name].choices
+        if choices and value not in choices:
+            raise ParameterError(f"{entry.name}: {name} is {value!r}; it must be {_alternatives(choices)}")
+    made = entry.defaults | dict(given)
+    missing = [name for name, value in made.items() if value is None]
+    if missing:
+        raise ParameterError(f"{entry.name}: {missing[0]} has no default; give it with --set {missing[0]}=VALUE")
+    return made
+
+
+def read(entry: Entry, name: str, text: str) -> Any:
+    """The value of a constant from its text; ParameterError where it has another type."""
+    constant = next((c for c in entry.constants if c.name == name), None)
+    if constant is None:
+        return text  # which `chosen` refuses
+    kind = type(constant.default if constant.default is not None else (constant.choices or (0,))[0])
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    try:
+        return words[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        wanted = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, kind.__name__)
+        raise ParameterError(f"{entry.name}: {name} is {text!r}; it must be {wanted}{_default(constant)}") from None
+
+
+def build(entry: Entry, arch: str = ARCH, constants: Mapping[str, Any] | None = None) -> Kernel:
+    """The kernel for an architecture that it claims; ParameterError for what cannot be built."""
+    if arch not in entry.arches:
+        known = ", ".join(entry.arches)
+        hint = "" if arch in TARGETS else suggestion(arch, entry.arches)
+        raise ParameterError(f"{entry.name}: it is not for {arch}{hint or ';'} it runs on {known}")
+    made = chosen(entry, constants or {})
+    try:
+        return entry.build(arch, **made)
+    except BuildError as error:
+        raise ParameterError(f"{entry.name}: {error}") from None
+    except Exception as error:  # Python's own words for an impossible constant: a division by 0, a shape that is empty
+        said = ", ".join(f"{n}={v}" for n, v in made.items())
+        raise ParameterError(f"{entry.name}: no kernel with {said} ({type(error).__name__}: {error})") from error
+
+
+# ------------------------------------------------------------------------------------- running
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result of a sample.  error: the largest distance from what it must be, in units of what is allowed, so that
+    at most 1 is right; of a result that must be exact, the number of elements that differ.  worst: where.
+    """
+
+    name: str
+    elements: int
+    exact: bool
+    error: float
+    wrong: int
+    worst: tuple[int, ...]
+
+    @property
+    def good(self) -> bool:
+        return self.wrong == 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A sample launch: the kernel, the emulator's report, and how each result compares."""
+
+    kernel: Kernel
+    report: Report
+    results: tuple[Result, ...]
+
+    @property
+    def good(self) -> bool:
+        return self.report.completed and not self.report.findings and all(r.good for r in self.results)
+
+
+def run(entry: Entry, arch: str = ARCH, constants: Mapping[str, Any] | None = None, seed: int = 0) -> Run:
+    """The sample launch on the emulator, compared with its oracle."""
+    kernel = build(entry, arch, constants)
+    made = chosen(entry, constants or {})
+    try:
+        sample: Sample = entry.sample(np.random.default_rng(seed), **made)
+    except Exception as error:
+        said = ", ".join(f"{n}={v}" for n, v in made.items())
+        raise ParameterError(f"{entry.name}: no sample with {said} ({type(error).__name__}: {error})") from error
+    operands = [sample.operands[p.name] for p in kernel.params]
+    block = kernel.threads or sample.block
+    if block is None:
+        raise ParameterError(f"{entry.name}: the sample does not say how many threads a block has")
+    report = load(kernel.text).launch(kernel.name, sample.grid, block, operands, shared=kernel.dynamic_shared)
+    return Run(kernel, report, tuple(compare(n, sample.operands[n], want) for n, want in sample.wants.items()))
+
+
+def compare(name: str, got: np.ndarray[Any, Any], want: Want) -> Result:
+    """A NaN is right only where a NaN is wanted, and an Inf where this very Inf is."""
+    value = np.asarray(want.value)
+    exact = not np.any(want.bound)
+    if got.shape != value.shape or (exact and got.dtype != value.dtype):
+        raise ValueError(f"{name} is {got.dtype}{got.shape}, and the sample wants {value.dtype}{value.shape}")
+    if exact:
+        bits = f"u{got.dtype.itemsize}"
+        units = (got.view(bits) != np.ascontiguousarray(value).view(bits)).astype(np.float64)
+        wrong, error = int(units.sum()), float(units.sum())
+    else:
+        same = (got == value) | ((got != got) & (value != value))
+        with np.errstate(all="ignore"):
+            units = np.abs(got.astype(np.float64) - value) / np.broadcast_to(want.bound, value.shape)
+        units = np.where(same, 0.0, np.where(np.isnan(units), np.inf, units))
+        wrong, error = int(np.count_nonzero(units > 1)), float(units.max(initial=0.0))
+    worst = tuple(map(int, np.unravel_index(int(units.argmax()), got.shape))) if got.size else ()
+    return Result(name, got.size, exact, error, wrong, worst)
+
+
+def _alternatives(choices: Iterable[Any]) -> str:
+    *some, last = map(str, choices)
+    return f"{', '.join(some)} or {last}" if some else last
+
+
+def _default(constant: Constant) -> str:
+    return "" if constant.default is None else f", as {constant.default}"

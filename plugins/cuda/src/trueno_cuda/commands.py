@@ -1,0 +1,162 @@
+"""`trueno ptx`: this plugin's kernels, printed and tried without a GPU and without CuPy."""
+
+from collections.abc import Iterable, Sequence
+from json import dumps
+from math import isfinite
+from typing import Annotated, Any
+
+import typer
+from trueno.errors import ParameterError
+
+from trueno_cuda import catalogue
+from trueno_cuda.catalogue import Result, Run
+from trueno_cuda.entry import Constant, Entry
+from trueno_cuda.ptx import TARGETS
+
+app = typer.Typer(
+    help="Print the CUDA backend's kernels, and run them on an emulator.", no_args_is_help=True, rich_markup_mode=None
+)
+Named = Annotated[str, typer.Argument(metavar="KERNEL", help="A name of `trueno ptx list`.", show_default=False)]
+Arch = Annotated[str, typer.Option(help="The architecture, as sm_80 or sm_90a.")]
+Given = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A constant of the build; may be repeated.", show_default=False),
+]
+
+
+@app.command("list")
+def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the kernels, with the architectures that they are for and the constants of their builds."""
+    entries = catalogue.catalogue().values()
+    if json:
+        print(dumps([_record(e) for e in entries], indent=2))
+        return
+    rows = [("kernel", "family", "for", "what it does", "constants")]
+    rows += [(e.name, e.family, _arches(e), e.help, " ".join(map(_constant, e.constants))) for e in entries]
+    for line in _table(rows):
+        print(line)
+
+
+@app.command("emit")
+def emit(name: Named, arch: Arch = catalogue.ARCH, given: Given = None) -> None:
+    """Print a kernel's PTX."""
+    entry = catalogue.find(name)
+    print(catalogue.build(entry, arch, _constants(entry, given)).text, end="")
+
+
+@app.command("run")
+def run(
+    name: Named,
+    arch: Arch = catalogue.ARCH,
+    given: Given = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample's random numbers.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run a kernel's sample launch on the emulator, compare with NumPy, and show what the launch did.
+
+    Exits with 1 where a result is wrong or the emulator finds a fault.
+    """
+    entry = catalogue.find(name)
+    made = catalogue.run(entry, arch, _constants(entry, given), seed)
+    if json:
+        print(dumps(_outcome(made, seed), indent=2))
+    else:
+        print(made.report)
+        for result in made.results:
+            print(f"  {result.name}: {_verdict(result)}")
+    if not made.good:
+        raise typer.Exit(1)
+
+
+def _constants(entry: Entry, given: list[str] | None) -> dict[str, Any]:
+    """The values of `--set NAME=VALUE`."""
+    found: dict[str, Any] = {}
+    for text in given or ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise ParameterError(f"{entry.name}: --set {text!r} must be NAME=VALUE")
+        if name in found:
+            raise ParameterError(f"{entry.name}: --set gives {name} twice; give it once")
+        found[name] = catalogue.read(entry, name, value)
+    return found
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
+    """Lines with the columns below each other, and a rule below the first."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for i, row in enumerate(rows):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        if i == 0:
+            yield "─" * (sum(widths) + 2 * len(widths) - 2)
+
+
+def _arches(entry: Entry) -> str:
+    """`from sm_80`, or their names where some newer ones are left out."""
+    known = list(TARGETS)
+    rest = known[known.index(entry.arches[0]) :]
+    return f"from {rest[0]}" if len(rest) > 1 and list(entry.arches) == rest else ", ".join(entry.arches)
+
+
+def _constant(constant: Constant) -> str:
+    """`R=64`, `itemsize=4|8` with the default first, `C=64|8…512` where there are many, `N=` where there is none."""
+    first = "" if constant.default is None else str(constant.default)
+    others = [str(c) for c in constant.choices if c != constant.default]
+    if len(others) > 3:
+        others = [f"{constant.choices[0]}…{constant.choices[-1]}"]
+    return f"{constant.name}={'|'.join([first, *others])}"
+
+
+def _verdict(result: Result) -> str:
+    at = f", worst at {list(result.worst)}" if result.worst and not result.good else ""
+    if result.exact:
+        what = "to the bit" if result.good else f"{result.wrong:,} differ"
+    else:
+        what = f"error {result.error:.3g} of what is allowed"
+        what += "" if result.good else f", {result.wrong:,} are beyond it"
+    return f"{'right' if result.good else 'WRONG'}: {result.elements:,} elements, {what}{at}"
+
+
+def _record(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "family": entry.family,
+        "help": entry.help,
+        "arches": entry.arches,
+        "constants": [
+            {"name": c.name, "default": c.default, "choices": c.choices, "help": c.help} for c in entry.constants
+        ],
+    }
+
+
+def _outcome(made: Run, seed: int) -> dict[str, Any]:
+    kernel, report = made.kernel, made.report
+    return {
+        "kernel": kernel.name,
+        "arch": kernel.arch,
+        "constants": kernel.constants,
+        "seed": seed,
+        "good": made.good,
+        "grid": report.grid,
+        "block": report.block,
+        "completed": report.completed,
+        "instructions": report.instructions,
+        "bytes": report.bytes,
+        "flops": report.flops,
+        "accesses": [
+            {"line": c.line, "text": c.text, "sectors": c.sectors_per_request, "efficiency": c.efficiency}
+            for c in report.coalescing.values()
+        ],
+        "bank_conflicts": [{"line": b.line, "text": b.text, "ways": b.ways} for b in report.bank_conflicts.values()],
+        "findings": [str(f) for f in report.findings],
+        "results": [
+            {
+                "name": r.name,
+                "good": r.good,
+                "elements": r.elements,
+                "exact": r.exact,
+                "error": r.error if isfinite(r.error) else None,
+                "wrong": r.wrong,
+            }
+            for r in made.results
+        ],
+    }

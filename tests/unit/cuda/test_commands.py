@@ -1,0 +1,141 @@
+"""`trueno ptx`: lists, prints and runs kernels on a machine without a GPU; its exit codes and what it says."""
+
+import json
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from tomllib import loads
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
+
+import trueno_cuda
+from trueno import hooks
+from trueno.cli.app import app
+from trueno.discovery import index
+from trueno.errors import ParameterError
+from trueno_cuda import catalogue, commands
+from trueno_cuda import hooks as plugin
+from trueno_cuda.entry import Entry, Sample, Want, constants
+from trueno_cuda.ptx import f32, kernel, ptr
+from typer.main import get_command
+from typer.testing import CliRunner
+from unit.cuda.ptx.assembler import run as ptxas
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    """As in a pipe: lines are not broken."""
+    for name in ("COLUMNS", "FORCE_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def ptx(*args):
+    """One command: its result."""
+    return CliRunner().invoke(commands.app, list(args))
+
+
+def test_list():
+    result = ptx("list")
+    assert result.exit_code == 0
+    for name in catalogue.catalogue():
+        assert name in result.stdout
+    line = next(line for line in result.stdout.splitlines() if line.startswith("transpose "))
+    assert "moves" in line and "from sm_75" in line and "itemsize=4|8" in line
+
+
+def test_list_as_json():
+    found = json.loads(ptx("list", "--json").stdout)
+    assert [e["name"] for e in found] == list(catalogue.catalogue())
+    (outer,) = (e for e in found if e["name"] == "outer")
+    assert outer["family"] == "moves" and "sm_90a" in outer["arches"]
+    assert outer["constants"][0] == {"name": "itemsize", "default": 4, "choices": [4, 8], "help": "bytes of an element"}
+
+
+def test_emit_prints_what_ptxas_takes():
+    result = ptx("emit", "outer", "--arch", "sm_80", "--set", "V=2", "--set", "guarded=true")
+    assert result.exit_code == 0
+    assert ".target sm_80\n" in result.stdout and ".visible .entry outer_f32_guarded_V2_C256(" in result.stdout
+    assert result.stdout == catalogue.build(catalogue.find("outer"), "sm_80", {"V": 2, "guarded": True}).text
+    good, log = ptxas(result.stdout, "sm_80")
+    assert good, log
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        (["outre"], 'ptx: no kernel is called "outre"; did you mean "outer"?'),
+        (["outer", "--set", "V"], "outer: --set 'V' must be NAME=VALUE"),
+        (["outer", "--set", "v=2"], "outer: no constant 'v'; did you mean \"V\"?"),
+        (["outer", "--set", "V=x"], "outer: V is 'x'; it must be a whole number, as 4"),
+        (["outer", "--set", "V=3"], "outer: V is 3; it must be 1, 2 or 4"),
+        (["outer", "--set", "V=2", "--set", "V=4"], "outer: --set gives V twice; give it once"),
+        (["outer", "--arch", "sm_9"], "outer: it is not for sm_9"),
+        (["outer", "--set", "itemsize=8"], "a vector of 4 f64 is not 1, 2, 4, ... of at most 16 bytes"),
+    ],
+)
+@pytest.mark.parametrize("command", ["emit", "run"])
+def test_bad_input(command, args, said):
+    result = ptx(command, *args)
+    assert isinstance(result.exception, ParameterError) and result.stdout == ""
+    assert said in str(result.exception)
+
+
+def test_run():
+    result = ptx("run", "transpose", "--seed", "7")
+    assert result.exit_code == 0, result.stdout
+    assert "instructions:" in result.stdout and "sectors a request" in result.stdout and "no findings" in result.stdout
+    assert "y: right:" in result.stdout and "to the bit" in result.stdout
+
+
+def test_run_as_json():
+    found = json.loads(ptx("run", "convolve2d", "--set", "P=2", "--set", "Q=2", "--json").stdout)
+    assert found["good"] and found["kernel"] == "convolve2d_taps_f32_P2_Q2_R8" and found["constants"]["P"] == 2
+    assert found["findings"] == [] and found["flops"]["f32"] > 0 and found["accesses"][0]["sectors"] > 0
+    (result,) = found["results"]
+    assert result["good"] and not result["exact"] and 0 < result["error"] <= 1
+
+
+@kernel(threads=32)
+def broken(k, y: ptr(f32), *, beyond: bool = False):
+    """y = 1, where 2 is wanted; or right, and past its end."""
+    y.store(k.tid + (8 if beyond else 0), 1.0)
+
+
+def _sample(rng, *, beyond):
+    value = np.ones(32) if beyond else np.full(32, 2.0)
+    return Sample((1, 1, 1), {"y": np.ones(32, "f4")}, {"y": Want(value, 0.5)})
+
+
+@pytest.mark.parametrize("given, said", [([], "y: WRONG: 32 elements"), (["--set", "beyond=1"], "out-of-bounds")])
+def test_a_wrong_kernel_is_seen(monkeypatch, given, said):
+    entry = Entry("broken", "tests", "is wrong", broken.build, _sample, constants(broken))
+    monkeypatch.setattr(catalogue, "catalogue", lambda: {"broken": entry})
+    result = ptx("run", "broken", *given)
+    assert result.exit_code == 1 and said in result.stdout
+    result = ptx("run", "broken", *given, "--json")
+    assert result.exit_code == 1 and not json.loads(result.stdout)["good"]
+
+
+# ------------------------------------------------------------------------------------- joining the command line
+
+
+def test_the_entry_point_names_the_hook():
+    path = Path(trueno_cuda.__file__).parents[2] / "pyproject.toml"
+    points = loads(path.read_text())["project"]["entry-points"]["trueno.hooks"]
+    (name,) = points
+    assert EntryPoint(name, points[name], "trueno.hooks").load() is plugin
+
+
+def test_the_command_line_has_it(monkeypatch):
+    """Through the hook, with the core's exit codes."""
+    monkeypatch.setattr(hooks, "_state", hooks._State())
+    monkeypatch.setattr(
+        index, "points", lambda refresh=False: [index.Point(hooks.GROUP, "ptx", plugin.__name__, "cuda")]
+    )
+    command = get_command(app)
+    result = CliRunner().invoke(app, ["ptx", "emit", "outre"])
+    assert result.exit_code == 2 and 'did you mean "outer"?' in result.stderr
+    assert CliRunner().invoke(app, ["ptx", "emit", "outer"]).stdout.startswith("// outer_f32: V=4 C=256\n")
+    assert "ptx" in command.list_commands(None)

@@ -19,7 +19,7 @@ from trueno.errors import KernelError
 from trueno_cuda.device import Grid
 from trueno_cuda.hardware.contexts import Context
 from trueno_cuda.hardware.driver import PROGRAMMATIC, Attribute, Config
-from trueno_cuda.hardware.failures import PASSING
+from trueno_cuda.hardware.failures import ELSEWHERE
 from trueno_cuda.ptx import Kernel, ptr
 from trueno_cuda.ptx.types import TensorMap, Type
 
@@ -57,7 +57,7 @@ def prepared(
     values = (c_void_p * max(len(kernel.params), 1))(*[ctypes.addressof(room) + p.offset for p in kernel.params])
     config = _config(kernel, grid, block, shared)
     given_config, given_function, given_values = byref(config), c_void_p(function), byref(values)
-    driver, alone, lock, last = context.driver, context.alone, Lock(), 0
+    driver, lock, last = context.driver, Lock(), 0
     run, acquire, release = driver.run, lock.acquire, lock.release
 
     def launch(pointers: Sequence[int | bytes], floats: Sequence[float] = ()) -> None:
@@ -75,12 +75,9 @@ def prepared(
                 raise _mismatch(kernel, pointers, floats, error) from None
             if on != last:
                 config.stream = last = on
-            if alone:
-                code = run(given_config, given_function, given_values, None)
-                if code in PASSING:  # a new thread, or one in which somebody else's context is current
-                    context.enter()
-                    code = run(given_config, given_function, given_values, None)
-            else:
+            code = run(given_config, given_function, given_values, None)
+            if code in ELSEWHERE:  # a new thread, or one in which another context is current; nothing was run
+                context.forget()
                 with context:
                     code = run(given_config, given_function, given_values, None)
         finally:

@@ -90,7 +90,8 @@ class Recorder:
 
     def forget(self) -> None:
         """In a child process: all of it is the parent's."""
-        self._streams, self._graphs, self.active, self._lock = [], set(), {}, Lock()
+        self._streams, self._graphs, self._lock = [], set(), Lock()
+        self.active.clear()
 
     def close(self) -> None:
         """Let go of streams and graphs; recordings that live on are of no use."""

@@ -51,7 +51,7 @@ class Gpu:
         self._current_stream = current = runtime.stream_of(number)
         self._recorder = Recorder(self._context)
         self._active = active = self._recorder.active
-        self._stream = lambda: self._exceptional_stream() if active else current()
+        self._stream: Callable[[], int] = lambda: self._exceptional_stream() if active else current()
         """Gives the handle of the stream for this thread's launches."""
         self._words = StatusWords(self._context, lambda: self.empty((1,), np.dtype(np.uint32)), self._current_stream)
         self._modules = Modules(driver, self.arch, self.capability, self.shared)
@@ -279,9 +279,6 @@ class Gpu:
     def after_fork(self) -> None:
         """In the child: all of it is the parent's."""
         self._recorder.forget()
-        self._active = active = self._recorder.active
-        self._stream = lambda: self._exceptional_stream() if active else current()
-        """Gives the handle of the stream for this thread's launches."""
         self._end(DeviceLost(f"cuda: {FORKED}"))
 
     def _end(self, why: TruenoError) -> None:

@@ -75,6 +75,8 @@ class Gpu:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """An uninitialised array in C order, aligned to 256 bytes; OutOfMemory where there is no room."""
+        if prod(shape) >> 48:  # CuPy counts in 64 bits, and beyond them anew from 0
+            raise self._full(shape, dtype)
         try:
             with self._context:
                 made = runtime.ndarray(shape, dtype)

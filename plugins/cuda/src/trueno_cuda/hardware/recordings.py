@@ -62,11 +62,11 @@ class Recorder:
         try:
             yield made
         except BaseException:
-            del self.active[me]
+            self.active.pop(me, None)
             with suppress(TruenoError):
                 self._driver.call("cuGraphDestroy", self._end(stream))
             raise
-        del self.active[me]
+        self.active.pop(me, None)  # a child of a fork has none
         graph = self._end(stream)
         try:
             made.graph = self._driver.instantiate(graph)

@@ -9,7 +9,7 @@
 typedef struct { unsigned grid[3], block[3], shared; void *stream; void *attributes; unsigned count; } Config;
 typedef struct { unsigned grid[3], block[3], shared, attributes; int attribute, value; uint64_t stream, function;
                  unsigned char params[512]; } Launch;
-typedef struct { char name[128]; int registers, dynamic, wide; } Function;
+typedef struct { char name[128]; int registers, dynamic, wide; void *context; } Function;
 
 Launch launches[SEEN];
 int launched, loaded, unloaded, linked, granted, replayed, captured, synchronized, pinned_now, entered;
@@ -108,6 +108,7 @@ int cuModuleGetFunction(void **out, void *m, const char *name)
     CONTEXT;
     Function *f = calloc(1, sizeof *f);
     strncpy(f->name, name, 127);
+    f->context = current;
     f->registers = *(char *)m == '\177' ? linked_registers : registers;
     *out = f;
     return 0;
@@ -126,6 +127,7 @@ int cuLinkDestroy(void *s) { return 0; }
 int cuLaunchKernelEx(Config *c, Function *f, void **p, void **extra)
 {
     CONTEXT;
+    if (f->context != current) return 400;
     if (f->dynamic < (int)c->shared && c->shared > 48 * 1024) return 1;
     if (capturing[slot(c->stream)] && c->stream) { captured++; return 0; }
     Launch *l = &launches[__sync_fetch_and_add(&launched, 1) % SEEN];

@@ -142,6 +142,15 @@ def test_full_memory(machine):
     assert gpu.empty((250,), np.dtype("f4")).nbytes == 1000
 
 
+@pytest.mark.parametrize("shape", [(1 << 62, 4), (1 << 40, 1 << 40), (2**63,)])
+def test_more_bytes_than_64_bits_count(machine, shape):
+    gpu = machine.gpu()
+    made = fake_cupy.KNOBS.made
+    with pytest.raises(OutOfMemory, match=r"no room for \d+ bytes"):
+        gpu.empty(shape, np.dtype("f4"))
+    assert fake_cupy.KNOBS.made == made
+
+
 def test_a_lost_gpu_while_allocating(machine):
     gpu = machine.gpu()
     fake_cupy.KNOBS.error = 700

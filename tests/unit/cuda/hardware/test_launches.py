@@ -19,7 +19,7 @@ def ready(driver, context):
 
     def make(source, grid=(1, 1, 1), numbers=(), block=None, shared=0, arch="sm_90", around=context):
         built = source.build(arch=arch)
-        with context:
+        with around:
             module = driver.load(built.text.encode(), built.name)
             function = driver.handle("cuModuleGetFunction", module, built.name.encode())
         threads = built.threads or block
@@ -158,6 +158,16 @@ def test_threads_share_a_launch(ready, stub):
     assert all(a == b == c and n == 5 for a, b, c, n in seen)
     assert sorted(a for a, *_ in seen) == [1000 * t + i for t in range(8) for i in range(300)]
     assert stub.entered == 8 + 1  # once a thread, and for loading
+
+
+def test_a_context_that_somebody_else_took_away(ready, driver, stub):
+    launch = ready(kernels.add, numbers=(1,))
+    launch((1, 2, 3))
+    driver.call("cuCtxSetCurrent", 0)
+    launch((1, 2, 3))
+    driver.call("cuCtxSetCurrent", 0x1007)
+    launch((1, 2, 3))
+    assert stub.launched == 3
 
 
 def test_beside_other_gpus_a_thread_keeps_its_own_context(ready, driver, stub):

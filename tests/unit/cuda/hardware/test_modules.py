@@ -27,7 +27,7 @@ def fresh(driver, context, stub):
     """The modules of a new process, on the same machine."""
 
     def make():
-        context.enter()
+        context.__enter__()
         return Modules(driver, "sm_90a", (9, 0), 232448)
 
     return make

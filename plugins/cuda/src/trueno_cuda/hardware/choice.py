@@ -7,10 +7,10 @@ from trueno.errors import BackendUnavailable
 from trueno.settings import settings
 
 from trueno_cuda.hardware.driver import COMPUTE_MODE, PROHIBITED, Driver
+from trueno_cuda.hardware.failures import VISIBLE, nothing
 from trueno_cuda.hardware.targets import LEAST
 
 SETTING: Final = "TRUENO_CUDA_DEVICE"
-VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 
 NEEDED: Final = {12: "525 or newer", 13: "580 or newer"}
 """Drivers, by CUDA's major."""
@@ -25,7 +25,7 @@ def choose(driver: Driver, wanted: object, current: int) -> int:
     """The number of the GPU that is wanted, else of the current one.  BackendUnavailable where that will not do."""
     count = driver.count()
     if count == 0:
-        raise BackendUnavailable(hidden() or "the driver finds no GPU; see whether nvidia-smi lists one")
+        raise nothing()
     number = current
     if wanted is not None and wanted != "":
         try:
@@ -53,13 +53,6 @@ def refusal(driver: Driver, number: int) -> str:
     if driver.attribute(device, COMPUTE_MODE) == PROHIBITED:
         return f"GPU {number} ({name}) takes no work (compute mode prohibited); run nvidia-smi -i {number} -c DEFAULT"
     return ""
-
-
-def hidden() -> str:
-    """Whether the environment hides every GPU, as a sentence."""
-    if VISIBLE not in os.environ:
-        return ""
-    return f"{VISIBLE} is {os.environ[VISIBLE]!r}, which hides every GPU; unset it, or name one that exists"
 
 
 def outdated(driver: Driver, wanted: int) -> None:

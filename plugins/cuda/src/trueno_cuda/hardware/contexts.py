@@ -26,22 +26,22 @@ class Context:
         self._handle = driver.retain(device)
         self._here = _Here()
 
-    def enter(self) -> None:
-        """Make it the thread's own, to stay."""
-        self.driver.call("cuCtxSetCurrent", self._handle)
-        self._here.entered = True
-
     def __enter__(self) -> None:
         if self.gone is not None:
             raise self.gone
         if not self.alone:
             self.driver.call("cuCtxPushCurrent_v2", self._handle)
         elif not self._here.entered:
-            self.enter()
+            self.driver.call("cuCtxSetCurrent", self._handle)
+            self._here.entered = True
 
     def __exit__(self, *_: object) -> None:
         if not self.alone:
             self.driver.handle("cuCtxPopCurrent_v2")
+
+    def forget(self) -> None:
+        """This thread's current context was found to be another one."""
+        self._here.entered = False
 
     def release(self) -> None:
         self.driver.call("cuDevicePrimaryCtxRelease_v2", self._device)

@@ -1,15 +1,18 @@
 """What the driver's result codes mean here: which error, and with which remedy."""
 
+import os
 from typing import Final
 
 from trueno.errors import BackendUnavailable, DeviceLost, KernelError, OutOfMemory, TruenoError
 
 OUT_OF_MEMORY: Final = 2
 NOT_INITIALIZED: Final = 3
+NO_DEVICE: Final = 100
 INVALID_CONTEXT: Final = 201
 INVALID_HANDLE: Final = 400
-PASSING: Final = (INVALID_CONTEXT, INVALID_HANDLE)
-"""What a launch answers where the thread has no context yet, or another one; nothing was run."""
+ELSEWHERE: Final = (INVALID_CONTEXT, INVALID_HANDLE)
+"""What a launch answers where the thread has no context yet, or that of another GPU; nothing was run."""
+VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 
 FORKED: Final = (
     "the GPU was used before this process was forked, and CUDA does not survive that; start processes with the "
@@ -58,7 +61,6 @@ _ABSENT: Final = {
     3: FORKED,
     34: "libcuda.so.1 is the toolkit's stub and no driver; take the folder `stubs` out of LD_LIBRARY_PATH",
     46: "another process has the GPU to itself (compute mode exclusive), or it is busy; wait, or choose another GPU",
-    100: "the driver finds no GPU; see whether nvidia-smi lists one, and whether the container was given it",
     101: "there is no GPU of this number; unset TRUENO_CUDA_DEVICE",
     802: "the system is not ready; start nvidia-fabricmanager, which GPUs behind NVSwitch need",
     803: "libcuda and the kernel's driver are of different versions; restart the machine after the driver's update",
@@ -86,5 +88,18 @@ def absence(code: int, name: str, text: str) -> BackendUnavailable:
     """Why there is no device, from the code with which the driver refused to start."""
     if code == OUT_OF_MEMORY:
         return BackendUnavailable("the GPU's memory is full of other processes' data; end them (nvidia-smi lists them)")
+    if code == NO_DEVICE:
+        return nothing()
     reason = _ABSENT.get(code) or f"the driver cannot be used: {name} ({text}); see whether nvidia-smi works"
     return BackendUnavailable(reason)
+
+
+def nothing() -> BackendUnavailable:
+    """Why there is a driver and no GPU."""
+    if VISIBLE in os.environ:
+        return BackendUnavailable(
+            f"{VISIBLE} is {os.environ[VISIBLE]!r}, which hides every GPU; unset it, or name one that exists"
+        )
+    return BackendUnavailable(
+        "the driver finds no GPU; see whether nvidia-smi lists one, and whether the container was given it"
+    )

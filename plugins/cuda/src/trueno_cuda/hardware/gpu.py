@@ -48,9 +48,11 @@ class Gpu:
         self.sms = driver.attribute(self.handle, cuda.SMS)
         self.shared = driver.attribute(self.handle, cuda.SHARED_OPTIN)
         self._context = Context(driver, self.handle, alone=driver.count() == 1)
-        self._current_stream = runtime.stream_of(number)
+        self._current_stream = current = runtime.stream_of(number)
         self._recorder = Recorder(self._context)
-        self._active = self._recorder.active
+        self._active = active = self._recorder.active
+        self._stream: Callable[[], int] = lambda: self._exceptional_stream() if active else current()
+        """Gives the handle of the stream for this thread's launches."""
         self._words = StatusWords(self._context, lambda: self.empty((1,), np.dtype(np.uint32)), self._current_stream)
         self._modules = Modules(driver, self.arch, self.capability, self.shared)
         self._transfers = Transfers(self._context)
@@ -58,15 +60,12 @@ class Gpu:
 
     # ---- streams ---------------------------------------------------------------------------------------
 
-    def _stream(self) -> int:
-        """Where this thread's launches go: the stream that it records from, or CuPy's current one."""
-        if self._active:
-            if self._context.gone is not None:
-                raise self._context.gone
-            made = self._recorder.current()
-            if made is not None:
-                return made.stream
-        return self._current_stream()
+    def _exceptional_stream(self) -> int:
+        """Where launches go while something is out of the ordinary: some thread records, or the GPU was closed."""
+        if self._context.gone is not None:
+            raise self._context.gone
+        made = self._recorder.current()
+        return self._current_stream() if made is None else made.stream
 
     def _not_recording(self, what: str) -> None:
         if self._active and self._recorder.current() is not None:
@@ -76,6 +75,8 @@ class Gpu:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """An uninitialised array in C order, aligned to 256 bytes; OutOfMemory where there is no room."""
+        if prod(shape) >> 48:  # CuPy counts in 64 bits, and beyond them anew from 0
+            raise self._full(shape, dtype)
         try:
             with self._context:
                 made = runtime.ndarray(shape, dtype)
@@ -280,7 +281,6 @@ class Gpu:
     def after_fork(self) -> None:
         """In the child: all of it is the parent's."""
         self._recorder.forget()
-        self._active = self._recorder.active
         self._end(DeviceLost(f"cuda: {FORKED}"))
 
     def _end(self, why: TruenoError) -> None:

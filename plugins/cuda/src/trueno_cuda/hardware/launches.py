@@ -11,7 +11,6 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_void_p
-from threading import Lock
 from typing import Any, Final
 
 from trueno.errors import KernelError
@@ -19,7 +18,7 @@ from trueno.errors import KernelError
 from trueno_cuda.device import Grid
 from trueno_cuda.hardware.contexts import Context
 from trueno_cuda.hardware.driver import PROGRAMMATIC, Attribute, Config
-from trueno_cuda.hardware.failures import PASSING
+from trueno_cuda.hardware.failures import ELSEWHERE
 from trueno_cuda.ptx import Kernel, ptr
 from trueno_cuda.ptx.types import TensorMap, Type
 
@@ -52,43 +51,51 @@ def prepared(
     """
     _check(kernel, grid, block)
     room, leading, trailing = _block(kernel, numbers)
-    pack = struct.Struct(leading).pack_into
-    mapped = "s" in leading
-    values = (c_void_p * max(len(kernel.params), 1))(*[ctypes.addressof(room) + p.offset for p in kernel.params])
-    config = _config(kernel, grid, block, shared)
-    given_config, given_function, given_values = byref(config), c_void_p(function), byref(values)
-    driver, alone, lock, last = context.driver, context.alone, Lock(), 0
-    run, acquire, release = driver.run, lock.acquire, lock.release
+    pack, mapped = struct.Struct(leading).pack_into, "s" in leading
+    driver, given_function = context.driver, c_void_p(function)
+    run = driver.run
+    # What a call writes to, and the driver's views of it.  A list's `pop` and `append` cannot be interrupted: whoever
+    # finds none makes one, so calls at once have each their own, without a lock.
+    idle = [_Slot(kernel, room, _config(kernel, grid, block, shared))]
 
     def launch(pointers: Sequence[int | bytes], floats: Sequence[float] = ()) -> None:
-        nonlocal last
         on = stream()
-        acquire()  # and not `with`, which takes twice as long
         try:
-            try:
-                pack(room, 0, *pointers)
-                if mapped:
-                    _check_maps(pointers)
-                if floats or trailing:
-                    _write_floats(room, trailing, floats)
-            except (struct.error, TypeError, ValueError, OverflowError) as error:
-                raise _mismatch(kernel, pointers, floats, error) from None
-            if on != last:
-                config.stream = last = on
-            if alone:
-                code = run(given_config, given_function, given_values, None)
-                if code in PASSING:  # a new thread, or one in which somebody else's context is current
-                    context.enter()
-                    code = run(given_config, given_function, given_values, None)
-            else:
-                with context:
-                    code = run(given_config, given_function, given_values, None)
-        finally:
-            release()
+            slot = idle.pop()
+        except IndexError:
+            slot = _Slot(kernel, _block(kernel, numbers)[0], _config(kernel, grid, block, shared))
+        room = slot.room
+        try:
+            pack(room, 0, *pointers)
+            if mapped:
+                _check_maps(pointers)
+            if floats or trailing:
+                _write_floats(room, trailing, floats)
+        except (struct.error, TypeError, ValueError, OverflowError) as error:
+            raise _mismatch(kernel, pointers, floats, error) from None
+        if on != slot.stream:
+            slot.config.stream = slot.stream = on
+        code = run(slot.given_config, given_function, slot.given_values, None)
+        if code in ELSEWHERE:  # a new thread, or one in which another context is current; nothing was run
+            context.forget()
+            with context:
+                code = run(slot.given_config, given_function, slot.given_values, None)
+        idle.append(slot)
         if code:
             raise driver.failure(code, _described(kernel, grid, block, shared))
 
     return launch
+
+
+class _Slot:
+    """The driver's two structures for one call at a time.  room: the parameters.  stream: what the second one says."""
+
+    __slots__ = ("config", "given_config", "given_values", "room", "stream")
+
+    def __init__(self, kernel: Kernel, room: Any, config: Config) -> None:
+        values = (c_void_p * max(len(kernel.params), 1))(*[ctypes.addressof(room) + p.offset for p in kernel.params])
+        self.room, self.config, self.stream = room, config, 0
+        self.given_config, self.given_values = byref(config), byref(values)
 
 
 def _check(kernel: Kernel, grid: Grid, block: Grid) -> None:

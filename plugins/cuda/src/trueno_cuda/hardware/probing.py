@@ -9,8 +9,8 @@ from trueno.discovery.protocol import Device as Found
 from trueno.discovery.protocol import Probe
 from trueno.errors import BackendUnavailable, TruenoError
 
-from trueno_cuda.hardware import choice, targets
 from trueno_cuda.hardware import driver as cuda
+from trueno_cuda.hardware import targets
 from trueno_cuda.hardware.driver import Driver
 from trueno_cuda.ptx import f32, kernel, ptr
 
@@ -35,7 +35,7 @@ def probe(level: int) -> Probe:
         if level >= 2:
             add(opened.gpu())
     except BackendUnavailable as error:
-        return Probe(False, choice.hidden() if _finds_none(error) and choice.hidden() else str(error))
+        return Probe(False, str(error))
     except TruenoError as error:
         return Probe(False, f"the GPU cannot add: {error}")
     except ImportError as error:
@@ -64,10 +64,6 @@ def add(device: Any) -> None:
         raise BackendUnavailable(
             f"{device.name} adds 1 and 1 to {found}; do not trust it, and look for errors with dmesg"
         )
-
-
-def _finds_none(error: BackendUnavailable) -> bool:
-    return "finds no GPU" in str(error)
 
 
 def _found(driver: Driver, number: int) -> Found:

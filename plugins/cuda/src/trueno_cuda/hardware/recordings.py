@@ -62,11 +62,11 @@ class Recorder:
         try:
             yield made
         except BaseException:
-            del self.active[me]
+            self.active.pop(me, None)
             with suppress(TruenoError):
                 self._driver.call("cuGraphDestroy", self._end(stream))
             raise
-        del self.active[me]
+        self.active.pop(me, None)  # a child of a fork has none
         graph = self._end(stream)
         try:
             made.graph = self._driver.instantiate(graph)
@@ -90,7 +90,8 @@ class Recorder:
 
     def forget(self) -> None:
         """In a child process: all of it is the parent's."""
-        self._streams, self._graphs, self.active, self._lock = [], set(), {}, Lock()
+        self._streams, self._graphs, self._lock = [], set(), Lock()
+        self.active.clear()
 
     def close(self) -> None:
         """Let go of streams and graphs; recordings that live on are of no use."""

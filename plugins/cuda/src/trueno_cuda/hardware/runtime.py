@@ -7,6 +7,7 @@ thread.
 import ctypes
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import cupy
@@ -68,5 +69,5 @@ def stream_of(number: int) -> Callable[[], int]:
         get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
         function = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(get(capsule, b"intptr_t (int)"))
         if function(number) == cupy.cuda.get_current_stream(number).ptr:
-            return lambda: function(number)
+            return partial(function, number)
     return lambda: int(cupy.cuda.get_current_stream(number).ptr)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trueno.discovery import registry
+import trueno
 from trueno.errors import DtypeError, ParameterError
 
 from trueno_cuda.ptx import Kernel, f64, ptr
@@ -25,7 +25,7 @@ def prepared(
     pointers, wholes, floats = _groups(kernel)
     if len(numbers) != wholes:
         raise ParameterError(f"{kernel.name} takes {wholes} whole numbers; {len(numbers)} were given")
-    device: Any = getattr(registry.load(backend), "device", None)
+    device: Any = getattr(_loaded(backend), "device", None)
     if device is None or not hasattr(device, "prepare"):
         raise ParameterError(f"{backend} runs no PTX; name cuda or cuda_emulated")
     launch = device.prepare(kernel, _three(grid), tuple(numbers), None if block is None else _three(block))
@@ -53,7 +53,13 @@ def run(
 ) -> None:  # fmt: skip
     """Launch `kernel` once, as `prepared` does, and wait for it."""
     prepared(kernel, grid, numbers, block=block, backend=backend)(*arrays, *floats)
-    registry.load(backend).synchronize()
+    _loaded(backend).synchronize()
+
+
+def _loaded(name: str) -> Any:
+    """The backend object; UnknownBackend or BackendUnavailable with reason and remedy."""
+    with trueno.use(name):
+        return trueno.backends()[name.lower()].load()
 
 
 def _groups(kernel: Kernel) -> tuple[int, int, int]:

@@ -16,7 +16,7 @@ from trueno.errors import KernelError
 
 from trueno_cuda import ptx
 from trueno_cuda.device import Device, Launch
-from trueno_cuda.rows.flat import MOST, division, usual_groups
+from trueno_cuda.rows.flat import MOST, USUAL_GROUPS, division
 from trueno_cuda.rows.held import burden
 from trueno_cuda.rows.printer import VECTOR
 from trueno_cuda.rows.schedule import Schedule, choose, chunked, fitted, parse
@@ -226,7 +226,7 @@ class RowKernel:
         wide = aligned and (n if by_row else total) * itemsize % VECTOR == 0
         (kernel,) = self._kernels(schedule, wide)
         width = VECTOR // itemsize if wide else 1
-        block = schedule.lanes * (schedule.groups or usual_groups(self.program)) * VECTOR // itemsize
+        block = schedule.lanes * (schedule.groups or USUAL_GROUPS) * VECTOR // itemsize
         steps = []
         for row, column, count, pitch in _pieces(rows, n, by_row):
             numbers = (count // width, min(n, LONGEST), pitch, *division(pitch), column)

@@ -11,11 +11,17 @@ from unit.cuda.hardware import fake_cupy
 
 
 def test_a_good_machine(machine):
-    for level in (1, 2):
-        found = probing.probe(level)
-        assert found.ok, found.reason
-        assert [(d.name, d.isa) for d in found.devices] == [("Stub GPU", "sm_90a")]
-        assert (machine.opened._gpu is None) == (level == 1)
+    found = probing.probe(1)
+    assert found.ok and not found.devices
+    found = probing.probe(2)
+    assert found.ok, found.reason
+    assert [(d.name, d.isa) for d in found.devices] == [("Stub GPU", "sm_90a")]
+
+
+def test_level_1_starts_nothing(machine):
+    machine.stub.fail("cuInit", 999)  # which is not called
+    assert probing.probe(1).ok
+    assert machine.opened._gpu is None
 
 
 def test_level_2_looks_at_the_sum(machine, monkeypatch):
@@ -27,18 +33,18 @@ def test_level_2_looks_at_the_sum(machine, monkeypatch):
 @pytest.mark.parametrize(
     "change, level, words",
     [
-        (lambda m: m.stub.set(devices=0), 1, "the driver finds no GPU; see whether nvidia-smi"),
-        (lambda m: m.stub.fail("cuInit", 999), 1, "the driver cannot start"),
-        (lambda m: m.stub.fail("cuInit", 804), 1, "remove the package cuda-compat"),
-        (lambda m: m.stub.set(major=7, minor=5), 1, "has compute capability 7.5, and the kernels need 8.0"),
-        (lambda m: m.stub.set(mode=2), 1, "compute mode prohibited.*nvidia-smi -i 0 -c DEFAULT"),
+        (lambda m: m.stub.set(devices=0), 2, "the driver finds no GPU; see whether nvidia-smi"),
+        (lambda m: m.stub.fail("cuInit", 999), 2, "the driver cannot start"),
+        (lambda m: m.stub.fail("cuInit", 804), 2, "remove the package cuda-compat"),
+        (lambda m: m.stub.set(major=7, minor=5), 2, "has compute capability 7.5, and the kernels need 8.0"),
+        (lambda m: m.stub.set(mode=2), 2, "compute mode prohibited.*nvidia-smi -i 0 -c DEFAULT"),
         (
             lambda m: m.stub.set(version=12040),
             1,
             r"supports CUDA 12.4.* for CUDA 13; pip install 'trueno\[cuda12\]', or",
         ),
         (lambda m: m.stub.set(version=11080), 1, "supports CUDA 11.8.* for CUDA 13; update the driver to 580 or newer"),
-        (lambda m: setattr(fake_cupy.KNOBS, "device_error", 46), 1, "another process has the GPU to itself"),
+        (lambda m: setattr(fake_cupy.KNOBS, "device_error", 46), 2, "another process has the GPU to itself"),
         (lambda m: m.stub.fail("cuDevicePrimaryCtxRetain", 46), 2, "another process has the GPU to itself"),
         (lambda m: m.stub.fail("cuDevicePrimaryCtxRetain", 2), 2, "full of other processes' data"),
         (lambda m: m.stub.fail("cuLaunchKernelEx", 719), 2, "the GPU cannot add: cuda: one_and_one"),
@@ -57,15 +63,15 @@ def test_reasons(machine, change, level, words):
 
 def test_a_probe_asks_again(machine):
     machine.stub.fail("cuInit", 802)
-    assert "nvidia-fabricmanager" in probing.probe(1).reason
-    assert probing.probe(1).ok
+    assert "nvidia-fabricmanager" in probing.probe(2).reason
+    assert probing.probe(2).ok
 
 
 @pytest.mark.parametrize("value", ["", "-1"])
 def test_hidden_gpus(machine, monkeypatch, value):
     machine.stub.set(devices=0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
-    assert f"CUDA_VISIBLE_DEVICES is {value!r}, which hides every GPU; unset it" in probing.probe(1).reason
+    assert f"CUDA_VISIBLE_DEVICES is {value!r}, which hides every GPU; unset it" in probing.probe(2).reason
 
 
 def test_no_driver(machine, monkeypatch):

@@ -55,12 +55,12 @@ def refusal(driver: Driver, number: int) -> str:
     return ""
 
 
-def outdated(driver: Driver, wanted: int) -> None:
+def outdated(version: int, wanted: int) -> None:
     """BackendUnavailable where CuPy was built for a newer CUDA than the driver has; within a major any will do."""
-    have, major = driver.version // 1000, wanted // 1000
+    have, major = version // 1000, wanted // 1000
     if have < major:
         older = f"pip install 'trueno[cuda{have}]', or " if have >= min(NEEDED) else ""
         raise BackendUnavailable(
-            f"the NVIDIA driver supports CUDA {have}.{driver.version % 1000 // 10}, and the installed CuPy is for CUDA "
+            f"the NVIDIA driver supports CUDA {have}.{version % 1000 // 10}, and the installed CuPy is for CUDA "
             f"{major}; {older}update the driver to {NEEDED.get(major, 'the newest')}"
         )

@@ -270,6 +270,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+def version(path: str | None = None) -> int:
+    """CUDA's version that the driver knows, as 13000 for 13.0, without starting it; BackendUnavailable without one."""
+    found = c_int()
+    _open(path).cuDriverGetVersion(byref(found))  # the one function that may come before cuInit
+    return found.value
+
+
 def _open(path: str | None) -> Any:
     if path is not None:
         names: tuple[str, ...] = (path,)

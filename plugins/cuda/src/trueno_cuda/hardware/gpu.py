@@ -120,6 +120,8 @@ class Gpu:
         """A copy on the host; waits for what computes it."""
         self._not_recording("an array cannot be read")
         x = self.contiguous(x)
+        if out is not None and not out.flags.writeable:
+            raise KernelError("cuda: the array to read into is read-only")
         direct = out is not None and out.flags.c_contiguous and out.dtype == x.dtype and out.shape == x.shape
         target = out if out is not None and direct else np.empty(x.shape, x.dtype)
         self._transfers.fetch(x.data.ptr, target, self._current_stream())

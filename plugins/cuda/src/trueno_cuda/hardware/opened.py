@@ -39,7 +39,7 @@ def chosen() -> tuple[Driver, int]:
     if _forked:
         raise BackendUnavailable(FORKED)
     driver = cuda.opened()
-    outdated(driver, runtime.VERSION)
+    outdated(driver.version, runtime.VERSION)
     try:
         current = runtime.current_device()
     except runtime.CudaFailure as error:

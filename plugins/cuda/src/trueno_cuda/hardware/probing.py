@@ -25,15 +25,23 @@ def one_and_one(k: Any, a: ptr(f32), out: ptr(f32)) -> None:
 
 
 def probe(level: int) -> Probe:
-    """Level 1 asks the driver for GPUs and opens none.  Level 2 adds on the one that would be used."""
+    """Level 1 sees whether a driver and a CuPy are there that fit, and starts neither: a process whose driver has been
+    started cannot fork children that use the GPU.  Level 2, in a process of its own, adds on the GPU that would be used.
+    """
     try:
         cupy_is_here()
+        version = cuda.version()
+        if level < 2:
+            from trueno_cuda.hardware import runtime  # and CuPy, a third of a second
+            from trueno_cuda.hardware.choice import outdated
+
+            outdated(version, runtime.VERSION)
+            return Probe(True)
         driver = cuda.opened()
-        from trueno_cuda.hardware import opened  # and CuPy, a third of a second
+        from trueno_cuda.hardware import opened
 
         _, number = opened.chosen()
-        if level >= 2:
-            add(opened.gpu())
+        add(opened.gpu())
     except BackendUnavailable as error:
         return Probe(False, str(error))
     except TruenoError as error:

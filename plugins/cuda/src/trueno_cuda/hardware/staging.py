@@ -23,7 +23,7 @@ from trueno_cuda.hardware.contexts import Context
 SLOT: Final = 2 << 20
 """Bytes of a slot, and so of a piece."""
 WORKERS: Final = 8
-"""Threads, and slots; no more than half of the CPUs.  On an H200's host, 256 MiB up: 13 GB/s by 2, 24 by 4, 29 by 8."""
+"""Threads, and slots; no more than the CPUs.  On an H200's host, 256 MiB up: 13 GB/s by 2, 24 by 4, 29 by 8."""
 LEAST: Final = 4 << 20
 """Bytes from which on this wins over the driver's own way."""
 
@@ -47,7 +47,7 @@ class Staging:
         self._slots: list[Slot] = []
         self._free: SimpleQueue[Slot] = SimpleQueue()
         self._threads: ThreadPoolExecutor | None = None
-        self.workers = workers or min(WORKERS, max(_cpus() // 2, 1))
+        self.workers = workers or min(WORKERS, _cpus())
 
     def to_device(self, source: int, target: int, nbytes: int, stream: int) -> None:
         """Copy host memory to the device's, in order with the stream; the source may change when this returns."""

@@ -15,6 +15,7 @@ LN2 = 0.693145751953125, 1.4286068203094173e-06  # the first with 16 digits afte
 BELOW_C = 1.25, -0.22314453125, 9.799357902442336e-07  # c, and -ln c in two parts
 ABOVE_C = 0.8125, 0.2076416015625, -2.2367842554983845e-06
 LARGEST = 2147483520.0  # below 2³¹; larger |y| over- or underflow for every |x| but 1, as this one does, and are even
+HALVED = MAGIC + 126  # n + HALVED makes 2^(n-1), so that n may be 128 and r need not grow where results are largest
 PAST = 106.0  # e^±105 over- and underflows
 
 
@@ -43,17 +44,18 @@ def log_pair(k: Builder, a: Value) -> tuple[Value, Value]:
 
 
 def pow(k: Builder, x: Value, y: Value) -> Value:  # noqa: A001
-    """x^y: 75."""
+    """x^y: 76."""
     c = clamp(k, y, -LARGEST, LARGEST)
     head, tail = log_pair(k, abs(x))
     p = c * head
     w = clamp(k, p, -PAST, PAST)
     low = k.select(w == p, k.fma(c, tail, k.fma(c, head, k.neg(p))), 0.0)
-    t = k.fma(w + low, LOG2_E, MAGIC + 127)
-    t = clamp(k, t, MAGIC + 127 - LOW, MAGIC + 127 + 127)  # r takes what is beyond
-    minus = k.sub(MAGIC + 127, t)
+    t = k.fma(w + low, LOG2_E, HALVED)
+    t = clamp(k, t, HALVED + 1 - LOW, HALVED + 128)  # r takes what is beyond
+    minus = k.sub(HALVED, t)
     r = k.fma(minus, LN2_HIGH, w) + k.fma(minus, LN2_LOW, low)
-    z = k.exp2(r * LOG2_E, ftz=True) * power_of_two(k, t)
+    half = k.exp2(r * LOG2_E, ftz=True)
+    z = (half + half) * power_of_two(k, t)
     i = c.to(s32, "rz")
     whole = i.to(f32) == c
     odd = k.select(whole, k.shl(i.bits(u32), 31), 0)

@@ -13,7 +13,7 @@ from typing import Any
 from trueno.ops.program import Program
 
 from trueno_cuda.ptx import Kernel, Value
-from trueno_cuda.rows.printer import STREAM, Lane, Printer
+from trueno_cuda.rows.printer import Lane, Printer
 
 NUMBERS = ("items", "n", "pitch", "magic", "shift", "first")
 """Of a launch.  items: units.  n: elements of a row.  pitch: elements of a row that the launch sees, by which `magic`
@@ -53,7 +53,7 @@ class Flat(Printer):
                 if self.kinds[str(source)] == "e":
                     base = self.pointer(source) + at
                     for j, held in enumerate(loaded):
-                        held[i] = base.load(j * step, vec=self.width, where=live[j], cache=STREAM)
+                        held[i] = base.load(j * step, vec=self.width, where=live[j], cache=self.cache)
             outs = {number: self.pointer(number) + at for number, _ in sweep.stores}
             if not self.by_row:
                 self.row_ops(sweep.before)

@@ -27,7 +27,7 @@ Reduce = Callable[[State, Callable[[State, State], State]], State]
 Lane = dict[int, Value]
 """The values of one element, by number of the node."""
 STREAM = "no_allocate"
-"""Cache hint for what is read once: it does not push shared rows out of L1."""
+"""Cache hint for what is read once and in vectors: it does not push shared rows out of L1."""
 VECTOR = 16
 """Bytes of the widest access that all architectures have."""
 
@@ -47,6 +47,7 @@ class Printer:
         self.group = VECTOR // kind.bytes
         self.width = self.group if wide else 1
         self.units = self.group // self.width  # of a group
+        self.cache = STREAM if wide else ""  # neighbours of a single element are read from L1
         self.names = {name: f"in{i}" for i, name in enumerate(self.kinds)}
 
     # ---- a kernel -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Literal
 from trueno.errors import KernelError
 
 Kind = Literal["flat", "held", "swept", "long"]
-TEAMS = ((8, 2), (32, 8), (128, 4), (256, 8), (512, 8), (1024, 8))
+TEAMS = ((1, 1), (2, 1), (4, 1), (8, 2), (32, 8), (128, 4), (256, 8), (512, 8), (1024, 8))
 """Lanes of a team, and the most groups of 16 bytes a lane: a row gets the first team that holds it.
 
 Eight groups are 32 registers; 1 024 threads have 64 each, so that a program has as many beside."""

@@ -1,5 +1,6 @@
 """What hangs on arrays and not on the op: shared memory, odd addresses, other shapes, launches in pieces, flags."""
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,23 @@ def test_more_elements_than_a_launch_has(
     shapes = {"e": (7, 40), "w": (40,), "r": (7,), "u": ()}
     operands = [rng.uniform(-1, 1, shapes[kind]).astype(F) for kind in layout]
     judged(device, "sub", operands, layout=layout)
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_pieces_cover_what_no_launch_holds(by_row: bool) -> None:
+    for rows, n in ((3, (1 << 31) + 5), (1 << 31, 3), (1, 1 << 30), (5, (1 << 30) + 1), (1 << 16, 1 << 16)):
+        at = 0
+        for row, column, count, pitch in islice(rowprogram._pieces(rows, n, by_row), 10_000):
+            assert row * n + column == at
+            assert 0 < count <= rowprogram.MOST
+            assert not by_row or (column + min(count, pitch) <= n and (pitch == n or count == pitch))
+            at += count
+        assert at == rows * n
+
+
+def test_another_architecture(rng: np.random.Generator) -> None:
+    for arch in ("sm_80", "sm_90a"):
+        judged(Emulator(arch), "softmax", [rng.uniform(-2, 2, (2, 300)).astype(F)])
 
 
 def test_a_row_too_long(device: Emulator) -> None:

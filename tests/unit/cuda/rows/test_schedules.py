@@ -9,6 +9,8 @@ from trueno_cuda.rows.schedule import Schedule, choose, chunked, fitted, parse
 from unit.cuda.rows.calls import judged
 
 FOLDING = {
+    "held1": (1, 3, 4),
+    "held2": (1, 5, 8, 9),
     "held8": (1, 7, 32, 33, 64),
     "held32": (1, 31, 128, 132, 500),
     "held64": (255, 256, 260, 1000),
@@ -74,11 +76,22 @@ def test_a_division_by_multiplying() -> None:
 
 def test_which_schedule_a_shape_gets() -> None:
     chosen = {
-        (4096, 48): "held8x2", (4096, 1024): "held32x8", (4096, 2048): "held128x4", (4096, 4096): "held256x4",
-        (32768, 8192): "held256x8", (4096, 16384): "held512x8", (4096, 32768): "held1024x8",
-        (4096, 40000): "swept1024x4", (1000, 40000): "long256x4c32", (1, 1 << 30): "long256x4c32",
+        (4096, 3): "held1x1",
+        (4096, 8): "held2x1",
+        (4096, 16): "held4x1",
+        (4096, 17): "held8x1",
+        (4096, 48): "held8x2",
+        (4096, 1024): "held32x8",
+        (4096, 2048): "held128x4",
+        (4096, 4096): "held256x4",
+        (32768, 8192): "held256x8",
+        (4096, 16384): "held512x8",
+        (4096, 32768): "held1024x8",
+        (4096, 40000): "swept1024x4",
+        (1000, 40000): "long256x4c32",
         (1, 30000): "held1024x8",
-    }  # fmt: skip
+        (1, 1 << 30): "long256x4c32",
+    }
     assert {shape: str(choose(*shape, 4, 132)) for shape in chosen} == chosen
     assert str(choose(4096, 8192, 4, 132, burden=2)) == "held512x4"
     assert str(choose(1, 2048, 4, 4)) == "long256x4c32"

@@ -1,8 +1,8 @@
 """Kernels that read a row once and keep it in registers: all passes run over these, and the row is written once.
 
-A team of lanes has a row: 8 lanes or a warp, several teams a block, or a whole block.  A lane holds `groups` times 16
-bytes of it, all of them asked for before the first is used.  Only block-wide folds go through shared memory.
-Floor: the bytes of operands and results, over the memory's bandwidth.
+A team of lanes has a row: a few of a warp or all of them, several teams a block, or a whole block.  A lane holds
+`groups` times 16 bytes of it, all of them asked for before the first is used.  Only block-wide folds go through shared
+memory.  Floor: the bytes of operands and results, over the memory's bandwidth.
 
 The last `tails` groups alone are masked: the launch takes as few groups as hold the row, so the others are full.
 """
@@ -14,7 +14,7 @@ from trueno.ops.lower import Pass, Plan
 
 from trueno_cuda.ptx import Kernel, Value, u64
 from trueno_cuda.rows.folds import NOBODY, State
-from trueno_cuda.rows.printer import STREAM, Lane, Printer, Reduce
+from trueno_cuda.rows.printer import Lane, Printer, Reduce
 
 NUMBERS = ("rows", "n")
 BATCH = 4
@@ -34,7 +34,7 @@ class Held(Printer):
         tails: int = 1,
         blocks_per_sm: int | None = None,
     ) -> Kernel:
-        """A team of `lanes` a row, 8, 32 or a block; threads: of a block of several teams."""
+        """A team of `lanes` a row, up to 32 or a block; threads: of a block of several teams."""
         threads = threads if lanes <= 32 else lanes
         teams = threads // lanes
         tail = groups - tails
@@ -74,7 +74,7 @@ class Held(Printer):
             if i not in self.known and i not in shared:
                 base = self.pointer(source) + self.start
                 self.known[i] = [
-                    base.load(self.steps[j], vec=self.width, where=self.live[j], cache=STREAM) for j in units
+                    base.load(self.steps[j], vec=self.width, where=self.live[j]) for j in units
                 ]
         bases = {i: self.pointer(s) + self.at[0] for i, s in shared.items()}
         outs = {number: self.pointer(number) + self.start for number, _ in sweep.stores}

@@ -26,8 +26,6 @@ from trueno_cuda.rows.folds import FOLDS, Fold, State, masked
 Reduce = Callable[[State, Callable[[State, State], State]], State]
 Lane = dict[int, Value]
 """The values of one element, by number of the node."""
-STREAM = "no_allocate"
-"""Cache hint for what is read once: it does not push shared rows out of L1."""
 VECTOR = 16
 """Bytes of the widest access that all architectures have."""
 

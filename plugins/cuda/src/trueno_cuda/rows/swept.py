@@ -18,7 +18,7 @@ from trueno.ops.program import Program
 
 from trueno_cuda.ptx import Kernel, Pointer, Value
 from trueno_cuda.rows.folds import LONG, NOBODY, State
-from trueno_cuda.rows.printer import STREAM, Lane, Printer
+from trueno_cuda.rows.printer import Lane, Printer
 
 SLOT = 8
 """Bytes of one component of a partial fold in scratch memory."""
@@ -54,11 +54,10 @@ class Swept(Printer):
         self, sweep: Pass, bases: dict[int, Pointer], outs: dict[int, Pointer], first: Value,
         steps: Sequence[int], live: Value | None, states: dict[int, list[Any]],
     ) -> None:  # fmt: skip
-        streams = {i for i, s in sweep.loads if not (isinstance(s, str) and self.kinds[s] == "w")}
         held: dict[int, list[list[Value]]] = {}
         for i, base in bases.items():
-            here, cache = base + first, STREAM if i in streams else ""
-            held[i] = [here.load(step, vec=self.width, where=live, cache=cache) for step in steps]
+            here = base + first
+            held[i] = [here.load(step, vec=self.width, where=live) for step in steps]
         outs = {number: out + first for number, out in outs.items()}
         taken: list[tuple[Lane, Value, Value | None]] = []
         for j, step in enumerate(steps):

@@ -1,34 +1,89 @@
-"""What follows a product, in its registers: an elementwise row program."""
+"""What follows a product, in its registers: an elementwise row program.
+
+The program's first operand is the sum that is about to be stored; the others are read beside it, by element, by row, by
+column or once, as their kinds say.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from trueno.discovery.protocol import Call, Reject
 from trueno.ops.op import Op
+from trueno.ops.program import Program
 
 from trueno_cuda.ptx import Value
+from trueno_cuda.rows.expressions import EXPRESSIONS, cast
+
+HEADS = ("matmul", "batched_matmul", "matvec", "vecmat")
 
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """A program over one sum.  beside: kinds of the arrays that it reads; numbers: how many parameters it takes."""
+    """A program over one sum."""
 
-    name: str
-    beside: str
-    numbers: int
+    program: Program
+
+    @property
+    def name(self) -> str:
+        return f"then_{self.program.key}"
+
+    @property
+    def beside(self) -> str:
+        """Kinds of the arrays that it reads."""
+        return "".join(kind for _, kind in self.program.operands[1:])
+
+    @property
+    def numbers(self) -> int:
+        """How many parameters it takes."""
+        return len(self.program.params)
 
     def write(self, k: Any, made: Value, beside: Sequence[Value], numbers: Sequence[Value]) -> Value:
         """The program's result for one element."""
-        raise NotImplementedError
+        program, element = self.program, made.type
+        known = dict(zip((name for name, _ in program.operands), (made, *beside), strict=True))
+        given = dict(zip(program.params, numbers, strict=True))
+        live, values = program.live(program.outputs), dict[int, Value]()
+        for i, node in enumerate(program.nodes):
+            if i not in live:
+                continue
+            args = [values[a] for a in node.args]
+            match node.kind:
+                case "leaf":
+                    values[i] = known[str(node.value)]
+                case "param":
+                    values[i] = given[str(node.value)]
+                case "const":
+                    assert node.value is not None
+                    values[i] = k.const(element, float(node.value))
+                case "cast":
+                    values[i] = cast(k, args[0], element)
+                case kind:
+                    values[i] = EXPRESSIONS[kind](k, *args)
+        return values[program.outputs[0]]
 
 
 def refusal(call: Call) -> Reject | None:
     """Why a product does not take in what follows it; None if it does."""
-    return Reject("unsupported_op", f"{call.op.name}: no epilogues yet")
+    head, op = call.op.head, call.op
+    if head.name not in HEADS or head.params:
+        return Reject("unsupported_op", f"{head.name} takes no epilogue")
+    reason = _reason(op.epilogue.program(op.kinds))
+    return Reject("unsupported_op", f"{op.name}: {reason}") if reason else None
 
 
-def spliced(op: Op, dtype: np.dtype[Any]) -> Epilogue:
+def _reason(program: Program) -> str:
+    flat = not program.folds and all(program.nodes[o].space == "e" for o in program.outputs)
+    if not flat or any(n.kind in ("count", "position") for n in program.nodes):
+        return "an epilogue knows one element, and neither its row nor its place"
+    if len(program.outputs) > 1 or program.nodes[program.outputs[0]].type != "T":
+        return "an epilogue gives one number"
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def spliced(op: Op) -> Epilogue:
     """The epilogue of an op that a batch made."""
-    raise NotImplementedError(op.name, dtype)
+    assert op.epilogue is not None
+    return Epilogue(op.epilogue.program(op.kinds))

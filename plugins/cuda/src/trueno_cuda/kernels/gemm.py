@@ -2,7 +2,7 @@
 
     naive       a sum a thread: products so small that nothing else pays, and those without terms
     simt        tiles of fma (`gemm_simt`); `small`, `middle`, `large` and more say which
-    mma         tensor cores (`gemm_mma`): tf32 where TRUENO_CUDA_TF32 allows it
+    mma         tensor cores (`gemm_mma`): bf16, f16, and float32 as tf32 where TRUENO_CUDA_TF32 allows it
     one row, one column, a few rows: `trueno_cuda.kernels.gemv`
 
 A grid too small for the GPU is split along k; the splits are added up by a second kernel.
@@ -12,18 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
 from math import prod
+from typing import Any
 
 from trueno.discovery.protocol import Call
 from trueno.discovery.protocol import Kernel as Called
+from trueno.settings import settings
 
 from trueno_cuda.device import Device
-from trueno_cuda.kernels import gemv
+from trueno_cuda.kernels import gemm_mma, gemm_simt, gemv
+from trueno_cuda.kernels.gemm_mma import mma
 from trueno_cuda.kernels.gemm_naive import COLUMNS, ROWS, naive
-from trueno_cuda.kernels.gemm_simt import Tile, shared_bytes, simt
+from trueno_cuda.kernels.gemm_simt import Tile, simt
 from trueno_cuda.kernels.gemm_splits import THREADS, adding
 from trueno_cuda.kernels.product import Shape, Step, product_kernel
-from trueno_cuda.kernels.store import PARTIAL, Store
-from trueno_cuda.ptx import Kernel, Type, f32, f64
+from trueno_cuda.kernels.store import PARTIAL, PLAIN, Store
+from trueno_cuda.ptx import Kernel, Type, bf16, f16, f32, f64
 
 LARGE = Tile((2, 2), (16, 8))
 WIDE = Tile((4, 2), (16, 8), blocks_per_sm=1)
@@ -36,6 +39,14 @@ TILES: dict[Type, dict[str, Tile]] = {
     },
     f64: {"small": Tile((2, 2), (8, 4)), "large": Tile((2, 2), (8, 8), blocks_per_sm=1)},
 }
+TENSOR: dict[str, gemm_mma.Tile] = {
+    "mma_small": gemm_mma.Tile((2, 2), (32, 32), blocks_per_sm=4),
+    "mma": gemm_mma.Tile((2, 2), (64, 64)),
+    "mma_thin": gemm_mma.Tile((2, 4), (64, 32)),
+    "mma_wide": gemm_mma.Tile((2, 4), (64, 64), blocks_per_sm=1),
+    "mma_deep": gemm_mma.Tile((2, 4), (64, 64), bytes=128, stages=3, blocks_per_sm=1),
+}
+"""Of tensor cores; the names tell them from the tiles of fma."""
 SPEEDS = {"naive": 0.03, "small": 0.75, "middle": 0.95, "large": 1.0, "wide": 1.0}
 """Multiply-adds a second of a full multiprocessor beside `large`'s: estimates from shares of fma, not measured."""
 PASS = 1 << 16
@@ -69,7 +80,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel of TILES by name, or `naive`, and splits of k."""
+    """A kernel of TILES or TENSOR by name, or `naive`, and splits of k."""
 
     name: str
     splits: int = 1
@@ -82,7 +93,7 @@ def choose(problem: Problem, element: Type, device: Device) -> Choice:
         return Choice("naive")
     best, found = float("inf"), Choice("naive")
     for name, tile in TILES[element].items():
-        if shared_bytes(tile, element.bytes) > device.shared:
+        if gemm_simt.shared_bytes(tile, element.bytes) > device.shared:
             continue
         blocks = -(-m // tile.rows) * -(-n // tile.columns) * count
         splits = 1
@@ -100,6 +111,17 @@ def choose(problem: Problem, element: Type, device: Device) -> Choice:
                 best, found = cost, Choice(name, splits)
             splits *= 2
     return found
+
+
+def choose_tensor(problem: Problem, element: Type, device: Device, turned: bool = False) -> Choice:
+    """Of tensor cores: as large a tile as there are enough of, and as fits."""
+    for name in ("mma_wide", "mma", "mma_small"):
+        tile = TENSOR[name]
+        blocks = -(-problem.m // tile.rows) * -(-problem.n // tile.columns) * problem.count
+        fits = gemm_mma.shared_bytes(tile, element.bytes, turned) <= device.shared
+        if fits and blocks >= device.sms * tile.blocks_per_sm:
+            return Choice(name)
+    return Choice("mma_small")
 
 
 def _products(problem: Problem) -> Iterator[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]:
@@ -123,21 +145,28 @@ def _products(problem: Problem) -> Iterator[tuple[int, int, tuple[int, int, int]
             yield outer * count, count, at, strides
 
 
-def _divides(unit: int, problem: Problem, of_a: bool) -> bool:
-    gaps = problem.a_gaps if of_a else problem.b_gaps
-    return not any(g % unit for g in gaps)
-
-
 def product_steps(
-    device: Device, problem: Problem, element: Type, store: Store, aligned: bool, choice: Choice | None = None
-) -> list[Step]:
-    """The launches of a product.  aligned: b, the result and all beside it begin at multiples of 16 bytes."""
+    device: Device, problem: Problem, element: Type, store: Store, aligned: bool, choice: Choice | None = None, *,
+    result: Type | None = None, turned: bool = False,
+) -> list[Step]:  # fmt: skip
+    """The launches of a product.
+
+    aligned: operands and result begin at multiples of 16 bytes.  result: of what type C is, by default the operands'.
+    turned: b is [n, k]; tensor cores alone take that.
+    """
     m, n, depth = problem.m, problem.n, problem.depth
+    result = result or element
     choice = choice or choose(problem, element, device)
     width = 16 // element.bytes
-    vectors = aligned and n % width == 0 and _divides(width, problem, False)
+    vectors = aligned and n % width == 0 and not any(g % width for g in problem.b_gaps)
     unit, rows, columns = 1, ROWS, COLUMNS
-    if choice.name != "naive":
+    arch = device.arch
+    if choice.name in TENSOR:
+        whole = (depth, n % 2 * width) if turned else (depth, n)
+        vectors = aligned and not any(g % width for g in (*whole, *problem.a_gaps, *problem.b_gaps))
+        tensor = TENSOR[choice.name]
+        unit, rows, columns = tensor.bytes // element.bytes, tensor.rows, tensor.columns
+    elif choice.name != "naive":
         tile = TILES[element][choice.name]
         unit, rows, columns = tile.depth, tile.rows, tile.columns
     share = -(-max(depth, 1) // choice.splits)
@@ -146,8 +175,10 @@ def product_steps(
 
     def kernel(with_: Store) -> Kernel:
         if choice.name == "naive":
-            return naive(device.arch, element, with_)
-        return simt(device.arch, element, TILES[element][choice.name], vectors, with_)
+            return naive(arch, element, with_)
+        if choice.name in TENSOR:
+            return mma(arch, element, result, tensor, turned, vectors, with_)
+        return simt(arch, element, tile, vectors, with_)
 
     first = kernel(store if splits == 1 else PARTIAL)
     across, down = -(-n // columns), -(-m // rows)
@@ -156,8 +187,9 @@ def product_steps(
         launch = device.prepare(first, (across * down, splits, count), (m, n, depth, share, across, inner, *strides))
         then, scratch = None, 0
         if splits > 1:
-            threads = THREADS * (width if vectors else 1)
-            second = adding(device.arch, element, vectors, store)
+            fours = vectors and n % (16 // result.bytes) == 0
+            threads = THREADS * (16 // result.bytes if fours else 1)
+            second = adding(arch, result, fours, store)
             then = device.prepare(second, (-(-m * n // threads), 1, count), (m, n, splits))
             scratch = count * splits * m * n
         steps.append(Step(launch, (a, b, number * m * n, number * m), then, scratch))
@@ -218,7 +250,52 @@ def stacks(a: Shape, b: Shape, out: Shape) -> Problem | None:
     return Problem(m, n, depth, lead, a_gaps, b_gaps)
 
 
-ELEMENTS = {"float32": f32, "float64": f64}
+ELEMENTS = {"float32": f32, "float64": f64, "float16": f16, "bfloat16": bf16}
+
+
+def tf32() -> bool:
+    """Whether float32 may be rounded to tf32, which keeps 11 bits; where no manifest declares that, it may not."""
+    known = settings.all()
+    return "TRUENO_CUDA_TF32" in known and bool(known["TRUENO_CUDA_TF32"].value)
+
+
+def launch(
+    device: Device, a: Any, b: Any, out: Any, *, variant: str = "", splits: int = 1, turned: bool = False
+) -> Callable[[], None]:
+    """Prepare out = a b, or a bᵀ where `turned`, of matrices of float32, float64, float16 or bfloat16; for benchmarks.
+
+    variant: `naive`, or a name in TILES or TENSOR; by default what ops take, and for 16-bit floats tensor cores.  The
+    result is of the operands' type, or float32 from tensor cores.  Calling what this returns launches.
+    ValueError for shapes that do not agree, and for types that the variant has not.
+    """
+    element, result = ELEMENTS[a.dtype.name], ELEMENTS[out.dtype.name]
+    problem = matrices(a.shape, b.shape[::-1] if turned else b.shape, out.shape)
+    if problem is None or a.dtype != b.dtype:
+        raise ValueError(f"gemm.launch: a{a.shape} {a.dtype}, b{b.shape} {b.dtype} and out{out.shape} do not agree")
+    if not variant and (element.bits == 16 or turned):
+        variant = choose_tensor(problem, element, device, turned).name
+    choice = Choice(variant, splits) if variant else choose(problem, element, device)
+    if choice.name in TENSOR:
+        fits = element is not f64 and result in (element, f32) and (splits == 1 or result is f32)
+    else:
+        fits = result is element and (choice.name == "naive" or choice.name in TILES.get(element, {})) and not turned
+    if not fits:
+        raise ValueError(
+            f"gemm.launch: {choice.name} does not give {out.dtype} of {a.dtype}, {splits} splits, {turned=}"
+        )
+    aligned = not (a.data.ptr | b.data.ptr | out.data.ptr) & 15
+    (step,) = product_steps(device, problem, element, PLAIN, aligned, choice, result=result, turned=turned)
+    pointers = (a.data.ptr, b.data.ptr, out.data.ptr)
+
+    def run() -> None:
+        if step.then is None:
+            step.launch(pointers)
+        else:
+            parts = device.empty((step.scratch,), out.dtype)
+            step.launch((*pointers[:2], parts.data.ptr))
+            step.then((parts.data.ptr, pointers[2]))
+
+    return run
 
 
 def steps_for(device: Device, problem: Problem, element: Type, store: Store, aligned: bool) -> list[Step]:
@@ -229,7 +306,9 @@ def steps_for(device: Device, problem: Problem, element: Type, store: Store, ali
             return gemv.row_steps(device, element, m, depth, store, aligned, upright=True)
         if m <= gemv.MOST_VECTORS:
             return gemv.column_steps(device, element, m, n, depth, store, aligned)
-    return product_steps(device, problem, element, store, aligned)
+    large = m * n * depth > 64**3
+    choice = choose_tensor(problem, element, device) if element is f32 and large and tf32() else None
+    return product_steps(device, problem, element, store, aligned, choice)
 
 
 def _kernel(device: Device, call: Call, problem_of: Callable[[Shape, Shape, Shape], Problem | None]) -> Called:

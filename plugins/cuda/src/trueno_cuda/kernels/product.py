@@ -40,7 +40,7 @@ def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
     op, guarded = call.op, call.guarded
     kinds = op.kinds[1:] if op.head is not None else ""
     beside, size = len(kinds), call.dtype.itemsize
-    store = Store(guarded, spliced(op, call.dtype) if op.head is not None else None)
+    store = Store(guarded, spliced(op) if op.head is not None else None)
     plans: dict[Any, Sequence[Step] | None] = {}
     laid = device.contiguous
 

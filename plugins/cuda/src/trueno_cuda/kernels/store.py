@@ -70,7 +70,7 @@ class Finish:
             places = {"e": at, "r": row, "w": column, "u": 0}
             for i, value in enumerate(values):
                 others = [
-                    x.load(places[kind] + i if kind in "ew" else places[kind], where=where)
+                    x.load(places[kind] + i if kind in "ew" else places[kind], where=where, cache="nc" * (kind != "e"))
                     for x, kind in zip(beside, epilogue.beside, strict=True)
                 ]
                 found[i] = epilogue.write(k, value, others, numbers)

@@ -1,0 +1,153 @@
+"""Products on tensor cores against float64 NumPy: bf16, f16 and tf32, both ways that B may lie, any size."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from trueno_cuda.kernels import gemm
+from trueno_cuda.kernels.gemm import TENSOR, Choice, Problem, launch
+from trueno_cuda.kernels.gemm_mma import mma
+from trueno_cuda.kernels.store import PLAIN, Store
+from trueno_cuda.ptx import bf16, f16, f32
+from unit.cuda.kernels.products import DEVICE, EMULATED, compute, floats, fresh, measured
+from unit.cuda.ptx.assembler import assembled
+
+NUMPY = {bf16: ml_dtypes.bfloat16, f16: np.float16, f32: np.float32}
+ELEMENTS = list(NUMPY)
+OPERAND = {bf16: 0.0, f16: 0.0, f32: 2.0**-11}
+"""How far an operand is rounded before it is multiplied: only tf32 is."""
+RESULT = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0}
+TINY = {"float16": 2.0**-25}  # half of the least subnormal
+
+
+def assert_near(got, a, b, element):
+    """Operands rounded to tf32 or not at all, sums in float32 of any order and shorter than that by a bit."""
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    size = np.abs(x) @ np.abs(y)
+    unit = 2 * OPERAND[element] + OPERAND[element] ** 2 + (a.shape[-1] + 4) * 2.0**-23
+    slack = unit * size
+    slack += RESULT[got.dtype.name] * (np.abs(x @ y) + slack) + TINY.get(got.dtype.name, 0.0)
+    error = np.abs(got.astype(np.float64) - x @ y)
+    assert (error <= slack).all(), f"worst {np.max(error / slack)}"
+
+
+def made(device, variant, element, a, b, turned, splits=1, result=None):
+    out = device.to_device(np.full((a.shape[0], b.shape[1]), np.nan, result or np.float32))
+    given = device.to_device(a), device.to_device(np.ascontiguousarray(b.T) if turned else b)
+    launch(device, *given, out, variant=variant, turned=turned, splits=splits)()
+    return device.to_host(out)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+@pytest.mark.parametrize("variant, more", [
+    ("mma_small", (0, 0, 0)), ("mma_small", (-8, 8, 8)), ("mma_small", (3, -5, 1)), ("mma", (-8, -8, 8)),
+    ("mma", (-3, -5, 1)), ("mma_thin", (0, 0, 8)), ("mma_wide", (-64, -8, 8)), ("mma_deep", (-64, -8, -8)),
+], ids=str)  # fmt: skip
+def test_every_tile_at_its_seams(variant, more, element, turned):
+    """More slices than stages; odd sizes leave no vector whole."""
+    tile, rng = TENSOR[variant], fresh()
+    m, n, depth = tile.rows + more[0], tile.columns + more[1], 5 * tile.bytes // element.bytes + more[2]
+    a, b = floats(rng, NUMPY[element], m, depth), floats(rng, NUMPY[element], depth, n)
+    assert_near(made(EMULATED["sm_80"], variant, element, a, b, turned), a, b, element)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 7, 3), (130, 70, 40), (70, 136, 16)], ids=str)
+def test_sizes_and_tiles(shape, element, turned):
+    (m, n, depth), rng = shape, fresh()
+    a, b = floats(rng, NUMPY[element], m, depth), floats(rng, NUMPY[element], depth, n)
+    assert_near(made(DEVICE, "mma_small", element, a, b, turned), a, b, element)
+
+
+@pytest.mark.parametrize("element", [bf16, f16], ids=str)
+def test_results_as_narrow_as_operands(element):
+    rng = fresh()
+    a, b = floats(rng, NUMPY[element], 40, 72), floats(rng, NUMPY[element], 72, 56)
+    assert_near(made(DEVICE, "mma_small", element, a, b, False, result=NUMPY[element]), a, b, element)
+
+
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+def test_splits(element):
+    rng = fresh()
+    a, b = floats(rng, NUMPY[element], 40, 328), floats(rng, NUMPY[element], 328, 56)
+    one, two = (made(DEVICE, "mma_small", element, a, b, False, splits=3) for _ in range(2))
+    assert one.tobytes() == two.tobytes()
+    assert_near(one, a, b, element)
+
+
+def test_nan_and_inf_survive_the_rounding_to_tf32():
+    """A NaN whose bits are all ones would become -0 if its rounding carried."""
+    a, b = np.ones((16, 16), np.float32), np.ones((16, 16), np.float32)
+    a[2, 3] = np.inf
+    a.view(np.uint32)[5, 6] = 0x7FFFFFFF
+    got = made(DEVICE, "mma_small", f32, a, b, False)
+    assert np.isposinf(got[2]).all() and np.isnan(got[5]).all()
+    assert (np.delete(got, [2, 5], 0) == 16).all()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+@pytest.mark.parametrize("variant", TENSOR)
+def test_no_bank_is_hit_twice(variant, element, turned):
+    tile, rng = TENSOR[variant], fresh()
+    m, n, depth = tile.rows, tile.columns, 2 * tile.bytes // element.bytes
+    a, b = floats(rng, NUMPY[element], m, depth), floats(rng, NUMPY[element], *((n, depth) if turned else (depth, n)))
+    out = np.zeros((m, n), np.float32)
+    report = measured(
+        mma("sm_80", element, f32, tile, turned, True, PLAIN), (1, 1, 1),
+        (*(x.view(f"V{x.itemsize}") for x in (a, b)), out), (m, n, depth, depth, 1, 1, 0, 0, 0, 0),
+    )  # fmt: skip
+    assert_near(out, a, b.T if turned else b, element)
+    for access in report.bank_conflicts.values():
+        # Copies of rows of 64 bytes, which lie 80 apart, meet in one bank of eight.
+        assert access.ways <= (1.13 if access.text.startswith("cp.async") and tile.bytes == 64 else 1), report
+    loads = [c for c in report.coalescing.values() if c.text.startswith("cp.async")]
+    assert loads and all(c.efficiency == 1.0 for c in loads)
+
+
+def test_the_setting_lets_the_op_round(monkeypatch):
+    rng = fresh()
+    a, b = floats(rng, np.float32, 70, 80), floats(rng, np.float32, 80, 72)
+    exact = compute(DEVICE, "matmul", (70, 72), a, b)
+    monkeypatch.setattr(gemm, "tf32", lambda: True)
+    rounded = compute(DEVICE, "matmul", (70, 72), a, b, guarded=True)
+    assert DEVICE.take_status() == 0
+    assert_near(rounded, a, b, f32)
+    size = np.abs(a).astype(np.float64) @ np.abs(b)
+    assert np.max(np.abs(rounded - exact) / size) > 2.0**-16, "these were not rounded"
+
+
+def test_what_a_variant_has_not():
+    x, y = (DEVICE.to_device(np.ones((4, 4), d)) for d in (np.float32, np.float64))
+    h = DEVICE.to_device(np.ones((4, 4), np.float16))
+    with pytest.raises(ValueError, match="do not agree"):
+        launch(DEVICE, x, y, x)
+    with pytest.raises(ValueError, match="mma does not give float64"):
+        launch(DEVICE, y, y, y, variant="mma")
+    with pytest.raises(ValueError, match="wide does not give float16"):
+        launch(DEVICE, h, h, h, variant="wide")
+    with pytest.raises(ValueError, match="turned=True"):
+        launch(DEVICE, x, x, x, variant="small", turned=True)
+
+
+class Sized:
+    sms, shared = 132, 227 * 1024
+
+
+def test_the_choice():
+    assert gemm.choose_tensor(Problem(8192, 8192, 8192), bf16, Sized()).name == "mma_wide"
+    assert gemm.choose_tensor(Problem(64, 64, 64), bf16, Sized()) == Choice("mma_small")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("vectors", [True, False])
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+@pytest.mark.parametrize("variant", TENSOR)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_ptxas_takes_every_tile(arch, variant, element, vectors, turned):
+    tile, store = TENSOR[variant], Store(guarded=variant == "mma" or not turned)
+    report = assembled(mma(arch, element, f32, tile, turned, vectors, store))
+    print(f"{element} {variant} {arch}: {report.registers} registers, {report.spilled} bytes spilled")
+    assert report.spilled == 0 or not vectors  # element by element is slow anyhow
+    assert report.registers * tile.threads * tile.blocks_per_sm <= 65536

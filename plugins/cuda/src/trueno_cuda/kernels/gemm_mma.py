@@ -92,6 +92,8 @@ def mma(arch: str, element: Type, result: Type, tile: Tile, turned: bool, vector
                 vectors_a_row = length // unit
                 for e in range(0, many * vectors_a_row, threads):
                     row, column = (tid + e) // vectors_a_row, (tid + e) % vectors_a_row * unit
+                    if vectors_a_row == 4:  # eight lanes write rows r and r + 4, 5 * 4 vectors apart: all banks once
+                        row = row // 8 * 8 + row % 2 * 4 + row % 8 // 2
                     if along_k:
                         top, most = (part.row, p.m) if ring is a_ring else (part.column, p.n)
                         source = part.a if ring is a_ring else part.b

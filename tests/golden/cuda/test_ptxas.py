@@ -51,13 +51,7 @@ def version() -> str:
 
 def assembled(entry: str, arch: str, kernels: list[Kernel]) -> list[Row]:
     """Rows of kernels that are assembled as one module, which costs one start of ptxas."""
-    newest = max((tuple(map(int, k.version.split("."))) for k in kernels))
-    heads = {
-        line for k in kernels for line in k.text.partition(".visible")[0].splitlines() if line.startswith(".extern")
-    }
-    texts = [f".visible{k.text.partition('.visible')[2]}" for k in kernels]
-    dynamic = [f".extern .shared .align {max(map(alignment, heads))} .b8 dynamic[];"] if heads else []
-    text = "\n".join([f".version {newest[0]}.{newest[1]}", f".target {arch}", ".address_size 64", *dynamic, *texts])
+    text = catalogue.module(kernels)
     command = [ptxas(), "-v", "-arch", arch, "-o", "/dev/null", "/dev/stdin"]
     done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
     log = done.stderr
@@ -74,10 +68,6 @@ def assembled(entry: str, arch: str, kernels: list[Kernel]) -> list[Row]:
         rows.append(Row(name, entry, arch, int(used[1]), spilled, shared.pop(name)))
     assert not shared, f"ptxas says nothing of {', '.join(shared)}"
     return rows
-
-
-def alignment(extern: str) -> int:
-    return int(extern.split(".align ")[1].split()[0])
 
 
 def kept() -> tuple[str, dict[str, list[str]]]:
@@ -106,7 +96,7 @@ def test_ptxas_takes_it(name: str) -> None:
     entry = catalogue.find(name)
     rows: list[Row] = []
     for arch in entry.arches:
-        kernels = {k.name: k for k in (catalogue.build(entry, arch, v) for v in entry.variants)}
+        kernels = {k.name: k for v in entry.variants for k in catalogue.build(entry, arch, v)}
         rows += assembled(name, arch, list(kernels.values()))
     lines = [str(r).rstrip() for r in sorted(rows, key=lambda r: (r.kernel, entry.arches.index(r.arch)))]
     if os.environ.get("TRUENO_GOLDEN") == "write":

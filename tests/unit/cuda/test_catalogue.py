@@ -21,10 +21,10 @@ def test_a_sample_is_right(name, variant):
     seed = int(random().integers(1 << 32))
     print(f"--seed {seed}")
     done = run(find(name), find(name).arches[-1], variant, seed)
-    assert done.good, f"{done.report}\n{done.results}"
-    assert {r.name for r in done.results} >= {p.name for p in done.kernel.params if p.written}, (
-        "a result is not compared"
-    )
+    assert done.good, "\n".join(map(str, [*done.reports, *done.results]))
+    if isinstance(find(name).sample(np.random.default_rng(seed), **chosen(find(name), variant)), Sample):
+        written = {p.name for p in done.kernels[0].params if p.written}
+        assert {r.name for r in done.results} >= written, "a result is not compared"
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -37,7 +37,7 @@ def test_an_entry_says_what_it_is(name):
         chosen(entry, variant)
     assert {} in entry.variants, "the defaults are the first variant"
     one, two = (build(entry, entry.arches[0]) for _ in range(2))
-    assert one.text == two.text
+    assert one and [k.text for k in one] == [k.text for k in two]
 
 
 def test_it_needs_no_gpu_and_no_cupy():
@@ -83,7 +83,7 @@ def test_constants_come_from_the_signature():
 
 def test_running():
     done = run(entry(), "sm_80", {"TIMES": 3, "V": 4})
-    assert done.good and done.kernel.arch == "sm_80" and done.kernel.name == "doubled_TIMES3_V4_WRONG0"
+    assert done.good and done.kernels[0].arch == "sm_80" and done.kernels[0].name == "doubled_TIMES3_V4_WRONG0"
     (result,) = done.results
     assert (result.name, result.elements, result.exact, result.wrong) == ("y", 20, False, 0) and 0 <= result.error <= 1
     wrong = run(entry(), "sm_80", {"TIMES": 3, "WRONG": True})
@@ -97,7 +97,7 @@ def test_a_finding_is_not_good():
 
     made = entry()
     done = run(Entry("doubled", "tests", "doubles", made.build, reads_beyond, made.constants), constants={"TIMES": 2})
-    assert done.report.findings and not done.good
+    assert done.reports[0].findings and not done.good
 
 
 @pytest.mark.parametrize(

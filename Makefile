@@ -7,10 +7,10 @@ ARGS ?=
 # starts at once and can be debugged; ARGS="-n 2 -k softmax" if it is large.
 WORKERS = $(if $(ARGS),,-n auto --maxprocesses 4 --dist worksteal)
 
-.PHONY: help setup demo test check lint types imports bench docs generate golden wheels clean
+.PHONY: help setup demo test check lint types imports bench bench-gpu docs generate golden wheels clean
 
 help:  ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "  %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "  %-9s %s\n", $$1, $$2}'
 
 setup: .venv/dev  ## Install the packages (editable) and every tool into .venv
 
@@ -34,6 +34,9 @@ imports: .venv/dev
 
 bench: .venv/dev  ## Compare with NumPy and PyTorch, row by row
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-gpu: .venv/dev  ## The rows of GPUs alone, on the GPUs that are here
+	$(BIN)/python -m benchmarks --rows cuda,wgpu $(ARGS)
 
 docs: .venv/dev  ## Build the site into site/
 	$(BIN)/mkdocs build --strict

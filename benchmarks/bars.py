@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.compare import Record
-from benchmarks.rows import ROWS, text, wgpu
+from benchmarks.rows import ROWS, cuda, text, wgpu
 from benchmarks.rows.families import ADD
 from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
 from benchmarks.rows.rust import PUBLISHED_NS
@@ -273,6 +273,35 @@ def _wgpu(records: Sequence[Record]) -> list[Verdict]:
     return [counted, *found]
 
 
+CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must reach, and of what
+    (("add", "relu", "gelu", cuda.CHAIN), 0.95, "a copy of the same bytes"),
+    (("softmax", "layer_norm", "rms_norm"), 0.90, "a copy of the same array"),
+    (("sum", "argmax"), 0.94, "a copy of the same bytes, which is 93 % of reading them"),
+    (("matmul",), 0.98, "cuBLAS"),
+    (("matmul, our PTX",), 0.85, "cuBLAS"),
+    (("matmul bfloat16, our PTX",), 0.85, "cuBLAS"),
+)
+CUDA_HOST = {cuda.PLANNED: 3e-6, cuda.CALLED: 6e-6, cuda.REPLAYED: 1.2e-6}
+
+
+def _cuda(records: Sequence[Record]) -> list[Verdict]:
+    found: list[Verdict] = []
+    mine = [r for r in records if r.group == "cuda"]
+    for names, least, whom in CUDA:
+        row, bar = f"cuda: {', '.join(names)}", f"each ≥ {least:.0%} of {whom}"
+        measured = [r for r in mine if r.name in names and (r.value is not None or r.problem)]
+        if not measured:
+            found.append(_missing(row, bar))
+            continue
+        worst = min(measured, key=lambda r: -1.0 if r.problem else r.value or 0.0)
+        shown = worst.problem or f"worst {worst.value or 0:.0%}"
+        good = all(not r.problem and (r.value or 0.0) >= least for r in measured)
+        found.append(Verdict(row, bar, f"{shown} ({worst.name}, {worst.shape})", good))
+    for name, most in CUDA_HOST.items():
+        found.append(_one(mine, ("cuda", name), f"cuda: {name}", f"≤ {us(most)}", us, lambda v, most=most: v <= most))
+    return found
+
+
 def regrets(records: Sequence[Record]) -> list[Record]:
     """Where the selector chose somebody slower than the best, worst first."""
     found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
@@ -315,5 +344,6 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *_batch(records),
         *_quant(records),
         *_wgpu(records),
+        *_cuda(records),
         *_regret(records),
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 GROUPS = (
     "startup", "dispatch", "aio", "inplace", "guards", "threads", "rust", "structured", "rows", "elementwise",
-    "reductions", "batch", "quant", "wgpu", "regret",
+    "reductions", "batch", "quant", "wgpu", "cuda", "regret",
 )  # fmt: skip
 
 

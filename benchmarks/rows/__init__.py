@@ -64,6 +64,7 @@ def groups() -> dict[str, Cells]:
     from benchmarks.rows import (
         aio,
         batch,
+        cuda,
         dispatch,
         elementwise,
         guards,
@@ -94,5 +95,6 @@ def groups() -> dict[str, Cells]:
         "batch": batch.cells,
         "quant": quant.cells,
         "wgpu": wgpu.cells,
+        "cuda": cuda.cells,
         "regret": regret.cells,
     }

@@ -51,7 +51,7 @@ def test_blocks_of_a_page_run_in_order(page: Path) -> None:
     if "adr" in page.parts:
         pytest.skip("a decision shows fragments, not programs")
     blocks = [
-        b for b in BLOCKS.findall(page.read_text("utf-8")) if "from trueno" in b or "import" in b or "trueno." in b
+        b for b in BLOCKS.findall(page.read_text("utf-8")) if any(w in b for w in ("import", "trueno.", "@kernel"))
     ]
     done = run("\n".join(blocks), adapter() if page.name in ON_A_GPU else None)
     assert done.returncode == 0, done.stderr

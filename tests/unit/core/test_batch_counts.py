@@ -119,3 +119,70 @@ def test_copies_are_the_batchs_and_arrays_are_borrowed(fake, backend):
         for _ in range(3):
             b.update(h, x.T[::2])
         assert b.counts.peak_bytes == (200 if backend == "fake" else 400)  # the old one goes when the new one is there
+
+
+def test_from_the_second_execution_on_a_recording_runs(fake):
+    x = np.linspace(-2, 2, 100, dtype=F).reshape(10, 10)
+    with trueno.Batch("fake") as b:
+        y = b.softmax(b.transpose(b.upload(x)))
+        for turn in range(4):
+            b.execute()
+            assert fake.LEDGER.replays == turn
+            assert b.counts.kernels == fake.LEDGER.kernels == 2 * (turn + 1)
+            assert b.counts.submits == fake.LEDGER.submits == turn + 1
+        np.testing.assert_allclose(b.read(y), trueno.softmax(np.ascontiguousarray(x.T)), rtol=1e-6)
+
+
+def test_a_recording_reads_what_was_uploaded_last(fake):
+    with trueno.Batch("fake") as b:
+        h = b.upload(np.ones(8, F))
+        y = b.scale(h, 3.0)
+        for turn in range(4):
+            b.update(h, np.full(8, turn, F))
+            b.execute()
+            assert b.read(y).tolist() == [3.0 * turn] * 8
+        assert fake.LEDGER.replays == 3
+        b.update(h, trueno.to(np.full(8, 9, F), "fake"))  # another array: what was recorded reads the old one
+        b.execute()
+        assert b.read(y).tolist() == [27.0] * 8 and fake.LEDGER.replays == 3
+        b.execute()
+        assert b.read(y).tolist() == [27.0] * 8 and fake.LEDGER.replays == 4
+
+
+@pytest.mark.parametrize("watch", ["traced", "guarded"])
+def test_who_looks_at_single_kernels_gets_no_recording(fake, watch):
+    with trueno.Batch("fake") as b:
+        y = b.exp(b.upload(np.ones(8, F)))
+        with trueno.trace() if watch == "traced" else trueno.JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP):
+            for _ in range(3):
+                b.execute()
+        assert fake.LEDGER.replays == 0
+        b.read(y)
+
+
+def test_a_kernel_that_refuses_is_not_recorded(fake):
+    with trueno.Batch("fake") as b:
+        y = b.exp(b.upload(np.ones(8, F)))
+        b.execute()
+        replay = b._replay
+        kernel, args = replay._calls[0]
+        replay._calls[0] = (lambda *a: -1, args)
+        b.execute()  # the next candidate takes the call
+        assert fake.LEDGER.replays == 0 and replay._recorded is None
+        replay._calls[0] = (kernel, args)
+        b.execute()
+        assert fake.LEDGER.replays == 0
+        assert b.read(y)[0] == pytest.approx(np.e)
+
+
+def test_an_error_in_a_replay_names_the_ops(fake):
+    with trueno.Batch("fake") as b:
+        y = b.matmul(b.upload(np.eye(3, dtype=F)), b.upload(np.eye(3, dtype=F)))
+        for _ in range(2):
+            b.execute()
+        fake.control.fail(1, kind="kernel")
+        with pytest.raises(trueno.TruenoError) as caught:
+            b.execute()
+        assert "matmul" in "".join(caught.value.__notes__)
+        b.execute()
+        np.testing.assert_array_equal(b.read(y), np.eye(3))

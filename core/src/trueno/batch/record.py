@@ -170,8 +170,9 @@ class Batch:
             raise ShapeError(f"update: {'x' if columns else 'h'} is {way}, and the other is none; give x.T")
         with self._alone("update"):
             self._changed = True
+            before = self._uploads.arrays.get(v)
             self._uploads.put(v, array, x)
-            if self._replay is not None and v < self._planned:
+            if self._uploads.arrays[v] is not before and self._replay is not None and v < self._planned:
                 self._replay.rebind(v, self._uploads.arrays)
 
     def _handle(self, v: int) -> Handle:

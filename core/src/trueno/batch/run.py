@@ -14,8 +14,10 @@ from trueno.dispatch import general, resident, state, transfer
 from trueno.dispatch.fallback import telling, told
 from trueno.dispatch.state import State, refuse
 from trueno.errors import BatchError, GuardError, KernelError, TruenoError
+from trueno.events.stream import verbose
 
 Arrays = dict[int, Any]
+CANCELLED = "Batch: the execution was cancelled"
 WORDS = 8
 """Ops that an error names, of those that ran in one kernel."""
 
@@ -28,6 +30,8 @@ class Replay:
         "_calls",
         "_drops",
         "_kernels",
+        "_recorded",
+        "_runs",
         "_state",
         "_users",
         "arrays",
@@ -56,6 +60,12 @@ class Replay:
         self._drops = -1
         self._kernels: list[Any] = []
         self._calls: list[tuple[Any, tuple[Any, ...]]] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """Kernels or arrays are others now, and what was recorded runs the old ones."""
+        self._recorded: Any = None
+        self._runs = 0
 
     def _arguments(self, step: Step, uploads: Arrays) -> tuple[Any, ...]:
         arrays = [_shaped(self._array(v, uploads), shape) for v, shape in (*step.reads, *step.makes)]
@@ -70,12 +80,14 @@ class Replay:
         """An upload is another array now."""
         for at in self._users.get(v, ()):
             self._args[at] = self._arguments(self.schedule.steps[at], uploads)
+        self._forget()
         if self._kernels:
             self._calls = list(zip(self._kernels, self._args, strict=True))
 
     def prepare(self, now: State) -> None:
         """Choose the kernels under `now`."""
         self._state, self._drops = None, -1
+        self._forget()
         self._kernels = [self._kernel(step, now) for step in self.schedule.steps]
         self._calls = list(zip(self._kernels, self._args, strict=True))
         self._state, self._drops = now, state.drops
@@ -97,15 +109,46 @@ class Replay:
             return
         said = False  # an error of a kernel, which names its op, needs no more words
         try:
-            with cast(DeviceBackend, device).batch() if hasattr(device, "batch") else nullcontext():
-                said = True
-                self._each(now, stopped)
-                said = False
+            if self._recorded is None and self._runs and self._recordable(now):
+                self._record(now)
+            self._runs += 1
+            if self._recorded is not None:
+                if stopped is not None and stopped():
+                    said = True
+                    raise BatchError(CANCELLED)
+                self._recorded.replay()
+            else:
+                with cast(DeviceBackend, device).batch() if hasattr(device, "batch") else nullcontext():
+                    said = True
+                    self._each(now, stopped)
+                    said = False
             device.synchronize()
         except Exception as error:
             if said and isinstance(error, TruenoError):
                 raise
             raise self._deferred(error, device.name) from error
+
+    def _recordable(self, now: State) -> bool:
+        """Whether every run is alike: nobody looks at single kernels, and none is the general path's."""
+        return (
+            self._runs == 1
+            and hasattr(self.device, "recording")
+            and not (now.traced or now.guarding() or "run" in verbose())
+            and all(step.call is not None for step in self.schedule.steps)
+        )
+
+    def _record(self, now: State) -> None:
+        """Have the device keep the launches of all kernels.  Where a kernel refuses or fails, there is no recording.
+
+        The first execution made everything that kernels make when they are called first.
+        """
+        try:
+            with cast(DeviceBackend, self.device).recording() as made:
+                refused = [kernel(*args) for kernel, args in self._calls]
+        except Exception:  # the execution that follows says what is wrong, and of which op
+            return
+        if not any(refused) and not self.stale(now):
+            self._recorded = made
 
     def _deferred(self, error: Exception, name: str) -> Exception:
         """An error of all kernels together: the device does not say which."""
@@ -131,7 +174,7 @@ class Replay:
         for at, (kernel, args) in enumerate(self._calls):
             try:
                 if stopped is not None and stopped():
-                    raise BatchError("Batch: the execution was cancelled")
+                    raise BatchError(CANCELLED)
                 if kernel(*args):
                     self._again(at, now)
             except TruenoError as error:

@@ -151,7 +151,7 @@ class DeviceBackend(Backend, Protocol):
     def copy(self, x: Any, out: Any) -> None:
         """Copy one of them into another of its shape and dtype."""
 
-    # Optional; the core asks with `hasattr` whether a backend has them.
+    # Optional, as `OPTIONAL` says; the core asks with `hasattr` whether a backend has them.
 
     def batch(self) -> AbstractContextManager[None]:
         """Kernels called inside are submitted together, in order, when the context ends without an error.
@@ -162,3 +162,20 @@ class DeviceBackend(Backend, Protocol):
 
     def write(self, x: np.ndarray[Any, Any], out: Any) -> None:
         """Copy a NumPy array into one of the backend's own, of its shape and dtype, without allocating there."""
+
+    def recording(self) -> AbstractContextManager["Recording"]:
+        """Kernels called inside, by this thread, are kept and not run; a batch that is executed again replays them.
+
+        They find the same arrays, parameters and shapes at every replay, and other contents.
+        """
+
+
+class Recording(Protocol):
+    """What `recording` gives."""
+
+    def replay(self) -> None:
+        """Run what was kept, in order, after whatever runs before; errors may wait until `synchronize`."""
+
+
+OPTIONAL = ("batch", "write", "recording")
+"""Methods of `DeviceBackend` that a backend may leave out."""

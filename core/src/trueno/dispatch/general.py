@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Call
-from trueno.dispatch import resident, state
+from trueno.dispatch import repeated, resident, state
 from trueno.dispatch.canonical import Form, canonical
 from trueno.dispatch.coerce import coerce, coerce_params, unpack
 from trueno.errors import GuardError, OutError, ParameterError, ShapeError
@@ -29,6 +29,10 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
 
     `scalars` holds the parameters by name, and `axis` and `keepdims` where the op has them.
     """
+    if operands[0].__class__ in repeated.types:
+        result = repeated.run(op, operands, scalars, out)
+        if result is not repeated.NEVER:
+            return result
     operands, scalars = unpack(op, operands, scalars)
     device = resident.device(op, operands)
     if device is not None:

@@ -63,16 +63,26 @@ class State:
     Such an attribute is a list by rank of lists by size class of the first operand: small integers are the fastest
     keys, and a slot the fastest thing that Python reads by name.  Static parameters come before (`f4_gelu["tanh"]`),
     size classes of further operands of structured ops after.  `general` holds the plans of canonicalised calls.
+    resident: calls on arrays of a device (`trueno.dispatch.repeated`).
     own: what was asked for here; None follows `trueno.set_default`.
     """
 
-    __slots__ = ("__weakref__", "general", "guard", "own", "traced", *(f"{d}_{name}" for name in TABLE for d in DTYPES))
+    __slots__ = (
+        "__weakref__",
+        "general",
+        "guard",
+        "own",
+        "resident",
+        "traced",
+        *(f"{d}_{name}" for name in TABLE for d in DTYPES),
+    )
 
     def __init__(self, own: Asked | None = None, guard: "JidokaGuard | None" = None, traced: bool = False) -> None:
         self.own = own
         self.guard = guard
         self.traced = traced
         self.general: dict[Any, tuple[Decision, dict[int, Plan | None]]] = {}
+        self.resident: dict[Any, Any] = {}
 
     @property
     def asked(self) -> Asked:
@@ -130,6 +140,7 @@ class State:
         """Drop the plans of an op, or all; the next call of each key chooses again."""
         global drops
         drops += 1
+        self.resident.clear()
         for key in list(self.general):
             if op is None or key[0] == op:
                 self.general.pop(key, None)

@@ -13,7 +13,7 @@ import numpy as np
 
 from trueno.discovery import manifest as manifests
 from trueno.discovery import registry
-from trueno.discovery.protocol import API, Accuracy, Backend, Call, Device, DeviceBackend, Probe, Reject
+from trueno.discovery.protocol import API, OPTIONAL, Accuracy, Backend, Call, Device, DeviceBackend, Probe, Reject
 from trueno.ops import TABLE
 from trueno.select.cost import refuse
 from trueno.select.reasons import PLUGIN
@@ -116,6 +116,8 @@ def member_problems(backend: Any, name: str, kind: str, *, foreign: bool = False
         if member.startswith("_") or not inspect.isfunction(declared):
             continue
         method = getattr(backend, member, None)
+        if method is None and member in OPTIONAL:
+            continue
         if not callable(method):
             wrong.append(f"{member}{_arguments(declared)} is missing")
             continue

@@ -5,7 +5,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from trueno.discovery.protocol import Accuracy, Call, Device as Found, Kernel, Probe, Rates, Reject
+from trueno.discovery.protocol import Accuracy, Call, Kernel, Probe, Rates, Reject
+from trueno.discovery.protocol import Device as Found
 from trueno.errors import BackendUnavailable
 from trueno.settings import settings
 

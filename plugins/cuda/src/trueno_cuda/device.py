@@ -74,9 +74,9 @@ class Device(Protocol):
     ) -> Launch:
         """Load a kernel, once, and fix all of a launch but its pointers and floats.
 
-        The kernel's parameters are pointers, then the whole `numbers` (each of its parameter's type), then floats of its
-        parameters' types.  block: where the kernel leaves its threads open.  shared: dynamic bytes, by default the
-        kernel's own.  KernelError where the device does not take it.
+        The kernel's parameters are pointers, then the whole `numbers`, then floats.  block: where the kernel leaves its
+        threads open.  shared: dynamic bytes, by default the kernel's own.  KernelError where the device does not take
+        it.
         """
 
     def status(self) -> int:

@@ -91,14 +91,15 @@ class _Here(local):
 
     status: Array | None = None
     guarded = False
-    recorded: "list[Callable[[], None]] | None" = None
+    recorded: "Recording | None" = None
 
 
 class Recording:
-    """Launches that were kept."""
+    """Launches that were kept.  held: arrays that were made meanwhile, which live as long."""
 
     def __init__(self) -> None:
         self.launches: list[Callable[[], None]] = []
+        self.held: list[Array] = []
 
     def replay(self) -> None:
         for launch in self.launches:
@@ -126,7 +127,10 @@ class Emulator:
         memory.bytes.fill(0xAB)  # nobody shall count on zeros
         with self._lock:
             self._memories[memory.ptr] = memory
-        return Array(shape, dtype, memory)
+        made = Array(shape, dtype, memory)
+        if self._here.recorded is not None:
+            self._here.recorded.held.append(made)
+        return made
 
     def to_device(self, x: np.ndarray[Any, Any]) -> Array:
         made = self.empty(x.shape, x.dtype.newbyteorder("="))
@@ -181,7 +185,7 @@ class Emulator:
                 raise KernelError(f"{kernel.name} takes {pointers} pointers, not {len(given)}")
             if self._here.recorded is not None:
                 kept = tuple(given), tuple(floats)
-                self._here.recorded.append(lambda: run(*kept))
+                self._here.recorded.launches.append(lambda: run(*kept))
             else:
                 run(given, floats)
 
@@ -190,7 +194,7 @@ class Emulator:
     @contextmanager
     def recording(self) -> Iterator[Recording]:
         made, before = Recording(), self._here.recorded
-        self._here.recorded = made.launches
+        self._here.recorded = made
         try:
             yield made
         finally:

@@ -1,6 +1,6 @@
 """The backend: transfers that are counted, and kernels that run the ops' own bodies on hidden buffers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, Literal
@@ -10,10 +10,23 @@ from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rat
 
 from trueno_fake.array import Array
 from trueno_fake.control import control
-from trueno_fake.kernels import kernel
+from trueno_fake.kernels import RECORDER, kernel
 from trueno_fake.ledger import LEDGER
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class Recording:
+    """Kernels with their arguments, submitted together."""
+
+    def __init__(self, backend: "FakeBackend", kept: list[Callable[[], Any]]) -> None:
+        self.backend, self.kept = backend, kept
+
+    def replay(self) -> None:
+        LEDGER.add(replays=1)
+        with self.backend.batch():
+            for run in self.kept:
+                run()
 
 
 class FakeBackend:
@@ -94,6 +107,15 @@ class FakeBackend:
                 LEDGER.add(submits=1)
         finally:
             LEDGER.batching -= 1
+
+    @contextmanager
+    def recording(self) -> Iterator["Recording"]:
+        """Kernels inside are kept."""
+        before, RECORDER.kept = RECORDER.kept, []
+        try:
+            yield Recording(self, RECORDER.kept)
+        finally:
+            RECORDER.kept = before
 
     def write(self, x: np.ndarray[Any, Any], out: Array) -> None:
         """Over the link, into memory that is there already."""

@@ -10,7 +10,8 @@ class Ledger:
     """Counters since the last `reset`; `live` and `live_bytes` are what is allocated now and survive it.
 
     kernels and submits: calls that were begun, those that failed included; batched: of the kernels, those inside of
-    a batch, which is one submit; batching: batches that are open now.  copies: inside the device.
+    a batch, which is one submit; batching: batches that are open now.  replays: of what
+    was recorded.  copies: inside the device.
     bytes_up, bytes_down: over the link.  peak_bytes: the most that was live at once since the last `reset`.
     """
 
@@ -28,6 +29,7 @@ class Ledger:
     live_bytes: int = 0
     peak_bytes: int = 0
     batched: int = 0
+    replays: int = 0
     batching: int = 0
     # Reentrant: collecting garbage inside `add` may free a buffer, which adds again.
     _lock: Any = field(default_factory=RLock, repr=False, compare=False)

@@ -27,12 +27,13 @@ def words(text: str) -> list[str]:
 
 
 def backends_to_judge(config: pytest.Config, module: Any = None) -> list[str]:
-    """Those asked for, else the module's own `BACKEND`, else all that are available."""
+    """Those asked for, else the module's own `BACKEND`, else all that are available but those in its `APART`."""
     own = getattr(module, "BACKEND", None)
     named = option(config, "--trueno-backend", []) or ([own] if own else [])
     for name in named:
         registry.load(name)
-    return named or [name for name, entry in trueno.backends().items() if entry.available]
+    apart = getattr(module, "APART", ())
+    return named or [name for name, entry in trueno.backends().items() if entry.available and name not in apart]
 
 
 def chosen_ops(config: pytest.Config) -> tuple[str, ...]:
@@ -63,8 +64,8 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 
 def quick(request: pytest.FixtureRequest) -> bool:
-    """Whether `--trueno-quick` asks for fewer cases."""
-    return bool(option(request.config, "--trueno-quick", False))
+    """Whether `--trueno-quick`, or `QUICK` of the module that collects, asks for fewer cases."""
+    return bool(option(request.config, "--trueno-quick", False) or getattr(request.module, "QUICK", False))
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def thread_copy(c: Compiler, ins: Instruction) -> Step:
             data[some] = np.where(np.arange(size) < count[some][:, None], got, 0)
             m.access._account(ins, g, sel if len(some) == len(lanes) else spread(g, sel, some), source(m, g), "global",
                               size, len(some), "read")  # fmt: skip
-        m.report.bytes["shared written"] = m.report.bytes.get("shared written", 0) + size * len(lanes)
+        m.access._account(ins, g, sel, target(m, g), "shared", size, len(lanes), "written")
         if place.good is not None:
             lanes, index, data = lanes[place.good], index[place.good], data[place.good]
         if m.shadow is not None and len(lanes):

@@ -1,0 +1,298 @@
+"""CUDA on one GPU: kernels against a copy of the same bytes, products against cuBLAS, and what a launch costs the host.
+
+Seconds of kernels lie between two events of the GPU around several calls; so do those of the copy, which takes turns.
+A figure for memory is the share of that copy's bandwidth; cuBLAS and PyTorch are called through PyTorch, TF32 off.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import erf, sqrt
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import trueno
+from trueno.discovery import registry
+from trueno.dispatch.general import request
+
+from benchmarks.compare import Record
+from benchmarks.inputs import values
+from benchmarks.rows import Cell, Plan, text
+from benchmarks.timing import OURS, Thunk
+
+Array = np.ndarray[Any, Any]
+NAME = "cuda"
+LENGTH, ALL, FEW = 1 << 28, 1 << 30, 1 << 10
+"""Elements of the elementwise rows, of whole reductions, and of what only the host's part is measured with."""
+ROWS = ((4096, 4096), (8192, 8192), (32768, 8192))
+SIDES = (4096, 8192)
+ROUNDS, CALLS = 7, 5
+CLOSE = 1e-4
+LAUNCHES = 100
+PLANNED, CALLED, REPLAYED = "launch through plan", "launch through the op", "a kernel of a replayed batch"
+CHAIN = "relu scale add"
+
+
+def _normalized(x: Array, eps: float) -> Array:
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)
+
+
+def _softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+MEANING: dict[str, Callable[..., Array]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + np.vectorize(erf)(x / sqrt(2))),
+    "softmax": _softmax,
+    "layer_norm": lambda x, w, b: _normalized(x - x.mean(-1, keepdims=True), 1e-5) * w + b,
+    "rms_norm": lambda x, w: _normalized(x, 1e-6) * w,
+}
+"""In float64."""
+
+
+def cells(plan: Plan) -> Iterator[Cell]:
+    most = 1 << 20 if plan.quick else LENGTH
+    for name in ("add", "relu", "gelu", CHAIN):
+        yield _cell(name, (most,), partial(_elements, name), plan)
+    for shape in ((64, 4096),) if plan.quick else ROWS:
+        for name in ("softmax", "layer_norm", "rms_norm"):
+            yield _cell(name, shape, partial(_rows, name), plan)
+    for name in ("sum", "argmax"):
+        yield _cell(name, (1 << 20 if plan.quick else ALL,), partial(_read, name), plan)
+    yield _cell("argmax", (64, 4096) if plan.quick else ROWS[1], partial(_read, "argmax"), plan)
+    for side in (256,) if plan.quick else SIDES:
+        yield _cell("matmul", (side, side), _product, plan)
+        yield _cell("matmul, our PTX", (side, side), _ours_alone, plan)
+        yield _cell("matmul bfloat16, our PTX", (side, side), _halves, plan)
+    for name in (PLANNED, CALLED, REPLAYED):
+        yield _cell(name, (FEW,), partial(_host, name), plan)
+
+
+def _cell(name: str, shape: tuple[int, ...], measure: Callable[[tuple[int, ...], Plan], Record], plan: Plan) -> Cell:
+    def measured() -> list[Record]:
+        if not trueno.backends()[NAME].available:
+            return [Record(NAME, name, text(shape), family=NAME)]
+        found = measure(shape, plan)
+        found.name = name
+        return [found]
+
+    return Cell(NAME, name, text(shape), measured)
+
+
+# ---- time
+
+
+def seconds(calls: dict[str, Thunk], plan: Plan, times: int = CALLS) -> dict[str, float]:
+    """Of one call of each, on the GPU: the best of rounds in which they take turns."""
+    from cupy.cuda import Event, get_current_stream, get_elapsed_time
+
+    best = dict.fromkeys(calls, float("inf"))
+    for call in calls.values():
+        call()
+    for _ in range(3 if plan.quick else ROUNDS):
+        for name, call in calls.items():
+            start, end = Event(), Event()
+            start.record()
+            for _ in range(times):
+                call()
+            end.record()
+            get_current_stream().synchronize()
+            end.synchronize()
+            best[name] = min(best[name], get_elapsed_time(start, end) * 1e-3 / times)
+    return best
+
+
+def there(shape: tuple[int, ...], seed: int = 0) -> Any:
+    """Numbers on the GPU; large arrays repeat a part, as it is the kernels that are measured and not the link."""
+    part = values(("uniform", -1.0, 1.0), (min(int(np.prod(shape)), 1 << 24),), seed)
+    whole = np.resize(part, shape)
+    return trueno.to(whole, NAME)
+
+
+def bare(op: Any, operands: tuple[Any, ...], **given: Any) -> Thunk:
+    """The kernel alone, writing into the same result: Python's part is another row's."""
+    backend: Any = registry.load(NAME)
+    out = op(*operands, **given)
+    kernel = backend.kernel(request(op.op, operands, {p.name: given.get(p.name, p.default) for p in op.op.params}))
+    floats = [float(given.get(p.name, p.default)) for p in op.op.params if p.symbolic]
+    return lambda: kernel(*operands, *floats, out)
+
+
+def copied(nbytes: int) -> Thunk:
+    """A copy that moves so many bytes, read and written together."""
+    backend: Any = registry.load(NAME)
+    a, b = (backend.empty((nbytes // 2,), np.dtype(np.uint8)) for _ in range(2))
+    return lambda: backend.copy(a, b)
+
+
+def _checked(got: Any, wanted: Array) -> str:
+    found = trueno.numpy(got)[: len(wanted)].astype(np.float64)
+    return "" if np.abs(found - wanted).max() <= CLOSE * np.abs(wanted).max() else "its result is wrong"
+
+
+def _share(found: dict[str, float], shape: tuple[int, ...], peer: str, problem: str = "") -> Record:
+    """How much of the peer's speed ours has."""
+    ratio = found[peer] / found[OURS]
+    return Record(NAME, "", text(shape), "×", ratio, peer, [ratio], found, NAME, problem)
+
+
+# ---- memory
+
+
+def _elements(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
+    x, y = there(shape), there(shape, 1)
+    arrays = {"add": 3, "relu": 2, "gelu": 2, CHAIN: 3}[name]
+    hx, hy = (trueno.numpy(a)[:4096].astype(np.float64) for a in (x, y))
+    if name == CHAIN:
+        with trueno.Batch(NAME) as b:
+            h = b.add(b.scale(b.relu(b.upload(x)), 2.0), b.upload(y))
+            b.execute()
+            problem = _checked(b.read(h), np.maximum(hx, 0) * 2 + hy)
+            kernel, args = b._replay._calls[0]
+            found = seconds({OURS: lambda: kernel(*args), "copy": copied(arrays * x.nbytes)}, plan)
+        return _share(found, shape, "copy", problem)
+    op = getattr(trueno, name)
+    operands = (x, y) if name == "add" else (x,)
+    given = {"approximate": "none"} if name == "gelu" else {}
+    run = bare(op, operands, **given)
+    wanted = hx + hy if name == "add" else MEANING[name](hx)
+    found = seconds({OURS: run, "copy": copied(arrays * x.nbytes), **_torch(name, operands)}, plan)
+    return _share(found, shape, "copy", _checked(op(*operands, **given), wanted))
+
+
+def _rows(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
+    x, op = there(shape), getattr(trueno, name)
+    weights = [there(shape[1:], 2 + i) for i in range(len(op.op.operands) - 1)]
+    found = seconds({OURS: bare(op, (x, *weights)), "copy": copied(2 * x.nbytes), **_torch(name, (x, *weights))}, plan)
+    few = [trueno.numpy(a).astype(np.float64) for a in weights]
+    wanted = MEANING[name](trueno.numpy(x)[:8].astype(np.float64), *few)
+    return _share(found, shape, "copy", _checked(op(x, *weights), wanted))
+
+
+def _read(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
+    """Against a copy: reading alone may take half its time."""
+    x, op = there(shape), getattr(trueno, name)
+    found = seconds({OURS: bare(op, (x,)), "copy": copied(x.nbytes), **_torch(name, (x,))}, plan)
+    host = trueno.numpy(x)
+    exact = host.astype(np.float64).sum(-1) if name == "sum" else host.argmax(-1)
+    got = trueno.numpy(op(x))
+    near = np.abs(got - exact).max() <= CLOSE * max(np.abs(exact).max(), 1e3) if name == "sum" else (got == exact).all()
+    return _share(found, shape, "copy", "" if near else "its result is wrong")
+
+
+def _torch(name: str, operands: tuple[Any, ...]) -> dict[str, Thunk]:
+    """PyTorch's call on the same memory."""
+    try:
+        import torch
+        import torch.nn.functional as F
+    except ImportError:
+        return {}
+    torch.backends.cuda.matmul.allow_tf32 = False
+    x, *rest = (torch.from_dlpack(a) for a in operands)
+    out = torch.empty_like(x)
+    calls: dict[str, Thunk] = {
+        "add": lambda: torch.add(x, rest[0], out=out),
+        "relu": lambda: torch.clamp_min(x, 0, out=out),
+        "gelu": lambda: torch.ops.aten.gelu.out(x, approximate="none", out=out),
+        "softmax": lambda: torch.softmax(x, -1),
+        "layer_norm": lambda: F.layer_norm(x, x.shape[-1:], *rest),
+        "rms_norm": lambda: F.rms_norm(x, x.shape[-1:], *rest),
+        "sum": lambda: torch.sum(x, -1),
+        "argmax": lambda: torch.argmax(x, -1),
+        "matmul": lambda: torch.matmul(x, rest[0], out=out),
+    }
+    return {"torch": calls[name]}
+
+
+# ---- products
+
+
+def _product(shape: tuple[int, ...], plan: Plan) -> Record:
+    """Whatever the backend chooses."""
+    return _multiplied(shape, plan, lambda a, b: bare(trueno.matmul, (a, b)))
+
+
+def _ours_alone(shape: tuple[int, ...], plan: Plan) -> Record:
+    from trueno_cuda.kernels import gemm
+
+    device: Any = registry.load(NAME).device
+    return _multiplied(shape, plan, lambda a, b: gemm.bound(device, a, b, device.empty(shape, a.dtype)))
+
+
+def _multiplied(shape: tuple[int, ...], plan: Plan, make: Callable[[Any, Any], Thunk]) -> Record:
+    a, b = there(shape), there(shape, 1)
+    run = make(a, b)
+    found = seconds({OURS: run, **_torch("matmul", (a, b))}, plan, 3)
+    host = trueno.numpy(a)[:64].astype(np.float64) @ trueno.numpy(b).astype(np.float64)
+    problem = _checked(trueno.matmul(a, b), host)
+    return _share(found, shape, "torch", problem)
+
+
+def _halves(shape: tuple[int, ...], plan: Plan) -> Record:
+    import cupy
+    import ml_dtypes
+    import torch
+    from trueno_cuda.kernels import gemm
+
+    device: Any = registry.load(NAME).device
+    kind = np.dtype(ml_dtypes.bfloat16)
+    host = [values(("uniform", -1.0, 1.0), shape, i).astype(kind) for i in range(2)]
+    a, b = (cupy.asarray(x) for x in host)
+    c = cupy.empty(shape, kind)
+    run = gemm.bound(device, a, b, c)
+    there_ = [torch.from_numpy(x.view(np.int16)).cuda().view(torch.bfloat16) for x in host]
+    out = torch.empty_like(there_[0])
+    found = seconds({OURS: run, "torch": lambda: torch.matmul(*there_, out=out)}, plan, 3)
+    run()
+    wanted = host[0][:64].astype(np.float64) @ host[1].astype(np.float64)
+    got = cupy.asnumpy(c)[:64].astype(np.float64)
+    problem = "" if np.abs(got - wanted).max() <= 2e-2 * np.abs(wanted).max() else "its result is wrong"
+    return _share(found, shape, "torch", problem)
+
+
+# ---- the host's part
+
+
+def _host(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
+    """Seconds of one call, of many that are waited for once; the GPU is done with each before the next."""
+    x, y = there(shape), there(shape, 1)
+    out = trueno.add(x, y)
+    backend: Any = registry.load(NAME)
+    if name == REPLAYED:
+        return _replayed(x, shape, plan)
+    calls = {PLANNED: bare(trueno.add, (x, y)), CALLED: lambda: trueno.add(x, y, out=out)}
+    best: dict[str, float] = {}
+    times = 500
+    for title, call in calls.items():
+        best[title] = float("inf")
+        for _ in range(ROUNDS):
+            backend.synchronize()
+            start = perf_counter()
+            for _ in range(times):
+                call()
+            best[title] = min(best[title], (perf_counter() - start) / times)
+            backend.synchronize()
+    problem = "" if np.array_equal(trueno.numpy(out), trueno.numpy(x) + trueno.numpy(y)) else "its result is wrong"
+    return Record(NAME, name, text(shape), "s", best[name], seconds={OURS: best[name]}, family=NAME, problem=problem)
+
+
+def _replayed(x: Any, shape: tuple[int, ...], plan: Plan) -> Record:
+    """Transposes, which do not fuse."""
+    side = int(shape[0] ** 0.5)
+    with trueno.Batch(NAME) as b:
+        h = b.upload(x.reshape((side, side)))
+        for _ in range(LAUNCHES):
+            h = b.transpose(h)
+        for _ in range(3):
+            b.execute()
+        best = float("inf")
+        for _ in range(ROUNDS * 3):
+            start = perf_counter()
+            b.execute()
+            best = min(best, (perf_counter() - start) / LAUNCHES)
+        got, recorded = b.read(h), b._replay._recorded is not None
+    problem = "" if np.array_equal(got.reshape(-1), trueno.numpy(x)) else "its result is wrong"
+    problem = problem or ("" if recorded else "nothing was recorded")
+    return Record(NAME, REPLAYED, text(shape), "s", best, seconds={OURS: best}, family=NAME, problem=problem)

@@ -1,0 +1,107 @@
+"""Calls on a device's arrays that are like an earlier one: same op, shapes, dtypes, scalars and state.
+
+What `trueno.dispatch.resident` found out then (who runs it, with which kernel, how the arrays look to it) is kept, and
+a repetition goes straight to the kernel.  Anything unlike goes the long way, which also finds the words for errors.
+"""
+
+from collections.abc import Callable
+from math import copysign
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trueno.discovery.protocol import Kernel
+from trueno.discovery.registry import Entry
+from trueno.dispatch import state
+from trueno.dispatch.fallback import telling
+from trueno.dispatch.state import State
+from trueno.ops.op import Op
+
+Shape = tuple[int, ...]
+NEVER = object()
+"""No result: the long way."""
+KEPT = 1024
+"""Calls that a state remembers; then it begins again."""
+types: set[type] = set()
+"""Array types that calls have been kept for: one look says that an operand is none of them."""
+
+
+class Ready(NamedTuple):
+    """Of a call that went well.
+
+    shaped: shapes as the kernel wants its arrays, operands and results, None where they are those already.
+    direct: whether a kernel that fails leaves an `out` of the caller's as it was.
+    """
+
+    entry: Entry
+    kernel: Kernel
+    empty: Callable[[Shape, np.dtype[Any]], Any]
+    params: tuple[float, ...]
+    results: tuple[tuple[Shape, np.dtype[Any]], ...]
+    shaped: tuple[Shape, ...] | None
+    direct: bool
+
+
+def key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any, ...] | None:
+    """What makes calls alike; None for one that is not kept.
+
+    Equal keys must mean equal calls: 1, 1.0 and True are equal, as are 0.0 and −0.0, and NaN is not even itself.
+    """
+    parts: list[Any] = [op.name]
+    for x in operands:
+        kind = x.__class__
+        if kind not in types:
+            return None
+        parts += (kind, x.shape, x.dtype)
+    for value in scalars.values():
+        kind = value.__class__
+        if kind is float and (value != value or (value == 0.0 and copysign(1.0, value) < 0)):
+            return None
+        parts += (kind, value)
+    return tuple(parts)
+
+
+def run(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
+    """The result, or `NEVER`."""
+    try:
+        made = key(op, operands, scalars)
+        ready: Ready | None = state.current.get().resident.get(made)
+    except (TypeError, AttributeError):  # what cannot be a key, or is no array
+        return NEVER
+    if ready is None:
+        return NEVER
+    entry, kernel, empty, params, results, shaped, direct = ready
+    entry.load()  # a device that is lost, or stayed in the parent, says so
+    with telling(op.name, entry.name):
+        if out is None:
+            outs = [empty(shape, dtype) for shape, dtype in results]
+        else:
+            outs = [out]
+            shape, dtype = results[0]
+            if not direct or len(results) > 1 or out.__class__ is not operands[0].__class__:
+                return NEVER
+            if out.shape != shape or out.dtype != dtype:
+                return NEVER
+        if shaped is None:
+            status = kernel(*operands, *params, *outs)
+        else:
+            views = [x if x.shape == s else x.reshape(s) for x, s in zip((*operands, *outs), shaped, strict=True)]
+            status = kernel(*views[: len(operands)], *params, *views[len(operands) :])
+    if status:
+        return NEVER
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def keep(now: State, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], ready: Ready, drops: int) -> None:
+    """Remember a call that went well, unless plans were dropped since `drops`."""
+    types.update(x.__class__ for x in operands)
+    try:
+        made = key(op, operands, scalars)
+        hash(made)
+    except (TypeError, AttributeError):
+        return
+    if made is None or drops != state.drops:
+        return
+    if len(now.resident) >= KEPT:
+        now.resident.clear()
+    now.resident[made] = ready

@@ -1,0 +1,73 @@
+"""The door to CuPy: the only file that imports it, and the few things that are asked of it.
+
+Arrays are `cupy.ndarray`, from CuPy's pool, and work goes to the stream that is CuPy's current one in the calling
+thread.
+"""
+
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import cupy
+import numpy as np
+from cupy.cuda.memory import OutOfMemoryError
+from cupy.cuda.runtime import CUDARuntimeError
+
+VERSION: Final = int(cupy.cuda.runtime.runtimeGetVersion())
+"""Of the CUDA that CuPy was built for, as 13020 for 13.2."""
+
+
+class CudaFailure(Exception):
+    """A result code of the driver's that CuPy met."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def ndarray(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """An uninitialised array in C order on the current GPU.  MemoryError where there is no room; else CudaFailure."""
+    try:
+        return cupy.ndarray(shape, dtype)
+    except (OutOfMemoryError, OverflowError) as error:
+        raise MemoryError(str(error)) from None
+    except CUDARuntimeError as error:
+        raise CudaFailure(int(error.status)) from None
+
+
+def current_device() -> int:
+    """The number of the GPU that is CuPy's current one; CudaFailure where there is none."""
+    try:
+        return int(cupy.cuda.runtime.getDevice())
+    except CUDARuntimeError as error:
+        raise CudaFailure(int(error.status)) from None
+
+
+def kept() -> int:
+    """Bytes that the pool of the current GPU keeps for arrays to come."""
+    return int(cupy.get_default_memory_pool().free_bytes())
+
+
+def give_back() -> None:
+    """Give the driver what the pool keeps."""
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def stream_of(number: int) -> Callable[[], int]:
+    """What gives the handle of a GPU's current stream in the calling thread, as CuPy has it.
+
+    CuPy's own function for that takes a Stream object on the way.  The one beneath is exported to other Cython modules
+    only, in a capsule whose name is its signature, and takes a third of the time.
+    """
+    with suppress(Exception):
+        from cupy_backends.cuda import stream
+
+        capsule = stream.__pyx_capi__["get_stream_ptr"]
+        get = ctypes.pythonapi["PyCapsule_GetPointer"]  # a new object, whose types nobody else sets
+        get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        function = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(get(capsule, b"intptr_t (int)"))
+        if function(number) == cupy.cuda.get_current_stream(number).ptr:
+            return partial(function, number)
+    return lambda: int(cupy.cuda.get_current_stream(number).ptr)

@@ -1,0 +1,254 @@
+"""matmul and batched_matmul: which kernel, in how many splits, in which launches.
+
+    naive       a sum a thread: products so small that nothing else pays, and those without terms
+    simt        tiles of fma (`gemm_simt`); `small`, `middle`, `large` and more say which
+    mma         tensor cores (`gemm_mma`): tf32 where TRUENO_CUDA_TF32 allows it
+    one row, one column, a few rows: `trueno_cuda.kernels.gemv`
+
+A grid too small for the GPU is split along k; the splits are added up by a second kernel.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product as combinations
+from math import prod
+
+from trueno.discovery.protocol import Call
+from trueno.discovery.protocol import Kernel as Called
+
+from trueno_cuda.device import Device
+from trueno_cuda.kernels import gemv
+from trueno_cuda.kernels.gemm_naive import COLUMNS, ROWS, naive
+from trueno_cuda.kernels.gemm_simt import Tile, shared_bytes, simt
+from trueno_cuda.kernels.gemm_splits import THREADS, adding
+from trueno_cuda.kernels.product import Shape, Step, product_kernel
+from trueno_cuda.kernels.store import PARTIAL, Store
+from trueno_cuda.ptx import Kernel, Type, f32, f64
+
+LARGE = Tile((2, 2), (16, 8))
+WIDE = Tile((4, 2), (16, 8), blocks_per_sm=1)
+TILES: dict[Type, dict[str, Tile]] = {
+    f32: {
+        "small": Tile((2, 2), (8, 4), blocks_per_sm=4),
+        "middle": Tile((4, 1), (8, 8), blocks_per_sm=3),
+        "large": LARGE,
+        "wide": WIDE,
+    },
+    f64: {"small": Tile((2, 2), (8, 4)), "large": Tile((2, 2), (8, 8), blocks_per_sm=1)},
+}
+SPEEDS = {"naive": 0.03, "small": 0.75, "middle": 0.95, "large": 1.0, "wide": 1.0}
+"""Multiply-adds a second of a full multiprocessor beside `large`'s: estimates from shares of fma, not measured."""
+PASS = 1 << 16
+"""What a second pass costs at least, in multiply-adds of one multiprocessor: 4 us at 128 in a clock of 1.7 GHz / 10."""
+MOST_SPLITS = 32
+LEAST_DEPTH = 64
+"""Terms that a split sums at least."""
+MOST = 1 << 31
+"""Below this lies every axis, so that an index and a tile more fit into 32 bits."""
+GRID_Z = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """C = A B of m x n sums of `depth` terms, `lead` of them.
+
+    a_gaps, b_gaps: elements between neighbours along each leading axis.
+    """
+
+    m: int
+    n: int
+    depth: int
+    lead: tuple[int, ...] = ()
+    a_gaps: tuple[int, ...] = ()
+    b_gaps: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return prod(self.lead)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kernel of TILES by name, or `naive`, and splits of k."""
+
+    name: str
+    splits: int = 1
+
+
+def choose(problem: Problem, element: Type, device: Device) -> Choice:
+    """The fastest by a model of waves: multiprocessors take blocks as long as there are any."""
+    m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
+    if not depth or m * n * depth <= 24**3 or (min(m, n) < 4 and depth < 64):
+        return Choice("naive")
+    best, found = float("inf"), Choice("naive")
+    for name, tile in TILES[element].items():
+        if shared_bytes(tile, element.bytes) > device.shared:
+            continue
+        blocks = -(-m // tile.rows) * -(-n // tile.columns) * count
+        splits = 1
+        while splits == 1 or (splits <= MOST_SPLITS and depth // splits >= LEAST_DEPTH and count <= GRID_Z):
+            full = device.sms * tile.blocks_per_sm
+            waves = -(-blocks * splits // full)
+            busy = min(blocks * splits / device.sms, tile.blocks_per_sm)  # blocks that one multiprocessor holds
+            sums = waves * max(busy, 1) * tile.rows * tile.columns
+            cost = sums * (-(-depth // splits) + 2 * tile.depth) / SPEEDS[name]
+            if busy < tile.blocks_per_sm:
+                cost *= 1.3  # too few warps to hide waiting
+            if splits > 1:
+                cost += PASS + 4 * (splits + 1) * m * n * count * element.bytes / device.sms
+            if cost < best:
+                best, found = cost, Choice(name, splits)
+            splits *= 2
+    return found
+
+
+def _products(problem: Problem) -> Iterator[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]:
+    """Launches of stacked products: how many, how many along the inner axis, the first's offsets and number, strides.
+
+    A launch knows two leading axes; more are walked here, and so is what one grid cannot hold.
+    """
+    lead, a_gaps, b_gaps = problem.lead, problem.a_gaps, problem.b_gaps
+    if not lead:
+        yield 1, 1, (0, 0, 0), (0, 0, 0, 0)
+        return
+    inner = lead[-1]
+    own = 2 if len(lead) > 1 and lead[-2] * inner <= GRID_Z else 1
+    outer = lead[-2] if own == 2 else 1
+    strides = (a_gaps[-2], a_gaps[-1], b_gaps[-2], b_gaps[-1]) if own == 2 else (0, a_gaps[-1], 0, b_gaps[-1])
+    for number, place in enumerate(combinations(*map(range, lead[:-own]))):
+        a, b = (sum(i * g for i, g in zip(place, gaps[:-own], strict=True)) for gaps in (a_gaps, b_gaps))
+        for first in range(0, inner, GRID_Z):
+            count = min(inner - first, GRID_Z)
+            at = a + first * a_gaps[-1], b + first * b_gaps[-1], number * outer * inner + first
+            yield outer * count, count, at, strides
+
+
+def _divides(unit: int, problem: Problem, of_a: bool) -> bool:
+    gaps = problem.a_gaps if of_a else problem.b_gaps
+    return not any(g % unit for g in gaps)
+
+
+def product_steps(
+    device: Device, problem: Problem, element: Type, store: Store, aligned: bool, choice: Choice | None = None
+) -> list[Step]:
+    """The launches of a product.  aligned: b, the result and all beside it begin at multiples of 16 bytes."""
+    m, n, depth = problem.m, problem.n, problem.depth
+    choice = choice or choose(problem, element, device)
+    width = 16 // element.bytes
+    vectors = aligned and n % width == 0 and _divides(width, problem, False)
+    unit, rows, columns = 1, ROWS, COLUMNS
+    if choice.name != "naive":
+        tile = TILES[element][choice.name]
+        unit, rows, columns = tile.depth, tile.rows, tile.columns
+    share = -(-max(depth, 1) // choice.splits)
+    share = -(-share // unit) * unit
+    splits = -(-max(depth, 1) // share)
+
+    def kernel(with_: Store) -> Kernel:
+        if choice.name == "naive":
+            return naive(device.arch, element, with_)
+        return simt(device.arch, element, TILES[element][choice.name], vectors, with_)
+
+    first = kernel(store if splits == 1 else PARTIAL)
+    across, down = -(-n // columns), -(-m // rows)
+    steps = []
+    for count, inner, (a, b, number), strides in _products(problem):
+        launch = device.prepare(first, (across * down, splits, count), (m, n, depth, share, across, inner, *strides))
+        then, scratch = None, 0
+        if splits > 1:
+            threads = THREADS * (width if vectors else 1)
+            second = adding(device.arch, element, vectors, store)
+            then = device.prepare(second, (-(-m * n // threads), 1, count), (m, n, splits))
+            scratch = count * splits * m * n
+        steps.append(Step(launch, (a, b, number * m * n, number * m), then, scratch))
+    return steps
+
+
+def leading(lead: Shape, whole: Shape, elements: int) -> list[int] | None:
+    """Elements between neighbours along each leading axis of an operand that is broadcast to `whole`; None if not."""
+    if len(lead) > len(whole):
+        return None
+    gaps, step = [0] * len(whole), elements
+    for axis in range(1, len(lead) + 1):
+        if lead[-axis] not in (1, whole[-axis]):
+            return None
+        gaps[-axis] = step if lead[-axis] > 1 else 0
+        step *= lead[-axis]
+    return gaps
+
+
+def merged(whole: Sequence[int], *gaps: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """Fewer leading axes that visit the same places: neighbours become one where every operand lets them."""
+    lead: list[int] = []
+    found: list[list[int]] = [[] for _ in gaps]
+    for axis, size in enumerate(whole):
+        if size == 1:
+            continue
+        if lead and all(f[-1] == g[axis] * size for f, g in zip(found, gaps, strict=True)):
+            lead[-1] *= size
+            for f, g in zip(found, gaps, strict=True):
+                f[-1] = g[axis]
+        else:
+            lead.append(size)
+            for f, g in zip(found, gaps, strict=True):
+                f.append(g[axis])
+    return tuple(lead), [tuple(f) for f in found]
+
+
+def matrices(a: Shape, b: Shape, out: Shape) -> Problem | None:
+    """The problem of `matmul`; None for shapes that do not agree."""
+    if len(a) != 2 or len(b) != 2 or a[1] != b[0] or out != (a[0], b[1]):
+        return None
+    return Problem(a[0], b[1], a[1])
+
+
+def stacks(a: Shape, b: Shape, out: Shape) -> Problem | None:
+    """The problem of `batched_matmul`; None for shapes that do not agree."""
+    if min(len(a), len(b)) < 2 or a[-1] != b[-2] or out[-2:] != (a[-2], b[-1]) or len(out) != max(len(a), len(b)):
+        return None
+    m, depth, n = a[-2], a[-1], b[-1]
+    whole = out[:-2]
+    pairs = zip((1,) * (len(whole) - len(a) + 2) + a[:-2], (1,) * (len(whole) - len(b) + 2) + b[:-2], strict=True)
+    gaps = leading(a[:-2], whole, m * depth), leading(b[:-2], whole, depth * n)
+    if gaps[0] is None or gaps[1] is None or tuple(y if x == 1 else x for x, y in pairs) != whole:
+        return None
+    lead, (a_gaps, b_gaps) = merged(whole, gaps[0], gaps[1])
+    if len(lead) == 1 and b_gaps == (0,) and a_gaps == (m * depth,):  # one matrix for all: one tall product
+        return Problem(m * lead[0], n, depth)
+    return Problem(m, n, depth, lead, a_gaps, b_gaps)
+
+
+ELEMENTS = {"float32": f32, "float64": f64}
+
+
+def steps_for(device: Device, problem: Problem, element: Type, store: Store, aligned: bool) -> list[Step]:
+    """The launches of a product, by the kernel that fits its shape."""
+    m, n, depth = problem.m, problem.n, problem.depth
+    if not problem.lead and depth >= 32:
+        if n == 1:
+            return gemv.row_steps(device, element, m, depth, store, aligned, upright=True)
+        if m <= gemv.MOST_VECTORS:
+            return gemv.column_steps(device, element, m, n, depth, store, aligned)
+    return product_steps(device, problem, element, store, aligned)
+
+
+def _kernel(device: Device, call: Call, problem_of: Callable[[Shape, Shape, Shape], Problem | None]) -> Called:
+    element = ELEMENTS[call.dtype.name]
+
+    def make(store: Store, aligned: bool, a: Shape, b: Shape, out: Shape) -> Sequence[Step] | None:
+        problem = problem_of(a, b, out)
+        if problem is None or max(problem.m, problem.n, problem.depth) >= MOST:
+            return None
+        return steps_for(device, problem, element, store, aligned) if problem.count * problem.m * problem.n else []
+
+    return product_kernel(device, call, make)
+
+
+def matmul(device: Device, call: Call) -> Called:
+    """a[m,k] b[k,n] -> out[m,n]."""
+    return _kernel(device, call, matrices)
+
+
+def batched_matmul(device: Device, call: Call) -> Called:
+    """a[...,m,k] b[...,k,n] -> out[...,m,n]; leading axes are broadcast."""
+    return _kernel(device, call, stacks)

@@ -1,0 +1,95 @@
+"""What every kernel of a product C = A B has in common: its parameters, and which tile of which product a block makes.
+
+Parameters, in order: a, b, out, what the store adds; m, n, depth (that is k); terms that one split sums, tiles along n,
+products along the inner leading axis; elements from one product to the next, of a and b, along the outer and the inner
+leading axis.  Grid: tiles, splits of k, products.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from trueno_cuda.kernels.store import Store
+from trueno_cuda.ptx import Type, Value, ptr, u32, u64
+from trueno_cuda.ptx.builder import ParamType
+
+GROUP = 8
+"""Rows of tiles that neighbouring blocks share, so that what they read of B stays in L2."""
+
+
+def params(element: Type, result: Type, store: Store) -> dict[str, ParamType]:
+    """The launch parameters of a product."""
+    return {
+        "a": ptr(element), "b": ptr(element), "out": ptr(result), **store.pointers(result),
+        "m": u32, "n": u32, "depth": u32, "share": u32, "across": u32, "inner": u32,
+        "a_outer": u64, "a_inner": u64, "b_outer": u64, "b_inner": u64,
+        **store.floats(result),
+    }  # fmt: skip
+
+
+@dataclass(slots=True)
+class Part:
+    """The part of the work that is one block's.
+
+    a, b: this product's matrices; row, column: the tile's first; begin, end: of k.
+    """
+
+    a: Any
+    b: Any
+    row: Value
+    column: Value
+    begin: Value
+    end: Value
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a block's sums go.
+
+    row, column: the tile's first; lead: rows of the result before this product's; base: elements before it.
+    """
+
+    row: Value
+    column: Value
+    lead: Value
+    base: Value
+
+
+def part(k: Any, p: Any, rows: int, columns: int, a_unit: int = 1, b_unit: int = 1, share: int = 1) -> Part:
+    """Read a block's part from its place in the grid, for tiles of `rows` x `columns`.
+
+    a_unit, b_unit, share: what the launch promises to divide the distance between products, and a split's terms.
+    """
+    tile, product = k.ctaid, k.ctaid_z
+    down = (p.m + (rows - 1)) // rows
+    group, within = tile // (p.across * GROUP), tile % (p.across * GROUP)
+    height = k.min(down - group * GROUP, GROUP)
+    row, column = (group * GROUP + within % height) * rows, within // height * columns
+    begin = k.multiple_of(k.ctaid_y * p.share, share)
+    outer, inner = (product // p.inner).to(u64), (product % p.inner).to(u64)
+    a = p.a + k.multiple_of(outer * p.a_outer + inner * p.a_inner, a_unit)
+    b = p.b + k.multiple_of(outer * p.b_outer + inner * p.b_inner, b_unit)
+    return Part(a, b, row, column, begin, k.min(p.depth, begin + p.share))
+
+
+def place(k: Any, p: Any, store: Store, row: Value, column: Value) -> Place:
+    """Where a tile's sums go; those of splits lie one after the other, a product's together."""
+    number = k.ctaid_z.to(u64)
+    if store.partial:
+        number = number * k.nctaid_y.to(u64) + k.ctaid_y.to(u64)
+    lead = number * p.m.to(u64)
+    return Place(row, column, lead, lead * p.n.to(u64))
+
+
+def keep(k: Any, part: Part) -> Any:
+    """Put a tile's row and column where they take no registers during the sum; a k.sync() must follow."""
+    kept = k.shared(u32, 2)
+    with k.when(k.tid == 0):
+        kept.store(0, part.row)
+        kept.store(1, part.column)
+    return kept
+
+
+def returned(k: Any, p: Any, store: Store, kept: Any, rows: int, columns: int) -> Place:
+    """The place of a tile that `keep` put away, of tiles of `rows` x `columns`."""
+    row, column = k.multiple_of(kept.load(0), rows & -rows), k.multiple_of(kept.load(1), columns & -columns)
+    return place(k, p, store, row, column)

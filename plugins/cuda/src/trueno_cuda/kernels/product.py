@@ -1,0 +1,95 @@
+"""What the kernel of a product does when it is called: look up its plan, check addresses, launch.
+
+Plans hang on shapes and alignment and are made once.  A warm call looks one up, compares addresses, and launches.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trueno.discovery.protocol import Call, Kernel
+
+from trueno_cuda.device import Array, Device
+from trueno_cuda.kernels.epilogue import spliced
+from trueno_cuda.kernels.store import Store
+
+Shape = tuple[int, ...]
+Make = Callable[[Store, bool, Shape, Shape, Shape], "Sequence[Step] | None"]
+"""(store, aligned, shapes of operands and result) → launches, or None for shapes that do not agree."""
+MOST_PLANS = 64
+"""Shapes whose launches a kernel keeps; then it begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One launch.  offsets: elements to add to the addresses of a, b, the result, and of its rows."""
+
+    launch: Any
+    offsets: tuple[int, int, int, int]
+    then: Any = None
+    scratch: int = 0
+
+
+def overlaps(out: Array, x: Array) -> bool:
+    """Whether a result lies, in part or whole, where an operand does."""
+    return out.data.ptr < x.data.ptr + x.nbytes and x.data.ptr < out.data.ptr + out.nbytes
+
+
+def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
+    """The kernel of a product of two operands, with what follows it where the op has an epilogue."""
+    op, guarded = call.op, call.guarded
+    kinds = op.kinds[1:] if op.head is not None else ""
+    beside, size = len(kinds), call.dtype.itemsize
+    store = Store(guarded, spliced(op, call.dtype) if op.head is not None else None)
+    plans: dict[Any, Sequence[Step] | None] = {}
+    laid = device.contiguous
+
+    def planned(key: tuple[bool, Shape, Shape, Shape]) -> Sequence[Step] | None:
+        if len(plans) >= MOST_PLANS:
+            plans.clear()
+        made = plans[key] = make(store, *key)
+        return made
+
+    def kernel(a: Any, b: Any, *more: Any) -> int:
+        out, given = more[-1], more[:beside]
+        if laid(out) is not out:
+            return -1
+        a, b = laid(a), laid(b)
+        to = out.data.ptr
+        pa, pb = a.data.ptr, b.data.ptr
+        key = (not (pa | pb | to) & 15, a.shape, b.shape, out.shape)
+        steps = plans.get(key)
+        if steps is None:
+            steps = planned(key)
+            if steps is None:
+                return -1
+        if not out.size:
+            return 0
+        if overlaps(out, a) or overlaps(out, b):
+            return -1
+        if beside:
+            shapes = {"e": out.shape, "w": out.shape[-1:], "r": out.shape[:-1], "u": ()}
+            given = tuple(map(laid, given))
+            for x, kind in zip(given, kinds, strict=True):
+                if x.shape != shapes[kind]:
+                    return -1
+                if overlaps(out, x) and not (kind == "e" and x.data.ptr == to):  # its own element it may read
+                    return -1
+        floats = more[beside:-1]
+        status = (device.status(),) if guarded else ()
+        for step in steps:
+            first_a, first_b, first, row = step.offsets
+            ends = status
+            if beside:
+                moved = {"e": first * size, "r": row * size, "w": 0, "u": 0}
+                ends = (*(x.data.ptr + moved[kind] for x, kind in zip(given, kinds, strict=True)), *status)
+            target = to + first * size
+            if step.then is None:
+                step.launch((pa + first_a * size, pb + first_b * size, target, *ends), floats)
+                continue
+            parts = device.empty((step.scratch,), call.dtype)
+            step.launch((pa + first_a * size, pb + first_b * size, parts.data.ptr))
+            step.then((parts.data.ptr, target, *ends), floats)
+        return 0
+
+    return kernel

@@ -1,0 +1,106 @@
+"""How a row program runs: schedules, and which one a shape gets.
+
+    flat256x4       nothing folds: 256 threads a block, 4 times 16 bytes a thread and operand
+    held32x8        rows in registers: a team of 32 lanes a row, 8 times 16 bytes a lane
+    swept1024x4     rows read again in every pass: 1 024 threads a row, 4 times 16 bytes a turn
+    long256x4c32    rows in chunks over many blocks, 32 an SM: as swept, then a kernel that joins
+
+A schedule that is forced may leave numbers out (`held256`, `long`): they are then as usual, or follow from the row.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from trueno.errors import KernelError
+
+Kind = Literal["flat", "held", "swept", "long"]
+TEAMS = ((8, 2), (32, 8), (128, 4), (256, 8), (512, 8), (1024, 8))
+"""Lanes of a team, and the most groups of 16 bytes a lane: a row gets the first team that holds it.
+
+Eight groups are 32 registers; 1 024 threads have 64 each, so that a program has as many beside."""
+MOST_GROUPS = 32
+"""Of a team that is forced."""
+FEW = 8
+"""Blocks an SM below which rows that are swept do not fill the device evenly, and are cut in chunks."""
+LONG = 1 << 11
+"""Bytes of a row an SM from which on a row is worth all SMs, where there is no row for each."""
+USUAL = {"flat": (256, 0, 0), "held": (256, 0, 0), "swept": (1024, 4, 0), "long": (256, 4, 32)}
+"""Lanes, groups and chunks where a schedule names none.
+
+Chunks are more than an SM has blocks at once, so that none waits long for the last."""
+
+
+TILES, SOME = 4, 8
+"""Tiles of a chunk at least, unless there are fewer than SOME chunks an SM: each one costs a partial fold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One way to run a program.
+
+    lanes: threads that share a row, or of a block.  groups: 16 bytes each, 0 where that is open.  chunks: of all rows
+    together, an SM, at most.  joiners: threads that join the chunks of a row.  tails: of held groups, the last ones,
+    which may reach beyond the row.
+    """
+
+    kind: Kind
+    lanes: int
+    groups: int = 0
+    chunks: int = 0
+    joiners: int = 256
+    tails: int = 1
+
+    def __str__(self) -> str:
+        groups, chunks = f"x{self.groups}" * bool(self.groups), f"c{self.chunks}" * bool(self.chunks)
+        return f"{self.kind}{self.lanes}{groups}{chunks}"
+
+
+def parse(text: str) -> Schedule:
+    """A schedule by its name; KernelError where there is none."""
+    found = re.fullmatch(r"(flat|held|swept)(\d+)?(?:x(\d+))?()|(long)(\d+)?(?:x(\d+))?(?:c(\d+))?", text)
+    if found is None:
+        raise KernelError(f"schedule {text!r} is not known; write flat256x4, held32x8, swept1024x4 or long256x4c32")
+    kind, *numbers = found.groups()[4:] if found[5] else found.groups()[:4]
+    assert kind is not None
+    lanes, groups, chunks = (int(n or 0) or usual for n, usual in zip(numbers, USUAL[kind], strict=True))
+    part_of_warp = kind == "held" and lanes in (1, 2, 4, 8, 16)
+    if not part_of_warp and (lanes % 32 or not 32 <= lanes <= 1024):
+        raise KernelError(f"schedule {text!r}: {lanes} lanes are no team; whole warps are, up to 1024, or 8 lanes held")
+    if kind != "held" and groups & (groups - 1):
+        raise KernelError(f"schedule {text!r}: {groups} groups are no power of two")
+    return Schedule(kind, lanes, groups, chunks)  # type: ignore[arg-type]
+
+
+def choose(rows: int, n: int, itemsize: int, sms: int, burden: int = 1) -> Schedule:
+    """The schedule of a program that folds, by its shape.  burden: values that a lane holds of every element."""
+    groups = -(-n * itemsize // 16)
+    if rows <= sms and n * itemsize >= LONG * sms:
+        return parse("long")
+    for lanes, most in TEAMS:
+        if groups <= lanes * max(most // burden, 1):
+            return fitted(Schedule("held", lanes), n, itemsize)
+    return parse("long" if rows <= FEW * sms else "swept")
+
+
+def fitted(schedule: Schedule, n: int, itemsize: int) -> Schedule:
+    """`schedule` for rows of n elements: as few groups as hold them, of which the last alone is masked.
+
+    KernelError where they do not fit.
+    """
+    if schedule.kind != "held":
+        return schedule
+    needed = -(-n * itemsize // (16 * schedule.lanes))
+    groups = schedule.groups or needed
+    if groups < needed or groups > MOST_GROUPS:
+        raise KernelError(f"schedule {schedule} does not hold rows of {n} elements of {itemsize} bytes")
+    return replace(schedule, groups=groups, tails=groups - needed + 1)
+
+
+def chunked(schedule: Schedule, rows: int, n: int, itemsize: int, sms: int) -> tuple[Schedule, int]:
+    """`schedule` for long rows, and elements of a chunk, a multiple of a tile."""
+    tile = schedule.lanes * schedule.groups * 16 // itemsize
+    tiles = -(-n // tile)
+    pieces = min(schedule.chunks * sms, max(SOME * sms, rows * tiles // TILES))
+    chunk = -(-tiles * rows // pieces) * tile
+    return replace(schedule, joiners=1024 if rows <= sms else 256), chunk

@@ -1,0 +1,63 @@
+"""The kernels of an op's row program: what golden files and the kernels of `trueno_cuda.rowprogram` print."""
+
+from typing import Any
+
+import numpy as np
+from trueno.ops.lower import Plan, lower
+from trueno.ops.op import Op
+from trueno.ops.program import Program
+
+from trueno_cuda.ptx import Kernel, f32, f64
+from trueno_cuda.rows.flat import Flat
+from trueno_cuda.rows.held import Held
+from trueno_cuda.rows.schedule import Schedule, parse
+from trueno_cuda.rows.swept import Swept
+
+
+def planned(program: Program, kind: str) -> Plan:
+    """Registers keep whatever a later pass needs; a sweep computes it again, unless that is dear."""
+    return lower(program, "registers" if kind == "held" else "memory")
+
+
+def is_flat(program: Program) -> bool:
+    """Nothing folds and nothing is stored once a row: rows do not matter but for what is shared among elements."""
+    return not program.folds and all(program.nodes[o].space == "e" for o in program.outputs)
+
+
+def kernels(
+    program: Program, name: str, dtype: np.dtype[Any], schedule: Schedule, *, arch: str, wide: bool, guarded: bool
+) -> tuple[Kernel, ...]:
+    """The kernels of a schedule, in the order in which they run."""
+    plan = planned(program, schedule.kind)
+    kind = f32 if dtype == np.float32 else f64
+    match schedule.kind:
+        case "flat":
+            flat = Flat(plan, name, kind, wide=wide, guarded=guarded)
+            return (flat.flat(arch, schedule.lanes, schedule.groups),)
+        case "held":
+            held = Held(plan, name, kind, wide=wide, guarded=guarded)
+            return (held.held(arch, schedule.lanes, schedule.groups, tails=schedule.tails),)
+    swept = Swept(plan, name, kind, wide=wide, guarded=guarded)
+    if schedule.kind == "swept":
+        return (swept.swept(arch, schedule.lanes, schedule.groups),)
+    parts = [swept.part(arch, i, schedule.lanes, schedule.groups) for i in range(len(plan.passes))]
+    return (*parts, swept.finish(arch, schedule.joiners)) if plan.row_outputs else tuple(parts)
+
+
+def printed(
+    op: Op,
+    layout: str,
+    static: tuple[tuple[str, Any], ...] = (),
+    guarded: bool = False,
+    schedule: str = "",
+    arch: str = "sm_90",
+    dtype: Any = np.float32,
+    wide: bool = True,
+) -> tuple[Kernel, ...]:
+    """The kernels of one op and schedule, without a device.
+
+    schedule: as `trueno_cuda.rows.schedule` names them; by default `flat`, or `held256x4` of what folds.
+    """
+    program = op.program(layout, **dict(static))
+    chosen = parse(schedule or ("flat" if is_flat(program) else "held256x4"))
+    return kernels(program, op.name, np.dtype(dtype), chosen, arch=arch, wide=wide, guarded=guarded)

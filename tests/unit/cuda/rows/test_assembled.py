@@ -1,0 +1,46 @@
+"""ptxas takes every kernel that is printed, and spills nothing in the common ones."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from trueno.ops import TABLE
+from trueno_cuda.rowprogram import refusal
+from trueno_cuda.rows.source import is_flat, printed
+from unit.cuda.ptx.assembler import assembled
+from unit.cuda.rows.calls import key
+
+COMMON = {
+    "add": "flat256x2", "gelu": "flat256x4", "softmax": "held1024x8", "log_softmax": "held256x8",
+    "layer_norm": "held1024x8", "rms_norm": "held256x8", "residual_rms_norm": "held512x4", "sum": "long256x4",
+    "argmax": "long256x4", "sum_kahan": "long256x4", "correlation": "held1024x4", "zscore": "swept1024x4",
+}  # fmt: skip
+ROWS = [o.name for o in TABLE.values() if not o.structured]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", COMMON)
+def test_common_kernels_spill_nothing(name: str, arch: str) -> None:
+    for wide in (True, False):
+        for made in printed(
+            TABLE[name], TABLE[name].layout, key(name).static, schedule=COMMON[name], arch=arch, wide=wide
+        ):
+            assert assembled(made).spilled == 0, made.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ROWS)
+def test_every_op_assembles(name: str, dtype: Any) -> None:
+    made = key(name, dtype=dtype)
+    if refusal(made) is None:
+        flat = is_flat(made.op.program(made.layout, **dict(made.static)))
+        for schedule in ("flat",) if flat else ("held32x4", "held256x4", "swept", "long"):
+            for kernel in printed(made.op, made.layout, made.static, True, schedule, dtype=dtype):
+                assembled(kernel)
+
+
+def test_equal_programs_print_equally() -> None:
+    texts = [printed(TABLE["softmax"], "e", schedule="held256x4")[0].text for _ in range(2)]
+    assert texts[0] == texts[1]
+    assert texts[0].splitlines()[0] == "// softmax_held256x4_v4_f32"

@@ -1,0 +1,93 @@
+"""Users' own kernels, on the emulated device."""
+# mypy: disable-error-code="valid-type"
+
+import numpy as np
+import pytest
+import trueno
+import trueno_cuda
+from trueno_cuda.ptx import f32, kernel, ptr, u32
+
+NAME = "cuda_emulated"
+F = np.float32
+
+
+@pytest.fixture
+def rng():
+    seed = int(np.random.SeedSequence().entropy) % 2**32
+    print(f"seed {seed}")
+    return np.random.default_rng(seed)
+
+
+@kernel(threads=64)
+def saxpy(k, x: ptr(f32), y: ptr(f32), out: ptr(f32), n: u32, a: f32):
+    i = k.ctaid * k.threads + k.tid
+    live = i < n
+    out.store(i, k.fma(x.load(i, where=live), a, y.load(i, where=live)), where=live)
+
+
+@kernel(threads=32)
+def mixed(k, n: u32, x: ptr(f32)):
+    x.store(k.tid, 1.0, where=k.tid < n)
+
+
+@kernel(max_threads=128)
+def open_(k, x: ptr(f32)):
+    x.store(k.tid, 2.0)
+
+
+def arrays(rng, n=100):
+    x, y = (rng.standard_normal(n).astype(F) for _ in range(2))
+    return x, y, [trueno.to(a, NAME) for a in (x, y, np.zeros(n, F))]
+
+
+def test_a_launch_is_prepared_once(rng):
+    x, y, there = arrays(rng)
+    launch = trueno_cuda.prepared(saxpy.build(), 2, (100,), backend=NAME)
+    for a in (2.0, -1.0):
+        launch(*there, a)
+        np.testing.assert_allclose(trueno.numpy(there[2]), F(a) * x + y, rtol=1e-6, atol=1e-6)
+
+
+def test_run_is_once(rng):
+    x, y, there = arrays(rng)
+    trueno_cuda.run(saxpy.build(), 2, there, (100,), (3.0,), backend=NAME)
+    np.testing.assert_allclose(trueno.numpy(there[2]), 3 * x + y, rtol=1e-6, atol=1e-6)
+    (one,) = (trueno.to(np.zeros(128, F), NAME),)
+    trueno_cuda.run(open_.build(), 1, [one], block=128, backend=NAME)
+    assert trueno.numpy(one).tolist() == [2.0] * 128
+
+
+def test_wrong_arguments_are_named(rng):
+    x, _, there = arrays(rng)
+    built = saxpy.build()
+    with pytest.raises(trueno.ParameterError, match="pointers, then whole numbers"):
+        trueno_cuda.prepared(mixed.build(), 1, (3,), backend=NAME)
+    with pytest.raises(trueno.ParameterError, match="takes 1 whole"):
+        trueno_cuda.prepared(built, 1, (), backend=NAME)
+    with pytest.raises(trueno.ParameterError, match="runs no PTX"):
+        trueno_cuda.prepared(built, 1, (3,), backend="reference")
+    with pytest.raises(trueno.UnknownBackend):
+        trueno_cuda.prepared(built, 1, (3,), backend="cudda")
+    launch = trueno_cuda.prepared(built, 2, (100,), backend=NAME)
+    with pytest.raises(trueno.ParameterError, match="3 arrays and 1 floats"):
+        launch(*there)
+    with pytest.raises(trueno.ParameterError, match="x is ndarray; move it"):
+        launch(x, *there[1:], 1.0)
+    with pytest.raises(trueno.DtypeError, match="y is float64"):
+        launch(there[0], trueno.to(np.zeros(100), NAME), there[2], 1.0)
+    with pytest.raises(trueno.KernelError, match="block="):
+        trueno_cuda.prepared(open_.build(), 1, backend=NAME)
+
+
+def test_what_the_emulator_finds_is_an_error(rng):
+    """A grid too small leaves elements; one element too many is out of bounds, which hardware would not say."""
+    _, _, there = arrays(rng)
+    with pytest.raises(trueno.KernelError, match="saxpy"):
+        trueno_cuda.run(saxpy.build(), 2, there, (101,), (1.0,), backend=NAME)
+
+
+def test_a_gpu_that_is_not_there_says_so():
+    if trueno.backends()["cuda"].available:
+        pytest.skip("there is a GPU")
+    with pytest.raises(trueno.BackendUnavailable, match="cuda"):
+        trueno_cuda.prepared(saxpy.build(), 1, (3,))

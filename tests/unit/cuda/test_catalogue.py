@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from trueno.errors import ParameterError
 from trueno_cuda import catalogue
-from trueno_cuda.catalogue import build, chosen, compare, find, read, run
+from trueno_cuda.catalogue import build, chosen, compare, find, module, read, run
 from trueno_cuda.entry import Constant, Entry, Sample, Want, constants
 from trueno_cuda.ptx import TARGETS, f32, kernel, ptr, u32
 from unit.cuda.kernels.moves import random
+from unit.cuda.ptx.assembler import run as ptxas
+from unit.cuda.ptx.examples import mma_gemm
 
 ENTRIES = catalogue.catalogue()
 VARIANTS = [pytest.param(name, v, id=f"{name}-{i}") for name, e in ENTRIES.items() for i, v in enumerate(e.variants)]
@@ -144,6 +146,18 @@ def test_reading_constants():
         read(e, "guarded", "maybe")
     with pytest.raises(ParameterError, match="transpose: itemsize is 3; it must be 4 or 8"):
         build(e, constants={"itemsize": 3})
+
+
+def test_several_kernels_are_one_module():
+    found = build(find("softmax"), "sm_80", {"schedule": "long"})
+    large = mma_gemm.build("sm_80", STAGES=6), mma_gemm.build("sm_80", STAGES=5, BK=64)
+    assert len(found) > 1 and all(k.dynamic_shared for k in large)
+    text = module([*found, *large])
+    for k in (*found, *large):
+        assert k.text.partition(".visible")[2] in text
+    good, log = ptxas(text, "sm_80")
+    assert good, log
+    assert module(found[:1]) == found[0].text
 
 
 def test_an_unknown_kernel():

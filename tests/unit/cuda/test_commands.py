@@ -57,7 +57,7 @@ def test_emit_prints_what_ptxas_takes():
     result = ptx("emit", "outer", "--arch", "sm_80", "--set", "V=2", "--set", "guarded=true")
     assert result.exit_code == 0
     assert ".target sm_80\n" in result.stdout and ".visible .entry outer_f32_guarded_V2_C256(" in result.stdout
-    assert result.stdout == catalogue.build(catalogue.find("outer"), "sm_80", {"V": 2, "guarded": True}).text
+    assert result.stdout == catalogue.build(catalogue.find("outer"), "sm_80", {"V": 2, "guarded": True})[0].text
     good, log = ptxas(result.stdout, "sm_80")
     assert good, log
 
@@ -91,8 +91,9 @@ def test_run():
 
 def test_run_as_json():
     found = json.loads(ptx("run", "convolve2d", "--set", "P=2", "--set", "Q=2", "--json").stdout)
-    assert found["good"] and found["kernel"] == "convolve2d_taps_f32_P2_Q2_R8" and found["constants"]["P"] == 2
-    assert found["findings"] == [] and found["flops"]["f32"] > 0 and found["accesses"][0]["sectors"] > 0
+    (launch,) = found["launches"]
+    assert found["good"] and launch["kernel"] == "convolve2d_taps_f32_P2_Q2_R8" and launch["constants"]["P"] == 2
+    assert launch["findings"] == [] and launch["flops"]["f32"] > 0 and launch["accesses"][0]["sectors"] > 0
     (result,) = found["results"]
     assert result["good"] and not result["exact"] and 0 < result["error"] <= 1
 

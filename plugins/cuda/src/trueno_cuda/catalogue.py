@@ -4,7 +4,8 @@ An entry is written once, beside its kernel: a module below `trueno_cuda.kernels
 `CATALOGUE` of entries (see `trueno_cuda.entry`) is found by itself.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -13,10 +14,13 @@ from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
-from trueno.errors import ParameterError, suggestion
+from trueno.errors import KernelError, ParameterError, suggestion
 
-from trueno_cuda.entry import Constant, Entry, Sample, Want
+from trueno_cuda.device import Grid
+from trueno_cuda.emulated import Emulator
+from trueno_cuda.entry import Constant, Entry, Result, Trial, Want
 from trueno_cuda.ptx import TARGETS, BuildError, Kernel
+from trueno_cuda.ptx.builder import DYNAMIC
 from trueno_cuda.ptx.emulate import Report, load
 
 PACKAGES = ("trueno_cuda.kernels", "trueno_cuda.rows")
@@ -83,71 +87,103 @@ def read(entry: Entry, name: str, text: str) -> Any:
         raise ParameterError(f"{entry.name}: {name} is {text!r}; it must be {wanted}{_default(constant)}") from None
 
 
-def build(entry: Entry, arch: str = ARCH, constants: Mapping[str, Any] | None = None) -> Kernel:
-    """The kernel for an architecture that it claims; ParameterError for what cannot be built."""
+def build(entry: Entry, arch: str = ARCH, constants: Mapping[str, Any] | None = None) -> tuple[Kernel, ...]:
+    """The kernels for an architecture that the entry claims; ParameterError for what cannot be built."""
     if arch not in entry.arches:
         known = ", ".join(entry.arches)
         hint = "" if arch in TARGETS else suggestion(arch, entry.arches)
         raise ParameterError(f"{entry.name}: it is not for {arch}{hint or ';'} it runs on {known}")
     made = chosen(entry, constants or {})
     try:
-        return entry.build(arch, **made)
-    except BuildError as error:
+        kernels = entry.build(arch, **made)
+    except (BuildError, KernelError) as error:
         raise ParameterError(f"{entry.name}: {error}") from None
     except Exception as error:  # Python's own words for an impossible constant: a division by 0, a shape that is empty
         said = ", ".join(f"{n}={v}" for n, v in made.items())
         raise ParameterError(f"{entry.name}: no kernel with {said} ({type(error).__name__}: {error})") from error
+    return kernels if isinstance(kernels, tuple) else (kernels,)
+
+
+def module(kernels: Sequence[Kernel]) -> str:
+    """The text of kernels for one architecture as one module, which ptxas takes at once."""
+    if len(kernels) == 1:
+        return kernels[0].text
+    newest = max(tuple(map(int, k.version.split("."))) for k in kernels)
+    heads, bodies, align = [], [], 0
+    for k in kernels:
+        head, _, body = k.text.partition(".visible")
+        heads.append(head.partition("\n")[0])
+        bodies.append(f".visible{body}")
+        for found in re.findall(r"\.extern \.shared \.align (\d+)", head):
+            align = max(align, int(found))
+    shared = [f".extern .shared .align {align} .b8 {DYNAMIC}[];", ""] if align else []
+    start = [f".version {newest[0]}.{newest[1]}", f".target {kernels[0].arch}", ".address_size 64", "", *shared]
+    return "\n".join([*heads, *start, *bodies])
 
 
 # ------------------------------------------------------------------------------------- running
 
 
 @dataclass(frozen=True)
-class Result:
-    """One result of a sample.  error: the largest distance from what it must be, in units of what is allowed, so that
-    at most 1 is right; of a result that must be exact, the number of elements that differ.  worst: where.
-    """
-
-    name: str
-    elements: int
-    exact: bool
-    error: float
-    wrong: int
-    worst: tuple[int, ...]
-
-    @property
-    def good(self) -> bool:
-        return self.wrong == 0
-
-
-@dataclass(frozen=True)
 class Run:
-    """A sample launch: the kernel, the emulator's report, and how each result compares."""
+    """A sample on the emulator: the report of each launch, and how each result compares."""
 
-    kernel: Kernel
-    report: Report
+    kernels: tuple[Kernel, ...]
+    reports: tuple[Report, ...]
     results: tuple[Result, ...]
 
     @property
     def good(self) -> bool:
-        return self.report.completed and not self.report.findings and all(r.good for r in self.results)
+        launched = all(r.completed and not r.findings for r in self.reports)
+        return launched and all(r.good for r in self.results) and bool(self.reports and self.results)
+
+
+class Watched(Emulator):
+    """Keeps what was launched, and the report of each launch; a finding is no error."""
+
+    def __init__(self, arch: str) -> None:
+        super().__init__(arch)
+        self.kernels: list[Kernel] = []
+        self.reports: list[Report] = []
+
+    def prepare(
+        self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1
+    ) -> Callable[..., None]:
+        threads = kernel.threads or block
+        if threads is None:
+            raise KernelError(f"{kernel.name} leaves its threads open: give block=")
+        dynamic = kernel.dynamic_shared if shared < 0 else shared
+
+        def launch(given: Sequence[int], floats: Sequence[float] = ()) -> None:
+            self.run(kernel, grid, threads, [*map(self._at, given), *numbers, *map(float, floats)], dynamic)
+
+        return launch
+
+    def run(self, kernel: Kernel, grid: Grid, threads: Grid, operands: Sequence[Any], shared: int) -> None:
+        self.reports.append(load(kernel.text).launch(kernel.name, grid, threads, operands, shared=shared))
+        self.kernels.append(kernel)
 
 
 def run(entry: Entry, arch: str = ARCH, constants: Mapping[str, Any] | None = None, seed: int = 0) -> Run:
-    """The sample launch on the emulator, compared with its oracle."""
-    kernel = build(entry, arch, constants)
+    """The entry's sample on the emulator, compared with its oracle."""
+    kernels = build(entry, arch, constants)
     made = chosen(entry, constants or {})
+    device = Watched(arch)
     try:
-        sample: Sample = entry.sample(np.random.default_rng(seed), **made)
+        sample = entry.sample(np.random.default_rng(seed), **made)
     except Exception as error:
         said = ", ".join(f"{n}={v}" for n, v in made.items())
         raise ParameterError(f"{entry.name}: no sample with {said} ({type(error).__name__}: {error})") from error
-    operands = [sample.operands[p.name] for p in kernel.params]
-    block = kernel.threads or sample.block
-    if block is None:
+    if isinstance(sample, Trial):
+        results = tuple(sample.run(device))
+        return Run(tuple(device.kernels), tuple(device.reports), results)
+    (kernel,) = kernels
+    threads = kernel.threads or sample.block
+    if threads is None:
         raise ParameterError(f"{entry.name}: the sample does not say how many threads a block has")
-    report = load(kernel.text).launch(kernel.name, sample.grid, block, operands, shared=kernel.dynamic_shared)
-    return Run(kernel, report, tuple(compare(n, sample.operands[n], want) for n, want in sample.wants.items()))
+    device.run(kernel, sample.grid, threads, [sample.operands[p.name] for p in kernel.params], kernel.dynamic_shared)
+    results = tuple(compare(n, sample.operands[n], want) for n, want in sample.wants.items())
+    return Run((kernel,), tuple(device.reports), results)
 
 
 def compare(name: str, got: np.ndarray[Any, Any], want: Want) -> Result:

@@ -9,9 +9,10 @@ import typer
 from trueno.errors import ParameterError
 
 from trueno_cuda import catalogue
-from trueno_cuda.catalogue import Result, Run
-from trueno_cuda.entry import Constant, Entry
-from trueno_cuda.ptx import TARGETS
+from trueno_cuda.catalogue import Run
+from trueno_cuda.entry import Constant, Entry, Result
+from trueno_cuda.ptx import TARGETS, Kernel
+from trueno_cuda.ptx.emulate import Report
 
 app = typer.Typer(
     help="Print the CUDA backend's kernels, and run them on an emulator.", no_args_is_help=True, rich_markup_mode=None
@@ -41,7 +42,7 @@ def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = Fa
 def emit(name: Named, arch: Arch = catalogue.ARCH, given: Given = None) -> None:
     """Print a kernel's PTX."""
     entry = catalogue.find(name)
-    print(catalogue.build(entry, arch, _constants(entry, given)).text, end="")
+    print(catalogue.module(catalogue.build(entry, arch, _constants(entry, given))), end="")
 
 
 @app.command("run")
@@ -61,7 +62,8 @@ def run(
     if json:
         print(dumps(_outcome(made, seed), indent=2))
     else:
-        print(made.report)
+        for report in made.reports:
+            print(report)
         for result in made.results:
             print(f"  {result.name}: {_verdict(result)}")
     if not made.good:
@@ -129,13 +131,29 @@ def _record(entry: Entry) -> dict[str, Any]:
 
 
 def _outcome(made: Run, seed: int) -> dict[str, Any]:
-    kernel, report = made.kernel, made.report
+    return {
+        "good": made.good,
+        "seed": seed,
+        "launches": [_launch(k, r) for k, r in zip(made.kernels, made.reports, strict=True)],
+        "results": [
+            {
+                "name": r.name,
+                "good": r.good,
+                "elements": r.elements,
+                "exact": r.exact,
+                "error": r.error if isfinite(r.error) else None,
+                "wrong": r.wrong,
+            }
+            for r in made.results
+        ],
+    }
+
+
+def _launch(kernel: Kernel, report: Report) -> dict[str, Any]:
     return {
         "kernel": kernel.name,
         "arch": kernel.arch,
         "constants": kernel.constants,
-        "seed": seed,
-        "good": made.good,
         "grid": report.grid,
         "block": report.block,
         "completed": report.completed,
@@ -148,15 +166,4 @@ def _outcome(made: Run, seed: int) -> dict[str, Any]:
         ],
         "bank_conflicts": [{"line": b.line, "text": b.text, "ways": b.ways} for b in report.bank_conflicts.values()],
         "findings": [str(f) for f in report.findings],
-        "results": [
-            {
-                "name": r.name,
-                "good": r.good,
-                "elements": r.elements,
-                "exact": r.exact,
-                "error": r.error if isfinite(r.error) else None,
-                "wrong": r.wrong,
-            }
-            for r in made.results
-        ],
     }

@@ -3,13 +3,13 @@
 A module that has kernels keeps `CATALOGUE = [Entry(...), ...]`; `trueno_cuda.catalogue` finds these lists.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from trueno_cuda.device import Grid
+from trueno_cuda.device import Device, Grid
 from trueno_cuda.ptx import TARGETS, Kernel, Source
 
 ALL = tuple(TARGETS)
@@ -51,18 +51,46 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Result:
+    """How one result compares.
+
+    error: its largest distance from what it must be, in units of what is allowed, so that at most 1 is right; of one
+    that must be exact, the number of elements that differ.  wrong: elements that are wrong; worst: where.
+    """
+
+    name: str
+    elements: int
+    exact: bool
+    error: float
+    wrong: int
+    worst: tuple[int, ...]
+
+    @property
+    def good(self) -> bool:
+        return self.wrong == 0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What `Sample` is, for what takes several launches: a call on a device, which gives how its results compare."""
+
+    run: Callable[[Device], Sequence[Result]]
+
+
+@dataclass(frozen=True)
 class Entry:
     """A kernel of the catalogue, with all its variants.
 
-    build: (arch, **constants) -> Kernel.  sample: (rng, **constants) -> Sample.  arches: those it claims.
+    build: (arch, **constants) -> Kernel, or several that run one after the other.
+    sample: (rng, **constants) -> Sample or Trial.  arches: those it claims.
     variants: of its constants, sets of values worth a look each beside the defaults; the tests build and run them all.
     """
 
     name: str
     family: str
     help: str
-    build: Callable[..., Kernel]
-    sample: Callable[..., Sample]
+    build: Callable[..., Kernel | tuple[Kernel, ...]]
+    sample: Callable[..., Sample | Trial]
     constants: tuple[Constant, ...] = ()
     arches: tuple[str, ...] = ALL
     variants: tuple[Mapping[str, Any], ...] = field(default=({},))

@@ -61,9 +61,9 @@ def test_a_guarded_kernel_tells_both_at_once(device):
 @pytest.mark.parametrize("variant", find("transpose").variants, ids=str)
 def test_no_bank_conflicts_and_whole_sectors(variant):
     done = run(find("transpose"), constants=variant)
-    assert done.good, done.report
-    conflicts = {b.text: b.ways for b in done.report.bank_conflicts.values() if b.conflicts}
-    assert done.report.bank_conflicts and not conflicts
+    (report,) = done.reports
+    assert done.good, report
+    assert report.bank_conflicts and not {b.text: b.ways for b in report.bank_conflicts.values() if b.conflicts}
 
 
 @pytest.mark.parametrize("schedule", ["vectors", "elements"])

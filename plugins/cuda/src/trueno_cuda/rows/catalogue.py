@@ -1,0 +1,89 @@
+"""The catalogue's entries of row programs: one an op, with its schedule as a constant."""
+
+from collections.abc import Callable
+from math import isinf
+from typing import Any
+
+import numpy as np
+from trueno.discovery.protocol import Call
+from trueno.ops import TABLE
+from trueno.ops.bound import bound, judge
+from trueno.ops.op import Op
+
+from trueno_cuda.device import Device
+from trueno_cuda.entry import Constant, Entry, Result, Trial
+from trueno_cuda.ptx import Kernel
+from trueno_cuda.rowprogram import RowKernel, refusal
+from trueno_cuda.rows.accuracy import ACCURACY
+from trueno_cuda.rows.source import is_flat, printed
+
+ROWS, ELEMENTS = 3, 200
+"""Of a sample: a row is no whole number of any team's vectors."""
+DEMANDED = (-0.5, 0.75)
+"""For float parameters without a default."""
+CONSTANTS = (
+    Constant("schedule", "", "flat256x4, held32x8, swept1024x4, long256x4c32 or their like; empty: as usual"),
+    Constant("dtype", "float32", "of the elements", ("float32", "float64")),
+    Constant("guarded", False, "tell of NaN and Inf in `status`", (False, True)),
+)
+
+
+def _key(op: Op, dtype: str, guarded: bool) -> Call:
+    static = tuple((p.name, p.typical) for p in op.static)
+    return Call(op, np.dtype(dtype), op.layout, 2, (1,), static, "cuda_emulated", guarded)
+
+
+def _natural(op: Op, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """N(0, 1), or numbers inside of the op's domain."""
+    if op.domain is None:
+        return rng.standard_normal(shape)
+    low, high = op.domain
+    return low + np.exp(rng.standard_normal(shape)) if isinf(high) else rng.uniform(low, high, shape)
+
+
+def _builder(op: Op) -> Callable[..., tuple[Kernel, ...]]:
+    def build(arch: str, *, schedule: str, dtype: str, guarded: bool) -> tuple[Kernel, ...]:
+        return printed(op, op.layout, _key(op, dtype, guarded).static, guarded, schedule, arch, np.dtype(dtype))
+
+    return build
+
+
+def _sampler(op: Op) -> Callable[..., Trial]:
+    def sample(rng: np.random.Generator, *, schedule: str, dtype: str, guarded: bool) -> Trial:
+        shapes = {"e": (ROWS, ELEMENTS), "w": (ELEMENTS,), "r": (ROWS,), "u": ()}
+        operands = [_natural(op, rng, shapes[kind]).astype(dtype) for kind in op.layout]
+        return Trial(lambda device: _tried(device, _key(op, dtype, guarded), schedule, operands))
+
+    return sample
+
+
+def _tried(device: Device, key: Call, schedule: str, operands: list[np.ndarray[Any, Any]]) -> list[Result]:
+    """Results of the op's kernel, each judged by the program's own bound."""
+    op, program = key.op, key.op.program(key.layout, **dict(key.static))
+    demanded = iter(DEMANDED)
+    params = [float(next(demanded) if p.required else p.default) for p in op.params if p.symbolic]
+    outs = []
+    for node in (program.nodes[o] for o in program.outputs):
+        shape = (ROWS, ELEMENTS) if node.space == "e" else (ROWS,)
+        outs.append(device.empty(shape, np.dtype(np.int64) if node.type == "index" else key.dtype))
+    if RowKernel(device, key, schedule)(*map(device.to_device, operands), *params, *outs) != 0:
+        raise ValueError(f"{op.name} refuses its own sample")
+    found = []
+    bounds = bound(program, operands, params, key.dtype, ACCURACY)
+    for spec, out, one in zip(op.signature.outputs, outs, bounds, strict=True):
+        verdict = judge(device.to_host(out).reshape(one.value.shape), one)
+        found.append(Result(spec.name, verdict.size, False, verdict.worst, verdict.bad, verdict.index or ()))
+    return found
+
+
+def _entry(op: Op) -> Entry:
+    flat = is_flat(op.program(op.layout, **dict(_key(op, "float32", False).static)))
+    variants: tuple[dict[str, Any], ...] = (
+        ({},) if flat else ({}, {"schedule": "swept128x1"}, {"schedule": "long128x1c4"})
+    )
+    return Entry(
+        op.name, op.family, op.doc.partition("\n")[0], _builder(op), _sampler(op), CONSTANTS, variants=variants
+    )
+
+
+CATALOGUE = [_entry(op) for op in TABLE.values() if not op.structured and refusal(_key(op, "float32", False)) is None]

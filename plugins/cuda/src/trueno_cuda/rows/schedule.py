@@ -18,9 +18,9 @@ Kind = Literal["flat", "held", "swept", "long"]
 TEAMS = ((1, 1), (2, 1), (4, 1), (8, 2), (32, 4), (128, 4), (256, 4), (512, 8), (1024, 8))
 """Lanes of a team, and the most groups of 16 bytes a lane: a row gets the first team that holds it.
 
-Measured on an H200, float32, softmax, layer_norm and rms_norm in hundredths of a copy's speed: 16384 x 1024 with 128 lanes
-97, 98 and 96, with 32 lanes 98, 94 and 95; 4096 x 4096 with 256 lanes 99, 95 and 93; 32768 x 8192 with 512 lanes 97, 99 and
-97, with 256 lanes 96, 97 and 96.  Loads that leave L1 alone (no_allocate) cost two to five of them.
+Measured on an H200, float32, softmax, layer_norm and rms_norm in hundredths of a copy's speed: 16384 x 1024 with 128
+lanes 97, 98 and 96, with 32 lanes 98, 94 and 95; 4096 x 4096 with 256 lanes 99, 95 and 93; 32768 x 8192 with 512 lanes
+97, 99 and 97, with 256 lanes 96, 97 and 96.  Loads that leave L1 alone (no_allocate) cost two to five of them.
 
 Eight groups are 32 registers; 1 024 threads have 64 each, so that a program has as many beside."""
 MOST_GROUPS = 32

@@ -1,12 +1,13 @@
 """The device layer: bytes there and back, order, batches, and what is counted."""
 
+import gc
 import struct
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-pytest.importorskip("wgpu")
+wgpu = pytest.importorskip("wgpu")
 from trueno.errors import KernelError, OutOfMemory
 from trueno_wgpu import staging
 from trueno_wgpu.array import Array
@@ -326,6 +327,37 @@ def test_blocks_are_used_again(gpu, rng):
     for _ in range(20):
         Array.of(gpu, floats(rng, 12_345))
     assert gpu.counts.allocations == 0
+
+
+def test_buffers_that_die_in_circles(gpu, rng):
+    """The collector finalizes a circle's objects in one go: a block must outlive the buffer that gives it back."""
+    gc.collect()
+    for _ in range(20):
+        circle = [gpu.alloc(54_321)]
+        circle.append(circle)
+    del circle
+    gc.collect()
+    gpu.counts.reset()
+    for _ in range(20):
+        x = floats(rng, 13_580)
+        np.testing.assert_array_equal(Array.of(gpu, x).numpy(), x)
+    assert gpu.counts.allocations == 0, "the blocks were not given back"
+
+
+def test_uniforms_that_die_in_circles(gpu):
+    """All slots of a page, and nothing else that knows it."""
+    from trueno_wgpu.uniforms import PAGE, Uniforms
+
+    usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
+    uniforms = Uniforms(lambda n: gpu.device.create_buffer(size=n, usage=usage), gpu.device.queue.write_buffer)
+    circle = [uniforms.slot(struct.pack("I", i)) for i in range(PAGE)]
+    circle.append(circle)
+    uniforms._known.clear()
+    del circle
+    gc.collect()
+    made = [uniforms.slot(struct.pack("I", i)) for i in range(PAGE)]
+    assert len({(slot.page.uid, *slot.offsets) for slot in made}) == PAGE
+    assert len({slot.page.uid for slot in made}) == 1
 
 
 def test_size_classes():

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-wgpu = pytest.importorskip("wgpu")
+pytest.importorskip("wgpu")
 from trueno.errors import KernelError, OutOfMemory
 from trueno_wgpu import staging
 from trueno_wgpu.array import Array
-from trueno_wgpu.device import View
+from trueno_wgpu.device import UNIFORM, View
 from trueno_wgpu.grid import fold
 from trueno_wgpu.shader import Shader, shared_bytes
 
@@ -348,8 +348,7 @@ def test_uniforms_that_die_in_circles(gpu):
     """All slots of a page, and nothing else that knows it."""
     from trueno_wgpu.uniforms import PAGE, Uniforms
 
-    usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
-    uniforms = Uniforms(lambda n: gpu.device.create_buffer(size=n, usage=usage), gpu.device.queue.write_buffer)
+    uniforms = Uniforms(lambda n: gpu._heap.create(n, UNIFORM), gpu.device.queue.write_buffer)
     circle = [uniforms.slot(struct.pack("I", i)) for i in range(PAGE)]
     circle.append(circle)
     uniforms._known.clear()

@@ -15,6 +15,10 @@ from trueno_wgpu.device import UNIFORM, View
 from trueno_wgpu.grid import fold
 from trueno_wgpu.shader import Shader, shared_bytes
 
+NUMBER = """@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(1) fn main() { y[0] = NUMBER; }
+"""
+
 
 def floats(rng, n=1000):
     return rng.standard_normal(n).astype(np.float32)
@@ -315,6 +319,30 @@ def test_workgroup_memory_by_the_text():
     assert of("var<workgroup> s: array<vec4<f32>, 64>; var< workgroup > t : vec3f;var<workgroup> u: u32;") == 1044
     assert of("var<workgroup> s: array<array<f32, 17>, 16>;") == 1088
     assert shared_bytes(Shader("s", "var<workgroup> s: array<f32, N>;", (), 4096)) == 4096
+
+
+def test_pipelines_are_bounded(gpu, monkeypatch):
+    """The one that was not used for longest goes first, and is made again; none that waits for its submission dies."""
+    from trueno_wgpu import bindings
+
+    kept = gpu._bindings._pipelines
+    assert kept.most == (bindings.SOFTWARE_PIPELINES if gpu.software else bindings.PIPELINES)
+    monkeypatch.setattr(gpu._bindings, "_pipelines", type(kept)(4))
+    y = [gpu.alloc(4) for _ in range(8)]
+    shaders = [
+        Shader(f"bounded {i}", NUMBER.replace("NUMBER", f"{i}.25"), (True,)) for i in range(8)
+    ]  # fmt: skip
+    with gpu.batch():
+        for i in range(8):
+            gpu.run(shaders[0], (y[0],), b"", (1, 1, 1))
+            gpu.run(shaders[i], (y[i],), b"", (1, 1, 1))
+    assert [np.frombuffer(gpu.read(b, 4), np.float32)[0] for b in y] == [i + 0.25 for i in range(8)]
+    assert len(gpu._bindings._pipelines) == 4 and gpu.counts.pipelines == 8
+    gpu.run(shaders[0], (y[1],), b"", (1, 1, 1))
+    assert gpu.counts.pipelines == 8
+    gpu.run(shaders[1], (y[1],), b"", (1, 1, 1))
+    assert gpu.counts.pipelines == 9
+    assert np.frombuffer(gpu.read(y[1], 4), np.float32)[0] == 1.25
 
 
 # ---- memory -------------------------------------------------------------------------------------------

@@ -55,8 +55,12 @@ def test_what_is_said_where_none_will_do():
 
 
 ASK = """
-import trueno
+import sys
+import trueno, trueno_wgpu
+available = trueno_wgpu.is_available()
+assert "wgpu" not in sys.modules
 entry = trueno.backends()["wgpu"]
+assert entry.available is available
 print(entry.available, "|", entry.reason, "|", entry.code, "|", *(d.software for d in entry.devices))
 """
 

@@ -173,7 +173,7 @@ def emit(
     """Tell everyone who listens; never raises.  start: by `time.perf_counter`; default: now less `seconds`.
 
     What a listener does in its turn while it is told is counted and traced, and not told again: a hook may call ops.
-    Where nobody listens it is only counted: every transfer is an event, and a small one takes no longer than telling it.
+    Where nobody listens it is only counted: every transfer is an event, and small ones are quick.
     """
     try:
         begun = perf_counter() - seconds if start is None else start

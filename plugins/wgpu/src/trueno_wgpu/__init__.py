@@ -1,5 +1,5 @@
 """The WebGPU backend: any GPU through Vulkan, Metal or DX12.  `Array` is its array type, `CachedMatmul` keeps
-weights on the GPU.
+weights on the GPU, `is_available` says whether there is one.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,19 @@ if TYPE_CHECKING:
     from trueno_wgpu.array import Array
     from trueno_wgpu.cached import CachedMatmul
 
-__all__ = ["Array", "CachedMatmul"]
+__all__ = ["Array", "CachedMatmul", "is_available"]
+
+
+def is_available() -> bool:
+    """Whether wgpu can run here: there is a GPU that it reaches, or software that TRUENO_WGPU_ADAPTER names.
+
+    Never raises.  A process of its own finds out, and the answer is kept, so that this one loads no driver;
+    `trueno.backends()["wgpu"].reason` says why not.  A setting that keeps GPUs out makes it False.
+    """
+    from trueno.discovery import registry
+
+    entry = registry.entries().get("wgpu")
+    return entry is not None and entry.available
 
 
 def __getattr__(name: str) -> Any:

@@ -92,6 +92,31 @@ def test_what_nobody_asked_for_is_no_degradation(tmp_path):
         assert next(line for line in text.splitlines() if line.startswith(name)).split()[2:4] == ["yes", "–"]
 
 
+def test_no_device_is_nothing_wrong(tmp_path):
+    """Said by a probe, in whichever process, or by the manifest; what is broken beside it counts all the same."""
+    body = "def probe(self, level): return Probe(level < 2, 'no board; plug one in', absent=level > 1)"
+    write(tmp_path, "boardless", body, kind="gpu")
+    write(tmp_path, "at_once", body.replace("level < 2", "False").replace("level > 1", "True"), kind="gpu")
+    write(tmp_path, "fileless", require={sys.platform: {"any_path": ["/no/such/device"]}}, install="get it")
+    for environ in ({}, {"TRUENO_PROBE": "off", "TRUENO_BLOCK": "boardless"}):
+        code, found, backends = report(tmp_path, **environ)
+        assert code == 0 and found["health"] == "ok"
+        named = [n for n in ("boardless", "at_once", "fileless") if n != environ.get("TRUENO_BLOCK")]
+        assert [(backends[n]["code"], backends[n]["status"]) for n in named] == [("no_device", "no device")] * len(
+            named
+        )
+        assert not [line for line in found["advice"] if line.startswith(("boardless", "at_once", "fileless"))]
+        assert backends["fileless"]["remedy"] == "get it"
+    code, text = examine(tmp_path)
+    line = next(line for line in text.splitlines() if line.startswith("boardless"))
+    assert line.split()[2:4] == ["yes", "no"] and "no board; plug one in (no_device)" in line
+    write(tmp_path, "frail", "def probe(self, level): raise OSError('libfoo.so is missing')")
+    write(tmp_path, "needs", require={"modules": ["no_such_module"]})
+    code, found, backends = report(tmp_path)
+    assert code == 1 and found["health"] == "degraded"
+    assert {b["name"] for b in backends.values() if b["status"] == "failed"} == {"frail", "needs"}
+
+
 @pytest.mark.parametrize(
     "environ", [{"TRUENO_WORKS_NR": "many"}, {"TRUENO_PROBE": "perhaps"}, {"TRUENO_BACKEND": "nix"}]
 )

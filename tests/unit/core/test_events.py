@@ -289,6 +289,28 @@ def test_what_a_sink_does_is_counted_and_not_told_again(monkeypatch):
     assert told == ["probe", "probe"]
 
 
+def test_where_nobody_listens_no_event_is_made(monkeypatch):
+    """It is counted as ever; and whoever begins to listen gets the next one."""
+    made = []
+    real = events.Event
+    monkeypatch.setattr(events, "Event", lambda *given: made.append(given[0]) or real(*given))
+    logging.getLogger("trueno").setLevel(logging.INFO)
+    try:
+        for _ in range(3):
+            emit("transfer", "add", "fake", "to device", bytes=10, seconds=0.5)
+        emit("compile", "add", "fake", seconds=0.5)
+        assert made == []
+        assert stats().transfers == {("to device", "fake"): Sum(3, 1.5, 30)}
+        emit("compile", "add", "fake", seconds=1.5)  # which the logger has at INFO
+        with trueno.trace() as traced:
+            emit("transfer", "add", "fake", "to device")
+        verbose(monkeypatch, "transfer")
+        emit("transfer", "add", "fake", "to host")
+        assert made == ["compile", "transfer", "transfer"] and [e.kind for e in traced.events] == ["transfer"]
+    finally:
+        logging.getLogger("trueno").setLevel(logging.NOTSET)
+
+
 # ---- counters --------------------------------------------------------------------------------------
 
 

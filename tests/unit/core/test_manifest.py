@@ -318,7 +318,7 @@ def test_any_path_of_this_platform(tmp_path, monkeypatch):
     require = {sys.platform: {"any_path": ["/no/such/device", "${TRUENO_TEST_PLACE}/device"]}}
     found = parse(LEAST | {"require": require, "install": "get it"}, "x")
     assert found.unmet() == (
-        "missing",
+        "no_device",
         "no device (/no/such/device, ${TRUENO_TEST_PLACE}/device missing). Install: get it",
     )
     (tmp_path / "device").mkdir()

@@ -44,6 +44,12 @@ BAD = {
         'was ended by SIGSEGV; its last words: "LLVM ERROR: no"',
     ),
     "refuses": ("def probe(self, level): return Probe(level < 2, 'no power')", "probe_failed", "no power"),
+    "boardless": (
+        "def probe(self, level): return Probe(level < 2, 'no board', absent=level > 1)",
+        "no_device",
+        "no board",
+    ),
+    "bare_board": ("def probe(self, level): return Probe(False, absent=True)", "no_device", "without a reason"),
     "mute": ("def probe(self, level): return Probe(False)", "probe_failed", "without a reason"),
     "odd": ("def probe(self, level): return True", "probe_failed", "gave a bool where a Probe was expected"),
     "bare": ("close = None", "probe_failed", "without close"),

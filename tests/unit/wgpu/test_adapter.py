@@ -55,9 +55,13 @@ def test_what_is_said_where_none_will_do():
 
 
 ASK = """
-import trueno
+import sys
+import trueno, trueno_wgpu
+available = trueno_wgpu.is_available()
+assert "wgpu" not in sys.modules
 entry = trueno.backends()["wgpu"]
-print(entry.available, "|", entry.reason, "|", *(d.software for d in entry.devices))
+assert entry.available is available
+print(entry.available, "|", entry.reason, "|", entry.code, "|", *(d.software for d in entry.devices))
 """
 
 
@@ -67,20 +71,20 @@ def ask(tmp_path, **extra):
     done = subprocess.run(
         [sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, timeout=120, check=True
     )
-    available, reason, software = map(str.strip, done.stdout.split("|"))
-    assert (available == "True") == (not reason)
-    return available == "True", reason, software
+    available, reason, code, software = map(str.strip, done.stdout.split("|"))
+    assert (available == "True") == (not reason) == (not code)
+    return available == "True", reason, code, software
 
 
 def test_software_only_when_it_is_named(word, tmp_path):
     """With the kept verdict of one setting never taken for another's."""
     if word != "software":
         pytest.skip("this machine has a GPU")
-    assert ask(tmp_path, TRUENO_WGPU_ADAPTER="software") == (True, "", "True")
-    available, reason, _ = ask(tmp_path)
-    assert not available and "TRUENO_WGPU_ADAPTER=software" in reason
-    available, reason, _ = ask(tmp_path, TRUENO_WGPU_ADAPTER="riva 128")
-    assert not available and "riva 128" in reason
+    assert ask(tmp_path, TRUENO_WGPU_ADAPTER="software") == (True, "", "", "True")
+    available, reason, code, _ = ask(tmp_path)
+    assert not available and "TRUENO_WGPU_ADAPTER=software" in reason and code == "no_device"
+    available, reason, code, _ = ask(tmp_path, TRUENO_WGPU_ADAPTER="riva 128")
+    assert not available and "riva 128" in reason and code == "probe_failed", "what was asked for is missing"
 
 
 def test_no_driver_at_all(word, tmp_path):
@@ -92,10 +96,10 @@ def test_no_driver_at_all(word, tmp_path):
         "VK_ICD_FILENAMES": "/nowhere.json",
         "__EGL_VENDOR_LIBRARY_FILENAMES": "/nowhere.json",
     }
-    available, reason, _ = ask(tmp_path, **hidden)
-    assert not available and ("no adapter was found" in reason or "only software" in reason)
+    available, reason, code, _ = ask(tmp_path, **hidden)
+    assert not available and code == "no_device" and ("no adapter was found" in reason or "only software" in reason)
 
 
 def test_force_cpu_loads_nothing(word, tmp_path):
-    available, reason, _ = ask(tmp_path, TRUENO_WGPU_ADAPTER=word, FORCE_CPU="1")
-    assert not available and "forces the CPU" in reason
+    available, reason, code, _ = ask(tmp_path, TRUENO_WGPU_ADAPTER=word, FORCE_CPU="1")
+    assert not available and code == "forced_cpu" and "forces the CPU" in reason

@@ -1,5 +1,6 @@
 """The device layer: bytes there and back, order, batches, and what is counted."""
 
+import gc
 import struct
 from types import SimpleNamespace
 
@@ -10,9 +11,13 @@ pytest.importorskip("wgpu")
 from trueno.errors import KernelError, OutOfMemory
 from trueno_wgpu import staging
 from trueno_wgpu.array import Array
-from trueno_wgpu.device import View
+from trueno_wgpu.device import UNIFORM, View
 from trueno_wgpu.grid import fold
 from trueno_wgpu.shader import Shader, shared_bytes
+
+NUMBER = """@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(1) fn main() { y[0] = NUMBER; }
+"""
 
 
 def floats(rng, n=1000):
@@ -316,6 +321,30 @@ def test_workgroup_memory_by_the_text():
     assert shared_bytes(Shader("s", "var<workgroup> s: array<f32, N>;", (), 4096)) == 4096
 
 
+def test_pipelines_are_bounded(gpu, monkeypatch):
+    """The one that was not used for longest goes first, and is made again; none that waits for its submission dies."""
+    from trueno_wgpu import bindings
+
+    kept = gpu._bindings._pipelines
+    assert kept.most == (bindings.SOFTWARE_PIPELINES if gpu.software else bindings.PIPELINES)
+    monkeypatch.setattr(gpu._bindings, "_pipelines", type(kept)(4))
+    y = [gpu.alloc(4) for _ in range(8)]
+    shaders = [
+        Shader(f"bounded {i}", NUMBER.replace("NUMBER", f"{i}.25"), (True,)) for i in range(8)
+    ]  # fmt: skip
+    with gpu.batch():
+        for i in range(8):
+            gpu.run(shaders[0], (y[0],), b"", (1, 1, 1))
+            gpu.run(shaders[i], (y[i],), b"", (1, 1, 1))
+    assert [np.frombuffer(gpu.read(b, 4), np.float32)[0] for b in y] == [i + 0.25 for i in range(8)]
+    assert len(gpu._bindings._pipelines) == 4 and gpu.counts.pipelines == 8
+    gpu.run(shaders[0], (y[1],), b"", (1, 1, 1))
+    assert gpu.counts.pipelines == 8
+    gpu.run(shaders[1], (y[1],), b"", (1, 1, 1))
+    assert gpu.counts.pipelines == 9
+    assert np.frombuffer(gpu.read(y[1], 4), np.float32)[0] == 1.25
+
+
 # ---- memory -------------------------------------------------------------------------------------------
 
 
@@ -326,6 +355,36 @@ def test_blocks_are_used_again(gpu, rng):
     for _ in range(20):
         Array.of(gpu, floats(rng, 12_345))
     assert gpu.counts.allocations == 0
+
+
+def test_buffers_that_die_in_circles(gpu, rng):
+    """The collector finalizes a circle's objects in one go: a block must outlive the buffer that gives it back."""
+    gc.collect()
+    for _ in range(20):
+        circle = [gpu.alloc(54_321)]
+        circle.append(circle)
+    del circle
+    gc.collect()
+    gpu.counts.reset()
+    for _ in range(20):
+        x = floats(rng, 13_580)
+        np.testing.assert_array_equal(Array.of(gpu, x).numpy(), x)
+    assert gpu.counts.allocations == 0, "the blocks were not given back"
+
+
+def test_uniforms_that_die_in_circles(gpu):
+    """All slots of a page, and nothing else that knows it."""
+    from trueno_wgpu.uniforms import PAGE, Uniforms
+
+    uniforms = Uniforms(lambda n: gpu._heap.create(n, UNIFORM), gpu.device.queue.write_buffer)
+    circle = [uniforms.slot(struct.pack("I", i)) for i in range(PAGE)]
+    circle.append(circle)
+    uniforms._known.clear()
+    del circle
+    gc.collect()
+    made = [uniforms.slot(struct.pack("I", i)) for i in range(PAGE)]
+    assert len({(slot.page.uid, *slot.offsets) for slot in made}) == PAGE
+    assert len({slot.page.uid for slot in made}) == 1
 
 
 def test_size_classes():

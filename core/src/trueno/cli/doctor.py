@@ -27,7 +27,13 @@ from trueno.select.available import select_best_available_backend
 from trueno.settings import settings
 
 HEALTH = ("ok", "degraded", "broken")
-STYLES = {"available": "green", "failed": "red", "not built yet": "dim", "switched off": "yellow"}
+STYLES = {
+    "available": "green", "failed": "red", "no device": "yellow", "not built yet": "dim", "switched off": "yellow"
+}  # fmt: skip
+STATUSES = {
+    "no_device": "no device", "not_built": "not built yet", "blocked": "switched off", "forced_cpu": "switched off"
+}  # fmt: skip
+"""Of backends that cannot run and have nothing wrong with them, by code."""
 WORDS = (
     ("installed", "its package is here"),
     ("available", "it can run here (–: it is switched off, or no release of it can)"),
@@ -46,7 +52,8 @@ def command(
 ) -> None:
     """Examine this installation.
 
-    Exit code 0: all is well.  1: something that is installed cannot run.  2: Trueno itself cannot.
+    Exit code 0: all is well; a backend without a device to run on is nothing wrong.  1: something that is installed
+    is broken.  2: Trueno itself is.
     """
     if refresh:
         registry.forget(refresh=True)
@@ -187,18 +194,18 @@ def _backend(entry: Entry) -> dict[str, Any]:
 def _install(entry: Entry) -> str:
     """The command that mends it, where installing something can; other reasons say themselves what to do."""
     manifest, reason = entry.manifest, entry.reason
-    if entry.code == "missing":  # which ends with it, if there is one
+    if entry.code in ("missing", "no_device"):  # which ends with it, if there is one
         return reason.partition(". Install: ")[2]
     return manifest.install if manifest and entry.code == "not_built" else ""
 
 
 def status(entry: Entry) -> str:
-    """One of four: available, not built yet (its own manifest says so), switched off (by a setting), failed."""
+    """One of five: available, no device (for it to run on), not built yet (its own manifest says so), switched off (by
+    a setting), failed.
+    """
     if entry.available:
         return "available"
-    return {"blocked": "switched off", "forced_cpu": "switched off", "not_built": "not built yet"}.get(
-        entry.code, "failed"
-    )
+    return STATUSES.get(entry.code, "failed")
 
 
 def _cache(broken: list[str]) -> dict[str, Any] | None:
@@ -346,7 +353,7 @@ def backend_table(backends: list[dict[str, Any]], absent: list[dict[str, str]] |
     rows = table(*titles)
     for b in backends:
         device = ", ".join(f"{d['name']} {d['isa']}".strip() for d in b["devices"])
-        says = {"available": "yes", "failed": "no"}.get(b["status"], "–")
+        says = {"available": "yes", "failed": "no", "no device": "no"}.get(b["status"], "–")
         rows.add_row(
             b["name"],
             b["version"] or "–",

@@ -68,12 +68,13 @@ def judge(name: str, factory: str, foreign: bool, printed: Any = None) -> Verdic
     notes: list[str] = []
     devices: tuple[Device, ...] = ()
     reason = trace = ""
+    absent = False
     with probe.manners(notes):
         try:
             backend = probe.build(name, factory)
             for level in (1, 2):
-                reason, found = probe.ask(backend, level)
-                devices = found or devices
+                found = probe.ask(backend, level)
+                reason, devices, absent = found.reason, found.devices or devices, found.absent
                 if reason:
                     break
             if not reason:
@@ -87,7 +88,7 @@ def judge(name: str, factory: str, foreign: bool, printed: Any = None) -> Verdic
         notes.insert(0, f'it prints on stdout: "{line}"')
     return Verdict(
         ok=not reason,
-        code="probe_failed" if reason else "",
+        code="no_device" if absent else "probe_failed" if reason else "",
         reason=sentence(reason),
         devices=devices[:64],
         notes=tuple(map(sentence, notes)),

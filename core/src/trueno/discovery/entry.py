@@ -244,7 +244,10 @@ class Entry:
         self._settled = True
 
     def _make(self, code: str) -> None:
-        """Import the plugin, make its object and ask `probe(1)`, here; `code` is for the case that this fails."""
+        """Import the plugin, make its object and ask `probe(1)`, here; `code` is for the case that this fails.
+
+        Where it says that there is no device here, the code is `no_device`.
+        """
         from trueno.discovery import probe, verdicts
 
         if self._loading == get_ident():
@@ -258,7 +261,8 @@ class Entry:
             with probe.manners(notes):
                 backend = made.get(key) or probe.build(self.name, self.factory or self.manifest.factory)
                 made[key] = backend
-                reason, devices = probe.ask(backend, 1)
+                found = probe.ask(backend, 1)
+            reason, code = found.reason, "no_device" if found.absent else code
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit, and the panics of other languages: the host must live
@@ -275,7 +279,7 @@ class Entry:
                 verdicts.drop(self.manifest)  # it promised too much
             self._code, self._reason = code, verdicts.sentence(reason)
         else:
-            self._devices = devices or self._devices
+            self._devices = found.devices or self._devices
             self.backend = backend
         if self.name != "reference":
             self._tell(time.perf_counter() - start, 1)

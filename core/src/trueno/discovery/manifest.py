@@ -58,7 +58,8 @@ class Manifest:
     def unmet(self) -> tuple[str, str] | None:
         """Level-0 probe: code and sentence of the first requirement that does not hold; None when all do.
 
-        Codes: api_mismatch, not_built, missing.  Looks at files and calls `find_spec`; runs none of the plugin's code.
+        Codes: api_mismatch, not_built, missing, no_device.  Looks at files and calls `find_spec`; runs none of the
+        plugin's code.
         """
         if not self.api[0] <= API <= self.api[1]:
             return "api_mismatch", self._mismatch()
@@ -71,7 +72,7 @@ class Manifest:
                 return "missing", f"the module {module} is not installed{self._remedy(top)}"
         paths = self.require.get(sys.platform, {}).get("any_path", ())
         if paths and not any(os.path.exists(os.path.expandvars(path)) for path in paths):
-            return "missing", f"no device ({', '.join(paths)} missing){remedy}"
+            return "no_device", f"no device ({', '.join(paths)} missing){remedy}"
         return None
 
     def _remedy(self, module: str) -> str:

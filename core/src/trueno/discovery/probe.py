@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from trueno.discovery import verdicts
 from trueno.discovery.manifest import Manifest
-from trueno.discovery.protocol import Backend, Device
+from trueno.discovery.protocol import Backend, Device, Probe
 from trueno.discovery.verdicts import Verdict
 from trueno.parsers import TYPES
 from trueno.settings import settings
@@ -65,17 +65,19 @@ def build(name: str, factory: str | Callable[[], Any]) -> Backend:
     return backend  # type: ignore[no-any-return]
 
 
-def ask(backend: Backend, level: int) -> tuple[str, tuple[Device, ...]]:
-    """What `probe(level)` answers: the reason if it says no, else nothing, and its devices."""
+def ask(backend: Backend, level: int) -> Probe:
+    """What `probe(level)` answers, with a reason if and only if it says no."""
     answer: Any = backend.probe(level)
     try:
         ok, reason = answer.ok, answer.reason
         devices = tuple(Device(str(d.name), str(d.isa), bool(d.software)) for d in answer.devices)
+        absent = bool(getattr(answer, "absent", False))  # which an answer of another class need not have
     except (AttributeError, TypeError):
         raise ProbeError(f"its probe({level}) gave a {type(answer).__name__} where a Probe was expected") from None
     if ok:
-        return "", devices
-    return (str(reason).strip() if reason else "") or f"its probe({level}) says no, without a reason", devices
+        return Probe(True, devices=devices)
+    said = (str(reason).strip() if reason else "") or f"its probe({level}) says no, without a reason"
+    return Probe(False, said, devices, absent)
 
 
 def said(error: BaseException) -> str:

@@ -41,11 +41,16 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Verdict of a probe: ok, else the reason as a sentence with its remedy."""
+    """Verdict of a probe: ok, else the reason as a sentence with its remedy.
+
+    absent: that it is not ok because there is no hardware here that it runs on.  Nothing is wrong then: `trueno doctor`
+    says so and is content.
+    """
 
     ok: bool
     reason: str = ""
     devices: tuple[Device, ...] = ()
+    absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ class Sum:
     bytes: int = 0
 
 
-_sums: dict[str, dict[tuple[str, ...], Sum]] = {}
+_sums: dict[str, dict[tuple[str, ...], list[Any]]] = {}
+"""By kind and key what a `Sum` has, as a list: it is added to for each transfer."""
 _lock = RLock()  # taken by who counts, which is rare; a signal handler may count while its thread holds it
 
 if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
@@ -38,9 +39,15 @@ if hasattr(os, "register_at_fork"):  # another thread of the parent may have hel
 def count(kind: str, key: tuple[str, ...], seconds: float, bytes: int) -> None:  # noqa: A002 - the field's name
     """One more event of this kind."""
     with _lock:
-        table = _sums.setdefault(kind, {})
-        old = table.get(key, Sum())
-        table[key] = Sum(old.count + 1, old.seconds + seconds, old.bytes + bytes)
+        table = _sums.get(kind)
+        if table is None:
+            table = _sums[kind] = {}
+        row = table.get(key)
+        if row is None:
+            row = table[key] = [0, 0.0, 0]
+        row[0] += 1
+        row[1] += seconds
+        row[2] += bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,7 @@ def _record(value: Sum | int) -> dict[str, Any]:
 def stats(*, reset: bool = False) -> Stats:
     """The counters of this process; `reset=True` sets them to 0 once they are read.  Quarantine is not touched."""
     with _lock:
-        sums = {kind: dict(table) for kind, table in _sums.items()}
+        sums = {kind: {key: Sum(*row) for key, row in table.items()} for kind, table in _sums.items()}
         if reset:
             _sums.clear()
     from trueno.select.quarantine import quarantined

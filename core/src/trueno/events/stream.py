@@ -173,19 +173,24 @@ def emit(
     """Tell everyone who listens; never raises.  start: by `time.perf_counter`; default: now less `seconds`.
 
     What a listener does in its turn while it is told is counted and traced, and not told again: a hook may call ops.
+    Where nobody listens it is only counted: every transfer is an event, and small ones are quick.
     """
     try:
         begun = perf_counter() - seconds if start is None else start
-        event = Event(kind, op, backend, detail, begun, seconds, bytes, get_ident(), data)
         with _lock:
-            count(kind, tuple(_text(event, name) for name in KINDS[kind].by), seconds, bytes)
-            for listener in _here.get() if kind == "run" else _everywhere:
-                if listener.wants(kind):
-                    listener.take(event)
+            count(kind, tuple([_text(name, op, backend, detail, data) for name in KINDS[kind].by]), seconds, bytes)
+            listeners = _here.get() if kind == "run" else _everywhere
+            if listeners:
+                event = Event(kind, op, backend, detail, begun, seconds, bytes, get_ident(), data)
+                for listener in listeners:
+                    if listener.wants(kind):
+                        listener.take(event)
+        if getattr(_inside, "sink", False) or not _told(kind, seconds):
+            return
+        if not listeners:
+            event = Event(kind, op, backend, detail, begun, seconds, bytes, get_ident(), data)
     except Exception as error:
         _drop(f"an event of kind {kind!r}", error)
-        return
-    if getattr(_inside, "sink", False):
         return
     _inside.sink = True
     try:
@@ -199,12 +204,19 @@ def emit(
         _inside.sink = False
 
 
-def _text(event: Event, name: str) -> str:
+def _text(name: str, op: str, backend: str, detail: str, data: dict[str, Any]) -> str:
+    """What an event has in one of the fields by which its kind is counted."""
+    if name == "backend":
+        return str(backend)
+    if name == "op":
+        return str(op)
+    if name == "detail":
+        return str(detail)
     if name == "verdict":
-        return "can run" if event.data.get("ok") else "cannot run"
+        return "can run" if data.get("ok") else "cannot run"
     if name == "reason":  # an error's class, which a failure's detail begins with
-        return event.detail.partition(":")[0]
-    return str(event.data.get(name, getattr(event, name, "")))
+        return detail.partition(":")[0]
+    return str(data.get(name, ""))
 
 
 def _drop(name: str, error: Exception) -> None:
@@ -243,20 +255,36 @@ def _print(event: Event) -> None:
         sys.stderr.write(f"{line}\n")  # one write, so that lines of threads do not mix
 
 
+_known: list["Logger"] = []
+"""The logger, once it was asked for: looking it up takes a lock."""
+
+
+def _logger() -> "Logger":
+    if not _known:
+        from logging import getLogger
+
+        _known.append(getLogger("trueno"))
+    return _known[0]
+
+
 def logger() -> "Logger":
     """The logger `trueno`, which says nothing unless the program wants it to."""
-    from logging import NullHandler, getLogger
+    from logging import NullHandler
 
-    found = getLogger("trueno")
+    found = _logger()
     if not any(isinstance(h, NullHandler) for h in found.handlers):
         found.addHandler(NullHandler())
     return found
 
 
+def _level(kind: str, seconds: float) -> int:
+    """logging.INFO for the events that the module's docstring names, else logging.DEBUG."""
+    return 20 if kind == "calibrate" or (kind == "compile" and seconds >= SLOW) else 10
+
+
 def _log(event: Event) -> None:
     if "logging" in sys.modules:  # else nobody can have set it up
-        told = event.kind == "calibrate" or (event.kind == "compile" and event.seconds >= SLOW)
-        logger().log(20 if told else 10, "%s", event, extra={"event": event})
+        logger().log(_level(event.kind, event.seconds), "%s", event, extra={"event": event})
 
 
 def _hooks(event: Event) -> None:
@@ -273,15 +301,24 @@ SINKS: dict[str, Callable[[Event], None]] = {"TRUENO_VERBOSE": _print, "the logg
 """Whom an event is told to, beside the counters and traces; one that raises is reported and dropped."""
 
 
-def active(kind: str = "run") -> bool:
-    """Whether anyone but the counters listens to events of this kind; cheap, for who would have to collect `data`."""
-    if any(x.wants(kind) for x in (_here.get() if kind == "run" else _everywhere)) or kind in verbose():
-        return True
-    if "logging" in sys.modules and logger().isEnabledFor(20 if kind == "calibrate" else 10):
+OURS = tuple(SINKS.items())
+
+
+def _told(kind: str, seconds: float = 0.0) -> bool:
+    """Whether any of the sinks would do something with such an event."""
+    if kind in verbose() or ("logging" in sys.modules and _logger().isEnabledFor(_level(kind, seconds))):
         return True
     from trueno.hooks import implemented
 
-    return implemented("trueno_on_event")
+    try:
+        return implemented("trueno_on_event") or tuple(SINKS.items()) != OURS  # who knows what another one wants
+    except TruenoWarning:  # warnings are errors here, and a plugin could not be read: `_hooks` deals with that
+        return True
+
+
+def active(kind: str = "run") -> bool:
+    """Whether anyone but the counters listens to events of this kind; cheap, for who would have to collect `data`."""
+    return any(x.wants(kind) for x in (_here.get() if kind == "run" else _everywhere)) or _told(kind)
 
 
 def listen(listener: Listener) -> Callable[[], None]:

@@ -1,14 +1,25 @@
 """The WebGPU backend: any GPU through Vulkan, Metal or DX12.  `Array` is its array type, `CachedMatmul` keeps
-weights on the GPU.
+weights on the GPU, `is_available` says whether there is one.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trueno_wgpu.array import Array
     from trueno_wgpu.cached import CachedMatmul
 
-__all__ = ["Array", "CachedMatmul"]
+__all__ = ["Array", "CachedMatmul", "is_available"]
+
+
+def is_available() -> bool:
+    """Whether wgpu can run here: there is a GPU that it reaches, or software that TRUENO_WGPU_ADAPTER names.
+
+    Never raises.  A process of its own finds out, and the answer is kept, so that this one loads no driver;
+    `trueno.backends()["wgpu"].reason` says why not.  A setting that keeps GPUs out makes it False.
+    """
+    entry = import_module("trueno").backends().get("wgpu")  # asked as users ask: nothing of a plugin needs the registry
+    return entry is not None and bool(entry.available)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,8 @@ GPU is slower than NumPy on that CPU.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trueno.errors import BackendUnavailable
+
 SETTING = "TRUENO_WGPU_ADAPTER"
 SOFTWARE = "software"
 TYPES = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "unknown")
@@ -14,6 +16,14 @@ TYPES = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "unknown")
 BACKENDS = ("Vulkan", "Metal", "D3D12", "D3D11", "OpenGL", "OpenGLES")
 """Best first.  OpenGL has neither f16 nor subgroups, and often stands beside Vulkan for the same device."""
 SOFTWARE_HINT = f"apt-get install mesa-vulkan-drivers libvulkan1, and set {SETTING}={SOFTWARE}"
+
+
+class NoAdapter(BackendUnavailable):
+    """There is none that will do.  wanted: the setting's value."""
+
+    def __init__(self, message: str, wanted: str = "") -> None:
+        super().__init__(message)
+        self.wanted = wanted.strip()
 
 
 @dataclass(frozen=True, slots=True)

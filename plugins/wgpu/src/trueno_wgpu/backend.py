@@ -10,6 +10,7 @@ from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rat
 from trueno.errors import BackendUnavailable
 
 from trueno_wgpu import device
+from trueno_wgpu.adapter import NoAdapter
 from trueno_wgpu.array import Array
 from trueno_wgpu.device import Gpu
 from trueno_wgpu.shader import Shader
@@ -68,6 +69,8 @@ class WgpuBackend:
             self.gpu.run(ONE, (x.buffer, y.buffer), np.uint32(65).tobytes(), (2, 1, 1))
             if y.numpy().tolist() != [2.0 * i for i in range(65)]:
                 return Probe(False, f"{found}: one and one is not two; update the GPU's driver", devices)
+        except NoAdapter as error:  # one that was named and is not there is something wrong
+            return Probe(False, str(error), absent=not error.wanted)
         except BackendUnavailable as error:
             return Probe(False, str(error), devices)
         return Probe(True, devices=devices)

@@ -16,7 +16,9 @@ from trueno_wgpu.queue import Queue
 from trueno_wgpu.shader import Shader, shared_bytes
 from trueno_wgpu.uniforms import Page
 
-PIPELINES, GROUPS = 2048, 1024
+GROUPS = 1024
+PIPELINES, SOFTWARE_PIPELINES = 2048, 256
+"""Pipelines that are kept.  To software one is machine code with its compiler's memory: 2 to 11 MB on llvmpipe."""
 COMPUTE = 4
 """WebGPU's flag of a compute stage."""
 
@@ -36,7 +38,7 @@ class Bindings:
     def __init__(self, device: Any, limits: Limits, counts: Counts, queue: Queue) -> None:
         self._device, self._limits, self._counts, self._queue = device, limits, counts, queue
         self._layouts: dict[tuple[bool, ...], Any] = {}
-        self._pipelines: dict[Shader, Any] = {}
+        self._pipelines: Lru[Any] = Lru(SOFTWARE_PIPELINES if limits.trips else PIPELINES)
         self._groups: Lru[_Group] = Lru(GROUPS)
 
     def pipeline(self, shader: Shader) -> Any:
@@ -44,7 +46,8 @@ class Bindings:
 
         Without the lock: it may take a second, and others go on meanwhile.
         """
-        found = self._pipelines.get(shader)
+        with self._queue.lock:
+            found = self._pipelines.get(shader)
         if found is not None:
             return found
         shared = shared_bytes(shader)
@@ -62,10 +65,11 @@ class Bindings:
         except Exception as error:
             raise self._queue.told(error, f"{shader.name} does not compile") from error
         with self._queue.lock:
-            if len(self._pipelines) >= PIPELINES:
-                self._pipelines.clear()
             self._counts.pipelines += 1
-            return self._pipelines.setdefault(shader, made)
+            found = self._pipelines.get(shader)  # another thread may have been first
+            if found is None:
+                self._pipelines.put(shader, made)
+            return made if found is None else found
 
     def _layout(self, writes: tuple[bool, ...]) -> Any:
         """Uniforms at an offset that comes with each dispatch, then storage; told outright, because a binding that a

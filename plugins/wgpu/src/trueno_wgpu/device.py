@@ -19,7 +19,7 @@ from trueno.errors import BackendUnavailable, DeviceLost, KernelError
 from trueno.settings import settings
 
 from trueno_wgpu import heap
-from trueno_wgpu.adapter import SETTING, Adapter, absent, choose
+from trueno_wgpu.adapter import SETTING, Adapter, NoAdapter, absent, choose
 from trueno_wgpu.bindings import Bindings
 from trueno_wgpu.heap import Heap
 from trueno_wgpu.limits import Counts, Limits
@@ -312,7 +312,7 @@ def _find(wanted: str | None) -> tuple[Any, Adapter]:
         best = choose([a for _, a in _found], wanted)
         if best is not None:
             return next((handle, a) for handle, a in _found if a is best)
-    raise BackendUnavailable(absent([a for _, a in _found], wanted, sys.platform))
+    raise NoAdapter(absent([a for _, a in _found], wanted, sys.platform), wanted)
 
 
 _seen: set[str] = set()

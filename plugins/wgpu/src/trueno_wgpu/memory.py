@@ -90,6 +90,9 @@ def block(nbytes: int, most: int) -> int:
 class Pool:
     """Blocks that nobody holds, newest first by size, and how much is lent.  Its user holds a lock.
 
+    It refers to the lent blocks, too.  Were a buffer the only one that did, and part of a circle, then Python's
+    collector would finalize both in one go: the buffer's gives the block back, and wgpu's own releases it under us.
+
     most: bytes that lie idle at most.
     """
 
@@ -97,6 +100,7 @@ class Pool:
         self.most = most
         self.lent = self.idle = 0
         self.dropped: deque[Memory] = deque()
+        self._out: dict[int, Memory] = {}
         self._old: OrderedDict[int, Memory] = OrderedDict()
         self._sized: dict[int, OrderedDict[int, Memory]] = {}
 
@@ -108,11 +112,11 @@ class Pool:
         uid, memory = sized.popitem()
         del self._old[uid]
         self.idle -= size
-        self.lent += size
-        return memory
+        return self.add(memory)
 
     def add(self, memory: Memory) -> Memory:
-        """Count a new block as lent."""
+        """Count a block as lent."""
+        self._out[memory.uid] = memory
         self.lent += memory.size
         return memory
 
@@ -120,6 +124,7 @@ class Pool:
         """Take back what was dropped; the blocks that are let go for it, oldest first."""
         while self.dropped:
             memory = self.dropped.popleft()
+            del self._out[memory.uid]
             self.lent -= memory.size
             self.idle += memory.size
             self._old[memory.uid] = memory

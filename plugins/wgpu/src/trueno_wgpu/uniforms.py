@@ -51,6 +51,7 @@ class Uniforms:
         self._make, self._write = make, write
         self._known: Lru[Slot] = Lru(KEPT)
         self._free: dict[int, deque[tuple[Page, int]]] = {}
+        self._pages: list[Page] = []  # as `Pool` holds what it lends: slots may die in one circle with their page
 
     def slot(self, content: bytes) -> Slot:
         """A slot with this content."""
@@ -66,6 +67,7 @@ class Uniforms:
         free = self._free.setdefault(size, deque())
         if not free:
             page = Page(self._make(size * PAGE), size)
+            self._pages.append(page)
             free.extend((page, i * size) for i in range(PAGE))
         page, offset = free.popleft()
         return Slot(page, offset, free)

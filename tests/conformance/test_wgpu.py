@@ -1,0 +1,84 @@
+"""The kit on wgpu, for a sample of ops: each program shape, each family, and every kernel that was written by hand.
+
+`tests/conformance/test_ops.py` judges what is available by itself, and software that plays a GPU is used only when it
+is named.  So this names it, in a process of its own.  `TRUENO_WGPU_ADAPTER=software trueno conformance wgpu` judges
+every op, with every case, in some minutes.
+"""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+pytest.importorskip("wgpu")
+from trueno.cli.conformance import arguments
+from trueno.ops import TABLE
+from trueno.ops.program import FOLDS
+from trueno_wgpu.kernels import KERNELS
+from trueno_wgpu.wgsl.source import planned
+
+# fmt: off
+ROWS = (
+    "gelu", "pow", "fma", "softmax", "layer_norm", "rms_norm", "residual_rms_norm", "normalize", "zscore",
+    "minmax_normalize", "dot", "sum", "sum_kahan", "min", "max", "argmin", "argmax", "variance", "covariance",
+    "correlation",
+)
+BY_HAND = (
+    "matmul", "batched_matmul", "matvec", "vecmat", "convolve2d", "outer", "transpose", "embedding_lookup",
+    "dequantize", "quant_matvec", "quant_matmul", "quant_matvec_colmajor", "quant_matmul_colmajor",
+)
+# fmt: on
+MATHEMATICS = ("sin", "ln")
+SAMPLE = (*ROWS, *MATHEMATICS, *BY_HAND)
+NO_BACKEND = 4
+"""pytest's code for options that it cannot use: a backend that is not available."""
+
+
+def _shape(name):
+    """Kinds of operands and results, folds, and passes: what decides what the printer writes."""
+    plan = planned(TABLE[name].program())
+    nodes = plan.program.nodes
+    kinds = "".join(kind for _, kind in plan.program.operands)
+    results = "".join("e" if nodes[o].space == "e" else "r" for o in plan.program.outputs)
+    return kinds, results, frozenset(n.kind for n in nodes if n.kind in FOLDS), len(plan.passes)
+
+
+def test_the_sample_covers_every_shape_and_every_kernel():
+    programs = [name for name, op in TABLE.items() if not op.structured]
+    assert {_shape(name) for name in programs} == {_shape(name) for name in SAMPLE if name in programs}
+    assert set(BY_HAND) == set(KERNELS)
+    assert {op.family for op in TABLE.values()} == {TABLE[name].family for name in SAMPLE}
+
+
+def _judged(path, word):
+    """The kit's process on the adapter that `word` names, with the report at `path`."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("TRUENO_BACKEND", "FORCE_CPU")}
+    return subprocess.run(
+        arguments("wgpu", str(path), ",".join(SAMPLE), "float32", quick=True, seed=0, chosen=""),
+        env=environment | {"TRUENO_WGPU_ADAPTER": word}, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_wgpu_conforms(tmp_path):
+    """On the adapter that a setting names, else the GPU's, else software's; skipped where there is none.
+
+    Unless REQUIRE_WGPU is set, as it is in CI: then that fails.
+    """
+    path = tmp_path / "report.json"
+    wanted = os.environ.get("TRUENO_WGPU_ADAPTER", "")
+    for word in [wanted] if wanted else ["", "software"]:
+        done = _judged(path, word)
+        if done.returncode != NO_BACKEND:
+            break
+    said = f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
+    if done.returncode == NO_BACKEND and not os.environ.get("REQUIRE_WGPU"):
+        pytest.skip(f"no adapter for WebGPU: {said[-400:]}")
+    assert done.returncode == 0, said
+    (report,) = json.loads(path.read_text())["backends"]
+    print(report["devices"], done.stdout.splitlines()[-1])
+    assert {(row["op"], row["dtype"]): row["verdict"] for row in report["ops"]} == {
+        (name, "float32"): "pass" for name in SAMPLE
+    }
+    assert not report["failures"] and report["counts"]["failed"] == 0

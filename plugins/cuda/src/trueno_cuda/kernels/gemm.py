@@ -3,6 +3,7 @@
     naive       a sum a thread: products so small that nothing else pays, and those without terms
     simt        tiles of fma (`gemm_simt`); `small`, `middle`, `large` and more say which
     mma         tensor cores (`gemm_mma`): bf16, f16, and float32 as tf32 where TRUENO_CUDA_TF32 allows it
+    wgmma       tensor cores of sm_90a (`gemm_wgmma`): bf16 and f16
     one row, one column, a few rows: `trueno_cuda.kernels.gemv`
 
 A grid too small for the GPU is split along k; the splits are added up by a second kernel.
@@ -16,14 +17,16 @@ from typing import Any
 
 from trueno.discovery.protocol import Call
 from trueno.discovery.protocol import Kernel as Called
+from trueno.errors import KernelError
 from trueno.settings import settings
 
 from trueno_cuda.device import Device
-from trueno_cuda.kernels import gemm_mma, gemm_simt, gemv
+from trueno_cuda.kernels import gemm_mma, gemm_simt, gemm_wgmma, gemv
 from trueno_cuda.kernels.gemm_mma import mma
 from trueno_cuda.kernels.gemm_naive import COLUMNS, ROWS, naive
 from trueno_cuda.kernels.gemm_simt import Tile, simt
 from trueno_cuda.kernels.gemm_splits import THREADS, adding
+from trueno_cuda.kernels.gemm_wgmma import wgmma
 from trueno_cuda.kernels.product import Shape, Step, product_kernel
 from trueno_cuda.kernels.store import PARTIAL, PLAIN, Store
 from trueno_cuda.ptx import Kernel, Type, bf16, f16, f32, f64
@@ -47,6 +50,8 @@ TENSOR: dict[str, gemm_mma.Tile] = {
     "mma_deep": gemm_mma.Tile((2, 4), (64, 64), bytes=128, stages=3, blocks_per_sm=1),
 }
 """Of tensor cores; the names tell them from the tiles of fma."""
+WARPGROUPS: dict[str, gemm_wgmma.Tile] = {"wgmma": gemm_wgmma.Tile(128), "wgmma_wide": gemm_wgmma.Tile(256)}
+"""Of sm_90a."""
 SPEEDS = {"naive": 0.03, "small": 0.75, "middle": 0.95, "large": 1.0, "wide": 1.0}
 """Multiply-adds a second of a full multiprocessor beside `large`'s: estimates from shares of fma, not measured."""
 PASS = 1 << 16
@@ -80,7 +85,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel of TILES or TENSOR by name, or `naive`, and splits of k."""
+    """A kernel of TILES, TENSOR or WARPGROUPS by name, or `naive`, and splits of k."""
 
     name: str
     splits: int = 1
@@ -166,6 +171,15 @@ def product_steps(
         vectors = aligned and not any(g % width for g in (*whole, *problem.a_gaps, *problem.b_gaps))
         tensor = TENSOR[choice.name]
         unit, rows, columns = tensor.bytes // element.bytes, tensor.rows, tensor.columns
+    elif choice.name in WARPGROUPS:
+        group = WARPGROUPS[choice.name]
+        unit, rows, columns = gemm_wgmma.DEPTH, group.rows, group.columns
+        odd = [g for g in (depth, 0 if turned else n, *problem.a_gaps, *problem.b_gaps) if g % width]
+        if arch != "sm_90a" or not aligned or odd or element not in (bf16, f16):
+            raise KernelError(
+                f"{choice.name} multiplies bf16 and f16 on sm_90a, in rows that are multiples of {width} elements and "
+                f"begin at multiples of 16 bytes; this is {element} on {arch}, {m}x{depth} by {depth}x{n}; use mma"
+            )
     elif choice.name != "naive":
         tile = TILES[element][choice.name]
         unit, rows, columns = tile.depth, tile.rows, tile.columns
@@ -178,6 +192,8 @@ def product_steps(
             return naive(arch, element, with_)
         if choice.name in TENSOR:
             return mma(arch, element, result, tensor, turned, vectors, with_)
+        if choice.name in WARPGROUPS:
+            return wgmma(element, result, group, turned, n % 2 == 0, with_)
         return simt(arch, element, tile, vectors, with_)
 
     first = kernel(store if splits == 1 else PARTIAL)
@@ -264,8 +280,8 @@ def launch(
 ) -> Callable[[], None]:
     """Prepare out = a b, or a bᵀ where `turned`, of matrices of float32, float64, float16 or bfloat16; for benchmarks.
 
-    variant: `naive`, or a name in TILES or TENSOR; by default what ops take, and for 16-bit floats tensor cores.  The
-    result is of the operands' type, or float32 from tensor cores.  Calling what this returns launches.
+    variant: `naive`, or a name in TILES, TENSOR or WARPGROUPS; by default what ops take, and for 16-bit floats tensor
+    cores.  The result is of the operands' type, or float32 from tensor cores.  Calling what this returns launches.
     ValueError for shapes that do not agree, and for types that the variant has not.
     """
     element, result = ELEMENTS[a.dtype.name], ELEMENTS[out.dtype.name]
@@ -275,7 +291,7 @@ def launch(
     if not variant and (element.bits == 16 or turned):
         variant = choose_tensor(problem, element, device, turned).name
     choice = Choice(variant, splits) if variant else choose(problem, element, device)
-    if choice.name in TENSOR:
+    if choice.name in TENSOR or choice.name in WARPGROUPS:
         fits = element is not f64 and result in (element, f32) and (splits == 1 or result is f32)
     else:
         fits = result is element and (choice.name == "naive" or choice.name in TILES.get(element, {})) and not turned

@@ -10,7 +10,8 @@ A plugin is a module or an object with functions that are named as the methods o
 
 It is found through an entry point of the group `trueno.hooks` (`site = "my_site.hooks"`, or `"my_site:object"`),
 or handed to `trueno.hooks.register`.  TRUENO_BLOCK and TRUENO_AUTOLOAD hold for hooks too, by the entry point's
-name.  Plugins are asked in the order of their names; `tryfirst` and `trylast` change that, as in pluggy.
+name.  Who brings commands alone names a function in the group `trueno.commands` instead.
+Plugins are asked in the order of their names; `tryfirst` and `trylast` change that, as in pluggy.
 Each implementation is called by itself: what it raises is kept, said once, and costs the others nothing.
 
 pluggy and the plugins are imported when the first hook is due, and never if there is no plugin.  While plugins
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     hookimpl: HookimplMarker
 
 GROUP = "trueno.hooks"
+COMMANDS = "trueno.commands"
+"""Entry points that name a function as `trueno_commands` is.  It is imported where the command line asks, and nowhere
+else: a plugin of hooks is imported by every program."""
 App = TypeVar("App")
 
 
@@ -197,7 +201,7 @@ def _manager() -> "PluginManager | None":
 
 def _gather(own: dict[str, object]) -> _Crew:
     problems: list[str] = []
-    found = _installed(problems)
+    found = _installed(GROUP, problems)
     for name, plugin in own.items():
         if name in found:
             problems.append(f'hooks: "{name}" is registered by hand, and installed too; the installed one is left out')
@@ -220,7 +224,7 @@ def _gather(own: dict[str, object]) -> _Crew:
     return _Crew(manager, tuple(problems))
 
 
-def _installed(problems: list[str]) -> dict[str, object]:
+def _installed(group: str, problems: list[str]) -> dict[str, object]:
     from trueno.discovery.index import points
 
     found: dict[str, object] = {}
@@ -233,7 +237,7 @@ def _installed(problems: list[str]) -> dict[str, object]:
         problems.append(f"hooks: installed plugins cannot be found: {type(error).__name__}: {error}")
         return {}
     for point in known:
-        if point.group == GROUP and _allowed(point.name):
+        if point.group == group and _allowed(point.name):
             named.setdefault(point.name, []).append(point)
     for name, several in sorted(named.items()):
         if len({(p.distribution, p.value) for p in several}) > 1:
@@ -360,6 +364,16 @@ def on_event(event: "Event") -> None:
 def commands(new: "Callable[[], App]") -> "list[tuple[str, App]]":
     """The commands of plugins: each plugin's name, and the app, made by `new`, that it filled."""
     found: list[tuple[str, App]] = []
+    problems: list[str] = []
+    for name, add in _installed(COMMANDS, problems).items():
+        app = new()
+        try:
+            add(app)  # type: ignore[operator]
+            found.append((name, app))
+        except (Exception, SystemExit) as error:
+            problems.append(f'hooks: the plugin "{name}" failed in {COMMANDS}: {type(error).__name__}: {error}')
+    for sentence in problems:
+        report(sentence)
 
     def take(plugin: str, _: Any, arguments: dict[str, Any]) -> bool:
         found.append((plugin, arguments["app"]))

@@ -16,7 +16,6 @@ from trueno.cli.app import app
 from trueno.discovery import index
 from trueno.errors import ParameterError
 from trueno_cuda import catalogue, commands
-from trueno_cuda import hooks as plugin
 from trueno_cuda.entry import Entry, Sample, Want, constants
 from trueno_cuda.ptx import f32, kernel, ptr
 from typer.main import get_command
@@ -122,19 +121,18 @@ def test_a_wrong_kernel_is_seen(monkeypatch, given, said):
 # ------------------------------------------------------------------------------------- joining the command line
 
 
-def test_the_entry_point_names_the_hook():
+def test_the_entry_point_names_the_function():
     path = Path(trueno_cuda.__file__).parents[2] / "pyproject.toml"
-    points = loads(path.read_text())["project"]["entry-points"]["trueno.hooks"]
+    points = loads(path.read_text())["project"]["entry-points"][hooks.COMMANDS]
     (name,) = points
-    assert EntryPoint(name, points[name], "trueno.hooks").load() is plugin
+    assert EntryPoint(name, points[name], hooks.COMMANDS).load() is commands.add
 
 
 def test_the_command_line_has_it(monkeypatch):
-    """Through the hook, with the core's exit codes."""
+    """Through the entry point, with the core's exit codes."""
     monkeypatch.setattr(hooks, "_state", hooks._State())
-    monkeypatch.setattr(
-        index, "points", lambda refresh=False: [index.Point(hooks.GROUP, "ptx", plugin.__name__, "cuda")]
-    )
+    point = index.Point(hooks.COMMANDS, "ptx", "trueno_cuda.commands:add", "cuda")
+    monkeypatch.setattr(index, "points", lambda refresh=False: [point])
     command = get_command(app)
     result = CliRunner().invoke(app, ["ptx", "emit", "outre"])
     assert result.exit_code == 2 and 'did you mean "outer"?' in result.stderr

@@ -97,7 +97,7 @@ def ferry(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel
 
     def ferried(*args: Any) -> int:
         targets = args[-outs:]
-        if not all([t.flags.writeable for t in targets]):
+        if any(not t.flags.writeable for t in targets):
             return -1
         there: list[Any] = []
         for i, x in enumerate(args[:inputs]):

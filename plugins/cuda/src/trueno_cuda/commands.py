@@ -25,6 +25,11 @@ Given = Annotated[
 ]
 
 
+def add(to: typer.Typer) -> None:
+    """What the entry point of the group `trueno.commands` names."""
+    to.add_typer(app, name="ptx")
+
+
 @app.command("list")
 def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the kernels, with the architectures that they are for and the constants of their builds."""

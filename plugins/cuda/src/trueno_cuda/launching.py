@@ -1,9 +1,9 @@
 """Running a kernel of one's own: `run` for a try, `prepared` for one that is launched often."""
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
-import trueno
 from trueno.errors import DtypeError, ParameterError
 
 from trueno_cuda.ptx import Kernel, f64, ptr
@@ -58,6 +58,7 @@ def run(
 
 def _loaded(name: str) -> Any:
     """The backend object; UnknownBackend or BackendUnavailable with reason and remedy."""
+    trueno: Any = import_module("trueno")  # asked as users ask: nothing of a plugin needs the registry
     with trueno.use(name):
         return trueno.backends()[name.lower()].load()
 

@@ -73,9 +73,7 @@ class Held(Printer):
         for i, source in sweep.loads:
             if i not in self.known and i not in shared:
                 base = self.pointer(source) + self.start
-                self.known[i] = [
-                    base.load(self.steps[j], vec=self.width, where=self.live[j]) for j in units
-                ]
+                self.known[i] = [base.load(self.steps[j], vec=self.width, where=self.live[j]) for j in units]
         bases = {i: self.pointer(s) + self.at[0] for i, s in shared.items()}
         outs = {number: self.pointer(number) + self.start for number, _ in sweep.stores}
         states: dict[int, State] = {f: tuple(self.fold(f).begin(k, self.kind)) for f in sweep.folds}

@@ -1,15 +1,44 @@
-"""The kit on the PTX emulator: every op of the CUDA backend, as its kernels' text says, without a GPU.
+"""The kit on the PTX emulator, for a sample of ops: each program shape, each family, and every kernel written by hand.
 
-Fewer cases than elsewhere, because a launch takes milliseconds.  `trueno conformance cuda_emulated` tries all, and
-`trueno conformance cuda` does where there is a GPU.
+A launch takes milliseconds there.  `trueno conformance cuda_emulated` judges every op with every case, in an hour;
+`trueno conformance cuda` does in two minutes where there is a GPU.
 """
 
 import pytest
 
 pytest.importorskip("trueno_cuda")
 
+from trueno.ops import TABLE
+from trueno.ops.program import FOLDS
 from trueno.testing.suites import *  # noqa: F403 - pytest collects what is imported here
+from trueno_cuda.kernels import KERNELS
+from trueno_cuda.rows.source import planned
 
 BACKEND = "cuda_emulated"
 QUICK = True
 SPARING = (BACKEND,)
+# fmt: off
+ROWS = (
+    "gelu", "pow", "fma", "softmax", "layer_norm", "rms_norm", "residual_rms_norm", "normalize", "zscore",
+    "minmax_normalize", "dot", "sum", "sum_kahan", "min", "max", "argmin", "argmax", "variance", "covariance",
+    "correlation", "sin",
+)
+# fmt: on
+BY_HAND = tuple(KERNELS)
+SAMPLE = {"float32": (*ROWS, *BY_HAND), "float64": ("softmax", "sum", "matmul", "transpose")}
+
+
+def _shape(name):
+    """Kinds of operands and results, folds, and passes: what decides what the printer writes."""
+    plan = planned(TABLE[name].program(), "memory")
+    nodes = plan.program.nodes
+    kinds = "".join(kind for _, kind in plan.program.operands)
+    results = "".join("e" if nodes[o].space == "e" else "r" for o in plan.program.outputs)
+    return kinds, results, frozenset(n.kind for n in nodes if n.kind in FOLDS), len(plan.passes)
+
+
+def test_the_sample_covers_every_shape_and_every_kernel():
+    programs = [name for name, op in TABLE.items() if not op.structured]
+    assert {_shape(name) for name in programs} == {_shape(name) for name in ROWS}
+    taken = {TABLE[name].family for name in (*ROWS, *BY_HAND)}
+    assert {op.family for op in TABLE.values() if not op.quantized} == taken

@@ -48,8 +48,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     backends = backends_to_judge(metafunc.config, metafunc.module)
     dtypes = words(option(metafunc.config, "--trueno-dtype", ",".join(DTYPES)))
     ops = [TABLE[name] for name in chosen_ops(metafunc.config)] or list(TABLE.values())
+    sample = getattr(metafunc.module, "SAMPLE", None)  # of a module that judges a part: dtype → names of ops
     if {"op", "dtype"} <= names:
-        rows = [pytest.param(o, b, t, id=f"{o.name}-{b}-{t}") for b in backends for t in dtypes for o in ops]
+        rows = [
+            pytest.param(o, b, t, id=f"{o.name}-{b}-{t}")
+            for b in backends
+            for t in dtypes
+            for o in ops
+            if sample is None or o.name in sample.get(t, ())
+        ]
         metafunc.parametrize(("op", "backend", "dtype"), rows)
     elif "dtype" in names:
         metafunc.parametrize(("backend", "dtype"), [(b, t) for b in backends for t in dtypes])

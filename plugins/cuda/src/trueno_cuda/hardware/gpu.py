@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 from trueno.errors import DeviceError, DeviceLost, KernelError, OutOfMemory, TruenoError
 
-from trueno_cuda.device import Grid
+from trueno_cuda.device import Grid, Launch
 from trueno_cuda.hardware import driver as cuda
 from trueno_cuda.hardware import runtime, targets, tensor_maps
+from trueno_cuda.hardware.blas import Blas
 from trueno_cuda.hardware.choice import SETTING
 from trueno_cuda.hardware.contexts import Context
 from trueno_cuda.hardware.driver import Driver
@@ -57,6 +58,7 @@ class Gpu:
         self._modules = Modules(driver, self.arch, self.capability, self.shared)
         self._transfers = Transfers(self._context)
         self._gathering: Callable[..., None] | None = None
+        self._blas: Blas | None = None
 
     # ---- streams ---------------------------------------------------------------------------------------
 
@@ -195,6 +197,14 @@ class Gpu:
         with self._context:
             function = self._modules.function(kernel, dynamic)
         return prepared(self._context, self._stream, kernel, function, grid, numbers, threads, dynamic)
+
+    def blas(self, dtype: np.dtype[Any], m: int, n: int, depth: int, instead: Launch) -> Launch | None:
+        """cuBLAS' launch of a product (see `blas.Blas.product`); None where it is not installed."""
+        if self._blas is None:
+            self._blas = Blas(
+                self._context, self._current_stream, lambda: bool(self._active) and self._recorder.current() is not None
+            )
+        return self._blas.product(dtype, m, n, depth, instead)
 
     def figures(self, kernel: Kernel) -> dict[str, int]:
         """What the driver made of a kernel: registers and bytes of local memory a thread, of shared memory a block."""

@@ -71,3 +71,16 @@ def stream_of(number: int) -> Callable[[], int]:
         if function(number) == cupy.cuda.get_current_stream(number).ptr:
             return partial(function, number)
     return lambda: int(cupy.cuda.get_current_stream(number).ptr)
+
+
+def blas() -> tuple[Callable[[], int], Any] | None:
+    """What gives cuBLAS' handle of the current GPU in the calling thread, and cuBLAS; None where it is not installed.
+
+    CuPy's wheels do not bring it: `cupy-cuda13x[ctk]` does, and PyTorch's wheels do.
+    """
+    try:
+        from cupy.cuda.device import get_cublas_handle
+        from cupy_backends.cuda.libs import cublas
+    except Exception:  # whatever a loader says of a library that is not there
+        return None
+    return get_cublas_handle, cublas

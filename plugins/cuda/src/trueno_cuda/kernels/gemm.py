@@ -4,6 +4,7 @@
     simt        tiles of fma (`gemm_simt`); `small`, `middle`, `large` and more say which
     mma         tensor cores (`gemm_mma`): bf16, f16, and float32 as tf32 where TRUENO_CUDA_TF32 allows it
     wgmma       tensor cores of sm_90a (`gemm_wgmma`): bf16 and f16
+    cuBLAS      where it is installed and quicker (`gemm_blas`)
     one row, one column, a few rows: `trueno_cuda.kernels.gemv`
 
 A grid too small for the GPU is split along k; the splits are added up by a second kernel.
@@ -22,6 +23,7 @@ from trueno.settings import settings
 
 from trueno_cuda.device import Device
 from trueno_cuda.kernels import gemm_mma, gemm_simt, gemm_wgmma, gemv
+from trueno_cuda.kernels.gemm_blas import quickest, worth_trying
 from trueno_cuda.kernels.gemm_mma import mma
 from trueno_cuda.kernels.gemm_naive import COLUMNS, ROWS, naive
 from trueno_cuda.kernels.gemm_simt import Tile, simt
@@ -334,7 +336,17 @@ def _kernel(device: Device, call: Call, problem_of: Callable[[Shape, Shape, Shap
         problem = problem_of(a, b, out)
         if problem is None or max(problem.m, problem.n, problem.depth) >= MOST:
             return None
-        return steps_for(device, problem, element, store, aligned) if problem.count * problem.m * problem.n else []
+        if not problem.count * problem.m * problem.n:
+            return []
+        steps = steps_for(device, problem, element, store, aligned)
+        if store != PLAIN or problem.lead or not worth_trying(device, problem.m, problem.n, problem.depth):
+            return steps
+        one = (
+            steps
+            if len(steps) == 1 and steps[0].then is None
+            else product_steps(device, problem, element, PLAIN, aligned, Choice("small", 1))
+        )
+        return quickest(device, (problem.m, problem.n, problem.depth), call.dtype, steps, one[0].launch)
 
     return product_kernel(device, call, make)
 

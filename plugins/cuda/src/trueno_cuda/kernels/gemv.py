@@ -67,7 +67,7 @@ def rows(arch: str, element: Type, team: int, vectors: bool, upright: bool, stor
             at = [first + (lane * width + j * step) for j in range(ahead)]
             where = [i < end if masked else None for i in at]
             read = [
-                (line.load(i, vec=width, where=w, cache="nc no_allocate"), p.y.load(i, vec=width, where=w, cache="nc"))
+                (line.load(i, vec=width, where=w, cache="nc"), p.y.load(i, vec=width, where=w, cache="nc"))
                 for i, w in zip(at, where, strict=True)
             ]
             for xs, ys in read:
@@ -123,7 +123,7 @@ def columns(arch: str, element: Type, count: int, vectors: bool, store: Store) -
             line = source + k.multiple_of(k.mul_wide(mine, p.m), width)
             for j in range(ahead):
                 where = mine + j * WARPS < end if masked else None
-                ys = line.load(0, vec=width, where=where, cache="nc no_allocate")
+                ys = line.load(0, vec=width, where=where, cache="nc")
                 xs = [
                     p.x.load(mine + (j * WARPS) if not v else p.depth.to(u64) * v + (mine + (j * WARPS)).to(u64),
                              where=where, cache="nc")

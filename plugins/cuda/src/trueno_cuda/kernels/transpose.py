@@ -67,7 +67,7 @@ def _vectors(
     source = x + (row.to(u64) * x_pitch + col.to(u64))
     loaded = []
     for _ in range(vec):
-        loaded.append(source.load(0, vec=vec, where=(row < height) & (col < width), cache="nc no_allocate"))
+        loaded.append(source.load(0, vec=vec, where=(row < height) & (col < width), cache="nc"))
         source = source + x_pitch
     if status is not None:
         for value in (v for line in loaded for v in line):

@@ -58,21 +58,21 @@ class Manifest:
     def unmet(self) -> tuple[str, str] | None:
         """Level-0 probe: code and sentence of the first requirement that does not hold; None when all do.
 
-        Codes: api_mismatch, not_built, missing, no_device.  Looks at files and calls `find_spec`; runs none of the
-        plugin's code.
+        Codes: api_mismatch, not_built, no_device, missing: a module for a device that is not here is not missed.
+        Looks at files and calls `find_spec`; runs none of the plugin's code.
         """
         if not self.api[0] <= API <= self.api[1]:
             return "api_mismatch", self._mismatch()
         if self.unavailable:
             return "not_built", self.unavailable
         remedy = f". Install: {self.install}" if self.install else ""
+        paths = self.require.get(sys.platform, {}).get("any_path", ())
+        if paths and not any(os.path.exists(os.path.expandvars(path)) for path in paths):
+            return "no_device", f"no device ({', '.join(paths)} missing){remedy}"
         for module in self.require.get("modules", ()):
             top = module.partition(".")[0]
             if not _installed(top):
                 return "missing", f"the module {module} is not installed{self._remedy(top)}"
-        paths = self.require.get(sys.platform, {}).get("any_path", ())
-        if paths and not any(os.path.exists(os.path.expandvars(path)) for path in paths):
-            return "no_device", f"no device ({', '.join(paths)} missing){remedy}"
         return None
 
     def _remedy(self, module: str) -> str:

@@ -24,8 +24,8 @@ def threaded_ops(backend: str, dtype: npt.DTypeLike) -> list[Op]:
     return [op for op in taken if op.name in CHOSEN] or taken[:3]
 
 
-def check_threads(backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
-    """Each thread calls every op on operands of its own, many times; all results are judged afterwards."""
+def check_threads(backend: str, dtype: npt.DTypeLike, seed: int = 0, rounds: int = ROUNDS) -> int:
+    """Each thread calls every op on operands of its own, `rounds` times; all results are judged afterwards."""
     ops, accuracy = threaded_ops(backend, dtype), subject(backend).backend.accuracy
     start = Barrier(THREADS)
     work = [[_case(op, dtype, seed + 1000 * t) for op in ops] for t in range(THREADS)]
@@ -33,7 +33,7 @@ def check_threads(backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
     def run(mine: list[Case]) -> list[list[tuple[np.ndarray, ...]]]:
         start.wait()
         found: list[list[tuple[np.ndarray, ...]]] = [[] for _ in mine]
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for results, case in zip(found, mine, strict=True):
                 results.append(invoke(case.op, case.operands, case.kwargs, backend))
         return found
@@ -41,8 +41,8 @@ def check_threads(backend: str, dtype: npt.DTypeLike, seed: int = 0) -> int:
     with ThreadPoolExecutor(THREADS) as pool:
         everything = list(pool.map(run, work))
     for t, (mine, found) in enumerate(zip(work, everything, strict=True)):
-        for case, rounds in zip(mine, found, strict=True):
-            seen = {tuple(np.asarray(r).tobytes() for r in results): results for results in rounds}
+        for case, made in zip(mine, found, strict=True):
+            seen = {tuple(np.asarray(r).tobytes() for r in results): results for results in made}
             for results in seen.values():
                 v = verdict(case.op, case.operands, case.kwargs, case.dtype, results, accuracy)
                 assert v.ok, (

@@ -56,6 +56,7 @@ class ndarray:
     nbytes = property(lambda self: self.values.nbytes)
     itemsize = property(lambda self: self.values.itemsize)
     strides = property(lambda self: self.values.strides)
+    _c_contiguous = property(lambda self: self.values.flags.c_contiguous)
     flags = property(lambda self: SimpleNamespace(c_contiguous=self.values.flags.c_contiguous))
 
 

@@ -59,6 +59,7 @@ def test_reasons(machine, change, level, words):
     assert not found.ok and not found.devices
     assert re.search(words, found.reason), found.reason
     assert "\n" not in found.reason
+    assert found.absent == ("finds no GPU" in words)
 
 
 def test_a_probe_asks_again(machine):

@@ -130,11 +130,16 @@ def test_what_a_variant_has_not():
 
 
 class Sized:
-    sms, shared = 132, 227 * 1024
+    sms, shared, arch = 132, 227 * 1024, "sm_90"
 
 
 def test_the_choice():
-    assert gemm.choose_tensor(Problem(8192, 8192, 8192), bf16, Sized()).name == "mma_wide"
+    assert gemm.choose_tensor(Problem(8192, 8192, 8192), bf16, Sized()).name == "mma"
+    assert gemm.choose_tensor(Problem(8192, 8192, 8192), f32, Sized()).name == "mma_deep"
+    hopper = Sized()
+    hopper.arch = "sm_90a"
+    assert gemm.choose_tensor(Problem(8192, 8192, 8192), bf16, hopper).name == "wgmma_wide"
+    assert gemm.choose_tensor(Problem(8192, 8191, 8192), bf16, hopper).name == "mma"  # rows of b that begin anywhere
     assert gemm.choose_tensor(Problem(64, 64, 64), bf16, Sized()) == Choice("mma_small")
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from trueno.errors import BackendUnavailable, KernelError, TruenoError
 
-from trueno_cuda.hardware.failures import absence, failure
+from trueno_cuda.hardware.failures import NoDevice, absence, failure
 from trueno_cuda.hardware.signatures import LETTERS, SIGNATURES
 
 # CUdevice_attribute
@@ -290,6 +290,6 @@ def _open(path: str | None) -> Any:
             return ctypes.CDLL(name)
         except OSError as error:
             errors.append(error)
-    raise BackendUnavailable(
+    raise NoDevice(
         f"there is no NVIDIA driver here ({errors[0]}); install it, and start a container with docker run --gpus all"
     )

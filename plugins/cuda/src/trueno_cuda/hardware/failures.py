@@ -94,12 +94,14 @@ def absence(code: int, name: str, text: str) -> BackendUnavailable:
     return BackendUnavailable(reason)
 
 
+class NoDevice(BackendUnavailable):
+    """There is no GPU, which is nothing wrong with the installation."""
+
+
 def nothing() -> BackendUnavailable:
     """Why there is a driver and no GPU."""
     if VISIBLE in os.environ:
-        return BackendUnavailable(
+        return NoDevice(
             f"{VISIBLE} is {os.environ[VISIBLE]!r}, which hides every GPU; unset it, or name one that exists"
         )
-    return BackendUnavailable(
-        "the driver finds no GPU; see whether nvidia-smi lists one, and whether the container was given it"
-    )
+    return NoDevice("the driver finds no GPU; see whether nvidia-smi lists one, and whether the container was given it")

@@ -151,7 +151,7 @@ class Gpu:
         """
         if not self._context.alone:
             self._mine(x)
-        if x.flags.c_contiguous:
+        if x._c_contiguous:  # what `flags` reads, in a sixth of the time
             return x
         made = self.empty(x.shape, x.dtype)
         self._gather(x, made)

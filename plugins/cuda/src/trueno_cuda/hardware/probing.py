@@ -12,6 +12,7 @@ from trueno.errors import BackendUnavailable, TruenoError
 from trueno_cuda.hardware import driver as cuda
 from trueno_cuda.hardware import targets
 from trueno_cuda.hardware.driver import Driver
+from trueno_cuda.hardware.failures import NoDevice
 from trueno_cuda.ptx import f32, kernel, ptr
 
 _WHEELS: Final = ("cupy-cuda12x", "cupy-cuda13x", "cupy-cuda11x", "cupy")
@@ -43,7 +44,7 @@ def probe(level: int) -> Probe:
         _, number = opened.chosen()
         add(opened.gpu())
     except BackendUnavailable as error:
-        return Probe(False, str(error))
+        return Probe(False, str(error), absent=isinstance(error, NoDevice))
     except TruenoError as error:
         return Probe(False, f"the GPU cannot add: {error}")
     except ImportError as error:

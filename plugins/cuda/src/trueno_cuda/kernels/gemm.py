@@ -55,11 +55,12 @@ TENSOR: dict[str, gemm_mma.Tile] = {
 WARPGROUPS: dict[str, gemm_wgmma.Tile] = {"wgmma": gemm_wgmma.Tile(128), "wgmma_wide": gemm_wgmma.Tile(256)}
 """Of sm_90a."""
 SPEEDS = {"naive": 0.06, "small": 0.93, "middle": 1.0, "large": 0.99, "wide": 1.01}
-"""Multiply-adds a second of a full GPU beside 44 TFLOP/s, measured on an H200 in float32: at 4096² small 40.2, middle 42.9,
-large 43.4, wide 44.1; at 8192² 41.4, 44.8, 44.0, 44.6; cuBLAS 51.0."""
+"""Multiply-adds a second of a full GPU beside 44 TFLOP/s, measured on an H200 in float32: at 4096² small 40.2, middle
+42.9, large 43.4, wide 44.1; at 8192² 41.4, 44.8, 44.0, 44.6; cuBLAS 51.0."""
 TENSOR_ORDER: dict[int, tuple[str, ...]] = {16: ("mma", "mma_small"), 32: ("mma_deep", "mma", "mma_small")}
-"""By bits of an element, the quickest first.  On an H200 at 8192², bfloat16: mma 346 TFLOP/s, deep 334, thin 303, wide 301, small
-190; tf32: deep 140, mma 131, wide 128, thin 119, small 82; cuBLAS 792 and 407."""
+"""By bits of an element, the quickest first.  On an H200 at 8192², TFLOP/s in bfloat16: wgmma_wide 393 (477 where b is
+turned), mma 346, mma_deep 334, wgmma 295 (318), thin 303, wide 301, small 190; in tf32: deep 140, mma 131, wide 128, thin
+119, small 82; cuBLAS 792 and 407."""
 PASS = 1 << 16
 """What a second pass costs at least, in multiply-adds of one multiprocessor: 4 us at 128 in a clock of 1.7 GHz / 10."""
 MOST_SPLITS = 32
@@ -125,7 +126,12 @@ def choose(problem: Problem, element: Type, device: Device) -> Choice:
 
 
 def choose_tensor(problem: Problem, element: Type, device: Device, turned: bool = False) -> Choice:
-    """Of tensor cores: as large a tile as there are enough of, and as fits."""
+    """Of tensor cores: the quickest of which there are tiles enough, and that fit."""
+    whole = not (problem.depth * element.bytes % 16 or (problem.n * element.bytes % 16 and not turned))
+    if element.bits == 16 and device.arch == "sm_90a" and whole:
+        tile = WARPGROUPS["wgmma_wide"]
+        if -(-problem.m // tile.rows) * -(-problem.n // tile.columns) * problem.count >= device.sms:
+            return Choice("wgmma_wide")
     for name in TENSOR_ORDER[element.bits]:
         tile = TENSOR[name]
         blocks = -(-problem.m // tile.rows) * -(-problem.n // tile.columns) * problem.count

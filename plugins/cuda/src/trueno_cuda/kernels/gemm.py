@@ -59,8 +59,8 @@ SPEEDS = {"naive": 0.06, "small": 0.93, "middle": 1.0, "large": 0.99, "wide": 1.
 42.9, large 43.4, wide 44.1; at 8192² 41.4, 44.8, 44.0, 44.6; cuBLAS 51.0."""
 TENSOR_ORDER: dict[int, tuple[str, ...]] = {16: ("mma", "mma_small"), 32: ("mma_deep", "mma", "mma_small")}
 """By bits of an element, the quickest first.  On an H200 at 8192², TFLOP/s in bfloat16: wgmma_wide 393 (477 where b is
-turned), mma 346, mma_deep 334, wgmma 295 (318), thin 303, wide 301, small 190; in tf32: deep 140, mma 131, wide 128, thin
-119, small 82; cuBLAS 792 and 407."""
+turned), mma 346, mma_deep 334, wgmma 295 (318), thin 303, wide 301, small 190; in tf32: deep 140, mma 131, wide 128,
+thin 119, small 82; cuBLAS 792 and 407."""
 PASS = 1 << 16
 """What a second pass costs at least, in multiply-adds of one multiprocessor: 4 us at 128 in a clock of 1.7 GHz / 10."""
 MOST_SPLITS = 32

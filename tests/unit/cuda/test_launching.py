@@ -69,12 +69,28 @@ def test_wrong_arguments_are_named(rng):
     with pytest.raises(trueno.UnknownBackend):
         trueno_cuda.prepared(built, 1, (3,), backend="cudda")
     launch = trueno_cuda.prepared(built, 2, (100,), backend=NAME)
-    with pytest.raises(trueno.ParameterError, match="3 arrays and 1 floats"):
+    with pytest.raises(trueno.ParameterError, match="3 arrays and 1 float, and got 3"):
         launch(*there)
     with pytest.raises(trueno.ParameterError, match="x is ndarray; move it"):
         launch(x, *there[1:], 1.0)
-    with pytest.raises(trueno.DtypeError, match="y is float64"):
+    with pytest.raises(trueno.DtypeError, match="y is float64, but its elements are f32"):
         launch(there[0], trueno.to(np.zeros(100), NAME), there[2], 1.0)
+    with pytest.raises(trueno.DtypeError, match="x is int32, but its elements are f32"):
+        launch(trueno.to(np.zeros(100, np.int32), NAME), *there[1:], 1.0)
+    with pytest.raises(trueno.ParameterError, match="not the floats"):
+        launch(*there, "x")
+    for number in (-1, 1 << 32, 100.0, None):
+        with pytest.raises(trueno.ParameterError, match=r"n is .*; it must be a whole number of u32"):
+            trueno_cuda.prepared(built, 2, (number,), backend=NAME)
+    for grid in (2.5, 0, (4, 1, 1, 1), "2"):
+        with pytest.raises(trueno.ParameterError, match=r"grid is .*; give one to three positive ints"):
+            trueno_cuda.prepared(built, grid, (100,), backend=NAME)
+    with pytest.raises(trueno.ParameterError, match="block is 128, but the kernel is built for"):
+        trueno_cuda.prepared(built, 2, (100,), block=128, backend=NAME)
+    with pytest.raises(trueno.ParameterError, match=r"'saxpy' is not built; give kernel.build"):
+        trueno_cuda.prepared(saxpy, 2, (100,), backend=NAME)
+    with pytest.raises(trueno.KernelError, match="built for sm_100, and cuda_emulated plays sm_90"):
+        trueno_cuda.prepared(saxpy.build(arch="sm_100"), 2, (100,), backend=NAME)
     with pytest.raises(trueno.KernelError, match="block="):
         trueno_cuda.prepared(open_.build(), 1, backend=NAME)
 

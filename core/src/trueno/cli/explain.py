@@ -1,5 +1,6 @@
 """`trueno explain`: who would run an op on operands of these shapes, and why nobody else."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -44,7 +45,7 @@ def command(
             f"explain: {row.name} takes {len(row.operands)} operand(s), {wanted}; shapes: {len(shapes)}"
         )
     names = [word.strip() for word in backend.split(",") if word.strip()]
-    with use(*names):
+    with use(*names) if names else nullcontext():  # else whoever TRUENO_BACKEND names
         decision = explain(row.name, *operands, **parameters)
     if names and decision.by == "named":
         decision = replace(decision, origin="--backend")

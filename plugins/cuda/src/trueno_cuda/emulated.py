@@ -167,6 +167,8 @@ class Emulator:
     def prepare(
         self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1
     ) -> Callable[..., None]:
+        if not _runs(kernel.arch, self.arch):
+            raise KernelError(f"{kernel.name} is built for {kernel.arch}, and cuda_emulated plays {self.arch}")
         module = load(kernel.text)
         threads = kernel.threads or block
         if threads is None:
@@ -220,3 +222,10 @@ class Emulator:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _runs(built: str, played: str) -> bool:
+    """Whether a GPU takes a kernel: of its own architecture or an older one, and with an `a` of its own alone."""
+    if built.endswith("a"):
+        return built == played
+    return int(built.removeprefix("sm_")) <= int(played.removeprefix("sm_").removesuffix("a"))

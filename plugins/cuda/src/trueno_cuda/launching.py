@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
 from trueno.errors import DtypeError, ParameterError
@@ -10,6 +11,11 @@ from trueno_cuda.ptx import Kernel, f64, ptr
 from trueno_cuda.ptx.types import Type
 
 Grid = int | tuple[int, ...]
+DTYPES = {
+    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    **{f"u{n}": f"uint{n}" for n in (8, 16, 32, 64)}, **{f"s{n}": f"int{n}" for n in (8, 16, 32, 64)},
+}  # fmt: skip
+"""NumPy's names of the builder's types; of others only the size is looked at."""
 
 
 def prepared(
@@ -22,27 +28,40 @@ def prepared(
     The launch checks the dtypes of arrays, not their sizes; it runs on the current stream, and does not wait.
     BackendUnavailable without a GPU; KernelError for what the driver refuses, with its log.
     """
+    if not isinstance(kernel, Kernel):
+        raise ParameterError(f"prepared: {getattr(kernel, 'name', kernel)!r} is not built; give kernel.build(...)")
     pointers, wholes, floats = _groups(kernel)
     if len(numbers) != wholes:
-        raise ParameterError(f"{kernel.name} takes {wholes} whole numbers; {len(numbers)} were given")
+        raise ParameterError(
+            f"{kernel.name} takes {_count(wholes, 'whole number')}, and got {len(numbers)}; floats go with the arrays"
+        )
+    for p, value in zip(kernel.params[pointers:], numbers, strict=False):
+        _check_number(kernel, p, value)
+    if block is not None and kernel.threads is not None and _three(kernel, "block", block) != kernel.threads:
+        raise ParameterError(f"{kernel.name}: block is {block}, but the kernel is built for {kernel.threads} threads")
     device: Any = getattr(_loaded(backend), "device", None)
     if device is None or not hasattr(device, "prepare"):
         raise ParameterError(f"{backend} runs no PTX; name cuda or cuda_emulated")
-    launch = device.prepare(kernel, _three(grid), tuple(numbers), None if block is None else _three(block))
-    names = [p.name for p in kernel.params[:pointers]]
-    wanted = [p.type.element.bytes for p in kernel.params[:pointers] if isinstance(p.type, ptr)]
+    threads = None if block is None else _three(kernel, "block", block)
+    launch = device.prepare(kernel, _three(kernel, "grid", grid), tuple(numbers), threads)
+    arrays = [(p.name, p.type.element) for p in kernel.params if isinstance(p.type, ptr)]
 
     def run(*given: Any) -> None:
         if len(given) != pointers + floats:
-            raise ParameterError(f"{kernel.name} takes {pointers} arrays and {floats} floats; {len(given)} were given")
+            wanted = f"{_count(pointers, 'array')} and {_count(floats, 'float')}"
+            raise ParameterError(f"{kernel.name} takes {wanted}, and got {len(given)}")
         addresses = []
-        for name, size, x in zip(names, wanted, given, strict=False):
+        for (name, element), x in zip(arrays, given, strict=False):
             if not hasattr(x, "data") or not hasattr(x.data, "ptr"):
                 raise ParameterError(f"{kernel.name}: {name} is {type(x).__name__}; move it: trueno.to(x, {backend!r})")
-            if x.dtype.itemsize != size:
-                raise DtypeError(f"{kernel.name}: {name} is {x.dtype}; its elements have {size} bytes")
+            if x.dtype.name != DTYPES.get(element.name, x.dtype.name) or x.dtype.itemsize != element.bytes:
+                raise DtypeError(f"{kernel.name}: {name} is {x.dtype}, but its elements are {element}")
             addresses.append(x.data.ptr)
-        launch(addresses, given[pointers:])
+        try:
+            values = [float(v) for v in given[pointers:]]
+        except (TypeError, ValueError):
+            raise ParameterError(f"{kernel.name}: {given[pointers:]!r} are not the floats that it takes") from None
+        launch(addresses, values)
 
     return run
 
@@ -76,6 +95,20 @@ def _floating(kind: Any) -> bool:
     return isinstance(kind, Type) and kind.kind == "f" and kind.bits in (32, f64.bits)
 
 
-def _three(size: Grid) -> tuple[int, int, int]:
-    x, y, z = (*((size,) if isinstance(size, int) else size), 1, 1)[:3]
+def _three(kernel: Kernel, what: str, size: Grid) -> tuple[int, int, int]:
+    parts = size if isinstance(size, tuple) else (size,)
+    if not 1 <= len(parts) <= 3 or not all(isinstance(n, int) and n > 0 for n in parts):
+        raise ParameterError(f"{kernel.name}: {what} is {size!r}; give one to three positive ints")
+    x, y, z = (*parts, 1, 1)[:3]
     return x, y, z
+
+
+def _check_number(kernel: Kernel, p: Any, value: Any) -> None:
+    bits, signed = p.type.bits, p.type.kind == "s"
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    if not isinstance(value, Integral) or not low <= int(value) <= high:
+        raise ParameterError(f"{kernel.name}: {p.name} is {value!r}; it must be a whole number of {p.type}")
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -298,3 +298,9 @@ def test_numbers_beside_a_devices_array(there):
 def test_no_room_to_move(fake):
     with pytest.raises(trueno.OutOfMemory, match="to: there is no room for x"):
         trueno.to(np.broadcast_to(np.float32(1), (10**6, 10**7)), "fake")
+
+
+def test_two_results_need_two_arrays(fake):
+    x, w, out = (trueno.to(np.ones(s, np.float32), "fake") for s in ((3, 4), (4,), (3, 4)))
+    with pytest.raises(trueno.OutError, match="residual_rms_norm: two results share the memory of out"):
+        trueno.residual_rms_norm(x, x, w, out=(out, out))

@@ -1,5 +1,7 @@
 """Calls on a device's arrays that are like an earlier one go straight to the kernel, and answer as the first did."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 import trueno
@@ -53,6 +55,29 @@ def test_equal_numbers_are_not_the_same_call(fake, first, second):
         assert got.tolist() == [3.0 * s] * 4
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, Decimal])
+def test_zeros_of_other_classes_keep_their_sign(fake, kind):
+    x = trueno.to(np.full(4, 3, F), "fake")
+    for text in ("0", "-0", "0"):
+        got = trueno.numpy(trueno.scale(x, kind(text)))
+        assert np.signbit(got).tolist() == [text == "-0"] * 4
+
+
+def test_an_object_is_asked_for_its_number_each_time(fake):
+    class Number:
+        value = 2.0
+
+        def __float__(self):
+            return self.value
+
+    x, number = trueno.to(np.full(4, 3, F), "fake"), Number()
+    for number.value in (2.0, 5.0, -1.0):
+        assert trueno.numpy(trueno.scale(x, number)).tolist() == [3 * number.value] * 4
+    assert trueno.numpy(trueno.clamp(x, 0.0, Number())).tolist() == [2.0] * 4
+    with pytest.raises(trueno.ParameterError, match="clamp"):
+        trueno.clamp(x, 0.0, number)
+
+
 def test_what_is_no_number_stays_an_error(fake):
     x = trueno.to(X, "fake")
     trueno.scale(x, 1)
@@ -69,6 +94,7 @@ def test_nan_is_not_kept(fake):
         before = len(state.current.get().resident)
         for _ in range(20):
             trueno.scale(x, float("nan"))
+            trueno.scale(x, np.float64("nan"))
         assert len(state.current.get().resident) == before
 
 

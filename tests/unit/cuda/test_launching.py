@@ -79,9 +79,13 @@ def test_wrong_arguments_are_named(rng):
         launch(trueno.to(np.zeros(100, np.int32), NAME), *there[1:], 1.0)
     with pytest.raises(trueno.ParameterError, match="not the floats"):
         launch(*there, "x")
-    for number in (-1, 1 << 32, 100.0, None):
+    for number in (-1, 1 << 32, 100.0, None, True):
         with pytest.raises(trueno.ParameterError, match=r"n is .*; it must be a whole number of u32"):
             trueno_cuda.prepared(built, 2, (number,), backend=NAME)
+    with pytest.raises(trueno.ParameterError, match="numbers is 40; give a tuple of 1 whole number"):
+        trueno_cuda.prepared(built, 2, 40, backend=NAME)
+    with pytest.raises(trueno.KernelError, match="65535"):
+        trueno_cuda.run(built, (1, 70000), there, (100,), (1.0,), backend=NAME)
     for grid in (2.5, 0, (4, 1, 1, 1), "2"):
         with pytest.raises(trueno.ParameterError, match=r"grid is .*; give one to three positive ints"):
             trueno_cuda.prepared(built, grid, (100,), backend=NAME)

@@ -111,7 +111,6 @@ class Replay:
         try:
             if self._recorded is None and self._runs and self._recordable(now):
                 self._record(now)
-            self._runs += 1
             if self._recorded is not None:
                 if stopped is not None and stopped():
                     said = True
@@ -123,6 +122,7 @@ class Replay:
                     self._each(now, stopped)
                     said = False
             device.synchronize()
+            self._runs += 1
         except Exception as error:
             if said and isinstance(error, TruenoError):
                 raise

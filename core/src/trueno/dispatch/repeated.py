@@ -22,6 +22,7 @@ NEVER = object()
 """No result: the long way."""
 KEPT = 1024
 """Calls that a state remembers; then it begins again."""
+PLAIN = (int, str, bool)
 types: set[type] = set()
 """Array types that calls have been kept for: one look says that an operand is none of them."""
 
@@ -45,7 +46,8 @@ class Ready(NamedTuple):
 def key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any, ...] | None:
     """What makes calls alike; None for one that is not kept.
 
-    Equal keys must mean equal calls: 1, 1.0 and True are equal, as are 0.0 and −0.0, and NaN is not even itself.
+    Equal keys must mean equal calls: 1, 1.0 and True are equal, as are 0.0 and −0.0, and NaN is not even itself.  An
+    object of any other class may be another number the next time, or hide a −0.0.
     """
     parts: list[Any] = [op.name]
     for x in operands:
@@ -55,7 +57,10 @@ def key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any
         parts += (kind, x.shape, x.dtype)
     for value in scalars.values():
         kind = value.__class__
-        if kind is float and (value != value or (value == 0.0 and copysign(1.0, value) < 0)):
+        if kind is float:
+            if value != value or (value == 0.0 and copysign(1.0, value) < 0):
+                return None
+        elif kind not in PLAIN and value is not None:
             return None
         parts += (kind, value)
     return tuple(parts)

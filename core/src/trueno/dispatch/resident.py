@@ -137,6 +137,10 @@ def _run(
 
         located(error, op, laid.final)
         raise
+    if status == -1 and out is not None and scratch is results:  # out may be an operand that the kernel still reads
+        scratch = [empty(backend, tuple(r.shape), np.dtype(r.dtype)) for r in results]
+        views = [_shaped(r, s) for r, s in zip(scratch, laid.results, strict=True)]
+        status = plan.kernel(*passed, *params, *views)
     if status == -1:
         into = " into this out" if out is not None else ""
         raise KernelError(f"{op.name}: {entry.name} refused operands of shapes {list(laid.operands)}{into}")
@@ -195,6 +199,8 @@ def _results(
     given = list(out) if isinstance(out, (tuple, list)) and len(specs) > 1 else [out]
     if len(given) != len(specs):
         raise OutError(f"{op.name}: out has {len(given)} array(s), but there are {len(specs)} results")
+    if any(a is b for i, a in enumerate(given) for b in given[:i]):
+        raise OutError(f"{op.name}: two results share the memory of out; give an array for each")
     for array, spec, shape, wanted in zip(given, specs, shapes, dtypes, strict=True):
         if home(array) is not entry:
             raise OutError(

@@ -117,15 +117,21 @@ class EmulatedBackend(PtxBackend):
     @cached_property
     def device(self) -> Device:  # type: ignore[override]
         from trueno_cuda.emulated import Emulator
+        from trueno_cuda.ptx import TARGETS
 
-        return Emulator(str(settings.get("TRUENO_CUDA_EMULATED_ARCH")))
+        wanted = str(settings.get("TRUENO_CUDA_EMULATED_ARCH"))
+        known = [name for name in TARGETS if name != "sm_75"]  # products copy as only sm_80 and newer can
+        if wanted not in known:
+            raise BackendUnavailable(f"TRUENO_CUDA_EMULATED_ARCH is {wanted!r}; it must be one of {', '.join(known)}")
+        return Emulator(wanted)
 
     def probe(self, level: int) -> Probe:
-        return Probe(True, devices=(Found("PTX emulator", "ptx", software=True),))
+        try:
+            arch = self.device.arch
+        except BackendUnavailable as error:
+            return Probe(False, str(error))
+        return Probe(True, devices=(Found("PTX emulator", arch, software=True),))
 
     def rates(self, call: Call) -> Rates:
         """Of Python; it is chosen only by name, so this ranks it for nobody."""
         return Rates(launch_s=1e-3, flops=1e6, bytes=1e6, link_s=1e-5, link_bytes=1e9)
-
-
-__all__ = ["BackendUnavailable", "CudaBackend", "EmulatedBackend", "PtxBackend"]

@@ -14,6 +14,7 @@ from trueno.errors import KernelError, OutOfMemory
 from trueno_cuda.device import Grid
 from trueno_cuda.ptx import Kernel
 from trueno_cuda.ptx.emulate import load
+from trueno_cuda.ptx.emulate.errors import LaunchError
 from trueno_cuda.ptx.types import ptr
 
 ALIGN = 256
@@ -178,7 +179,10 @@ class Emulator:
 
         def run(given: Sequence[int], floats: Sequence[float]) -> None:
             args = [*map(self._at, given), *map(int, numbers), *map(float, floats)]
-            report = module.launch(kernel.name, grid, threads, args, shared=dynamic)
+            try:
+                report = module.launch(kernel.name, grid, threads, args, shared=dynamic)
+            except LaunchError as error:
+                raise KernelError(f"cuda_emulated: {error}") from error
             if report.findings:
                 raise KernelError(f"{kernel.name} on cuda_emulated:\n{report}")
 

@@ -31,6 +31,8 @@ def prepared(
     if not isinstance(kernel, Kernel):
         raise ParameterError(f"prepared: {getattr(kernel, 'name', kernel)!r} is not built; give kernel.build(...)")
     pointers, wholes, floats = _groups(kernel)
+    if not isinstance(numbers, Sequence) or isinstance(numbers, str):
+        raise ParameterError(f"{kernel.name}: numbers is {numbers!r}; give a tuple of {_count(wholes, 'whole number')}")
     if len(numbers) != wholes:
         raise ParameterError(
             f"{kernel.name} takes {_count(wholes, 'whole number')}, and got {len(numbers)}; floats go with the arrays"
@@ -52,7 +54,7 @@ def prepared(
             raise ParameterError(f"{kernel.name} takes {wanted}, and got {len(given)}")
         addresses = []
         for (name, element), x in zip(arrays, given, strict=False):
-            if not hasattr(x, "data") or not hasattr(x.data, "ptr"):
+            if not hasattr(x, "dtype") or not hasattr(getattr(x, "data", None), "ptr"):
                 raise ParameterError(f"{kernel.name}: {name} is {type(x).__name__}; move it: trueno.to(x, {backend!r})")
             if x.dtype.name != DTYPES.get(element.name, x.dtype.name) or x.dtype.itemsize != element.bytes:
                 raise DtypeError(f"{kernel.name}: {name} is {x.dtype}, but its elements are {element}")
@@ -106,7 +108,7 @@ def _three(kernel: Kernel, what: str, size: Grid) -> tuple[int, int, int]:
 def _check_number(kernel: Kernel, p: Any, value: Any) -> None:
     bits, signed = p.type.bits, p.type.kind == "s"
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-    if not isinstance(value, Integral) or not low <= int(value) <= high:
+    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= int(value) <= high:
         raise ParameterError(f"{kernel.name}: {p.name} is {value!r}; it must be a whole number of {p.type}")
 
 

@@ -26,6 +26,8 @@ LANES = 32768
 MEMORY = 256 << 20  # bytes of shared and local memory (with shadow) of the blocks that run together
 SHARED_LIMIT = 227 * 1024
 MAX_STEPS = 20_000_000
+MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+"""Of a grid, on every architecture."""
 
 
 def three(size: Size, name: str) -> tuple[int, int, int]:
@@ -220,6 +222,8 @@ class Module:
     def _check_sizes(self, kernel: Kernel, launch: Launch, shared: int, cluster: Size | None) -> None:
         block, name = launch.block, kernel.name
         directives = kernel.function.directives
+        if any(g > most for g, most in zip(launch.grid, MOST_BLOCKS, strict=True)):
+            raise LaunchError(f"{name}: a grid of {launch.grid} blocks; {MOST_BLOCKS} is the most along x, y, z")
         if launch.threads > 1024 or block[2] > 64:
             raise LaunchError(f"{name}: block {block} has more than 1024 threads (or 64 in z)")
         wanted = directives.get("reqntid")

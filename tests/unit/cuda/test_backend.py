@@ -1,0 +1,34 @@
+"""The emulated backend through the public API: what its kernels refuse, and what its setting may say."""
+
+import numpy as np
+import pytest
+import trueno
+from trueno.discovery.protocol import Probe
+from trueno_cuda.backend import EmulatedBackend
+
+NAME = "cuda_emulated"
+
+
+@pytest.mark.parametrize("op", ["matmul", "transpose", "batched_matmul"])
+def test_out_may_be_an_operand(op):
+    """Products read what they overwrite, so they are computed beside it."""
+    host = np.arange(9, dtype=np.float32).reshape((1, 3, 3) if op == "batched_matmul" else (3, 3))
+    wanted = host[0] @ host[0] if op == "batched_matmul" else host.T if op == "transpose" else host @ host
+    for _ in range(2):
+        a = trueno.to(host, NAME)
+        operands = (a,) if op == "transpose" else (a, a)
+        assert getattr(trueno, op)(*operands, out=a) is a
+        np.testing.assert_array_equal(trueno.numpy(a).reshape(3, 3), wanted)
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "SM_90", "90", "sm_1"])
+def test_an_architecture_that_it_cannot_play(monkeypatch, arch):
+    monkeypatch.setenv("TRUENO_CUDA_EMULATED_ARCH", arch)
+    trueno.settings.settings.reload()
+    try:
+        found = EmulatedBackend().probe(1)
+        assert isinstance(found, Probe) and not found.ok
+        assert found.reason.startswith(f"TRUENO_CUDA_EMULATED_ARCH is {arch!r}; it must be one of sm_80, ")
+    finally:
+        monkeypatch.undo()
+        trueno.settings.settings.reload()

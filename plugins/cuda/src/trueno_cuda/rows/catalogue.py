@@ -21,11 +21,17 @@ ROWS, ELEMENTS = 3, 200
 """Of a sample: a row is no whole number of any team's vectors."""
 DEMANDED = (-0.5, 0.75)
 """For float parameters without a default."""
+AUTO = "auto"
 CONSTANTS = (
-    Constant("schedule", "", "flat256x4, held32x8, swept1024x4, long256x4c32 or their like; empty: as usual"),
+    Constant("schedule", AUTO, "flat256x4, held32x8, swept1024x4, long256x4c32 or their like; auto: as usual"),
     Constant("dtype", "float32", "of the elements", ("float32", "float64")),
     Constant("guarded", False, "tell of NaN and Inf in `status`", (False, True)),
 )
+
+
+def _named(schedule: str) -> str:
+    """As `trueno_cuda.rows.schedule` wants it: nothing where it is not forced."""
+    return "" if schedule == AUTO else schedule
 
 
 def _key(op: Op, dtype: str, guarded: bool) -> Call:
@@ -43,7 +49,7 @@ def _natural(op: Op, rng: np.random.Generator, shape: tuple[int, ...]) -> np.nda
 
 def _builder(op: Op) -> Callable[..., tuple[Kernel, ...]]:
     def build(arch: str, *, schedule: str, dtype: str, guarded: bool) -> tuple[Kernel, ...]:
-        return printed(op, op.layout, _key(op, dtype, guarded).static, guarded, schedule, arch, np.dtype(dtype))
+        return printed(op, op.layout, _key(op, dtype, guarded).static, guarded, _named(schedule), arch, np.dtype(dtype))
 
     return build
 
@@ -52,7 +58,7 @@ def _sampler(op: Op) -> Callable[..., Trial]:
     def sample(rng: np.random.Generator, *, schedule: str, dtype: str, guarded: bool) -> Trial:
         shapes = {"e": (ROWS, ELEMENTS), "w": (ELEMENTS,), "r": (ROWS,), "u": ()}
         operands = [_natural(op, rng, shapes[kind]).astype(dtype) for kind in op.layout]
-        return Trial(lambda device: _tried(device, _key(op, dtype, guarded), schedule, operands))
+        return Trial(lambda device: _tried(device, _key(op, dtype, guarded), _named(schedule), operands))
 
     return sample
 

@@ -53,6 +53,11 @@ def find(name: str) -> Entry:
     return known[name]
 
 
+def usual(entry: Entry) -> str:
+    """The architecture for which an entry is printed where none is named: the newest where sm_90 is not claimed."""
+    return ARCH if ARCH in entry.arches else entry.arches[-1]
+
+
 # ------------------------------------------------------------------------------------- building
 
 

@@ -241,11 +241,14 @@ TURNED = Constant("turned", False, "b lies as [n, k]", (False, True))
 TILE = Constant("variant", "small", "a sum a thread, or tiles in shared memory; float64: naive, small, large",
                 ("naive", *TILES[f32]))  # fmt: skip
 AMPERE = tuple(arch for arch in ALL if arch != "sm_75")
+"""Those that have cp.async, as tiles in shared memory want it."""
 
 CATALOGUE = [
     Entry(
-        "matmul", "matrix", "C = A B by fma", _build_matmul, _sample_matmul, (TILE, DTYPE, ALIGNED, SPLIT, GUARDED),
-        variants=(
+        "matmul", "matrix", "C = A B by fma", _build_matmul, _sample_matmul,
+        (TILE, DTYPE, ALIGNED, SPLIT, GUARDED),
+        AMPERE,
+        (
             {}, {"variant": "naive"}, {"variant": "middle"}, {"variant": "large"}, {"variant": "wide"},
             {"variant": "naive", "dtype": "float64", "guarded": True}, {"dtype": "float64", "split": True},
             {"variant": "large", "dtype": "float64"}, {"aligned": False, "guarded": True},
@@ -254,8 +257,10 @@ CATALOGUE = [
     ),
     Entry(
         "batched_matmul", "matrix", "C = A B along leading axes, by the kernels of matmul",
-        _build_batched, _sample_batched, (TILE, DTYPE, ALIGNED, SPLIT, GUARDED),
-        variants=({}, {"variant": "naive", "split": True}),
+        _build_batched, _sample_batched,
+        (TILE, DTYPE, ALIGNED, SPLIT, GUARDED),
+        AMPERE,
+        ({}, {"variant": "naive", "split": True}),
     ),
     Entry(
         "matmul_mma", "matrix", "C = A B by tensor cores, sums and C in float32", _build_mma, _sample_mma,

@@ -150,7 +150,7 @@ def test_an_impossible_constant_is_no_traceback():
 
 
 def test_a_tile_that_a_type_has_not():
-    with pytest.raises(ParameterError, match="matmul: float64 has naive, small, large; wide is a tile of float32 alone"):
+    with pytest.raises(ParameterError, match="matmul: float64 has naive, small, large; wide is of float32 alone"):
         build(find("matmul"), constants={"variant": "wide", "dtype": "float64"})
 
 

@@ -106,7 +106,7 @@ def _matmul(
     element = ELEMENTS[dtype]
     tiles = TILES[element]
     if variant != "naive" and variant not in tiles:
-        raise KernelError(f"{dtype} has naive, {', '.join(tiles)}; {variant} is a tile of float32 alone")
+        raise KernelError(f"{dtype} has naive, {', '.join(tiles)}; {variant} is of float32 alone")
     rows, columns, depth = 2 * gemm_naive.ROWS, 2 * gemm_naive.COLUMNS, 32
     if variant != "naive":
         tile = tiles[variant]

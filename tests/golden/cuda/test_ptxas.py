@@ -20,8 +20,6 @@ from trueno_cuda import catalogue
 from trueno_cuda.ptx import Kernel
 from unit.cuda.ptx.assembler import ptxas
 
-MAIN = "sm_90"
-"""Where all variants of an entry are assembled; elsewhere it is the first."""
 TABLE = Path(__file__).parent / "ptxas.txt"
 COLUMNS = ("kernel", "entry", "arch", "registers", "spilled", "shared")
 WIDTHS = (64, 24, 8, 9, 7, 6)
@@ -97,9 +95,8 @@ def str_row(cells: Iterable[str]) -> str:
 def test_ptxas_takes_it(name: str) -> None:
     entry = catalogue.find(name)
     rows: list[Row] = []
-    main = MAIN if MAIN in entry.arches else entry.arches[-1]
     for arch in entry.arches:
-        variants = entry.variants if arch == main else entry.variants[:1]
+        variants = entry.variants if arch == catalogue.usual(entry) else entry.variants[:1]
         kernels = {k.name: k for v in variants for k in catalogue.build(entry, arch, v)}
         rows += assembled(name, arch, list(kernels.values()))
     lines = [str(r).rstrip() for r in sorted(rows, key=lambda r: (r.kernel, entry.arches.index(r.arch)))]

@@ -18,11 +18,24 @@ ENTRIES = catalogue.catalogue()
 VARIANTS = [pytest.param(name, v, id=f"{name}-{i}") for name, e in ENTRIES.items() for i, v in enumerate(e.variants)]
 
 
+def newest(entry, variant):
+    """The newest architecture whose blocks may have the shared memory of a variant."""
+    for arch in reversed(entry.arches):
+        try:
+            build(entry, arch, variant)
+        except ParameterError as error:
+            if "bytes of shared memory" not in str(error):
+                raise
+        else:
+            return arch
+    raise AssertionError(f"{entry.name} fits nowhere")
+
+
 @pytest.mark.parametrize("name, variant", VARIANTS)
 def test_a_sample_is_right(name, variant):
     seed = int(random().integers(1 << 32))
     print(f"--seed {seed}")
-    done = run(find(name), find(name).arches[-1], variant, seed)
+    done = run(find(name), newest(find(name), variant), variant, seed)
     assert done.good, "\n".join(map(str, [*done.reports, *done.results]))
     if isinstance(find(name).sample(np.random.default_rng(seed), **chosen(find(name), variant)), Sample):
         written = {p.name for p in done.kernels[0].params if p.written}
@@ -134,6 +147,23 @@ def test_an_impossible_constant_is_no_traceback():
     made = Entry("odd", "tests", "fails", lambda arch, *, N: 1 // N, _sample, (Constant("N", 0),))
     with pytest.raises(ParameterError, match=r"odd: no kernel with N=0 \(ZeroDivisionError"):
         build(made)
+
+
+def test_a_tile_that_a_type_has_not():
+    with pytest.raises(ParameterError, match="matmul: float64 has naive, small, large; wide is of float32 alone"):
+        build(find("matmul"), constants={"variant": "wide", "dtype": "float64"})
+
+
+def test_schedules_of_row_programs():
+    usual, said = find("softmax"), "flat256x4, held32x8, swept1024x4 or long256x4c32"
+    assert usual.defaults["schedule"] == "auto" and build(usual, constants={"schedule": "auto"}) == build(usual)
+    assert build(usual, constants={"schedule": "held"})[0].name == "softmax_held256x4_v4_f32"
+    assert build(find("relu"), constants={"schedule": "flat128x2"})[0].name == "relu_flat128x2_v4_f32"
+    with pytest.raises(ParameterError, match=f"softmax: schedule 'quick' is not known; write {said}"):
+        build(usual, constants={"schedule": "quick"})
+    for name, schedule, fits in (("softmax", "flat", "auto, held, swept or long"), ("relu", "held8", "auto or flat,")):
+        with pytest.raises(ParameterError, match=f"{name}: schedule {schedule} does not fit; it must be {fits}"):
+            build(find(name), constants={"schedule": schedule})
 
 
 def test_reading_constants():

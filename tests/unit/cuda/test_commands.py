@@ -40,8 +40,38 @@ def test_list():
     assert result.exit_code == 0
     for name in catalogue.catalogue():
         assert name in result.stdout
-    line = next(line for line in result.stdout.splitlines() if line.startswith("transpose "))
-    assert "moves" in line and "from sm_75" in line and "itemsize=4|8" in line
+    lines = result.stdout.splitlines()
+    line = next(line for line in lines if line.startswith("transpose "))
+    assert "moves" in line and "from sm_75" in line and "schedule=vectors|elements" in line
+    assert max(map(len, lines)) <= 120, "too wide for a page"
+    assert "schedule=auto" in next(line for line in lines if line.startswith("softmax "))
+
+
+@pytest.mark.parametrize("columns", [40, 100, 120, 150, 400])
+def test_a_table_of_any_width_loses_nothing(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = ptx("list").stdout.splitlines()
+    assert max(map(len, lines)) <= max(columns, 105)
+    entries = catalogue.catalogue()
+    starts = [i for i, line in enumerate(lines) if line.split(" ")[0] in entries]
+    assert [lines[i].split()[0] for i in starts] == list(entries)
+    at, middle = lines[0].index("constants"), lines[0].index("what it does")
+    for (name, entry), first, end in zip(entries.items(), starts, [*starts[1:], len(lines)], strict=True):
+        part = lines[first:end]
+        assert " ".join(filter(None, (line[middle:at].strip() for line in part))) == " ".join(entry.help.split()), name
+        shown = "".join(line[at:].strip() for line in part)
+        assert all(f"{c.name}={'' if c.default is None else c.default}" in shown for c in entry.constants), name
+
+
+def test_the_architecture_where_none_is_named():
+    assert ".target sm_90a\n" in ptx("emit", "matmul_wgmma").stdout
+    assert ".target sm_90\n" in ptx("emit", "matmul").stdout
+
+
+@pytest.mark.parametrize("command", ["emit", "run"])
+def test_the_help_tells_how_schedules_are_written(command):
+    said = ptx(command, "--help").stdout
+    assert "schedule" in said and all(f"{s}:" in said for s in ("flat256x4", "held32x8", "swept1024x4", "long256x4c32"))
 
 
 def test_list_as_json():

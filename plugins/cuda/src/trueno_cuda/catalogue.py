@@ -18,7 +18,7 @@ from trueno.errors import KernelError, ParameterError, suggestion
 
 from trueno_cuda.device import Grid
 from trueno_cuda.emulated import Emulator
-from trueno_cuda.entry import Constant, Entry, Result, Trial, Want
+from trueno_cuda.entry import Constant, Entry, Result, Trial, compare
 from trueno_cuda.ptx import TARGETS, BuildError, Kernel
 from trueno_cuda.ptx.builder import DYNAMIC
 from trueno_cuda.ptx.emulate import Report, load
@@ -51,6 +51,11 @@ def find(name: str) -> Entry:
         hint = suggestion(name, known) or ";"
         raise ParameterError(f'ptx: no kernel is called "{name}"{hint} `trueno ptx list` has them all')
     return known[name]
+
+
+def usual(entry: Entry) -> str:
+    """The architecture for which an entry is printed where none is named: the newest where sm_90 is not claimed."""
+    return ARCH if ARCH in entry.arches else entry.arches[-1]
 
 
 # ------------------------------------------------------------------------------------- building
@@ -184,26 +189,6 @@ def run(entry: Entry, arch: str = ARCH, constants: Mapping[str, Any] | None = No
     device.run(kernel, sample.grid, threads, [sample.operands[p.name] for p in kernel.params], kernel.dynamic_shared)
     results = tuple(compare(n, sample.operands[n], want) for n, want in sample.wants.items())
     return Run((kernel,), tuple(device.reports), results)
-
-
-def compare(name: str, got: np.ndarray[Any, Any], want: Want) -> Result:
-    """A NaN is right only where a NaN is wanted, and an Inf where this very Inf is."""
-    value = np.asarray(want.value)
-    exact = not np.any(want.bound)
-    if got.shape != value.shape or (exact and got.dtype != value.dtype):
-        raise ValueError(f"{name} is {got.dtype}{got.shape}, and the sample wants {value.dtype}{value.shape}")
-    if exact:
-        bits = f"u{got.dtype.itemsize}"
-        units = (got.view(bits) != np.ascontiguousarray(value).view(bits)).astype(np.float64)
-        wrong, error = int(units.sum()), float(units.sum())
-    else:
-        same = (got == value) | ((got != got) & (value != value))
-        with np.errstate(all="ignore"):
-            units = np.abs(got.astype(np.float64) - value) / np.broadcast_to(want.bound, value.shape)
-        units = np.where(same, 0.0, np.where(np.isnan(units), np.inf, units))
-        wrong, error = int(np.count_nonzero(units > 1)), float(units.max(initial=0.0))
-    worst = tuple(map(int, np.unravel_index(int(units.argmax()), got.shape))) if got.size else ()
-    return Result(name, got.size, exact, error, wrong, worst)
 
 
 def _alternatives(choices: Iterable[Any]) -> str:

@@ -1,8 +1,11 @@
 """`trueno ptx`: this plugin's kernels, printed and tried without a GPU and without CuPy."""
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from json import dumps
 from math import isfinite
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -18,11 +21,32 @@ app = typer.Typer(
     help="Print the CUDA backend's kernels, and run them on an emulator.", no_args_is_help=True, rich_markup_mode=None
 )
 Named = Annotated[str, typer.Argument(metavar="KERNEL", help="A name of `trueno ptx list`.", show_default=False)]
-Arch = Annotated[str, typer.Option(help="The architecture, as sm_80 or sm_90a.")]
+Arch = Annotated[
+    str,
+    typer.Option(help="The architecture, as sm_80; by default sm_90, where the kernel is for it.", show_default=False),
+]
 Given = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A constant of the build; may be repeated.", show_default=False),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A constant of the build, as dtype=float64; may be repeated. `trueno ptx list` has names and values.",
+        show_default=False,
+    ),
 ]
+SCHEDULES = """Of a row program, `schedule` says how threads share the rows: `auto`, or
+
+flat256x4: 256 threads, 4 times 16 bytes each, where nothing folds;
+
+held32x8: 32 threads a row, 8 times 16 bytes each in registers;
+
+swept1024x4: 1024 threads a row, which they read again in every pass;
+
+long256x4c32: as swept, rows in chunks, 32 a multiprocessor."""
+PIPE = 120
+"""Columns of a table that goes to no terminal."""
+LEAST = 24
+"""Columns of a cell that is broken into lines."""
 
 
 def add(to: typer.Typer) -> None:
@@ -39,21 +63,21 @@ def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = Fa
         return
     rows = [("kernel", "family", "for", "what it does", "constants")]
     rows += [(e.name, e.family, _arches(e), e.help, " ".join(map(_constant, e.constants))) for e in entries]
-    for line in _table(rows):
+    for line in _table(rows, get_terminal_size((PIPE, 0)).columns):
         print(line)
 
 
-@app.command("emit")
-def emit(name: Named, arch: Arch = catalogue.ARCH, given: Given = None) -> None:
+@app.command("emit", epilog=SCHEDULES)
+def emit(name: Named, arch: Arch = "", given: Given = None) -> None:
     """Print a kernel's PTX."""
     entry = catalogue.find(name)
-    print(catalogue.module(catalogue.build(entry, arch, _constants(entry, given))), end="")
+    print(catalogue.module(catalogue.build(entry, arch or catalogue.usual(entry), _constants(entry, given))), end="")
 
 
-@app.command("run")
+@app.command("run", epilog=SCHEDULES)
 def run(
     name: Named,
-    arch: Arch = catalogue.ARCH,
+    arch: Arch = "",
     given: Given = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample's random numbers.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -63,7 +87,7 @@ def run(
     Exits with 1 where a result is wrong or the emulator finds a fault.
     """
     entry = catalogue.find(name)
-    made = catalogue.run(entry, arch, _constants(entry, given), seed)
+    made = catalogue.run(entry, arch or catalogue.usual(entry), _constants(entry, given), seed)
     if json:
         print(dumps(_outcome(made, seed), indent=2))
     else:
@@ -88,13 +112,29 @@ def _constants(entry: Entry, given: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
-    """Lines with the columns below each other, and a rule below the first."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def _table(rows: Sequence[tuple[str, ...]], columns: int) -> Iterable[str]:
+    """Lines with the columns below each other, and a rule below the first; the last two are broken to fit."""
+    *widths, said, last = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    room = max(columns - sum(widths) - 2 * (len(widths) + 1), 2 * LEAST)
+    last = min(last, max(room // 2, room - said))
+    widths += [min(said, room - last), last]
     for i, row in enumerate(rows):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        cells = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in zip_longest(*cells, fillvalue=""):
+            yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         if i == 0:
             yield "─" * (sum(widths) + 2 * len(widths) - 2)
+
+
+def _broken(cell: str, width: int) -> list[str]:
+    """Its lines, between words, and between the choices of what is too long."""
+    lines = []
+    for line in wrap(cell, width, break_long_words=False, break_on_hyphens=False):
+        while len(line) > width and (at := line.rfind("|", 0, width) + 1):
+            lines.append(line[:at])
+            line = line[at:]
+        lines.append(line)
+    return lines
 
 
 def _arches(entry: Entry) -> str:
@@ -105,10 +145,10 @@ def _arches(entry: Entry) -> str:
 
 
 def _constant(constant: Constant) -> str:
-    """`R=64`, `itemsize=4|8` with the default first, `C=64|8…512` where there are many, `N=` where there is none."""
+    """`R=64`, `itemsize=4|8` with the default first, `C=64|8…512` of many numbers, `N=` where there is no default."""
     first = "" if constant.default is None else str(constant.default)
     others = [str(c) for c in constant.choices if c != constant.default]
-    if len(others) > 3:
+    if len(others) > 3 and not isinstance(constant.default, str):
         others = [f"{constant.choices[0]}…{constant.choices[-1]}"]
     return f"{constant.name}={'|'.join([first, *others])}"
 

@@ -70,6 +70,26 @@ class Result:
         return self.wrong == 0
 
 
+def compare(name: str, got: np.ndarray[Any, Any], want: Want) -> Result:
+    """A NaN is right only where a NaN is wanted, and an Inf where this very Inf is."""
+    value = np.asarray(want.value)
+    exact = not np.any(want.bound)
+    if got.shape != value.shape or (exact and got.dtype != value.dtype):
+        raise ValueError(f"{name} is {got.dtype}{got.shape}, and the sample wants {value.dtype}{value.shape}")
+    if exact:
+        bits = f"u{got.dtype.itemsize}"
+        units = (got.view(bits) != np.ascontiguousarray(value).view(bits)).astype(np.float64)
+        wrong, error = int(units.sum()), float(units.sum())
+    else:
+        same = (got == value) | ((got != got) & (value != value))
+        with np.errstate(all="ignore"):
+            units = np.abs(got.astype(np.float64) - value) / np.broadcast_to(want.bound, value.shape)
+        units = np.where(same, 0.0, np.where(np.isnan(units), np.inf, units))
+        wrong, error = int(np.count_nonzero(units > 1)), float(units.max(initial=0.0))
+    worst = tuple(map(int, np.unravel_index(int(units.argmax()), got.shape))) if got.size else ()
+    return Result(name, got.size, exact, error, wrong, worst)
+
+
 @dataclass(frozen=True)
 class Trial:
     """What `Sample` is, for what takes several launches: a call on a device, which gives how its results compare."""

@@ -1,11 +1,13 @@
 """The catalogue's entries of row programs: one an op, with its schedule as a constant."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import isinf
 from typing import Any
 
 import numpy as np
 from trueno.discovery.protocol import Call
+from trueno.errors import KernelError
 from trueno.ops import TABLE
 from trueno.ops.bound import bound, judge
 from trueno.ops.op import Op
@@ -15,14 +17,18 @@ from trueno_cuda.entry import Constant, Entry, Result, Trial
 from trueno_cuda.ptx import Kernel
 from trueno_cuda.rowprogram import RowKernel, refusal
 from trueno_cuda.rows.accuracy import ACCURACY
+from trueno_cuda.rows.schedule import parse
 from trueno_cuda.rows.source import is_flat, printed
 
 ROWS, ELEMENTS = 3, 200
 """Of a sample: a row is no whole number of any team's vectors."""
 DEMANDED = (-0.5, 0.75)
 """For float parameters without a default."""
+AUTO = "auto"
+HELD = 4
+"""Groups of a held schedule that names none, where it is printed: a sample's rows say how many they need."""
 CONSTANTS = (
-    Constant("schedule", "", "flat256x4, held32x8, swept1024x4, long256x4c32 or their like; empty: as usual"),
+    Constant("schedule", AUTO, "flat256x4, held32x8, swept1024x4, long256x4c32 or their like; auto: as usual"),
     Constant("dtype", "float32", "of the elements", ("float32", "float64")),
     Constant("guarded", False, "tell of NaN and Inf in `status`", (False, True)),
 )
@@ -41,9 +47,25 @@ def _natural(op: Op, rng: np.random.Generator, shape: tuple[int, ...]) -> np.nda
     return low + np.exp(rng.standard_normal(shape)) if isinf(high) else rng.uniform(low, high, shape)
 
 
+def _flat(op: Op) -> bool:
+    return is_flat(op.program(op.layout, **dict(_key(op, "float32", False).static)))
+
+
+def _forced(op: Op, schedule: str) -> str:
+    """A schedule as `printed` takes it; KernelError where the program does not."""
+    if schedule == AUTO:
+        return ""
+    made = parse(schedule)
+    if (made.kind == "flat") != _flat(op):
+        fits = " or flat, as flat256x4" if _flat(op) else ", held, swept or long, as held32x8"
+        raise KernelError(f"schedule {schedule} does not fit; it must be {AUTO}{fits}")
+    return str(made if made.kind != "held" or made.groups else replace(made, groups=HELD))
+
+
 def _builder(op: Op) -> Callable[..., tuple[Kernel, ...]]:
     def build(arch: str, *, schedule: str, dtype: str, guarded: bool) -> tuple[Kernel, ...]:
-        return printed(op, op.layout, _key(op, dtype, guarded).static, guarded, schedule, arch, np.dtype(dtype))
+        static = _key(op, dtype, guarded).static
+        return printed(op, op.layout, static, guarded, _forced(op, schedule), arch, np.dtype(dtype))
 
     return build
 
@@ -52,7 +74,8 @@ def _sampler(op: Op) -> Callable[..., Trial]:
     def sample(rng: np.random.Generator, *, schedule: str, dtype: str, guarded: bool) -> Trial:
         shapes = {"e": (ROWS, ELEMENTS), "w": (ELEMENTS,), "r": (ROWS,), "u": ()}
         operands = [_natural(op, rng, shapes[kind]).astype(dtype) for kind in op.layout]
-        return Trial(lambda device: _tried(device, _key(op, dtype, guarded), schedule, operands))
+        forced = "" if schedule == AUTO else schedule
+        return Trial(lambda device: _tried(device, _key(op, dtype, guarded), forced, operands))
 
     return sample
 
@@ -77,9 +100,8 @@ def _tried(device: Device, key: Call, schedule: str, operands: list[np.ndarray[A
 
 
 def _entry(op: Op) -> Entry:
-    flat = is_flat(op.program(op.layout, **dict(_key(op, "float32", False).static)))
     variants: tuple[dict[str, Any], ...] = (
-        ({},) if flat else ({}, {"schedule": "swept128x1"}, {"schedule": "long128x1c4"})
+        ({},) if _flat(op) else ({}, {"schedule": "swept128x1"}, {"schedule": "long128x1c4"})
     )
     return Entry(
         op.name, op.family, op.doc.partition("\n")[0], _builder(op), _sampler(op), CONSTANTS, variants=variants

@@ -304,3 +304,23 @@ def test_two_results_need_two_arrays(fake):
     x, w, out = (trueno.to(np.ones(s, np.float32), "fake") for s in ((3, 4), (4,), (3, 4)))
     with pytest.raises(trueno.OutError, match="residual_rms_norm: two results share the memory of out"):
         trueno.residual_rms_norm(x, x, w, out=(out, out))
+
+
+class _Flags:
+    def __init__(self, ordered):
+        self.c_contiguous = ordered
+
+
+def test_an_array_with_gaps_is_never_reshaped_behind_the_callers_back(fake, monkeypatch):
+    """A reshape of it would be a copy: of an operand made by whoever, of a result written to and lost."""
+    backend = trueno.backends()["fake"].load()
+    x = trueno.to(np.arange(24, dtype=np.float32).reshape(2, 3, 4), "fake")
+    gaps, asked = trueno.to(np.arange(24, dtype=np.float32).reshape(2, 3, 4), "fake"), []
+    monkeypatch.setattr(fake.Array, "flags", property(lambda self: _Flags(self is not gaps)), raising=False)
+    monkeypatch.setattr(type(backend), "contiguous", lambda self, a: asked.append(a) or x, raising=False)
+    for _ in range(3):
+        np.testing.assert_array_equal(trueno.numpy(trueno.relu(x)), trueno.numpy(trueno.relu(gaps)))
+    assert asked == [gaps] * 3
+    for _ in range(3):
+        assert trueno.neg(x, out=gaps) is gaps
+        np.testing.assert_array_equal(trueno.numpy(gaps), -trueno.numpy(x))

@@ -168,6 +168,9 @@ class DeviceBackend(Backend, Protocol):
     def write(self, x: np.ndarray[Any, Any], out: Any) -> None:
         """Copy a NumPy array into one of the backend's own, of its shape and dtype, without allocating there."""
 
+    def contiguous(self, x: Any) -> Any:
+        """`x` itself, or a copy in C order of one whose elements lie otherwise; only types with `flags` need it."""
+
     def recording(self) -> AbstractContextManager["Recording"]:
         """Kernels called inside, by this thread, are kept and not run; a batch that is executed again replays them.
 
@@ -182,5 +185,5 @@ class Recording(Protocol):
         """Run what was kept, in order, after whatever runs before; errors may wait until `synchronize`."""
 
 
-OPTIONAL = ("batch", "write", "recording")
+OPTIONAL = ("batch", "write", "contiguous", "recording")
 """Methods of `DeviceBackend` that a backend may leave out."""

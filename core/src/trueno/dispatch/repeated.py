@@ -77,7 +77,7 @@ def run(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) ->
         return NEVER
     entry, kernel, empty, params, results, shaped, direct = ready
     entry.load()  # a device that is lost, or stayed in the parent, says so
-    with telling(op.name, entry.name):
+    try:
         if out is None:
             outs = [empty(shape, dtype) for shape, dtype in results]
         else:
@@ -89,12 +89,23 @@ def run(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) ->
                 return NEVER
         if shaped is None:
             status = kernel(*operands, *params, *outs)
+        elif not all(map(in_order, (*operands, *outs))):  # another shape would be a copy
+            return NEVER
         else:
             views = [x if x.shape == s else x.reshape(s) for x, s in zip((*operands, *outs), shaped, strict=True)]
             status = kernel(*views[: len(operands)], *params, *views[len(operands) :])
+    except Exception:  # a context manager around all of it takes a microsecond, even where nothing is wrong
+        with telling(op.name, entry.name):
+            raise
     if status:
         return NEVER
     return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def in_order(x: Any) -> bool:
+    """Whether an array's elements lie in C order, as those of types that cannot say do: a reshape is no copy then."""
+    flags = getattr(x, "flags", None)
+    return flags is None or bool(flags.c_contiguous)
 
 
 def keep(now: State, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], ready: Ready, drops: int) -> None:

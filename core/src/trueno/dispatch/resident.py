@@ -16,7 +16,7 @@ from trueno.dispatch import state
 from trueno.dispatch.canonical import canonical
 from trueno.dispatch.coerce import FLOATS, coerce_params, number
 from trueno.dispatch.fallback import telling
-from trueno.dispatch.repeated import Ready, keep
+from trueno.dispatch.repeated import Ready, in_order, keep
 from trueno.dispatch.transfer import download, empty, held, home, upload
 from trueno.errors import DeviceError, DtypeError, GuardError, KernelError, OutError, ShapeError
 from trueno.ops.op import Op
@@ -124,11 +124,12 @@ def _run(
     results = _results(op, entry, backend, laid.final, dtype, out)
     scratch = results
     now = state.current.get()
-    if out is not None and (not registry.atomic(entry) or now.guarding()):  # it may fail, and out may be an operand
+    lost = any(tuple(r.shape) != s and not in_order(r) for r, s in zip(results, laid.results, strict=True))
+    if out is not None and (lost or not registry.atomic(entry) or now.guarding()):  # it may fail; out may be an operand
         scratch = [empty(backend, tuple(r.shape), np.dtype(r.dtype)) for r in results]
     plan = now.chosen(laid.request)
     assert plan is not None  # a resident decision has one candidate
-    passed = [_shaped(a, s) for a, s in zip(arrays, laid.operands, strict=True)]
+    passed = [_laid_out(backend, a, s) for a, s in zip(arrays, laid.operands, strict=True)]
     views = [_shaped(r, s) for r, s in zip(scratch, laid.results, strict=True)]
     try:
         status = plan.kernel(*passed, *params, *views)
@@ -159,6 +160,13 @@ def _run(
 
 def _shaped(x: Any, shape: Shape) -> Any:
     return x if tuple(x.shape) == shape else x.reshape(shape)
+
+
+def _laid_out(backend: Backend, x: Any, shape: Shape) -> Any:
+    """An operand under another shape; one with gaps is copied by the backend's own kernel, where it has one."""
+    if tuple(x.shape) != shape and not in_order(x) and hasattr(backend, "contiguous"):
+        x = backend.contiguous(x)
+    return _shaped(x, shape)
 
 
 def _dtype(op: Op, operands: tuple[Any, ...]) -> np.dtype[Any]:

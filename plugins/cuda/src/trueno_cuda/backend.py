@@ -68,6 +68,10 @@ class PtxBackend:
     def write(self, x: np.ndarray[Any, Any], out: Any) -> None:
         self.device.write(x, out)
 
+    def contiguous(self, x: Any) -> Any:
+        """`x`, or a copy in C order: CuPy's own would be compiled by NVRTC."""
+        return self.device.contiguous(x)
+
     def recording(self) -> AbstractContextManager[Any]:
         return self.device.recording()
 

@@ -16,7 +16,7 @@ import pytest
 import trueno
 from trueno import cachedir
 from trueno.discovery import index
-from trueno.discovery.index import BACKENDS, HOOKS, Point
+from trueno.discovery.index import BACKENDS, GROUPS, HOOKS, Point
 from trueno.discovery.sealed import seal
 from trueno.errors import TruenoWarning
 from trueno.settings import settings
@@ -543,7 +543,7 @@ def test_processes_that_scan_at_once(site, cache):
 
 
 def test_a_scan_agrees_with_the_standard_library():
-    expected = {(p.group, p.name, p.value) for group in (BACKENDS, HOOKS) for p in metadata.entry_points(group=group)}
+    expected = {(p.group, p.name, p.value) for group in GROUPS for p in metadata.entry_points(group=group)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruenoWarning)
         assert {(p.group, p.name, p.value) for p in index.points(refresh=True)} == expected

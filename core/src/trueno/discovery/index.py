@@ -26,7 +26,7 @@ from trueno.discovery.sealed import seal, unseal
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-BACKENDS, HOOKS, _ = GROUPS = ("trueno.backends", "trueno.hooks", "trueno.commands")
+BACKENDS, HOOKS, COMMANDS = GROUPS = ("trueno.backends", "trueno.hooks", "trueno.commands")
 
 RACY = 2 * 10**9
 """Nanoseconds in which a folder may change twice and have one time: file systems count coarsely."""

@@ -8,11 +8,10 @@ import pytest
 
 pytest.importorskip("trueno_cuda")
 
+from conformance.shapes import program_shapes
 from trueno.ops import TABLE
-from trueno.ops.program import FOLDS
 from trueno.testing.suites import *  # noqa: F403 - pytest collects what is imported here
 from trueno_cuda.kernels import KERNELS
-from trueno_cuda.rows.source import planned
 
 BACKEND = "cuda_emulated"
 QUICK = True
@@ -28,17 +27,8 @@ BY_HAND = tuple(KERNELS)
 SAMPLE = {"float32": (*ROWS, *BY_HAND), "float64": ("layer_norm", "sum", "transpose")}
 
 
-def _shape(name):
-    """Kinds of operands and results, folds, and passes: what decides what the printer writes."""
-    plan = planned(TABLE[name].program(), "memory")
-    nodes = plan.program.nodes
-    kinds = "".join(kind for _, kind in plan.program.operands)
-    results = "".join("e" if nodes[o].space == "e" else "r" for o in plan.program.outputs)
-    return kinds, results, frozenset(n.kind for n in nodes if n.kind in FOLDS), len(plan.passes)
-
-
 def test_the_sample_covers_every_shape_and_every_kernel():
     programs = [name for name, op in TABLE.items() if not op.structured]
-    assert {_shape(name) for name in programs} == {_shape(name) for name in ROWS}
+    assert program_shapes(programs) == program_shapes(ROWS)
     taken = {TABLE[name].family for name in (*ROWS, *BY_HAND)}
     assert {op.family for op in TABLE.values() if not op.quantized} == taken

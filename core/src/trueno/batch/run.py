@@ -109,7 +109,7 @@ class Replay:
             return
         said = False  # an error of a kernel, which names its op, needs no more words
         try:
-            if self._recorded is None and self._runs and self._recordable(now):
+            if self._recorded is None and self._recordable(now):
                 self._record(now)
             if self._recorded is not None:
                 if stopped is not None and stopped():

@@ -124,8 +124,10 @@ def _run(
     results = _results(op, entry, backend, laid.final, dtype, out)
     scratch = results
     now = state.current.get()
-    lost = any(tuple(r.shape) != s and not in_order(r) for r, s in zip(results, laid.results, strict=True))
-    if out is not None and (lost or not registry.atomic(entry) or now.guarding()):  # it may fail; out may be an operand
+    if out is not None and (
+        not registry.atomic(entry) or now.guarding()  # it may fail, and out may be an operand
+        or any(tuple(r.shape) != s and not in_order(r) for r, s in zip(results, laid.results, strict=True))
+    ):  # fmt: skip
         scratch = [empty(backend, tuple(r.shape), np.dtype(r.dtype)) for r in results]
     plan = now.chosen(laid.request)
     assert plan is not None  # a resident decision has one candidate

@@ -68,14 +68,9 @@ class State:
     """
 
     __slots__ = (
-        "__weakref__",
-        "general",
-        "guard",
-        "own",
-        "resident",
-        "traced",
+        "__weakref__", "general", "guard", "own", "resident", "traced",
         *(f"{d}_{name}" for name in TABLE for d in DTYPES),
-    )
+    )  # fmt: skip
 
     def __init__(self, own: Asked | None = None, guard: "JidokaGuard | None" = None, traced: bool = False) -> None:
         self.own = own

@@ -6,7 +6,7 @@ Every node lives in a space, and the space of an op is the largest of its argume
 out of the loop whatever is constant on a row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -17,6 +17,19 @@ Type = Literal["T", "bool", "index"]  # the program's float, a truth value, a po
 SPACES: tuple[Space, ...] = ("u", "r", "e")
 LEAF_SPACE: dict[str, Space] = {"e": "e", "w": "e", "r": "r", "u": "u"}
 """Operand kinds: `e` [rows, n], `w` [n] shared by all rows, `r` [rows], `u` one value."""
+
+
+def extents(kinds: Iterable[str], shapes: Iterable[tuple[int, ...]], rank: int) -> tuple[int, int] | None:
+    """Rows, and elements of a row, of arrays of these kinds and shapes in calls of this rank; None if they disagree."""
+    axes = {"e": ("rows", "n")[2 - rank :], "w": ("n",), "r": ("rows",)[2 - rank :], "u": ()}
+    sizes: dict[str, int] = {}
+    for kind, shape in zip(kinds, shapes, strict=True):
+        if len(shape) != len(axes[kind]):
+            return None
+        for axis, size in zip(axes[kind], shape, strict=True):
+            if sizes.setdefault(axis, size) != size:
+                return None
+    return sizes.get("rows", 1), sizes.get("n", 1)
 
 
 class Element(NamedTuple):

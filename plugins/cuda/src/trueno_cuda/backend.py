@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager
 from functools import cached_property
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -20,11 +21,8 @@ class PtxBackend:
 
     name: str
     kind: Literal["cpu", "gpu"] = "gpu"
-
-    @property
-    def device(self) -> Device:
-        """The process's device, opened at first need."""
-        raise NotImplementedError
+    device: Device
+    """The process's, opened at first need."""
 
     @cached_property
     def accuracy(self) -> Accuracy:
@@ -94,14 +92,19 @@ class CudaBackend(PtxBackend):
 
     name = "cuda"
 
-    @property
-    def device(self) -> Device:
-        from trueno_cuda.hardware import device
+    @cached_property
+    def _opened(self) -> ModuleType:
+        """Imported once: with it comes CuPy, and `device` is asked for at every call."""
+        from trueno_cuda.hardware import opened
 
-        return device()
+        return opened
+
+    @property
+    def device(self) -> Device:  # type: ignore[override]
+        return self._opened.gpu()
 
     def probe(self, level: int) -> Probe:
-        """Level 1 asks the driver for devices and opens none; level 2 adds on one."""
+        """Level 1 starts no driver; level 2 adds on the GPU that would be used."""
         from trueno_cuda.hardware import probe
 
         return probe(level)
@@ -121,10 +124,11 @@ class EmulatedBackend(PtxBackend):
     @cached_property
     def device(self) -> Device:  # type: ignore[override]
         from trueno_cuda.emulated import Emulator
+        from trueno_cuda.hardware.targets import LEAST
         from trueno_cuda.ptx import TARGETS
 
         wanted = str(settings.get("TRUENO_CUDA_EMULATED_ARCH"))
-        known = [name for name in TARGETS if name != "sm_75"]  # products copy as only sm_80 and newer can
+        known = [t.name for t in TARGETS.values() if t.number >= LEAST[0] * 10 + LEAST[1]]
         if wanted not in known:
             raise BackendUnavailable(f"TRUENO_CUDA_EMULATED_ARCH is {wanted!r}; it must be one of {', '.join(known)}")
         return Emulator(wanted)

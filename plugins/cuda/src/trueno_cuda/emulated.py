@@ -12,7 +12,7 @@ import numpy as np
 from trueno.errors import KernelError, OutOfMemory
 
 from trueno_cuda.device import Grid
-from trueno_cuda.ptx import Kernel
+from trueno_cuda.ptx import TARGETS, Kernel
 from trueno_cuda.ptx.emulate import load
 from trueno_cuda.ptx.emulate.errors import LaunchError
 from trueno_cuda.ptx.types import ptr
@@ -230,6 +230,4 @@ class Emulator:
 
 def _runs(built: str, played: str) -> bool:
     """Whether a GPU takes a kernel: of its own architecture or an older one, and with an `a` of its own alone."""
-    if built.endswith("a"):
-        return built == played
-    return int(built.removeprefix("sm_")) <= int(played.removeprefix("sm_").removesuffix("a"))
+    return built == played if TARGETS[built].special else TARGETS[built].number <= TARGETS[played].number

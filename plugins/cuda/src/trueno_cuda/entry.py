@@ -25,6 +25,11 @@ class Constant:
     choices: tuple[Any, ...] = ()
 
 
+ITEMSIZE = Constant("itemsize", 4, "bytes of an element", (4, 8))
+GUARDED = Constant("guarded", False, "tell of NaN and Inf in `status`", (False, True))
+"""Constants of many kernels."""
+
+
 @dataclass(frozen=True)
 class Want:
     """What a result must be: within `bound` of `value`, and of the same bits where the bound is 0.

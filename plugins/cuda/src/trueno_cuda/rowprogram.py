@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from trueno.discovery.protocol import Call, Reject
 from trueno.errors import KernelError
+from trueno.ops.program import extents
 
 from trueno_cuda import ptx
 from trueno_cuda.device import Device, Launch
@@ -144,10 +145,10 @@ class RowKernel:
 
     def _plan(self, shapes: tuple[tuple[int, ...], ...], aligned: bool) -> Launches | None:
         """What to launch for arrays of these shapes; None if they do not agree."""
-        extents = self._extents(shapes)
-        if extents is None:
+        found = extents((*self.kinds, *self.out_spaces), shapes, self.rank)
+        if found is None:
             return None
-        rows, n = extents
+        rows, n = found
         sizes = tuple(prod(s) * b for s, b in zip(shapes, self.item_bytes, strict=True))
         if rows * n == 0:
             return Launches((), sizes, frozenset()) if not any(sizes[self.first_out :]) else None
@@ -177,18 +178,6 @@ class RowKernel:
     def _print(self, schedule: Schedule, wide: bool) -> tuple[ptx.Kernel, ...]:
         arch, guarded = self.device.arch, self.guarded
         return kernels(self.program, self.name, self.dtype, schedule, arch=arch, wide=wide, guarded=guarded)
-
-    def _extents(self, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, int] | None:
-        """Rows, and elements of a row."""
-        axes = {"e": ("rows", "n")[2 - self.rank :], "w": ("n",), "r": ("rows",)[2 - self.rank :], "u": ()}
-        sizes: dict[str, int] = {}
-        for kind, shape in zip((*self.kinds, *self.out_spaces), shapes, strict=True):
-            if len(shape) != len(axes[kind]):
-                return None
-            for axis, size in zip(axes[kind], shape, strict=True):
-                if sizes.setdefault(axis, size) != size:
-                    return None
-        return sizes.get("rows", 1), sizes.get("n", 1)
 
     def _check(self, n: int) -> None:
         if n > LONGEST:

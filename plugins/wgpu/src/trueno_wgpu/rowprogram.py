@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trueno.discovery.protocol import Call, Reject
 from trueno.errors import KernelError
+from trueno.ops.program import extents
 
 from trueno_wgpu.grid import fold
 from trueno_wgpu.memory import Buffer, View
@@ -108,10 +109,10 @@ class RowKernel:
 
     def _plan(self, shapes: tuple[tuple[int, ...], ...], alias: tuple[int, ...]) -> Launches | None:
         """What to launch for arrays of these shapes, of which some share buffers; None if they do not agree."""
-        extents = self._extents(shapes)
-        if extents is None:
+        found = extents((*self.kinds, *self.out_spaces), shapes, self.rank)
+        if found is None:
             return None
-        rows, n = extents
+        rows, n = found
         if rows * n == 0:
             return Launches((), 0) if not any(prod(s) for s in shapes[len(self.kinds) :]) else None
         schedule = self._schedule(rows, n)
@@ -124,18 +125,6 @@ class RowKernel:
 
     def _print(self, schedule: str, alias: tuple[int, ...]) -> tuple[Printed, ...]:
         return shaders(self.plan, self.title, schedule, self.guarded, alias)
-
-    def _extents(self, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, int] | None:
-        """Rows, and elements of a row."""
-        axes = {"e": ("rows", "n")[2 - self.rank :], "w": ("n",), "r": ("rows",)[2 - self.rank :], "u": ()}
-        sizes: dict[str, int] = {}
-        for kind, shape in zip((*self.kinds, *self.out_spaces), shapes, strict=True):
-            if len(shape) != len(axes[kind]):
-                return None
-            for axis, size in zip(axes[kind], shape, strict=True):
-                if sizes.setdefault(axis, size) != size:
-                    return None
-        return sizes.get("rows", 1), sizes.get("n", 1)
 
     def _may_share(self, alias: tuple[int, ...]) -> bool:
         """Whether results may be in the buffers that they are in: each its own, or that of operands read before."""

@@ -19,7 +19,7 @@ import numpy as np
 from trueno.discovery.protocol import Call, Kernel
 
 from trueno_cuda.device import Device
-from trueno_cuda.entry import Constant, Entry, Sample, Want
+from trueno_cuda.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
 from trueno_cuda.kernels.operands import (
     VECTOR,
     Plan,
@@ -312,8 +312,8 @@ CATALOGUE = [
         _sample,
         (
             Constant("schedule", "taps", "a tap at a time, or a matrix product", ("taps", "product")),
-            Constant("itemsize", 4, "bytes of an element", (4, 8)),
-            Constant("guarded", False, "tell of NaN and Inf in `status`", (False, True)),
+            ITEMSIZE,
+            GUARDED,
             Constant("P", 3, "rows of the kernel, or 0 where the launch says it (`taps`)", tuple(range(LARGEST + 1))),
             Constant("Q", 3, "columns of the kernel, or 0 (`taps`)", tuple(range(LARGEST + 1))),
             Constant("R", 8, "rows of the result that a thread sums (`taps`)", powers(1, 16)),

@@ -19,6 +19,7 @@ from typing import Any
 from trueno.discovery.protocol import Call
 from trueno.discovery.protocol import Kernel as Called
 from trueno.errors import KernelError
+from trueno.ops.stacks import leading, merged
 from trueno.settings import settings
 
 from trueno_cuda.device import Device
@@ -222,37 +223,6 @@ def product_steps(
             scratch = count * splits * m * n
         steps.append(Step(launch, (a, b, number * m * n, number * m), then, scratch))
     return steps
-
-
-def leading(lead: Shape, whole: Shape, elements: int) -> list[int] | None:
-    """Elements between neighbours along each leading axis of an operand that is broadcast to `whole`; None if not."""
-    if len(lead) > len(whole):
-        return None
-    gaps, step = [0] * len(whole), elements
-    for axis in range(1, len(lead) + 1):
-        if lead[-axis] not in (1, whole[-axis]):
-            return None
-        gaps[-axis] = step if lead[-axis] > 1 else 0
-        step *= lead[-axis]
-    return gaps
-
-
-def merged(whole: Sequence[int], *gaps: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Fewer leading axes that visit the same places: neighbours become one where every operand lets them."""
-    lead: list[int] = []
-    found: list[list[int]] = [[] for _ in gaps]
-    for axis, size in enumerate(whole):
-        if size == 1:
-            continue
-        if lead and all(f[-1] == g[axis] * size for f, g in zip(found, gaps, strict=True)):
-            lead[-1] *= size
-            for f, g in zip(found, gaps, strict=True):
-                f[-1] = g[axis]
-        else:
-            lead.append(size)
-            for f, g in zip(found, gaps, strict=True):
-                f.append(g[axis])
-    return tuple(lead), [tuple(f) for f in found]
 
 
 def matrices(a: Shape, b: Shape, out: Shape) -> Problem | None:

@@ -13,7 +13,7 @@ from trueno.errors import KernelError
 
 from trueno_cuda.device import Device, Grid, Launch
 from trueno_cuda.emulated import Emulator
-from trueno_cuda.entry import ALL, Constant, Entry, Result, Trial, Want, compare
+from trueno_cuda.entry import ALL, GUARDED, Constant, Entry, Result, Trial, Want, compare
 from trueno_cuda.kernels import gemm_naive, gemm_wgmma, gemv
 from trueno_cuda.kernels.gemm import ELEMENTS, TENSOR, TILES, WARPGROUPS, Choice, Problem, product_steps
 from trueno_cuda.kernels.gemm_splits import THREADS
@@ -236,7 +236,6 @@ def _sample_vecmat(rng: np.random.Generator, **constants: Any) -> Trial:
 DTYPE = Constant("dtype", "float32", "of operands and result", ("float32", "float64"))
 ALIGNED = Constant("aligned", True, "rows are multiples of 16 bytes and begin at such", (True, False))
 SPLIT = Constant("split", False, "parts of a sum in several blocks, which a second kernel adds up", (False, True))
-GUARDED = Constant("guarded", False, "tell of NaN and Inf in `status`", (False, True))
 TURNED = Constant("turned", False, "b lies as [n, k]", (False, True))
 TILE = Constant("variant", "small", "a sum a thread, or tiles in shared memory; float64: naive, small, large",
                 ("naive", *TILES[f32]))  # fmt: skip

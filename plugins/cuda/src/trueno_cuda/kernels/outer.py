@@ -13,7 +13,7 @@ import numpy as np
 from trueno.discovery.protocol import Call, Kernel
 
 from trueno_cuda.device import Device
-from trueno_cuda.entry import Constant, Entry, Sample, Want
+from trueno_cuda.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
 from trueno_cuda.kernels.operands import (
     VECTOR,
     Plan,
@@ -129,8 +129,8 @@ CATALOGUE = [
         _build,
         _sample,
         (
-            Constant("itemsize", 4, "bytes of an element", (4, 8)),
-            Constant("guarded", False, "tell of NaN and Inf in `status`", (False, True)),
+            ITEMSIZE,
+            GUARDED,
             Constant("V", 4, "elements an access, up to 16 bytes", (1, 2, 4)),
             Constant("C", 256, "threads along a row", powers(1, THREADS)),
         ),

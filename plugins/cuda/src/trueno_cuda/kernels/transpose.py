@@ -16,7 +16,7 @@ import numpy as np
 from trueno.discovery.protocol import Call, Kernel
 
 from trueno_cuda.device import Device
-from trueno_cuda.entry import Constant, Entry, Sample, Want
+from trueno_cuda.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
 from trueno_cuda.kernels.operands import (
     VECTOR,
     Plan,
@@ -222,8 +222,8 @@ CATALOGUE = [
         _sample,
         (
             Constant("schedule", "vectors", "16 bytes an access, or an element", ("vectors", "elements")),
-            Constant("itemsize", 4, "bytes of an element", (4, 8)),
-            Constant("guarded", False, "tell of NaN and Inf in `status`", (False, True)),
+            ITEMSIZE,
+            GUARDED,
             Constant("R", 64, "rows of a tile of `elements`", powers(8, 512)),
             Constant("C", 64, "columns of a tile of `elements`", powers(8, 512)),
         ),

@@ -13,7 +13,7 @@ from trueno.ops.bound import bound, judge
 from trueno.ops.op import Op
 
 from trueno_cuda.device import Device
-from trueno_cuda.entry import Constant, Entry, Result, Trial
+from trueno_cuda.entry import GUARDED, Constant, Entry, Result, Trial
 from trueno_cuda.ptx import Kernel
 from trueno_cuda.rowprogram import RowKernel, refusal
 from trueno_cuda.rows.accuracy import ACCURACY
@@ -30,7 +30,7 @@ HELD = 4
 CONSTANTS = (
     Constant("schedule", AUTO, "flat256x4, held32x8, swept1024x4, long256x4c32 or their like; auto: as usual"),
     Constant("dtype", "float32", "of the elements", ("float32", "float64")),
-    Constant("guarded", False, "tell of NaN and Inf in `status`", (False, True)),
+    GUARDED,
 )
 
 

@@ -17,6 +17,7 @@ from math import prod
 
 from trueno.discovery.protocol import Call, Kernel
 from trueno.errors import KernelError
+from trueno.ops.stacks import leading, merged
 
 from trueno_wgpu.device import Gpu, Limits
 from trueno_wgpu.grid import fold
@@ -180,37 +181,6 @@ def matmul(gpu: Gpu, call: Call) -> Kernel:
     return product_kernel(gpu, call, make)
 
 
-def leading(lead: Shape, whole: Shape, elements: int) -> list[int] | None:
-    """Elements between neighbours along each leading axis of an operand that is broadcast to `whole`; None if not."""
-    if len(lead) > len(whole):
-        return None
-    gaps, step = [0] * len(whole), elements
-    for axis in range(1, len(lead) + 1):
-        if lead[-axis] not in (1, whole[-axis]):
-            return None
-        gaps[-axis] = step if lead[-axis] > 1 else 0
-        step *= lead[-axis]
-    return gaps
-
-
-def merged(whole: Shape, *gaps: list[int]) -> tuple[list[int], list[list[int]]]:
-    """Fewer leading axes that visit the same places: neighbours become one where every operand lets them."""
-    lead: list[int] = []
-    found: list[list[int]] = [[] for _ in gaps]
-    for axis, size in enumerate(whole):
-        if size == 1:
-            continue
-        if lead and all(f[-1] == g[axis] * size for f, g in zip(found, gaps, strict=True)):
-            lead[-1] *= size
-            for f, g in zip(found, gaps, strict=True):
-                f[-1] = g[axis]
-        else:
-            lead.append(size)
-            for f, g in zip(found, gaps, strict=True):
-                f.append(g[axis])
-    return lead, found
-
-
 def batched_matmul(gpu: Gpu, call: Call) -> Kernel:
     """a[...,m,k] b[...,k,n] -> out[...,m,n]; leading axes are broadcast."""
 
@@ -243,7 +213,14 @@ def _broadcast(a: Shape, b: Shape) -> Shape:
 
 
 def batch_steps(
-    m: int, n: int, k: int, lead: list[int], a_step: list[int], b_step: list[int], limits: Limits, store: Store
+    m: int,
+    n: int,
+    k: int,
+    lead: Sequence[int],
+    a_step: Sequence[int],
+    b_step: Sequence[int],
+    limits: Limits,
+    store: Store,
 ) -> list[Step]:
     """Steps of stacked products: all at once, or as many as bindings hold."""
     op = "batched_matmul"

@@ -79,6 +79,14 @@ class Device(Protocol):
         it.
         """
 
+    def tensor_map(self, address: int, element: str, shape: Sequence[int], box: Sequence[int], swizzle: int = 0) -> Any:
+        """What stands among a launch's pointers for a tensor map, which cuts boxes out of an array in C order.
+
+        address: of the array, a multiple of 16.  element: as the builder names it.  shape, box: up to five axes in
+        NumPy's order; what lies outside reads as 0.  swizzle: 0, 32, 64 or 128 bytes.  KernelError where the hardware
+        takes no such map.
+        """
+
     def status(self) -> int:
         """Address of the word into which this thread's guarded kernels OR their bits: 1 a NaN, 2 an Inf."""
 

@@ -13,9 +13,10 @@ from trueno.errors import KernelError, OutOfMemory
 
 from trueno_cuda.device import Grid
 from trueno_cuda.ptx import TARGETS, Kernel
-from trueno_cuda.ptx.emulate import load
+from trueno_cuda.ptx.emulate import TensorMap, load
 from trueno_cuda.ptx.emulate.errors import LaunchError
-from trueno_cuda.ptx.types import ptr
+from trueno_cuda.ptx.types import TYPES, ptr
+from trueno_cuda.ptx.types import TensorMap as MapType
 
 ALIGN = 256
 SMS = 4
@@ -175,10 +176,11 @@ class Emulator:
         if threads is None:
             raise KernelError(f"{kernel.name} leaves its threads open: give block=")
         dynamic = kernel.dynamic_shared if shared < 0 else shared
-        pointers = sum(isinstance(p.type, ptr) for p in kernel.params)
+        pointers = sum(isinstance(p.type, (ptr, MapType)) for p in kernel.params)
 
-        def run(given: Sequence[int], floats: Sequence[float]) -> None:
-            args = [*map(self._at, given), *map(int, numbers), *map(float, floats)]
+        def run(given: Sequence[Any], floats: Sequence[float]) -> None:
+            memory = [g if isinstance(g, TensorMap) else self._at(g) for g in given]
+            args = [*memory, *map(int, numbers), *map(float, floats)]
             try:
                 report = module.launch(kernel.name, grid, threads, args, shared=dynamic)
             except LaunchError as error:
@@ -196,6 +198,18 @@ class Emulator:
                 run(given, floats)
 
         return launch
+
+    def tensor_map(
+        self, address: int, element: str, shape: Sequence[int], box: Sequence[int], swizzle: int = 0
+    ) -> TensorMap:
+        if address % 16:
+            raise KernelError(f"cuda_emulated: a tensor map begins at a multiple of 16, not at {address:#x}")
+        size = TYPES[element].bytes
+        whole = self._at(address)[: prod(shape) * size]
+        try:  # of whole numbers: it is bits that are copied
+            return TensorMap(whole.view(f"u{size}").reshape(shape), box, swizzle)
+        except (LaunchError, ValueError) as error:
+            raise KernelError(f"cuda_emulated: {error}") from error
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:

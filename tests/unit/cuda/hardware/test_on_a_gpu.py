@@ -195,9 +195,10 @@ def test_errors(gpu):
     assert text != built.text
     with pytest.raises(KernelError, match=r"(?s)add cannot be loaded: .*line \d+.*add_rn"):
         gpu.prepare(type(built)(**fields | {"text": text}), (1, 1, 1), (1,))
+    x = gpu.empty((64, 64), np.dtype("f4"))
     with pytest.raises(KernelError, match="a tensor map of"):
-        gpu.tensor_map(gpu.empty((64, 64), np.dtype("f4")), "f32", (300, 32))
-    assert len(gpu.tensor_map(gpu.empty((64, 64), np.dtype("f4")), "f32", (32, 32), swizzle=128)) == 128
+        gpu.tensor_map(x.data.ptr, "f32", x.shape, (300, 32))
+    assert len(gpu.tensor_map(x.data.ptr, "f32", x.shape, (32, 32), swizzle=128)) == 128
 
 
 def test_a_bad_pointer_ends_the_gpu_and_not_the_process(gpu):

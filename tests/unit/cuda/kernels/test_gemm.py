@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from trueno_cuda.kernels import gemm
-from trueno_cuda.kernels.gemm import TILES, Choice, Problem, choose, product_steps
+from trueno_cuda.kernels.gemm import TILES, Choice, choose, product_steps
+from trueno_cuda.kernels.gemm_problem import Problem
 from trueno_cuda.kernels.gemm_simt import simt
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import f32, f64

@@ -4,8 +4,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from trueno_cuda.kernels import gemm
-from trueno_cuda.kernels.gemm import TENSOR, Choice, Problem, launch
+from trueno_cuda.kernels.gemm import TENSOR, Choice, launch
 from trueno_cuda.kernels.gemm_mma import mma
+from trueno_cuda.kernels.gemm_problem import Problem
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import bf16, f16, f32
 from unit.cuda.kernels.products import DEVICE, EMULATED, compute, floats, fresh, measured

@@ -1,14 +1,18 @@
-"""Products by wgmma against float64 NumPy: both ways that B may lie, partial tiles, more slices than stages."""
+"""Products by wgmma against float64 NumPy: both ways that B may lie, partial tiles, more slices than stages, stacks."""
 
 import numpy as np
 import pytest
 from trueno.errors import KernelError
 from trueno_cuda.emulated import Emulator
-from trueno_cuda.kernels.gemm import WARPGROUPS, launch
-from trueno_cuda.kernels.gemm_wgmma import Tile, wgmma
+from trueno_cuda.kernels.epilogue import spliced
+from trueno_cuda.kernels.gemm import WARPGROUPS, Choice, choose_tensor, launch, product_steps
+from trueno_cuda.kernels.gemm_problem import Problem
+from trueno_cuda.kernels.gemm_wgmma import wgmma
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import bf16, f16, f32
+from trueno_cuda.ptx.emulate import TensorMap
 from unit.cuda.kernels.products import DEVICE, floats, fresh, measured
+from unit.cuda.kernels.test_gemm_epilogue import op_of
 from unit.cuda.kernels.test_gemm_mma import NUMPY, assert_near, made
 from unit.cuda.ptx.assembler import assembled, run
 
@@ -16,37 +20,83 @@ HOPPER = Emulator("sm_90a")
 
 
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("variant, element, shape", [
-    ("wgmma", bf16, (128, 128, 64)), ("wgmma", f16, (200, 136, 392)), ("wgmma_wide", bf16, (70, 264, 200)),
+@pytest.mark.parametrize("variant, element, shape, narrow", [
+    ("wgmma", bf16, (128, 128, 64), True), ("wgmma", f16, (200, 136, 456), False),
+    ("wgmma_middle", bf16, (70, 392, 328), True), ("wgmma_wide", f16, (300, 520, 200), True),
+    ("wgmma_wide", bf16, (300, 520, 72), False),
 ], ids=str)  # fmt: skip
-def test_sizes(variant, element, shape, turned):
+def test_sizes(variant, element, shape, narrow, turned):
+    """Up to nine tiles for the emulator's four blocks, so that the ring goes on from one tile to the next."""
     (m, n, depth), rng = shape, fresh()
     a, b = floats(rng, NUMPY[element], m, depth), floats(rng, NUMPY[element], depth, n)
-    assert_near(made(HOPPER, variant, element, a, b, turned), a, b, element)
+    result = NUMPY[element] if narrow else np.float32
+    assert_near(made(HOPPER, variant, element, a, b, turned, result=result), a, b, element)
 
 
-def test_columns_that_are_odd_where_b_is_turned():
+@pytest.mark.parametrize("n", [51, 54])
+def test_columns_that_are_no_eight_where_b_is_turned(n):
     rng = fresh()
-    a, b = floats(rng, NUMPY[bf16], 40, 72), floats(rng, NUMPY[bf16], 72, 51)
+    a, b = floats(rng, NUMPY[bf16], 40, 72), floats(rng, NUMPY[bf16], 72, n)
     assert_near(made(HOPPER, "wgmma", bf16, a, b, True), a, b, bf16)
+    assert_near(made(HOPPER, "wgmma", bf16, a, b, True, result=NUMPY[bf16]), a, b, bf16)
 
 
-def test_splits_and_narrow_results():
+@pytest.mark.parametrize("shared", ["neither", "a", "b"])
+def test_stacks(shared):
+    """Of which each has its own matrix, or all the same one."""
+    rng, count, m, n, depth = fresh(), 3, 130, 136, 72
+    a = floats(rng, np.float16, 1 if shared == "a" else count, m, depth)
+    b = floats(rng, np.float16, 1 if shared == "b" else count, depth, n)
+    problem = Problem(m, n, depth, (count,), (0 if shared == "a" else m * depth,), (0 if shared == "b" else depth * n,))
+    given, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.full((count, m, n), np.nan, np.float16))
+    (step,) = product_steps(HOPPER, problem, f16, PLAIN, True, Choice("wgmma"))
+    step.launch([x.data.ptr for x in (*given, out)])
+    for i, got in enumerate(HOPPER.to_host(out)):
+        assert_near(got, a[0 if shared == "a" else i], b[0 if shared == "b" else i], f16)
+
+
+@pytest.mark.parametrize("special", [np.inf, np.nan, 6e4])
+def test_guarded_stores_tell_of_what_they_store(special):
+    """60 000 · 2 is finite in float32, and Inf as a float16."""
     rng = fresh()
-    a, b = floats(rng, NUMPY[bf16], 40, 328), floats(rng, NUMPY[bf16], 328, 56)
-    assert_near(made(HOPPER, "wgmma", bf16, a, b, False, splits=2), a, b, bf16)
-    assert_near(made(HOPPER, "wgmma", bf16, a, b, False, result=NUMPY[bf16]), a, b, bf16)
+    a, b = np.full((3, 8), 0.5, np.float16), floats(rng, np.float16, 8, 136)
+    a[1], b[:, 130] = 0, 0
+    a[1, 0], b[0, 130] = special, 2
+    given, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.zeros((3, 136), np.float16))
+    (step,) = product_steps(HOPPER, Problem(3, 136, 8), f16, Store(True), True, Choice("wgmma_wide"))
+    step.launch([*(x.data.ptr for x in (*given, out)), HOPPER.status()])
+    got = HOPPER.to_host(out)
+    assert HOPPER.take_status() & (1 if np.isnan(special) else 2)
+    assert np.isnan(got[1, 130]) if np.isnan(special) else got[1, 130] == np.inf
+
+
+def test_an_epilogue():
+    """abs(abs(-1.25 a b + e) + w): what lies beside the sums is read where they are stored."""
+    (m, n, depth), rng = (130, 264, 72), fresh()
+    a, b = floats(rng, NUMPY[bf16], m, depth), floats(rng, NUMPY[bf16], depth, n)
+    beside = floats(rng, np.float32, m, n), floats(rng, np.float32, n)
+    given, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.full((m, n), np.nan, np.float32))
+    store, more = Store(epilogue=spliced(op_of("matmul", "eew"))), [HOPPER.to_device(x) for x in beside]
+    (step,) = product_steps(HOPPER, Problem(m, n, depth), bf16, store, True, Choice("wgmma_wide"), result=f32)
+    step.launch([x.data.ptr for x in (*given, out, *more)], (-1.25,))
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    want = np.abs(np.abs(-1.25 * (x @ y) + beside[0]) + beside[1])
+    slack = 1.25 * (depth + 8) * 2.0**-23 * (np.abs(x) @ np.abs(y)) + 2.0**-22 * (np.abs(beside[0]) + want)
+    assert (np.abs(HOPPER.to_host(out) - want) <= slack).all()
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_no_bank_is_hit_twice(turned):
+    m, n, depth, tile = 128, 256, 128, WARPGROUPS["wgmma_wide"]
     rng = fresh()
-    a, b = floats(rng, np.float16, 128, 128), floats(rng, np.float16, 128, 128)
-    out = np.zeros((128, 128), np.float32)
-    kernel = wgmma(f16, f32, Tile(128), turned, True, PLAIN)
-    report = measured(kernel, (1, 1, 1), (a, b, out), (128, 128, 128, 128, 1, 1, 0, 0, 0, 0))
-    assert_near(out, a, b.T if turned else b, f16)
+    a, b = floats(rng, np.float16, 1, m, depth), floats(rng, np.float16, 1, depth, n)
+    out, given = np.zeros((1, m, n), np.float16), np.ascontiguousarray(b.transpose(0, 2, 1)) if turned else b
+    maps = [TensorMap(x, box, 128) for x, box in zip((a, given), tile.boxes(turned), strict=True)]
+    kernel = wgmma(f16, f16, tile, turned, 8, PLAIN)
+    report = measured(kernel, (1, 1, 1), (*maps, out), (m, n, depth, 1, 1, 1, 0, 0))
+    assert_near(out[0], a[0], b[0], f16)
     assert all(c.conflicts == 0 for c in report.bank_conflicts.values()), report
+    assert report.bank_conflicts
 
 
 def test_where_it_does_not_run():
@@ -59,15 +109,40 @@ def test_where_it_does_not_run():
         launch(DEVICE, y, y, DEVICE.to_device(np.ones((16, 16), np.float32)), variant="wgmma")
 
 
+class H200:
+    """What is asked of a device before anything runs."""
+
+    arch, sms, shared = "sm_90a", 132, 227 * 1024
+
+
+@pytest.mark.parametrize("side, name", [
+    (512, "mma_small"), (1024, "wgmma"), (1536, "wgmma_middle"), (2048, "wgmma_wide"), (3072, "wgmma_middle"),
+    (4096, "wgmma_wide"), (8192, "wgmma_wide"),
+], ids=str)  # fmt: skip
+def test_the_quickest_tile_is_chosen(side, name):
+    """As measured on an H200."""
+    assert choose_tensor(Problem(side, side, side), bf16, H200()).name == name
+
+
+def test_what_tensor_maps_do_not_reach_goes_elsewhere():
+    assert choose_tensor(Problem(4096, 4096, 4096), bf16, H200(), aligned=False).name.startswith("mma")
+    assert choose_tensor(Problem(4096, 4092, 4096), bf16, H200()).name.startswith("mma")
+    assert choose_tensor(Problem(4096, 4092, 4096), bf16, H200(), turned=True).name.startswith("wgmma")
+    assert choose_tensor(Problem(4096, 4096, 4090), f16, H200(), turned=True).name.startswith("mma")
+    spread = Problem(4096, 4096, 64, (2,), (4096 * 128,), (0,))
+    assert choose_tensor(spread, bf16, H200()).name.startswith("mma")
+    assert choose_tensor(Problem(4096, 4096, 4096), f32, H200()).name.startswith("mma")
+
+
 @pytest.mark.parametrize("store", [PLAIN, Store(guarded=True)], ids=["plain", "guarded"])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("turned, result, unit", [(False, bf16, 8), (True, f32, 2), (True, bf16, 1)])
 @pytest.mark.parametrize("variant", WARPGROUPS)
-def test_ptxas_takes_them(variant, turned, store):
-    kernel = wgmma(bf16, f32, WARPGROUPS[variant], turned, True, store)
+def test_ptxas_takes_them(variant, turned, result, unit, store):
+    kernel = wgmma(bf16, result, WARPGROUPS[variant], turned, unit, store)
     report = assembled(kernel)
     print(f"{kernel.name}: {report.registers} registers, {report.spilled} bytes spilled")
-    # 128 sums and 40 more: the guard of the wide tile spills some words behind the last sum, once a tile.
-    assert report.spilled <= (32 if store.guarded and variant == "wgmma_wide" else 0)
+    assert report.spilled == 0
     assert report.registers * kernel.max_threads <= 65536
+    assert kernel.shared_bytes <= H200.shared
     _, log = run(kernel.text, "sm_90a")
     assert "serialized" not in log and "C75" not in log, log

@@ -26,8 +26,10 @@ from trueno_cuda.hardware.recordings import Recorder, Recording
 from trueno_cuda.hardware.status import StatusWords
 from trueno_cuda.hardware.transfers import Transfers
 from trueno_cuda.ptx import Kernel
+from trueno_cuda.ptx.types import TYPES
 
 CLOSED: Final = "the GPU was closed; its arrays are of no use any more"
+MOST_MAPS: Final = 256
 IN_ORDER: Final = "give one that does, as cupy.ascontiguousarray makes it"
 
 
@@ -51,6 +53,7 @@ class Gpu:
         self._context = Context(driver, self.handle, alone=driver.count() == 1)
         self._current_stream = current = runtime.stream_of(number)
         self._recorder = Recorder(self._context)
+        self._maps: dict[Any, bytes] = {}
         self._active = active = self._recorder.active
         self._stream: Callable[[], int] = lambda: self._exceptional_stream() if active else current()
         """Gives the handle of the stream for this thread's launches."""
@@ -212,16 +215,18 @@ class Gpu:
             return self._modules.figures(kernel)
 
     def tensor_map(
-        self, x: Any, element: str, box: Sequence[int], swizzle: int = 0, nan: bool = False, shape: Any = None
+        self, address: int, element: str, shape: Sequence[int], box: Sequence[int], swizzle: int = 0
     ) -> bytes:
-        """The tensor map of a contiguous array (see `tensor_maps.encoded`); shape: seen so, and not as its own."""
-        shape = tuple(x.shape if shape is None else shape)
-        pitches: list[int] = []
-        step = int(x.dtype.itemsize)
-        for side in shape[:0:-1]:
-            step *= side
-            pitches.insert(0, step)
-        return tensor_maps.encoded(self.driver, x.data.ptr, element, shape, pitches, box, swizzle, nan)
+        """The 128 bytes for a launch's tensor map (see `device.Device.tensor_map`); the latest ones are kept."""
+        key = address, element, tuple(shape), tuple(box), swizzle
+        found = self._maps.get(key)
+        if found is None:
+            if len(self._maps) >= MOST_MAPS:
+                self._maps.clear()
+            pitches = [prod(shape[i:]) * TYPES[element].bytes for i in range(1, len(shape))]
+            found = tensor_maps.encoded(self.driver, address, element, shape, pitches, box, swizzle)
+            self._maps[key] = found
+        return found
 
     def status(self) -> int:
         """Address of the word into which this thread's guarded kernels OR their bits: 1 a NaN, 2 an Inf."""

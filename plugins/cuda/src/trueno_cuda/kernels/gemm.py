@@ -13,23 +13,22 @@ A grid too small for the GPU is split along k; the splits are added up by a seco
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
-from math import prod
 from typing import Any
 
 from trueno.discovery.protocol import Call
 from trueno.discovery.protocol import Kernel as Called
 from trueno.errors import KernelError
-from trueno.ops.stacks import leading, merged
 from trueno.settings import settings
 
 from trueno_cuda.device import Device
 from trueno_cuda.kernels import gemm_mma, gemm_simt, gemm_wgmma, gemv
 from trueno_cuda.kernels.gemm_blas import quickest, worth_trying
+from trueno_cuda.kernels.gemm_mapped import mapped_step, takes
 from trueno_cuda.kernels.gemm_mma import mma
 from trueno_cuda.kernels.gemm_naive import COLUMNS, ROWS, naive
+from trueno_cuda.kernels.gemm_problem import MOST, Problem, matrices, stacks
 from trueno_cuda.kernels.gemm_simt import Tile, simt
 from trueno_cuda.kernels.gemm_splits import THREADS, adding
-from trueno_cuda.kernels.gemm_wgmma import wgmma
 from trueno_cuda.kernels.product import Shape, Step, product_kernel
 from trueno_cuda.kernels.store import PARTIAL, PLAIN, Store
 from trueno_cuda.ptx import Kernel, Type, bf16, f16, f32, f64
@@ -53,42 +52,30 @@ TENSOR: dict[str, gemm_mma.Tile] = {
     "mma_deep": gemm_mma.Tile((2, 4), (64, 64), bytes=128, stages=3, blocks_per_sm=1),
 }
 """Of tensor cores; the names tell them from the tiles of fma."""
-WARPGROUPS: dict[str, gemm_wgmma.Tile] = {"wgmma": gemm_wgmma.Tile(128), "wgmma_wide": gemm_wgmma.Tile(256)}
+WARPGROUPS: dict[str, gemm_wgmma.Tile] = {
+    "wgmma_wide": gemm_wgmma.Tile(256, 4),
+    "wgmma_middle": gemm_wgmma.Tile(192, 5),
+    "wgmma": gemm_wgmma.Tile(128, 6),
+}
 """Of sm_90a."""
+SLICE = {"wgmma_wide": 1.0, "wgmma_middle": 0.77, "wgmma": 0.53}
+"""What a slice of k takes, measured on an H200: at 8192² in bfloat16 they reach 790, 785 and 749 TFLOP/s."""
+STORING = 4
+"""Slices' time that goes between two tiles, and at the beginning and the end of a launch."""
+LEAST_WGMMA = 640**3
+"""Multiply-adds below which a launch of `mma_small` is over sooner: 512³ takes 6.4 us, and 8.2 by wgmma."""
 SPEEDS = {"naive": 0.06, "small": 0.93, "middle": 1.0, "large": 0.99, "wide": 1.01}
 """Multiply-adds a second of a full GPU beside 44 TFLOP/s, measured on an H200 in float32: at 4096² small 40.2, middle
 42.9, large 43.4, wide 44.1; at 8192² 41.4, 44.8, 44.0, 44.6; cuBLAS 51.0."""
 TENSOR_ORDER: dict[int, tuple[str, ...]] = {16: ("mma", "mma_small"), 32: ("mma_deep", "mma", "mma_small")}
-"""By bits of an element, the quickest first.  On an H200 at 8192², TFLOP/s in bfloat16: wgmma_wide 393 (477 where b is
-turned), mma 346, mma_deep 334, wgmma 295 (318), thin 303, wide 301, small 190; in tf32: deep 140, mma 131, wide 128,
-thin 119, small 82; cuBLAS 792 and 407."""
+"""By bits of an element, the quickest first.  On an H200 at 8192², TFLOP/s in bfloat16: mma 346, deep 334, thin 303,
+wide 301, small 190; in tf32: deep 140, mma 131, wide 128, thin 119, small 82; cuBLAS 792 and 407."""
 PASS = 1 << 16
 """What a second pass costs at least, in multiply-adds of one multiprocessor: 4 us at 128 in a clock of 1.7 GHz / 10."""
 MOST_SPLITS = 32
 LEAST_DEPTH = 64
 """Terms that a split sums at least."""
-MOST = 1 << 31
-"""Below this lies every axis, so that an index and a tile more fit into 32 bits."""
 GRID_Z = 65535
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """C = A B of m x n sums of `depth` terms, `lead` of them.
-
-    a_gaps, b_gaps: elements between neighbours along each leading axis.
-    """
-
-    m: int
-    n: int
-    depth: int
-    lead: tuple[int, ...] = ()
-    a_gaps: tuple[int, ...] = ()
-    b_gaps: tuple[int, ...] = ()
-
-    @property
-    def count(self) -> int:
-        return prod(self.lead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +113,20 @@ def choose(problem: Problem, element: Type, device: Device) -> Choice:
     return found
 
 
-def choose_tensor(problem: Problem, element: Type, device: Device, turned: bool = False) -> Choice:
-    """Of tensor cores: the quickest of which there are tiles enough, and that fit."""
-    whole = not (problem.depth * element.bytes % 16 or (problem.n * element.bytes % 16 and not turned))
-    if element.bits == 16 and device.arch == "sm_90a" and whole:
-        tile = WARPGROUPS["wgmma_wide"]
-        if -(-problem.m // tile.rows) * -(-problem.n // tile.columns) * problem.count >= device.sms:
-            return Choice("wgmma_wide")
+def choose_tensor(
+    problem: Problem, element: Type, device: Device, turned: bool = False, aligned: bool = True
+) -> Choice:
+    """Of tensor cores: on sm_90a by a model of waves, else the quickest of which there are tiles enough."""
+    m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
+    large = m * n * depth * count >= LEAST_WGMMA
+    if device.arch == "sm_90a" and aligned and large and takes(problem, element, turned):
+        slices = -(-depth // gemm_wgmma.DEPTH) + STORING
+
+        def cost(name: str) -> float:
+            tile = WARPGROUPS[name]
+            return -(-(-(-m // tile.rows) * -(-n // tile.columns) * count) // device.sms) * slices * SLICE[name]
+
+        return Choice(min(WARPGROUPS, key=cost))
     for name in TENSOR_ORDER[element.bits]:
         tile = TENSOR[name]
         blocks = -(-problem.m // tile.rows) * -(-problem.n // tile.columns) * problem.count
@@ -185,14 +179,12 @@ def product_steps(
         tensor = TENSOR[choice.name]
         unit, rows, columns = tensor.bytes // element.bytes, tensor.rows, tensor.columns
     elif choice.name in WARPGROUPS:
-        group = WARPGROUPS[choice.name]
-        unit, rows, columns = gemm_wgmma.DEPTH, group.rows, group.columns
-        odd = [g for g in (depth, 0 if turned else n, *problem.a_gaps, *problem.b_gaps) if g % width]
-        if arch != "sm_90a" or not aligned or odd or element not in (bf16, f16):
+        if arch != "sm_90a" or not aligned or not takes(problem, element, turned) or store.partial:
             raise KernelError(
                 f"{choice.name} multiplies bf16 and f16 on sm_90a, in rows that are multiples of {width} elements and "
                 f"begin at multiples of 16 bytes; this is {element} on {arch}, {m}x{depth} by {depth}x{n}; use mma"
             )
+        return [mapped_step(device, problem, element, result, WARPGROUPS[choice.name], turned, store)]
     elif choice.name != "naive":
         tile = TILES[element][choice.name]
         unit, rows, columns = tile.depth, tile.rows, tile.columns
@@ -205,8 +197,6 @@ def product_steps(
             return naive(arch, element, with_)
         if choice.name in TENSOR:
             return mma(arch, element, result, tensor, turned, vectors, with_)
-        if choice.name in WARPGROUPS:
-            return wgmma(element, result, group, turned, n % 2 == 0, with_)
         return simt(arch, element, tile, vectors, with_)
 
     first = kernel(store if splits == 1 else PARTIAL)
@@ -223,29 +213,6 @@ def product_steps(
             scratch = count * splits * m * n
         steps.append(Step(launch, (a, b, number * m * n, number * m), then, scratch))
     return steps
-
-
-def matrices(a: Shape, b: Shape, out: Shape) -> Problem | None:
-    """The problem of `matmul`; None for shapes that do not agree."""
-    if len(a) != 2 or len(b) != 2 or a[1] != b[0] or out != (a[0], b[1]):
-        return None
-    return Problem(a[0], b[1], a[1])
-
-
-def stacks(a: Shape, b: Shape, out: Shape) -> Problem | None:
-    """The problem of `batched_matmul`; None for shapes that do not agree."""
-    if min(len(a), len(b)) < 2 or a[-1] != b[-2] or out[-2:] != (a[-2], b[-1]) or len(out) != max(len(a), len(b)):
-        return None
-    m, depth, n = a[-2], a[-1], b[-1]
-    whole = out[:-2]
-    pairs = zip((1,) * (len(whole) - len(a) + 2) + a[:-2], (1,) * (len(whole) - len(b) + 2) + b[:-2], strict=True)
-    gaps = leading(a[:-2], whole, m * depth), leading(b[:-2], whole, depth * n)
-    if gaps[0] is None or gaps[1] is None or tuple(y if x == 1 else x for x, y in pairs) != whole:
-        return None
-    lead, (a_gaps, b_gaps) = merged(whole, gaps[0], gaps[1])
-    if len(lead) == 1 and b_gaps == (0,) and a_gaps == (m * depth,):  # one matrix for all: one tall product
-        return Problem(m * lead[0], n, depth)
-    return Problem(m, n, depth, lead, a_gaps, b_gaps)
 
 
 ELEMENTS = {"float32": f32, "float64": f64, "float16": f16, "bfloat16": bf16}
@@ -270,8 +237,9 @@ def launch(
     problem = matrices(a.shape, b.shape[::-1] if turned else b.shape, out.shape)
     if problem is None or a.dtype != b.dtype:
         raise ValueError(f"gemm.launch: a{a.shape} {a.dtype}, b{b.shape} {b.dtype} and out{out.shape} do not agree")
+    aligned = not (a.data.ptr | b.data.ptr | out.data.ptr) & 15
     if not variant and (element.bits == 16 or turned):
-        variant = choose_tensor(problem, element, device, turned).name
+        variant = choose_tensor(problem, element, device, turned, aligned).name
     choice = Choice(variant, splits) if variant else choose(problem, element, device)
     if choice.name in TENSOR or choice.name in WARPGROUPS:
         fits = element is not f64 and result in (element, f32) and (splits == 1 or result is f32)
@@ -281,7 +249,6 @@ def launch(
         raise ValueError(
             f"gemm.launch: {choice.name} does not give {out.dtype} of {a.dtype}, {splits} splits, {turned=}"
         )
-    aligned = not (a.data.ptr | b.data.ptr | out.data.ptr) & 15
     (step,) = product_steps(device, problem, element, PLAIN, aligned, choice, result=result, turned=turned)
     pointers = (a.data.ptr, b.data.ptr, out.data.ptr)
 

@@ -15,7 +15,8 @@ from trueno_cuda.device import Device, Grid, Launch
 from trueno_cuda.emulated import Emulator
 from trueno_cuda.entry import ALL, GUARDED, Constant, Entry, Result, Trial, Want, compare
 from trueno_cuda.kernels import gemm_naive, gemm_wgmma, gemv
-from trueno_cuda.kernels.gemm import ELEMENTS, TENSOR, TILES, WARPGROUPS, Choice, Problem, product_steps
+from trueno_cuda.kernels.gemm import ELEMENTS, TENSOR, TILES, WARPGROUPS, Choice, product_steps
+from trueno_cuda.kernels.gemm_problem import Problem
 from trueno_cuda.kernels.gemm_splits import THREADS
 from trueno_cuda.kernels.product import Step
 from trueno_cuda.kernels.store import Store
@@ -30,6 +31,8 @@ TENSOR_UNIT = 2.0**-23
 """Of tensor cores: their sums are of float32, and may be cut instead of rounded."""
 TF32 = 2.0**-11
 """What rounding to tf32 moves an operand by, of its size."""
+NARROW = {"bf16": 2.0**-8, "f16": 2.0**-11}
+"""What rounding moves a result by, of its size."""
 
 Array = np.ndarray[Any, Any]
 
@@ -57,11 +60,12 @@ def _built(arch: str, plan: Plan) -> tuple[Kernel, ...]:
 def _sampled(
     plan: Plan, rng: np.random.Generator, a_shape: tuple[int, ...], b_shape: tuple[int, ...], dtype: Any, *,
     result: Any = None, turned: bool = False, guarded: bool = False, unit: float = 0.0, operands: float = 0.0,
+    rounded: float = 0.0,
 ) -> Trial:  # fmt: skip
     """A product of normal numbers; for guarded kernels one is Inf, and so is a column of the result, or an element.
 
     a_shape, b_shape: as NumPy's matmul has them; turned: b lies as its transpose.  unit: of a sum for each term;
-    operands: of one operand's rounding.
+    operands: of one operand's rounding; rounded: of the result's.
     """
     a, b = rng.standard_normal(a_shape).astype(dtype), rng.standard_normal(b_shape).astype(dtype)
     if guarded:
@@ -69,7 +73,8 @@ def _sampled(
     x, y = a.astype(np.float64), b.astype(np.float64)
     value, size = x @ y, np.abs(x) @ np.abs(y)
     unit = unit or UNITS[a.dtype.name]
-    want = Want(value, (2 * operands + operands**2 + (a_shape[-1] + 4) * unit) * size)
+    bound = (2 * operands + operands**2 + (a_shape[-1] + 4) * unit) * size
+    want = Want(value, bound + rounded * (np.abs(value) + bound))
     given = a, np.ascontiguousarray(b.T) if turned else b
     return Trial(lambda device: _tried(device, plan, given, want, np.dtype(result or dtype), guarded))
 
@@ -153,13 +158,15 @@ def _build_mma(arch: str, **constants: Any) -> tuple[Kernel, ...]:
     return _built(arch, _mma(**constants)[1])
 
 
-def _wgmma(variant: str, element: str, turned: bool, guarded: bool) -> tuple[Problem, Plan]:
+def _wgmma(variant: str, element: str, result: str, turned: bool, guarded: bool) -> tuple[Problem, Plan]:
+    """More tiles than the emulator has blocks at once, of which the last ones are masked."""
     kind, _ = TYPES[element]
     tile, store = WARPGROUPS[variant], Store(guarded)
-    problem = Problem(tile.rows - 3, tile.columns - 8, (tile.stages + 1) * gemm_wgmma.DEPTH - 8)
+    problem = Problem(tile.rows + 5, 2 * tile.columns + 8, tile.stages * gemm_wgmma.DEPTH + 8)
+    narrow = kind if result == "narrow" else f32
 
     def plan(device: Device) -> list[Step]:
-        return product_steps(device, problem, kind, store, True, Choice(variant), result=f32, turned=turned)
+        return product_steps(device, problem, kind, store, True, Choice(variant), result=narrow, turned=turned)
 
     return problem, plan
 
@@ -169,13 +176,16 @@ def _build_wgmma(arch: str, **constants: Any) -> tuple[Kernel, ...]:
 
 
 def _sample_tensor(
-    rng: np.random.Generator, made: tuple[Problem, Plan], *, element: str, turned: bool, guarded: bool
-) -> Trial:
-    """Of float32, `tf32`, the operands are rounded first; sums and result are float32."""
+    rng: np.random.Generator, made: tuple[Problem, Plan], *, element: str, turned: bool, guarded: bool,
+    result: str = "float32",
+) -> Trial:  # fmt: skip
+    """Of float32, `tf32`, the operands are rounded first; sums are float32, and so is the result, or `narrow`."""
     problem, plan = made
+    dtype = TYPES[element][1]
     return _sampled(
-        plan, rng, (problem.m, problem.depth), (problem.depth, problem.n), TYPES[element][1], result=np.float32,
-        turned=turned, guarded=guarded, unit=TENSOR_UNIT, operands=TF32 if element == "tf32" else 0.0,
+        plan, rng, (problem.m, problem.depth), (problem.depth, problem.n), dtype, turned=turned, guarded=guarded,
+        result=dtype if result == "narrow" else np.float32, rounded=NARROW[element] if result == "narrow" else 0.0,
+        unit=TENSOR_UNIT, operands=TF32 if element == "tf32" else 0.0,
     )  # fmt: skip
 
 
@@ -184,7 +194,8 @@ def _sample_mma(rng: np.random.Generator, **constants: Any) -> Trial:
 
 
 def _sample_wgmma(rng: np.random.Generator, **constants: Any) -> Trial:
-    return _sample_tensor(rng, _wgmma(**constants), **{n: constants[n] for n in ("element", "turned", "guarded")})
+    said = {n: constants[n] for n in ("element", "result", "turned", "guarded")}
+    return _sample_tensor(rng, _wgmma(**constants), **said)
 
 
 # ------------------------------------------------------------------------------------- vectors
@@ -277,16 +288,17 @@ CATALOGUE = [
         ),
     ),
     Entry(
-        "matmul_wgmma", "matrix", "C = A B by tensor cores of Hopper, sums and C in float32",
+        "matmul_wgmma", "matrix", "C = A B by tensor cores of Hopper, fed by tensor maps, sums in float32",
         _build_wgmma, _sample_wgmma,
         (
-            Constant("variant", "wgmma", "a tile of 128 x 128 sums, or of 128 x 256", tuple(WARPGROUPS)),
+            Constant("variant", "wgmma_wide", "a tile of 128 x 256 sums, 128 x 192 or 128 x 128", tuple(WARPGROUPS)),
             Constant("element", "bf16", "of A and B", ("bf16", "f16")),
+            Constant("result", "narrow", "C is of A's type, or float32", ("narrow", "float32")),
             TURNED, GUARDED,
         ),
         ("sm_90a",),
-        ({}, {"turned": True, "element": "f16", "guarded": True}, {"variant": "wgmma_wide"},
-         {"variant": "wgmma_wide", "turned": True}),
+        ({}, {"turned": True, "element": "f16", "guarded": True}, {"variant": "wgmma_middle", "result": "float32"},
+         {"variant": "wgmma", "turned": True}),
     ),
     Entry(
         "matvec", "matrix", "y = A x, a warp or a block a row", _build_matvec, _sample_matvec,

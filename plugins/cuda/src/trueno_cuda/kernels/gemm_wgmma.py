@@ -1,160 +1,234 @@
-"""Tensor cores by wgmma, on sm_90a alone: bf16 and f16, sums in float32.
+"""Tensor cores of sm_90a, fed by tensor maps: bf16 and f16, sums in float32.
 
-Two warpgroups multiply, each 64 rows of a block's tile; a third brings slices of A and B, 64 of k, into a ring of
-stages.  It copies with cp.async, and so swizzles by hand: of a row of 128 bytes the 16 that are number c lie where
-c xor (row mod 8) says, as wgmma's 128-byte swizzle wants.  Two rings of mbarriers say which stages are full and which
-are free.  Copies are ordinary writes, so the threads that wait for them say fence.proxy.async before they arrive.
+A block stays as long as there are tiles.  One thread of a third warpgroup lets the tensor memory accelerator bring
+slices of A and B, 64 of k, into a ring of stages, which swizzles them as wgmma wants; two warpgroups multiply, each 64
+rows of the tile, and store while the next tile's slices come in.  Two rings of mbarriers say which stages are full and
+which are free.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from trueno_cuda.kernels import gemm_form
 from trueno_cuda.kernels.source import build
 from trueno_cuda.kernels.store import Finish, Store
-from trueno_cuda.ptx import Kernel, Type, f32, u64
+from trueno_cuda.ptx import Kernel, Type, bf16, bf16x2, f16, f16x2, f32, ptr, s32, tensor_map, u32, u64
+from trueno_cuda.ptx.builder import ParamType
 
 DEPTH = 64
-"""Elements of k in a slice: rows of 128 bytes."""
-ROW = 128 // 2
+"""Elements of k in a slice: rows of 128 bytes, as far as a swizzle reaches."""
 CONSUMERS = 2
-COPIERS = 128
-LAG = 2
-"""Slices that are under way before the oldest is waited for."""
+ROWS = 64 * CONSUMERS
+THREADS = 128 * (CONSUMERS + 1)
+COPIER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+"""A thread: 128 of the one and 256 of the other are the 65 536 of a multiprocessor."""
+PAIRS = {bf16: bf16x2, f16: f16x2}
+RUN = 64
+"""Columns of B, as [k, n], that one copy brings; and of a 16-bit result that a warp turns around at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A block's sums: 128 rows by 64, 128 or 256 columns."""
+    """A block's sums: 128 rows by 128, 192 or 256 columns.
+
+    group: rows of tiles that are worked on together, so that what they read stays in L2.
+    """
 
     columns: int
-    stages: int = 4
+    stages: int
+    group: int = 8
 
     @property
     def rows(self) -> int:
-        return 64 * CONSUMERS
-
-    @property
-    def threads(self) -> int:
-        return 128 * CONSUMERS + COPIERS
+        return ROWS
 
     def __str__(self) -> str:
-        return f"{self.rows}x{self.columns}x{DEPTH}_s{self.stages}"
+        return f"{ROWS}x{self.columns}x{DEPTH}_s{self.stages}"
+
+    def boxes(self, turned: bool) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """What one copy brings of A [products, m, depth], and of B [products, depth, n], or turned, [.., n, depth]."""
+        return (1, ROWS, DEPTH), (1, self.columns, DEPTH) if turned else (1, DEPTH, RUN)
 
 
-def shared_bytes(tile: Tile) -> int:
-    return tile.stages * (tile.rows + tile.columns) * 128
+def params(result: Type, store: Store) -> dict[str, ParamType]:
+    """The launch parameters: maps of A and B, the result; tiles along m and n; products.
+
+    a_step, b_step: 1, or 0 where one matrix is for all products.
+    """
+    return {
+        "a": tensor_map, "b": tensor_map, "out": ptr(result), **store.pointers(result),
+        "m": u32, "n": u32, "depth": u32, "down": u32, "across": u32, "count": u32, "a_step": u32, "b_step": u32,
+        **store.floats(result),
+    }  # fmt: skip
+
+
+@dataclass(slots=True)
+class Place:
+    """A block's tile: of which product, its first row and column."""
+
+    product: Any
+    row: Any
+    column: Any
+
+
+class Ring:
+    """Where a role is in the ring of stages.  stage: its number; last: the one before; turn: parity of the rounds."""
+
+    def __init__(self, k: Any, stages: int) -> None:
+        self.k, self.stages = k, stages
+        self.stage, self.last, self.turn = (k.var(u32, 0) for _ in range(3))
+
+    def step(self) -> None:
+        k, after = self.k, self.stage + 1
+        around = after == self.stages
+        self.last.set(self.stage)
+        self.turn.set(self.turn ^ k.select(around, k.const(u32, 1), 0))
+        self.stage.set(k.select(around, k.const(u32, 0), after))
 
 
 @cache
-def wgmma(element: Type, result: Type, tile: Tile, turned: bool, pairs: bool, store: Store) -> Kernel:
+def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, store: Store) -> Kernel:
     """C = A B, or A B^T where `turned`, of any m; the rows of a and b, and their addresses, are multiples of 16 bytes.
 
-    pairs: n is even and out aligned to two elements, as it always is of what is not turned.
+    unit: elements that divide n and out's alignment: 1, 2 or 8.
 
-    Floor: 2 m n k flops at 989e12 a second on an H200; copies by threads and blocks that do not share what they read
-    should leave 0.5 to 0.65 of it (an estimate).
+    Floor: 2 m n k flops at 989e12 a second on an H200, of which its power lets some 0.8 through.  Measured there at
+    8192²: 790e12, as cuBLAS; clusters that share B, and stores by tensor maps, were no quicker.
     """
-    rows, columns, stages = tile.rows, tile.columns, tile.stages
+    columns, stages = tile.columns, tile.stages
+    staged = unit == 8 and result.bits == 16
 
     def body(k: Any, p: Any) -> None:
-        part = gemm_form.part(k, p, rows, columns, 8, 8, share=DEPTH)
-        kept = gemm_form.keep(k, part)
-        a_ring = k.shared(element, rows, ROW, stages=stages, align=1024)
-        b_ring = k.shared(element, columns, ROW, stages=stages, align=1024)
+        a_ring = k.shared(element, ROWS, DEPTH, stages=stages, align=1024)
+        b_ring = k.shared(element, columns, DEPTH, stages=stages, align=1024)
+        turning = k.shared(result, 16, RUN, stages=4 * CONSUMERS, per="warp") if staged else None
         full, free = k.mbarrier(stages), k.mbarrier(stages)
         finish, warp, lane = Finish(k, p, store), k.warp, k.lane
-        slices = (part.end - part.begin + (DEPTH - 1)) // DEPTH
+        slices = (p.depth + (DEPTH - 1)) // DEPTH
         with k.when(k.tid == 0):
             for s in range(stages):
-                full.init(COPIERS, s)
+                full.init(1, s)
                 free.init(4 * CONSUMERS, s)
             k.fence("mbarrier_init")
         k.sync()
 
-        # ---- the warpgroup that copies
-        with k.when(warp >= 4 * CONSUMERS):
-            me = k.tid - 128 * CONSUMERS
-            line, chunk = me // 8, me % 8
-            to = line * ROW + (chunk ^ line % 8) * 8
-            wide_k, wide_n = k.multiple_of(p.depth.to(u64), 8), p.n.to(u64)
-            step = COPIERS // 8
+        def places() -> Iterator[Place]:
+            """This block's tiles, one after the other."""
+            per = p.down * p.across
+            for number in k.range(k.ctaid, per * p.count, k.nctaid):
+                product, rest = number // per, number % per
+                group, within = rest // (p.across * tile.group), rest % (p.across * tile.group)
+                height = k.min(p.down - group * tile.group, tile.group)
+                yield Place(product, (group * tile.group + within % height) * ROWS, within // height * columns)
 
-            def along_k(base: Any, first: Any, most: Any, many: int) -> list[Any]:
-                """Where this thread's rows of a matrix [.., k] begin."""
-                found = [k.min(first + (line + i), most - 1) for i in range(0, many, step)]
-                return [base + k.multiple_of(row.to(u64) * wide_k, 8) for row in found]
+        def copy() -> None:
+            """One thread's work: fill the stages that are free."""
+            ring = Ring(k, stages)
+            for place in places():
+                a_product, b_product = ((place.product * s).to(s32) for s in (p.a_step, p.b_step))
+                row, column = place.row.to(s32), place.column.to(s32)
+                for i in k.range(slices):
+                    first = (i * DEPTH).to(s32)
+                    a_tile, b_tile = a_ring[ring.stage], b_ring[ring.stage]
+                    free.wait(ring.turn ^ 1, ring.stage)
+                    full.arrive_expecting((ROWS + columns) * DEPTH * 2, ring.stage)
+                    k.copy_tensor(a_tile, 0, p.a, (first, row, a_product), full, ring.stage)
+                    if turned:
+                        k.copy_tensor(b_tile, 0, p.b, (first, column, b_product), full, ring.stage)
+                    else:
+                        for j in range(0, columns, RUN):
+                            at = column + j, first, b_product
+                            k.copy_tensor(b_tile, j * DEPTH, p.b, at, full, ring.stage)
+                    ring.step()
 
-            a_from = along_k(part.a, part.row, p.m, rows)
-            b_from = along_k(part.b, part.column, p.n, columns) if turned else []
-            for t in k.range(slices):
-                stage = t % stages
-                free.wait(t // stages % 2 ^ 1, stage)
-                first = k.multiple_of(part.begin + t * DEPTH, DEPTH)
-                a_tile, b_tile = a_ring[stage] + k.multiple_of(to, 8), b_ring[stage] + k.multiple_of(to, 8)
-                inside = first + chunk * 8 < part.end
-                for i, source in enumerate(a_from):
-                    k.copy_async(a_tile, i * step * ROW, source, first + chunk * 8, 8, where=inside)
-                for i, source in enumerate(b_from):
-                    k.copy_async(b_tile, i * step * ROW, source, first + chunk * 8, 8, where=inside)
-                if not turned:  # [k, n]: blocks of 64 columns, in each a row of 128 bytes for each k
-                    for i in range(0, DEPTH, step):
-                        term = first + (line + i)
-                        from_row = part.b + k.multiple_of(term.to(u64) * wide_n, 8)
-                        for j in range(0, columns, ROW):
-                            column = k.min(part.column + (chunk * 8 + j), k.multiple_of(p.n, 8) - 8)
-                            k.copy_async(b_tile, (j + i) * ROW, from_row, column, 8, where=term < part.end)
-                k.async_commit()
-                with k.when(t >= LAG):
-                    k.async_wait(LAG)
-                    k.fence("async")
-                    full.arrive((t - LAG) % stages)
-            k.async_wait(0)
-            k.fence("async")
-            begin = k.select(slices > LAG, slices - LAG, 0)
-            for t in k.range(begin, slices):
-                full.arrive(t % stages)
+        def multiply() -> None:
+            """Four warps' work: sum their rows of each tile, slice by slice."""
+            ring = Ring(k, stages)
+            for place in places():
+                acc = k.vars(f32, columns // 2, 0.0)
+                for i in k.range(slices):
+                    full.wait(ring.turn, ring.stage)
+                    left = k.matrix(a_ring[ring.stage], warp // 4 * (64 * DEPTH), stride=8 * DEPTH)
+                    if turned:
+                        right = k.matrix(b_ring[ring.stage], stride=8 * DEPTH)
+                    else:  # blocks of 64 columns, in each a row of 128 bytes for each k
+                        right = k.matrix(b_ring[ring.stage], leading=DEPTH * RUN, stride=8 * RUN)
+                    k.wgmma_fence()
+                    for q in range(0, DEPTH, 16):
+                        a, b = k.deeper(left, q, element), k.deeper(right, q if turned else q * RUN, element)
+                        k.wgmma(f"m64n{columns}k16", acc, a, b, element, transposed=(False, not turned))
+                    k.wgmma_commit()
+                    k.wgmma_wait(1)  # so the slice before is read no more
+                    with k.when((i > 0) & (lane == 0)):
+                        free.arrive(ring.last)
+                    ring.step()
+                k.wgmma_wait(0)
+                with k.when(lane == 0):
+                    free.arrive(ring.last)
+                (turn_and_put if staged else put)(acc, place)
 
-        # ---- the warpgroups that multiply
-        with k.when(warp < 4 * CONSUMERS):
-            acc = k.vars(f32, columns // 2, 0.0)
-            group = warp // 4
-            for t in k.range(slices):
-                stage = t % stages
-                full.wait(t // stages % 2, stage)
-                left = k.matrix(a_ring[stage], group * (64 * ROW), stride=8 * ROW)
-                if turned:
-                    right = k.matrix(b_ring[stage], stride=8 * ROW)
-                else:
-                    right = k.matrix(b_ring[stage], leading=DEPTH * ROW, stride=8 * ROW)
-                k.wgmma_fence()
-                for q in range(0, DEPTH, 16):
-                    a, b = (k.deeper(left, q, element), k.deeper(right, q if turned else q * ROW, element))
-                    k.wgmma(f"m64n{columns}k16", acc, a, b, element, transposed=(False, not turned))
-                k.wgmma_commit()
-                k.wgmma_wait(1)
-                with k.when((t > 0) & (lane == 0)):
-                    free.arrive((t - 1) % stages)
-            k.wgmma_wait(0)
+        def finished(sums: Sequence[Any], at: Any, row: Any, column: Any, inside: Any) -> list[Any]:
+            made = sums if result is f32 else [v.to(result) for v in sums]
+            return finish(made, at, row, column, inside)
 
-            # ---- store
-            place = gemm_form.returned(k, p, store, kept, rows, columns)
-            unit = 2 if pairs else 1
-            wide_n = k.multiple_of(p.n.to(u64), unit)
-            first_column = place.column + lane % 4 * 2
+        def put(acc: Any, place: Place) -> None:
+            """Store a tile as wgmma leaves it: two neighbours a thread."""
+            width = min(unit, 2)
+            wide, lead = k.multiple_of(p.n.to(u64), width), place.product.to(u64) * p.m.to(u64)
+            first = place.column + lane % 4 * 2
             for half in range(2):
                 row = place.row + (warp * 16 + half * 8) + lane // 4
-                at = k.multiple_of(row.to(u64) * wide_n + place.base, unit) + first_column.to(u64)
-                line, lead = p.out + at, place.lead + row.to(u64)
-                for j in range(columns // 8):
-                    for c in range(0, 2, unit):
-                        inside = (row < p.m) & (first_column + (j * 8 + c) < p.n)
-                        sums = acc[4 * j + 2 * half + c : 4 * j + 2 * half + c + unit]
-                        made = sums if result is f32 else [v.to(result) for v in sums]
-                        values = finish(made, at + (j * 8 + c), lead, first_column + (j * 8 + c), inside)
-                        line.store(j * 8 + c, values, where=inside)
+                number = lead + row.to(u64)
+                at = k.multiple_of(number * wide + first.to(u64), width)
+                line = p.out + at
+                for c in range(0, columns, 8):
+                    for i in range(0, 2, width):
+                        inside = (row < p.m) & (first + (c + i) < p.n)
+                        sums = acc[c // 2 + 2 * half + i :][:width]
+                        line.store(c + i, finished(sums, at + (c + i), number, first + (c + i), inside), where=inside)
+
+        def turn_and_put(acc: Any, place: Place) -> None:
+            """Store a tile in lines of 128 bytes: warps turn it around in shared memory, swizzled as for wgmma."""
+            own, words = turning[warp], turning[warp].cast(u32)
+            wide, lead = p.n.to(u64), place.product.to(u64) * p.m.to(u64)
+            top, first = place.row + warp * 16, place.column + lane % 8 * 8
+            down = top + lane // 8
+            line = p.out.cast(u32) + k.multiple_of(((lead + down.to(u64)) * wide + first.to(u64)) // 2, 4)
+            lines = [line + k.multiple_of(wide * (r // 2), 4) for r in range(0, 16, 4)]
+            inside = [down + r < p.m for r in range(0, 16, 4)]
+            there, spot = lane % 16 * RUN, lane // 16 ^ lane % 8
+            for start in range(0, columns, RUN):
+                k.sync_warp()
+                for j in range(start, start + RUN, 16):
+                    pairs = [looked_at(acc, place, c, half) for c in (j, j + 8) for half in range(2)]
+                    packed = [k.pack(PAIRS[result], *pair) for pair in pairs]
+                    k.stmatrix(own, there + k.multiple_of((spot ^ (j - start) // 8) * 8, 8), packed)
+                k.sync_warp()
+                column = first + start < p.n
+                for r in range(0, 16, 4):
+                    row = lane // 8 + r
+                    values = words.load(row * (RUN // 2) + (lane % 8 ^ row % 8) * 4, vec=4)
+                    lines[r // 4].store(start // 2, values, where=inside[r // 4] & column)
+
+        def looked_at(acc: Any, place: Place, c: int, half: int) -> list[Any]:
+            """Two neighbouring sums of a row, with what is done to them before they are stored."""
+            sums = acc[c // 2 + 2 * half :][:2]
+            if store.plain:
+                return sums  # rounded in one instruction, both
+            row, column = place.row + (warp * 16 + half * 8) + lane // 4, place.column + lane % 4 * 2 + c
+            number = place.product.to(u64) * p.m.to(u64) + row.to(u64)
+            at = k.multiple_of(number * k.multiple_of(p.n.to(u64), 2) + column.to(u64), 2)
+            return finished(sums, at, number, column, (row < p.m) & (column < p.n))
+
+        with k.when(warp >= 4 * CONSUMERS):
+            k.set_max_registers("dec", COPIER_REGISTERS)
+            with k.when(k.tid == 128 * CONSUMERS):
+                copy()
+        with k.when(warp < 4 * CONSUMERS):
+            k.set_max_registers("inc", CONSUMER_REGISTERS)
+            multiply()
             finish.end()
 
-    name = f"gemm_wgmma_{element}_{result}_{tile}{'_turned' * turned}{'_v' * pairs}{store.word}"
-    return build(name, "sm_90a", gemm_form.params(element, result, store), body, tile.threads)
+    name = f"gemm_wgmma_{element}_{result}_{tile}{'_turned' * turned}_u{unit}{store.word}"
+    return build(name, "sm_90a", params(result, store), body, THREADS)

@@ -24,6 +24,11 @@ class Store:
     partial: bool = False
 
     @property
+    def plain(self) -> bool:
+        """Whether what is stored is the sums themselves, which nobody looks at."""
+        return self.epilogue is None and not self.guarded
+
+    @property
     def word(self) -> str:
         """Part of a kernel's name."""
         return "".join(

@@ -1,0 +1,56 @@
+"""Launches of `gemm_wgmma`: tensor maps of the operands, made of the addresses that a call brings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trueno_cuda.device import Device, Launch
+from trueno_cuda.kernels.gemm_problem import MOST, Problem
+from trueno_cuda.kernels.gemm_wgmma import Tile, wgmma
+from trueno_cuda.kernels.product import Step
+from trueno_cuda.kernels.store import Store
+from trueno_cuda.ptx import Type, bf16, f16
+
+SWIZZLE = 128
+
+
+def takes(problem: Problem, element: Type, turned: bool) -> bool:
+    """Whether tensor maps reach all of a product: rows of whole 16 bytes, and stacks that lie evenly, or not at all."""
+    m, n, depth = problem.m, problem.n, problem.depth
+    even = depth % 8 == 0 and (turned or n % 8 == 0) and depth > 0
+    stacked = len(problem.lead) <= 1 and set(problem.a_gaps) <= {0, m * depth} and set(problem.b_gaps) <= {0, depth * n}
+    return element in (bf16, f16) and even and stacked and problem.count * max(m, n) < MOST
+
+
+@dataclass(slots=True)
+class Mapped:
+    """A launch that is given addresses where its kernel takes maps."""
+
+    device: Device
+    launch: Launch
+    element: str
+    shapes: tuple[tuple[int, ...], ...]
+    boxes: tuple[tuple[int, ...], ...]
+
+    def __call__(self, pointers: Sequence[int], floats: Sequence[float] = ()) -> None:
+        maps = [
+            self.device.tensor_map(address, self.element, shape, box, SWIZZLE)
+            for address, shape, box in zip(pointers, self.shapes, self.boxes, strict=False)
+        ]
+        self.launch((*maps, *pointers[len(maps) :]), floats)
+
+
+def mapped_step(
+    device: Device, problem: Problem, element: Type, result: Type, tile: Tile, turned: bool, store: Store
+) -> Step:
+    """The launch of a product that `takes` accepts, with operands and result at multiples of 16 bytes."""
+    m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
+    unit = 1 if n % 2 else 8 if n % 8 == 0 and result.bits == 16 else 2
+    kernel = wgmma(element, result, tile, turned, unit, store)
+    down, across = -(-m // tile.rows), -(-n // tile.columns)
+    steps = [int(any(gaps)) for gaps in (problem.a_gaps, problem.b_gaps)]
+    blocks = min(device.sms, down * across * count)
+    launch = device.prepare(kernel, (blocks, 1, 1), (m, n, depth, down, across, count, *steps))
+    many_a, many_b = (count if step else 1 for step in steps)
+    shapes: Any = (many_a, m, depth), (many_b, n, depth) if turned else (many_b, depth, n)
+    return Step(Mapped(device, launch, element.name, shapes, tile.boxes(turned)), (0, 0, 0, 0))

@@ -82,9 +82,9 @@ class Device(Protocol):
     def tensor_map(self, address: int, element: str, shape: Sequence[int], box: Sequence[int], swizzle: int = 0) -> Any:
         """What stands among a launch's pointers for a tensor map, which cuts boxes out of an array in C order.
 
-        address: of the array, a multiple of 16.  element: as the builder names it.  shape, box: up to five axes in
-        NumPy's order; what lies outside reads as 0.  swizzle: 0, 32, 64 or 128 bytes.  KernelError where the hardware
-        takes no such map.
+        address: of the array, a multiple of 16.  element: as the builder names it; `tf32` rounds float32 to that.
+        shape, box: up to five axes in NumPy's order; what lies outside reads as 0.  swizzle: 0, 32, 64 or 128 bytes.
+        KernelError where the hardware takes no such map.
         """
 
     def status(self) -> int:

@@ -154,8 +154,10 @@ class Emulator:
     def contiguous(self, x: Array) -> Array:
         return x
 
-    def _at(self, pointer: int) -> np.ndarray[Any, Any]:
-        """All memory from an address on, to the end of its allocation."""
+    def _at(self, pointer: int | TensorMap) -> Any:
+        """All memory from an address on, to the end of its allocation; a tensor map is its own."""
+        if isinstance(pointer, TensorMap):
+            return pointer
         with self._lock:
             starts = sorted(self._memories)
             found = bisect_right(starts, pointer) - 1
@@ -178,9 +180,8 @@ class Emulator:
         dynamic = kernel.dynamic_shared if shared < 0 else shared
         pointers = sum(isinstance(p.type, (ptr, MapType)) for p in kernel.params)
 
-        def run(given: Sequence[Any], floats: Sequence[float]) -> None:
-            memory = [g if isinstance(g, TensorMap) else self._at(g) for g in given]
-            args = [*memory, *map(int, numbers), *map(float, floats)]
+        def run(given: Sequence[int | TensorMap], floats: Sequence[float]) -> None:
+            args = [*map(self._at, given), *map(int, numbers), *map(float, floats)]
             try:
                 report = module.launch(kernel.name, grid, threads, args, shared=dynamic)
             except LaunchError as error:
@@ -188,7 +189,7 @@ class Emulator:
             if report.findings:
                 raise KernelError(f"{kernel.name} on cuda_emulated:\n{report}")
 
-        def launch(given: Sequence[int], floats: Sequence[float] = ()) -> None:
+        def launch(given: Sequence[int | TensorMap], floats: Sequence[float] = ()) -> None:
             if len(given) != pointers:
                 raise KernelError(f"{kernel.name} takes {pointers} pointers, not {len(given)}")
             if self._here.recorded is not None:
@@ -207,7 +208,7 @@ class Emulator:
         size = TYPES[element].bytes
         whole = self._at(address)[: prod(shape) * size]
         try:  # of whole numbers: it is bits that are copied
-            return TensorMap(whole.view(f"u{size}").reshape(shape), box, swizzle)
+            return TensorMap(whole.view(f"u{size}").reshape(shape), box, swizzle, rounds=element == "tf32")
         except (LaunchError, ValueError) as error:
             raise KernelError(f"cuda_emulated: {error}") from error
 

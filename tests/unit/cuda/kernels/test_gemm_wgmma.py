@@ -23,10 +23,14 @@ HOPPER = Emulator("sm_90a")
 @pytest.mark.parametrize("variant, element, shape, narrow", [
     ("wgmma", bf16, (128, 128, 64), True), ("wgmma", f16, (200, 136, 456), False),
     ("wgmma_middle", bf16, (70, 392, 328), True), ("wgmma_wide", f16, (300, 520, 200), True),
-    ("wgmma_wide", bf16, (300, 520, 72), False),
+    ("wgmma_wide", bf16, (300, 520, 72), False), ("wgmma", f32, (200, 133, 196), True),
+    ("wgmma_wide", f32, (130, 264, 100), True),
 ], ids=str)  # fmt: skip
 def test_sizes(variant, element, shape, narrow, turned):
-    """Up to nine tiles for the emulator's four blocks, so that the ring goes on from one tile to the next."""
+    """Up to nine tiles for the emulator's four blocks, so that the ring goes on from one tile to the next.
+
+    float32 is rounded to tf32, and transposed first where it is not `turned`.
+    """
     (m, n, depth), rng = shape, fresh()
     a, b = floats(rng, NUMPY[element], m, depth), floats(rng, NUMPY[element], depth, n)
     result = NUMPY[element] if narrow else np.float32
@@ -91,7 +95,7 @@ def test_no_bank_is_hit_twice(turned):
     rng = fresh()
     a, b = floats(rng, np.float16, 1, m, depth), floats(rng, np.float16, 1, depth, n)
     out, given = np.zeros((1, m, n), np.float16), np.ascontiguousarray(b.transpose(0, 2, 1)) if turned else b
-    maps = [TensorMap(x, box, 128) for x, box in zip((a, given), tile.boxes(turned), strict=True)]
+    maps = [TensorMap(x, box, 128) for x, box in zip((a, given), tile.boxes(f16, turned), strict=True)]
     kernel = wgmma(f16, f16, tile, turned, 8, PLAIN)
     report = measured(kernel, (1, 1, 1), (*maps, out), (m, n, depth, 1, 1, 1, 0, 0))
     assert_near(out[0], a[0], b[0], f16)
@@ -131,7 +135,10 @@ def test_what_tensor_maps_do_not_reach_goes_elsewhere():
     assert choose_tensor(Problem(4096, 4096, 4090), f16, H200(), turned=True).name.startswith("mma")
     spread = Problem(4096, 4096, 64, (2,), (4096 * 128,), (0,))
     assert choose_tensor(spread, bf16, H200()).name.startswith("mma")
-    assert choose_tensor(Problem(4096, 4096, 4096), f32, H200()).name.startswith("mma")
+    assert choose_tensor(Problem(4096, 4096, 4094), f32, H200()).name.startswith("mma")
+    stacked = Problem(1024, 1024, 1024, (2,), (1 << 20,), (1 << 20,))
+    assert choose_tensor(stacked, f32, H200()).name.startswith("mma")
+    assert choose_tensor(stacked, f32, H200(), turned=True).name.startswith("wgmma")
 
 
 @pytest.mark.parametrize("store", [PLAIN, Store(guarded=True)], ids=["plain", "guarded"])

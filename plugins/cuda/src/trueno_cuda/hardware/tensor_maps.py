@@ -11,8 +11,9 @@ from trueno_cuda.hardware.driver import Driver
 
 TYPES: Final = {
     "u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9,
+    "tf32": 11,
 }  # fmt: skip
-"""CUtensorMapDataType by the builder's names."""
+"""CUtensorMapDataType by the builder's names; a map of tf32 rounds float32 to it."""
 _SWIZZLES: Final = {0: 0, 32: 1, 64: 2, 128: 3}
 _L2_128: Final = 2  # CUtensorMapL2promotion: by 128 bytes
 

@@ -120,7 +120,7 @@ def choose_tensor(
     m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
     large = m * n * depth * count >= LEAST_WGMMA
     if device.arch == "sm_90a" and aligned and large and takes(problem, element, turned):
-        slices = -(-depth // gemm_wgmma.DEPTH) + STORING
+        slices = -(-depth * element.bytes // gemm_wgmma.SLICE) + STORING
 
         def cost(name: str) -> float:
             tile = WARPGROUPS[name]
@@ -181,7 +181,7 @@ def product_steps(
     elif choice.name in WARPGROUPS:
         if arch != "sm_90a" or not aligned or not takes(problem, element, turned) or store.partial:
             raise KernelError(
-                f"{choice.name} multiplies bf16 and f16 on sm_90a, in rows that are multiples of {width} elements and "
+                f"{choice.name} multiplies bf16, f16 and f32 on sm_90a, in rows of multiples of {width} elements that "
                 f"begin at multiples of 16 bytes; this is {element} on {arch}, {m}x{depth} by {depth}x{n}; use mma"
             )
         return [mapped_step(device, problem, element, result, WARPGROUPS[choice.name], turned, store)]

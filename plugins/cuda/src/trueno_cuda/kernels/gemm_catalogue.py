@@ -31,7 +31,7 @@ TENSOR_UNIT = 2.0**-23
 """Of tensor cores: their sums are of float32, and may be cut instead of rounded."""
 TF32 = 2.0**-11
 """What rounding to tf32 moves an operand by, of its size."""
-NARROW = {"bf16": 2.0**-8, "f16": 2.0**-11}
+NARROW = {"bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 0.0}
 """What rounding moves a result by, of its size."""
 
 Array = np.ndarray[Any, Any]
@@ -162,7 +162,7 @@ def _wgmma(variant: str, element: str, result: str, turned: bool, guarded: bool)
     """More tiles than the emulator has blocks at once, of which the last ones are masked."""
     kind, _ = TYPES[element]
     tile, store = WARPGROUPS[variant], Store(guarded)
-    problem = Problem(tile.rows + 5, 2 * tile.columns + 8, tile.stages * gemm_wgmma.DEPTH + 8)
+    problem = Problem(tile.rows + 5, 2 * tile.columns + 8, tile.stages * gemm_wgmma.SLICE // kind.bytes + 8)
     narrow = kind if result == "narrow" else f32
 
     def plan(device: Device) -> list[Step]:
@@ -292,13 +292,13 @@ CATALOGUE = [
         _build_wgmma, _sample_wgmma,
         (
             Constant("variant", "wgmma_wide", "a tile of 128 x 256 sums, 128 x 192 or 128 x 128", tuple(WARPGROUPS)),
-            Constant("element", "bf16", "of A and B", ("bf16", "f16")),
+            Constant("element", "bf16", "of A and B; tf32: float32, rounded, of which b is turned first", tuple(TYPES)),
             Constant("result", "narrow", "C is of A's type, or float32", ("narrow", "float32")),
             TURNED, GUARDED,
         ),
         ("sm_90a",),
         ({}, {"turned": True, "element": "f16", "guarded": True}, {"variant": "wgmma_middle", "result": "float32"},
-         {"variant": "wgmma", "turned": True}),
+         {"variant": "wgmma", "turned": True}, {"element": "tf32"}),
     ),
     Entry(
         "matvec", "matrix", "y = A x, a warp or a block a row", _build_matvec, _sample_matvec,

@@ -1,9 +1,9 @@
-"""Tensor cores of sm_90a, fed by tensor maps: bf16 and f16, sums in float32.
+"""Tensor cores of sm_90a, fed by tensor maps: bf16, f16, and float32 as tf32; sums in float32.
 
 A block stays as long as there are tiles.  One thread of a third warpgroup lets the tensor memory accelerator bring
-slices of A and B, 64 of k, into a ring of stages, which swizzles them as wgmma wants; two warpgroups multiply, each 64
-rows of the tile, and store while the next tile's slices come in.  Two rings of mbarriers say which stages are full and
-which are free.
+slices of A and B, 128 bytes of k, into a ring of stages, which swizzles them as wgmma wants; two warpgroups multiply,
+each 64 rows of the tile, and store while the next tile's slices come in.  Two rings of mbarriers say which stages are
+full and which are free.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +16,8 @@ from trueno_cuda.kernels.store import Finish, Store
 from trueno_cuda.ptx import Kernel, Type, bf16, bf16x2, f16, f16x2, f32, ptr, s32, tensor_map, u32, u64
 from trueno_cuda.ptx.builder import ParamType
 
-DEPTH = 64
-"""Elements of k in a slice: rows of 128 bytes, as far as a swizzle reaches."""
+SLICE = 128
+"""Bytes of k in a slice: as far as a swizzle reaches."""
 CONSUMERS = 2
 ROWS = 64 * CONSUMERS
 THREADS = 128 * (CONSUMERS + 1)
@@ -44,11 +44,12 @@ class Tile:
         return ROWS
 
     def __str__(self) -> str:
-        return f"{ROWS}x{self.columns}x{DEPTH}_s{self.stages}"
+        return f"{ROWS}x{self.columns}_s{self.stages}"
 
-    def boxes(self, turned: bool) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    def boxes(self, element: Type, turned: bool) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """What one copy brings of A [products, m, depth], and of B [products, depth, n], or turned, [.., n, depth]."""
-        return (1, ROWS, DEPTH), (1, self.columns, DEPTH) if turned else (1, DEPTH, RUN)
+        depth = SLICE // element.bytes
+        return (1, ROWS, depth), (1, self.columns, depth) if turned else (1, depth, RUN)
 
 
 def params(result: Type, store: Store) -> dict[str, ParamType]:
@@ -91,21 +92,22 @@ class Ring:
 def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, store: Store) -> Kernel:
     """C = A B, or A B^T where `turned`, of any m; the rows of a and b, and their addresses, are multiples of 16 bytes.
 
+    element: f32 is rounded to tf32 by its maps, and must be turned: wgmma reads 32-bit elements along k alone.
     unit: elements that divide n and out's alignment: 1, 2 or 8.
 
     Floor: 2 m n k flops at 989e12 a second on an H200, of which its power lets some 0.8 through.  Measured there at
     8192²: 790e12, as cuBLAS; clusters that share B, and stores by tensor maps, were no quicker.
     """
-    columns, stages = tile.columns, tile.stages
+    columns, stages, depth = tile.columns, tile.stages, SLICE // element.bytes
     staged = unit == 8 and result.bits == 16
 
     def body(k: Any, p: Any) -> None:
-        a_ring = k.shared(element, ROWS, DEPTH, stages=stages, align=1024)
-        b_ring = k.shared(element, columns, DEPTH, stages=stages, align=1024)
+        a_ring = k.shared(element, ROWS, depth, stages=stages, align=1024)
+        b_ring = k.shared(element, columns, depth, stages=stages, align=1024)
         turning = k.shared(result, 16, RUN, stages=4 * CONSUMERS, per="warp") if staged else None
         full, free = k.mbarrier(stages), k.mbarrier(stages)
         finish, warp, lane = Finish(k, p, store), k.warp, k.lane
-        slices = (p.depth + (DEPTH - 1)) // DEPTH
+        slices = (p.depth + (depth - 1)) // depth
         with k.when(k.tid == 0):
             for s in range(stages):
                 full.init(1, s)
@@ -129,17 +131,17 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
                 a_product, b_product = ((place.product * s).to(s32) for s in (p.a_step, p.b_step))
                 row, column = place.row.to(s32), place.column.to(s32)
                 for i in k.range(slices):
-                    first = (i * DEPTH).to(s32)
+                    first = (i * depth).to(s32)
                     a_tile, b_tile = a_ring[ring.stage], b_ring[ring.stage]
                     free.wait(ring.turn ^ 1, ring.stage)
-                    full.arrive_expecting((ROWS + columns) * DEPTH * 2, ring.stage)
+                    full.arrive_expecting((ROWS + columns) * SLICE, ring.stage)
                     k.copy_tensor(a_tile, 0, p.a, (first, row, a_product), full, ring.stage)
                     if turned:
                         k.copy_tensor(b_tile, 0, p.b, (first, column, b_product), full, ring.stage)
                     else:
                         for j in range(0, columns, RUN):
                             at = column + j, first, b_product
-                            k.copy_tensor(b_tile, j * DEPTH, p.b, at, full, ring.stage)
+                            k.copy_tensor(b_tile, j * depth, p.b, at, full, ring.stage)
                     ring.step()
 
         def multiply() -> None:
@@ -149,15 +151,15 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
                 acc = k.vars(f32, columns // 2, 0.0)
                 for i in k.range(slices):
                     full.wait(ring.turn, ring.stage)
-                    left = k.matrix(a_ring[ring.stage], warp // 4 * (64 * DEPTH), stride=8 * DEPTH)
+                    left = k.matrix(a_ring[ring.stage], warp // 4 * (64 * depth), stride=8 * depth)
                     if turned:
-                        right = k.matrix(b_ring[ring.stage], stride=8 * DEPTH)
+                        right = k.matrix(b_ring[ring.stage], stride=8 * depth)
                     else:  # blocks of 64 columns, in each a row of 128 bytes for each k
-                        right = k.matrix(b_ring[ring.stage], leading=DEPTH * RUN, stride=8 * RUN)
+                        right = k.matrix(b_ring[ring.stage], leading=depth * RUN, stride=8 * RUN)
                     k.wgmma_fence()
-                    for q in range(0, DEPTH, 16):
+                    for q in range(0, depth, depth // 4):
                         a, b = k.deeper(left, q, element), k.deeper(right, q if turned else q * RUN, element)
-                        k.wgmma(f"m64n{columns}k16", acc, a, b, element, transposed=(False, not turned))
+                        k.wgmma(f"m64n{columns}k{depth // 4}", acc, a, b, element, transposed=(False, not turned))
                     k.wgmma_commit()
                     k.wgmma_wait(1)  # so the slice before is read no more
                     with k.when((i > 0) & (lane == 0)):

@@ -26,10 +26,13 @@ class TensorMap:
     """A tiled tensor map over a C-contiguous array of up to five axes.
 
     box: the tile's shape, in the array's order of axes (PTX counts coordinates from the last one).  swizzle: 0, 32,
-    64 or 128 bytes.  fill: what lies outside the array, 0 or NaN.  Raises LaunchError where the hardware would.
+    64 or 128 bytes.  fill: what lies outside the array, 0 or NaN.  rounds: float32 is rounded to tf32 on its way into
+    shared memory.  Raises LaunchError where the hardware would.
     """
 
-    def __init__(self, array: Array, box: Sequence[int], swizzle: int = 0, fill: float = 0.0) -> None:
+    def __init__(
+        self, array: Array, box: Sequence[int], swizzle: int = 0, fill: float = 0.0, rounds: bool = False
+    ) -> None:
         if not array.flags.c_contiguous or not 1 <= array.ndim <= 5 or len(box) != array.ndim:
             raise LaunchError(f"a tensor map wants a C-contiguous array of 1 to 5 axes and a box of as many, not "
                               f"{array.shape} and {tuple(box)}")  # fmt: skip
@@ -46,6 +49,7 @@ class TensorMap:
         self.box = tuple(int(b) for b in box)
         self.width = swizzle
         self.fill = fill
+        self.rounds = rounds
 
     @property
     def size(self) -> int:
@@ -54,6 +58,14 @@ class TensorMap:
 
     def encode(self, number: int) -> bytes:
         return (MAGIC + number.to_bytes(4, "little")).ljust(128, b"\0")
+
+    def converted(self, data: Array) -> Array:
+        """The bytes of a tile as they arrive in shared memory: to nearest, ties to even; what is no number stays."""
+        if not self.rounds:
+            return data
+        bits = data.view(np.uint32)
+        near = (bits + np.uint32(0xFFF) + (bits >> 13 & 1)) & np.uint32(0xFFFFE000)
+        return np.where(bits & np.uint32(0x7FFFFFFF) > 0x7F800000, bits, near).view(np.uint8)
 
     def elements(self, coordinates: Sequence[int]) -> tuple[Array, Array]:
         """Flat element numbers of the tile at PTX coordinates (innermost first), and which lie inside the array."""

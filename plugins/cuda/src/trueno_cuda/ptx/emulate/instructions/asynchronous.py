@@ -301,7 +301,9 @@ def tensor_copy(c: Compiler, ins: Instruction) -> Step:
                     data = np.where(here, data, np.tile(nan, len(flat)))
                 assert barrier is not None
                 one = None if mask is None else int(np.broadcast_to(mask(m, g), g.n)[k])
-                send(m, ins, g, k, first, data, int(np.broadcast_to(barrier(m, g), g.n)[k]), one, order)
+                send(
+                    m, ins, g, k, first, found.converted(data), int(np.broadcast_to(barrier(m, g), g.n)[k]), one, order
+                )
             else:
                 copy = BulkCopy(ins, lane, found.size, source[here], None, (first + order)[here])
                 m.bulk_copies.append((int(m.bulk_group[lane]), copy))

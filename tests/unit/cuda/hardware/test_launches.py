@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from trueno.errors import DeviceLost, KernelError
 from trueno_cuda.hardware.contexts import Context
-from trueno_cuda.hardware.launches import prepared
+from trueno_cuda.hardware.launches import Streams, prepared
 from unit.cuda.hardware import kernels
 
 STREAM = 0x7F12_3456_789A
@@ -23,7 +23,7 @@ def ready(driver, context):
             module = driver.load(built.text.encode(), built.name)
             function = driver.handle("cuModuleGetFunction", module, built.name.encode())
         threads = built.threads or block
-        return prepared(around, lambda: STREAM, built, function, grid, numbers, threads, shared)
+        return prepared(around, Streams(lambda: STREAM, (), lambda: 0), built, function, grid, numbers, threads, shared)
 
     return make
 

@@ -20,7 +20,7 @@ from trueno_cuda.hardware.choice import SETTING
 from trueno_cuda.hardware.contexts import Context
 from trueno_cuda.hardware.driver import Driver
 from trueno_cuda.hardware.failures import FORKED
-from trueno_cuda.hardware.launches import prepared
+from trueno_cuda.hardware.launches import Streams, prepared
 from trueno_cuda.hardware.modules import Modules
 from trueno_cuda.hardware.recordings import Recorder, Recording
 from trueno_cuda.hardware.status import StatusWords
@@ -52,8 +52,7 @@ class Gpu:
         self._current_stream = current = runtime.stream_of(number)
         self._recorder = Recorder(self._context)
         self._active = active = self._recorder.active
-        self._stream: Callable[[], int] = lambda: self._exceptional_stream() if active else current()
-        """Gives the handle of the stream for this thread's launches."""
+        self._streams = Streams(current, active, self._exceptional_stream)
         self._words = StatusWords(self._context, lambda: self.empty((1,), np.dtype(np.uint32)), self._current_stream)
         self._modules = Modules(driver, self.arch, self.capability, self.shared)
         self._transfers = Transfers(self._context)
@@ -61,6 +60,10 @@ class Gpu:
         self._blas: Blas | None = None
 
     # ---- streams ---------------------------------------------------------------------------------------
+
+    def _stream(self) -> int:
+        """The handle of the stream for this thread's launches."""
+        return self._exceptional_stream() if self._active else self._current_stream()
 
     def _exceptional_stream(self) -> int:
         """Where launches go while something is out of the ordinary: some thread records, or the GPU was closed."""
@@ -196,7 +199,7 @@ class Gpu:
         dynamic = kernel.dynamic_shared if shared < 0 else shared
         with self._context:
             function = self._modules.function(kernel, dynamic)
-        return prepared(self._context, self._stream, kernel, function, grid, numbers, threads, dynamic)
+        return prepared(self._context, self._streams, kernel, function, grid, numbers, threads, dynamic)
 
     def blas(self, dtype: np.dtype[Any], m: int, n: int, depth: int, instead: Launch) -> Launch | None:
         """cuBLAS' launch of a product (see `blas.Blas.product`); None where it is not installed."""

@@ -67,9 +67,10 @@ def stream_of(number: int) -> Callable[[], int]:
         capsule = stream.__pyx_capi__["get_stream_ptr"]
         get = ctypes.pythonapi["PyCapsule_GetPointer"]  # a new object, whose types nobody else sets
         get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-        function = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(get(capsule, b"intptr_t (int)"))
-        if function(number) == cupy.cuda.get_current_stream(number).ptr:
-            return partial(function, number)
+        function = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(get(capsule, b"intptr_t (int)"))
+        ask = partial(function, ctypes.c_int.from_param(number))  # converted here, and not at every call
+        if ask() == cupy.cuda.get_current_stream(number).ptr:
+            return ask
     return lambda: int(cupy.cuda.get_current_stream(number).ptr)
 
 

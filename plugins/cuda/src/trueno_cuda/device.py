@@ -28,6 +28,8 @@ class Array(Protocol):
     size: int
     nbytes: int
     data: Memory
+    _c_contiguous: bool
+    """Whether its elements lie in C order: what `flags` reads, in a sixth of the time."""
 
     def reshape(self, shape: tuple[int, ...]) -> Any:
         """The same elements under another shape."""
@@ -42,13 +44,15 @@ class Launch(Protocol):
 
 class Device(Protocol):
     """One GPU.  arch: what kernels are built for, `sm_90a`.  sms: its multiprocessors.  shared: bytes of shared memory
-    that a block may have.  software: whether it is emulated.
+    that a block may have.  alone: whether every array is its own, as there is no other GPU.  software: whether it is
+    emulated.
     """
 
     name: str
     arch: str
     sms: int
     shared: int
+    alone: bool
     software: bool
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

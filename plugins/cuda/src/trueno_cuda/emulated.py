@@ -44,6 +44,7 @@ class Array:
 
     __module__ = "trueno_cuda.emulated"
     __slots__ = ("__weakref__", "data", "dtype", "shape")
+    _c_contiguous = True
     __array_ufunc__ = None  # NumPy's operators give up at once
     __hash__ = object.__hash__
 
@@ -111,7 +112,7 @@ class Emulator:
     """The device (see `trueno_cuda.device.Device`)."""
 
     name = "PTX emulator"
-    software = True
+    software = alone = True
     shared = SHARED
     sms = SMS
 

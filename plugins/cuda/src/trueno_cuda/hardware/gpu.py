@@ -48,7 +48,8 @@ class Gpu:
         self.arch = targets.arch(self.capability)
         self.sms = driver.attribute(self.handle, cuda.SMS)
         self.shared = driver.attribute(self.handle, cuda.SHARED_OPTIN)
-        self._context = Context(driver, self.handle, alone=driver.count() == 1)
+        self.alone = driver.count() == 1
+        self._context = Context(driver, self.handle, self.alone)
         self._current_stream = current = runtime.stream_of(number)
         self._recorder = Recorder(self._context)
         self._active = active = self._recorder.active
@@ -83,16 +84,17 @@ class Gpu:
         if prod(shape) >> 48:  # CuPy counts in 64 bits, and beyond them anew from 0
             raise self._full(shape, dtype)
         try:
+            if self.alone and not self._active:  # CuPy finds the context by itself
+                return runtime.ndarray(shape, dtype)
             with self._context:
                 made = runtime.ndarray(shape, dtype)
         except MemoryError:
             raise self._full(shape, dtype) from None
         except runtime.CudaFailure as error:
             raise self.driver.failure(error.code, f"cuda: an array of {shape} {np.dtype(dtype)}") from None
-        if self._active:
-            recording = self._recorder.current()
-            if recording is not None:
-                recording.held.append(made)
+        recording = self._recorder.current()
+        if recording is not None:
+            recording.held.append(made)
         return made
 
     def _full(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> OutOfMemory:
@@ -152,9 +154,9 @@ class Gpu:
 
         DeviceError for an array of another GPU.
         """
-        if not self._context.alone:
+        if not self.alone:
             self._mine(x)
-        if x._c_contiguous:  # what `flags` reads, in a sixth of the time
+        if x._c_contiguous:
             return x
         made = self.empty(x.shape, x.dtype)
         self._gather(x, made)

@@ -3,7 +3,7 @@
 Nothing here imports CuPy.  `trueno_cuda.hardware` and `trueno_cuda.emulated` each have one of these.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -37,6 +37,9 @@ class Array(Protocol):
 
 class Launch(Protocol):
     """A kernel with its grid and its whole numbers, ready to go on the current stream; any thread may call it."""
+
+    bound: Callable[[Sequence[int]], Callable[[], None]]
+    """Gives the launch with fixed pointers, which takes the host less, of a kernel that takes no floats."""
 
     def __call__(self, pointers: Sequence[int], floats: Sequence[float] = ()) -> None:
         """pointers: values of the kernel's first parameters, addresses all.  floats: those of its last ones."""

@@ -196,6 +196,7 @@ class Emulator:
             else:
                 run(given, floats)
 
+        launch.bound = lambda given: lambda: launch(given)  # type: ignore[attr-defined]
         return launch
 
     @contextmanager

@@ -7,7 +7,10 @@ would take longer than the driver.
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import count
 from typing import Any
+
+from trueno.errors import KernelError
 
 from trueno_cuda.device import Launch
 
@@ -18,42 +21,52 @@ READY = 256
 def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: int, floats: int, outs: int) -> Any:
     """`call`, which takes so many operands, floats and results, without what it finds out anew each time.
 
-    seen: of arrays that a call went well with, in C order all of them, the launch that it came to; None where there was
-    more to it.
+    seen: the launch that a call came to on these arrays, which lie in C order; None where there was more to it.
     """
-    known: dict[Any, Launch] = {}
+    known: dict[Any, Callable[..., None]] = {}
+    numbers = count()
 
     def slow(key: Any, *given: Any) -> int:
+        arrays = (*given[:inputs], *given[inputs + floats :])
+        launch = seen(arrays) if all(x._c_contiguous for x in arrays) else None
         status = call(*given)
-        if status == 0:
-            arrays = (*given[:inputs], *given[inputs + floats :])
-            launch = seen(arrays) if all(x._c_contiguous for x in arrays) else None
-            if launch is not None:
-                if len(known) >= READY:
-                    known.clear()
-                known[key] = launch
+        if launch is not None and status == 0:  # the second time: arrays that come but once are not worth the room
+            if len(known) >= READY:
+                known.clear()
+            known[key] = launch if floats else launch.bound([x.data.ptr for x in arrays])
         return status
 
-    return _written(inputs, floats, outs)(known.get, slow)
+    def again(shapes: tuple[tuple[int, ...], ...]) -> Callable[..., int]:
+        """The kernel for arrays that are known to be of these shapes, operands and results."""
+        if len(shapes) != inputs + outs:
+            raise KernelError(f"a kernel of {inputs} operands and {outs} results has no {len(shapes)} shapes")
+        return _written(inputs, floats, outs, True)(known.get, slow, next(numbers))  # type: ignore[no-any-return]
+
+    kernel = _written(inputs, floats, outs, False)(known.get, slow, None)
+    kernel.again = again
+    return kernel
 
 
 @lru_cache(None)
-def _written(inputs: int, floats: int, outs: int) -> Callable[..., Any]:
-    """Makes the function of two others: what knows launches by shapes and addresses, and what runs a call at length."""
+def _written(inputs: int, floats: int, outs: int, shaped: bool) -> Callable[..., Any]:
+    """Makes the function of what knows launches by shapes and addresses, and of what runs a call at length.
+
+    shaped: the shapes are known, and a number that comes third stands for them.
+    """
     names = [f"a{i}" for i in range(inputs)], [f"f{i}" for i in range(floats)], [f"o{i}" for i in range(outs)]
     arrays = [*names[0], *names[2]]
     given = ", ".join([*names[0], *names[1], *names[2]])
     addresses = "".join(f"p_{x}, " for x in arrays)
-    shapes = "".join(f"{x}.shape, " for x in arrays)
+    shapes = "alike, " if shaped else "".join(f"{x}.shape, " for x in arrays)
     lines = [
-        "def made(known, slow):",
+        "def made(known, slow, alike):",
         f"    def kernel({given}):",
         *(f"        p_{x} = {x}.data.ptr" for x in arrays),
         f"        key = {shapes}{addresses[:-2]}",
         "        launch = known(key)",
         f"        if launch is None or not ({' and '.join(f'{x}._c_contiguous' for x in arrays)}):",
         f"            return slow(key, {given})",
-        f"        launch(({addresses}), ({''.join(f'{x}, ' for x in names[1])}))",
+        f"        launch(({addresses}), ({', '.join(names[1])},))" if floats else "        launch()",
         "        return 0",
         "    return kernel",
     ]

@@ -164,7 +164,7 @@ def test_a_kernel_is_told_shapes_once(fake, monkeypatch):
     def kernel(real):
         def again(shapes):
             asked.append(shapes)
-            return lambda *given: called.append(len(given)) or real(*given)
+            return lambda *given: called.append(len(given)) or real(*(x.reshape((12,)) for x in given))
 
         def made(*given):
             return real(*given)
@@ -183,5 +183,5 @@ def test_a_kernel_is_told_shapes_once(fake, monkeypatch):
             np.testing.assert_array_equal(trueno.numpy(trueno.sub(x, y)), X - (X + 1))
             assert trueno.sub(y, x, out=out) is out
             np.testing.assert_array_equal(trueno.numpy(out), (X + 1) - X)
-    assert asked == [((3, 4),) * 3]
+    assert asked == [((12,),) * 3]  # as the kernel sees them
     assert called == [3] * 5

@@ -117,9 +117,12 @@ def keep(now: State, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any],
         now.resident.clear()
     shape, dtype = ready.results[0]
     kernel = None
-    if len(ready.results) == 1 and ready.shaped is None and not ready.params:
+    if len(ready.results) == 1 and not ready.params:
         again = getattr(ready.kernel, "again", None)
-        kernel = again((*(tuple(x.shape) for x in operands), shape)) if again else ready.kernel
+        if again is not None:
+            kernel = again(ready.shaped or (*(tuple(x.shape) for x in operands), shape))
+        elif ready.shaped is None:
+            kernel = ready.kernel
     now.resident[made] = ready, ready.entry.load, kernel, shape, dtype
 
 

@@ -37,10 +37,18 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
         return status
 
     def again(shapes: tuple[tuple[int, ...], ...]) -> Callable[..., int]:
-        """The kernel for arrays that are known to be of these shapes, operands and results."""
+        """The kernel for arrays that are known to hold the elements of these shapes, operands and results."""
         if len(shapes) != inputs + outs:
             raise KernelError(f"a kernel of {inputs} operands and {outs} results has no {len(shapes)} shapes")
-        return _written(inputs, floats, outs, True)(known.get, slow, next(numbers))  # type: ignore[no-any-return]
+        wanted = (*shapes[:inputs], *[None] * floats, *shapes[inputs:])
+
+        def seen_so(key: Any, *given: Any) -> int:
+            pairs = list(zip(given, wanted, strict=True))
+            if any(s is not None and x.shape != s and not x._c_contiguous for x, s in pairs):
+                return -1
+            return slow(key, *(x if s is None or x.shape == s else x.reshape(s) for x, s in pairs))
+
+        return _written(inputs, floats, outs, True)(known.get, seen_so, next(numbers))  # type: ignore[no-any-return]
 
     kernel = _written(inputs, floats, outs, False)(known.get, slow, None)
     kernel.again = again

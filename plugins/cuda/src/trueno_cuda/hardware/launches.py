@@ -34,6 +34,8 @@ TENSOR_MAP: Final = 128
 """Bytes of a tensor map."""
 _OVERLAPS: Final = "griddepcontrol.wait"
 """A kernel with this instruction waits by itself for what came before, and may be started early."""
+_CAPTURING: Final = 12030
+"""The first CUDA whose driver keeps that in graphs."""
 
 
 class Streams(NamedTuple):
@@ -70,7 +72,7 @@ def prepared(
     def slot() -> list[Any]:
         """What one call at a time writes to, and the driver's views of it: a stream, parameters and their start."""
         room, start = _room(kernel, numbers)
-        config = _config(kernel, grid, block, shared)
+        config = _config(kernel, grid, block, shared, driver.version >= _CAPTURING)
         at = ctypes.addressof(ctypes.c_char.from_buffer(room, start))
         values = (c_void_p * max(len(kernel.params), 1))(*[at + p.offset for p in kernel.params])
         return [0, room, start, config, byref(config), byref(values)]
@@ -214,11 +216,11 @@ def _write_floats(memory: bytearray, start: int, places: tuple[tuple[int, str], 
             struct.pack_into(letter, memory, start + offset, math.copysign(math.inf, value))
 
 
-def _config(kernel: Kernel, grid: Grid, block: Grid, shared: int) -> Config:
-    """The launch's structure."""
+def _config(kernel: Kernel, grid: Grid, block: Grid, shared: int, early: bool) -> Config:
+    """The launch's structure.  early: whether a kernel that waits by itself may be started early."""
     config = Config()
     config.grid[:], config.block[:], config.shared = grid, block, shared
-    if _OVERLAPS in kernel.text:
+    if early and _OVERLAPS in kernel.text:
         attributes = (Attribute * 1)()
         attributes[0].id, attributes[0].value[0] = PROGRAMMATIC, 1
         config.attributes, config.count = ctypes.addressof(attributes), 1

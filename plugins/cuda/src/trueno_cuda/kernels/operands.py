@@ -46,7 +46,7 @@ def typed(
     build.__name__ = name
     build.__wrapped__ = function  # type: ignore[attr-defined]  # the builder reads the function's own text
     build.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return kernel(threads=threads, blocks_per_sm=blocks_per_sm)(build)
+    return kernel(threads=threads, blocks_per_sm=blocks_per_sm, overlap=True)(build)
 
 
 def element(itemsize: int) -> Type:

@@ -2,11 +2,14 @@
 
 Seconds of kernels lie between two events of the GPU around several calls; so do those of the copy, which takes turns.
 A figure for memory is the share of that copy's bandwidth; cuBLAS and PyTorch are called through PyTorch, TF32 off.
+pyptx takes part where it is installed (`benchmarks.peers.pyptx`).
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
 from math import erf, sqrt
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +20,7 @@ from trueno.dispatch.general import request
 
 from benchmarks.compare import Record
 from benchmarks.inputs import values
+from benchmarks.peers import pyptx
 from benchmarks.rows import Cell, Plan, text
 from benchmarks.timing import OURS, Thunk
 
@@ -30,7 +34,10 @@ ROUNDS, CALLS = 7, 5
 CLOSE = 1e-4
 LAUNCHES = 100
 PLANNED, CALLED, REPLAYED = "launch through plan", "launch through the op", "a kernel of a replayed batch"
+BURST = 256
+"""Launches before the host waits: fewer than the driver's queue holds, or the host would be timed waiting for it."""
 CHAIN = "relu scale add"
+TUTORIAL, EXAMPLE = "the tutorial's fused kernel", Path(__file__).parents[2] / "examples" / "07_a_kernel.py"
 
 
 def _normalized(x: Array, eps: float) -> Array:
@@ -59,6 +66,7 @@ def cells(plan: Plan) -> Iterator[Cell]:
     for shape in ((64, 4096),) if plan.quick else ROWS:
         for name in ("softmax", "layer_norm", "rms_norm"):
             yield _cell(name, shape, partial(_rows, name), plan)
+    yield _cell(TUTORIAL, (64, 1024) if plan.quick else (32768, 4096), _tutorial, plan)
     for name in ("sum", "argmax"):
         yield _cell(name, (1 << 20 if plan.quick else ALL,), partial(_read, name), plan)
     yield _cell("argmax", (64, 4096) if plan.quick else ROWS[1], partial(_read, "argmax"), plan)
@@ -165,10 +173,30 @@ def _elements(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
 def _rows(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     x, op = there(shape), getattr(trueno, name)
     weights = [there(shape[1:], 2 + i) for i in range(len(op.op.operands) - 1)]
-    found = seconds({OURS: bare(op, (x, *weights)), "copy": copied(2 * x.nbytes), **_torch(name, (x, *weights))}, plan)
+    calls = {OURS: bare(op, (x, *weights)), "copy": copied(2 * x.nbytes), **_torch(name, (x, *weights))}
+    if name == "rms_norm":
+        calls |= _pyptx(pyptx.rms_norm, x, *weights)
+    found = seconds(calls, plan)
     few = [trueno.numpy(a).astype(np.float64) for a in weights]
     wanted = MEANING[name](trueno.numpy(x)[:8].astype(np.float64), *few)
     return _share(found, shape, "copy", _checked(op(x, *weights), wanted))
+
+
+def _tutorial(shape: tuple[int, ...], plan: Plan) -> Record:
+    """h = x + r and its rms norm, as the page "Write a kernel" ends."""
+    from trueno_cuda import prepared
+
+    spec = spec_from_file_location("a_kernel", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    example = module_from_spec(spec)
+    spec.loader.exec_module(example)
+    x, r, w = there(shape), there(shape, 1), there(shape[1:], 2)
+    h, y = there(shape), there(shape)
+    launch = prepared(example.add_norm.build(N=shape[1]), shape[0])
+    found = seconds({OURS: lambda: launch(x, r, w, h, y, 1e-6), "copy": copied(4 * x.nbytes)}, plan)
+    total = trueno.numpy(x)[:8].astype(np.float64) + trueno.numpy(r)[:8]
+    problem = _checked(h, total) or _checked(y, _normalized(total, 1e-6) * trueno.numpy(w))
+    return _share(found, shape, "copy", problem)
 
 
 def _read(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
@@ -204,6 +232,16 @@ def _torch(name: str, operands: tuple[Any, ...]) -> dict[str, Thunk]:
         "matmul": lambda: torch.matmul(x, rest[0], out=out),
     }
     return {"torch": calls[name]}
+
+
+def _pyptx(way: Callable[..., Thunk | None], *operands: Any) -> dict[str, Thunk]:
+    """pyptx's call on the same memory, where it is installed."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    call = way(*(x if isinstance(x, torch.Tensor) else torch.from_dlpack(x) for x in operands))
+    return {} if call is None else {pyptx.NAME: call}
 
 
 # ---- products
@@ -243,7 +281,10 @@ def _halves(shape: tuple[int, ...], plan: Plan) -> Record:
     run = gemm.launch(device, a, b, c)
     theirs = [torch.from_numpy(x.view(np.int16)).cuda().view(torch.bfloat16) for x in host]
     out = torch.empty_like(theirs[0])
-    found = seconds({OURS: run, "torch": lambda: torch.matmul(*theirs, out=out)}, plan, 3)
+    calls = {OURS: run, "torch": lambda: torch.matmul(*theirs, out=out)}
+    if shape[0] % 256 == 0:
+        calls |= _pyptx(pyptx.matmul, *theirs)  # by the second one's rows, which costs the same
+    found = seconds(calls, plan, 3)
     run()
     wanted = host[0][:64].astype(np.float64) @ host[1].astype(np.float64)
     return _share(found, shape, "torch", _checked(c, wanted))
@@ -259,20 +300,23 @@ def _host(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     backend: Any = registry.load(NAME)
     if name == REPLAYED:
         return _replayed(x, shape, plan)
-    calls = {PLANNED: bare(trueno.add, (x, y)), CALLED: lambda: trueno.add(x, y, out=out)}
-    best: dict[str, float] = {}
-    times = 500
-    for title, call in calls.items():
-        best[title] = float("inf")
-        for _ in range(ROUNDS):
+    calls = {OURS: bare(trueno.add, (x, y)) if name == PLANNED else lambda: trueno.add(x, y, out=out)}
+    if name == CALLED:
+        calls |= _torch("add", (x, y))
+        calls |= _pyptx(pyptx.rms_norm, there((4, 256)), there((256,)))
+    best = dict.fromkeys(calls, float("inf"))
+    for call in calls.values():
+        call()
+    for _ in range(3 * ROUNDS):
+        for title, call in calls.items():
             backend.synchronize()
             start = perf_counter()
-            for _ in range(times):
+            for _ in range(BURST):
                 call()
-            best[title] = min(best[title], (perf_counter() - start) / times)
+            best[title] = min(best[title], (perf_counter() - start) / BURST)
             backend.synchronize()
     problem = "" if np.array_equal(trueno.numpy(out), trueno.numpy(x) + trueno.numpy(y)) else "its result is wrong"
-    return Record(NAME, name, text(shape), "s", best[name], seconds={OURS: best[name]}, family=NAME, problem=problem)
+    return Record(NAME, name, text(shape), "s", best[OURS], seconds=best, family=NAME, problem=problem)
 
 
 def _replayed(x: Any, shape: tuple[int, ...], plan: Plan) -> Record:

@@ -86,6 +86,9 @@ class Device(Protocol):
         it.
         """
 
+    def unpooled(self) -> AbstractContextManager[Any]:
+        """This thread's arrays that are made inside get memory of their own, of which tools know where it ends."""
+
     def status(self) -> int:
         """Address of the word into which this thread's guarded kernels OR their bits: 1 a NaN, 2 an Inf."""
 

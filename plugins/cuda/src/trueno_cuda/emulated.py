@@ -3,7 +3,7 @@
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from threading import Lock, local
 from typing import Any, NoReturn
@@ -169,7 +169,7 @@ class Emulator:
     def prepare(
         self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1
     ) -> Callable[..., None]:
-        if not _runs(kernel.arch, self.arch):
+        if not runs(kernel.arch, self.arch):
             raise KernelError(f"{kernel.name} is built for {kernel.arch}, and cuda_emulated plays {self.arch}")
         module = load(kernel.text)
         threads = kernel.threads or block
@@ -198,6 +198,10 @@ class Emulator:
 
         launch.bound = lambda given: lambda: launch(given)  # type: ignore[attr-defined]
         return launch
+
+    def unpooled(self) -> AbstractContextManager[Any]:
+        """All arrays here have memory of their own."""
+        return nullcontext()
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
@@ -230,6 +234,6 @@ class Emulator:
         """Nothing is held."""
 
 
-def _runs(built: str, played: str) -> bool:
+def runs(built: str, played: str) -> bool:
     """Whether a GPU takes a kernel: of its own architecture or an older one, and with an `a` of its own alone."""
     return built == played if TARGETS[built].special else TARGETS[built].number <= TARGETS[played].number

@@ -5,7 +5,7 @@ CuPy and PyTorch use as well.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from math import prod
 from typing import Any, Final
 
@@ -96,6 +96,10 @@ class Gpu:
         if recording is not None:
             recording.held.append(made)
         return made
+
+    def unpooled(self) -> AbstractContextManager[Any]:
+        """Arrays that this thread makes inside have memory of their own: compute-sanitizer sees where each ends."""
+        return runtime.unpooled()
 
     def _full(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> OutOfMemory:
         nbytes, room = prod(map(int, shape)) * np.dtype(dtype).itemsize, ""

@@ -6,7 +6,7 @@ thread.
 
 import ctypes
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -53,6 +53,12 @@ def kept() -> int:
 def give_back() -> None:
     """Give the driver what the pool keeps."""
     cupy.get_default_memory_pool().free_all_blocks()
+
+
+def unpooled() -> AbstractContextManager[Any]:
+    """This thread's arrays come from the driver, one by one."""
+    made: AbstractContextManager[Any] = cupy.cuda.using_allocator(None)
+    return made
 
 
 def stream_of(number: int) -> Callable[[], int]:

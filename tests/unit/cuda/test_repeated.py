@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
+from trueno.ops import TABLE
 from trueno_cuda import repeated
 from trueno_cuda.emulated import Emulator
+from trueno_cuda.kernels import kernel as by_hand
 from trueno_cuda.rowprogram import kernel
 from unit.cuda.rows.calls import Inside, key
 
@@ -140,3 +143,28 @@ def test_no_more_arrays_are_known_than_fit(device, monkeypatch, bindings):
 def test_where_another_gpu_may_have_the_array_it_is_looked_at_each_time(device):
     device.alone = False
     assert not hasattr(kernel(device, key("neg")), "again")
+
+
+@pytest.mark.parametrize("name", ["transpose", "outer", "matmul", "matvec", "vecmat"])
+def test_kernels_written_by_hand(device, rng, name, bindings):
+    vectors = {"outer": (1, 1), "matvec": (2, 1), "vecmat": (1, 2)}.get(name, (2, 2))[: len(TABLE[name].operands)]
+    operands = [rng.standard_normal((24, 24)[:ndim]).astype(F) for ndim in vectors]
+    mean = {"transpose": np.transpose, "outer": np.outer}.get(name, np.matmul)
+    there_, out = there(device, *operands), device.to_device(np.zeros_like(mean(*operands)))
+    call = Call(TABLE[name], np.dtype(F), "", vectors[0], (10,) * len(vectors), (), "cuda_emulated")
+    run = by_hand(device, call)
+    for _ in range(5):
+        operands = [rng.standard_normal(x.shape).astype(F) for x in operands]
+        for x, y in zip(operands, there_, strict=True):
+            device.write(x, y)
+        out.elements[...] = 7
+        assert run(*there_, out) == 0
+        np.testing.assert_allclose(device.to_host(out), mean(*operands), rtol=1e-4, atol=1e-4)
+    assert len(bindings) == 2
+    if vectors[0] == 2:
+        assert run(*there_, there_[0]) == -1 and run(*there_[:-1], out, out) == -1
+    again = run.again((*(x.shape for x in operands), out.shape))
+    for _ in range(3):
+        out.elements[...] = 7
+        assert again(*there_, out) == 0
+        np.testing.assert_allclose(device.to_host(out), mean(*operands), rtol=1e-4, atol=1e-4)

@@ -39,7 +39,7 @@ class Launch(Protocol):
     """A kernel with its grid and its whole numbers, ready to go on the current stream; any thread may call it."""
 
     bound: Callable[[Sequence[int]], Callable[[], None]]
-    """Gives the launch with fixed pointers, which takes the host less, of a kernel that takes no floats."""
+    """Gives the launch with fixed pointers, which takes the host less, of a kernel of ours that takes no floats."""
 
     def __call__(self, pointers: Sequence[int], floats: Sequence[float] = ()) -> None:
         """pointers: values of the kernel's first parameters, addresses all.  floats: those of its last ones."""

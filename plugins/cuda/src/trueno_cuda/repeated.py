@@ -6,7 +6,7 @@ would take longer than the driver.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 
@@ -24,16 +24,27 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
     seen: the launch that a call came to on these arrays, which lie in C order; None where there was more to it.
     """
     known: dict[Any, Callable[..., None]] = {}
+    before: dict[Any, bool] = {}
+    """What came once; whether there may be a launch for it."""
     numbers = count()
 
     def slow(key: Any, *given: Any) -> int:
+        status = call(*given)
+        if status != 0 or not before.get(key, True):
+            return status
+        if key not in before:  # arrays that come but once are not worth the room
+            if len(before) >= READY:
+                before.clear()
+            before[key] = True
+            return status
         arrays = (*given[:inputs], *given[inputs + floats :])
         launch = seen(arrays) if all(x._c_contiguous for x in arrays) else None
-        status = call(*given)
-        if launch is not None and status == 0:  # the second time: arrays that come but once are not worth the room
+        if launch is None:
+            before[key] = False
+        else:
             if len(known) >= READY:
                 known.clear()
-            known[key] = launch if floats else launch.bound([x.data.ptr for x in arrays])
+            known[key] = launch if floats else _fixed(launch, [x.data.ptr for x in arrays])
         return status
 
     def again(shapes: tuple[tuple[int, ...], ...]) -> Callable[..., int]:
@@ -53,6 +64,12 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
     kernel = _written(inputs, floats, outs, False)(known.get, slow, None)
     kernel.again = again
     return kernel
+
+
+def _fixed(launch: Launch, pointers: list[int]) -> Callable[[], None]:
+    """The launch with these pointers; a library's cannot be made so, and is given them each time."""
+    bound = getattr(launch, "bound", None)
+    return partial(launch, pointers) if bound is None else bound(pointers)  # type: ignore[no-any-return]
 
 
 @lru_cache(None)

@@ -253,6 +253,6 @@ def kernel(device: Device, call: Call) -> Kernel:
     if (reject := refusal(call)) is not None:
         raise KernelError(f"{call.op.name} on cuda: {reject.detail}")
     made = RowKernel(device, call)
-    if not device.alone:  # an array may be another GPU's, each time
+    if call.guarded or not device.alone:  # the thread's status word, or whose array it is, is asked for each time
         return made
     return quick(made, made.seen, made.first_out, made.after_params - made.first_out, len(made.out_spaces))

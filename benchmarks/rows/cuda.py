@@ -16,21 +16,19 @@ from typing import Any
 import numpy as np
 import trueno
 from trueno.discovery import registry
-from trueno.dispatch.general import request
 
 from benchmarks.compare import Record
 from benchmarks.inputs import values
 from benchmarks.peers import pyptx
 from benchmarks.rows import Cell, Plan, text
+from benchmarks.rows.cuda_calls import NAME, ROUNDS, bare, by_pyptx, by_torch, copied, seconds, there
 from benchmarks.timing import OURS, Thunk
 
 Array = np.ndarray[Any, Any]
-NAME = "cuda"
 LENGTH, ALL, FEW = 1 << 28, 1 << 30, 1 << 10
 """Elements of the elementwise rows, of whole reductions, and of what only the host's part is measured with."""
 ROWS = ((4096, 4096), (8192, 8192), (32768, 8192))
 SIDES = (4096, 8192)
-ROUNDS, CALLS = 7, 5
 CLOSE = 1e-4
 LAUNCHES = 100
 PLANNED, CALLED, REPLAYED = "launch through plan", "launch through the op", "a kernel of a replayed batch"
@@ -89,52 +87,6 @@ def _cell(name: str, shape: tuple[int, ...], measure: Callable[[tuple[int, ...],
     return Cell(NAME, name, text(shape), measured)
 
 
-# ---- time
-
-
-def seconds(calls: dict[str, Thunk], plan: Plan, times: int = CALLS) -> dict[str, float]:
-    """Of one call of each, on the GPU: the best of rounds in which they take turns."""
-    from cupy.cuda import Event, get_current_stream, get_elapsed_time
-
-    best = dict.fromkeys(calls, float("inf"))
-    for call in calls.values():
-        call()
-    for _ in range(3 if plan.quick else ROUNDS):
-        for name, call in calls.items():
-            start, end = Event(), Event()
-            start.record()
-            for _ in range(times):
-                call()
-            end.record()
-            get_current_stream().synchronize()
-            end.synchronize()
-            best[name] = min(best[name], get_elapsed_time(start, end) * 1e-3 / times)
-    return best
-
-
-def there(shape: tuple[int, ...], seed: int = 0) -> Any:
-    """Numbers on the GPU; large arrays repeat a part, as it is the kernels that are measured and not the link."""
-    part = values(("uniform", -1.0, 1.0), (min(int(np.prod(shape)), 1 << 24),), seed)
-    whole = np.resize(part, shape)
-    return trueno.to(whole, NAME)
-
-
-def bare(op: Any, operands: tuple[Any, ...], **given: Any) -> Thunk:
-    """The kernel alone, writing into the same result: Python's part is another row's."""
-    backend: Any = registry.load(NAME)
-    out = op(*operands, **given)
-    kernel = backend.kernel(request(op.op, operands, {p.name: given.get(p.name, p.default) for p in op.op.params}))
-    floats = [float(given.get(p.name, p.default)) for p in op.op.params if p.symbolic]
-    return lambda: kernel(*operands, *floats, out)
-
-
-def copied(nbytes: int) -> Thunk:
-    """A copy that moves so many bytes, read and written together."""
-    backend: Any = registry.load(NAME)
-    a, b = (backend.empty((nbytes // 2,), np.dtype(np.uint8)) for _ in range(2))
-    return lambda: backend.copy(a, b)
-
-
 def _checked(got: Any, wanted: Array) -> str:
     found = trueno.numpy(got)[: len(wanted)].astype(np.float64)
     return "" if np.abs(found - wanted).max() <= CLOSE * np.abs(wanted).max() else "its result is wrong"
@@ -166,16 +118,16 @@ def _elements(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     given = {"approximate": "none"} if name == "gelu" else {}
     run = bare(op, operands, **given)
     wanted = hx + hy if name == "add" else MEANING[name](hx)
-    found = seconds({OURS: run, "copy": copied(arrays * x.nbytes), **_torch(name, operands)}, plan)
+    found = seconds({OURS: run, "copy": copied(arrays * x.nbytes), **by_torch(name, operands)}, plan)
     return _share(found, shape, "copy", _checked(op(*operands, **given), wanted))
 
 
 def _rows(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     x, op = there(shape), getattr(trueno, name)
     weights = [there(shape[1:], 2 + i) for i in range(len(op.op.operands) - 1)]
-    calls = {OURS: bare(op, (x, *weights)), "copy": copied(2 * x.nbytes), **_torch(name, (x, *weights))}
+    calls = {OURS: bare(op, (x, *weights)), "copy": copied(2 * x.nbytes), **by_torch(name, (x, *weights))}
     if name == "rms_norm":
-        calls |= _pyptx(pyptx.rms_norm, x, *weights)
+        calls |= by_pyptx(pyptx.rms_norm, x, *weights)
     found = seconds(calls, plan)
     few = [trueno.numpy(a).astype(np.float64) for a in weights]
     wanted = MEANING[name](trueno.numpy(x)[:8].astype(np.float64), *few)
@@ -202,46 +154,12 @@ def _tutorial(shape: tuple[int, ...], plan: Plan) -> Record:
 def _read(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     """Against a copy: reading alone may take half its time."""
     x, op = there(shape), getattr(trueno, name)
-    found = seconds({OURS: bare(op, (x,)), "copy": copied(x.nbytes), **_torch(name, (x,))}, plan)
+    found = seconds({OURS: bare(op, (x,)), "copy": copied(x.nbytes), **by_torch(name, (x,))}, plan)
     host = trueno.numpy(x)
     exact = host.astype(np.float64).sum(-1) if name == "sum" else host.argmax(-1)
     got = trueno.numpy(op(x))
     near = np.abs(got - exact).max() <= CLOSE * max(np.abs(exact).max(), 1e3) if name == "sum" else (got == exact).all()
     return _share(found, shape, "copy", "" if near else "its result is wrong")
-
-
-def _torch(name: str, operands: tuple[Any, ...]) -> dict[str, Thunk]:
-    """PyTorch's call on the same memory."""
-    try:
-        import torch
-        import torch.nn.functional as F
-    except ImportError:
-        return {}
-    torch.backends.cuda.matmul.allow_tf32 = False
-    x, *rest = (torch.from_dlpack(a) for a in operands)
-    out = torch.empty_like(x)
-    calls: dict[str, Thunk] = {
-        "add": lambda: torch.add(x, rest[0], out=out),
-        "relu": lambda: torch.clamp_min(x, 0, out=out),
-        "gelu": lambda: torch.ops.aten.gelu.out(x, approximate="none", out=out),
-        "softmax": lambda: torch.softmax(x, -1),
-        "layer_norm": lambda: F.layer_norm(x, x.shape[-1:], *rest),
-        "rms_norm": lambda: F.rms_norm(x, x.shape[-1:], *rest),
-        "sum": lambda: torch.sum(x, -1),
-        "argmax": lambda: torch.argmax(x, -1),
-        "matmul": lambda: torch.matmul(x, rest[0], out=out),
-    }
-    return {"torch": calls[name]}
-
-
-def _pyptx(way: Callable[..., Thunk | None], *operands: Any) -> dict[str, Thunk]:
-    """pyptx's call on the same memory, where it is installed."""
-    try:
-        import torch
-    except ImportError:
-        return {}
-    call = way(*(x if isinstance(x, torch.Tensor) else torch.from_dlpack(x) for x in operands))
-    return {} if call is None else {pyptx.NAME: call}
 
 
 # ---- products
@@ -262,7 +180,7 @@ def _ours_alone(shape: tuple[int, ...], plan: Plan) -> Record:
 def _multiplied(shape: tuple[int, ...], plan: Plan, make: Callable[[Any, Any], Thunk]) -> Record:
     a, b = there(shape), there(shape, 1)
     run = make(a, b)
-    found = seconds({OURS: run, **_torch("matmul", (a, b))}, plan, 3)
+    found = seconds({OURS: run, **by_torch("matmul", (a, b))}, plan, 3)
     host = trueno.numpy(a)[:64].astype(np.float64) @ trueno.numpy(b).astype(np.float64)
     problem = _checked(trueno.matmul(a, b), host)
     return _share(found, shape, "torch", problem)
@@ -283,7 +201,7 @@ def _halves(shape: tuple[int, ...], plan: Plan) -> Record:
     out = torch.empty_like(theirs[0])
     calls = {OURS: run, "torch": lambda: torch.matmul(*theirs, out=out)}
     if shape[0] % 256 == 0:
-        calls |= _pyptx(pyptx.matmul, *theirs)  # by the second one's rows, which costs the same
+        calls |= by_pyptx(pyptx.matmul, *theirs)  # by the second one's rows, which costs the same
     found = seconds(calls, plan, 3)
     run()
     wanted = host[0][:64].astype(np.float64) @ host[1].astype(np.float64)
@@ -302,8 +220,8 @@ def _host(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
         return _replayed(x, shape, plan)
     calls = {OURS: bare(trueno.add, (x, y)) if name == PLANNED else lambda: trueno.add(x, y, out=out)}
     if name == CALLED:
-        calls |= _torch("add", (x, y))
-        calls |= _pyptx(pyptx.rms_norm, there((4, 256)), there((256,)))
+        calls |= by_torch("add", (x, y))
+        calls |= by_pyptx(pyptx.rms_norm, there((4, 256)), there((256,)))
     best = dict.fromkeys(calls, float("inf"))
     for call in calls.values():
         call()

@@ -7,7 +7,7 @@ ARGS ?=
 # starts at once and can be debugged; ARGS="-n 2 -k softmax" if it is large.
 WORKERS = $(if $(ARGS),,-n auto --maxprocesses 4 --dist worksteal)
 
-.PHONY: help setup demo test check lint types imports bench bench-gpu docs generate golden wheels clean
+.PHONY: help setup demo test check lint types imports bench bench-gpu sanitize docs generate golden wheels clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "  %-9s %s\n", $$1, $$2}'
@@ -37,6 +37,11 @@ bench: .venv/dev  ## Compare with NumPy and PyTorch, row by row
 
 bench-gpu: .venv/dev  ## The rows of GPUs alone, on the GPUs that are here
 	$(BIN)/python -m benchmarks --rows cuda,wgpu $(ARGS)
+
+TOOLS ?= memcheck racecheck
+sanitize: .venv/packages  ## Run every CUDA kernel's sample under compute-sanitizer, on the GPU that is here
+	@for tool in $(TOOLS); do echo "$$tool:"; \
+	    compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/trueno ptx check $(ARGS) || exit 1; done
 
 docs: .venv/dev  ## Build the site into site/
 	$(BIN)/mkdocs build --strict

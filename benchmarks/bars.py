@@ -276,6 +276,7 @@ def _wgpu(records: Sequence[Record]) -> list[Verdict]:
 CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must reach, and of what
     (("add", "relu", "gelu", cuda.CHAIN), 0.95, "a copy of the same bytes"),
     (("softmax", "layer_norm", "rms_norm"), 0.90, "a copy of the same array"),
+    ((cuda.TUTORIAL,), 0.90, "a copy of the same bytes"),
     (("sum", "argmax"), 0.94, "a copy of the same bytes, which is 93 % of reading them"),
     (("matmul",), 0.98, "cuBLAS"),
     (("matmul, our PTX",), 0.85, "cuBLAS"),

@@ -65,4 +65,5 @@ def clock(launch, there) -> None:
         print(f"{name}: {best * 1e6:.0f} us, {nbytes / best / 1e12:.2f} TB/s")
 
 
-main()
+if __name__ == "__main__":  # the benchmarks time the kernel as well
+    main()

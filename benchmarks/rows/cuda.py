@@ -2,35 +2,40 @@
 
 Seconds of kernels lie between two events of the GPU around several calls; so do those of the copy, which takes turns.
 A figure for memory is the share of that copy's bandwidth; cuBLAS and PyTorch are called through PyTorch, TF32 off.
+pyptx takes part where it is installed (`benchmarks.peers.pyptx`).
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
 from math import erf, sqrt
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import trueno
 from trueno.discovery import registry
-from trueno.dispatch.general import request
 
 from benchmarks.compare import Record
 from benchmarks.inputs import values
+from benchmarks.peers import pyptx
 from benchmarks.rows import Cell, Plan, text
+from benchmarks.rows.cuda_calls import NAME, ROUNDS, bare, by_pyptx, by_torch, copied, seconds, there
 from benchmarks.timing import OURS, Thunk
 
 Array = np.ndarray[Any, Any]
-NAME = "cuda"
 LENGTH, ALL, FEW = 1 << 28, 1 << 30, 1 << 10
 """Elements of the elementwise rows, of whole reductions, and of what only the host's part is measured with."""
 ROWS = ((4096, 4096), (8192, 8192), (32768, 8192))
 SIDES = (4096, 8192)
-ROUNDS, CALLS = 7, 5
 CLOSE = 1e-4
 LAUNCHES = 100
 PLANNED, CALLED, REPLAYED = "launch through plan", "launch through the op", "a kernel of a replayed batch"
+BURST = 256
+"""Launches before the host waits: fewer than the driver's queue holds, or the host would be timed waiting for it."""
 CHAIN = "relu scale add"
+TUTORIAL, EXAMPLE = "the tutorial's fused kernel", Path(__file__).parents[2] / "examples" / "07_a_kernel.py"
 
 
 def _normalized(x: Array, eps: float) -> Array:
@@ -59,6 +64,7 @@ def cells(plan: Plan) -> Iterator[Cell]:
     for shape in ((64, 4096),) if plan.quick else ROWS:
         for name in ("softmax", "layer_norm", "rms_norm"):
             yield _cell(name, shape, partial(_rows, name), plan)
+    yield _cell(TUTORIAL, (64, 1024) if plan.quick else (32768, 4096), _tutorial, plan)
     for name in ("sum", "argmax"):
         yield _cell(name, (1 << 20 if plan.quick else ALL,), partial(_read, name), plan)
     yield _cell("argmax", (64, 4096) if plan.quick else ROWS[1], partial(_read, "argmax"), plan)
@@ -79,52 +85,6 @@ def _cell(name: str, shape: tuple[int, ...], measure: Callable[[tuple[int, ...],
         return [found]
 
     return Cell(NAME, name, text(shape), measured)
-
-
-# ---- time
-
-
-def seconds(calls: dict[str, Thunk], plan: Plan, times: int = CALLS) -> dict[str, float]:
-    """Of one call of each, on the GPU: the best of rounds in which they take turns."""
-    from cupy.cuda import Event, get_current_stream, get_elapsed_time
-
-    best = dict.fromkeys(calls, float("inf"))
-    for call in calls.values():
-        call()
-    for _ in range(3 if plan.quick else ROUNDS):
-        for name, call in calls.items():
-            start, end = Event(), Event()
-            start.record()
-            for _ in range(times):
-                call()
-            end.record()
-            get_current_stream().synchronize()
-            end.synchronize()
-            best[name] = min(best[name], get_elapsed_time(start, end) * 1e-3 / times)
-    return best
-
-
-def there(shape: tuple[int, ...], seed: int = 0) -> Any:
-    """Numbers on the GPU; large arrays repeat a part, as it is the kernels that are measured and not the link."""
-    part = values(("uniform", -1.0, 1.0), (min(int(np.prod(shape)), 1 << 24),), seed)
-    whole = np.resize(part, shape)
-    return trueno.to(whole, NAME)
-
-
-def bare(op: Any, operands: tuple[Any, ...], **given: Any) -> Thunk:
-    """The kernel alone, writing into the same result: Python's part is another row's."""
-    backend: Any = registry.load(NAME)
-    out = op(*operands, **given)
-    kernel = backend.kernel(request(op.op, operands, {p.name: given.get(p.name, p.default) for p in op.op.params}))
-    floats = [float(given.get(p.name, p.default)) for p in op.op.params if p.symbolic]
-    return lambda: kernel(*operands, *floats, out)
-
-
-def copied(nbytes: int) -> Thunk:
-    """A copy that moves so many bytes, read and written together."""
-    backend: Any = registry.load(NAME)
-    a, b = (backend.empty((nbytes // 2,), np.dtype(np.uint8)) for _ in range(2))
-    return lambda: backend.copy(a, b)
 
 
 def _checked(got: Any, wanted: Array) -> str:
@@ -158,52 +118,48 @@ def _elements(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     given = {"approximate": "none"} if name == "gelu" else {}
     run = bare(op, operands, **given)
     wanted = hx + hy if name == "add" else MEANING[name](hx)
-    found = seconds({OURS: run, "copy": copied(arrays * x.nbytes), **_torch(name, operands)}, plan)
+    found = seconds({OURS: run, "copy": copied(arrays * x.nbytes), **by_torch(name, operands)}, plan)
     return _share(found, shape, "copy", _checked(op(*operands, **given), wanted))
 
 
 def _rows(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     x, op = there(shape), getattr(trueno, name)
     weights = [there(shape[1:], 2 + i) for i in range(len(op.op.operands) - 1)]
-    found = seconds({OURS: bare(op, (x, *weights)), "copy": copied(2 * x.nbytes), **_torch(name, (x, *weights))}, plan)
+    calls = {OURS: bare(op, (x, *weights)), "copy": copied(2 * x.nbytes), **by_torch(name, (x, *weights))}
+    if name == "rms_norm":
+        calls |= by_pyptx(pyptx.rms_norm, x, *weights)
+    found = seconds(calls, plan)
     few = [trueno.numpy(a).astype(np.float64) for a in weights]
     wanted = MEANING[name](trueno.numpy(x)[:8].astype(np.float64), *few)
     return _share(found, shape, "copy", _checked(op(x, *weights), wanted))
 
 
+def _tutorial(shape: tuple[int, ...], plan: Plan) -> Record:
+    """h = x + r and its rms norm, as the page "Write a kernel" ends."""
+    from trueno_cuda import prepared
+
+    spec = spec_from_file_location("a_kernel", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    example = module_from_spec(spec)
+    spec.loader.exec_module(example)
+    x, r, w = there(shape), there(shape, 1), there(shape[1:], 2)
+    h, y = there(shape), there(shape)
+    launch = prepared(example.add_norm.build(N=shape[1]), shape[0])
+    found = seconds({OURS: lambda: launch(x, r, w, h, y, 1e-6), "copy": copied(4 * x.nbytes)}, plan)
+    total = trueno.numpy(x)[:8].astype(np.float64) + trueno.numpy(r)[:8]
+    problem = _checked(h, total) or _checked(y, _normalized(total, 1e-6) * trueno.numpy(w))
+    return _share(found, shape, "copy", problem)
+
+
 def _read(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     """Against a copy: reading alone may take half its time."""
     x, op = there(shape), getattr(trueno, name)
-    found = seconds({OURS: bare(op, (x,)), "copy": copied(x.nbytes), **_torch(name, (x,))}, plan)
+    found = seconds({OURS: bare(op, (x,)), "copy": copied(x.nbytes), **by_torch(name, (x,))}, plan)
     host = trueno.numpy(x)
     exact = host.astype(np.float64).sum(-1) if name == "sum" else host.argmax(-1)
     got = trueno.numpy(op(x))
     near = np.abs(got - exact).max() <= CLOSE * max(np.abs(exact).max(), 1e3) if name == "sum" else (got == exact).all()
     return _share(found, shape, "copy", "" if near else "its result is wrong")
-
-
-def _torch(name: str, operands: tuple[Any, ...]) -> dict[str, Thunk]:
-    """PyTorch's call on the same memory."""
-    try:
-        import torch
-        import torch.nn.functional as F
-    except ImportError:
-        return {}
-    torch.backends.cuda.matmul.allow_tf32 = False
-    x, *rest = (torch.from_dlpack(a) for a in operands)
-    out = torch.empty_like(x)
-    calls: dict[str, Thunk] = {
-        "add": lambda: torch.add(x, rest[0], out=out),
-        "relu": lambda: torch.clamp_min(x, 0, out=out),
-        "gelu": lambda: torch.ops.aten.gelu.out(x, approximate="none", out=out),
-        "softmax": lambda: torch.softmax(x, -1),
-        "layer_norm": lambda: F.layer_norm(x, x.shape[-1:], *rest),
-        "rms_norm": lambda: F.rms_norm(x, x.shape[-1:], *rest),
-        "sum": lambda: torch.sum(x, -1),
-        "argmax": lambda: torch.argmax(x, -1),
-        "matmul": lambda: torch.matmul(x, rest[0], out=out),
-    }
-    return {"torch": calls[name]}
 
 
 # ---- products
@@ -224,7 +180,7 @@ def _ours_alone(shape: tuple[int, ...], plan: Plan) -> Record:
 def _multiplied(shape: tuple[int, ...], plan: Plan, make: Callable[[Any, Any], Thunk]) -> Record:
     a, b = there(shape), there(shape, 1)
     run = make(a, b)
-    found = seconds({OURS: run, **_torch("matmul", (a, b))}, plan, 3)
+    found = seconds({OURS: run, **by_torch("matmul", (a, b))}, plan, 3)
     host = trueno.numpy(a)[:64].astype(np.float64) @ trueno.numpy(b).astype(np.float64)
     problem = _checked(trueno.matmul(a, b), host)
     return _share(found, shape, "torch", problem)
@@ -243,7 +199,10 @@ def _halves(shape: tuple[int, ...], plan: Plan) -> Record:
     run = gemm.launch(device, a, b, c)
     theirs = [torch.from_numpy(x.view(np.int16)).cuda().view(torch.bfloat16) for x in host]
     out = torch.empty_like(theirs[0])
-    found = seconds({OURS: run, "torch": lambda: torch.matmul(*theirs, out=out)}, plan, 3)
+    calls = {OURS: run, "torch": lambda: torch.matmul(*theirs, out=out)}
+    if shape[0] % 256 == 0:
+        calls |= by_pyptx(pyptx.matmul, *theirs)  # by the second one's rows, which costs the same
+    found = seconds(calls, plan, 3)
     run()
     wanted = host[0][:64].astype(np.float64) @ host[1].astype(np.float64)
     return _share(found, shape, "torch", _checked(c, wanted))
@@ -259,20 +218,23 @@ def _host(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     backend: Any = registry.load(NAME)
     if name == REPLAYED:
         return _replayed(x, shape, plan)
-    calls = {PLANNED: bare(trueno.add, (x, y)), CALLED: lambda: trueno.add(x, y, out=out)}
-    best: dict[str, float] = {}
-    times = 500
-    for title, call in calls.items():
-        best[title] = float("inf")
-        for _ in range(ROUNDS):
+    calls = {OURS: bare(trueno.add, (x, y)) if name == PLANNED else lambda: trueno.add(x, y, out=out)}
+    if name == CALLED:
+        calls |= by_torch("add", (x, y))
+        calls |= by_pyptx(pyptx.rms_norm, there((4, 256)), there((256,)))
+    best = dict.fromkeys(calls, float("inf"))
+    for call in calls.values():
+        call()
+    for _ in range(3 * ROUNDS):
+        for title, call in calls.items():
             backend.synchronize()
             start = perf_counter()
-            for _ in range(times):
+            for _ in range(BURST):
                 call()
-            best[title] = min(best[title], (perf_counter() - start) / times)
+            best[title] = min(best[title], (perf_counter() - start) / BURST)
             backend.synchronize()
     problem = "" if np.array_equal(trueno.numpy(out), trueno.numpy(x) + trueno.numpy(y)) else "its result is wrong"
-    return Record(NAME, name, text(shape), "s", best[name], seconds={OURS: best[name]}, family=NAME, problem=problem)
+    return Record(NAME, name, text(shape), "s", best[OURS], seconds=best, family=NAME, problem=problem)
 
 
 def _replayed(x: Any, shape: tuple[int, ...], plan: Plan) -> Record:

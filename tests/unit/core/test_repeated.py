@@ -5,6 +5,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 import trueno
+from trueno.discovery import registry
 from trueno.dispatch import repeated, resident, state
 
 F = np.float32
@@ -155,3 +156,32 @@ def test_two_devices_stay_an_error(fake):
     trueno.add(x, x)
     with pytest.raises(trueno.DeviceError):
         trueno.add(x, X)
+
+
+def test_a_kernel_is_told_shapes_once(fake, monkeypatch):
+    asked, called = [], []
+
+    def kernel(real):
+        def again(shapes):
+            asked.append(shapes)
+            return lambda *given: called.append(len(given)) or real(*(x.reshape((12,)) for x in given))
+
+        def made(*given):
+            return real(*given)
+
+        made.again = again
+        return made
+
+    x, y = trueno.to(X, "fake"), trueno.to(X + 1, "fake")
+    backend = type(trueno.backends()["fake"].load())
+    real = backend.kernel
+    monkeypatch.setattr(backend, "kernel", lambda self, call: kernel(real(self, call)))
+    monkeypatch.setattr(registry, "atomic", lambda entry: True)  # nothing stands around the kernel then
+    out = trueno.to(np.zeros_like(X), "fake")
+    with trueno.use("fake"):
+        for _ in range(3):
+            np.testing.assert_array_equal(trueno.numpy(trueno.sub(x, y)), X - (X + 1))
+            assert trueno.sub(y, x, out=out) is out
+            np.testing.assert_array_equal(trueno.numpy(out), (X + 1) - X)
+    assert asked == [((12,),) * 3]  # as the kernel sees them
+    assert called == [3] * 5

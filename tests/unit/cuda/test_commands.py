@@ -148,6 +148,40 @@ def test_a_wrong_kernel_is_seen(monkeypatch, given, said):
     assert result.exit_code == 1 and not json.loads(result.stdout)["good"]
 
 
+def test_check():
+    result = ptx("check", "outer", "sum", "copy_strided", "--backend", "cuda_emulated", "--seed", "3")
+    assert result.exit_code == 0, result.stdout
+    assert result.stdout.splitlines() == [
+        "outer: right, 3 variants",
+        "sum: right, 3 variants",
+        "copy_strided: right, 5 variants",
+        "3 kernels are right, 0 are not, 0 are not for sm_90",
+    ]
+
+
+@pytest.mark.parametrize("beyond, said", [(False, "as usual: y WRONG: 32 elements"), (True, "out-of-bounds")])
+def test_check_sees_a_wrong_kernel(monkeypatch, beyond, said):
+    variants = ({"beyond": True},) if beyond else ({},)
+    entry = Entry("broken", "tests", "is wrong", broken.build, _sample, constants(broken), variants=variants)
+    alike = catalogue.find("transpose")
+    monkeypatch.setattr(catalogue, "catalogue", lambda: {"broken": entry, "transpose": alike})
+    result = ptx("check", "--backend", "cuda_emulated")
+    assert result.exit_code == 1 and said in result.stdout
+    assert "1 kernels are right, 1 are not, 0 are not for sm_90\nnot right: broken\n" in result.stdout
+
+
+def test_check_leaves_out_what_the_gpu_does_not_run():
+    result = ptx("check", "matmul_wgmma", "outer", "--backend", "cuda_emulated")
+    assert result.exit_code == 0
+    assert "1 kernels are right, 0 are not, 1 are not for sm_90\nnot for sm_90: matmul_wgmma\n" in result.stdout
+    assert ptx("check", "matmul_wgmma", "--backend", "cuda_emulated").exit_code == 1  # nothing was looked at
+
+
+@pytest.mark.parametrize("args", [("outre",), ("outer", "--backend", "scalar")])
+def test_check_of_what_cannot_be(args):
+    assert isinstance(ptx("check", *args).exception, ParameterError)
+
+
 # ------------------------------------------------------------------------------------- joining the command line
 
 

@@ -30,7 +30,7 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
     `scalars` holds the parameters by name, and `axis` and `keepdims` where the op has them.
     """
     if operands[0].__class__ in repeated.types:
-        result = repeated.run(op, operands, scalars, out)
+        result = repeated.RUNS[len(operands)](op, operands, scalars, out)
         if result is not repeated.NEVER:
             return result
     operands, scalars = unpack(op, operands, scalars)

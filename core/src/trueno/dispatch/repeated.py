@@ -6,7 +6,7 @@ a repetition goes straight to the kernel.  Anything unlike goes the long way, wh
 
 from collections.abc import Callable
 from math import copysign
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -44,17 +44,20 @@ class Ready(NamedTuple):
 
 
 def key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any, ...] | None:
-    """What makes calls alike; None for one that is not kept.
+    """What makes calls alike; None for one that is not kept.  `RUNS` have the part for operands written out."""
+    parts: list[Any] = [op.name]
+    for x in operands:
+        parts += x.__class__, x.shape, x.dtype
+    return told_apart(tuple(parts), scalars)
+
+
+def told_apart(made: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any, ...] | None:
+    """The key of a call with these scalars, or None.
 
     Equal keys must mean equal calls: 1, 1.0 and True are equal, as are 0.0 and −0.0, and NaN is not even itself.  An
     object of any other class may be another number the next time, or hide a −0.0.
     """
-    parts: list[Any] = [op.name]
-    for x in operands:
-        kind = x.__class__
-        if kind not in types:
-            return None
-        parts += (kind, x.shape, x.dtype)
+    parts: list[Any] = []
     for value in scalars.values():
         kind = value.__class__
         if kind is float:
@@ -62,21 +65,13 @@ def key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any
                 return None
         elif kind not in PLAIN and value is not None:
             return None
-        parts += (kind, value)
-    return tuple(parts)
+        parts += kind, value
+    return (*made, *parts)
 
 
-def run(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
-    """The result, or `NEVER`."""
-    try:
-        made = key(op, operands, scalars)
-        ready: Ready | None = state.current.get().resident.get(made)
-    except (TypeError, AttributeError):  # what cannot be a key, or is no array
-        return NEVER
-    if ready is None:
-        return NEVER
+def _at_length(op: Op, ready: Ready, operands: tuple[Any, ...], out: Any) -> Any:
+    """A call with anything beside its operands and one result, whose shapes the kernel may want otherwise."""
     entry, kernel, empty, params, results, shaped, direct = ready
-    entry.load()  # a device that is lost, or stayed in the parent, says so
     try:
         if out is None:
             outs = [empty(shape, dtype) for shape, dtype in results]
@@ -120,4 +115,57 @@ def keep(now: State, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any],
         return
     if len(now.resident) >= KEPT:
         now.resident.clear()
-    now.resident[made] = ready
+    shape, dtype = ready.results[0]
+    kernel = None
+    if len(ready.results) == 1 and not ready.params:
+        again = getattr(ready.kernel, "again", None)
+        if again is not None:
+            kernel = again(ready.shaped or (*(tuple(x.shape) for x in operands), shape))
+        elif ready.shaped is None:
+            kernel = ready.kernel
+    now.resident[made] = ready, ready.entry.load, kernel, shape, dtype
+
+
+def _written(operands: int) -> Callable[..., Any]:
+    """`run(op, operands, scalars, out)` for so many operands: the result, or `NEVER`.
+
+    Loops over operands would take as long as the rest of it.
+    """
+    names = [f"a{i}" for i in range(operands)]
+    listed = ", ".join(names)
+    lines = [
+        "def run(op, operands, scalars, out):",
+        f"    {listed}, = operands",
+        "    try:",
+        f"        key = op.name, {', '.join(f'{x}.__class__, {x}.shape, {x}.dtype' for x in names)}",
+        "        found = current().resident.get(told_apart(key, scalars) if scalars else key)",
+        "    except Exception:",  # what cannot be a key, or is no array
+        "        return NEVER",
+        "    if found is None:",
+        "        return NEVER",
+        "    ready, load, kernel, shape, dtype = found",
+        "    load()",  # a device that is lost, or stayed in the parent, says so
+        "    if kernel is None:",
+        "        return at_length(op, ready, operands, out)",
+        "    try:",
+        "        if out is None:",
+        "            out = ready.empty(shape, dtype)",
+        "        elif not ready.direct or out.__class__ is not a0.__class__ or out.shape != shape:",
+        "            return NEVER",
+        "        elif out.dtype is not dtype and out.dtype != dtype:",
+        "            return NEVER",
+        f"        return NEVER if kernel({listed}, out) else out",
+        "    except Exception:",
+        "        with telling(op.name, ready.entry.name):",
+        "            raise",
+    ]
+    space: dict[str, Any] = {
+        "current": state.current.get, "told_apart": told_apart, "NEVER": NEVER, "at_length": _at_length,
+        "telling": telling,
+    }  # fmt: skip
+    exec(compile("\n".join(lines), "<trueno.dispatch.repeated>", "exec"), space)
+    return space["run"]  # type: ignore[no-any-return]
+
+
+RUNS: Final = state.Table(_written)
+"""By the number of operands."""

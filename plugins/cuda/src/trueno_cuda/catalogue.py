@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from trueno.errors import KernelError, ParameterError, suggestion
 
-from trueno_cuda.device import Grid
-from trueno_cuda.emulated import Emulator
-from trueno_cuda.entry import Constant, Entry, Result, Trial, compare
+from trueno_cuda.device import Device, Grid
+from trueno_cuda.emulated import Emulator, runs
+from trueno_cuda.entry import Constant, Entry, Result, Sample, Trial, compare
 from trueno_cuda.ptx import TARGETS, BuildError, Kernel
 from trueno_cuda.ptx.builder import DYNAMIC
 from trueno_cuda.ptx.emulate import Report, load
+from trueno_cuda.ptx.types import Type
 
 PACKAGES = ("trueno_cuda.kernels", "trueno_cuda.rows")
 ARCH = "sm_90"
@@ -172,23 +173,57 @@ class Watched(Emulator):
 def run(entry: Entry, arch: str = ARCH, constants: Mapping[str, Any] | None = None, seed: int = 0) -> Run:
     """The entry's sample on the emulator, compared with its oracle."""
     kernels = build(entry, arch, constants)
-    made = chosen(entry, constants or {})
     device = Watched(arch)
-    try:
-        sample = entry.sample(np.random.default_rng(seed), **made)
-    except Exception as error:
-        said = ", ".join(f"{n}={v}" for n, v in made.items())
-        raise ParameterError(f"{entry.name}: no sample with {said} ({type(error).__name__}: {error})") from error
+    sample = _sample(entry, constants, seed)
     if isinstance(sample, Trial):
         results = tuple(sample.run(device))
         return Run(tuple(device.kernels), tuple(device.reports), results)
+    kernel, threads = _alone(entry, kernels, sample)
+    device.run(kernel, sample.grid, threads, [sample.operands[p.name] for p in kernel.params], kernel.dynamic_shared)
+    results = tuple(compare(n, sample.operands[n], want) for n, want in sample.wants.items())
+    return Run((kernel,), tuple(device.reports), results)
+
+
+def newest(entry: Entry, device: Device) -> str | None:
+    """The newest architecture that an entry claims and a device runs; None where there is none."""
+    return next((arch for arch in reversed(entry.arches) if runs(arch, device.arch)), None)
+
+
+def on(device: Device, entry: Entry, constants: Mapping[str, Any] | None = None, seed: int = 0) -> tuple[Result, ...]:
+    """How the results of the entry's sample compare that any device runs; ParameterError where none of it does."""
+    arch = newest(entry, device)
+    if arch is None:
+        raise ParameterError(f"{entry.name}: it is for {', '.join(entry.arches)}, and {device.name} is {device.arch}")
+    kernels = build(entry, arch, constants)
+    sample = _sample(entry, constants, seed)
+    if isinstance(sample, Trial):
+        return tuple(sample.run(device))
+    kernel, threads = _alone(entry, kernels, sample)
+    given = [sample.operands[p.name] for p in kernel.params]
+    arrays = [device.to_device(x) for x in given if isinstance(x, np.ndarray)]
+    numbers = [x for p, x in zip(kernel.params, given, strict=True) if isinstance(p.type, Type) and p.type.integer]
+    floats = [x for p, x in zip(kernel.params, given, strict=True) if isinstance(p.type, Type) and not p.type.integer]
+    device.prepare(kernel, sample.grid, numbers, threads)([x.data.ptr for x in arrays], floats)
+    there = dict(zip((p.name for p in kernel.params), arrays, strict=False))  # pointers come first
+    return tuple(compare(n, device.to_host(there[n]), want) for n, want in sample.wants.items())
+
+
+def _sample(entry: Entry, constants: Mapping[str, Any] | None, seed: int) -> Sample | Trial:
+    made = chosen(entry, constants or {})
+    try:
+        return entry.sample(np.random.default_rng(seed), **made)
+    except Exception as error:
+        said = ", ".join(f"{n}={v}" for n, v in made.items())
+        raise ParameterError(f"{entry.name}: no sample with {said} ({type(error).__name__}: {error})") from error
+
+
+def _alone(entry: Entry, kernels: Sequence[Kernel], sample: Sample) -> tuple[Kernel, Grid]:
+    """The kernel of a sample that is one launch, and the threads of its blocks."""
     (kernel,) = kernels
     threads = kernel.threads or sample.block
     if threads is None:
         raise ParameterError(f"{entry.name}: the sample does not say how many threads a block has")
-    device.run(kernel, sample.grid, threads, [sample.operands[p.name] for p in kernel.params], kernel.dynamic_shared)
-    results = tuple(compare(n, sample.operands[n], want) for n, want in sample.wants.items())
-    return Run((kernel,), tuple(device.reports), results)
+    return kernel, threads
 
 
 def _alternatives(choices: Iterable[Any]) -> str:

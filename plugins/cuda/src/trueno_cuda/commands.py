@@ -1,6 +1,6 @@
 """`trueno ptx`: this plugin's kernels, printed and tried without a GPU and without CuPy."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from json import dumps
 from math import isfinite
@@ -9,11 +9,12 @@ from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
-from trueno.errors import ParameterError
+from trueno.errors import ParameterError, TruenoError
 
 from trueno_cuda import catalogue
 from trueno_cuda.catalogue import Run
 from trueno_cuda.entry import Constant, Entry, Result
+from trueno_cuda.launching import opened
 from trueno_cuda.ptx import TARGETS, Kernel
 from trueno_cuda.ptx.emulate import Report
 
@@ -97,6 +98,52 @@ def run(
             print(f"  {result.name}: {_verdict(result)}")
     if not made.good:
         raise typer.Exit(1)
+
+
+@app.command("check")
+def check(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[KERNEL]...", help="By default all.", show_default=False)
+    ] = None,
+    backend: Annotated[str, typer.Option(help="Where: cuda, or cuda_emulated.")] = "cuda",
+    seed: Annotated[int, typer.Option(min=0, help="Of the samples' random numbers.")] = 0,
+) -> None:
+    """Run kernels' samples on the GPU, each variant once, and compare with NumPy; for compute-sanitizer too.
+
+    Exits with 1 where a result is wrong or a kernel fails.
+    """
+    entries = [catalogue.find(name) for name in names] if names else list(catalogue.catalogue().values())
+    device = opened(backend)
+    good, rest, left = 0, [], []
+    with device.unpooled():
+        for entry in entries:
+            if catalogue.newest(entry, device) is None:
+                left.append(entry.name)
+                continue
+            said = [found for v in entry.variants if (found := _checked(device, entry, v, seed))]
+            good += not said
+            rest += [entry.name] * bool(said)
+            print(f"{entry.name}: {'; '.join(said) or f'right, {_count(len(entry.variants))}'}", flush=True)
+    print(f"{good} kernels are right, {len(rest)} are not, {len(left)} are not for {device.arch}")
+    for what, which in (("not right", rest), (f"not for {device.arch}", left)):
+        if which:
+            print(f"{what}: {', '.join(which)}")
+    if rest or not good:
+        raise typer.Exit(1)
+
+
+def _checked(device: Any, entry: Entry, constants: Mapping[str, Any], seed: int) -> str:
+    """What is wrong with a variant; empty if nothing is."""
+    of = ", ".join(f"{n}={v}" for n, v in constants.items())
+    try:
+        results = catalogue.on(device, entry, constants, seed)
+    except (TruenoError, ValueError) as error:
+        return f"{of or 'as usual'}: {error}"
+    return "; ".join(f"{of or 'as usual'}: {r.name} {_verdict(r)}" for r in results if not r.good)
+
+
+def _count(variants: int) -> str:
+    return f"{variants} variant{'s' * (variants != 1)}"
 
 
 def _constants(entry: Entry, given: list[str] | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Nothing here imports CuPy.  `trueno_cuda.hardware` and `trueno_cuda.emulated` each have one of these.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -28,6 +28,8 @@ class Array(Protocol):
     size: int
     nbytes: int
     data: Memory
+    _c_contiguous: bool
+    """Whether its elements lie in C order: what `flags` reads, in a sixth of the time."""
 
     def reshape(self, shape: tuple[int, ...]) -> Any:
         """The same elements under another shape."""
@@ -36,19 +38,24 @@ class Array(Protocol):
 class Launch(Protocol):
     """A kernel with its grid and its whole numbers, ready to go on the current stream; any thread may call it."""
 
+    bound: Callable[[Sequence[int]], Callable[[], None]]
+    """Gives the launch with fixed pointers, which takes the host less, of a kernel of ours that takes no floats."""
+
     def __call__(self, pointers: Sequence[int], floats: Sequence[float] = ()) -> None:
         """pointers: values of the kernel's first parameters, addresses all.  floats: those of its last ones."""
 
 
 class Device(Protocol):
     """One GPU.  arch: what kernels are built for, `sm_90a`.  sms: its multiprocessors.  shared: bytes of shared memory
-    that a block may have.  software: whether it is emulated.
+    that a block may have.  alone: whether every array is its own, as there is no other GPU.  software: whether it is
+    emulated.
     """
 
     name: str
     arch: str
     sms: int
     shared: int
+    alone: bool
     software: bool
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -86,6 +93,9 @@ class Device(Protocol):
         shape, box: up to five axes in NumPy's order; what lies outside reads as 0.  swizzle: 0, 32, 64 or 128 bytes.
         KernelError where the hardware takes no such map.
         """
+
+    def unpooled(self) -> AbstractContextManager[Any]:
+        """This thread's arrays that are made inside get memory of their own, of which tools know where it ends."""
 
     def status(self) -> int:
         """Address of the word into which this thread's guarded kernels OR their bits: 1 a NaN, 2 an Inf."""

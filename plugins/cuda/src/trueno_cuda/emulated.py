@@ -3,7 +3,7 @@
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from threading import Lock, local
 from typing import Any, NoReturn
@@ -45,6 +45,7 @@ class Array:
 
     __module__ = "trueno_cuda.emulated"
     __slots__ = ("__weakref__", "data", "dtype", "shape")
+    _c_contiguous = True
     __array_ufunc__ = None  # NumPy's operators give up at once
     __hash__ = object.__hash__
 
@@ -112,7 +113,7 @@ class Emulator:
     """The device (see `trueno_cuda.device.Device`)."""
 
     name = "PTX emulator"
-    software = True
+    software = alone = True
     shared = SHARED
     sms = SMS
 
@@ -171,7 +172,7 @@ class Emulator:
     def prepare(
         self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1
     ) -> Callable[..., None]:
-        if not _runs(kernel.arch, self.arch):
+        if not runs(kernel.arch, self.arch):
             raise KernelError(f"{kernel.name} is built for {kernel.arch}, and cuda_emulated plays {self.arch}")
         module = load(kernel.text)
         threads = kernel.threads or block
@@ -198,6 +199,7 @@ class Emulator:
             else:
                 run(given, floats)
 
+        launch.bound = lambda given: lambda: launch(given)  # type: ignore[attr-defined]
         return launch
 
     def tensor_map(
@@ -211,6 +213,10 @@ class Emulator:
             return TensorMap(whole.view(f"u{size}").reshape(shape), box, swizzle, rounds=element == "tf32")
         except (LaunchError, ValueError) as error:
             raise KernelError(f"cuda_emulated: {error}") from error
+
+    def unpooled(self) -> AbstractContextManager[Any]:
+        """All arrays here have memory of their own."""
+        return nullcontext()
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
@@ -243,6 +249,6 @@ class Emulator:
         """Nothing is held."""
 
 
-def _runs(built: str, played: str) -> bool:
+def runs(built: str, played: str) -> bool:
     """Whether a GPU takes a kernel: of its own architecture or an older one, and with an `a` of its own alone."""
     return built == played if TARGETS[built].special else TARGETS[built].number <= TARGETS[played].number

@@ -41,9 +41,7 @@ def prepared(
         _check_number(kernel, p, value)
     if block is not None and kernel.threads is not None and _three(kernel, "block", block) != kernel.threads:
         raise ParameterError(f"{kernel.name}: block is {block}, but the kernel is built for {kernel.threads} threads")
-    device: Any = getattr(_loaded(backend), "device", None)
-    if device is None or not hasattr(device, "prepare"):
-        raise ParameterError(f"{backend} runs no PTX; name cuda or cuda_emulated")
+    device = opened(backend)
     threads = None if block is None else _three(kernel, "block", block)
     launch = device.prepare(kernel, _three(kernel, "grid", grid), tuple(numbers), threads)
     arrays = [(p.name, p.type.element) for p in kernel.params if isinstance(p.type, ptr)]
@@ -75,6 +73,14 @@ def run(
     """Launch `kernel` once, as `prepared` does, and wait for it."""
     prepared(kernel, grid, numbers, block=block, backend=backend)(*arrays, *floats)
     _loaded(backend).synchronize()
+
+
+def opened(backend: str) -> Any:
+    """The device of a backend; ParameterError for one that has none."""
+    device = getattr(_loaded(backend), "device", None)
+    if device is None or not hasattr(device, "prepare"):
+        raise ParameterError(f"{backend} runs no PTX; name cuda or cuda_emulated")
+    return device
 
 
 def _loaded(name: str) -> Any:

@@ -7,23 +7,41 @@ import numpy as np
 import pytest
 from trueno.errors import DeviceLost, KernelError
 from trueno_cuda.hardware.contexts import Context
-from trueno_cuda.hardware.launches import prepared
+from trueno_cuda.hardware.launches import Streams, prepared
 from unit.cuda.hardware import kernels
 
 STREAM = 0x7F12_3456_789A
 
 
+class Here:
+    """Which stream a thread's launches go to."""
+
+    stream, unusual, other = STREAM, (), 0x99
+
+    def current(self):
+        return self.stream
+
+    def ask(self):
+        return self.other
+
+
 @pytest.fixture
-def ready(driver, context):
+def here():
+    return Here()
+
+
+@pytest.fixture
+def ready(driver, context, here):
     """A kernel as a prepared launch."""
 
-    def make(source, grid=(1, 1, 1), numbers=(), block=None, shared=0, arch="sm_90", around=context):
+    def make(source, grid=(1, 1, 1), numbers=(), block=None, shared=0, arch="sm_90", around=context, unusual=()):
         built = source.build(arch=arch)
         with around:
             module = driver.load(built.text.encode(), built.name)
             function = driver.handle("cuModuleGetFunction", module, built.name.encode())
         threads = built.threads or block
-        return prepared(around, lambda: STREAM, built, function, grid, numbers, threads, shared)
+        streams = Streams(here.current, unusual, here.ask)
+        return prepared(around, streams, built, function, grid, numbers, threads, shared)
 
     return make
 
@@ -64,6 +82,47 @@ def test_a_tensor_map_is_given_as_its_bytes(ready, stub):
     ready(kernels.mapped)((made, 77))
     seen = bytes(stub.launch().params[:136])
     assert seen[:128] == made and struct.unpack("<Q", seen[128:]) == (77,)
+
+
+def test_fixed_pointers(ready, stub, here):
+    stub.takes(8, 8, 8, 4)
+    unusual = {}
+    launch = ready(kernels.add, grid=(3, 1, 1), numbers=(77,), unusual=unusual)
+    fixed, other = launch.bound([1, 2, 2**64 - 1]), launch.bound((4, 5, 6))
+    for _ in range(2):
+        for call, pointers in ((fixed, (1, 2, 2**64 - 1)), (launch, (7, 8, 9)), (other, (4, 5, 6))):
+            call() if call is not launch else launch(pointers)
+            assert struct.unpack("<3QI", bytes(stub.launch().params[:28])) == (*pointers, 77)
+            assert (stub.launch().stream, stub.launch().grid[0]) == (STREAM, 3)
+    here.stream = 0x55
+    fixed()
+    assert (stub.launch().stream, stub.launch().params[0]) == (0x55, 1)
+    unusual[1] = None  # some thread records
+    fixed()
+    assert stub.launch().stream == 0x99
+    unusual.clear()
+    here.stream = STREAM
+    fixed()
+    assert stub.launch().stream == STREAM
+    assert struct.unpack("<3QI", bytes(stub.launch().params[:28])) == (1, 2, 2**64 - 1, 77)
+
+
+def test_fixed_pointers_of_a_kernel_with_floats(ready, stub):
+    with pytest.raises(KernelError, match="mixed takes floats"):
+        ready(kernels.mixed, numbers=(0,) * 4, block=(1, 1, 1)).bound((1,))
+
+
+def test_fixed_pointers_in_a_thread_without_a_context(ready, driver, stub):
+    fixed = ready(kernels.add, grid=(7, 1, 1), numbers=(1,)).bound((1, 2, 3))
+    driver.call("cuCtxSetCurrent", 0)
+    fixed()
+    thread = Thread(target=fixed)
+    thread.start()
+    thread.join()
+    assert stub.launched == 2
+    stub.fail("cuLaunchKernelEx", 701)
+    with pytest.raises(KernelError, match="grid 7x1x1"):
+        fixed()
 
 
 @pytest.mark.parametrize("given", [b"", b"x" * 127, b"x" * 129, 5])

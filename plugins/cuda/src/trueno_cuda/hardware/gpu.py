@@ -5,7 +5,7 @@ CuPy and PyTorch use as well.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from math import prod
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from trueno_cuda.hardware.choice import SETTING
 from trueno_cuda.hardware.contexts import Context
 from trueno_cuda.hardware.driver import Driver
 from trueno_cuda.hardware.failures import FORKED
-from trueno_cuda.hardware.launches import prepared
+from trueno_cuda.hardware.launches import Streams, prepared
 from trueno_cuda.hardware.modules import Modules
 from trueno_cuda.hardware.recordings import Recorder, Recording
 from trueno_cuda.hardware.status import StatusWords
@@ -50,13 +50,13 @@ class Gpu:
         self.arch = targets.arch(self.capability)
         self.sms = driver.attribute(self.handle, cuda.SMS)
         self.shared = driver.attribute(self.handle, cuda.SHARED_OPTIN)
-        self._context = Context(driver, self.handle, alone=driver.count() == 1)
+        self.alone = driver.count() == 1
+        self._context = Context(driver, self.handle, self.alone)
         self._current_stream = current = runtime.stream_of(number)
         self._recorder = Recorder(self._context)
         self._maps: dict[Any, bytes] = {}
         self._active = active = self._recorder.active
-        self._stream: Callable[[], int] = lambda: self._exceptional_stream() if active else current()
-        """Gives the handle of the stream for this thread's launches."""
+        self._streams = Streams(current, active, self._exceptional_stream)
         self._words = StatusWords(self._context, lambda: self.empty((1,), np.dtype(np.uint32)), self._current_stream)
         self._modules = Modules(driver, self.arch, self.capability, self.shared)
         self._transfers = Transfers(self._context)
@@ -64,6 +64,10 @@ class Gpu:
         self._blas: Blas | None = None
 
     # ---- streams ---------------------------------------------------------------------------------------
+
+    def _stream(self) -> int:
+        """The handle of the stream for this thread's launches."""
+        return self._exceptional_stream() if self._active else self._current_stream()
 
     def _exceptional_stream(self) -> int:
         """Where launches go while something is out of the ordinary: some thread records, or the GPU was closed."""
@@ -83,17 +87,22 @@ class Gpu:
         if prod(shape) >> 48:  # CuPy counts in 64 bits, and beyond them anew from 0
             raise self._full(shape, dtype)
         try:
+            if self.alone and not self._active:  # CuPy finds the context by itself
+                return runtime.ndarray(shape, dtype)
             with self._context:
                 made = runtime.ndarray(shape, dtype)
         except MemoryError:
             raise self._full(shape, dtype) from None
         except runtime.CudaFailure as error:
             raise self.driver.failure(error.code, f"cuda: an array of {shape} {np.dtype(dtype)}") from None
-        if self._active:
-            recording = self._recorder.current()
-            if recording is not None:
-                recording.held.append(made)
+        recording = self._recorder.current()
+        if recording is not None:
+            recording.held.append(made)
         return made
+
+    def unpooled(self) -> AbstractContextManager[Any]:
+        """Arrays that this thread makes inside have memory of their own: compute-sanitizer sees where each ends."""
+        return runtime.unpooled()
 
     def _full(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> OutOfMemory:
         nbytes, room = prod(map(int, shape)) * np.dtype(dtype).itemsize, ""
@@ -152,9 +161,9 @@ class Gpu:
 
         DeviceError for an array of another GPU.
         """
-        if not self._context.alone:
+        if not self.alone:
             self._mine(x)
-        if x._c_contiguous:  # what `flags` reads, in a sixth of the time
+        if x._c_contiguous:
             return x
         made = self.empty(x.shape, x.dtype)
         self._gather(x, made)
@@ -199,7 +208,7 @@ class Gpu:
         dynamic = kernel.dynamic_shared if shared < 0 else shared
         with self._context:
             function = self._modules.function(kernel, dynamic)
-        return prepared(self._context, self._stream, kernel, function, grid, numbers, threads, dynamic)
+        return prepared(self._context, self._streams, kernel, function, grid, numbers, threads, dynamic)
 
     def blas(self, dtype: np.dtype[Any], m: int, n: int, depth: int, instead: Launch) -> Launch | None:
         """cuBLAS' launch of a product (see `blas.Blas.product`); None where it is not installed."""

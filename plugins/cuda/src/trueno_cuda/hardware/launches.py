@@ -3,15 +3,16 @@
 
 A call costs one `struct.pack_into` and one function of the driver with four arguments, all made beforehand.
 `cuLaunchKernelEx` takes the grid in a structure, and so needs seven arguments less to be converted each time than
-`cuLaunchKernel` does.
+`cuLaunchKernel` does.  Python's lock is let go meanwhile: the driver waits where a queue is full, and what it waits for
+may be a function of the host that wants the lock.
 """
 
 import ctypes
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from ctypes import byref, c_void_p
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from trueno.errors import KernelError
 
@@ -33,11 +34,25 @@ TENSOR_MAP: Final = 128
 """Bytes of a tensor map."""
 _OVERLAPS: Final = "griddepcontrol.wait"
 """A kernel with this instruction waits by itself for what came before, and may be started early."""
+_CAPTURING: Final = 12030
+"""The first CUDA whose driver keeps that in graphs."""
+
+
+class Streams(NamedTuple):
+    """Where a launch goes.
+
+    current: gives the handle of the calling thread's stream.  unusual: empty as long as that is where launches go; else
+    `ask` says where, or raises why there is no such stream.
+    """
+
+    current: Callable[[], int]
+    unusual: Collection[Any]
+    ask: Callable[[], int]
 
 
 def prepared(
     context: Context,
-    stream: Callable[[], int],
+    streams: Streams,
     kernel: Kernel,
     function: int,
     grid: Grid,
@@ -45,57 +60,81 @@ def prepared(
     block: Grid,
     shared: int,
 ) -> Callable[..., None]:
-    """The launch of a loaded function; KernelError for a grid, block or parameters that do not fit the kernel.
-
-    stream: gives the handle of the calling thread's stream, or raises why there is none.
-    """
+    """The launch of a loaded function; KernelError for a grid, block or parameters that do not fit the kernel."""
     _check(kernel, grid, block)
-    room, leading, trailing = _block(kernel, numbers)
+    current, unusual, ask = streams
+    leading, trailing = _formats(kernel, numbers)
     pack, mapped = struct.Struct(leading).pack_into, "s" in leading
-    driver, given_function = context.driver, c_void_p(function)
+    driver = context.driver
     run = driver.run
-    # What a call writes to, and the driver's views of it.  A list's `pop` and `append` cannot be interrupted: whoever
-    # finds none makes one, so calls at once have each their own, without a lock.
-    idle = [_Slot(kernel, room, _config(kernel, grid, block, shared))]
+    given_function = c_void_p.from_param(function)  # what `byref` makes, too: passed on as it is, a c_void_p is read
+
+    def slot() -> list[Any]:
+        """What one call at a time writes to, and the driver's views of it: a stream, parameters and their start."""
+        room, start = _room(kernel, numbers)
+        config = _config(kernel, grid, block, shared, driver.version >= _CAPTURING)
+        at = ctypes.addressof(ctypes.c_char.from_buffer(room, start))
+        values = (c_void_p * max(len(kernel.params), 1))(*[at + p.offset for p in kernel.params])
+        return [0, room, start, config, byref(config), byref(values)]
+
+    # A list's `pop` and `append` cannot be interrupted: whoever finds none makes one, so calls at once have each their
+    # own, without a lock.
+    idle = [slot()]
+    take, give = idle.pop, idle.append
 
     def launch(pointers: Sequence[int | bytes], floats: Sequence[float] = ()) -> None:
-        on = stream()
+        on = ask() if unusual else current()
         try:
-            slot = idle.pop()
+            mine = take()
         except IndexError:
-            slot = _Slot(kernel, _block(kernel, numbers)[0], _config(kernel, grid, block, shared))
-        room = slot.room
+            mine = slot()
+        before, room, start, config, given_config, given_values = mine
         try:
-            pack(room, 0, *pointers)
+            pack(room, start, *pointers)
             if mapped:
                 _check_maps(pointers)
             if floats or trailing:
-                _write_floats(room, trailing, floats)
+                _write_floats(room, start, trailing, floats)
         except (struct.error, TypeError, ValueError, OverflowError) as error:
             raise _mismatch(kernel, pointers, floats, error) from None
-        if on != slot.stream:
-            slot.config.stream = slot.stream = on
-        code = run(slot.given_config, given_function, slot.given_values, None)
-        if code in ELSEWHERE:  # a new thread, or one in which another context is current; nothing was run
+        if on != before:
+            config.stream = mine[0] = on
+        code = run(given_config, given_function, given_values, None)
+        if code:
+            unwell(code, mine)
+        give(mine)
+
+    def unwell(code: int, mine: list[Any]) -> None:
+        """Once more where nothing was run: in a new thread, or one in which another context is current."""
+        if code in ELSEWHERE:
             context.forget()
             with context:
-                code = run(slot.given_config, given_function, slot.given_values, None)
-        idle.append(slot)
+                code = run(mine[4], given_function, mine[5], None)
         if code:
             raise driver.failure(code, _described(kernel, grid, block, shared))
 
+    def bound(pointers: Sequence[int | bytes]) -> Callable[[], None]:
+        """The launch with these pointers: nothing is written any more, so threads may share it."""
+        if trailing:
+            raise KernelError(
+                f"{kernel.name} takes floats, which change from launch to launch; its pointers alone cannot be fixed"
+            )
+        mine = slot()
+        pack(mine[1], mine[2], *pointers)
+        mine[3].stream = known = current()
+        _, _, _, _, given_config, given_values = mine
+
+        def again() -> None:
+            on = ask() if unusual else current()
+            if on != known:
+                launch(pointers)
+            elif code := run(given_config, given_function, given_values, None):
+                unwell(code, mine)
+
+        return again
+
+    launch.bound = bound  # type: ignore[attr-defined]
     return launch
-
-
-class _Slot:
-    """The driver's two structures for one call at a time.  room: the parameters.  stream: what the second one says."""
-
-    __slots__ = ("config", "given_config", "given_values", "room", "stream")
-
-    def __init__(self, kernel: Kernel, room: Any, config: Config) -> None:
-        values = (c_void_p * max(len(kernel.params), 1))(*[ctypes.addressof(room) + p.offset for p in kernel.params])
-        self.room, self.config, self.stream = room, config, 0
-        self.given_config, self.given_values = byref(config), byref(values)
 
 
 def _check(kernel: Kernel, grid: Grid, block: Grid) -> None:
@@ -112,40 +151,51 @@ def _check(kernel: Kernel, grid: Grid, block: Grid) -> None:
             )
 
 
-def _block(kernel: Kernel, numbers: Sequence[int]) -> tuple[Any, str, tuple[tuple[int, str], ...]]:
-    """The parameters' memory with the numbers in it; the format of the pointers; place and format of each float.
+def _formats(kernel: Kernel, numbers: Sequence[int]) -> tuple[str, tuple[tuple[int, str], ...]]:
+    """The format of the pointers, which come first; place and format of each float.
 
-    Tensor maps count as pointers: each is given as its 128 bytes.
+    Tensor maps count as pointers: each is given as its 128 bytes.  The format is native, which takes Python half the
+    time: sizes and places are the same, as CUDA's are those of the host's C.
     """
-    room = (ctypes.c_uint64 * (kernel.param_bytes // 8 + 9))()
-    start = -ctypes.addressof(room) % 64
-    memory = (ctypes.c_char * (kernel.param_bytes or 1)).from_buffer(room, start)
-    pointers, at, order = "<", 0, 0
+    pointers, at, order, wholes = "@", 0, 0, 0
     floats: list[tuple[int, str]] = []
-    left = list(numbers)
     for p in kernel.params:
         before, order = order, 0
         if isinstance(p.type, (ptr, TensorMap)):
-            pointers += f"{p.offset - at}x{'Q' if isinstance(p.type, ptr) else '128s'}"
+            gap = f"{p.offset - at}x" if p.offset > at else ""
+            pointers += gap + ("Q" if isinstance(p.type, ptr) else f"{TENSOR_MAP}s")
             at = p.offset + p.bytes
         elif p.type.name not in _LETTERS:
             raise KernelError(f"{kernel.name}: the parameter {p.name} is a {p.type}, which no launch passes")
         elif p.type.integer:
-            order = 1
-            if not left:
+            order, wholes = 1, wholes + 1
+            if wholes > len(numbers):
                 raise KernelError(f"{kernel.name}: the number {p.name} is missing; {len(numbers)} were given")
-            _write_number(memory, p.offset, p.type, p.name, left.pop(0), kernel)
         else:
             order = 2
             floats.append((p.offset, f"<{_LETTERS[p.type.name]}"))
         if order < before:
             raise KernelError(f"{kernel.name}: its parameters must be pointers, then whole numbers, then floats")
-    if left:
-        raise KernelError(f"{kernel.name} takes {len(numbers) - len(left)} whole numbers, not {len(numbers)}")
-    return memory, pointers, tuple(floats)
+    if wholes < len(numbers):
+        raise KernelError(f"{kernel.name} takes {wholes} whole numbers, not {len(numbers)}")
+    return pointers, tuple(floats)
 
 
-def _write_number(memory: Any, offset: int, kind: Type, name: str, value: int, kernel: Kernel) -> None:
+def _room(kernel: Kernel, numbers: Sequence[int]) -> tuple[bytearray, int]:
+    """The parameters' memory with the numbers in it, and where it begins: aligned as tensor maps want it.
+
+    Python writes to a bytearray in half the time that it takes for an array of ctypes'.
+    """
+    room = bytearray(kernel.param_bytes + 64)
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % 64
+    left = iter(numbers)
+    for p in kernel.params:
+        if isinstance(p.type, Type) and p.type.integer:
+            _write_number(room, start + p.offset, p.type, p.name, next(left), kernel)
+    return room, start
+
+
+def _write_number(memory: bytearray, offset: int, kind: Type, name: str, value: int, kernel: Kernel) -> None:
     try:
         struct.pack_into(f"<{_LETTERS[kind.name]}", memory, offset, value)
     except (struct.error, KeyError):
@@ -158,19 +208,19 @@ def _check_maps(pointers: Sequence[int | bytes]) -> None:
         raise ValueError(f"a tensor map is {TENSOR_MAP} bytes")
 
 
-def _write_floats(memory: Any, places: tuple[tuple[int, str], ...], floats: Sequence[float]) -> None:
+def _write_floats(memory: bytearray, start: int, places: tuple[tuple[int, str], ...], floats: Sequence[float]) -> None:
     for (offset, letter), value in zip(places, floats, strict=True):
         try:
-            struct.pack_into(letter, memory, offset, value)
+            struct.pack_into(letter, memory, start + offset, value)
         except OverflowError:  # too large for the parameter's type, where NumPy has infinity
-            struct.pack_into(letter, memory, offset, math.copysign(math.inf, value))
+            struct.pack_into(letter, memory, start + offset, math.copysign(math.inf, value))
 
 
-def _config(kernel: Kernel, grid: Grid, block: Grid, shared: int) -> Config:
-    """The launch's structure."""
+def _config(kernel: Kernel, grid: Grid, block: Grid, shared: int, early: bool) -> Config:
+    """The launch's structure.  early: whether a kernel that waits by itself may be started early."""
     config = Config()
     config.grid[:], config.block[:], config.shared = grid, block, shared
-    if _OVERLAPS in kernel.text:
+    if early and _OVERLAPS in kernel.text:
         attributes = (Attribute * 1)()
         attributes[0].id, attributes[0].value[0] = PROGRAMMATIC, 1
         config.attributes, config.count = ctypes.addressof(attributes), 1

@@ -6,7 +6,7 @@ thread.
 
 import ctypes
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -55,6 +55,12 @@ def give_back() -> None:
     cupy.get_default_memory_pool().free_all_blocks()
 
 
+def unpooled() -> AbstractContextManager[Any]:
+    """This thread's arrays come from the driver, one by one."""
+    made: AbstractContextManager[Any] = cupy.cuda.using_allocator(None)
+    return made
+
+
 def stream_of(number: int) -> Callable[[], int]:
     """What gives the handle of a GPU's current stream in the calling thread, as CuPy has it.
 
@@ -67,9 +73,10 @@ def stream_of(number: int) -> Callable[[], int]:
         capsule = stream.__pyx_capi__["get_stream_ptr"]
         get = ctypes.pythonapi["PyCapsule_GetPointer"]  # a new object, whose types nobody else sets
         get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-        function = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(get(capsule, b"intptr_t (int)"))
-        if function(number) == cupy.cuda.get_current_stream(number).ptr:
-            return partial(function, number)
+        function = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(get(capsule, b"intptr_t (int)"))
+        ask = partial(function, ctypes.c_int.from_param(number))  # converted here, and not at every call
+        if ask() == cupy.cuda.get_current_stream(number).ptr:
+            return ask
     return lambda: int(cupy.cuda.get_current_stream(number).ptr)
 
 

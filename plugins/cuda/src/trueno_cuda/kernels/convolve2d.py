@@ -266,7 +266,7 @@ def convolve2d(device: Device, call: Call, schedule: str = "", constants: dict[s
         numbers = [sizes[n] for n in (TAPS if chosen == "taps" else PRODUCT)]
         return [Step(prepared(device, source(itemsize, chosen, guarded), given, blocks, numbers))]
 
-    return called(device, plan, guarded)
+    return called(device, plan, guarded, 2)
 
 
 # ------------------------------------------------------------------------------------- catalogue

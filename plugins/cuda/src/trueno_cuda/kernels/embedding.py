@@ -100,7 +100,7 @@ def embedding_lookup(device: Device, call: Call) -> Kernel:
             return None
         return steps(device, *table, prod(i), itemsize, wide=wide, guarded=guarded) if 0 not in out else []
 
-    return called(device, plan, guarded)
+    return called(device, plan, guarded, 2)
 
 
 # ------------------------------------------------------------------------------------- catalogue

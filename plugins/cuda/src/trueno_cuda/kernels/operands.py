@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from trueno_cuda.device import Device, Launch
 from trueno_cuda.ptx import Builder, Kernel, Pointer, Source, Type, Value, Var, f32, f64, kernel, ptr, u32
+from trueno_cuda.repeated import quick
 
 Shape = tuple[int, ...]
 VECTOR = 16
@@ -46,7 +47,7 @@ def typed(
     build.__name__ = name
     build.__wrapped__ = function  # type: ignore[attr-defined]  # the builder reads the function's own text
     build.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return kernel(threads=threads, blocks_per_sm=blocks_per_sm)(build)
+    return kernel(threads=threads, blocks_per_sm=blocks_per_sm, overlap=True)(build)
 
 
 def element(itemsize: int) -> Type:
@@ -83,10 +84,10 @@ Plan = Sequence[Step] | None
 """The launches of a call, none where there is nothing to do; None for shapes that do not agree."""
 
 
-def called(device: Device, plan: Callable[..., Plan], guarded: bool) -> Callable[..., int]:
+def called(device: Device, plan: Callable[..., Plan], guarded: bool, inputs: int) -> Callable[..., int]:
     """The kernel object whose launches are `plan(*shapes, wide)`, made once for each set of shapes.
 
-    shapes: of the operands and of the result.  wide: whether all of them allow vector accesses.
+    shapes: of the operands, so many inputs, and of the result.  wide: whether all of them allow vector accesses.
     It refuses results that overlap an operand or do not lie in C order: nothing here works in place.
     """
     kept = lru_cache(SHAPES)(plan)
@@ -114,7 +115,13 @@ def called(device: Device, plan: Callable[..., Plan], guarded: bool) -> Callable
             launch([p + o for p, o in zip(pointers, offsets, strict=True)] + after if offsets else pointers + after)
         return 0
 
-    return call
+    def seen(arrays: Sequence[Any]) -> Launch | None:
+        """The launch that a call on these arrays is, where it is one."""
+        aligned = all(x.data.ptr % VECTOR == 0 for x in arrays)
+        steps = kept(*(x.shape for x in arrays), aligned)
+        return steps[0].launch if steps and len(steps) == 1 and not steps[0].offsets else None
+
+    return call if guarded or not device.alone else quick(call, seen, inputs, 0, 1)
 
 
 def bands(count: int) -> list[tuple[int, int]]:

@@ -98,7 +98,7 @@ def outer(device: Device, call: Call) -> Kernel:
             return None
         return steps(device, *out, itemsize, wide=wide, guarded=guarded) if 0 not in out else []
 
-    return called(device, plan, guarded)
+    return called(device, plan, guarded, 2)
 
 
 # ------------------------------------------------------------------------------------- catalogue

@@ -9,9 +9,10 @@ from typing import Any
 
 from trueno.discovery.protocol import Call, Kernel
 
-from trueno_cuda.device import Array, Device
+from trueno_cuda.device import Array, Device, Launch
 from trueno_cuda.kernels.epilogue import spliced
 from trueno_cuda.kernels.store import Store
+from trueno_cuda.repeated import quick
 
 Shape = tuple[int, ...]
 Make = Callable[[Store, bool, Shape, Shape, Shape], "Sequence[Step] | None"]
@@ -92,4 +93,14 @@ def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
             step.then((parts.data.ptr, target, *ends), floats)
         return 0
 
-    return kernel
+    def seen(arrays: Sequence[Any]) -> Launch | None:
+        """The launch that a call on these arrays came to, where it was one."""
+        a, b, out = arrays
+        aligned = not (a.data.ptr | b.data.ptr | out.data.ptr) & 15
+        steps = plans.get((aligned, a.shape, b.shape, out.shape))
+        if not steps or len(steps) > 1 or steps[0].then is not None or any(steps[0].offsets) or not out.size:
+            return None
+        launch: Launch = steps[0].launch
+        return launch
+
+    return kernel if guarded or op.head is not None or not device.alone else quick(kernel, seen, 2, 0, 1)

@@ -23,4 +23,4 @@ def build(
     function.__name__ = name
     given = [Parameter(n, Parameter.POSITIONAL_OR_KEYWORD, annotation=t) for n, t in params.items()]
     function.__signature__ = Signature([Parameter("k", Parameter.POSITIONAL_OR_KEYWORD), *given])  # type: ignore[attr-defined]
-    return Source(function, threads=threads, blocks_per_sm=blocks_per_sm).build(arch)
+    return Source(function, threads=threads, blocks_per_sm=blocks_per_sm, overlap=True).build(arch)

@@ -186,7 +186,7 @@ def transpose(device: Device, call: Call, schedule: str = "") -> Kernel:
             return None
         return steps(device, *x, itemsize, wide=wide, guarded=guarded, schedule=schedule) if 0 not in x else []
 
-    return called(device, plan, guarded)
+    return called(device, plan, guarded, 1)
 
 
 # ------------------------------------------------------------------------------------- catalogue

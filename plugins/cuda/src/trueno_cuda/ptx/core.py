@@ -23,7 +23,11 @@ class Core:
     """What all parts of the builder write to.
 
     threads: of a block along x, y and z, or None where the launch decides.
+    early: whether the grid may begin before what it reads is written.  `ld.global.nc` wants memory that nobody writes
+    as long as the grid is there, even before it waits: such loads are plain ones then.
     """
+
+    early = False
 
     def __init__(self, name: str, target: Target, threads: tuple[int, int, int] | None, code: CodeType | None) -> None:
         self.name, self.target, self.shape = name, target, threads

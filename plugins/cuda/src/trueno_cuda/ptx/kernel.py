@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from trueno_cuda.ptx.builder import DYNAMIC, Builder, Param, ParamType, Shared
 from trueno_cuda.ptx.errors import BuildError, suggestion
@@ -19,6 +19,8 @@ from trueno_cuda.ptx.targets import Target, Version, target
 from trueno_cuda.ptx.types import TensorMap, Type, ptr
 
 Shape = tuple[int, int, int]
+OVERLAPPING: Final = 90
+"""Architectures from this number on have griddepcontrol."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Source:
     blocks_per_sm: int | None = None
     cluster: int | tuple[int, ...] | None = None
     registers: int | None = None
+    overlap: bool = False
     params: dict[str, ParamType] = field(init=False)
     defaults: dict[str, inspect.Parameter] = field(init=False)
 
@@ -102,6 +105,10 @@ class Source:
         k = Builder(name, where, threads, self.function.__code__ if loc else None)
         _no_early_exit(self.function)
         operands = [k.bind(n, t) for n, t in self.params.items()]
+        if self.overlap and where.number >= OVERLAPPING:
+            k.early = True
+            k.wait_for_previous_grid()
+            k.launch_next_grid()
         self.function(k, *operands, **chosen)
         k.close()
         cluster = None if self.cluster is None else _shape(self.cluster, "cluster", self.name)
@@ -200,14 +207,18 @@ def kernel(
     blocks_per_sm: int | None = None,
     cluster: int | tuple[int, ...] | None = None,
     registers: int | None = None,
+    overlap: bool = False,
 ) -> Callable[[Callable[..., None]], Source]:
     """Make a Python function a kernel.
 
     threads: of a block, as 256, (32, 8), or the name of a constant; or max_threads, and the launch decides.
     blocks_per_sm: at least so many shall fit, which bounds the registers; registers: bound them outright.
     cluster: blocks of a cluster (sm_90).
+    overlap: from sm_90 on the kernel begins with a wait for what came before, so that a launcher may start it early,
+    and lets the next one be started as early.  Every thread waits, before anything else: a grid that ended sooner would
+    let its successor read what its predecessor still writes.
     """
-    return lambda function: Source(function, threads, max_threads, blocks_per_sm, cluster, registers)
+    return lambda function: Source(function, threads, max_threads, blocks_per_sm, cluster, registers, overlap)
 
 
 def _interface(function: Callable[..., None]) -> tuple[dict[str, ParamType], dict[str, inspect.Parameter]]:

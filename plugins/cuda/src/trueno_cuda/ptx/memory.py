@@ -202,7 +202,9 @@ class Memory(Control):
         for word in cache.split():
             if word not in CACHE:
                 raise BuildError(f"cache={cache!r}: {word!r} is not one of {', '.join(CACHE)}")
-        hints = "".join(CACHE[w] for w in cache.split()) + (".L2::cache_hint" if policy is not None else "")
+        hints = "".join(CACHE[w] for w in cache.split() if not (w == "nc" and self.early)) + (
+            ".L2::cache_hint" if policy is not None else ""
+        )
         return f"{self._order(order, scope)}.{pointer.root.space}{hints}"
 
     def l2_policy(self, priority: str = "evict_first", fraction: float = 1.0) -> Value:

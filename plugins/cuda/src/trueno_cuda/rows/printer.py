@@ -72,7 +72,7 @@ class Printer:
         signature = [inspect.Parameter("k", either)]
         signature += [inspect.Parameter(name, either, annotation=t) for name, t in params.items()]
         function.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-        return Source(function, threads, blocks_per_sm=blocks_per_sm).build(arch)
+        return Source(function, threads, blocks_per_sm=blocks_per_sm, overlap=True).build(arch)
 
     def begin(self, k: Builder, given: dict[str, Any]) -> None:
         """What is the same for all elements."""

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from contextlib import suppress
 from threading import Thread
 
@@ -10,6 +11,7 @@ import pytest
 from trueno.errors import BackendUnavailable, DeviceError, DeviceLost, KernelError, OutOfMemory
 from trueno.settings import Setting, settings
 from trueno_cuda.hardware import staging, transfers
+from trueno_cuda.hardware.launches import OFTEN
 from unit.cuda.hardware import fake_cupy, kernels
 
 ADD = kernels.add.build(arch="sm_90a")
@@ -242,6 +244,50 @@ def test_graphs_go_with_their_recordings(machine, monkeypatch):
     del made
     gc.collect()
     assert destroyed.count("cuGraphExecDestroy") == 1
+
+
+def test_what_is_launched_often_goes_as_a_graph_of_one_kernel(machine):
+    gpu, stub = machine.gpu(), machine.stub
+    launch = gpu.prepare(ADD, (7, 1, 1), (5,))
+    fixed = launch.bound((1, 2, 3))
+    for _ in range(OFTEN):
+        fixed()
+    assert (stub.launched, stub.captured, stub.replayed) == (OFTEN, 1, 0)
+    for _ in range(3):
+        fixed()
+    in_thread(lambda: (fixed(), fixed()))  # the first one finds no context there, and brings it
+    assert (stub.launched, stub.replayed) == (OFTEN + 1, 4)
+    fake_cupy.STATE.stream = 0x77  # which somebody may capture
+    fixed()
+    with gpu.recording():
+        fixed()
+    fake_cupy.STATE.stream = 0
+    assert (stub.launched, stub.captured, stub.replayed) == (OFTEN + 2, 2, 4)
+    stub.fail("cuGraphLaunch", 700)
+    with pytest.raises(DeviceLost, match="grid 7x1x1"):
+        fixed()
+
+
+def test_not_every_launch_becomes_a_graph(machine, monkeypatch):
+    gpu, stub = machine.gpu(), machine.stub
+    monkeypatch.setattr(sys.modules["trueno_cuda.hardware.gpu"], "MOST_SINGLES", 1)
+    large, small = (gpu.prepare(ADD, (blocks, 1, 1), (5,)) for blocks in (gpu.sms + 1, gpu.sms))
+    first, second = small.bound((1, 2, 3)), small.bound((4, 5, 6))
+    for call in (large.bound((1, 2, 3)), first, second):
+        for _ in range(OFTEN + 2):
+            call()
+    assert (stub.launched, stub.captured, stub.replayed) == (3 * OFTEN + 4, 1, 2)
+    del call, first
+    gc.collect()
+    third = small.bound((4, 5, 6))
+    stub.fail("cuGraphInstantiateWithFlags", 2)  # no room for a graph: it stays a launch
+    for _ in range(OFTEN + 2):
+        third()
+    assert stub.replayed == 2
+    fourth = small.bound((4, 5, 6))
+    for _ in range(OFTEN + 2):
+        fourth()
+    assert stub.replayed == 4
 
 
 def test_status_words(machine):

@@ -63,6 +63,8 @@ class Driver:
             raise absence(code, *self.words(code))
         self.run = self._function("cuLaunchKernelEx")
         self.run.argtypes = None  # it is given `byref`s, made once, which need no conversion
+        self.replay = self.library["cuGraphLaunch"]  # as `call` has it, but for arguments that were converted before
+        self.replay.restype = c_int
         version = c_int()
         self.call("cuDriverGetVersion", byref(version))
         self.version = version.value

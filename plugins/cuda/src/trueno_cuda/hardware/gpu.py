@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from math import prod
 from typing import Any, Final
+from weakref import WeakSet
 
 import numpy as np
 from trueno.errors import DeviceError, DeviceLost, KernelError, OutOfMemory, TruenoError
@@ -30,6 +31,10 @@ from trueno_cuda.ptx.types import TYPES
 
 CLOSED: Final = "the GPU was closed; its arrays are of no use any more"
 MOST_MAPS: Final = 256
+MOST_SINGLES: Final = 256
+"""Recordings of single launches.  On an H200 and driver 580 the host launches a kernel in 3.6 us, and a graph of one
+kernel in 1.8 (C, benchmarks/README.md); each takes 113 KB there.  What keeps the GPU busy for longer stays a launch, as
+those may begin before what they follow has ended."""
 IN_ORDER: Final = "give one that does, as cupy.ascontiguousarray makes it"
 
 
@@ -55,6 +60,7 @@ class Gpu:
         self._current_stream = current = runtime.stream_of(number)
         self._recorder = Recorder(self._context)
         self._maps: dict[Any, bytes] = {}
+        self._singles: WeakSet[Recording] = WeakSet()
         self._active = active = self._recorder.active
         self._streams = Streams(current, active, self._exceptional_stream)
         self._words = StatusWords(self._context, lambda: self.empty((1,), np.dtype(np.uint32)), self._current_stream)
@@ -208,7 +214,21 @@ class Gpu:
         dynamic = kernel.dynamic_shared if shared < 0 else shared
         with self._context:
             function = self._modules.function(kernel, dynamic)
-        return prepared(self._context, self._streams, kernel, function, grid, numbers, threads, dynamic)
+        small = prod(grid) <= self.sms
+        single = self._single if small else lambda _: None
+        return prepared(self._context, self._streams, kernel, function, grid, numbers, threads, dynamic, single)
+
+    def _single(self, launch: Callable[[], None]) -> Recording | None:
+        """A recording of one launch; None where there are enough of them, or the driver makes none."""
+        if len(self._singles) >= MOST_SINGLES:
+            return None
+        try:
+            with self.recording() as made:
+                launch()
+        except TruenoError:
+            return None
+        self._singles.add(made)
+        return made
 
     def blas(self, dtype: np.dtype[Any], m: int, n: int, depth: int, instead: Launch) -> Launch | None:
         """cuBLAS' launch of a product (see `blas.Blas.product`); None where it is not installed."""

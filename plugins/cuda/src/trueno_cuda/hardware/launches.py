@@ -34,6 +34,8 @@ TENSOR_MAP: Final = 128
 """Bytes of a tensor map."""
 _OVERLAPS: Final = "griddepcontrol.wait"
 """A kernel with this instruction waits by itself for what came before, and may be started early."""
+OFTEN: Final = 32
+"""Launches on the same arrays after which they go as a graph of one kernel."""
 _CAPTURING: Final = 12030
 """The first CUDA whose driver keeps that in graphs."""
 
@@ -59,14 +61,18 @@ def prepared(
     numbers: Sequence[int],
     block: Grid,
     shared: int,
+    single: Callable[[Callable[[], None]], Any] = lambda _: None,
 ) -> Callable[..., None]:
-    """The launch of a loaded function; KernelError for a grid, block or parameters that do not fit the kernel."""
+    """The launch of a loaded function; KernelError for a grid, block or parameters that do not fit the kernel.
+
+    single: makes a recording of one launch, or gives None.
+    """
     _check(kernel, grid, block)
     current, unusual, ask = streams
     leading, trailing = _formats(kernel, numbers)
     pack, mapped = struct.Struct(leading).pack_into, "s" in leading
     driver = context.driver
-    run = driver.run
+    run, replay = driver.run, driver.replay
     given_function = c_void_p.from_param(function)  # what `byref` makes, too: passed on as it is, a c_void_p is read
 
     def slot() -> list[Any]:
@@ -123,12 +129,28 @@ def prepared(
         pack(mine[1], mine[2], *pointers)
         mine[3].stream = known = current()
         _, _, _, _, given_config, given_values = mine
+        # A stream that somebody captures cannot take a graph, and asking for that costs what the graph saves; the
+        # legacy stream is never captured.
+        left = OFTEN if not known else 0
+        recorded: Any = None
+        given_graph: Any = None
 
         def again() -> None:
+            nonlocal left, recorded, given_graph
             on = ask() if unusual else current()
             if on != known:
                 launch(pointers)
-            elif code := run(given_config, given_function, given_values, None):
+                return
+            if given_graph is not None:
+                code = replay(given_graph, None)
+            else:
+                code = run(given_config, given_function, given_values, None)
+                if left:
+                    left -= 1
+                    if not left:
+                        recorded = single(lambda: launch(pointers))
+                        given_graph = recorded and c_void_p.from_param(recorded.graph)
+            if code:
                 unwell(code, mine)
 
         return again

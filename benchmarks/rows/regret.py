@@ -4,6 +4,9 @@ The backends are measured first, as `trueno calibrate` does; these speeds hold f
 the bare kernels of all backends race, and the selector, which has seen none of these times, says whom it would take.
 A backend that is ten times slower than the best is tried in one run only.  Ops on quantized matrices are left out: the
 `quant` rows say how fast they are, and nobody but simd has kernels to choose from.
+
+Where there is a GPU, the rows of `regret_gpu` are measured instead, with the GPU among the candidates; under
+TRUENO_FORCE_CPU=1 these.
 """
 
 from collections.abc import Iterator
@@ -20,7 +23,7 @@ from trueno.select import calibration, cost, measure, policy
 
 from benchmarks.compare import Record
 from benchmarks.inputs import kind, required, values
-from benchmarks.rows import CALIBRATION, Cell, Plan, text
+from benchmarks.rows import CALIBRATION, Cell, Plan, regret_gpu, text
 from benchmarks.rows import SIZES as USUAL
 from benchmarks.timing import OURS, Budget, bind, fastest, race
 
@@ -38,6 +41,9 @@ Shapes = tuple[tuple[int, ...], ...]
 
 def cells(plan: Plan) -> Iterator[Cell]:
     """One cell to calibrate, then every op at every size; ops along rows also on many rows."""
+    yield from regret_gpu.cells(plan, _shapes, _operands)
+    if regret_gpu.gpu():
+        return
     sizes = QUICK if plan.quick else SIZES if plan.sizes == USUAL else plan.sizes
     dtype = np.dtype(plan.dtype)
     seconds = CALIBRATION_S / 10 if plan.quick else CALIBRATION_S

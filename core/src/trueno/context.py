@@ -10,7 +10,7 @@ Buffers are the backend's own arrays: what `upload` and the ops return can be gi
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from trueno.dispatch.fallback import telling
 from trueno.dispatch.function import function, parameters
 from trueno.dispatch.incoming import plain
 from trueno.dispatch.state import use
-from trueno.dispatch.transfer import download, held, home, host
+from trueno.dispatch.transfer import Q, download, held, home, host
 from trueno.dispatch.transfer import upload as send
 from trueno.errors import DeviceError, OutError, ParameterError, suggestion
 from trueno.ops import ALIASES, TABLE
@@ -76,25 +76,40 @@ class DeviceContext:
     def upload(self, x: Any) -> Any:
         """A new buffer with a copy of `x`: a list, a number, or a float32, float64 or int64 array from anywhere.
 
-        Other integers become int64, the dtype of indices.
+        Other integers become int64, the dtype of indices.  A QuantizedMatrix becomes one whose `bytes` are the buffer.
         """
         self._open("upload")
-        made = plain("upload", host("upload", x) if home(x) is not None else x)
-        if not self._foreign:
-            return np.array(made)
-        with telling("upload", self.name):
-            return send(self._backend, made, "upload")
+        if _in_blocks(x):
+            return x._of_bytes(self._sent(np.ascontiguousarray(host("upload", x.bytes))))
+        return self._sent(plain("upload", host("upload", x) if home(x) is not None else x))
 
-    def read(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """A buffer as a NumPy array of its own, or in `out`, a contiguous array of the buffer's shape and dtype."""
+    def _sent(self, x: np.ndarray[Any, Any]) -> Any:
+        if not self._foreign:
+            return np.array(x)
+        with telling("upload", self.name):
+            return send(self._backend, x, "upload")
+
+    @overload
+    def read(self, x: Q) -> Q: ...
+    @overload
+    def read(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]: ...
+    def read(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> Any:
+        """A buffer as a NumPy array of its own, or in `out`, a contiguous array of the buffer's shape and dtype.
+
+        Of a QuantizedMatrix, which takes no `out`, one whose `bytes` are NumPy's.
+        """
         self._open("read")
+        if _in_blocks(x):
+            if out is not None:
+                raise OutError("read: a QuantizedMatrix is read without out; or read its bytes: .read(x.bytes, out)")
+            return x._of_bytes(self.read(x.bytes))
         x = held(x)
         self._ours("read", "x", x)
         if out is not None:
             self._fits(out, x)
         if self._foreign and not isinstance(x, _ORDINARY):
             with telling("read", self.name):
-                return download(self._backend, x, out, "read")  # type: ignore[no-any-return]
+                return download(self._backend, x, out, "read")
         if out is None:
             return np.array(x)
         np.copyto(out, x)
@@ -155,6 +170,7 @@ class DeviceContext:
 
     def _ours(self, op: str, operand: str, x: Any) -> None:
         """DeviceError for anything but this device's buffers and numbers."""
+        x = x.bytes if _in_blocks(x) else x
         if isinstance(x, _ORDINARY) and not isinstance(x, bool):
             return
         there = home(x)
@@ -187,6 +203,11 @@ class DeviceContext:
             self._ours(op.name, operand, x)
         with use(self.name):
             return function(op.name)(*operands, **given)
+
+
+def _in_blocks(x: Any) -> bool:
+    """Whether it is a QuantizedMatrix, which lives where its bytes do."""
+    return hasattr(type(x), "_of_bytes")
 
 
 def method(op: Op) -> Callable[..., Any]:

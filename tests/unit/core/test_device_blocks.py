@@ -114,3 +114,35 @@ def test_copies_come_home_and_aio_moves_too(fake):
 
     sent, back = asyncio.run(both())
     assert type(sent.bytes) is fake.Array and back == made()
+
+
+@pytest.mark.parametrize("name", ["fake", "scalar", "reference"])
+def test_a_context_takes_them_too(fake, name):
+    q, x = made(), normal(512)
+    with trueno.device(name) as d:
+        a = d.upload(q)
+        assert type(a) is trueno.QuantizedMatrix and (a.shape, a.format) == (q.shape, q.format)
+        assert name != "fake" or type(a.bytes) is fake.Array
+        assert not np.shares_memory(d.read(a.bytes), q.bytes)
+        back = d.read(a)
+        assert back == q and type(back.bytes) is np.ndarray
+        again = d.upload(a)  # a copy, as of any buffer
+        assert again.bytes is not a.bytes and d.read(again) == q
+        assert d.read(d.upload(q.T)) == q.T
+        np.testing.assert_allclose(d.read(d.quant_matvec(a, d.upload(x))), here(matmul, q, x), rtol=1e-4, atol=1e-3)
+        np.testing.assert_array_equal(d.read(d.dequantize(a)), here(trueno.dequantize, q))
+        with pytest.raises(trueno.OutError, match="read its bytes"):
+            d.read(a, np.empty_like(q.bytes))
+    with pytest.raises(trueno.DeviceError, match="closed"):
+        d.upload(q)
+
+
+def test_a_context_says_that_a_matrix_is_elsewhere(fake):
+    q, x = made(), normal(512)
+    with trueno.device("fake") as d:
+        with pytest.raises(trueno.DeviceError, match=r"on the host, and no buffer of fake; upload it first"):
+            d.quant_matvec(q, d.upload(x))
+        with pytest.raises(trueno.DeviceError, match="on the host"):
+            d.read(q)
+    with trueno.device("scalar") as d, pytest.raises(trueno.DeviceError, match="on fake"):
+        d.read(there(q))

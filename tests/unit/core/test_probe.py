@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 from fake_plugin import run, tell, write
-from trueno.discovery import child, probe, verdicts
+from trueno.discovery import child, probe, trial, verdicts
 from trueno.discovery.manifest import parse
 from trueno.discovery.protocol import Device
 from trueno.discovery.verdicts import Verdict
@@ -373,7 +373,7 @@ def started(cache, monkeypatch):
             processes.append(made)
             return made
 
-        monkeypatch.setattr(probe._Child, "_start", start)
+        monkeypatch.setattr(trial._Child, "_start", start)
         return processes
 
     yield instead
@@ -381,15 +381,15 @@ def started(cache, monkeypatch):
         process.kill()
         process.wait()
         process.stdout.close()
-    probe._children.clear()
+    trial._children.clear()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="nothing is read there before the end")
 @pytest.mark.parametrize("way", ["give_up", "late"])
 def test_what_we_end_is_never_a_crash_although_ending_it_fails(started, cache, monkeypatch, way):
     started(READY_AND_SLEEPS)
-    child = probe._Child(manifest())
-    kill = probe._Child.kill
+    child = trial._Child(manifest())
+    kill = trial._Child.kill
 
     def fails(self):
         kill(self)
@@ -398,12 +398,12 @@ def test_what_we_end_is_never_a_crash_although_ending_it_fails(started, cache, m
     while not child.ready:
         assert not child.ended()
         time.sleep(0.01)
-    monkeypatch.setattr(probe._Child, "kill", fails)
+    monkeypatch.setattr(trial._Child, "kill", fails)
     if way == "late":
         child.deadline = 0
     with pytest.raises(RecursionError):
         child.give_up() if way == "give_up" else child.ended()
-    monkeypatch.setattr(probe._Child, "kill", kill)
+    monkeypatch.setattr(trial._Child, "kill", kill)
     assert child.ended()
     if way == "give_up":
         assert child.verdict is None and child.failed and not list(cache.glob("fake-*.json"))
@@ -412,15 +412,15 @@ def test_what_we_end_is_never_a_crash_although_ending_it_fails(started, cache, m
 
 
 def test_one_that_is_never_ready_is_started_again_and_then_refused(started, cache, monkeypatch):
-    monkeypatch.setattr(probe, "STARTING", 0.2)
-    monkeypatch.setitem(probe.settings._set, "TRUENO_PROBE_TIMEOUT", 0.1)
-    probe.settings.reload()
+    monkeypatch.setattr(trial, "STARTING", 0.2)
+    monkeypatch.setitem(trial.settings._set, "TRUENO_PROBE_TIMEOUT", 0.1)
+    trial.settings.reload()
     try:
         processes = started(SLEEPS)
-        verdict = probe.wait(manifest())
+        verdict = trial.wait(manifest())
     finally:
         monkeypatch.undo()
-        probe.settings.reload()
+        trial.settings.reload()
     assert verdict.code == "probe_timeout" and "did not come as far as its code within 0.2 s, 2 times" in verdict.reason
     assert len(processes) == 2 and all(p.poll() is not None for p in processes)
     assert not list(cache.glob("fake-*.json"))
@@ -429,7 +429,7 @@ def test_one_that_is_never_ready_is_started_again_and_then_refused(started, cach
 @pytest.mark.skipif(os.name == "nt", reason="nothing is read there before the end")
 def test_the_time_begins_when_it_is_ready(started):
     started(READY_AND_SLEEPS)
-    child = probe._Child(manifest())
+    child = trial._Child(manifest())
     child.deadline = float("inf")
     while not child.ready:
         assert not child.ended()
@@ -444,14 +444,14 @@ def test_one_that_was_ended_for_another_thread_is_started_again(started):
     told = []
 
     def wait():
-        told.append(probe.wait(manifest()))
+        told.append(trial.wait(manifest()))
 
     thread = Thread(target=wait)
     thread.start()
     while not processes:
         time.sleep(0.01)
     started([sys.executable, "-c", f"print('ready'); print({answer!r})"])
-    probe.abandon()
+    trial.abandon()
     thread.join(30)
     assert len(processes) == 2 and told[0].ok
 
@@ -492,6 +492,6 @@ def test_the_cores_own_check_finds_the_reference_right():
 
 
 def test_settings_of_code_are_spelt_for_the_child():
-    assert [probe._spelt(v) for v in (True, False, ("a", "b"), (("nan", "stop"),), 2.5)] == [
+    assert [trial._spelt(v) for v in (True, False, ("a", "b"), (("nan", "stop"),), 2.5)] == [
         "1", "0", "a,b", "nan:stop", "2.5",
     ]  # fmt: skip

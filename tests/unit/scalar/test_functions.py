@@ -1,11 +1,10 @@
-"""The functions that NumPy lacks, against mpmath, Python's fractions and float64."""
-
-from fractions import Fraction
+"""The functions that NumPy lacks, against mpmath, fractions and float64."""
 
 import mpmath
 import numpy as np
 import pytest
 from trueno_scalar import functions as f
+from unit.fused import exact, operands, same
 
 F32, F64 = np.float32, np.float64
 
@@ -14,6 +13,11 @@ F32, F64 = np.float32, np.float64
 def quiet():
     with np.errstate(all="ignore"):
         yield
+
+
+@pytest.fixture
+def seed():
+    return int(np.random.SeedSequence().generate_state(1)[0])
 
 
 def ulps(got, want, dtype):
@@ -53,30 +57,41 @@ def test_erf_edges(dtype):
     np.testing.assert_array_equal(f.erf(x, x, a, p), y)  # in place
 
 
-def test_fma_float64_is_correctly_rounded(rng):
-    x, y = rng.standard_normal((2, 3000))
-    z = np.where(rng.random(3000) < 0.3, rng.standard_normal(3000), -x * y * (1 + rng.integers(-3, 4, 3000) * 2.0**-52))
-    got = f.fma64(x, y, z, None, *[None] * 6)
-    want = [
-        float(Fraction(a) * Fraction(b) + Fraction(c))
-        for a, b, c in zip(*map(np.ndarray.tolist, (x, y, z)), strict=True)
-    ]
-    np.testing.assert_array_equal(got, want)
+FMA = {F32: (f.fma32, 2), F64: (f.fma64, 6)}
+"""With the number of its tiles of scratch, which are float64."""
 
 
-def test_fma_edges():
-    x, y, z = np.array(
-        [[1e300, 1e308, 2.0, np.inf, 1e308], [1e-10, 1e300, 3.0, 0.0, 1.5], [1.0, 1.0, np.nan, 1.0, -1e308]]
-    )
-    np.testing.assert_array_equal(f.fma64(x, y, z, x, *[None] * 6), [1e290, np.inf, np.nan, np.nan, 5e307])
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_fma_is_rounded_once(dtype, seed):
+    given = operands(dtype, np.random.default_rng(seed))
+    want = exact(*given)
+    fma, tiles = FMA[dtype]
+    assert same(fma(*given, None, *[None] * tiles), want), f"seed {seed}"
+    for place in range(3):  # out may be an argument
+        args = [v.copy() for v in given]
+        assert fma(*args, args[place], *np.empty((tiles, want.size))) is args[place]
+        assert same(args[place], want), f"seed {seed}"
 
 
-def test_fma_float32(rng):
-    x, y = rng.standard_normal((2, 3000)).astype(F32)
-    z = -(x * y)
-    exact = x.astype(F64) * y + z
-    np.testing.assert_array_equal(f.fma32(x, y, z, None, None), exact.astype(F32))
-    np.testing.assert_array_equal(f.fma32(x, y, z, z, np.empty(3000)), exact.astype(F32))
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_fma_of_plain_numbers_is_done_once(dtype, rng, monkeypatch):
+    """What is done again takes twenty times as long, so usual operands must not be."""
+    again = []
+    monkeypatch.setattr(f.fused, "fma", lambda *given: again.append(given[0].size) or given[2])
+    fma, tiles = FMA[dtype]
+    x, y, z = rng.standard_normal((3, 5000)).astype(dtype)
+    x[::3], y[::5], z[::7] = 0, 0, 0
+    fma(x, y, z, None, *[None] * tiles)
+    assert sum(again) <= 2, again
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_fma_of_columns_and_of_nothing(dtype, rng):
+    fma, tiles = FMA[dtype]
+    x, y, z = rng.standard_normal((3, 1)).astype(dtype), rng.standard_normal(4).astype(dtype), np.array(1.5, dtype)
+    got = fma(x, y, z, None, *[None] * tiles)
+    assert same(got.reshape(-1), exact(*(np.broadcast_to(v, (3, 4)).reshape(-1) for v in (x, y, z))))
+    assert fma(x[:0], y, z, None, *[None] * tiles).shape == (0, 4)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])

@@ -13,11 +13,12 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from trueno.discovery import probe
+from trueno.discovery import probe, trial
 from trueno.discovery.protocol import Backend, Call, Device
 from trueno.discovery.verdicts import Verdict, sentence
 from trueno.ops import TABLE
@@ -44,7 +45,7 @@ def main(name: str, factory: str = "", array: str = "", seconds: str = "", own: 
     """Try the backend `name` and print the verdict; ends this process."""
     answers = os.dup(1)  # is not inherited by what the plugin starts
     printed = _catch_stdout()
-    probe.no_core_file()
+    _no_core_file()
     if seconds:  # whoever waits for this process may die before it
         faulthandler.dump_traceback_later(2 * float(seconds) + 10, exit=True)
     if not factory:
@@ -56,10 +57,20 @@ def main(name: str, factory: str = "", array: str = "", seconds: str = "", own: 
     for variable, (kind, default, words) in json.loads(own).items():
         fixed = tuple(default) if isinstance(default, list) else default
         settings.declare(variable, Setting(TYPES[kind], fixed, words))
-    os.write(answers, f"{probe.READY}\n".encode())
+    os.write(answers, f"{trial.READY}\n".encode())
     verdict = judge(name, factory, array not in ("", "numpy:ndarray"), printed)
     os.write(answers, f"{json.dumps(verdict.plain())}\n".encode())
     os._exit(0)  # a library that hangs when its process ends has given its answer
+
+
+def _no_core_file() -> None:
+    """Keep a crash of this process, which is expected to be possible, from leaving its memory in a file."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def judge(name: str, factory: str, foreign: bool, printed: Any = None) -> Verdict:

@@ -214,7 +214,7 @@ class Entry:
             if self.known():
                 return
             if self.trying() and settings.get("TRUENO_PROBE") == "on":
-                from trueno.discovery.probe import wait
+                from trueno.discovery.trial import wait
 
                 assert self.manifest is not None
                 verdict = wait(self.manifest)
@@ -301,7 +301,7 @@ class Entry:
         """Start the process that tries it, if nothing is known yet and processes may try."""
         self.look()
         if not self.known() and self.manifest and settings.get("TRUENO_PROBE") == "on" and self.trying():
-            from trueno.discovery.probe import start
+            from trueno.discovery.trial import start
 
             start(self.manifest)
 

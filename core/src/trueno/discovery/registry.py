@@ -194,8 +194,8 @@ def forget(refresh: bool = False) -> None:
     """
     global _entries, _refresh
     with _lock:
-        if "trueno.discovery.probe" in sys.modules:
-            from trueno.discovery.probe import abandon
+        if "trueno.discovery.trial" in sys.modules:
+            from trueno.discovery.trial import abandon
 
             abandon()
         _refresh |= refresh  # until the scan
@@ -391,8 +391,8 @@ def _after_fork() -> None:
     """In the child of a fork: locks may be held by threads that are not here, and contexts of GPUs are dead."""
     global _lock
     _lock = RLock()
-    if "trueno.discovery.probe" in sys.modules:
-        from trueno.discovery.probe import after_fork
+    if "trueno.discovery.trial" in sys.modules:
+        from trueno.discovery.trial import after_fork
 
         after_fork()
     lost = False

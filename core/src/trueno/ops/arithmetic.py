@@ -89,7 +89,7 @@ def fma(x, y, z):
     """x · y + z, the product not rounded.
 
     Shapes: operands broadcast.
-    Edges: as IEEE 754's fusedMultiplyAdd; where no such instruction is at hand, float64 products are rounded.
+    Edges: as IEEE 754's fusedMultiplyAdd, rounded once; wgpu may round the product too, as WGSL allows.
     """
     return lang.fma(x, y, z)
 

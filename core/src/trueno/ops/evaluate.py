@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.ops.fused import fma
 from trueno.ops.program import Program
 
 Array = npt.NDArray[Any]
@@ -19,13 +20,6 @@ Array = npt.NDArray[Any]
 def _erf(x: Array) -> Array:
     out = np.frompyfunc(math.erf, 1, 1)(np.asarray(x, np.float64))
     return np.asarray(out, np.float64).astype(x.dtype)
-
-
-def _fma(x: Array, y: Array, z: Array) -> Array:
-    """x·y + z; float32 products are exact in float64, wider ones round twice."""
-    if x.dtype == np.float32:
-        return (x.astype(np.float64) * y + z).astype(np.float32)
-    return x * y + z
 
 
 ELEMENT_FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -42,7 +36,7 @@ ELEMENT_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "maximum": np.maximum,
     "minimum": np.minimum,
     "copysign": np.copysign,
-    "fma": _fma,
+    "fma": fma,
     "lt": np.less,
     "le": np.less_equal,
     "gt": np.greater,

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
 from trueno.ops.evaluate import ELEMENT_FUNCTIONS
+from trueno.ops.fused import two_product
 
 Array = npt.NDArray[Any]
 
@@ -122,8 +123,9 @@ class Judge:
         step = self.wide(np.finfo(self.wide).eps)
         down = np.where(np.isinf(low), low, low - step * np.abs(low))
         up = np.where(np.isinf(high), high, high + step * np.abs(high))
-        # float64 has more than twice float32's digits: rounding twice is rounding once, ties included.
-        once = self.wide is np.float64
+        # float64 has more than twice float32's digits: rounding twice is rounding once, ties included; not so where
+        # an operand is a product, of twice as many.
+        once = self.wide is np.float64 and kind != "fma"
         near, far = self.nearest(low), self.nearest(high)
         low = np.where(near == low, low, np.minimum(down, near if once else self.nearest(down)))
         high = np.where(far == high, high, np.maximum(up, far if once else self.nearest(up)))
@@ -197,7 +199,14 @@ class Judge:
 
     def fma(self, a: Range, b: Range, c: Range) -> Range:
         """`mul` admits the exact product as well as the rounded one, so this covers one rounding and two."""
-        return self.add(self.mul(a, b), c)
+        product = self.mul(a, b)
+        if self.wide is not np.float64:  # which holds all products of float32; of float64 digits may be lost
+            _, lost = two_product(a.low, b.low)
+            step = np.where(a.point & b.point & (lost == 0), 0, np.finfo(self.wide).eps)
+            low = np.where(np.isinf(product.low), product.low, product.low - step * np.abs(product.low))
+            high = np.where(np.isinf(product.high), product.high, product.high + step * np.abs(product.high))
+            product = Range(low, high, product.nan)
+        return self.add(product, c, "fma")
 
     def sqrt(self, a: Range) -> Range:
         low, high = np.sqrt(np.maximum(a.low, 0)), np.sqrt(np.maximum(a.high, 0))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from trueno.ops import fused
 
 Array = Any  # ndarray or NumPy scalar: both carry dtype, size, view
 
@@ -117,17 +118,45 @@ def cast(x: Array, out: Array) -> Array:
     return out
 
 
-def fma32(x: Array, y: Array, z: Array, out: Array, d: Array) -> Array:
-    """Products of float32 are exact in float64, so only the sum rounds (twice: 0.5 ulp + 2⁻²⁹)."""
-    product = np.multiply(x, y, d, dtype=np.float64)
-    d = np.add(product, z, d)  # of its own shape where all three are not alike
+LOW_DIGITS, HALF = 2**29 - 1, 2**28
+"""What float32 drops of a normal float64, and the pattern there that is exactly half a step."""
+NORMAL32 = 2.0**-126
+
+
+def fma32(x: Array, y: Array, z: Array, out: Array, d: Array, t: Array) -> Array:
+    """Products of float32 are exact in float64, so only the sum rounds: there first, then to float32.
+
+    Twice is once, unless the first rounding makes a tie of the second: those sums are done again.
+    """
+    if d is None:
+        d, t = np.empty((2, *np.broadcast(x, y, z).shape))
+    np.multiply(x, y, d, dtype=np.float64)
+    np.add(d, z, d)
+    tiny = np.minimum.reduce(np.absolute(d, t), None, initial=np.inf) < NORMAL32  # wider steps there, or 0
+    digits = np.bitwise_and(d.view(np.int64), LOW_DIGITS, t.view(np.int64))
+    tie = np.equal(digits, HALF)
+    again = None
+    if tiny or np.logical_or.reduce(tie, None):
+        again = tie | ((np.absolute(d) < NORMAL32) & (d != 0))
+        exact = _again(x, y, z, again)
     if out is None:
-        return d.astype(np.float32)
-    np.copyto(out, d, casting="same_kind")
+        out = d.astype(np.float32)
+    else:
+        np.copyto(out, d, casting="same_kind")
+    if again is not None:
+        out[again] = exact
     return out
 
 
+def _again(x: Array, y: Array, z: Array, where: Array) -> Array:
+    """Those elements by the core's own fma, which is right everywhere and takes 150 ns each."""
+    return fused.fma(*(np.broadcast_to(v, where.shape)[where] for v in (x, y, z)))
+
+
 _SPLIT = 134217729.0  # 2²⁷ + 1: Veltkamp's constant
+FRACTION = 2**52 - 1
+LEAST = 2.0**-900
+"""A product from which what its rounding leaves out is a normal float64 still."""
 
 
 def _halves(x: Array, high: Array, low: Array) -> tuple[Array, Array]:
@@ -139,35 +168,52 @@ def _halves(x: Array, high: Array, low: Array) -> tuple[Array, Array]:
     return high, low
 
 
+def _two_sum(a: Array, b: Array, s: Array, t: Array) -> None:
+    """s = a + b as rounded, and in b what that leaves out (Knuth)."""
+    np.add(a, b, s)
+    np.subtract(s, a, t)
+    np.subtract(b, t, b)
+    np.subtract(s, t, t)
+    np.subtract(a, t, t)
+    np.add(b, t, b)
+
+
 def fma64(
     x: Array, y: Array, z: Array, out: Array, p: Array, e: Array, a: Array, b: Array, c: Array, d: Array
 ) -> Array:
-    """x·y is p + e exactly (Dekker), p + z is s + t exactly (Knuth), and only s + (t + e) rounds."""
+    """x·y is p + e exactly (Dekker), and z + p + e is s + r + rest (Knuth), of which s + (r + rest) is the answer.
+
+    r + rest is rounded before it is added, which matters where it comes out as half a step of s: a power of two.
+    Those sums are done again, and so is all that comes near the ends of the exponents: below, e is lost; above,
+    something on the way is Inf or NaN.
+    """
     if p is None:
         p, e, a, b, c, d = np.empty((6, *np.broadcast(x, y, z).shape))
-    p = np.multiply(x, y, p)
-    a, b = _halves(x, a, b)
-    c, d = _halves(y, c, d)
-    e = np.multiply(a, c, e)
-    e = np.subtract(e, p, e)
+    np.multiply(x, y, p)
+    _halves(x, a, b)
+    _halves(y, c, d)
+    np.multiply(a, c, e)
+    np.subtract(e, p, e)
     np.add(e, np.multiply(a, d, a), e)
     np.add(e, np.multiply(b, c, c), e)
     np.add(e, np.multiply(b, d, b), e)
-    s = np.add(p, z, a)
-    v = np.subtract(s, p, b)
-    c = np.subtract(z, v, c)
-    np.subtract(s, v, d)
-    np.subtract(p, d, d)
-    np.add(d, c, d)
-    np.add(d, e, d)
-    s = np.add(s, d, s)
-    if not math.isfinite(np.add.reduce(s, None)):
-        # The halves of huge factors overflow and Inf − Inf is NaN on the way: there the plain form is right.
-        odd = ~np.isfinite(s)
-        s = np.where(odd, np.add(p, z), s)
-    if out is None:
-        return s
-    out[...] = s
+    _two_sum(z, e, a, b)  # a + e
+    _two_sum(p, a, c, b)  # c + a + e
+    np.add(e, a, e)
+    size = np.absolute(p, p)
+    digits = np.bitwise_and(e.view(np.int64), FRACTION, d.view(np.int64))
+    again = None
+    if (
+        np.minimum.reduce(size, None, initial=np.inf) < LEAST
+        or np.minimum.reduce(digits, None, initial=1) == 0
+        or not math.isfinite(np.add.reduce(e, None))
+    ):
+        lost = (size < LEAST) & (((x != 0) & (y != 0)) | ((z == 0) & np.signbit(z)))  # −0 + −0, too
+        again = lost | ((digits == 0) & (e != 0)) | ~np.isfinite(e)
+        exact = _again(x, y, z, again)
+    out = np.add(c, e, out)
+    if again is not None:
+        out[again] = exact
     return out
 
 
@@ -204,7 +250,7 @@ SCRATCH: dict[str, tuple[str, Callable[..., Any]]] = {
     "where": ("j", where),
     "copysign": ("j", copysign),
     "cast": ("", cast),
-    "fma32": ("d", fma32),
+    "fma32": ("dd", fma32),
     "fma64": ("ssssss", fma64),
 }
 """The others: the scratch that they need, and the function (fma by the width of the float)."""

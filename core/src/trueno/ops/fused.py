@@ -1,0 +1,79 @@
+"""x·y + z rounded once, for whatever has no such instruction at hand: NumPy has none.
+
+Rounding a sum to more digits and then again to fewer is wrong where the first lands on a tie of the second.  It is
+right where the first rounds *to odd*: an inexact result takes the neighbour whose last digit is 1, which is never
+such a tie and stays on its side of it (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+
+float32 and below: the product is exact in float64, the sum is rounded there to odd.  float64: product and sum are
+each split into two floats that hold them exactly (Dekker, Knuth), in a frame whose exponents are about 0, so that
+nothing on the way overflows or loses digits below the normal numbers.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+FAR = -200
+"""Exponent in the frame below which a term is only a trace: which side of a tie the sum lies on, and no more."""
+
+
+def fma(x: Array, y: Array, z: Array) -> Array:
+    """x·y + z of one float dtype, shapes broadcast; rounded once up to float64, twice in what is wider."""
+    dtype = np.result_type(x, y, z)
+    with np.errstate(all="ignore"):
+        if dtype.itemsize < 8:
+            return to_odd(*two_sum(np.multiply(x, y, dtype=np.float64), np.asarray(z, np.float64))).astype(dtype)
+        return _fma64(x, y, z) if dtype == np.float64 else np.asarray(x * y + z)
+
+
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """s = a + b as rounded, and what the rounding left out: s + e is a + b (Knuth)."""
+    s = np.add(a, b)
+    v = s - a
+    return s, (a - (s - v)) + (b - v)
+
+
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """p = a·b as rounded and what that left out (Dekker), for factors far from both ends of their type's range."""
+    p = a * b
+    (a, c), (b, d) = _halves(a), _halves(b)
+    return p, ((a * b - p) + a * d + c * b) + c * d
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    high = x * x.dtype.type((1 << (np.finfo(x.dtype).nmant + 2) // 2) + 1)  # Veltkamp: 26 digits each of a float64
+    high = high - (high - x)
+    return high, x - high
+
+
+def to_odd(s: Array, e: Array) -> Array:
+    """s + e rounded to odd, from s, their nearest float64: cut towards 0, and note in the last digit that it was."""
+    inexact = np.abs(e) > 0  # not of NaN, which is Inf − Inf
+    cut = s.view(np.int64) - (inexact & ((e < 0) != (s < 0)))
+    return np.asarray(cut | inexact).view(np.float64)
+
+
+def _fma64(x: Array, y: Array, z: Array) -> Array:
+    mx, ex = np.frexp(x)
+    my, ey = np.frexp(y)
+    mz, ez = np.frexp(z)
+    ep = ex + ey
+    ez = np.where(z == 0, ep, ez)
+    frame = np.maximum(ep, ez)
+    high, low = two_product(mx, np.ldexp(my, np.maximum(ep - frame, FAR)))
+    t, rest = two_sum(np.ldexp(mz, np.maximum(ez - frame, FAR)), low)
+    s, more = two_sum(high, t)
+    rest = to_odd(*two_sum(rest, more))
+    # s + rest is now rounded once.  Below 2⁻¹⁰²² float64's step is 2⁻¹⁰⁷⁴: beside 2⁵² such steps, to that.
+    whole = s + rest
+    small = np.frexp(whole)[1] + frame <= -1022
+    anchor = np.copysign(np.where(small, np.ldexp(1.0, np.minimum(-1022 - frame, 900)), 0.0), whole)
+    a, b = two_sum(anchor, s)
+    result = np.ldexp((a + to_odd(*two_sum(b, rest))) - anchor, frame)
+    # Where no term is to be split, the plain form is exact; of finite factors it must not see an infinite product.
+    given = np.isfinite(x) & np.isfinite(y)
+    plain = np.where(given & ~np.isfinite(z), z, x * y + z)
+    return np.where(given & np.isfinite(z) & (x != 0) & (y != 0), np.copysign(result, whole), plain)

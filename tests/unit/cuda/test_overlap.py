@@ -7,7 +7,7 @@ from trueno_cuda import catalogue
 from trueno_cuda.ptx import f32, kernel, ptr, u32
 
 WAIT = "griddepcontrol.wait;"
-HARMLESS = re.compile(r"(ld\.param|cvta|mov|setp|shr|and|add|\.reg|\.shared|\.local)\b")
+HARMLESS = re.compile(r"(ld\.param|cvta|mov|shr|and|add|setp|\.reg|\.shared|\.local)\b")
 """What may stand before the wait: it reads parameters and registers, and goes nowhere else."""
 
 

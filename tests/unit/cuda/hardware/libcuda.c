@@ -15,6 +15,7 @@ Launch launches[SEEN];
 int launched, loaded, unloaded, linked, granted, replayed, captured, synchronized, pinned_now, entered;
 int devices = 1, major = 9, minor = 0, mode = 0, version = 13000, registers = 32, linked_registers = 32;
 int param_sizes[64], params;
+uint64_t known;
 char failing[64];
 int fail_code, fail_times;
 static __thread void *current;
@@ -68,7 +69,7 @@ int cuMemsetD32Async(uint64_t to, unsigned value, size_t n, void *s)
 }
 int cuMemHostAlloc(void **out, size_t n, unsigned flags) { CONTEXT; *out = malloc(n); pinned_now++; return 0; }
 int cuMemFreeHost(void *p) { CONTEXT; free(p); pinned_now--; return 0; }
-int cuPointerGetAttribute(void *out, int which, uint64_t p) { TOLD; return 1; }
+int cuPointerGetAttributes(unsigned n, int *which, void **out, uint64_t p) { TOLD; *(unsigned *)out[0] = p == known; return 0; }
 
 static int slot(void *stream) { return (int)((uintptr_t)stream & 63); }
 int cuStreamCreate(void **out, unsigned flags) { static uintptr_t next = 0x70; CONTEXT; *out = (void *)next++; return 0; }

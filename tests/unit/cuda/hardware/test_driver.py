@@ -1,5 +1,6 @@
 """The driver by ctypes, against a libcuda that writes down what it is asked."""
 
+import ctypes
 import re
 import struct
 from pathlib import Path
@@ -136,3 +137,8 @@ def test_a_tensor_map_that_the_driver_refuses(driver, stub):
     stub.fail("cuTensorMapEncodeTiled", 1)
     with pytest.raises(KernelError, match=r"a tensor map of \(8, 8\) f32, pitches \(33,\), box \(8, 8\): "):
         encoded(driver, 0, "f32", (8, 8), (33,), (8, 8))
+
+
+def test_memory_that_the_driver_knows(driver, stub):
+    ctypes.c_uint64.in_dll(stub.library, "known").value = 0x5000
+    assert driver.is_pinned(0x5000) and not driver.is_pinned(0x6000)

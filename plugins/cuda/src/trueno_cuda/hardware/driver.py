@@ -231,8 +231,11 @@ class Driver:
 
     def is_pinned(self, address: int) -> bool:
         """Whether host memory is known to the driver, so that an asynchronous copy really is one."""
-        kind = c_uint()
-        return bool(self._function("cuPointerGetAttribute")(byref(kind), _MEMORY_TYPE, address) == 0)
+        kind, wanted = c_uint(), c_int(_MEMORY_TYPE)
+        to = (c_void_p * 1)(ctypes.addressof(kind))
+        # of memory that it does not know this one gives 0, where cuPointerGetAttribute gives an error
+        self.call("cuPointerGetAttributes", 1, byref(wanted), to, address)
+        return kind.value != 0
 
 
 class _JitLog:

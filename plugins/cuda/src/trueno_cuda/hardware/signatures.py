@@ -33,7 +33,7 @@ cuMemcpyDtoDAsync_v2 qqzp
 cuMemsetD32Async quzp
 cuMemHostAlloc pzu
 cuMemFreeHost p
-cuPointerGetAttribute piq
+cuPointerGetAttributes uppq
 cuStreamCreate pu
 cuStreamDestroy_v2 p
 cuStreamSynchronize p

@@ -15,12 +15,13 @@ from trueno_cuda.device import Grid
 from trueno_cuda.ptx import TARGETS, Kernel
 from trueno_cuda.ptx.emulate import load
 from trueno_cuda.ptx.emulate.errors import LaunchError
-from trueno_cuda.ptx.types import ptr
+from trueno_cuda.ptx.types import Type, ptr
 
 ALIGN = 256
 SMS = 4
 """Few, so that grids are small and a block has several turns, as on a full GPU."""
 SHARED = 227 * 1024
+LINES = "build(loc=True) makes these name the kernel's lines of Python"
 HOME = "bring it home with trueno.numpy first"
 
 
@@ -153,15 +154,16 @@ class Emulator:
     def contiguous(self, x: Array) -> Array:
         return x
 
-    def _at(self, pointer: int) -> np.ndarray[Any, Any]:
-        """All memory from an address on, to the end of its allocation."""
+    def _at(self, pointer: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """All memory from an address on, to the end of its allocation; as elements, or as bytes if they do not fit."""
         with self._lock:
             starts = sorted(self._memories)
             found = bisect_right(starts, pointer) - 1
             memory = self._memories.get(starts[found]) if found >= 0 else None
         if memory is None or pointer > memory.ptr + len(memory.bytes):
             raise KernelError(f"cuda_emulated: {pointer:#x} is no address of an array")
-        return memory.bytes[pointer - memory.ptr :]
+        found = memory.bytes[pointer - memory.ptr :]
+        return found if len(found) % dtype.itemsize else found.view(dtype)
 
     # ---- running --------------------------------------------------------------------------------------
 
@@ -175,16 +177,19 @@ class Emulator:
         if threads is None:
             raise KernelError(f"{kernel.name} leaves its threads open: give block=")
         dynamic = kernel.dynamic_shared if shared < 0 else shared
-        pointers = sum(isinstance(p.type, ptr) for p in kernel.params)
+        elements = [_dtype(p.type.element) for p in kernel.params if isinstance(p.type, ptr)]
+        pointers = len(elements)
 
         def run(given: Sequence[int], floats: Sequence[float]) -> None:
-            args = [*map(self._at, given), *map(int, numbers), *map(float, floats)]
+            arrays = map(self._at, given, elements)
+            args = [*arrays, *map(int, numbers), *map(float, floats)]
             try:
                 report = module.launch(kernel.name, grid, threads, args, shared=dynamic)
             except LaunchError as error:
                 raise KernelError(f"cuda_emulated: {error}") from error
             if report.findings:
-                raise KernelError(f"{kernel.name} on cuda_emulated:\n{report}")
+                more = "" if all(f.source for f in report.findings) else f"\n{LINES}"
+                raise KernelError(f"{kernel.name} on cuda_emulated:\n{report}{more}")
 
         def launch(given: Sequence[int], floats: Sequence[float] = ()) -> None:
             if len(given) != pointers:
@@ -226,6 +231,12 @@ class Emulator:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _dtype(element: Type) -> np.dtype[Any]:
+    """NumPy's type of an element, for messages; unsigned integers where NumPy has none."""
+    kind = {"f16": "f", "f32": "f", "f64": "f"}.get(element.name, "i" if element.kind == "s" else "u")
+    return np.dtype(f"{kind}{element.bytes}")
 
 
 def _runs(built: str, played: str) -> bool:

@@ -17,9 +17,10 @@ from trueno_cuda.ptx.emulate.memory import (
     SHARED,
     SHARED_BASE,
     WINDOW,
+    Allocation,
 )
 from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import Array, Type
+from trueno_cuda.ptx.emulate.types import TYPES, Array, Type
 
 if TYPE_CHECKING:
     from trueno_cuda.ptx.emulate.machine import Machine
@@ -51,9 +52,7 @@ class Access:
         """Resolve addresses in a space; `lanes` are those that take part, `address` is theirs (or one for all)."""
         m = self.m
         if space in ("global", "const"):
-            buffer, index, bad = m.arena.bytes, address - GLOBAL, m.arena.outside(address, size)
-            if bad is not None:
-                self._outside_global(ins, lanes, address, bad, size)
+            buffer, index, bad = m.arena.bytes, address - GLOBAL, self.outside(ins, lanes, address, size)
         elif space == "shared":
             buffer = m.shared
             index, bad = self._shared(ins, g, lanes, address, size)
@@ -63,9 +62,8 @@ class Access:
             bad = None if inside.all() else ~inside
             index = lanes * m.local_size + address
             if bad is not None:
-                self._say(
-                    ins, lanes, address, bad, "out-of-bounds", f"outside the {m.local_size} bytes of local memory"
-                )
+                self._say(ins, lanes, address, bad, "out-of-bounds",
+                          f"outside the {m.local_size} bytes of local memory")  # fmt: skip
         else:
             buffer = m.params
             inside = (address >= 0) & (address + size <= len(m.params))
@@ -75,7 +73,8 @@ class Access:
                 self._say(ins, lanes, address, bad, "out-of-bounds", "outside the parameters")
         if align > 1 and int(np.bitwise_or.reduce(address)) & (align - 1):
             odd = (address & (align - 1)) != 0
-            self._say(ins, lanes, address, odd, "misaligned", f"an access of {size} bytes wants {align}-byte alignment")
+            self._say(ins, lanes, address, odd, "misaligned",
+                      f"at no multiple of {align} bytes, which an access of {size} bytes wants", space)  # fmt: skip
             bad = odd if bad is None else bad | odd
         if bad is None:
             return Place(buffer, index, None, lanes)
@@ -104,34 +103,60 @@ class Access:
             start = block * m.shared_size
             offset = (address & ((1 << CLUSTER_SHIFT) - 1)) - SHARED_BASE
         bad = None
-        if int(offset.min()) < 0 or int(offset.max()) + size > m.shared_size:
-            bad = (offset < 0) | (offset + size > m.shared_size)
+        home = m.launch.home(ins, "shared")
+        low, high = (0, m.shared_size) if home is None else (home.low - SHARED_BASE, home.high - SHARED_BASE)
+        if int(offset.min()) < low or int(offset.max()) + size > high:
+            bad = (offset < low) | (offset + size > high)
             shown = bad if generic is None else bad & ~generic
             if shown.any():
-                self._say(ins, lanes, address, shown, "out-of-bounds",
-                          f"outside the block's {m.shared_size} bytes of shared memory")  # fmt: skip
+                k = int(np.argmax(shown))
+                has = f"the block has {m.shared_size} bytes of shared memory"
+                if home is None:
+                    words = f"offset {int(offset[k])} of shared memory; {has}"
+                else:
+                    words = f"{_by_element(home, ins).outside(int(offset[k]) + SHARED_BASE, size)}; {has}"
+                m.find("out-of-bounds", ins, words, lanes[k], _count(shown, lanes), int(address[k]),
+                       home and home.name)  # fmt: skip
         if generic is not None and generic.any():
             bad = generic if bad is None else bad | generic
         return start + offset, bad
 
-    def _outside_global(self, ins: Instruction, lanes: Array, address: Array, bad: Array, size: int) -> None:
+    def outside(self, ins: Instruction, lanes: Array, address: Array, size: int) -> Array | None:
+        """Lanes whose `size` bytes are not in the array that they should be in, which are reported; None for none."""
+        m = self.m
+        home = m.launch.home(ins, "global")
+        if home is None:
+            bad = m.arena.outside(address, size)
+        elif int(address.min()) >= home.low and int(address.max()) + size <= home.high:
+            return None
+        else:
+            bad = (address < home.low) | (address + size > home.high)
+        if bad is None:
+            return None
         k = int(np.argmax(bad))
         where = int(address[k])
-        name, words = self.m.arena.describe(where)
-        kind = "out-of-bounds" if name else "address-space"
-        self.m.find(kind, ins, f"{size} bytes: {words}", lanes[k], int(np.count_nonzero(bad)), where, name)
+        name, words = m.arena.describe(where, size)
+        if home is not None:
+            there = f"; {words} lies there" if name not in (None, home.name) and ":" not in words else ""
+            name, words = home.name, home.outside(where, size) + there
+        m.find("out-of-bounds" if name else "address-space", ins, words, lanes[k], _count(bad, lanes), where, name)
+        return bad
 
-    def _say(self, ins: Instruction, lanes: Array, address: Array, bad: Array, kind: str, words: str) -> None:
+    def _say(
+        self, ins: Instruction, lanes: Array, address: Array, bad: Array, kind: str, words: str, space: str = ""
+    ) -> None:
+        """Report what the first of the bad lanes does: where it accesses, `is`, and the words."""
         k = int(np.argmax(bad))
-        where = int(address[k])
-        name = None
-        if where >> WINDOW == GLOBAL >> WINDOW:
-            name, _ = self.m.arena.describe(where)
-        shown = where - SHARED_BASE if kind == "out-of-bounds" and "shared" in words else where
-        what = f"offset {shown}" if shown != where else f"{where:#x}"
-        count = int(np.count_nonzero(bad)) if bad.size > 1 else len(lanes)
-        self.m.find(kind, ins, f"{what} is {words}" if kind != "misaligned" else f"{what}: {words}", lanes[k], count,
-                    where, name)  # fmt: skip
+        where, size = int(address[k]), _bytes(ins)
+        home = self.m.launch.home(ins, space) if space in ("global", "shared") else None
+        if home is not None:
+            name, what = home.name, _by_element(home, ins).place(where, size)
+        elif where >> WINDOW == GLOBAL >> WINDOW:
+            name, what = self.m.arena.describe(where, size)
+            what = what.partition(":")[0]
+        else:
+            name, what = None, f"{where:#x}"
+        self.m.find(kind, ins, f"{what} is {words}", lanes[k], _count(bad, lanes), where, name)
 
     # ---- generic addresses ----------------------------------------------------------------------
 
@@ -212,7 +237,7 @@ class Access:
         if space == "global":
             kept = m.arena.protected(where)
             if kept is not None:
-                self._say(ins, lanes, where, kept, "read-only", "in an array that NumPy holds read-only")
+                self._say(ins, lanes, where, kept, "read-only", "in an array that NumPy holds read-only", "global")
         self._account(ins, g, sel, address, space, size, len(lanes), "written")
         m.launch.changes += 1
         view = m.launch.view(place.buffer, kind.dtype)
@@ -357,6 +382,21 @@ class Access:
             if not len(lanes):
                 return
         self.m.shadow.read(ins, lanes, index, size)
+
+
+def _bytes(ins: Instruction) -> int:
+    """Of an element that an instruction accesses; 1 where it has no type."""
+    return next((TYPES[m].bytes for m in reversed(ins.mods) if m in TYPES), 1)
+
+
+def _by_element(array: Allocation, ins: Instruction) -> Allocation:
+    """An array that is declared as bytes counts the elements that the instruction accesses."""
+    return array._replace(item=_bytes(ins)) if array.item == 1 and array.size % _bytes(ins) == 0 else array
+
+
+def _count(bad: Array, lanes: Array) -> int:
+    """How many lanes are bad, where one value may stand for all of them."""
+    return int(np.count_nonzero(bad)) if bad.size > 1 else len(lanes)
 
 
 def serial(view: Array, index: Array, values: list[Array], combine: Combine) -> Array:

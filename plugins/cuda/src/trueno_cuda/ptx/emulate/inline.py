@@ -118,7 +118,7 @@ def _call(program: Program, made: Function, ins: Instruction, trail: tuple[str, 
         passed = item.arguments and tuple([operand(o) for o in side] for side in item.arguments)
         copied.append(
             Instruction(item.opcode, item.mods, [operand(o) for o in item.operands], item.line, item.text, guard,
-                        item.negated, passed, tuple(t + tag for t in item.targets))  # type: ignore[arg-type]
+                        item.negated, passed, tuple(t + tag for t in item.targets), item.written)  # type: ignore[arg-type]
         )  # fmt: skip
     skip: list[Instruction | Label] = []
     if ins.guard is not None:

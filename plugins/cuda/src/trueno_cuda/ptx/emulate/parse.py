@@ -27,6 +27,7 @@ class Parser(Operands):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.scopes = 0  # how many braces were opened: makes labels unique
+        self.written: tuple[int, int] | None = None  # file and line that the last .loc gave
 
     # ---- the module -----------------------------------------------------------------------------
 
@@ -65,7 +66,9 @@ class Parser(Operands):
         word = at.here.text
         if word in (".file", ".loc"):
             at.next()
+            first = at.at
             at.skip_line()
+            self.position(word, [t.text for t in at.tokens[first : at.at]])
         elif word == ".pragma":
             while not at.take(";"):
                 at.next()
@@ -80,6 +83,15 @@ class Parser(Operands):
         else:
             return False
         return True
+
+    def position(self, word: str, said: list[str]) -> None:
+        """Note what `.file 1 "add.py"` and `.loc 1 12 0` say about the source."""
+        if len(said) < 2 or not said[0].isdigit():
+            return
+        if word == ".file":
+            self.program.files[int(said[0])] = said[1].strip('"')
+        elif said[1].isdigit():
+            self.written = int(said[0]), int(said[1])
 
     def definition(self) -> None:
         at = self.at
@@ -212,6 +224,7 @@ class Parser(Operands):
         function.defined = True
         self.program.functions[name] = function
         self.function = function
+        self.written = None
         self.scope = Scope(self.scope)
         for var in results + function.params:
             if var.space == "reg":
@@ -351,6 +364,7 @@ class Parser(Operands):
                     raise PtxError(f"no .branchtargets {table.name}", line, made.text)
                 made.targets = tuple(self.find_label(n) or n for n in names.split())
         assert self.function is not None
+        made.written = self.written
         self.function.body.append(made)
 
 

@@ -21,6 +21,7 @@ ALIGN = 256
 SMS = 4
 """Few, so that grids are small and a block has several turns, as on a full GPU."""
 SHARED = 227 * 1024
+BYTES = np.dtype(np.uint8)
 LINES = "build(loc=True) makes these name the kernel's lines of Python"
 HOME = "bring it home with trueno.numpy first"
 
@@ -154,7 +155,7 @@ class Emulator:
     def contiguous(self, x: Array) -> Array:
         return x
 
-    def _at(self, pointer: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    def _at(self, pointer: int, dtype: np.dtype[Any] = BYTES) -> np.ndarray[Any, Any]:
         """All memory from an address on, to the end of its allocation; as elements, or as bytes if they do not fit."""
         with self._lock:
             starts = sorted(self._memories)

@@ -50,6 +50,7 @@ class Mbarrier:
         self.k.emit("mbarrier.init.shared.b64", self._place(slot, "write"), str(arrivals))
 
     def arrive(self, slot: Value | int = 0, *, where: Value | None = None) -> None:
+        """Count this thread, or those where `where` holds; what they wrote before is seen by who waits."""
         guard, state = self.k.guard(where), self.k.new(mbarrier_word)
         self.k.emit("mbarrier.arrive.shared.b64", state.text, self._place(slot), guard=guard)
 
@@ -152,6 +153,7 @@ class Asynchronous(TensorCores):
     # ---- bulk copies and tensor maps, sm_90 -----------------------------------------------------------
 
     def mbarrier(self, slots: int = 1) -> Mbarrier:
+        """So many barriers in shared memory, of 8 bytes each; `init` them before their first use."""
         return Mbarrier(self, self._array(mbarrier_word, (slots,), "shared", shared_address, 1, 8, "block"))
 
     def copy_bulk(
@@ -211,6 +213,7 @@ class Asynchronous(TensorCores):
         self.emit(f"cp.async.bulk.wait_group{'.read' if read else ''}", str(newest))
 
     def prefetch_map(self, source: Value) -> None:
+        """Fetch a tensor map's 128 bytes ahead of the first copy; one thread does it."""
         self.emit("prefetch.tensormap", f"[{self.operand(source, tensor_address)}]")
 
     def _corner(self, tensor: Value, at: Sequence[Value | int]) -> str:

@@ -6,9 +6,10 @@ the other, or used as one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from trueno_cuda.ptx.errors import BuildError
+from trueno_cuda.ptx.errors import BuildError, UnknownName
+from trueno_cuda.ptx.guesses import POINTER, instead
 from trueno_cuda.ptx.hazards import Region
 from trueno_cuda.ptx.types import Type
 from trueno_cuda.ptx.values import Number, Value, multiple
@@ -63,6 +64,18 @@ class Pointer:
     def __repr__(self) -> str:
         return f"{self.root.name} ({self.root.space} {self.element})"
 
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = ("load", "store", "atomic", "reduce", "cast", "prefetch", "element")
+        raise UnknownName(f"{self.root.name}.{name}: a pointer has no {name!r}{instead(name, POINTER, known)}")
+
+    def __getitem__(self, index: Any) -> Any:
+        raise BuildError(f"{self}[...]: say .load(index), which gives a Value, and .store(index, value)")
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise BuildError(f"{self}[...] = ...: say .store(index, value)")
+
     def __add__(self, index: Index) -> "Pointer":
         """The pointer `index` elements further on: `(x + row * N).load(i)` computes the row once."""
         at = self.k.flat(self, index)
@@ -106,6 +119,7 @@ class Pointer:
         self.k.atomic(self, name, index, operands, returns=False, **options)
 
     def prefetch(self, index: Index, level: str = "L2") -> None:
+        """Ask for the cache line of an element, into `L2` or `L1`, without waiting."""
         self.k.emit(f"prefetch.{self.root.space}.{level}", self.k.place_of(self, self.k.flat(self, index)))
 
 
@@ -117,6 +131,7 @@ class Array(Pointer):
 
     @property
     def bytes(self) -> int:
+        """Of all its stages, a Python int."""
         return (self.count or 0) * self.element.bytes * self.stages
 
     def __len__(self) -> int:
@@ -124,6 +139,8 @@ class Array(Pointer):
 
     def __getitem__(self, stage: Value | int) -> Pointer:
         k, size = self.k, self.count or 0
+        if isinstance(stage, tuple) or (self.stages == 1 and not (isinstance(stage, int) and stage == 0)):
+            super().__getitem__(stage)  # which says how elements are read
         if isinstance(stage, int):
             if not 0 <= stage < self.stages:
                 raise BuildError(f"{self}[{stage}]: it has {self.stages} stages")

@@ -235,6 +235,7 @@ class TensorCores(Collectives):
         return flags[accumulate]
 
     def wgmma_commit(self) -> None:
+        """Close a group of wgmma, for k.wgmma_wait to count."""
         self.emit("wgmma.commit_group.sync.aligned")
         self._wgmma["committed"] = True
 

@@ -1,10 +1,10 @@
-"""An unknown name says what is meant: names of CUDA C, Triton and Numba, near misses, and nothing where nothing is near."""
+"""An unknown name says what is meant: names of CUDA C, Triton and Numba, and near misses."""
 
 import inspect
 import re
 
 import pytest
-from trueno_cuda.ptx import Array, BuildError, Builder, Pointer, Value, Var, f32, kernel, ptr, u32
+from trueno_cuda.ptx import Array, Builder, BuildError, Pointer, Value, Var, f32, kernel, ptr, u32
 from trueno_cuda.ptx.asynchronous import Mbarrier
 from trueno_cuda.ptx.control import Loop
 from trueno_cuda.ptx.guesses import KERNEL, POINTER, VALUE
@@ -49,7 +49,7 @@ def test_what_nobody_could_mean_gets_no_hint():
 @pytest.mark.parametrize("axis", ["tid", "ctaid", "ntid", "nctaid"])
 def test_axes_are_names_of_their_own(axis):
     for letter, meant in (("x", axis), ("y", f"{axis}_y"), ("z", f"{axis}_z")):
-        message = said(lambda k, x, n: getattr(getattr(k, axis), letter))
+        message = said(lambda k, x, n, letter=letter: getattr(getattr(k, axis), letter))
         assert message == f"k.{axis}.{letter}: k.{axis} is a number, along x; the name is k.{meant}"
 
 

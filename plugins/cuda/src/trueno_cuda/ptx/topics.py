@@ -24,9 +24,9 @@ TOPICS: Final = (
     ),
     Topic(
         "Values and vars",
-        "A Value is written once; a Var may change. Operators emit one instruction each: + - * / // % & | ^ ~ << >> and "
-        "comparisons, which give predicates. `/` is for floats, `//` and `%` for unsigned integers. Operands have one "
-        "type; a Python number takes the other's.",
+        "A Value is written once; a Var may change. Operators emit one instruction each: `+ - * / // % & | ^ ~ << >>` "
+        "and comparisons, which give predicates. `/` is for floats, `//` and `%` for unsigned integers. Operands have "
+        "one type; a Python number takes the other's.",
         ("k.var", "k.vars", "k.const", "k.copy", "var.set", "var.update", "var.fma", "var.value", "value.to",
          "value.bits", "k.pack", "k.unpack", "k.select", "k.select_predicate", "k.compare", "k.copysign",
          "k.multiple_of"),
@@ -64,8 +64,8 @@ TOPICS: Final = (
     ),
     Topic(
         "Asynchronous copies",
-        "cp.async, from sm_80 on: each thread copies 4, 8 or 16 bytes to shared memory without registers, and waits for "
-        "its own groups; others see them behind a k.sync().",
+        "cp.async, from sm_80 on: each thread copies 4, 8 or 16 bytes to shared memory without registers, and waits "
+        "for its own groups; others see them behind a k.sync().",
         ("k.copy_async", "k.async_commit", "k.async_wait"),
     ),
     Topic(

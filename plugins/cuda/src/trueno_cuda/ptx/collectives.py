@@ -31,13 +31,14 @@ class Collectives(Memory):
         """All threads of the block wait for each other; what they wrote to shared memory is then seen by all.
 
         A numbered barrier (1 to 15) may be for some warps only: `threads` says how many, and then it may stand in a
-        branch, and orders only what these warps share.
+        branch, and orders only what these warps share.  BuildError: in a branch or loop that not all threads of the
+        block take alike, and for a number of threads that is no whole number of warps.
         """
         self._barrier("bar.sync", barrier, threads)
         self.path.sync("block")
 
     def arrive(self, barrier: int, threads: int) -> None:
-        """Let others pass a numbered barrier, without waiting there."""
+        """Let others pass a numbered barrier, without waiting there; threads: of all that arrive or wait."""
         self._barrier("bar.arrive", barrier, threads)
 
     def _barrier(self, opcode: str, barrier: int, threads: int | None) -> None:
@@ -53,7 +54,7 @@ class Collectives(Memory):
         self.emit(opcode, str(barrier), str(threads))
 
     def sync_warp(self, mask: int = FULL) -> None:
-        """All threads of the warp wait for each other."""
+        """All threads of the warp, or those of a mask, wait for each other: for shared memory with per="warp"."""
         self._whole_warp(mask, "k.sync_warp()")
         self.emit("bar.warp.sync", str(mask))
         self.path.sync("warp")
@@ -66,7 +67,10 @@ class Collectives(Memory):
         self.path.sync("block")
 
     def fence(self, what: str = "gpu") -> None:
-        """Order memory accesses for a `block`, `cluster`, the `gpu`, the `system`, or for `async` copies."""
+        """Order memory accesses for a `block`, `cluster`, the `gpu`, the `system`, or for `async` copies.
+
+        `mbarrier_init`: make the init of mbarriers known to the cluster and to bulk copies.
+        """
         if what not in FENCES:
             raise BuildError(f"k.fence({what!r}): known are {', '.join(FENCES)}{suggestion(what, FENCES)}")
         self.emit(FENCES[what])
@@ -82,7 +86,11 @@ class Collectives(Memory):
     # ---- shuffles and votes ---------------------------------------------------------------------------
 
     def shuffle(self, value: Value, how: str, lane: Value | int, width: int = 32, mask: int = FULL) -> Value:
-        """The value of another lane: `down` or `up` by `lane`, `xor` with it, or number `idx`, in groups of `width`."""
+        """The value of another lane: `down` or `up` by `lane`, `xor` with it, or number `idx`, in groups of `width`.
+
+        Of 16, 32 or 64 bits.  Lanes for which there is no such lane get their own value.  mask: lanes that take part, a
+        Python int.  BuildError: where not all lanes of the warp get here, unless `mask` says who does.
+        """
         if how not in SHUFFLES:
             raise BuildError(f"k.shuffle: {how!r} is not one of {', '.join(SHUFFLES)}")
         if width not in (1, 2, 4, 8, 16, 32):
@@ -105,7 +113,10 @@ class Collectives(Memory):
         return result
 
     def vote(self, how: str, condition: Value, mask: int = FULL) -> Value:
-        """Over the warp: `any`, `all` or `uni` (all the same) give a predicate, `ballot` a u32 with a bit a lane."""
+        """Over the warp: `any`, `all` or `uni` (all the same) give a predicate, `ballot` a u32 with a bit a lane.
+
+        BuildError: as of `shuffle`.
+        """
         if how not in ("any", "all", "uni", "ballot"):
             raise BuildError(f"k.vote: {how!r} is not one of any, all, uni, ballot")
         if not is_predicate(condition):

@@ -100,18 +100,28 @@ class Pointer:
     def load(self, index: Index = 0, vec: int | None = None, **options: Any) -> Value | list[Value]:
         """One element, or with `vec` a list of neighbours.
 
-        where: a predicate; masked threads read `other`, zero unless given.  cache: see CACHE.  policy: a k.l2_policy.
-        order, scope: `acquire`, `relaxed` or `volatile`, for a `block`, `cluster`, `gpu` or the `system`.
+        where: a predicate; masked threads read `other`, zero unless given.  cache: words of CACHE, joined by blanks.
+        policy: a k.l2_policy.  order, scope: `acquire`, `relaxed` or `volatile`, for a `block`, `cluster`, `gpu` or the
+        `system`.
+        BuildError: more than 16 bytes at once, an index that is not known to be a multiple of `vec`, an index beyond
+        an array whose length is known.
         """
         values = self.k.load(self, index, vec or 1, **options)
         return values[0] if vec is None else values
 
     def store(self, index: Index, values: "Value | Number | Sequence[Value | Number]", **options: Any) -> None:
-        """One element, or a list of neighbours as one vector; options as those of `load`."""
+        """One element, or a list of neighbours as one vector; options and errors as those of `load`.
+
+        A Python number takes the element's type; a Value must have it.
+        """
         self.k.store(self, index, [values] if isinstance(values, (Value, int, float)) else list(values), **options)
 
     def atomic(self, name: str, index: Index, *operands: Value | Number, **options: Any) -> Value:
-        """Change an element in one step and return what it was: add min max and or xor inc dec exch cas."""
+        """Change an element in one step and return what it was: add min max and or xor inc dec exch cas.
+
+        operands: one value, two of `cas` (what is expected, what is written).  where: masked threads get 0.
+        order, scope: as those of `load`.  BuildError: for a type that the table of atomics does not have.
+        """
         return self.k.atomic(self, name, index, operands, returns=True, **options)  # type: ignore[return-value]
 
     def reduce(self, name: str, index: Index, *operands: Value | Number, **options: Any) -> None:

@@ -90,9 +90,7 @@ def _held(schedule: Schedule, dtype: str) -> int:
     return schedule.lanes * schedule.groups * 16 // np.dtype(dtype).itemsize
 
 
-def _tried(
-    device: Device, key: Call, schedule: str, operands: list[np.ndarray[Any, Any]], n: int
-) -> list[Result]:
+def _tried(device: Device, key: Call, schedule: str, operands: list[np.ndarray[Any, Any]], n: int) -> list[Result]:
     """Results of the op's kernel on rows of n elements, each judged by the program's own bound."""
     op, program = key.op, key.op.program(key.layout, **dict(key.static))
     demanded = iter(DEMANDED)

@@ -53,6 +53,8 @@ def _call(program: Program, made: Function, ins: Instruction, trail: tuple[str, 
         return []
     if name in ABORTS:
         return [Instruction("trap", (), [], ins.line, ins.text, ins.guard, ins.negated)]
+    if name.startswith("%"):
+        raise UnknownInstruction("calls through a register are not emulated", ins.line, ins.text)
     callee = program.functions.get(name)
     if callee is None or not callee.defined:
         raise UnknownInstruction(f"{name} is not defined in this text", ins.line, ins.text)

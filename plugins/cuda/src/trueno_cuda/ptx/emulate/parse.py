@@ -28,6 +28,7 @@ class Parser(Operands):
         super().__init__(text)
         self.scopes = 0  # how many braces were opened: makes labels unique
         self.written: tuple[int, int] | None = None  # file and line that the last .loc gave
+        self.functions_named: list[tuple[str, PtxError]] = []  # by initial values, with the error where there is none
 
     # ---- the module -----------------------------------------------------------------------------
 
@@ -56,6 +57,9 @@ class Parser(Operands):
                 self.definition()
             elif not self.ignored():
                 raise at.error(f"unexpected {word!r} outside a function")
+        for name, error in self.functions_named:
+            if name not in self.program.functions:
+                raise error
         if self.program.version == (0, 0):
             raise PtxError("no .version: is this PTX?")
         return self.program
@@ -159,8 +163,8 @@ class Parser(Operands):
                 name = at.word()
                 at.expect(")")
             found = self.find_variable(name)
-            if found is None:
-                raise at.error(f"{name!r} is not declared")
+            if found is None:  # a function's address: only what calls through it cannot be emulated
+                self.functions_named.append((name, at.error(f"{name!r} is not declared")))
             var.init.append(Symbol(name, found, at.integer() if at.take("+") else 0))
         else:
             var.init.append(at.literal())
@@ -273,7 +277,7 @@ class Parser(Operands):
                 at.next()
             elif self.ignored():
                 pass
-            elif word == ".callprototype" or (word.startswith(".") and word != "."):
+            elif word.startswith(".") and word != ".":
                 raise at.error(f"{word} is not emulated")
             elif at.tokens[at.at + 1].text == ":" and at.here.kind == "word":
                 self.label()
@@ -308,6 +312,10 @@ class Parser(Operands):
                 names.append(at.word())
             at.expect(";")
             self.scope.labels[f"targets {name}"] = " ".join(names)
+            return
+        if at.here.text == ".callprototype":
+            while not at.take(";"):
+                at.next()
             return
         self.function.body.append(Label(self.scope.labels[name], line))
 

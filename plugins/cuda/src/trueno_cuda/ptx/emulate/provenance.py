@@ -26,40 +26,34 @@ class Provenance:
 
     def __init__(self, code: Sequence[Instruction]) -> None:
         self.known: dict[int, Origins] = {}
-        todo = [ins for ins in code if ins.opcode in CARRIED or ins.opcode == "ld"]
-        changed = True
+        todo: list[tuple[int, bool, Origins, list[int]]] = []  # result, whether it is of MOVES, what it names, reads
         for ins in code:
-            if ins.opcode not in CARRIED and ins.opcode != "ld":
-                self.known |= {r.index: NOTHING for r in written(ins)}
+            if ins.opcode not in CARRIED:
+                found = _loaded(ins)
+                for r in written(ins):
+                    self.known[r.index] = self.known.get(r.index, found) | found
+                continue
+            fixed: Origins = frozenset()
+            sources = []
+            for at in CARRIED[ins.opcode]:
+                if at >= len(ins.operands):
+                    continue
+                if isinstance(operand := ins.operands[at], Register):
+                    sources.append(operand.index)
+                else:
+                    fixed |= _named(operand)
+            todo += [(r.index, ins.opcode in MOVES, fixed, sources) for r in written(ins)]
+        known, changed = self.known, True
         while changed:
             changed = False
-            for ins in todo:
-                made = self._made(ins)
-                for r in written(ins):
-                    before = self.known.get(r.index, frozenset())
-                    if not made <= before:
-                        self.known[r.index] = before | made
-                        changed = True
-
-    def _made(self, ins: Instruction) -> Origins:
-        """What an instruction's result comes from; empty while that is not known yet."""
-        if ins.opcode == "ld":
-            place = ins.operands[1]
-            if "param" in ins.mods and isinstance(place, Address) and isinstance(place.base, Variable):
-                return frozenset((place.base,)) if not (place.offset or place.base.array) else NOTHING
-            return NOTHING
-        if ins.opcode not in CARRIED:
-            return NOTHING
-        found = [self._of(ins.operands[at]) for at in CARRIED[ins.opcode] if at < len(ins.operands)]
-        together: Origins = frozenset().union(*found)
-        return together if ins.opcode in MOVES or together <= NOTHING else together - NOTHING
-
-    def _of(self, operand: Operand) -> Origins:
-        if isinstance(operand, Register):
-            return self.known.get(operand.index, frozenset())
-        if isinstance(operand, Symbol) and operand.variable is not None:
-            return frozenset((operand.variable,))
-        return NOTHING
+            for result, moves, fixed, sources in todo:
+                made = fixed.union(*[known[r] for r in sources if r in known])
+                if not (moves or made <= NOTHING):
+                    made -= NOTHING
+                before = known.get(result)
+                if before is None or not made <= before:
+                    known[result] = made if before is None else before | made
+                    changed = True
 
     def of(self, ins: Instruction) -> Iterator[Variable | None]:
         """What each address among the operands comes from; None where that is not one variable."""
@@ -69,5 +63,18 @@ class Provenance:
             if isinstance(operand.base, Variable):
                 yield operand.base
             elif operand.base is not None:
-                origins = self._of(operand.base)
+                origins = self.known.get(operand.base.index, NOTHING)
                 yield next(iter(origins)) if len(origins) == 1 else None
+
+
+def _loaded(ins: Instruction) -> Origins:
+    """What a value comes from that is computed from no pointer: a parameter that was read, or nothing known."""
+    if ins.opcode == "ld" and "param" in ins.mods:
+        place = ins.operands[1]
+        if isinstance(place, Address) and isinstance(place.base, Variable) and not (place.offset or place.base.array):
+            return frozenset((place.base,))
+    return NOTHING
+
+
+def _named(operand: Operand) -> Origins:
+    return frozenset((operand.variable,)) if isinstance(operand, Symbol) and operand.variable else NOTHING

@@ -163,8 +163,8 @@ class Emulator:
             memory = self._memories.get(starts[found]) if found >= 0 else None
         if memory is None or pointer > memory.ptr + len(memory.bytes):
             raise KernelError(f"cuda_emulated: {pointer:#x} is no address of an array")
-        found = memory.bytes[pointer - memory.ptr :]
-        return found if len(found) % dtype.itemsize else found.view(dtype)
+        rest = memory.bytes[pointer - memory.ptr :]
+        return rest if len(rest) % dtype.itemsize else rest.view(dtype)
 
     # ---- running --------------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ dtype type   element
 
 
 def _table(rows: str) -> dict[str, str]:
-    table = {}
+    table: dict[str, str] = {}
     for row in rows.strip().splitlines():
         names, _, said = row.partition("   ")
         table |= dict.fromkeys(names.split(), said.strip().replace("{ln2}", LN_2).replace("{log2e}", LOG2_E))

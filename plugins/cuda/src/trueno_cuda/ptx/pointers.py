@@ -26,6 +26,7 @@ CACHE = {
     "l2_64": ".L2::64B", "l2_128": ".L2::128B", "l2_256": ".L2::256B",
 }  # fmt: skip
 """Words of `cache=`, joined by blanks: `cache="nc no_allocate l2_128"`, in the order that PTX wants."""
+ELEMENTS = "say .load(index), which gives a Value, and .store(index, value)"
 ORDERS = ("relaxed", "acquire", "release", "acq_rel", "volatile")
 SCOPES = {"block": "cta", "cluster": "cluster", "gpu": "gpu", "system": "sys"}
 
@@ -71,7 +72,7 @@ class Pointer:
         raise UnknownName(f"{self.root.name}.{name}: a pointer has no {name!r}{instead(name, POINTER, known)}")
 
     def __getitem__(self, index: Any) -> Any:
-        raise BuildError(f"{self}[...]: say .load(index), which gives a Value, and .store(index, value)")
+        raise BuildError(f"{self}[...]: {ELEMENTS}")
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise BuildError(f"{self}[...] = ...: say .store(index, value)")
@@ -147,10 +148,10 @@ class Array(Pointer):
     def __len__(self) -> int:
         return self.count or 0
 
-    def __getitem__(self, stage: Value | int) -> Pointer:
+    def __getitem__(self, stage: Index) -> Pointer:
         k, size = self.k, self.count or 0
         if isinstance(stage, tuple) or (self.stages == 1 and not (isinstance(stage, int) and stage == 0)):
-            super().__getitem__(stage)  # which says how elements are read
+            raise BuildError(f"{self}[...]: {ELEMENTS}")
         if isinstance(stage, int):
             if not 0 <= stage < self.stages:
                 raise BuildError(f"{self}[{stage}]: it has {self.stages} stages")

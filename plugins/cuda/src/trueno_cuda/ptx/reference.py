@@ -103,7 +103,7 @@ def _options() -> str:
 
 def _instructions() -> list[tuple[str, ...]]:
     packs = {t.name for t in PACKS.values()}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, forms in INSTRUCTIONS.items():
         counts = dict.fromkeys(str(len(form.operands)) for form in forms)
         kinds = dict.fromkeys(form.operands[0].name for form in forms if form.operands[0] is not None)
@@ -116,6 +116,7 @@ def _instructions() -> list[tuple[str, ...]]:
 
 def _registers() -> list[str]:
     alike = {"lane": "–", "warp": "a warp", "block": "a block"}
+    rows: list[tuple[str, ...]]
     rows = [(f"`k.{n}`", f"`{text}`", f"`{t}`", alike[over]) for n, (text, t, over) in SPECIAL_REGISTERS.items()]
     rows += [(f"`k.{n}()`", f"`{text}`", f"`{t}`", "–") for n, (text, t) in CLOCKS.items()]
     calls = [(f"`k.{n}()`", f"`{text}`") for n, text in STATEMENTS.items()]

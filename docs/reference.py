@@ -123,6 +123,13 @@ def manifest_page() -> str:
     )
 
 
+def builder_page() -> str:
+    """All that a kernel may say, as its builder tells it."""
+    from trueno_cuda.ptx.reference import page as builder
+
+    return builder()
+
+
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
@@ -142,6 +149,7 @@ PAGES = {
     "reference/reasons.md": reasons_page,
     "reference/events.md": events_page,
     "reference/manifest.md": manifest_page,
+    "reference/ptx-builder.md": builder_page,
 }
 
 

@@ -231,6 +231,9 @@ def test_update_wants_the_same_shape_and_dtype(b):
     r = b.relu(h)
     with pytest.raises(trueno.ShapeError, match="update: x has shape"):
         b.update(h, np.ones(4, F))
+    for given in (np.int8, np.int32, np.uint16):  # which an upload makes int64
+        with pytest.raises(trueno.DtypeError, match=f"update: x is {np.dtype(given)}, but h is float32"):
+            b.update(h, np.ones(3, given))
     with pytest.raises(trueno.DtypeError, match="update: x is float64"):
         b.update(h, np.ones(3))
     with pytest.raises(trueno.ParameterError, match="a result of relu"):

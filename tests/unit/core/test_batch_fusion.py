@@ -182,6 +182,25 @@ def test_other_axes_and_empty_arrays_take_the_general_path(backend, rng):
         assert "axis=0 is not the last" in str(b)
 
 
+def test_a_reason_is_told_once(rng):
+    x = rng.standard_normal((4, 4)).astype(F)
+    with trueno.Batch("scalar") as b:
+        r = h = b.upload(x)
+        for _ in range(3):
+            r = b.add(b.softmax(r, axis=0), h)
+        lines = str(b).splitlines()
+        assert lines[0].endswith("6 ops in 6 kernels")
+        assert sum("axis=0 is not the last" in line for line in lines) == 1
+        assert "3 kernels (1, 3, 5), softmax: axis=0 is not the last, so rows do not lie together" in lines
+        assert "3 kernels (2, 4, 6), add: softmax goes through the general path" in lines
+        for _ in range(7):
+            r = b.softmax(r, axis=0)
+        assert "10 kernels (1, 3, 5, 7, 8, 9, 10, 11, …), softmax: axis=0 is not the last" in str(b)
+    with trueno.Batch("scalar") as b:
+        r = b.softmax(b.upload(x), axis=0)
+        assert r.shape == (4, 4) and "kernel 1, softmax: axis=0 is not the last" in str(b)
+
+
 def uploaded(b, op, case, i, x):
     spec = op.signature.inputs[i]
     return b.upload(matrix(op, x, case.kwargs) if spec.blocks else np.asarray(x, np.int64) if spec.index else x)

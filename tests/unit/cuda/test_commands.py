@@ -86,7 +86,9 @@ def test_emit_prints_what_ptxas_takes():
     result = ptx("emit", "outer", "--arch", "sm_80", "--set", "V=2", "--set", "guarded=true")
     assert result.exit_code == 0
     assert ".target sm_80\n" in result.stdout and ".visible .entry outer_f32_guarded_V2_C256(" in result.stdout
-    assert result.stdout == catalogue.build(catalogue.find("outer"), "sm_80", {"V": 2, "guarded": True})[0].text
+    said, _, text = result.stdout.partition("\n")
+    assert said == "// trueno ptx emit outer --arch sm_80 --set itemsize=4 --set guarded=True --set V=2 --set C=256"
+    assert text == catalogue.build(catalogue.find("outer"), "sm_80", {"V": 2, "guarded": True})[0].text
     good, log = ptxas(result.stdout, "sm_80")
     assert good, log
 
@@ -118,9 +120,26 @@ def test_run():
     assert "y: right:" in result.stdout and "to the bit" in result.stdout
 
 
+@pytest.mark.parametrize("name", ["softmax", "argmax", "relu", "transpose", "matmul"])
+@pytest.mark.parametrize("given", [(), ("dtype=float64",)])
+def test_run_launches_what_emit_prints(name, given):
+    """The same constants where none are named, and both say which."""
+    options = [part for one in given for part in ("--set", one)]
+    if given and not any(c.name == "dtype" for c in catalogue.find(name).constants):
+        pytest.skip("it has no such constant")
+    printed, ran = ptx("emit", name, *options), ptx("run", name, *options, "--seed", "3")
+    assert ran.exit_code == 0, ran.stdout
+    command, line, *_ = ran.stdout.splitlines()
+    assert f"// {command}".replace(" run ", " emit ").removesuffix(" --seed 3") == printed.stdout.splitlines()[0]
+    assert f".visible .entry {line.partition(':')[0]}(" in printed.stdout
+    again = command.removeprefix("trueno ptx ").split()
+    assert ptx(*again).stdout.splitlines()[0] == command, "the line is a command that does the same"
+
+
 def test_run_as_json():
     found = json.loads(ptx("run", "convolve2d", "--set", "P=2", "--set", "Q=2", "--json").stdout)
     (launch,) = found["launches"]
+    assert found["constants"]["P"] == 2 and found["constants"]["R"] == launch["constants"]["R"]
     assert found["good"] and launch["kernel"] == "convolve2d_taps_f32_P2_Q2_R8" and launch["constants"]["P"] == 2
     assert launch["findings"] == [] and launch["flops"]["f32"] > 0 and launch["accesses"][0]["sectors"] > 0
     (result,) = found["results"]
@@ -200,5 +219,5 @@ def test_the_command_line_has_it(monkeypatch):
     command = get_command(app)
     result = CliRunner().invoke(app, ["ptx", "emit", "outre"])
     assert result.exit_code == 2 and 'did you mean "outer"?' in result.stderr
-    assert CliRunner().invoke(app, ["ptx", "emit", "outer"]).stdout.startswith("// outer_f32: V=4 C=256\n")
+    assert "\n// outer_f32: V=4 C=256\n" in CliRunner().invoke(app, ["ptx", "emit", "outer"]).stdout
     assert "ptx" in command.list_commands(None)

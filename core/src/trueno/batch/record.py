@@ -161,7 +161,9 @@ class Batch:
         if tuple(array.shape) != value.shape:
             raise ShapeError(f"update: x has shape {tuple(array.shape)}, but h has {value.shape}; record a new batch")
         if np.dtype(array.dtype) != value.dtype:
-            raise DtypeError(f"update: x is {np.dtype(array.dtype)}, but h is {value.dtype}; convert it with .astype")
+            numbers = None if getattr(x, "_blocks", None) else transfer.held(x)
+            given = getattr(numbers, "dtype", array.dtype)  # before whole numbers were made int64
+            raise DtypeError(f"update: x is {given}, but h is {value.dtype}; convert it with .astype")
         _, blocks, columns = getattr(x, "_blocks", None) or (None, "", False)
         if blocks != value.blocks:
             raise DtypeError(f"update: x is {blocks or 'not quantized'}, but h is {value.blocks or 'not quantized'}")

@@ -1,6 +1,6 @@
 """`print(b)`: the plan of a batch, a line a kernel: what runs together, where, and why the rest does not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trueno.batch.graph import Graph, Number
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LINES = 64
 """Kernels that are shown of a long batch."""
+NUMBERS = 8
+"""Kernels that are named where a reason holds for more."""
 
 
 def text(name: str, graph: Graph, steps: Sequence[Step], now: "State", device: Any) -> str:
@@ -23,21 +25,37 @@ def text(name: str, graph: Graph, steps: Sequence[Step], now: "State", device: A
     head = f"{name}: {ops} op{'' if ops == 1 else 's'} in {kernels}"
     if dropped:
         head += f", {dropped} left out (nobody reads what they make)"
-    rows = [_row(at, graph, step, now, device) for at, step in enumerate(steps[:LINES], 1)]
+    shown = list(enumerate(steps[:LINES], 1))
+    where = {at: _where(step, now, device) for at, step in shown}
+    rows = [_row(at, graph, step, where[at][0]) for at, step in shown]
     lines = [head, *columns(rows, right=(0,))]
     if len(steps) > LINES:
         lines.append(f"and {len(steps) - LINES} more")
-    for at, step in enumerate(steps[:LINES], 1):
-        lines += [f"kernel {at}, {graph.ops[i].op.name}: {why}" for i, why in step.apart.items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_reasons(graph, [(at, step, where[at][1]) for at, step in shown])])
 
 
-def _row(at: int, graph: Graph, step: Step, now: "State", device: Any) -> tuple[str, ...]:
+def _reasons(graph: Graph, shown: Sequence[tuple[int, Step, str]]) -> Iterator[str]:
+    """Why kernels stand alone or are none, each reason once, with the kernels for which it holds."""
+    holds: dict[tuple[str, str], list[int]] = {}
+    for at, step, reason in shown:
+        if reason:
+            holds.setdefault((graph.ops[step.ops[0]].op.name, reason), []).append(at)
+        for i, why in step.apart.items():
+            entry = graph.ops[i]
+            why = why.removeprefix(f"{entry.op.name}: ")
+            if why not in reason:
+                holds.setdefault((entry.op.name, why), []).append(at)
+    for (name, why), kernels in holds.items():
+        first = ", ".join(map(str, kernels[:NUMBERS])) + (", …" if len(kernels) > NUMBERS else "")
+        yield f"{f'kernel {first}' if len(kernels) == 1 else f'{len(kernels)} kernels ({first})'}, {name}: {why}"
+
+
+def _row(at: int, graph: Graph, step: Step, where: str) -> tuple[str, ...]:
     names = " → ".join(graph.ops[i].op.name for i in step.ops)
     read = ", ".join(_array(graph, v) for v, _ in step.reads)
     made = ", ".join(_array(graph, v) for v, _ in step.makes)
     numbers = sum(isinstance(v, Number) for i in step.ops for v in graph.ops[i].operands)
-    return f"{at}", names, f"{read}{', numbers' if numbers else ''} → {made}", _where(step, now, device)
+    return f"{at}", names, f"{read}{', numbers' if numbers else ''} → {made}", where
 
 
 def _array(graph: Graph, v: int) -> str:
@@ -45,10 +63,11 @@ def _array(graph: Graph, v: int) -> str:
     return f"h{v} {shape}"
 
 
-def _where(step: Step, now: "State", device: Any) -> str:
+def _where(step: Step, now: "State", device: Any) -> tuple[str, str]:
+    """Who runs a kernel, and the reason where that is no backend."""
     if step.call is None:
-        return f"general path: {step.reason or step.entry.reason}"
+        return "general path", step.reason or step.entry.reason
     try:
-        return now._choice(step.call)[0].chosen
+        return now._choice(step.call)[0].chosen, ""
     except TruenoError as error:
-        return f"nobody: {error}"
+        return "nobody", str(error)

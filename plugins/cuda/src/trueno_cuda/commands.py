@@ -70,9 +70,11 @@ def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = Fa
 
 @app.command("emit", epilog=SCHEDULES)
 def emit(name: Named, arch: Arch = "", given: Given = None) -> None:
-    """Print a kernel's PTX."""
+    """Print a kernel's PTX, with the command that gives the same as a comment before it."""
     entry = catalogue.find(name)
-    print(catalogue.module(catalogue.build(entry, arch or catalogue.usual(entry), _constants(entry, given))), end="")
+    arch, constants = arch or catalogue.usual(entry), _constants(entry, given)
+    text = catalogue.module(catalogue.build(entry, arch, constants))
+    print(f"// {_command('emit', entry, arch, constants)}\n{text}", end="")
 
 
 @app.command("run", epilog=SCHEDULES)
@@ -88,10 +90,12 @@ def run(
     Exits with 1 where a result is wrong or the emulator finds a fault.
     """
     entry = catalogue.find(name)
-    made = catalogue.run(entry, arch or catalogue.usual(entry), _constants(entry, given), seed)
+    arch, constants = arch or catalogue.usual(entry), _constants(entry, given)
+    made = catalogue.run(entry, arch, constants, seed)
     if json:
-        print(dumps(_outcome(made, seed), indent=2))
+        print(dumps(_outcome(entry, made, constants, seed), indent=2))
     else:
+        print(_command("run", entry, arch, constants), f"--seed {seed}")
         for report in made.reports:
             print(report)
         for result in made.results:
@@ -159,6 +163,12 @@ def _constants(entry: Entry, given: list[str] | None) -> dict[str, Any]:
     return found
 
 
+def _command(verb: str, entry: Entry, arch: str, constants: Mapping[str, Any]) -> str:
+    """The command with every constant spelled out: what was chosen, and how to have it again."""
+    said = " ".join(f"--set {name}={value}" for name, value in catalogue.chosen(entry, constants).items())
+    return f"trueno ptx {verb} {entry.name} --arch {arch} {said}".rstrip()
+
+
 def _table(rows: Sequence[tuple[str, ...]], columns: int) -> Iterable[str]:
     """Lines with the columns below each other, and a rule below the first; the last two are broken to fit."""
     *widths, said, last = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -222,10 +232,11 @@ def _record(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _outcome(made: Run, seed: int) -> dict[str, Any]:
+def _outcome(entry: Entry, made: Run, constants: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return {
         "good": made.good,
         "seed": seed,
+        "constants": catalogue.chosen(entry, constants),
         "launches": [_launch(k, r) for k, r in zip(made.kernels, made.reports, strict=True)],
         "results": [
             {

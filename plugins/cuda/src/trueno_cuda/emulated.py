@@ -15,13 +15,15 @@ from trueno_cuda.device import Grid
 from trueno_cuda.ptx import TARGETS, Kernel
 from trueno_cuda.ptx.emulate import TensorMap, load
 from trueno_cuda.ptx.emulate.errors import LaunchError
-from trueno_cuda.ptx.types import TYPES, ptr
+from trueno_cuda.ptx.types import TYPES, Type, ptr
 from trueno_cuda.ptx.types import TensorMap as MapType
 
 ALIGN = 256
 SMS = 4
 """Few, so that grids are small and a block has several turns, as on a full GPU."""
 SHARED = 227 * 1024
+BYTES = np.dtype(np.uint8)
+LINES = "build(loc=True) makes these name the kernel's lines of Python"
 HOME = "bring it home with trueno.numpy first"
 
 
@@ -155,8 +157,11 @@ class Emulator:
     def contiguous(self, x: Array) -> Array:
         return x
 
-    def _at(self, pointer: int | TensorMap) -> Any:
-        """All memory from an address on, to the end of its allocation; a tensor map is its own."""
+    def _at(self, pointer: int | TensorMap, dtype: np.dtype[Any] = BYTES) -> Any:
+        """All memory from an address on, to the end of its allocation; as elements, or as bytes if they do not fit.
+
+        A tensor map is its own.
+        """
         if isinstance(pointer, TensorMap):
             return pointer
         with self._lock:
@@ -165,7 +170,8 @@ class Emulator:
             memory = self._memories.get(starts[found]) if found >= 0 else None
         if memory is None or pointer > memory.ptr + len(memory.bytes):
             raise KernelError(f"cuda_emulated: {pointer:#x} is no address of an array")
-        return memory.bytes[pointer - memory.ptr :]
+        rest = memory.bytes[pointer - memory.ptr :]
+        return rest if len(rest) % dtype.itemsize else rest.view(dtype)
 
     # ---- running --------------------------------------------------------------------------------------
 
@@ -179,16 +185,20 @@ class Emulator:
         if threads is None:
             raise KernelError(f"{kernel.name} leaves its threads open: give block=")
         dynamic = kernel.dynamic_shared if shared < 0 else shared
-        pointers = sum(isinstance(p.type, (ptr, MapType)) for p in kernel.params)
+        kinds = [p.type for p in kernel.params if isinstance(p.type, (ptr, MapType))]
+        elements = [_dtype(kind.element) if isinstance(kind, ptr) else BYTES for kind in kinds]
+        pointers = len(elements)
 
         def run(given: Sequence[int | TensorMap], floats: Sequence[float]) -> None:
-            args = [*map(self._at, given), *map(int, numbers), *map(float, floats)]
+            arrays = map(self._at, given, elements)
+            args = [*arrays, *map(int, numbers), *map(float, floats)]
             try:
                 report = module.launch(kernel.name, grid, threads, args, shared=dynamic)
             except LaunchError as error:
                 raise KernelError(f"cuda_emulated: {error}") from error
             if report.findings:
-                raise KernelError(f"{kernel.name} on cuda_emulated:\n{report}")
+                more = "" if all(f.source for f in report.findings) else f"\n{LINES}"
+                raise KernelError(f"{kernel.name} on cuda_emulated:\n{report}{more}")
 
         def launch(given: Sequence[int | TensorMap], floats: Sequence[float] = ()) -> None:
             if len(given) != pointers:
@@ -247,6 +257,12 @@ class Emulator:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _dtype(element: Type) -> np.dtype[Any]:
+    """NumPy's type of an element, for messages; unsigned integers where NumPy has none."""
+    kind = {"f16": "f", "f32": "f", "f64": "f"}.get(element.name, "i" if element.kind == "s" else "u")
+    return np.dtype(f"{kind}{element.bytes}")
 
 
 def runs(built: str, played: str) -> bool:

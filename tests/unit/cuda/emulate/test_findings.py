@@ -198,3 +198,111 @@ def test_bank_conflicts_and_coalescing():
     assert (uniform.sectors_per_request, uniform.efficiency) == (1, 1)
     text = str(report)
     assert "2.00-way bank conflict" in text and "sectors a request" in text
+
+
+# ------------------------------------------------------------------------------------- which array was meant
+
+COPY = """
+    ld.param.u64 %rd1, [px]; ld.param.u64 %rd2, [py]; cvta.to.global.u64 %rd1, %rd1; cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r1, 32, %r2; mul.wide.s32 %rd3, %r3, 4;
+    add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+"""
+
+
+def copied(access: str, x: np.ndarray, y: np.ndarray, blocks: int = 4, before: str = COPY):
+    text = kernel_text(f"{before} {access} ret;", ".param .u64 px, .param .u64 py")
+    return load(text).launch("k", blocks, 32, [x, y])
+
+
+@pytest.mark.parametrize(
+    "offset, first, side",
+    [
+        (0, 100, "past the end"),  # the first thread beyond it
+        (4096, 0, "past the end"),  # the gap between the arrays, nearer to py
+        (8096, 0, "past the end"),
+        (-1000000, 0, "before the start"),
+    ],
+)
+def test_the_array_that_was_indexed_is_named(offset, first, side):
+    for x, y in ((100, 2000), (100, 8), (100, 100)):  # whichever comes first in memory
+        report = copied(f"ld.global.f32 %f1, [%rd4+{offset}];", np.zeros(x, np.float32), np.zeros(y, np.float32))
+        found = only(report, "out-of-bounds")
+        wanted = f"px[{first + offset // 4}]: {side} of px, which has 100 elements (float32[100])"
+        assert found.array == "px" and found.message.startswith(wanted)
+        assert (found.block, found.thread) == ((first // 32, 0, 0), (first % 32, 0, 0))
+        assert f"block {found.block}, thread {found.thread}" in str(found)
+
+
+def test_an_element_of_another_array_is_told():
+    """An address past x that lies in y is no less wrong: on a GPU it would be silently read."""
+    x, y = np.zeros(4096, np.float32), np.zeros(256, np.float32)
+    for offset, there in ((4096 * 4 + 4096, 0), (4096 * 4 + 4096 + 40, 10)):
+        found = only(copied(f"ld.global.f32 %f1, [%rd4+{offset}];", x, y), "out-of-bounds")
+        assert found.array == "px" and found.message.endswith(f"; py[{there}] lies there") and found.count == 128
+
+
+def test_neighbours_and_bytes_are_told_apart():
+    x, y = np.zeros(128, np.float32), np.zeros(128, np.float32)
+    wide = COPY.replace("mul.wide.s32 %rd3, %r3, 4", "mul.wide.s32 %rd3, %r3, 16")
+    report = copied("ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd4];", x, y, before=wide)
+    assert only(report, "out-of-bounds").message.startswith("px[128] to [131]: past the end of px")
+    byte = "cvt.u64.u32 %rd6, %r3; add.s64 %rd6, %rd1, %rd6; ld.global.u8 %r9, [%rd6+513];"
+    assert only(copied(byte, x, y, 1), "out-of-bounds").message.startswith("byte 513 of px: past the end")
+
+
+def test_a_pointer_that_may_be_either_blames_the_nearest():
+    x, y = np.zeros(128, np.float32), np.zeros(128, np.float32)
+    either = "setp.lt.u32 %p1, %r2, 16; selp.b64 %rd7, %rd4, %rd5, %p1; ld.global.f32 %f1, [%rd7+{0}];"
+    assert not copied(either.format(0), x, y).findings
+    assert only(copied(either.format(496), x, y, 1), "out-of-bounds").array == "px"
+    assert only(copied(either.format(-16), x, y, 1), "out-of-bounds").message.startswith("px[-4]: before the start")
+    loaded = "ld.global.u64 %rd8, [%rd1]; ld.global.u32 %r9, [%rd8];"  # out of memory: no address at all
+    assert only(copied(loaded, x, y, 1), "address-space").array is None
+
+
+def test_part_of_an_array_may_be_left():
+    """Two pointers into one allocation: what lies beside a part is the allocation's."""
+    whole = np.zeros(256, np.float32)
+    assert not copied("ld.global.f32 %f1, [%rd5+-256];", whole, whole[64:]).findings
+    found = only(copied("ld.global.f32 %f1, [%rd5+512];", whole, whole[64:]), "out-of-bounds")
+    assert found.message.startswith("py[192]: past the end of py, which has 192 elements")
+
+
+def test_a_loop_carries_its_pointer():
+    loop = """mov.u32 %r9, 0; NEXT: ld.global.f32 %f1, [%rd4]; add.s64 %rd4, %rd4, 128; add.u32 %r9, %r9, 1;
+        setp.lt.u32 %p1, %r9, 5; @%p1 bra NEXT;"""
+    report = copied(loop, np.zeros(128, np.float32), np.zeros(5000, np.float32), 1)
+    found = only(report, "out-of-bounds")
+    assert found.array == "px" and found.message.startswith("px[128]") and found.count == 32
+
+
+def test_shared_arrays_do_not_run_into_each_other():
+    body = """.shared .align 4 .f32 a[32]; .shared .align 4 .b8 b[128]; mov.u32 %r1, %tid.x; mov.u32 %r2, {0};
+        mad.lo.u32 %r3, %r1, 4, %r2; st.shared.f32 [%r3+{1}], %f9; ret;"""
+    body = body.replace("mov.u32 %r1,", "mov.f32 %f9, 0f3F800000; mov.u32 %r1,", 1)
+    assert not launch(body.format("a", 0), block=32)[0].findings
+    found = only(launch(body.format("a", 4), block=32)[0], "out-of-bounds")
+    assert found.message.startswith("a[32]: past the end of a, which has 32 elements") and found.lane == 31
+    found = only(launch(body.format("b", 4), block=32)[0], "out-of-bounds")
+    assert found.message.startswith("b[32]: past the end of b, which has 32 elements") and found.array == "b"
+
+
+def test_findings_come_first_and_name_the_source():
+    text = kernel_text(f"{COPY} .loc 1 12 0\n ld.global.f32 %f1, [%rd4+512]; ret;", ".param .u64 px, .param .u64 py")
+    text += '\n.file 1 "there/add.py"\n'  # where nvcc puts it
+    x = np.zeros(128, np.float32)
+    report = load(text).launch("k", 4, (8, 4), [x, x.copy()])
+    found = only(report, "out-of-bounds")
+    assert found.source == "there/add.py:12" and "there/add.py:12, line" in str(found)
+    lines = str(report).splitlines()
+    assert lines[1] == f"  {found}" and lines[2].startswith("  instructions:") and "no findings" not in str(report)
+    second = next(iter(copied("ld.global.f32 %f1, [%rd4+512];", x, x.copy()).findings))
+    assert second.source == "" and "PTX: ld.global.f32" in str(second)
+
+
+def test_threads_are_counted_along_all_axes():
+    text = kernel_text(f"{COPY} setp.ne.u32 %p1, %r2, 3; @%p1 bra END; mov.u32 %r9, %tid.y; setp.eq.u32 %p2, %r9, 2; "
+                       "@%p2 ld.global.f32 %f1, [%rd4+512]; END: ret;", ".param .u64 px, .param .u64 py")  # fmt: skip
+    x = np.zeros(128, np.float32)
+    found = only(load(text).launch("k", 1, (8, 4), [x, x.copy()]), "out-of-bounds")
+    assert found.thread == (3, 2, 0) and found.lane == 19

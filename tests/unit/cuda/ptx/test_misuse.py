@@ -102,9 +102,24 @@ def numbers_alone(k, x, h, n, eps):
     k.max(1.0, 2.0)
 
 
-@misuse("no PTX operation is named 'rsqr'; did you mean \"rsqrt\"")
+@misuse('k.rsqr: no PTX operation is named so; did you mean "rsqrt"')
 def misspelt(k, x, h, n, eps):
     k.rsqr(eps)
+
+
+@misuse(r"arg_x \(global f32\)\[...\]: say .load\(index\), which gives a Value")
+def brackets_of_a_pointer(k, x, h, n, eps):
+    x[k.tid]
+
+
+@misuse(r"arg_x \(global f32\)\[...\] = ...: say .store\(index, value\)")
+def assignment_to_a_pointer(k, x, h, n, eps):
+    x[k.tid] = 1.0
+
+
+@misuse(r"shared_1 \(shared f32\)\[...\]: say .load")
+def brackets_of_a_shared_array(k, x, h, n, eps):
+    k.shared(f32, 8, 8)[k.tid, 0]
 
 
 @misuse("1.5 is no integer, where a u32 is wanted")
@@ -432,21 +447,52 @@ def barrier_by_a_var_that_was_set_in_a_branch(k, x, h, n, eps):
         k.sync()
 
 
-@misuse("k.shuffle waits for the whole warp, but it stands in a k.when branch that is decided for each thread")
+@misuse("k.warp_sum waits for the whole warp, but it stands in a k.when branch that is decided for each thread")
 def shuffle_in_a_divergent_branch(k, x, h, n, eps):
     with k.when(k.tid < n):
         k.warp_sum(eps)
 
 
-@misuse("k.block_reduce waits for the whole block")
+@misuse("k.block_sum waits for the whole block")
 def block_sum_in_one_warp(k, x, h, n, eps):
     with k.when(k.warp == 0):
         k.block_sum(eps)
 
 
-@misuse("k.block_reduce needs whole warps, not 100 threads", threads=100)
+@misuse("k.block_sum needs whole warps, not 100 threads", threads=100)
 def block_sum_of_a_part_of_a_warp(k, x, h, n, eps):
     k.block_sum(eps)
+
+
+@misuse("k.block_max takes f32, .*, not pred; .to.u32. makes it 0 or 1")
+def block_max_of_a_predicate(k, x, h, n, eps):
+    k.block_max(n > 0)
+
+
+@misuse("k.warp_min: 3.0 is no Value")
+def warp_min_of_a_number(k, x, h, n, eps):
+    k.warp_min(3.0)
+
+
+@misuse("k.warp_sum: width=3 is no power of two")
+def warp_sum_of_three(k, x, h, n, eps):
+    k.warp_sum(eps, width=3)
+
+
+@misuse("k.block_argmax waits for the whole block")
+def block_argmax_in_a_branch(k, x, h, n, eps):
+    with k.when(k.tid < n):
+        k.block_argmax(eps, k.tid)
+
+
+@misuse("k.warp_reduce: no instruction is named 'addd'; did you mean \"add\"")
+def unknown_reduction(k, x, h, n, eps):
+    k.warp_reduce(eps, "addd")
+
+
+@misuse("k.block_reduce takes .*u32.*, not f32; convert")
+def bits_of_a_float_reduced(k, x, h, n, eps):
+    k.block_reduce(eps, "and_")
 
 
 @misuse("barrier 16: there are 0 to 15")

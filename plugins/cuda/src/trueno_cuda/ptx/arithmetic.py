@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from trueno_cuda.ptx.conversions import Conversions
-from trueno_cuda.ptx.errors import BuildError, suggestion
+from trueno_cuda.ptx.errors import BuildError, UnknownName
+from trueno_cuda.ptx.guesses import KERNEL, instead
 from trueno_cuda.ptx.instructions import (
     CLOCKS,
     COMPARISONS,
@@ -15,6 +16,7 @@ from trueno_cuda.ptx.instructions import (
     STATEMENTS,
     Form,
 )
+from trueno_cuda.ptx.topics import MEMBERS
 from trueno_cuda.ptx.types import Type, pred, u32
 from trueno_cuda.ptx.values import Alike, Number, Value, Var, alike, is_predicate, multiple
 
@@ -31,10 +33,10 @@ class Arithmetic(Conversions):
             return lambda: self._clock(*CLOCKS[name])
         if name in STATEMENTS:
             return lambda: self.emit(STATEMENTS[name])
-        if name.startswith("_"):
+        if name.startswith("_") and (name.endswith("_") or not name.startswith("__")):
             raise AttributeError(name)
-        known = [*INSTRUCTIONS, *SPECIAL_REGISTERS, *CLOCKS, *STATEMENTS, *(n for n in dir(self) if n[0] != "_")]
-        raise BuildError(f"no PTX operation is named {name!r}{suggestion(name, known)}")
+        known = [*INSTRUCTIONS, *SPECIAL_REGISTERS, *CLOCKS, *STATEMENTS, *MEMBERS]
+        raise UnknownName(f"k.{name}: no PTX operation is named so{instead(name, KERNEL, known)}")
 
     # ---- the table ------------------------------------------------------------------------------------
 
@@ -158,6 +160,7 @@ class Arithmetic(Conversions):
         self.emit(f"mov.{var.type.word}", self._written(var, var.type, value).text, text)
 
     def copy(self, value: Value) -> Value:
+        """A Value that holds what `value`, a Var perhaps, holds now."""
         result = self.new(value.type, value.alike, value.multiple)
         self.emit(f"mov.{value.type.word}", result.text, self.read(value))
         return result
@@ -199,6 +202,7 @@ class Arithmetic(Conversions):
         return result
 
     def copysign(self, magnitude: Value | Number, sign: Value | Number) -> Value:
+        """The size of `magnitude` with the sign of `sign`: f32 and f64, at least one of them a Value."""
         return self.apply("with_sign", sign, magnitude)  # PTX wants the sign first
 
     # ---- the way out ----------------------------------------------------------------------------------

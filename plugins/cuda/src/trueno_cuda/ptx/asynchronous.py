@@ -50,6 +50,7 @@ class Mbarrier:
         self.k.emit("mbarrier.init.shared.b64", self._place(slot, "write"), str(arrivals))
 
     def arrive(self, slot: Value | int = 0, *, where: Value | None = None) -> None:
+        """Count this thread, or those where `where` holds; what they wrote before is seen by who waits."""
         guard, state = self.k.guard(where), self.k.new(mbarrier_word)
         self.k.emit("mbarrier.arrive.shared.b64", state.text, self._place(slot), guard=guard)
 
@@ -95,7 +96,11 @@ class Asynchronous(TensorCores):
         self, tile: Pointer, to: Index, source: Pointer, at: Index, count: int,
         *, where: Value | bool | None = None, cache: str = "",
     ) -> None:  # fmt: skip
-        """Copy `count` elements from global to shared memory, 4, 8 or 16 bytes; where not `where`, zeros."""
+        """Copy `count` elements from global to shared memory, 4, 8 or 16 bytes; where not `where`, zeros.
+
+        to, at: indices in elements, known to be multiples of `count`.  cache: `l2_64`, `l2_128` or `l2_256`, bytes to
+        prefetch.  BuildError: also where the tile is read before k.async_wait and a barrier, or never waited for.
+        """
         size = count * source.element.bytes
         if (tile.root.space, source.root.space) != ("shared", "global") or tile.element is not source.element:
             raise BuildError(f"k.copy_async: from global to shared memory of one element type, not {source} to {tile}")
@@ -152,6 +157,7 @@ class Asynchronous(TensorCores):
     # ---- bulk copies and tensor maps, sm_90 -----------------------------------------------------------
 
     def mbarrier(self, slots: int = 1) -> Mbarrier:
+        """So many barriers in shared memory, of 8 bytes each; `init` them before their first use."""
         return Mbarrier(self, self._array(mbarrier_word, (slots,), "shared", shared_address, 1, 8, "block"))
 
     def copy_bulk(
@@ -160,7 +166,8 @@ class Asynchronous(TensorCores):
     ) -> None:  # fmt: skip
         """One thread copies `count` elements from global to shared memory; their bytes count at `barrier`.
 
-        blocks: a u16 with a bit for each block of the cluster that gets them, at the same place.
+        to, at: indices in elements.  blocks: a u16 with a bit for each block of the cluster that gets them, at the same
+        place.  policy: a k.l2_policy.  BuildError: for bytes, or places, that are no multiples of 16.
         """
         self._bulk_fits(source, count, "k.copy_bulk", tile, to, at)
         destination, origin = self._landing(tile, to, count, "fill"), self._origin(source, at)
@@ -171,7 +178,11 @@ class Asynchronous(TensorCores):
         self, tile: Pointer, to: Index, source: Value, at: Sequence[Value | int], barrier: Mbarrier,
         slot: Value | int = 0, *, blocks: Value | None = None, policy: Value | None = None,
     ) -> None:  # fmt: skip
-        """One thread copies a box of a tensor map to shared memory; at: the box' corner, innermost first, in s32."""
+        """One thread copies a box of a tensor map to shared memory.
+
+        at: the box' corner, in elements, innermost first, each an s32 or a Python int; its size is the map's.  blocks,
+        policy: as of `copy_bulk`.  BuildError: for a corner of no or more than 5 dimensions.
+        """
         tile.root.align = max(tile.root.align, 128)
         destination = self._landing(tile, to, 1, "fill")
         operands = [destination, self._corner(source, at), barrier._place(slot)]
@@ -188,7 +199,10 @@ class Asynchronous(TensorCores):
         self.emit(TO_SHARED.format(tensor, mode, multicast, hint), *operands)
 
     def store_bulk(self, target: Pointer, to: Index, tile: Pointer, at: Index, count: int, *, reduce: str = "") -> None:
-        """One thread copies `count` elements from shared to global memory, or adds them there (`reduce="add"`)."""
+        """One thread copies `count` elements from shared to global memory, or adds them there (`reduce="add"`).
+
+        Then k.bulk_commit() and k.bulk_wait().  BuildError: as of `copy_bulk`.
+        """
         self._bulk_fits(target, count, "k.store_bulk", tile, at, to)
         if reduce and reduce not in REDUCTIONS:
             raise BuildError(f"k.store_bulk: reduce={reduce!r} is not one of {', '.join(REDUCTIONS)}")
@@ -211,6 +225,7 @@ class Asynchronous(TensorCores):
         self.emit(f"cp.async.bulk.wait_group{'.read' if read else ''}", str(newest))
 
     def prefetch_map(self, source: Value) -> None:
+        """Fetch a tensor map's 128 bytes ahead of the first copy; one thread does it."""
         self.emit("prefetch.tensormap", f"[{self.operand(source, tensor_address)}]")
 
     def _corner(self, tensor: Value, at: Sequence[Value | int]) -> str:

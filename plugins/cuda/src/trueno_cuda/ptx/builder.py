@@ -70,6 +70,7 @@ class Builder(Asynchronous):
         return value
 
     def comment(self, text: str) -> None:
+        """A line of ASCII in the text, for whoever reads it."""
         if not text.isascii() or "\n" in text:
             raise BuildError(f"k.comment: {text!r} is not one line of ASCII, which ptxas demands even of comments")
         self.statement(f"// {text}")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import overload
 
 from trueno_cuda.ptx.errors import BuildError, suggestion
-from trueno_cuda.ptx.instructions import FENCES
+from trueno_cuda.ptx.instructions import FENCES, INSTRUCTIONS
 from trueno_cuda.ptx.memory import Memory
 from trueno_cuda.ptx.pointers import Array
 from trueno_cuda.ptx.types import Type, pred, u16, u32, u64
@@ -31,13 +31,14 @@ class Collectives(Memory):
         """All threads of the block wait for each other; what they wrote to shared memory is then seen by all.
 
         A numbered barrier (1 to 15) may be for some warps only: `threads` says how many, and then it may stand in a
-        branch, and orders only what these warps share.
+        branch, and orders only what these warps share.  BuildError: in a branch or loop that not all threads of the
+        block take alike, and for a number of threads that is no whole number of warps.
         """
         self._barrier("bar.sync", barrier, threads)
         self.path.sync("block")
 
     def arrive(self, barrier: int, threads: int) -> None:
-        """Let others pass a numbered barrier, without waiting there."""
+        """Let others pass a numbered barrier, without waiting there; threads: of all that arrive or wait."""
         self._barrier("bar.arrive", barrier, threads)
 
     def _barrier(self, opcode: str, barrier: int, threads: int | None) -> None:
@@ -53,7 +54,7 @@ class Collectives(Memory):
         self.emit(opcode, str(barrier), str(threads))
 
     def sync_warp(self, mask: int = FULL) -> None:
-        """All threads of the warp wait for each other."""
+        """All threads of the warp, or those of a mask, wait for each other: for shared memory with per="warp"."""
         self._whole_warp(mask, "k.sync_warp()")
         self.emit("bar.warp.sync", str(mask))
         self.path.sync("warp")
@@ -66,7 +67,10 @@ class Collectives(Memory):
         self.path.sync("block")
 
     def fence(self, what: str = "gpu") -> None:
-        """Order memory accesses for a `block`, `cluster`, the `gpu`, the `system`, or for `async` copies."""
+        """Order memory accesses for a `block`, `cluster`, the `gpu`, the `system`, or for `async` copies.
+
+        `mbarrier_init`: make the init of mbarriers known to the cluster and to bulk copies.
+        """
         if what not in FENCES:
             raise BuildError(f"k.fence({what!r}): known are {', '.join(FENCES)}{suggestion(what, FENCES)}")
         self.emit(FENCES[what])
@@ -82,7 +86,11 @@ class Collectives(Memory):
     # ---- shuffles and votes ---------------------------------------------------------------------------
 
     def shuffle(self, value: Value, how: str, lane: Value | int, width: int = 32, mask: int = FULL) -> Value:
-        """The value of another lane: `down` or `up` by `lane`, `xor` with it, or number `idx`, in groups of `width`."""
+        """The value of another lane: `down` or `up` by `lane`, `xor` with it, or number `idx`, in groups of `width`.
+
+        Of 16, 32 or 64 bits.  Lanes for which there is no such lane get their own value.  mask: lanes that take part, a
+        Python int.  BuildError: where not all lanes of the warp get here, unless `mask` says who does.
+        """
         if how not in SHUFFLES:
             raise BuildError(f"k.shuffle: {how!r} is not one of {', '.join(SHUFFLES)}")
         if width not in (1, 2, 4, 8, 16, 32):
@@ -105,7 +113,10 @@ class Collectives(Memory):
         return result
 
     def vote(self, how: str, condition: Value, mask: int = FULL) -> Value:
-        """Over the warp: `any`, `all` or `uni` (all the same) give a predicate, `ballot` a u32 with a bit a lane."""
+        """Over the warp: `any`, `all` or `uni` (all the same) give a predicate, `ballot` a u32 with a bit a lane.
+
+        BuildError: as of `shuffle`.
+        """
         if how not in ("any", "all", "uni", "ballot"):
             raise BuildError(f"k.vote: {how!r} is not one of any, all, uni, ballot")
         if not is_predicate(condition):
@@ -126,6 +137,7 @@ class Collectives(Memory):
         return result
 
     def active_mask(self) -> Value:
+        """A u32 with a bit for each lane of the warp that happens to be here."""
         result = self.new(u32)
         self.emit("activemask.b32", result.text)
         return result
@@ -144,7 +156,17 @@ class Collectives(Memory):
 
         combine: the name of an instruction (`add`, `max`), or a function of two tuples for values that travel
         together, such as a maximum and its index; it must not mind the order of its operands.
+        width: 1, 2, 4, 8, 16 or 32 lanes.  BuildError: in a branch or loop that lanes take differently, and for a type
+        that `combine` does not take.
         """
+        return self._over_lanes(value, combine, width, "k.warp_reduce")
+
+    def _over_lanes(self, value: "Value | Values", combine: str | Combine, width: int, what: str) -> "Value | Values":
+        """`what`, as the kernel called it, for the words of errors."""
+        self._reducible(value, combine, what)
+        if width not in (1, 2, 4, 8, 16, 32):
+            raise BuildError(f"{what}: width={width} is no power of two up to 32")
+        self._whole_warp(FULL, what)
         if isinstance(value, Value) and isinstance(combine, str) and self._one_instruction(value, combine, width):
             return self._redux(value, combine)
         together = _combining(self, combine)
@@ -157,11 +179,26 @@ class Collectives(Memory):
             current = tuple(Value(self, v.type, v.text, v.block, max(v.alike, Alike.WARP)) for v in current)
         return current if isinstance(value, tuple) else current[0]
 
+    def _reducible(self, value: "Value | Values", combine: str | Combine, what: str) -> None:
+        """Refuse what cannot be reduced, in the words of who asked for it."""
+        parts = value if isinstance(value, tuple) else (value,)
+        for part in parts:
+            if not isinstance(part, Value):
+                raise BuildError(f"{what}: {part!r} is no Value; of several that travel together give a tuple")
+            if not isinstance(combine, str):
+                continue
+            if combine not in INSTRUCTIONS:
+                raise BuildError(f"{what}: no instruction is named {combine!r}{suggestion(combine, INSTRUCTIONS)}")
+            taken = dict.fromkeys(f.operands[0].name for f in INSTRUCTIONS[combine]
+                                  if len(f.operands) == 2 and f.operands[0] is f.operands[1] is f.result)  # fmt: skip
+            if part.type.name not in taken:
+                hint = "; .to(u32) makes it 0 or 1" if part.type is pred else "; convert with .to(...)"
+                raise BuildError(f"{what} takes {', '.join(taken) or 'no type'}, not {part.type}{hint}")
+
     def _one_instruction(self, value: Value, name: str, width: int) -> bool:
         return width == 32 and value.type.name in REDUX.get(name, ()) and self.target.number >= 80
 
     def _redux(self, value: Value, name: str) -> Value:
-        self._whole_warp(FULL, f"k.warp_reduce({name!r})")
         name = name.rstrip("_")
         result = self.new(value.type, max(Alike.WARP, value.alike))
         suffix = "b32" if name in ("and", "or", "xor") else value.type.name
@@ -169,13 +206,16 @@ class Collectives(Memory):
         return result
 
     def warp_sum(self, value: Value, width: int = 32) -> Value:
-        return _one(self.warp_reduce(value, "add", width))
+        """The sum over each group of `width` lanes, in each of them; see `warp_reduce`."""
+        return _one(self._over_lanes(value, "add", width, "k.warp_sum"))
 
     def warp_max(self, value: Value, width: int = 32) -> Value:
-        return _one(self.warp_reduce(value, "max", width))
+        """The largest over each group of `width` lanes; of a NaN and a number it is the number, as PTX has it."""
+        return _one(self._over_lanes(value, "max", width, "k.warp_max"))
 
     def warp_min(self, value: Value, width: int = 32) -> Value:
-        return _one(self.warp_reduce(value, "min", width))
+        """The smallest over each group of `width` lanes; of a NaN and a number it is the number."""
+        return _one(self._over_lanes(value, "min", width, "k.warp_min"))
 
     # ---- reductions over a block ----------------------------------------------------------------------
 
@@ -188,20 +228,30 @@ class Collectives(Memory):
 
         One value a warp goes through shared memory.  The partial results are joined in the order of the warps, or by
         halves where their number is a power of two, so the result depends on nothing but the operands.
+        BuildError: as of `warp_reduce`; and for a block that is not known when it is built, or has a part of a warp.
         """
+        return self._over_block(value, combine, "k.block_reduce")
+
+    @overload
+    def _over_block(self, value: Value, combine: str | Combine, what: str) -> Value: ...
+    @overload
+    def _over_block(self, value: Values, combine: str | Combine, what: str) -> Values: ...
+    def _over_block(self, value: "Value | Values", combine: str | Combine, what: str) -> "Value | Values":
+        if self.shape is None:
+            raise BuildError(f"{what}: the launch decides how many threads there are; write @kernel(threads=256)")
         if self.threads % 32:
-            raise BuildError(f"k.block_reduce needs whole warps, not {self.threads} threads")
-        self.path.require(Alike.BLOCK, "k.block_reduce")
-        current = self.warp_reduce(value, combine)
+            raise BuildError(f"{what} needs whole warps, not {self.threads} threads")
+        self.path.require(Alike.BLOCK, what)
+        current = self._over_lanes(value, combine, 32, what)
         parts: Values = current if isinstance(current, tuple) else (current,)
         if self.warps > 1:
-            parts = self._over_warps(parts, combine)
+            parts = self._over_warps(parts, combine, what)
         parts = tuple(Value(self, v.type, v.text, v.block, Alike.BLOCK) for v in parts)
         return parts if isinstance(value, tuple) else parts[0]
 
-    def _over_warps(self, parts: Values, combine: str | Combine) -> Values:
+    def _over_warps(self, parts: Values, combine: str | Combine, what: str) -> Values:
         kinds = tuple(v.type for v in parts)
-        arrays = self._scratch(kinds)
+        arrays = self._scratch(kinds, what)
         busy = any(a.region in self.path.pending.reads for a in arrays)
         if busy or any(b.repeats for b in self.path.blocks):  # others may still read the results before these
             self.sync()
@@ -211,29 +261,32 @@ class Collectives(Memory):
         self.sync()
         if self.warps & (self.warps - 1) == 0:
             mine = self.lane & (self.warps - 1)
-            return _many(self.warp_reduce(tuple(a.load(mine) for a in arrays), combine, self.warps))
+            return _many(self._over_lanes(tuple(a.load(mine) for a in arrays), combine, self.warps, what))
         total = tuple(a.load(0) for a in arrays)
         for w in range(1, self.warps):
             total = _combining(self, combine)(total, tuple(a.load(w) for a in arrays))
         return total
 
-    def _scratch(self, kinds: tuple[Type, ...]) -> list[Array]:
+    def _scratch(self, kinds: tuple[Type, ...], what: str) -> list[Array]:
         """One word a warp for each type; used again by later reductions."""
         known: dict[tuple[Type, ...], list[Array]] = self.__dict__.setdefault("_scratch_arrays", {})
         if kinds not in known:
             if pred in kinds:
-                raise BuildError("k.block_reduce: predicates have no place in memory; use .to(u32)")
+                raise BuildError(f"{what}: predicates have no place in memory; use .to(u32)")
             known[kinds] = [self.shared(kind, self.warps) for kind in kinds]
         return known[kinds]
 
     def block_sum(self, value: Value) -> Value:
-        return self.block_reduce(value, "add")
+        """The sum over all threads of the block, in each of them; see `block_reduce`."""
+        return self._over_block(value, "add", "k.block_sum")
 
     def block_max(self, value: Value) -> Value:
-        return self.block_reduce(value, "max")
+        """The largest of the block; of a NaN and a number it is the number, as PTX has it."""
+        return self._over_block(value, "max", "k.block_max")
 
     def block_min(self, value: Value) -> Value:
-        return self.block_reduce(value, "min")
+        """The smallest of the block; of a NaN and a number it is the number."""
+        return self._over_block(value, "min", "k.block_min")
 
     # ---- winners --------------------------------------------------------------------------------------
 
@@ -250,11 +303,12 @@ class Collectives(Memory):
         return (condition & a) | (~condition & b)
 
     def warp_argmax(self, value: Value, index: Value) -> Values:
-        return _many(self.warp_reduce((value, index), self.first_larger))
+        """The largest value of the warp and the lowest index that holds it; see `block_argmax`."""
+        return _many(self._over_lanes((value, index), self.first_larger, 32, "k.warp_argmax"))
 
     def block_argmax(self, value: Value, index: Value) -> Values:
         """The largest value of the block and the lowest index that holds it; a NaN counts as largest, as in NumPy."""
-        return self.block_reduce((value, index), self.first_larger)
+        return self._over_block((value, index), self.first_larger, "k.block_argmax")
 
 
 def _combining(k: Collectives, combine: str | Combine) -> Combine:

@@ -23,7 +23,7 @@ class Loop:
         self.left: Pending | None = None  # what is pending where the loop is left
 
     def leave_if(self, condition: Value) -> None:
-        """Go on behind the loop where `condition` holds."""
+        """Go on behind the loop where `condition`, a predicate, holds."""
         k = self.k
         if self.block not in k.path:
             raise BuildError("leave_if: the loop is closed already")
@@ -58,7 +58,10 @@ class Control(Arithmetic):
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
-        """Run the body where `condition` holds."""
+        """Run the body where `condition`, a predicate, holds: `with k.when(i < n):`.
+
+        BuildError: for a Python bool, which Python's own if is for, and for return, break or continue in the body.
+        """
         text = self.condition(condition, "k.when")
         label = self.label("when")
         self.emit(f"@!{text} bra", f"{label}_end")
@@ -72,7 +75,10 @@ class Control(Arithmetic):
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
-        """Run the body where the k.when just before did not."""
+        """Run the body where the k.when just before did not: `with k.otherwise():`.
+
+        BuildError: where anything stands between the two.
+        """
         if self.last_when is None or self.last_when[0] != len(self.lines):
             raise BuildError("k.otherwise() must follow a k.when branch at once, in the same block")
         _, label, condition, before, taken = self.last_when
@@ -183,7 +189,8 @@ class Control(Arithmetic):
     def loop(self) -> Iterator[Loop]:
         """Repeat until `loop.leave_if(c)`: `with k.loop() as loop:`.
 
-        The first `leave_if` may stand anywhere; a loop without one would never end and is refused.
+        The first `leave_if` may stand anywhere; a loop without one would never end and is refused.  A Var that is
+        to change from turn to turn is declared before the loop.
         """
         label = self.label("loop")
         self.place(label)

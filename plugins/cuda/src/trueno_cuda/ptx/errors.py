@@ -1,4 +1,4 @@
-"""The one error of the builder."""
+"""The builder's errors."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -9,6 +9,10 @@ class BuildError(ValueError):
 
     Raised while the Python function runs, so the traceback ends in the kernel's own line.
     """
+
+
+class UnknownName(BuildError, AttributeError):
+    """A name that neither the builder nor its tables have; the message says what is near or meant."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

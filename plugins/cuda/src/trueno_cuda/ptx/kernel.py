@@ -95,7 +95,9 @@ class Source:
         raise BuildError(f"{self.name} is a kernel: {self.name}.build(arch=...) writes its PTX, a launcher runs that")
 
     def build(self, arch: str = "sm_80", *, loc: bool = False, **constants: Any) -> Kernel:
-        """The kernel for one architecture and these constants.  loc: with Python's lines, for profilers.
+        """The kernel for one architecture and these constants.
+
+        loc: with Python's lines, for profilers and for what the emulator finds.
 
         BuildError: a constant that is missing, unknown or of the wrong type, or a misuse inside the kernel.
         """

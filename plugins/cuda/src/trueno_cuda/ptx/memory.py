@@ -35,15 +35,20 @@ class Memory(Control):
     def shared(self, element: Type, *shape: int, stages: int = 1, per: str = "block", align: int = 16) -> Array:
         """Shared memory of a block: `tile = k.shared(f32, 64, 65)`, used as `tile.load((row, col))`.
 
-        stages: so many of them, `tile[stage]`.  per="warp": each warp uses its own part, so k.sync_warp orders it.
-        Past 48 KiB all arrays become dynamic shared memory, which the launcher must ask for.
+        shape: elements, Python ints.  stages: so many of them, `tile[stage]`.  align: bytes.  per="warp": each warp
+        uses its own part, so k.sync_warp orders it.  Past 48 KiB all arrays become dynamic shared memory, which the
+        launcher must ask for.  BuildError: past what a block of the architecture has, and for a read after a write,
+        or a write after a read, with no barrier between.
         """
         if per not in ("block", "warp"):
             raise BuildError(f"k.shared: per={per!r} is neither 'block' nor 'warp'")
         return self._array(element, shape, "shared", shared_address, stages, align, per)
 
     def local(self, element: Type, *shape: int) -> Array:
-        """An array of each thread's own, in local memory: for indices known on the GPU only; slow."""
+        """An array of each thread's own, in local memory: for indices known on the GPU only; slow.
+
+        shape: elements, Python ints.  With indices that Python knows, k.vars stays in registers.
+        """
         return self._array(element, shape, "local", local_address, 1, 16, "")
 
     def _array(
@@ -225,7 +230,10 @@ class Memory(Control):
         return Pointer(self, pointer.element, root, address, pointer.multiple, pointer.count, None, pointer.pitches)
 
     def as_global(self, address: Value, element: Type, align: int = 16) -> Pointer:
-        """A pointer that was itself loaded from memory, as a u64: for tables of matrices."""
+        """A pointer that was itself loaded from memory, as a u64: for tables of matrices.
+
+        align: bytes that the address is promised to be a multiple of.
+        """
         result = self.new(global_address, address.alike)
         self.emit("cvta.to.global.u64", result.text, self.operand(address, u64))
         return Pointer(self, element, Root(f"memory at {address.text}", "global", align), result)

@@ -6,9 +6,10 @@ the other, or used as one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from trueno_cuda.ptx.errors import BuildError
+from trueno_cuda.ptx.errors import BuildError, UnknownName
+from trueno_cuda.ptx.guesses import POINTER, instead
 from trueno_cuda.ptx.hazards import Region
 from trueno_cuda.ptx.types import Type
 from trueno_cuda.ptx.values import Number, Value, multiple
@@ -25,6 +26,7 @@ CACHE = {
     "l2_64": ".L2::64B", "l2_128": ".L2::128B", "l2_256": ".L2::256B",
 }  # fmt: skip
 """Words of `cache=`, joined by blanks: `cache="nc no_allocate l2_128"`, in the order that PTX wants."""
+ELEMENTS = "say .load(index), which gives a Value, and .store(index, value)"
 ORDERS = ("relaxed", "acquire", "release", "acq_rel", "volatile")
 SCOPES = {"block": "cta", "cluster": "cluster", "gpu": "gpu", "system": "sys"}
 
@@ -63,6 +65,18 @@ class Pointer:
     def __repr__(self) -> str:
         return f"{self.root.name} ({self.root.space} {self.element})"
 
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = ("load", "store", "atomic", "reduce", "cast", "prefetch", "element")
+        raise UnknownName(f"{self.root.name}.{name}: a pointer has no {name!r}{instead(name, POINTER, known)}")
+
+    def __getitem__(self, index: Any) -> Any:
+        raise BuildError(f"{self}[...]: {ELEMENTS}")
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise BuildError(f"{self}[...] = ...: say .store(index, value)")
+
     def __add__(self, index: Index) -> "Pointer":
         """The pointer `index` elements further on: `(x + row * N).load(i)` computes the row once."""
         at = self.k.flat(self, index)
@@ -87,18 +101,28 @@ class Pointer:
     def load(self, index: Index = 0, vec: int | None = None, **options: Any) -> Value | list[Value]:
         """One element, or with `vec` a list of neighbours.
 
-        where: a predicate; masked threads read `other`, zero unless given.  cache: see CACHE.  policy: a k.l2_policy.
-        order, scope: `acquire`, `relaxed` or `volatile`, for a `block`, `cluster`, `gpu` or the `system`.
+        where: a predicate; masked threads read `other`, zero unless given.  cache: words of CACHE, joined by blanks.
+        policy: a k.l2_policy.  order, scope: `acquire`, `relaxed` or `volatile`, for a `block`, `cluster`, `gpu` or the
+        `system`.
+        BuildError: more than 16 bytes at once, an index that is not known to be a multiple of `vec`, an index beyond
+        an array whose length is known.
         """
         values = self.k.load(self, index, vec or 1, **options)
         return values[0] if vec is None else values
 
     def store(self, index: Index, values: "Value | Number | Sequence[Value | Number]", **options: Any) -> None:
-        """One element, or a list of neighbours as one vector; options as those of `load`."""
+        """One element, or a list of neighbours as one vector; options and errors as those of `load`.
+
+        A Python number takes the element's type; a Value must have it.
+        """
         self.k.store(self, index, [values] if isinstance(values, (Value, int, float)) else list(values), **options)
 
     def atomic(self, name: str, index: Index, *operands: Value | Number, **options: Any) -> Value:
-        """Change an element in one step and return what it was: add min max and or xor inc dec exch cas."""
+        """Change an element in one step and return what it was: add min max and or xor inc dec exch cas.
+
+        operands: one value, two of `cas` (what is expected, what is written).  where: masked threads get 0.
+        order, scope: as those of `load`.  BuildError: for a type that the table of atomics does not have.
+        """
         return self.k.atomic(self, name, index, operands, returns=True, **options)  # type: ignore[return-value]
 
     def reduce(self, name: str, index: Index, *operands: Value | Number, **options: Any) -> None:
@@ -106,6 +130,7 @@ class Pointer:
         self.k.atomic(self, name, index, operands, returns=False, **options)
 
     def prefetch(self, index: Index, level: str = "L2") -> None:
+        """Ask for the cache line of an element, into `L2` or `L1`, without waiting."""
         self.k.emit(f"prefetch.{self.root.space}.{level}", self.k.place_of(self, self.k.flat(self, index)))
 
 
@@ -117,13 +142,16 @@ class Array(Pointer):
 
     @property
     def bytes(self) -> int:
+        """Of all its stages, a Python int."""
         return (self.count or 0) * self.element.bytes * self.stages
 
     def __len__(self) -> int:
         return self.count or 0
 
-    def __getitem__(self, stage: Value | int) -> Pointer:
+    def __getitem__(self, stage: Index) -> Pointer:
         k, size = self.k, self.count or 0
+        if isinstance(stage, tuple) or (self.stages == 1 and not (isinstance(stage, int) and stage == 0)):
+            raise BuildError(f"{self}[...]: {ELEMENTS}")
         if isinstance(stage, int):
             if not 0 <= stage < self.stages:
                 raise BuildError(f"{self}[{stage}]: it has {self.stages} stages")

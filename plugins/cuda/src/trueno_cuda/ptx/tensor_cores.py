@@ -57,7 +57,11 @@ class TensorCores(Collectives):
     """Adds matrix products."""
 
     def mma(self, shape: str, acc: Sequence[Var], a: Sequence[Value], b: Sequence[Value]) -> None:
-        """acc += a · b over a warp, a by rows and b by columns: `k.mma("m16n8k16", acc, a, b)`."""
+        """acc += a · b over a warp, a by rows and b by columns: `k.mma("m16n8k16", acc, a, b)`.
+
+        acc: Vars of k.vars; a, b: packs such as f16x2, tf32 or f64, as many as the table of shapes says.
+        BuildError: for another number or type of registers, and where not all lanes get here.
+        """
         kinds = [sorted({v.type.name for v in part}) for part in (acc, a, b)]
         if not all(isinstance(v, Var) for v in acc):
             raise BuildError("k.mma: the accumulator must be Vars: acc = k.vars(f32, 4)")
@@ -91,7 +95,11 @@ class TensorCores(Collectives):
     # ---- matrices in shared memory --------------------------------------------------------------------
 
     def ldmatrix(self, tile: Pointer, index: Index, count: int = 4, *, transposed: bool = False) -> list[Value]:
-        """1, 2 or 4 matrices of 8 rows of 16 bytes; each lane names the first element of a row."""
+        """1, 2 or 4 matrices of 8 rows of 16 bytes; each lane names the first element of a row.
+
+        Lanes 0 to 7 name the rows of the first matrix, 8 to 15 those of the second.  transposed: 16-bit elements.
+        BuildError: an index that is not known to be a multiple of 16 bytes.
+        """
         place, kind = self._rows(tile, index, count, "read", "k.ldmatrix")
         values = [self.new(kind) for _ in range(count)]
         trans = ".trans" if transposed else ""
@@ -235,6 +243,7 @@ class TensorCores(Collectives):
         return flags[accumulate]
 
     def wgmma_commit(self) -> None:
+        """Close a group of wgmma, for k.wgmma_wait to count."""
         self.emit("wgmma.commit_group.sync.aligned")
         self._wgmma["committed"] = True
 

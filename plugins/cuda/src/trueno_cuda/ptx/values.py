@@ -7,7 +7,10 @@ how alike it is over the threads, and which power of two divides it.
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from trueno_cuda.ptx.errors import BuildError
+from trueno_cuda.ptx.errors import BuildError, UnknownName
+from trueno_cuda.ptx.guesses import VALUE, instead
+from trueno_cuda.ptx.instructions import INSTRUCTIONS, SPECIAL_REGISTERS
+from trueno_cuda.ptx.topics import MEMBERS
 from trueno_cuda.ptx.types import Type, pred
 
 if TYPE_CHECKING:
@@ -41,6 +44,19 @@ class Value:
 
     def __repr__(self) -> str:
         return f"{self.text} ({self.type})"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        k = object.__getattribute__(self, "k")
+        axis = next((n for n, v in k.__dict__.get("_special_values", {}).items() if v is self), None)
+        if axis is not None and name in ("x", "y", "z") and f"{axis}_y" in SPECIAL_REGISTERS:
+            wanted = axis if name == "x" else f"{axis}_{name}"
+            raise UnknownName(f"k.{axis}.{name}: k.{axis} is a number, along x; the name is k.{wanted}")
+        function = f"k.{name}(x)" if name in INSTRUCTIONS or name in MEMBERS else ""
+        hint = f"; here that is {function}" if function else instead(name, VALUE, ("to", "bits", "type"))
+        hint = hint.replace("{type}", self.type.name)
+        raise UnknownName(f"x.{name} of {self}: a Value has no {name!r}{hint}")
 
     # ---- what has no meaning while the kernel is built ------------------------------------------------
 
@@ -200,6 +216,7 @@ class Var(Value):
         self.busy = False
 
     def set(self, value: Value | Number) -> None:
+        """Become `value`, of the same type or a Python number."""
         self.k.assign(self, value)
 
     def update(self, name: str, *operands: Value | Number, **options: Any) -> "Var":

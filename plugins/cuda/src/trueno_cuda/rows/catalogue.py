@@ -17,16 +17,18 @@ from trueno_cuda.entry import GUARDED, Constant, Entry, Result, Trial
 from trueno_cuda.ptx import Kernel
 from trueno_cuda.rowprogram import RowKernel, refusal
 from trueno_cuda.rows.accuracy import ACCURACY
-from trueno_cuda.rows.schedule import parse
-from trueno_cuda.rows.source import is_flat, printed
+from trueno_cuda.rows.schedule import Schedule, parse
+from trueno_cuda.rows.source import HELD, is_flat, printed
 
 ROWS, ELEMENTS = 3, 200
 """Of a sample: a row is no whole number of any team's vectors."""
+SHORT = 56
+"""Elements by which a sample's row is shorter than what the schedule holds that a program gets where none is named."""
 DEMANDED = (-0.5, 0.75)
 """For float parameters without a default."""
 AUTO = "auto"
-HELD = 4
-"""Groups of a held schedule that names none, where it is printed: a sample's rows say how many they need."""
+GROUPS = 4
+"""Of a held schedule that names none, where it is printed: a sample's rows say how many they need."""
 CONSTANTS = (
     Constant("schedule", AUTO, "flat256x4, held32x8, swept1024x4, long256x4c32 or their like; auto: as usual"),
     Constant("dtype", "float32", "of the elements", ("float32", "float64")),
@@ -59,7 +61,7 @@ def _forced(op: Op, schedule: str) -> str:
     if (made.kind == "flat") != _flat(op):
         fits = " or flat, as flat256x4" if _flat(op) else ", held, swept or long, as held32x8"
         raise KernelError(f"schedule {schedule} does not fit; it must be {AUTO}{fits}")
-    return str(made if made.kind != "held" or made.groups else replace(made, groups=HELD))
+    return str(made if made.kind != "held" or made.groups else replace(made, groups=GROUPS))
 
 
 def _builder(op: Op) -> Callable[..., tuple[Kernel, ...]]:
@@ -72,22 +74,30 @@ def _builder(op: Op) -> Callable[..., tuple[Kernel, ...]]:
 
 def _sampler(op: Op) -> Callable[..., Trial]:
     def sample(rng: np.random.Generator, *, schedule: str, dtype: str, guarded: bool) -> Trial:
-        shapes = {"e": (ROWS, ELEMENTS), "w": (ELEMENTS,), "r": (ROWS,), "u": ()}
+        n, forced = ELEMENTS, schedule
+        if schedule == AUTO:  # what `build` prints, on rows that need all of it
+            forced = "" if _flat(op) else HELD
+            n = ELEMENTS if _flat(op) else _held(parse(HELD), dtype) - SHORT
+        shapes = {"e": (ROWS, n), "w": (n,), "r": (ROWS,), "u": ()}
         operands = [_natural(op, rng, shapes[kind]).astype(dtype) for kind in op.layout]
-        forced = "" if schedule == AUTO else schedule
-        return Trial(lambda device: _tried(device, _key(op, dtype, guarded), forced, operands))
+        return Trial(lambda device: _tried(device, _key(op, dtype, guarded), forced, operands, n))
 
     return sample
 
 
-def _tried(device: Device, key: Call, schedule: str, operands: list[np.ndarray[Any, Any]]) -> list[Result]:
-    """Results of the op's kernel, each judged by the program's own bound."""
+def _held(schedule: Schedule, dtype: str) -> int:
+    """Elements of the longest row that a held schedule takes."""
+    return schedule.lanes * schedule.groups * 16 // np.dtype(dtype).itemsize
+
+
+def _tried(device: Device, key: Call, schedule: str, operands: list[np.ndarray[Any, Any]], n: int) -> list[Result]:
+    """Results of the op's kernel on rows of n elements, each judged by the program's own bound."""
     op, program = key.op, key.op.program(key.layout, **dict(key.static))
     demanded = iter(DEMANDED)
     params = [float(next(demanded) if p.required else p.default) for p in op.params if p.symbolic]
     outs = []
     for node in (program.nodes[o] for o in program.outputs):
-        shape = (ROWS, ELEMENTS) if node.space == "e" else (ROWS,)
+        shape = (ROWS, n) if node.space == "e" else (ROWS,)
         outs.append(device.empty(shape, np.dtype(np.int64) if node.type == "index" else key.dtype))
     if RowKernel(device, key, schedule)(*map(device.to_device, operands), *params, *outs) != 0:
         raise ValueError(f"{op.name} refuses its own sample")

@@ -44,6 +44,10 @@ def kernels(
     return (*parts, swept.finish(arch, schedule.joiners)) if plan.row_outputs else tuple(parts)
 
 
+HELD = "held256x4"
+"""The schedule for which a program that folds is printed where none is named."""
+
+
 def printed(
     op: Op,
     layout: str,
@@ -56,8 +60,8 @@ def printed(
 ) -> tuple[Kernel, ...]:
     """The kernels of one op and schedule, without a device.
 
-    schedule: as `trueno_cuda.rows.schedule` names them; by default `flat`, or `held256x4` of what folds.
+    schedule: as `trueno_cuda.rows.schedule` names them; by default `flat`, or HELD of what folds.
     """
     program = op.program(layout, **dict(static))
-    chosen = parse(schedule or ("flat" if is_flat(program) else "held256x4"))
+    chosen = parse(schedule or ("flat" if is_flat(program) else HELD))
     return kernels(program, op.name, np.dtype(dtype), chosen, arch=arch, wide=wide, guarded=guarded)

@@ -5,8 +5,9 @@
     print(report)                 # counts, coalescing, bank conflicts, findings
     assert not report.findings
 
-Not emulated, and refused by name: recursion and calls through a register, textures and surfaces, wmma (mma.sync and
-wgmma are), sparse products, im2col and reducing bulk copies, st.async, red.async, multimem, and what is new in sm_100.
+Not emulated, and refused by name, line and entry: recursion and calls through a register, alloca, textures and
+surfaces, wmma (mma.sync and wgmma are), sparse products, im2col and reducing bulk copies, st.async, red.async,
+multimem, and what is new in sm_100.
 Memory is sequentially consistent, so a missing fence is not seen; mbarriers, barriers and waits are taken seriously.
 
 Arrays are device memory and change in place.  Text that it cannot read raises PtxError naming the line; what a kernel

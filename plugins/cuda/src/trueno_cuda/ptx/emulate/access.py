@@ -1,147 +1,24 @@
-"""Loads, stores and atomics: an address becomes a place in a buffer, and what is wrong with it a finding.
+"""Loads, stores and atomics.
 
 All values are lanewise arrays of the instruction's type.  Bad lanes read zero and write nothing.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from trueno_cuda.ptx.emulate.group import Group
-from trueno_cuda.ptx.emulate.memory import (
-    CLUSTER_SHIFT,
-    GLOBAL,
-    LOCAL,
-    PARAM,
-    SHARED,
-    SHARED_BASE,
-    WINDOW,
-)
+from trueno_cuda.ptx.emulate.memory import GLOBAL, LOCAL, PARAM, SHARED
+from trueno_cuda.ptx.emulate.places import Place, Places
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import Array, Type
 
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
-
-SPACES = {GLOBAL >> WINDOW: "global", SHARED >> WINDOW: "shared", LOCAL >> WINDOW: "local", PARAM >> WINDOW: "param"}
 BASES = {"global": 0, "shared": SHARED, "local": LOCAL, "param": PARAM}
 Combine = Callable[[Array, list[Array]], Array]
 
 
-class Place(NamedTuple):
-    """Where lanes access: `buffer` and byte indexes `at`; `good` lanes, None for all; lanes' numbers in the chunk."""
-
-    buffer: Array
-    at: Array
-    good: Array | None
-    lanes: Array
-
-
-class Access:
-    def __init__(self, machine: "Machine") -> None:
-        self.m = machine
-        self.local_bytes = machine.local.view(np.uint8)
-
-    # ---- finding the place ----------------------------------------------------------------------
-
-    def place(
-        self, ins: Instruction, g: Group, lanes: Array, address: Array, space: str, size: int, align: int
-    ) -> Place:
-        """Resolve addresses in a space; `lanes` are those that take part, `address` is theirs (or one for all)."""
-        m = self.m
-        if space in ("global", "const"):
-            buffer, index, bad = m.arena.bytes, address - GLOBAL, m.arena.outside(address, size)
-            if bad is not None:
-                self._outside_global(ins, lanes, address, bad, size)
-        elif space == "shared":
-            buffer = m.shared
-            index, bad = self._shared(ins, g, lanes, address, size)
-        elif space == "local":
-            buffer = m.local
-            inside = (address >= 0) & (address + size <= m.local_size)
-            bad = None if inside.all() else ~inside
-            index = lanes * m.local_size + address
-            if bad is not None:
-                self._say(
-                    ins, lanes, address, bad, "out-of-bounds", f"outside the {m.local_size} bytes of local memory"
-                )
-        else:
-            buffer = m.params
-            inside = (address >= 0) & (address + size <= len(m.params))
-            bad = None if inside.all() else ~inside
-            index = address
-            if bad is not None:
-                self._say(ins, lanes, address, bad, "out-of-bounds", "outside the parameters")
-        if align > 1 and int(np.bitwise_or.reduce(address)) & (align - 1):
-            odd = (address & (align - 1)) != 0
-            self._say(ins, lanes, address, odd, "misaligned", f"an access of {size} bytes wants {align}-byte alignment")
-            bad = odd if bad is None else bad | odd
-        if bad is None:
-            return Place(buffer, index, None, lanes)
-        good = ~bad
-        if good.size == 1 and len(lanes) > 1:
-            good = np.full(len(lanes), bool(good[0]))
-        return Place(buffer, np.where(good, index, 0), good, lanes)
-
-    def _shared(
-        self, ins: Instruction, g: Group, lanes: Array, address: Array, size: int
-    ) -> tuple[Array, Array | None]:
-        m = self.m
-        start: Array | int = 0 if m.blocks_here == 1 else m.shared_start(g, lanes)
-        offset = address - SHARED_BASE
-        high = int(address.max())
-        generic = None
-        if high >> CLUSTER_SHIFT:  # another block of the cluster, or no shared address at all
-            rank = address >> CLUSTER_SHIFT
-            cluster = m.launch.cluster_blocks
-            generic = rank > cluster
-            if generic.any():
-                self._say(ins, lanes, address, generic, "address-space",
-                          "no shared address (is it generic? cvta.to.shared makes one)")  # fmt: skip
-            mine = lanes // m.block_lanes
-            block = np.where(rank > 0, mine // cluster * cluster + np.where(generic, 0, rank - 1), mine)
-            start = block * m.shared_size
-            offset = (address & ((1 << CLUSTER_SHIFT) - 1)) - SHARED_BASE
-        bad = None
-        if int(offset.min()) < 0 or int(offset.max()) + size > m.shared_size:
-            bad = (offset < 0) | (offset + size > m.shared_size)
-            shown = bad if generic is None else bad & ~generic
-            if shown.any():
-                self._say(ins, lanes, address, shown, "out-of-bounds",
-                          f"outside the block's {m.shared_size} bytes of shared memory")  # fmt: skip
-        if generic is not None and generic.any():
-            bad = generic if bad is None else bad | generic
-        return start + offset, bad
-
-    def _outside_global(self, ins: Instruction, lanes: Array, address: Array, bad: Array, size: int) -> None:
-        k = int(np.argmax(bad))
-        where = int(address[k])
-        name, words = self.m.arena.describe(where)
-        kind = "out-of-bounds" if name else "address-space"
-        self.m.find(kind, ins, f"{size} bytes: {words}", lanes[k], int(np.count_nonzero(bad)), where, name)
-
-    def _say(self, ins: Instruction, lanes: Array, address: Array, bad: Array, kind: str, words: str) -> None:
-        k = int(np.argmax(bad))
-        where = int(address[k])
-        name = None
-        if where >> WINDOW == GLOBAL >> WINDOW:
-            name, _ = self.m.arena.describe(where)
-        shown = where - SHARED_BASE if kind == "out-of-bounds" and "shared" in words else where
-        what = f"offset {shown}" if shown != where else f"{where:#x}"
-        count = int(np.count_nonzero(bad)) if bad.size > 1 else len(lanes)
-        self.m.find(kind, ins, f"{what} is {words}" if kind != "misaligned" else f"{what}: {words}", lanes[k], count,
-                    where, name)  # fmt: skip
-
-    # ---- generic addresses ----------------------------------------------------------------------
-
-    def split(self, address: Array) -> list[tuple[str, Array | None]]:
-        """The spaces that generic addresses lie in, each with its lanes (None for all)."""
-        window = address >> WINDOW
-        first = int(window[0])
-        if window.size == 1 or bool((window == first).all()):
-            return [(SPACES.get(first, "global"), None)]
-        return [(SPACES.get(w, "global"), window == w) for w in np.unique(window).tolist()]
+class Access(Places):
+    """What instructions ask of memory."""
 
     # ---- loads and stores -----------------------------------------------------------------------
 
@@ -212,7 +89,7 @@ class Access:
         if space == "global":
             kept = m.arena.protected(where)
             if kept is not None:
-                self._say(ins, lanes, where, kept, "read-only", "in an array that NumPy holds read-only")
+                self._say(ins, lanes, where, kept, "read-only", "in an array that NumPy holds read-only", "global")
         self._account(ins, g, sel, address, space, size, len(lanes), "written")
         m.launch.changes += 1
         view = m.launch.view(place.buffer, kind.dtype)

@@ -45,7 +45,7 @@ class Barriers:
         needed = self._needed(g, at)
         absent = needed & ~here
         if not absent.any():
-            self._outsiders(g, at, needed)
+            self._outsiders(g, at)
             return g
         coming = (absent & m.live).reshape(-1, width).any(axis=1)
         gone = absent & ~m.live
@@ -73,12 +73,17 @@ class Barriers:
         else:
             mask = np.broadcast_to(members(m, g).astype(np.uint32), g.n)
             first = np.concatenate([[True], (g.lanes[1:] >> 5) != (g.lanes[:-1] >> 5)])
-            bits = mask[first][:, None] >> np.arange(WARP, dtype=np.uint32) & 1
+            masks = np.bitwise_or.reduceat(mask, np.flatnonzero(first))  # parts of a warp may name each their own lanes
+            bits = masks[:, None] >> np.arange(WARP, dtype=np.uint32) & 1
             needed.reshape(-1, WARP)[g.warps] = bits.astype(bool)
         return needed & np.tile(np.arange(m.block_lanes) < m.threads, m.blocks_here)
 
-    def _outsiders(self, g: Group, at: int, needed: Array) -> None:
-        outside = ~needed[g.lanes]
+    def _outsiders(self, g: Group, at: int) -> None:
+        """Report lanes that are not in the mask that they give."""
+        members = self.m.kernel.members[at]
+        if members is None:
+            return
+        outside = (members(self.m, g).astype(np.int64) >> (g.lanes & 31)) & 1 == 0
         if outside.any():
             ins = self.m.flow.instructions[self.m.flow.blocks[at].start]
             lane = g.lanes[int(np.argmax(outside))]

@@ -61,7 +61,7 @@ OPERANDS = {
         2: "abs neg not cnot brev clz popc bfind cvta mov rcp sqrt rsqrt ex2 lg2 sin cos tanh testp getctarank "
         "createpolicy isspacep movmatrix ldmatrix ld ldu elect st stmatrix",
         3: "add sub mul mul24 div rem min max and or xor shl shr copysign bmsk mapa vote match redux addc subc",
-        4: "mad mad24 fma sad dp4a dp2a selp slct shf bfe prmt mma",
+        4: "mad mad24 madc fma sad dp4a dp2a selp slct shf bfe prmt mma",
         5: "bfi shfl",
     }.items()
     for name in names.split()
@@ -70,7 +70,8 @@ OPERANDS = {
 KINDS = {
     name: kinds
     for kinds, names in {
-        "usb": "shl shr bfe bfi brev clz popc bfind prmt lop3 shf rem sad cnot redux match addc subc mul24 mad24 bmsk",
+        "usb": "shl shr bfe bfi brev clz popc bfind prmt lop3 shf rem sad cnot redux match addc subc mul24 mad24 madc "
+        "bmsk",
         "usbp": "and or xor not",
         "usf": "add sub mul mad div min max abs neg",
         "f": "fma rcp sqrt rsqrt ex2 lg2 sin cos tanh testp copysign",

@@ -53,6 +53,8 @@ def _call(program: Program, made: Function, ins: Instruction, trail: tuple[str, 
         return []
     if name in ABORTS:
         return [Instruction("trap", (), [], ins.line, ins.text, ins.guard, ins.negated)]
+    if name.startswith("%"):
+        raise UnknownInstruction("calls through a register are not emulated", ins.line, ins.text)
     callee = program.functions.get(name)
     if callee is None or not callee.defined:
         raise UnknownInstruction(f"{name} is not defined in this text", ins.line, ins.text)
@@ -118,7 +120,7 @@ def _call(program: Program, made: Function, ins: Instruction, trail: tuple[str, 
         passed = item.arguments and tuple([operand(o) for o in side] for side in item.arguments)
         copied.append(
             Instruction(item.opcode, item.mods, [operand(o) for o in item.operands], item.line, item.text, guard,
-                        item.negated, passed, tuple(t + tag for t in item.targets))  # type: ignore[arg-type]
+                        item.negated, passed, tuple(t + tag for t in item.targets), item.written)  # type: ignore[arg-type]
         )  # fmt: skip
     skip: list[Instruction | Label] = []
     if ins.guard is not None:

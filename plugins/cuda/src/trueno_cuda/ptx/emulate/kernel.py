@@ -1,6 +1,8 @@
 """An entry, compiled: its blocks' steps, where it branches and waits, and how its memory is laid out."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +14,8 @@ from trueno_cuda.ptx.emulate.effects import flops, written
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.inline import inlined
+from trueno_cuda.ptx.emulate.memory import SHARED_BASE, Allocation
+from trueno_cuda.ptx.emulate.provenance import Provenance
 from trueno_cuda.ptx.emulate.syntax import Function, Immediate, Instruction, Program, Variable
 from trueno_cuda.ptx.emulate.types import B32, PRED, TYPES, U32, Array
 
@@ -123,6 +127,11 @@ class Kernel:
             self.offsets[id(v)] = at
         self.shared_before_dynamic = at
         self.shared_variables: list[Variable] = sorted(shared, key=lambda v: self.offsets[id(v)])
+        self.shared_arrays: dict[Variable, Allocation] = {}
+        for v in shared:
+            if v not in dynamic:
+                start = SHARED_BASE + self.offsets[id(v)]
+                self.shared_arrays[v] = Allocation(v.name, start, v.size, "", v.type.bytes, start, start + v.size)
 
     def shared_name(self, offset: int) -> tuple[str | None, str]:
         """The shared variable that holds a byte, and the place in words."""
@@ -141,6 +150,17 @@ class Kernel:
             if i.opcode in ("ld", "st", "atom", "red") and not {"global", "param", "const", "local"} & set(i.mods):
                 size = min(size, *(TYPES[m].bytes for m in i.mods if m in TYPES and TYPES[m].bits >= 8), 4)
         return size
+
+    def source(self, ins: Instruction) -> str:
+        """The line of the source that an instruction comes from, as `add.py:12`, where the text says so."""
+        if ins.written is None:
+            return ""
+        file, line = ins.written
+        return f"{self.program.files.get(file, 'source')}:{line}"
+
+    @cached_property
+    def provenance(self) -> Provenance:
+        return Provenance(self.flow.instructions)
 
     # ---- control --------------------------------------------------------------------------------
 
@@ -162,7 +182,7 @@ class Kernel:
         except (KeyError, IndexError, ValueError, AttributeError) as error:
             raise UnknownInstruction(f"operands or modifiers that the emulator does not know ({error})", ins.line,
                                      ins.text) from error  # fmt: skip
-        plain = Instruction(ins.opcode, ins.mods, ins.operands, ins.line, ins.text)
+        plain = replace(ins, guard=None, negated=False)
         return [compiler.step(plain)]
 
     def _members(self, ins: Instruction) -> Fetch | None:

@@ -11,11 +11,11 @@ import numpy as np
 from trueno_cuda.ptx.emulate.errors import LaunchError
 from trueno_cuda.ptx.emulate.kernel import Kernel
 from trueno_cuda.ptx.emulate.machine import Machine
-from trueno_cuda.ptx.emulate.memory import Arena
+from trueno_cuda.ptx.emulate.memory import Allocation, Arena
 from trueno_cuda.ptx.emulate.parse import parse
 from trueno_cuda.ptx.emulate.report import Report
 from trueno_cuda.ptx.emulate.shadow_global import GlobalShadow
-from trueno_cuda.ptx.emulate.syntax import Symbol, Variable
+from trueno_cuda.ptx.emulate.syntax import Instruction, Symbol, Variable
 from trueno_cuda.ptx.emulate.tensor_map import TensorMap
 from trueno_cuda.ptx.emulate.traffic import SAMPLE, Traffic
 from trueno_cuda.ptx.emulate.types import TYPES, Array, constant
@@ -49,6 +49,8 @@ class Launch:
         self.report = Report(kernel.name, grid, block)
         self.arena = Arena()
         self.addresses: dict[int, int] = {}
+        self.arrays: dict[Variable, Allocation] = {}  # those of pointers and of the module's variables
+        self._homes: dict[tuple[Instruction, str], Allocation | None] = {}
         self.param_bytes = np.zeros(-(-kernel.param_size // 16) * 16 + 16, np.uint8)
         self.tensor_maps: list[TensorMap] = []
         self.dynamic_shared = 0
@@ -65,6 +67,17 @@ class Launch:
 
     def view(self, buffer: Array, dtype: np.dtype[Any]) -> Array:
         return buffer.view(dtype)
+
+    def home(self, ins: Instruction, space: str) -> Allocation | None:
+        """The array of a space that an instruction's address was made from; None where that is not one."""
+        key = ins, space
+        if key not in self._homes:
+            shared = space == "shared"
+            found = {v for v in self.kernel.provenance.of(ins) if v is None or (v.space == "shared") == shared}
+            one = found.pop() if len(found) == 1 else None
+            arrays = self.kernel.shared_arrays if shared else self.arrays
+            self._homes[key] = None if one is None else arrays.get(one)
+        return self._homes[key]
 
     def order_blocks(self) -> None:
         """Blocks in the order in which they run: those of a cluster stand together, by rank."""
@@ -202,7 +215,9 @@ class Module:
             launch.traffic = Traffic(launch.report, sample)
         for v in (*self.program.variables, *kernel.function.variables):
             if id(v) in self.memory:
-                launch.addresses[id(v)] = launch.arena.add(v.name, self.memory[id(v)], f".{v.space}")
+                made = launch.arena.add(v.name, self.memory[id(v)], f".{v.space}")
+                launch.addresses[id(v)] = made.start
+                launch.arrays[v] = made._replace(item=v.type.bytes)
         self._bind(kernel, launch, args)
         self._resolve(launch)
         launch.arena.close()
@@ -281,8 +296,8 @@ class Module:
                 raise LaunchError(f"{wrong}: the array must be C-contiguous numbers (shape {value.shape}, "
                                   f"strides {value.strides}, {value.dtype})")  # fmt: skip
             words = f"{value.dtype}{list(value.shape)}"
-            address = launch.arena.add(param.name, value, words)
-            return address.to_bytes(8, "little")
+            made = launch.arrays[param] = launch.arena.add(param.name.removeprefix("arg_"), value, words)
+            return made.start.to_bytes(8, "little")
         return scalar(wrong, param, value)
 
     def _resolve(self, launch: Launch) -> None:

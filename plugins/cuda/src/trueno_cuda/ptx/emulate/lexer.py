@@ -11,7 +11,7 @@ TOKEN = re.compile(
     |(?P<number>0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?
         |\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+U?)
     |(?P<string>"(?:[^"\\]|\\.)*")
-    |(?P<word>[.A-Za-z_$%][\w$.]*(?:::[\w.]+)*)
+    |(?P<word>\.[A-Za-z_][\w$]*(?:::\w+)*|[.A-Za-z_$%][\w$.]*(?:::[\w.]+)*)
     |(?P<mark>[{}\[\]();,:|@!+\-<>=~&^*/])""",
     re.VERBOSE | re.DOTALL,
 )
@@ -28,15 +28,17 @@ def tokens(text: str) -> list[Token]:
     """All tokens of `text`; raises PtxError at the first character that starts none."""
     found = []
     at, line = 0, 1
-    while at < len(text):
-        match = TOKEN.match(text, at)
-        if match is None:
-            raise PtxError(f"unexpected character {text[at]!r}", line, text.splitlines()[line - 1].strip())
-        word, kind = match.group(), match.lastgroup or ""
-        if kind != "space":
-            found.append(Token(kind, word, line, at))
-        line += word.count("\n")
+    for match in TOKEN.finditer(text):
+        if match.start() != at:
+            break
+        word, kind = match.group(), match.lastgroup
+        if kind == "space":
+            line += word.count("\n")
+        else:
+            found.append(Token(kind or "", word, line, at))
         at = match.end()
+    if at < len(text):
+        raise PtxError(f"unexpected character {text[at]!r}", line, text.splitlines()[line - 1].strip())
     return found
 
 
@@ -77,7 +79,8 @@ class Cursor:
 
     def take(self, text: str) -> bool:
         """Step over `text` if it comes next."""
-        if self.here.text == text and self.here.kind != "string":
+        token = self.tokens[self.at]
+        if token.text == text and token.kind != "string":
             self.at += 1
             return True
         return False
@@ -89,9 +92,11 @@ class Cursor:
         return token
 
     def word(self) -> str:
-        if self.here.kind != "word":
-            raise self.error(f"expected a name, found {self.here.text or 'the end'!r}")
-        return self.next().text
+        token = self.tokens[self.at]
+        if token.kind != "word":
+            raise self.error(f"expected a name, found {token.text or 'the end'!r}")
+        self.at += 1
+        return token.text
 
     def integer(self) -> int:
         negative = self.take("-")

@@ -330,10 +330,12 @@ class Machine:
     ) -> None:
         """Report what the lane with this number in the chunk did."""
         cta, inside = divmod(int(lane), self.block_lanes)
+        x, y, _ = self.launch.block
         self.report.add(
             Finding(
                 kind, ins.line, ins.text, message, self.launch.block_index(self.first + cta), inside // WARP,
-                inside % WARP, address, array, severity, count,
+                inside % WARP, address, array, severity, count, (inside % x, inside // x % y, inside // (x * y)),
+                self.kernel.source(ins),
             )
         )  # fmt: skip
 

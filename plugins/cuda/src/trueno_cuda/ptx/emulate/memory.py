@@ -23,12 +23,33 @@ GUARD = 4096
 
 
 class Allocation(NamedTuple):
-    """One array: its name, its first address, its bytes, and what it holds, in words."""
+    """One array: its name, its first address, its bytes, what it holds in words, and the bytes of an element.
+
+    low, high: addresses that may be used through it: its own, or those of a larger array that it is a part of.
+    """
 
     name: str
     start: int
     size: int
-    words: str
+    words: str = ""
+    item: int = 1
+    low: int = 0
+    high: int = 0
+
+    def place(self, address: int, size: int) -> str:
+        """Where `size` bytes at an address lie, in its elements: `x[1024]`."""
+        first, odd = divmod(address - self.start, self.item)
+        last = -(-(address - self.start + size) // self.item) - 1
+        if odd or self.item == 1:
+            return f"byte {address - self.start} of {self.name}"
+        return f"{self.name}[{first}]" + (f" to [{last}]" if last > first else "")
+
+    def outside(self, address: int, size: int) -> str:
+        """What is wrong with that place: `x[1024]: past the end of x, which has 1024 elements (float32[1024])`."""
+        side = "before the start" if address < self.start else "past the end"
+        many = f"{self.size // self.item} elements" if self.item > 1 else f"{self.size} bytes"
+        words = f" ({self.words})" if self.words else ""
+        return f"{self.place(address, size)}: {side} of {self.name}, which has {many}{words}"
 
 
 class Arena:
@@ -41,24 +62,25 @@ class Arena:
         self.bytes: Array = np.zeros(0, np.uint8)
         self.views: dict[np.dtype[Any], Array] = {}
 
-    def add(self, name: str, array: Array, words: str = "") -> int:
-        """Reserve a range for an array; returns its address.
+    def add(self, name: str, array: Array, words: str = "") -> Allocation:
+        """Reserve a range for an array.
 
         An array that lies inside an earlier one is the same memory; add the larger one first.  Raises LaunchError for
         two that overlap in part.
         """
-        first = int(array.__array_interface__["data"][0])
+        first, item = int(array.__array_interface__["data"][0]), array.itemsize
         for known, start in self._arrays:
             begin = int(known.__array_interface__["data"][0])
             if first >= begin and first + array.nbytes <= begin + known.nbytes and array.nbytes:
-                return start + first - begin
+                return Allocation(name, start + first - begin, array.nbytes, words, item, start, start + known.nbytes)
             if max(first, begin) < min(first + array.nbytes, begin + known.nbytes):
                 raise LaunchError(f"{name} overlaps another argument in part; give one array and an offset")
         start = self.end
         self._arrays.append((array, start))
-        self.allocations.append(Allocation(name, start, array.nbytes, words))
+        made = Allocation(name, start, array.nbytes, words, item, start, start + array.nbytes)
+        self.allocations.append(made)
         self.end = -(-(start + array.nbytes + GUARD) // ALIGN) * ALIGN
-        return start
+        return made
 
     def close(self) -> None:
         """Copy the arrays in."""
@@ -94,18 +116,18 @@ class Arena:
         bad = (place < 0) | (address + size > self.ends[np.maximum(place, 0)])
         return bad if bad.any() else None
 
-    def describe(self, address: int) -> tuple[str | None, str]:
-        """The array nearest to an address, and the address in words."""
+    def nearest(self, address: int) -> Allocation | None:
+        """The array that an address lies in or closest to; None for one that is no global address."""
         if not self.allocations or not GLOBAL <= address < self.end + (1 << 36):
+            return None
+        return min(self.allocations, key=lambda a: max(a.start - address, address - a.start - a.size + 1, 0))
+
+    def describe(self, address: int, size: int = 1) -> tuple[str | None, str]:
+        """The array nearest to an address, and the address in words."""
+        found = self.nearest(address)
+        if found is None:
             space = {SHARED >> WINDOW: "a generic address of shared memory", LOCAL >> WINDOW: "of local memory",
                      PARAM >> WINDOW: "of a parameter"}.get(address >> WINDOW, "no global address")  # fmt: skip
             return None, f"{address:#x} is {space}"
-        at = max(int(np.searchsorted(self.starts, address, "right")) - 1, 0)
-        found = self.allocations[at]
-        if at + 1 < len(self.allocations) and self.allocations[at + 1].start - address < address - found.start - (
-            found.size
-        ):  # fmt: skip
-            found = self.allocations[at + 1]
-        offset = address - found.start
-        place = f"{-offset} bytes before" if offset < 0 else f"at byte {offset} of"
-        return found.name, f"{address:#x} is {place} {found.name} ({found.words}, {found.size} bytes)"
+        inside = found.start <= address and address + size <= found.start + found.size
+        return found.name, found.place(address, size) if inside else found.outside(address, size)

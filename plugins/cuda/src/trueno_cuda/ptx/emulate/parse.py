@@ -27,6 +27,8 @@ class Parser(Operands):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.scopes = 0  # how many braces were opened: makes labels unique
+        self.written: tuple[int, int] | None = None  # file and line that the last .loc gave
+        self.functions_named: list[tuple[str, PtxError]] = []  # by initial values, with the error where there is none
 
     # ---- the module -----------------------------------------------------------------------------
 
@@ -55,6 +57,9 @@ class Parser(Operands):
                 self.definition()
             elif not self.ignored():
                 raise at.error(f"unexpected {word!r} outside a function")
+        for name, error in self.functions_named:
+            if name not in self.program.functions:
+                raise error
         if self.program.version == (0, 0):
             raise PtxError("no .version: is this PTX?")
         return self.program
@@ -65,7 +70,9 @@ class Parser(Operands):
         word = at.here.text
         if word in (".file", ".loc"):
             at.next()
+            first = at.at
             at.skip_line()
+            self.position(word, [t.text for t in at.tokens[first : at.at]])
         elif word == ".pragma":
             while not at.take(";"):
                 at.next()
@@ -80,6 +87,15 @@ class Parser(Operands):
         else:
             return False
         return True
+
+    def position(self, word: str, said: list[str]) -> None:
+        """Note what `.file 1 "add.py"` and `.loc 1 12 0` say about the source."""
+        if len(said) < 2 or not said[0].isdigit():
+            return
+        if word == ".file":
+            self.program.files[int(said[0])] = said[1].strip('"')
+        elif said[1].isdigit():
+            self.written = int(said[0]), int(said[1])
 
     def definition(self) -> None:
         at = self.at
@@ -147,8 +163,8 @@ class Parser(Operands):
                 name = at.word()
                 at.expect(")")
             found = self.find_variable(name)
-            if found is None:
-                raise at.error(f"{name!r} is not declared")
+            if found is None:  # a function's address: only what calls through it cannot be emulated
+                self.functions_named.append((name, at.error(f"{name!r} is not declared")))
             var.init.append(Symbol(name, found, at.integer() if at.take("+") else 0))
         else:
             var.init.append(at.literal())
@@ -212,6 +228,7 @@ class Parser(Operands):
         function.defined = True
         self.program.functions[name] = function
         self.function = function
+        self.written = None
         self.scope = Scope(self.scope)
         for var in results + function.params:
             if var.space == "reg":
@@ -260,7 +277,7 @@ class Parser(Operands):
                 at.next()
             elif self.ignored():
                 pass
-            elif word == ".callprototype" or (word.startswith(".") and word != "."):
+            elif word.startswith(".") and word != ".":
                 raise at.error(f"{word} is not emulated")
             elif at.tokens[at.at + 1].text == ":" and at.here.kind == "word":
                 self.label()
@@ -295,6 +312,10 @@ class Parser(Operands):
                 names.append(at.word())
             at.expect(";")
             self.scope.labels[f"targets {name}"] = " ".join(names)
+            return
+        if at.here.text == ".callprototype":
+            while not at.take(";"):
+                at.next()
             return
         self.function.body.append(Label(self.scope.labels[name], line))
 
@@ -351,6 +372,7 @@ class Parser(Operands):
                     raise PtxError(f"no .branchtargets {table.name}", line, made.text)
                 made.targets = tuple(self.find_label(n) or n for n in names.split())
         assert self.function is not None
+        made.written = self.written
         self.function.body.append(made)
 
 

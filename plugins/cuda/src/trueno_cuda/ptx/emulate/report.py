@@ -13,6 +13,7 @@ class Finding:
     kind: out-of-bounds, misaligned, address-space, read-only, uninitialised-register, uninitialised-shared,
     shared-race, global-race, divergent-barrier, early-exit, missing-lanes, missing-wait, barrier, deadlock, trap,
     asynchronous-copy, wgmma.  severity: "error", or "risk" where the hardware copes.
+    line, text: of the PTX; source: the line that it was written from, as `add.py:12`, where the PTX says so.
     """
 
     kind: str
@@ -26,11 +27,17 @@ class Finding:
     array: str | None = None
     severity: str = ERROR
     count: int = 1
+    thread: tuple[int, int, int] = (0, 0, 0)
+    source: str = ""
 
     def __str__(self) -> str:
-        where = f"block {self.block}, warp {self.warp}, lane {self.lane}"
-        often = f" (seen {self.count} times)" if self.count > 1 else ""
-        return f"{self.severity}: {self.kind}: line {self.line}: {self.text}: {self.message}; {where}{often}"
+        where = f"block {self.block}, thread {self.thread} (warp {self.warp}, lane {self.lane})"
+        often = f", seen {self.count} times" if self.count > 1 else ""
+        line = f"{self.source}, " if self.source else ""
+        return (
+            f"{self.severity}: {self.kind}: {self.message}; {where}{often}; "
+            f"{line}line {self.line} of the PTX: {self.text}"
+        )
 
 
 @dataclass
@@ -117,6 +124,8 @@ class Report:
         size = "x".join(map(str, self.grid)) + " blocks of " + "x".join(map(str, self.block))
         state = "" if self.completed else ", NOT COMPLETED"
         yield f"{self.kernel}: {size}, {self.steps} steps in {self.seconds * 1e3:.1f} ms{state}"
+        for finding in self.findings:
+            yield f"  {finding}"
         total = sum(self.instructions.values())
         most = sorted(self.instructions.items(), key=lambda item: -item[1])[:8]
         yield f"  instructions: {total:,} of lanes: " + ", ".join(f"{name} {count:,}" for name, count in most)
@@ -132,8 +141,6 @@ class Report:
         for shared in self.bank_conflicts.values():
             if shared.conflicts:
                 yield f"  line {shared.line}: {shared.text}: {shared.ways:.2f}-way bank conflict"
-        for finding in self.findings:
-            yield f"  {finding}"
         for note in self.notes:
             yield f"  note: {note}"
         if not self.findings:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.memory import SHARED_BASE
 from trueno_cuda.ptx.emulate.types import Array
 
 if TYPE_CHECKING:
@@ -71,4 +72,6 @@ def special(m: "Machine", g: Group, name: str) -> Array:
         g.cached.pop(name, None)
         value = now >> 32 if head.endswith("hi") else now
         return np.array([value], np.uint64) if head in ("clock64", "globaltimer") else one(value)
+    if head.startswith("reserved_smem_offset"):  # the system's part, which lies before a block's own
+        return one(0 if head.endswith("begin") else SHARED_BASE)
     raise ValueError(f"unknown special register %{name}")

@@ -98,7 +98,10 @@ Operand = Register | Immediate | Special | Symbol | Address | Vector | Pair | No
 
 @dataclass(eq=False)
 class Instruction:
-    """`@guard opcode.mods operands;`.  text: as it stands in the source, for messages."""
+    """`@guard opcode.mods operands;`.
+
+    text: as it stands in the source, for messages.  written: file and line that a `.loc` before it gives.
+    """
 
     opcode: str
     mods: tuple[str, ...]
@@ -109,6 +112,7 @@ class Instruction:
     negated: bool = False
     arguments: tuple[list[Operand], list[Operand]] | None = None  # of a call: results, arguments
     targets: tuple[str, ...] = ()  # of brx.idx
+    written: tuple[int, int] | None = None
 
     @property
     def name(self) -> str:
@@ -141,9 +145,10 @@ class Function:
 
 @dataclass(eq=False)
 class Program:
-    """A whole text."""
+    """A whole text.  files: by the number that `.file` gives them."""
 
     version: tuple[int, int] = (0, 0)
     target: tuple[str, ...] = ()
     functions: dict[str, Function] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
+    files: dict[int, str] = field(default_factory=dict)

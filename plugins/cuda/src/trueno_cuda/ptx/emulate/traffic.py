@@ -59,6 +59,11 @@ class Traffic:
         record = self.report.coalescing.get((ins.line, ins.text))
         if record is None:
             record = self.report.coalescing[ins.line, ins.text] = Coalescing(ins.line, ins.text)
+        if self._neighbours(a, active, size):
+            record.requests += len(a)
+            record.sectors += int(((a[:, -1] + (size - 1)) // SECTOR - a[:, 0] // SECTOR).sum()) + len(a)
+            record.ideal += len(a) * size * WARP // SECTOR
+            return
         first = a // SECTOR
         if size > SECTOR // 2:
             ends = (a + size - 1) // SECTOR
@@ -90,15 +95,30 @@ class Traffic:
         if not len(a):
             return
         parts = max(size // 4, 1)
+        if size >= 4 and active.all() and (a.strides[1] == 0 or self._neighbours(a, active, size)):
+            record = self._conflicts(ins)
+            record.requests += len(a)
+            record.wavefronts += len(a) * parts
+            record.ideal += len(a) * parts
+            return
         words = a[:, :, None] // 4 + np.arange(parts)
         self.count(ins, words.reshape(len(a) * parts, -1), np.repeat(active, parts, axis=1).reshape(len(a) * parts, -1),
                    len(a))  # fmt: skip
 
-    def count(self, ins: Instruction, words: Array, active: Array, requests: int) -> None:
-        """Word numbers [phases, words]: each phase takes as many wavefronts as its busiest bank has words."""
+    @staticmethod
+    def _neighbours(a: Array, active: Array, size: int) -> bool:
+        """Whether all lanes of each warp access one thing after the other, which needs no counting."""
+        return bool(a.strides[1]) and bool((a[:, 1:] - a[:, :-1] == size).all()) and bool(active.all())
+
+    def _conflicts(self, ins: Instruction) -> BankConflicts:
         record = self.report.bank_conflicts.get((ins.line, ins.text))
         if record is None:
             record = self.report.bank_conflicts[ins.line, ins.text] = BankConflicts(ins.line, ins.text)
+        return record
+
+    def count(self, ins: Instruction, words: Array, active: Array, requests: int) -> None:
+        """Word numbers [phases, words]: each phase takes as many wavefronts as its busiest bank has words."""
+        record = self._conflicts(ins)
         w = np.where(active, words, -1)
         w.sort(axis=1)
         fresh = np.ones(w.shape, bool)

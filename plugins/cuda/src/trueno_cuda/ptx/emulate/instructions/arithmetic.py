@@ -4,18 +4,13 @@ Integers wrap; floats are rounded once, in the mode that the instruction names.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, opcode
-from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.compile import FAMILIES, Compiler, Fetch, Step, opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import B32, S32, TYPES, Array, Type
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 Function = Callable[..., Array]
 BINARY: dict[str, Function] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
@@ -121,7 +116,7 @@ def float_binary(op: str, kind: Type, mode: str) -> Function:
 def add(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     if "cc" in ins.mods:
-        return carry(c, ins)
+        return FAMILIES["addc"](c, ins)
     sources = c.sources(ins, kind)
     if kind.kind == "f":
         if len([m for m in ins.mods if m in TYPES]) > 1:  # add.f32.bf16: the second operand is shorter
@@ -138,32 +133,6 @@ def add(c: Compiler, ins: Instruction) -> Step:
 def clamp(x: Array, kind: Type) -> Array:
     info = np.iinfo(kind.dtype)
     return np.clip(x, info.min, info.max).astype(kind.dtype)
-
-
-@opcode("addc", "subc")
-def carry(c: Compiler, ins: Instruction) -> Step:
-    """add.cc, addc, sub.cc, subc: the carry is a register of its own."""
-    kind = c.type(ins)
-    a, b = c.sources(ins, TYPES[f"u{kind.bits}"])
-    store = c.store(ins.operands[0], TYPES[f"u{kind.bits}"])
-    takes, gives, subtract, at = ins.opcode.endswith("c"), "cc" in ins.mods, ins.opcode.startswith("sub"), c.carry
-
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
-        x, y = a(m, g), b(m, g)
-        old = g.registers[at]
-        assert old is not None
-        more = old.astype(x.dtype) if takes else x.dtype.type(0)
-        if subtract:
-            r = x - y - more
-            out = (x < y) | ((x == y) & (more != 0))
-        else:
-            r = x + y + more
-            out = (r < x) | ((r == x) & (more != 0))
-        if gives:
-            g.registers[at] = out if sel is None else np.where(sel, out, old)
-        store(g, r, sel)
-
-    return run
 
 
 def wide(kind: Type) -> Type:
@@ -239,6 +208,8 @@ def fma(c: Compiler, ins: Instruction) -> Step:
                 floats.fma_narrow(floats.decode(a, half), floats.decode(b, half), floats.decode(d, half)), half, mode
             )
         return float_step(c, ins, kind, function, sources)
+    if "cc" in ins.mods:
+        return FAMILIES["madc"](c, ins)
     times, result = product(ins, kind)
     if ins.opcode == "mad24":
         times = mul24(ins, kind)

@@ -74,9 +74,8 @@ def thread_copy(c: Compiler, ins: Instruction) -> Step:
         some = np.flatnonzero(count > 0)
         if len(some):
             begin = m.access.place(ins, g, lanes[some], out_of[some], "global", 1, size)
-            ends = m.arena.outside(out_of[some] + count[some] - 1, 1)
-            if ends is not None and begin.good is None:
-                m.access._outside_global(ins, lanes[some], out_of[some] + count[some] - 1, ends, 1)
+            if begin.good is None:
+                m.access.outside(ins, lanes[some], out_of[some] + count[some] - 1, 1)
             at = begin.at[:, None] + np.arange(size)
             got = m.arena.bytes[np.minimum(at, len(m.arena.bytes) - 1)]
             data[some] = np.where(np.arange(size) < count[some][:, None], got, 0)
@@ -291,7 +290,7 @@ def tensor_copy(c: Compiler, ins: Instruction) -> Step:
             base = int(where[0]) & ((1 << CLUSTER_SHIFT) - 1)
             linear = np.arange(found.size)
             order = swizzle(base + linear, found.width) - base
-            start = m.launch.arena.add("tensor map", found.array) - GLOBAL
+            start = m.launch.arena.add("tensor map", found.array).start - GLOBAL
             source = (start + flat[:, None] * wide + np.arange(wide)).reshape(-1)
             here = np.repeat(inside, wide)
             if to_shared:

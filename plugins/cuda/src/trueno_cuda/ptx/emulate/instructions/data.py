@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.access import SPACES as WINDOWS
 from trueno_cuda.ptx.emulate.compile import Compiler, Step, Store, opcode
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, SHARED, WINDOW
+from trueno_cuda.ptx.emulate.places import SPACES as WINDOWS
 from trueno_cuda.ptx.emulate.syntax import Address, Instruction, Register, Symbol, Variable, Vector
 from trueno_cuda.ptx.emulate.types import B64, PRED, U32, U64, Array, Type
 

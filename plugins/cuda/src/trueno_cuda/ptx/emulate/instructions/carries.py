@@ -1,0 +1,60 @@
+"""Arithmetic on long integers: add.cc, addc, sub.cc, subc, mad.cc, madc.  The carry is a register of its own."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, opcode
+from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.instructions.arithmetic import product
+from trueno_cuda.ptx.emulate.syntax import Instruction
+from trueno_cuda.ptx.emulate.types import TYPES, Array, Type
+
+if TYPE_CHECKING:
+    from trueno_cuda.ptx.emulate.machine import Machine
+
+
+@opcode("addc", "subc")
+def sums(c: Compiler, ins: Instruction) -> Step:
+    kind = TYPES[f"u{c.type(ins).bits}"]
+    a, b = c.sources(ins, kind)
+    return carried(c, ins, kind, a, b)
+
+
+@opcode("madc")
+def products(c: Compiler, ins: Instruction) -> Step:
+    """The low or the high half of a product, and what is added to it."""
+    kind = c.type(ins)
+    if not {"lo", "hi"} & set(ins.mods):
+        raise ValueError("mad with a carry wants .lo or .hi")
+    times, _ = product(ins, kind)
+    a, b = (c.fetch(o, kind) for o in ins.operands[1:3])
+    bits = TYPES[f"u{kind.bits}"]
+
+    def upper(m: "Machine", g: Group) -> Array:
+        return times(a(m, g), b(m, g)).view(bits.dtype)
+
+    return carried(c, ins, bits, upper, c.fetch(ins.operands[3], bits))
+
+
+def carried(c: Compiler, ins: Instruction, kind: Type, a: Fetch, b: Fetch) -> Step:
+    """a + b or a - b with the carry that the opcode takes, and the one that `.cc` gives."""
+    store = c.store(ins.operands[0], kind)
+    takes, gives, subtract, at = ins.opcode.endswith("c"), "cc" in ins.mods, ins.opcode.startswith("sub"), c.carry
+
+    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+        x, y = a(m, g), b(m, g)
+        old = g.registers[at]
+        assert old is not None
+        more = old.astype(x.dtype) if takes else x.dtype.type(0)
+        if subtract:
+            r = x - y - more
+            out = (x < y) | ((x == y) & (more != 0))
+        else:
+            r = x + y + more
+            out = (r < x) | ((r == x) & (more != 0))
+        if gives:
+            g.registers[at] = out if sel is None else np.where(sel, out, old)
+        store(g, r, sel)
+
+    return run

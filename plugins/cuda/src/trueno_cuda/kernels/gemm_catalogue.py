@@ -74,7 +74,9 @@ def _sampled(
     value, size = x @ y, np.abs(x) @ np.abs(y)
     unit = unit or UNITS[a.dtype.name]
     bound = (2 * operands + operands**2 + (a_shape[-1] + 4) * unit) * size
-    want = Want(value, bound + rounded * (np.abs(value) + bound))
+    if rounded:
+        bound += rounded * (np.abs(value) + bound)
+    want = Want(value, bound)
     given = a, np.ascontiguousarray(b.T) if turned else b
     return Trial(lambda device: _tried(device, plan, given, want, np.dtype(result or dtype), guarded))
 

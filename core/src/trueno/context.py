@@ -16,6 +16,7 @@ import numpy as np
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend
+from trueno.dispatch.coerce import is_number
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.function import function, parameters
 from trueno.dispatch.incoming import plain
@@ -74,12 +75,12 @@ class DeviceContext:
         return self._closed
 
     def upload(self, x: Any) -> Any:
-        """A new buffer with a copy of `x`: a list, a number, or a float32, float64 or int64 array from anywhere.
+        """A new buffer with a copy of `x`: a list, a number, or an array of floats or int64 from anywhere.
 
         Other integers become int64, the dtype of indices.
         """
         self._open("upload")
-        made = plain("upload", host("upload", x) if home(x) is not None else x)
+        made = plain("upload", host("upload", x) if home(x) is not None else x, half=True)
         if not self._foreign:
             return np.array(made)
         with telling("upload", self.name):
@@ -155,7 +156,7 @@ class DeviceContext:
 
     def _ours(self, op: str, operand: str, x: Any) -> None:
         """DeviceError for anything but this device's buffers and numbers."""
-        if isinstance(x, _ORDINARY) and not isinstance(x, bool):
+        if is_number(x):
             return
         there = home(x)
         if self._foreign and there is not None and there.name == self._name:

@@ -59,17 +59,17 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
             located(error, op, form.shapes)
             raise
     else:
-        axis = _row_axis(op, arrays, axis, keepdims)
+        axis = row_axis(op, arrays, axis, keepdims)
         moved = _move_axis(op, arrays, axis)
         form = canonical(op.name, tuple(a.shape for a in moved))
         rank = max(a.ndim for a in arrays)
-        seen = tuple(_back(s, op, k, axis, keepdims, rank) for k, s in enumerate(form.shapes))
-        results = _outs(op, out, seen, dtype, given)
+        shapes = tuple(seen(s, op, k, axis, keepdims, rank) for k, s in enumerate(form.shapes))
+        results = _outs(op, out, shapes, dtype, given)
         views = [_forward(r.array, op, k, axis, keepdims, form.shapes[k]) for k, r in enumerate(results)]
         try:
             _run_program(op, form, moved, params, static, dtype, views)
         except GuardError as error:
-            located(error, op, form.shapes, lambda s, k: _back(s, op, k, axis, keepdims, rank))
+            located(error, op, form.shapes, lambda s, k: seen(s, op, k, axis, keepdims, rank))
             raise
     for r in results:
         r.deliver()
@@ -92,15 +92,15 @@ def result_shapes(
         return op.result_shapes(shapes, static)
     ghosts = [np.broadcast_to(np.float32(0), s) for s in shapes]  # shapes that hold nothing
     plain = op.over is None or (axis.__class__ is int and axis == -1 and keepdims is False)
-    row_axis = -1 if plain else _row_axis(op, ghosts, axis, keepdims)
-    moved = ghosts if plain else _move_axis(op, ghosts, row_axis)
+    along = -1 if plain else row_axis(op, ghosts, axis, keepdims)
+    moved = ghosts if plain else _move_axis(op, ghosts, along)
     form = canonical(op.name, tuple(a.shape for a in moved))
     if form.n == 0 and op.empty_is_error:
         raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {shapes[0]}), which has no value")
     if plain:
         return form.shapes
     rank = max(len(s) for s in shapes)
-    return tuple(_back(s, op, k, row_axis, bool(keepdims), rank) for k, s in enumerate(form.shapes))
+    return tuple(seen(s, op, k, along, bool(keepdims), rank) for k, s in enumerate(form.shapes))
 
 
 class _Result:
@@ -163,7 +163,7 @@ def _share(a: Array, b: Array) -> bool:
         return True
 
 
-def _row_axis(op: Op, arrays: list[Array], axis: Any, keepdims: Any) -> int | None:
+def row_axis(op: Op, arrays: list[Array], axis: Any, keepdims: Any) -> int | None:
     """The row axis counted from the end, of the operands as broadcast; ParameterError for anything else."""
     if not isinstance(keepdims, (bool, np.bool_)):
         raise ParameterError(f"{op.name}: keepdims is {keepdims!r}; it must be True or False")
@@ -195,7 +195,7 @@ def _move_axis(op: Op, arrays: list[Array], axis: int | None) -> list[Array]:
     return moved
 
 
-def _back(shape: tuple[int, ...], op: Op, k: int, axis: int | None, keepdims: bool, rank: int) -> tuple[int, ...]:
+def seen(shape: tuple[int, ...], op: Op, k: int, axis: int | None, keepdims: bool, rank: int) -> tuple[int, ...]:
     """The shape the user sees for result `k`, whose row axis is last inside, of operands with `rank` axes."""
     if op.over in op.signature.outputs[k].dims:
         if axis in (-1, None):
@@ -211,7 +211,7 @@ def _back(shape: tuple[int, ...], op: Op, k: int, axis: int | None, keepdims: bo
 
 
 def _forward(array: Array, op: Op, k: int, axis: int | None, keepdims: bool, shape: tuple[int, ...]) -> Array:
-    """The inverse of `_back`: a view of the result with the row axis last."""
+    """The inverse of `seen`: a view of the result with the row axis last."""
     if op.over is not None and op.over in op.signature.outputs[k].dims:
         return array if axis in (-1, None) else np.moveaxis(array, axis, -1)
     return array.reshape(shape) if keepdims else array
@@ -299,7 +299,7 @@ def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Ca
     if op.structured:
         op.result_shapes(tuple(a.shape for a in arrays), static)
         return _structured_call(op, _spread(op, arrays), static, dtype)
-    moved = _move_axis(op, arrays, _row_axis(op, arrays, axis, keepdims))
+    moved = _move_axis(op, arrays, row_axis(op, arrays, axis, keepdims))
     return _program_call(op, canonical(op.name, tuple(a.shape for a in moved)), static, dtype)
 
 
@@ -353,4 +353,4 @@ def _compact(a: Array) -> Array:
     return np.array(a, a.dtype.newbyteorder("="), order="C")
 
 
-__all__ = ["call", "request", "result_shapes"]
+__all__ = ["call", "located", "request", "result_shapes", "row_axis", "seen"]

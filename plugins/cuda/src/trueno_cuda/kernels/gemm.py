@@ -299,6 +299,8 @@ def launch(
 def steps_for(device: Device, problem: Problem, element: Type, store: Store, aligned: bool) -> list[Step]:
     """The launches of a product, by the kernel that fits its shape."""
     m, n, depth = problem.m, problem.n, problem.depth
+    if element.bits == 16:
+        return product_steps(device, problem, element, store, aligned, choose_tensor(problem, element, device))
     if not problem.lead and depth >= 32:
         if n == 1:
             return gemv.row_steps(device, element, m, depth, store, aligned, upright=True)
@@ -319,7 +321,7 @@ def _kernel(device: Device, call: Call, problem_of: Callable[[Shape, Shape, Shap
         if not problem.count * problem.m * problem.n:
             return []
         steps = steps_for(device, problem, element, store, aligned)
-        if store != PLAIN or problem.lead or not worth_trying(device, problem.m, problem.n, problem.depth):
+        if element.bits == 16 or store != PLAIN or problem.lead or not worth_trying(device, problem.m, problem.n, problem.depth):
             return steps
         one = (
             steps

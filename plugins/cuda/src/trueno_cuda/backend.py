@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 HALVES = ("float16", "bfloat16")
-HALF = ("matmul", "batched_matmul")
+HALF = ("matmul", "batched_matmul", "embedding_lookup")
 """Ops with kernels for 16-bit floats; the manifests name them, too."""
 
 

@@ -18,19 +18,14 @@ from trueno.errors import KernelError
 
 from trueno_cuda.device import Device
 from trueno_cuda.entry import Constant, Entry, Sample, Want
-from trueno_cuda.kernels.operands import REACH, SHAPES, VECTOR, Step, prepared, typed
-from trueno_cuda.ptx import Builder, Pointer, Source, Type, Value, bf16, f16, f32, f64, ptr, u32
+from trueno_cuda.kernels.operands import FLOATS, REACH, SHAPES, VECTOR, Step, prepared, typed
+from trueno_cuda.ptx import TARGETS, Builder, Pointer, Source, Type, Value, bf16, f16, f32, f64, ptr, u32
 from trueno_cuda.ptx import Kernel as Built
 
 THREADS = 256
 UNROLL = 2
 """Vectors of a thread that are on their way at once."""
-TYPES: dict[str, tuple[Type, Any]] = {
-    "float16": (f16, np.float16),
-    "bfloat16": (bf16, bfloat16),
-    "float32": (f32, np.float32),
-    "float64": (f64, np.float64),
-}
+DTYPES = {"float16": np.float16, "bfloat16": bfloat16, "float32": np.float32, "float64": np.float64}
 EXACT = 2.0**-1074
 """A bound that only the very number meets, and a NaN for a NaN, whose bits are nobody's business."""
 
@@ -83,13 +78,13 @@ def _loaded(x: Pointer, at: Value, count: int, where: Value) -> list[Value]:
 @cache
 def source(given: str, wanted: str) -> Source:
     """The kernel from one type to another, by their names."""
-    x, out = TYPES[given][0], TYPES[wanted][0]
+    x, out = FLOATS[given], FLOATS[wanted]
     return typed(_cast, f"cast_{x}_{out}", THREADS, {"x": ptr(x), "out": ptr(out), "count": u32})
 
 
 def steps(device: Device, count: int, given: str, wanted: str, *, wide: bool) -> list[Step]:
     """Launches that cast so many elements.  wide: whether both arrays begin at multiples of 16 bytes."""
-    x, out = TYPES[given][0], TYPES[wanted][0]
+    x, out = FLOATS[given], FLOATS[wanted]
     vec = VECTOR // min(x.bytes, out.bytes) if wide else 1
     found = []
     for first in range(0, count, REACH):
@@ -115,7 +110,7 @@ class Cast:
 
     def __call__(self, x: Any, out: Any) -> None:
         given, wanted = x.dtype.name, out.dtype.name
-        if given not in TYPES or wanted not in TYPES or x.shape != out.shape:
+        if given not in FLOATS or wanted not in FLOATS or x.shape != out.shape:
             raise KernelError(f"cuda: {x.shape} {given} cannot be cast to {out.shape} {wanted}; floats of one shape can")
         x = self.device.contiguous(x)
         if self.device.contiguous(out) is not out:
@@ -136,23 +131,40 @@ class Cast:
 def _build(arch: str, *, given: str, wanted: str, V: int) -> Built:
     if given == wanted:
         raise KernelError(f"from {given} to {wanted} is a copy; choose two types")
-    if V * min(TYPES[n][0].bytes for n in (given, wanted)) > VECTOR:
+    if V * min(FLOATS[n].bytes for n in (given, wanted)) > VECTOR:
         raise KernelError(f"{V} elements of the narrower type are more than {VECTOR} bytes")
     return source(given, wanted).build(arch, V=V)
 
 
-def values(rng: np.random.Generator, count: int, given: str, wanted: str) -> np.ndarray[Any, Any]:
-    """Numbers of every size of either type, halves between neighbours, what overflows, zeros, Inf and NaN."""
-    own, other = TYPES[given][1], TYPES[wanted][1]
+FORMS = {"float16": (11, -24, 2.0**16), "bfloat16": (8, -133, 2.0**128), "float32": (24, -149, 2.0**128)}
+"""Binary digits, the exponent of the smallest number, and what the first number past the largest is rounded to."""
+
+
+def nearest(x: np.ndarray[Any, Any], wanted: str) -> np.ndarray[Any, Any]:
+    """What `x` is rounded to, as float64: by exact arithmetic on the exponent, because libraries may round twice."""
+    if wanted == "float64":
+        return np.asarray(x, np.float64)
+    digits, least, most = FORMS[wanted]
+    wide = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
-        spread = rng.standard_normal(count) * np.exp2(rng.uniform(-150, 130, count))
+        last = np.maximum(np.frexp(wide)[1] - digits, least)
+        made = np.ldexp(np.rint(np.ldexp(wide, -last)), last)
+        return np.where(np.isfinite(wide), np.where(np.abs(made) >= most, np.copysign(np.inf, wide), made), wide)
+
+
+def values(rng: np.random.Generator, count: int, given: str, wanted: str) -> np.ndarray[Any, Any]:
+    """Numbers of every size, halves between neighbours and what is just beside them, what overflows, zeros, Inf, NaN."""
+    own = DTYPES[given]
+    digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[wanted]
+    largest = 65504.0 if "float16" in (given, wanted) else 2.0**127
+    with np.errstate(all="ignore"):
         usual = rng.standard_normal(count)
-        near = usual.astype(other).astype(np.float64)
-        half = (near + np.nextafter(near.astype(np.float32), np.float32(np.inf)).astype(np.float64)) / 2
-        past = rng.uniform(0.5, 2.0, count) * float(65520.0 if wanted == "float16" else 2.0**128)
-        tie = near * (1 + 2.0 ** -(9 if wanted == "bfloat16" else 12))
+        spread = usual * np.exp2(rng.uniform(-150, 127, count))
+        half = (1 + rng.integers(0, 2**6, count) * 2.0**-6) + 2.0**-digits
+        beside = half * (1 + rng.choice([-1.0, 1.0], count) * np.exp2(-rng.integers(20, 50, count)))
+        past = rng.uniform(0.5, 2.5, count) * largest
         special = rng.choice([0.0, -0.0, np.inf, -np.inf, np.nan, 2.0**-24, 2.0**-25, 65519.0, 65520.0], count)
-        kinds = np.stack([spread, usual, half, past, tie, special])
+        kinds = np.stack([spread, usual, half, beside, past, special])
         return np.asarray(kinds[rng.integers(0, len(kinds), count), np.arange(count)].astype(own))
 
 
@@ -160,11 +172,9 @@ def _sample(rng: np.random.Generator, *, given: str, wanted: str, V: int) -> Sam
     """Some vectors and a rest."""
     count = THREADS * UNROLL * V + 3 * V + max(V - 1, 1)
     x = values(rng, count, given, wanted)
-    with np.errstate(all="ignore"):
-        value = np.asarray(x, np.float64).astype(TYPES[wanted][1])
     grid = -(-count // (THREADS * UNROLL * V))
-    operands = {"x": x, "out": np.zeros(count, value.dtype), "count": count}
-    return Sample((grid, 1, 1), operands, {"out": Want(value.astype(np.float64), EXACT)})
+    operands = {"x": x, "out": np.zeros(count, DTYPES[wanted]), "count": count}
+    return Sample((grid, 1, 1), operands, {"out": Want(nearest(x, wanted), EXACT)})
 
 
 CATALOGUE = [
@@ -175,10 +185,11 @@ CATALOGUE = [
         _build,
         _sample,
         (
-            Constant("given", "float32", "type of what is read", tuple(TYPES)),
-            Constant("wanted", "bfloat16", "type of the result", tuple(TYPES)),
+            Constant("given", "float32", "type of what is read", tuple(FLOATS)),
+            Constant("wanted", "bfloat16", "type of the result", tuple(FLOATS)),
             Constant("V", 8, "elements a thread has at a time", (1, 2, 4, 8)),
         ),
+        arches=tuple(name for name, target in TARGETS.items() if target.number >= 80),
         variants=(
             {},
             {"given": "bfloat16", "wanted": "float32"},

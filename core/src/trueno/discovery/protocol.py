@@ -26,8 +26,8 @@ does not say: lengths, contiguity, and that each result is an operand of the sam
 −1 says "not for me", having written nothing.  A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result;
 one that runs later than it returns gives 0 and leaves its bits to `synchronize`.
 Where arrays live on a device nobody has looked at their values: an index outside of its table gives a row of NaN.
-The call's dtype is float32 or float64; of the ops that the manifest names under `half`, a kernel on a device's arrays is
-also asked for in float16 and bfloat16, sums in float32 and rounds once, where it stores.
+The call's dtype is float32 or float64; of the ops that the manifest names under `half`, a kernel on a device's arrays
+is also asked for in float16 and bfloat16, sums in float32 and rounds once, where it stores.
 The arrays are of the type that the manifest's `arrays` names first: NumPy's, or the backend's own, made by `empty` and
 `to_device`.  An own type has `shape`, `dtype` (as NumPy's) and `reshape(shape)`, which copies nothing.
 """

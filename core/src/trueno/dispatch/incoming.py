@@ -15,7 +15,8 @@ from trueno.errors import DtypeError, OutOfMemory, ParameterError
 def plain(what: str, x: Any, *, half: bool = False) -> np.ndarray[Any, Any]:
     """`x` as a contiguous, aligned array in native byte order: the array itself where it is one.
 
-    `what`: the method, for messages.  half: 16-bit floats are taken, too.  DtypeError, ShapeError, ParameterError; OutOfMemory where a copy has no room.
+    `what`: the method, for messages.  half: 16-bit floats are taken, too.  DtypeError, ShapeError, ParameterError;
+    OutOfMemory where a copy has no room.
     """
     x = held(x)
     if isinstance(x, (bool, np.bool_, str, bytes)) or x is None:

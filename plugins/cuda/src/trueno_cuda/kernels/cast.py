@@ -111,7 +111,9 @@ class Cast:
     def __call__(self, x: Any, out: Any) -> None:
         given, wanted = x.dtype.name, out.dtype.name
         if given not in FLOATS or wanted not in FLOATS or x.shape != out.shape:
-            raise KernelError(f"cuda: {x.shape} {given} cannot be cast to {out.shape} {wanted}; floats of one shape can")
+            raise KernelError(
+                f"cuda: {x.shape} {given} cannot be cast to {out.shape} {wanted}; floats of one shape can"
+            )
         x = self.device.contiguous(x)
         if self.device.contiguous(out) is not out:
             raise KernelError("cuda: a cast writes arrays in C order; give one that lies so")
@@ -153,7 +155,7 @@ def nearest(x: np.ndarray[Any, Any], wanted: str) -> np.ndarray[Any, Any]:
 
 
 def values(rng: np.random.Generator, count: int, given: str, wanted: str) -> np.ndarray[Any, Any]:
-    """Numbers of every size, halves between neighbours and what is just beside them, what overflows, zeros, Inf, NaN."""
+    """Of every size, halves between neighbours and what is just beside them, what overflows, zeros, Inf, NaN."""
     own = DTYPES[given]
     digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[wanted]
     largest = 65504.0 if "float16" in (given, wanted) else 2.0**127

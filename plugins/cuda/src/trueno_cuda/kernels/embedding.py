@@ -141,6 +141,11 @@ CATALOGUE = [
             Constant("V", 4, "elements an access, up to 16 bytes", (1, 2, 4, 8)),
             Constant("C", 64, "threads that copy a row", powers(1, THREADS)),
         ),
-        variants=({}, {"V": 1, "C": 4, "guarded": True}, {"dtype": "float64", "V": 2, "C": 256}, {"dtype": "bfloat16", "V": 8}),
+        variants=(
+            {},
+            {"V": 1, "C": 4, "guarded": True},
+            {"dtype": "float64", "V": 2, "C": 256},
+            {"dtype": "bfloat16", "V": 8},
+        ),
     )
 ]

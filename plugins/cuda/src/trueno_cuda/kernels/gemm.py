@@ -321,7 +321,8 @@ def _kernel(device: Device, call: Call, problem_of: Callable[[Shape, Shape, Shap
         if not problem.count * problem.m * problem.n:
             return []
         steps = steps_for(device, problem, element, store, aligned)
-        if element.bits == 16 or store != PLAIN or problem.lead or not worth_trying(device, problem.m, problem.n, problem.depth):
+        ours = element.bits == 16 or store != PLAIN or problem.lead  # cuBLAS is not asked
+        if ours or not worth_trying(device, problem.m, problem.n, problem.depth):
             return steps
         one = (
             steps

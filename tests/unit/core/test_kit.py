@@ -550,7 +550,7 @@ def test_the_kit_reports_a_failure(tmp_path):
     [
         (("--trueno-backend", "sounds"), 'did you mean "sound"'),
         (("--trueno-backend", "sound", "--trueno-ops", "rellu"), "did you mean"),
-        (("--trueno-backend", "sound", "--trueno-dtype", "float16"), "'float16' is not a dtype"),
+        (("--trueno-backend", "sound", "--trueno-dtype", "float8"), "'float8' is not a dtype"),
     ],
 )
 def test_what_cannot_be_judged_is_an_error_with_its_reason(arguments, said, tmp_path):

@@ -301,12 +301,28 @@ def check_resident(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) ->
     for case in _some(op, T, seed)[-3::2]:
         with told(case, backend, seed):
             _resident(op, case, by)
+    if any(spec.index for spec in op.signature.inputs):
+        _outside(op, by, T, seed)
     if op.structured or op.over is None:
         return
     for case in layouts(op, T, rng_for(op, T, seed)):
         if case.label == "3-D":
             with told(case, backend, seed):
                 _resident(op, case, by, axis=0)
+
+
+def _outside(op: Op, by: Subject, T: np.dtype[Any], seed: int) -> None:
+    """An index outside of its table, which nobody sees there, gives a row of NaN, and its neighbours stay right."""
+    table = rng_for(op, T, seed).standard_normal((5, 9)).astype(T)
+    i = np.array([4, 5, 0, -1, 2**40, 3])
+    case = Case(op, T, "indices outside", (table, i))
+    with told(case, by.name, seed):
+        (got,) = invoke(op, (trueno.to(table, by.name), trueno.to(i, by.name)), {}, by.name)
+        rows = trueno.numpy(got).astype(np.float64)
+        wrong = [1, 3, 4]
+        assert np.isnan(rows[wrong]).all(), f"rows {wrong} are not NaN, though their indices are outside of the table"
+        right = [0, 2, 5]
+        assert (rows[right] == table[i[right]].astype(np.float64)).all(), "a row beside one whose index is outside"
 
 
 def _resident(op: Op, case: Case, by: Subject, axis: int | None = None) -> None:

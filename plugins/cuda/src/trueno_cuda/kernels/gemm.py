@@ -300,7 +300,10 @@ def steps_for(device: Device, problem: Problem, element: Type, store: Store, ali
     """The launches of a product, by the kernel that fits its shape."""
     m, n, depth = problem.m, problem.n, problem.depth
     if element.bits == 16:
-        return product_steps(device, problem, element, store, aligned, choose_tensor(problem, element, device))
+        tensor = choose_tensor(problem, element, device)
+        if tensor.name in WARPGROUPS and not aligned:
+            tensor = Choice("mma")  # which takes arrays that begin anywhere
+        return product_steps(device, problem, element, store, aligned, tensor)
     if not problem.lead and depth >= 32:
         if n == 1:
             return gemv.row_steps(device, element, m, depth, store, aligned, upright=True)

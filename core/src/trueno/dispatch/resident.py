@@ -16,6 +16,7 @@ from trueno.discovery.protocol import Backend, Call, DeviceBackend
 from trueno.discovery.registry import Entry
 from trueno.dispatch import state
 from trueno.dispatch.arrange import Arranged, View, arranged
+from trueno.dispatch.canonical import canonical
 from trueno.dispatch.coerce import coerce_params, is_number, number
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.half import TAKEN, WIDE, is_float, is_half
@@ -79,16 +80,20 @@ def _lay(op: Op, entry: Entry, operands: tuple[Any, ...], dtype: np.dtype[Any], 
         # Kernels of devices bear an index that nobody has looked at; one that is at home, or has no kernel, is checked.
         there = all(home(x) for x, is_index in zip(operands, index, strict=True) if is_index)
         return laid if there and policy.rejection(backend, laid.request) is None else None
-    found = arranged(op, shapes, axis, keepdims)
-    form = found.form
-    if not (form.n and form.rows):
-        return None
-    moves = any((*found.operands, *found.results))
-    if moves and not hasattr(backend, "strided"):
+    found: Arranged | None = None
+    plain = axis.__class__ is int and axis == -1 and keepdims is False
+    form = canonical(op.name, shapes) if plain else None
+    if form is not None and not any(e is not None for e in form.expand):
+        final = form.shapes
+    else:
+        made = arranged(op, shapes, axis, keepdims)
+        form, final = made.form, made.final
+        found = made if any((*made.operands, *made.results)) else None
+    if not (form.n and form.rows) or (found is not None and not hasattr(backend, "strided")):
         return None
     size = (form.rows * form.n).bit_length()
     request = Call(op, dtype, form.layout, form.rank, (size,), values, entry.name)
-    return _Laid(request, form.operands, form.results, found.final, found if moves else None)
+    return _Laid(request, form.operands, form.results, final, found)
 
 
 def request(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Call:

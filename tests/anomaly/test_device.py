@@ -143,8 +143,14 @@ def test_broadcasts_and_axes_on_the_device(fake, rng):
     i = trueno.to(np.array([2, 0]), "fake")
     table = trueno.to(x[0], "fake")
     np.testing.assert_array_equal(trueno.numpy(trueno.embedding_lookup(table, i)), x[0][[2, 0]])
-    with pytest.raises(trueno.ParameterError):
-        trueno.embedding_lookup(table, trueno.to(np.array([9]), "fake"))
+    before = fake.LEDGER.downloads
+    there = trueno.embedding_lookup(table, trueno.to(np.array([9, 1, -1]), "fake"))  # which nobody at home looks at
+    assert fake.LEDGER.downloads == before
+    got = trueno.numpy(there)
+    assert np.isnan(got[[0, 2]]).all()
+    np.testing.assert_array_equal(got[1], x[0][1])
+    with pytest.raises(trueno.ParameterError, match="is 9"):
+        trueno.embedding_lookup(table, 9)
 
 
 def test_out_on_the_device(fake, rng):

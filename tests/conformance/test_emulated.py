@@ -24,7 +24,12 @@ ROWS = (
 )
 # fmt: on
 BY_HAND = tuple(KERNELS)
-SAMPLE = {"float32": (*ROWS, *BY_HAND), "float64": ("layer_norm", "sum", "transpose")}
+SAMPLE = {
+    "float32": (*ROWS, *BY_HAND),
+    "float64": ("layer_norm", "sum", "transpose"),
+    "float16": ("matmul", "softmax"),
+    "bfloat16": ("embedding_lookup", "argmax"),
+}
 
 
 def test_the_sample_covers_every_shape_and_every_kernel():

@@ -1,7 +1,7 @@
 """`Vector` and `Matrix`: thin, typed holders of an array, with the table's ops as methods and operators.
 
 They hold any array that the functional API takes (NumPy's, or a device's) and add shape discipline, a
-repr that helps, and a backend chosen at construction.  Row-major; float32 unless the data are float64.
+repr that helps, and a backend chosen at construction.  Row-major; float32 unless the data are of another float type.
 
 Of host data they hold a copy; a device's array they hold itself, and everything computed from it stays on
 that device.  Nothing is moved in silence: elements, comparisons and NumPy's functions ask for `.numpy()`
@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import DeviceBackend
-from trueno.dispatch.coerce import FLOATS
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.function import function
+from trueno.dispatch.half import is_float
 from trueno.dispatch.state import use
 from trueno.dispatch.transfer import empty, held, home, host, imported, to
 from trueno.errors import DeviceError, DtypeError, ShapeError, suggestion
@@ -76,7 +76,7 @@ class _Holder:
         if dtype is None and array.size == 0:
             array = array.astype(np.float32)
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
-        if array.dtype.type not in FLOATS:
+        if not is_float(array.dtype):
             raise DtypeError(f"{type(self).__name__}: data are {array.dtype}; convert them to float32 or float64")
         if array.ndim != self.rank:
             raise ShapeError(f"{type(self).__name__}: data have shape {array.shape}; {self.rank} dimension(s) needed")
@@ -86,8 +86,8 @@ class _Holder:
     def _hold(self, array: Any, dtype: npt.DTypeLike | None, backend: str | None) -> None:
         """Hold a device's array itself."""
         kind, found, shape = type(self).__name__, np.dtype(array.dtype), tuple(array.shape)
-        if found.type not in FLOATS or (dtype is not None and np.dtype(dtype) != found):
-            wanted = "float32 or float64 are held" if dtype is None else f"{np.dtype(dtype)} was asked for"
+        if not is_float(found) or (dtype is not None and np.dtype(dtype) != found):
+            wanted = "only floats are held" if dtype is None else f"{np.dtype(dtype)} was asked for"
             raise DtypeError(f"{kind}: data are {found}, but {wanted}; convert them before trueno.to")
         if len(shape) != self.rank:
             raise ShapeError(f"{kind}: data have shape {shape}; {self.rank} dimension(s) needed")
@@ -228,7 +228,7 @@ class _Holder:
     def _wrap_result(self, result: Any) -> Any:
         if not isinstance(result, np.ndarray) and home(result) is None:
             return result
-        floats = np.dtype(result.dtype).type in FLOATS
+        floats = is_float(np.dtype(result.dtype))
         return self._wrap(result, self.backend) if len(result.shape) in (1, 2) and floats else result
 
     def _call(self, name: str, *args: Any, bare: bool = False, **kw: Any) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend
+from trueno.dispatch.coerce import is_number
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.function import function, parameters
 from trueno.dispatch.incoming import plain
@@ -74,14 +75,14 @@ class DeviceContext:
         return self._closed
 
     def upload(self, x: Any) -> Any:
-        """A new buffer with a copy of `x`: a list, a number, or a float32, float64 or int64 array from anywhere.
+        """A new buffer with a copy of `x`: a list, a number, or an array of floats or int64 from anywhere.
 
         Other integers become int64, the dtype of indices.  A QuantizedMatrix becomes one whose `bytes` are the buffer.
         """
         self._open("upload")
         if _in_blocks(x):
             return x._of_bytes(self._sent(np.ascontiguousarray(host("upload", x.bytes))))
-        return self._sent(plain("upload", host("upload", x) if home(x) is not None else x))
+        return self._sent(plain("upload", host("upload", x) if home(x) is not None else x, half=True))
 
     def _sent(self, x: np.ndarray[Any, Any]) -> Any:
         if not self._foreign:
@@ -171,7 +172,7 @@ class DeviceContext:
     def _ours(self, op: str, operand: str, x: Any) -> None:
         """DeviceError for anything but this device's buffers and numbers."""
         x = x.bytes if _in_blocks(x) else x
-        if isinstance(x, _ORDINARY) and not isinstance(x, bool):
+        if is_number(x):
             return
         there = home(x)
         if self._foreign and there is not None and there.name == self._name:

@@ -507,9 +507,20 @@ def test_the_kit_reports_a_pass(tmp_path):
     assert backend["distribution"] == "trueno-faulty" and backend["counts"]["failed"] == 0
     assert {(row["op"], row["dtype"]) for row in backend["ops"]} == {
         (op, dtype) for op in ("relu", "matmul") for dtype in ("float32", "float64")
-    }
+    } | {("matmul", "float16"), ("matmul", "bfloat16")}
     assert all(row["verdict"] == "pass" and row["cases"] > 0 for row in backend["ops"])
     assert backend["rates"] and {"declared", "measured", "ratio"} <= set(backend["rates"][0])
+
+
+def test_the_kit_judges_16_bit_floats(tmp_path):
+    """All ops that are asked for, by the same rules."""
+    wanted = ("--trueno-ops", "relu,matmul", "--trueno-dtype", "float16,bfloat16", "--trueno-json", "r.json")
+    done = kit("--trueno-backend", "sound", *wanted, folder=tmp_path)
+    assert done.returncode == 0, done.stdout
+    (backend,) = json.loads((tmp_path / "r.json").read_text("utf-8"))["backends"]
+    assert {(row["op"], row["dtype"]) for row in backend["ops"] if row["cases"]} == {
+        (op, dtype) for op in ("relu", "matmul") for dtype in ("float16", "bfloat16")
+    }
 
 
 def test_several_workers_report_what_one_does(tmp_path):
@@ -550,7 +561,7 @@ def test_the_kit_reports_a_failure(tmp_path):
     [
         (("--trueno-backend", "sounds"), 'did you mean "sound"'),
         (("--trueno-backend", "sound", "--trueno-ops", "rellu"), "did you mean"),
-        (("--trueno-backend", "sound", "--trueno-dtype", "float16"), "'float16' is not a dtype"),
+        (("--trueno-backend", "sound", "--trueno-dtype", "float8"), "'float8' is not a dtype"),
     ],
 )
 def test_what_cannot_be_judged_is_an_error_with_its_reason(arguments, said, tmp_path):

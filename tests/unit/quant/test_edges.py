@@ -103,7 +103,7 @@ def test_swapped_operands_are_told_the_order():
         trueno.quant_matvec(x[0], q)
     with pytest.raises(trueno.DtypeError, match=r"trueno\.quant_matmul_colmajor\(x, w\); swap"):
         trueno.quant_matmul_colmajor(q.T, normal(2, 24))
-    with pytest.raises(trueno.DtypeError, match=r"x is uint8; float32 or float64 are taken"):
+    with pytest.raises(trueno.DtypeError, match=r"x is uint8; float32, float64, float16 and bfloat16 are taken"):
         trueno.quant_matmul(x.astype(np.uint8), q)  # in the right order
 
 

@@ -19,6 +19,7 @@ from trueno.discovery import registry
 from trueno.dispatch import state, transfer
 from trueno.dispatch.coerce import coerce_params, number, unpack
 from trueno.dispatch.fallback import telling
+from trueno.dispatch.half import FLOATS
 from trueno.errors import BatchError, DtypeError, ParameterError, ShapeError, suggestion
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
@@ -210,9 +211,10 @@ class Batch:
             v = self._value(op.name, spec.name, x)
             given.append(v)
             dtype = self._graph.values[v].dtype
-            if dtype != spec.holds(dtype) or (not spec.type and dtype.kind != "f"):
+            if dtype != spec.holds(dtype) or (not spec.type and dtype.type not in FLOATS):
                 wanted = {"index": "indices are int64", "blocks": "upload a QuantizedMatrix itself"}.get(spec.type)
-                raise DtypeError(f"{op.name}: {spec.name} is {dtype}; {wanted or 'float32 or float64 are taken'}")
+                wanted = wanted or "float32 or float64 are taken in a batch; widen it, or call the op itself"
+                raise DtypeError(f"{op.name}: {spec.name} is {dtype}; {wanted}")
             if spec.type:
                 continue
             if op.quantized and dtype != np.float32:

@@ -12,6 +12,7 @@ from trueno.cli.report import errors, find_dtypes, find_ops
 from trueno.discovery import registry
 from trueno.errors import UnknownBackend, suggestion
 
+DTYPES = ("float32", "float64", "float16", "bfloat16")
 SENTENCE = "the conformance kit needs pytest. Install: pip install pytest"
 
 
@@ -19,7 +20,9 @@ def command(
     name: Annotated[str, typer.Argument(help="The backend to judge.", show_default=False)],
     json: Annotated[str, typer.Option(metavar="PATH", help="Write the report as JSON to this file too.")] = "",
     ops: Annotated[str, typer.Option(help="Ops, with commas between them; default: all.")] = "",
-    dtype: Annotated[str, typer.Option(help="Types, with commas between them.")] = "float32,float64",
+    dtype: Annotated[
+        str, typer.Option(help="Types, with commas between them; default: float32,float64, and a few of 16 bits.")
+    ] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer cases: a look, not a proof.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the operands.")] = 0,
     chosen: Annotated[str, typer.Option("-k", metavar="WORDS", help="Only tests that match, as pytest's -k.")] = "",
@@ -59,7 +62,8 @@ def arguments(name: str, json: str, ops: str, dtype: str, quick: bool, seed: int
     settings = Path(trueno.testing.__file__).with_name("conformance.toml")
     found = [sys.executable, "-m", "pytest", "-q", "-rN", "-c", str(settings), "--rootdir", str(settings.parent)]
     found += ["-p", "trueno.testing.plugin", "--pyargs", "trueno.testing", "--trueno-backend", name]
-    found += ["--trueno-dtype", ",".join(find_dtypes(dtype)), "--trueno-seed", str(seed)]
+    found += ["--trueno-seed", str(seed)]
+    found += ["--trueno-dtype", ",".join(find_dtypes(dtype, DTYPES))] if dtype else []
     found += ["--trueno-ops", ",".join(op.name for op in find_ops(ops))] if ops else []
     found += ["--trueno-json", str(Path(json).absolute())] if json else []
     found += ["--trueno-quick"] if quick else []

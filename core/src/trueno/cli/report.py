@@ -145,15 +145,15 @@ def find_ops(text: str | None) -> list[Op]:
     return [TABLE[name] for name in found]
 
 
-def find_dtypes(text: str) -> list[str]:
+def find_dtypes(text: str, known: tuple[str, ...] = ("float32", "float64")) -> list[str]:
     """The float types of `float32,float64`."""
     found = list(dict.fromkeys(words(text.lower())))
+    said = f"it must be {', '.join(known[:-1])} or {known[-1]}"
     for name in found:
-        if name not in ("float32", "float64"):
-            hint = suggestion(name, ("float32", "float64"))
-            raise ParameterError(f"--dtype has {name!r}; it must be float32 or float64{hint}")
+        if name not in known:
+            raise ParameterError(f"--dtype has {name!r}; {said}{suggestion(name, known)}")
     if not found:
-        raise ParameterError(f"--dtype is {text!r}; it must be float32 or float64")
+        raise ParameterError(f"--dtype is {text!r}; {said}")
     return found
 
 

@@ -43,6 +43,7 @@ class Manifest:
     arrays: tuple[str, ...] = ("numpy:ndarray",)
     opt_in: bool = False
     atomic: bool = False
+    half: tuple[str, ...] = ()
     unavailable: str = ""
     require: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Setting] = field(default_factory=dict)
@@ -179,6 +180,7 @@ def parse(
         | {
             "api": tuple(held["api"]),
             "arrays": tuple(held["arrays"]),
+            "half": tuple(held["half"]),
             "require": dict(held["require"]),
             "unavailable": _line(held["unavailable"]),
             "install": _line(held["install"]) or (f"pip install --upgrade {distribution}" if distribution else ""),

@@ -28,6 +28,9 @@ one that runs later than it returns gives 0 and leaves its bits to `synchronize`
 A device's kernel may have an `again(shapes)`: the kernel for arrays, operands and results, that are known to hold the
 elements of these shapes, and are taken to be of them, whatever shape they have.  It need not look at their lengths, but
 still does at contiguity, without which it refuses what would have to be copied first, and at overlaps.
+Where arrays live on a device nobody has looked at their values: an index outside of its table gives a row of NaN.
+The call's dtype is float32 or float64; of the ops that the manifest names under `half`, a kernel on a device's arrays
+is also asked for in float16 and bfloat16, sums in float32 and rounds once, where it stores.
 The arrays are of the type that the manifest's `arrays` names first: NumPy's, or the backend's own, made by `empty` and
 `to_device`.  An own type has `shape`, `dtype` (as NumPy's) and `reshape(shape)`, which copies nothing.
 """
@@ -174,6 +177,19 @@ class DeviceBackend(Backend, Protocol):
     def contiguous(self, x: Any) -> Any:
         """`x` itself, or a copy in C order of one whose elements lie otherwise; only types with `flags` need it."""
 
+    def strided(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        """A copy in C order of the elements of `x` that a view with this shape and these strides has.
+
+        strides: in elements of `x` in C order, 0 where an axis repeats.  With it ops along any axis, and operands
+        that broadcast along some axes only, stay on the device.
+        """
+
+    def cast(self, x: Any, out: Any) -> None:
+        """Copy one of float16, bfloat16, float32 or float64 into another, rounded to nearest even; a NaN stays one.
+
+        With it ops on 16-bit floats stay on the device, where they compute in float32.
+        """
+
     def recording(self) -> AbstractContextManager["Recording"]:
         """Kernels called inside, by this thread, are kept and not run; a batch that is executed again replays them.
 
@@ -188,5 +204,5 @@ class Recording(Protocol):
         """Run what was kept, in order, after whatever runs before; errors may wait until `synchronize`."""
 
 
-OPTIONAL = ("batch", "write", "contiguous", "recording")
+OPTIONAL = ("batch", "write", "contiguous", "strided", "cast", "recording")
 """Methods of `DeviceBackend` that a backend may leave out."""

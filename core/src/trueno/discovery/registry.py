@@ -125,6 +125,11 @@ def atomic(entry: Entry) -> bool:
     return entry.manifest is not None and entry.manifest.atomic
 
 
+def half(entry: Entry, op: str) -> bool:
+    """Whether its manifest promises a kernel of that op for 16-bit floats on its own arrays."""
+    return entry.manifest is not None and op in entry.manifest.half
+
+
 def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: Any = None) -> None:
     """Add a backend that no entry point brings: in a frozen application, which has none, or in a test.
 

@@ -1,8 +1,8 @@
 """What comes in: lists, scalars, vectors and arrays become NumPy arrays of one float dtype, or an error.
 
 Lists become float32; a Python or NumPy scalar takes the dtype of the arrays beside it; big-endian is
-converted later; integers, booleans, objects, masked arrays and mixed float dtypes are errors that name
-the operand and the remedy.
+converted later, and 16-bit floats are widened then (`trueno.dispatch.half`); integers, booleans, objects, masked
+arrays and mixed float dtypes are errors that name the operand and the remedy.
 """
 
 import math
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.dispatch.half import FLOATS, TAKEN, is_half
 from trueno.dispatch.transfer import imported
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.formats.table import INTERLEAVED
 from trueno.ops.op import Op, Parameter
 
 Array = npt.NDArray[Any]
-FLOATS = (np.float32, np.float64)
 
 
 def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any], Callable[[Any], Any]]:
@@ -37,7 +37,7 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
             continue
         if isinstance(x, (float, int, np.generic)) and not isinstance(x, (bool, np.bool_)):
             found.append(None)
-            if not isinstance(x, (float, int, np.floating, np.integer)):
+            if not is_number(x):
                 raise DtypeError(f"{op.name}: {spec.name} is {type(x).__name__}; real numbers only")
             continue
         array = _array(op, spec.name, x)
@@ -124,9 +124,16 @@ def number(op: Op, x: Any, dtype: np.dtype[Any]) -> Array:
     """A number as an array without axes; ParameterError for a whole number past every float."""
     try:
         with np.errstate(over="ignore"):
-            return np.asarray(x, dtype)
+            return np.asarray(x, np.float64).astype(dtype) if dtype.itemsize == 2 else np.asarray(x, dtype)
     except OverflowError:
         raise ParameterError(f"{op.name}: a whole number of {x.bit_length()} bits is past every {dtype}") from None
+
+
+def is_number(x: Any) -> bool:
+    """Whether `x` is a real number of Python's or NumPy's, and no truth value; of bfloat16 too."""
+    if isinstance(x, (float, int, np.floating, np.integer)):
+        return not isinstance(x, bool)
+    return isinstance(x, np.generic) and is_half(x.dtype)
 
 
 def _same(result: Any) -> Any:
@@ -153,9 +160,9 @@ def _array(op: Op, name: str, x: Any) -> Array:
         array = imported(op.name, name, x)
     else:
         raise DtypeError(f"{op.name}: {name} is {type(x).__name__}; give an array, a list or a number")
-    if array.dtype.type not in FLOATS:
+    if array.dtype.type not in FLOATS and not is_half(array.dtype):
         remedy = "convert it with .astype(numpy.float32)" if array.dtype.kind in "iufb" else "real numbers only"
-        raise DtypeError(f"{op.name}: {name} is {array.dtype}; float32 or float64 are taken, {remedy}")
+        raise DtypeError(f"{op.name}: {name} is {array.dtype}; {TAKEN}, {remedy}")
     return array
 
 

@@ -196,7 +196,8 @@ def _planner(op: Op) -> Callable[..., Any]:
         given = DTYPES["f4"] if says is None else arrays[says].dtype
         dtype = next((t for t in DTYPES.values() if t == given), None)
         if dtype is None:
-            raise DtypeError(f"{op.name}: {op.operands[says or 0]} is {given}; float32 or float64 are planned for")
+            said = "float32 or float64 are planned for, and kernels of hosts take nothing else"
+            raise DtypeError(f"{op.name}: {op.operands[says or 0]} is {given}; {said}")
         values = tuple(static.get(p.name, p.default) for p in op.static)
         for p, value in zip(op.static, values, strict=True):
             if not p.takes(value):

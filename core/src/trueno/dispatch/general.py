@@ -15,6 +15,7 @@ from trueno.discovery.protocol import Call
 from trueno.dispatch import repeated, resident, state
 from trueno.dispatch.canonical import Form, canonical
 from trueno.dispatch.coerce import coerce, coerce_params, unpack
+from trueno.dispatch.half import WIDE, is_half, put, rounded, widened
 from trueno.errors import GuardError, OutError, ParameterError, ShapeError
 from trueno.ops.op import Op
 
@@ -37,35 +38,38 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
     device = resident.device(op, operands)
     if device is not None:
         return resident.call(op, device, operands, scalars, out)
-    arrays, dtype, wrap = coerce(op, operands)
+    arrays, given, wrap = coerce(op, operands)
+    dtype = given
+    if is_half(given):
+        arrays, dtype = widened(op, arrays), WIDE
     axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
     params, static = coerce_params(op, scalars)
     if op.structured:
         shapes = op.result_shapes(tuple(a.shape for a in arrays), static)
         if op.check is not None:
             op.check(*arrays)
-        results = _outs(op, out, shapes, dtype)
+        results = _outs(op, out, shapes, dtype, given)
         _run_structured(op, arrays, params, static, dtype, results)
     elif axis.__class__ is int and axis == -1 and keepdims is False:
         form = canonical(op.name, tuple(a.shape for a in arrays))
-        results = _outs(op, out, form.shapes, dtype)
+        results = _outs(op, out, form.shapes, dtype, given)
         try:
             _run_program(op, form, arrays, params, static, dtype, [r.array for r in results])
         except GuardError as error:
             located(error, op, form.shapes)
             raise
     else:
-        axis = _row_axis(op, arrays, axis, keepdims)
+        axis = row_axis(op, arrays, axis, keepdims)
         moved = _move_axis(op, arrays, axis)
         form = canonical(op.name, tuple(a.shape for a in moved))
         rank = max(a.ndim for a in arrays)
-        seen = tuple(_back(s, op, k, axis, keepdims, rank) for k, s in enumerate(form.shapes))
-        results = _outs(op, out, seen, dtype)
+        shapes = tuple(seen(s, op, k, axis, keepdims, rank) for k, s in enumerate(form.shapes))
+        results = _outs(op, out, shapes, dtype, given)
         views = [_forward(r.array, op, k, axis, keepdims, form.shapes[k]) for k, r in enumerate(results)]
         try:
             _run_program(op, form, moved, params, static, dtype, views)
         except GuardError as error:
-            located(error, op, form.shapes, lambda s, k: _back(s, op, k, axis, keepdims, rank))
+            located(error, op, form.shapes, lambda s, k: seen(s, op, k, axis, keepdims, rank))
             raise
     for r in results:
         r.deliver()
@@ -88,42 +92,49 @@ def result_shapes(
         return op.result_shapes(shapes, static)
     ghosts = [np.broadcast_to(np.float32(0), s) for s in shapes]  # shapes that hold nothing
     plain = op.over is None or (axis.__class__ is int and axis == -1 and keepdims is False)
-    row_axis = -1 if plain else _row_axis(op, ghosts, axis, keepdims)
-    moved = ghosts if plain else _move_axis(op, ghosts, row_axis)
+    along = -1 if plain else row_axis(op, ghosts, axis, keepdims)
+    moved = ghosts if plain else _move_axis(op, ghosts, along)
     form = canonical(op.name, tuple(a.shape for a in moved))
     if form.n == 0 and op.empty_is_error:
         raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {shapes[0]}), which has no value")
     if plain:
         return form.shapes
     rank = max(len(s) for s in shapes)
-    return tuple(_back(s, op, k, row_axis, bool(keepdims), rank) for k, s in enumerate(form.shapes))
+    return tuple(seen(s, op, k, along, bool(keepdims), rank) for k, s in enumerate(form.shapes))
 
 
 class _Result:
-    """Where one result is computed, and where the user wants it."""
+    """Where one result is computed, and where and in what type the user wants it."""
 
-    __slots__ = ("array", "user")
+    __slots__ = ("array", "dtype", "user")
 
-    def __init__(self, array: Array, user: Any) -> None:
+    def __init__(self, array: Array, user: Any, dtype: np.dtype[Any]) -> None:
         self.array = array
         self.user = user
+        self.dtype = dtype
 
     def deliver(self) -> None:
         target = getattr(self.user, "array", self.user)
-        if target is not None and target is not self.array:
-            np.copyto(target, self.array)
+        if target is None:
+            if self.array.dtype != self.dtype:
+                self.array = rounded(self.array, self.dtype)
+        elif target is not self.array:
+            put(self.array, target)
 
 
-def _outs(op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any]) -> list[_Result]:
+def _outs(
+    op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any], given: np.dtype[Any]
+) -> list[_Result]:
+    """Results of a call that computes in `dtype`, for operands that the user gave in another, perhaps."""
     specs = op.signature.outputs
-    dtypes = [s.holds(dtype) for s in specs]
+    dtypes, computed = [s.holds(given) for s in specs], [s.holds(dtype) for s in specs]
     if out is None:
-        return [_Result(np.empty(s, d), None) for s, d in zip(shapes, dtypes, strict=True)]
-    given = out if isinstance(out, (tuple, list)) and len(specs) > 1 else (out,)
-    if len(given) != len(specs):
-        raise OutError(f"{op.name}: out has {len(given)} array(s), but there are {len(specs)} results")
+        return [_Result(np.empty(s, c), None, d) for s, c, d in zip(shapes, computed, dtypes, strict=True)]
+    outs = out if isinstance(out, (tuple, list)) and len(specs) > 1 else (out,)
+    if len(outs) != len(specs):
+        raise OutError(f"{op.name}: out has {len(outs)} array(s), but there are {len(specs)} results")
     found = []
-    for user, spec, shape, wanted in zip(given, specs, shapes, dtypes, strict=True):
+    for user, spec, shape, wanted, type_ in zip(outs, specs, shapes, dtypes, computed, strict=True):
         array = getattr(user, "array", user)
         if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
             raise OutError(f"{op.name}: out for {spec.name} is {type(user).__name__}; it must be a NumPy array")
@@ -136,7 +147,8 @@ def _outs(op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype
             )
         if not array.flags.writeable:
             raise OutError(f"{op.name}: out for {spec.name} is read-only")
-        found.append(_Result(array if _plain(array) else np.empty(shape, wanted), user))
+        direct = _plain(array) and type_ == wanted
+        found.append(_Result(array if direct else np.empty(shape, type_), user, wanted))
     for i, one in enumerate(found):
         for other in found[:i]:
             if _share(getattr(one.user, "array", one.user), getattr(other.user, "array", other.user)):
@@ -151,7 +163,7 @@ def _share(a: Array, b: Array) -> bool:
         return True
 
 
-def _row_axis(op: Op, arrays: list[Array], axis: Any, keepdims: Any) -> int | None:
+def row_axis(op: Op, arrays: list[Array], axis: Any, keepdims: Any) -> int | None:
     """The row axis counted from the end, of the operands as broadcast; ParameterError for anything else."""
     if not isinstance(keepdims, (bool, np.bool_)):
         raise ParameterError(f"{op.name}: keepdims is {keepdims!r}; it must be True or False")
@@ -183,7 +195,7 @@ def _move_axis(op: Op, arrays: list[Array], axis: int | None) -> list[Array]:
     return moved
 
 
-def _back(shape: tuple[int, ...], op: Op, k: int, axis: int | None, keepdims: bool, rank: int) -> tuple[int, ...]:
+def seen(shape: tuple[int, ...], op: Op, k: int, axis: int | None, keepdims: bool, rank: int) -> tuple[int, ...]:
     """The shape the user sees for result `k`, whose row axis is last inside, of operands with `rank` axes."""
     if op.over in op.signature.outputs[k].dims:
         if axis in (-1, None):
@@ -199,7 +211,7 @@ def _back(shape: tuple[int, ...], op: Op, k: int, axis: int | None, keepdims: bo
 
 
 def _forward(array: Array, op: Op, k: int, axis: int | None, keepdims: bool, shape: tuple[int, ...]) -> Array:
-    """The inverse of `_back`: a view of the result with the row axis last."""
+    """The inverse of `seen`: a view of the result with the row axis last."""
     if op.over is not None and op.over in op.signature.outputs[k].dims:
         return array if axis in (-1, None) else np.moveaxis(array, axis, -1)
     return array.reshape(shape) if keepdims else array
@@ -281,12 +293,13 @@ def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Ca
     if device is not None:
         return resident.request(op, device, given, scalars)
     arrays, dtype, _ = coerce(op, given)
+    dtype = WIDE if is_half(dtype) else dtype
     axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
     _, static = coerce_params(op, scalars)
     if op.structured:
         op.result_shapes(tuple(a.shape for a in arrays), static)
         return _structured_call(op, _spread(op, arrays), static, dtype)
-    moved = _move_axis(op, arrays, _row_axis(op, arrays, axis, keepdims))
+    moved = _move_axis(op, arrays, row_axis(op, arrays, axis, keepdims))
     return _program_call(op, canonical(op.name, tuple(a.shape for a in moved)), static, dtype)
 
 
@@ -340,4 +353,4 @@ def _compact(a: Array) -> Array:
     return np.array(a, a.dtype.newbyteorder("="), order="C")
 
 
-__all__ = ["call", "request", "result_shapes"]
+__all__ = ["call", "located", "request", "result_shapes", "row_axis", "seen"]

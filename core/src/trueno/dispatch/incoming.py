@@ -1,4 +1,4 @@
-"""What a user uploads, as a host array that kernels take: float32, float64 or, for indices, int64.
+"""What a user uploads, as a host array that kernels or ops take: floats or, for indices, int64.
 
 Lists and Python's numbers become float32, other whole numbers int64.
 """
@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from trueno.dispatch.coerce import FLOATS
+from trueno.dispatch.half import FLOATS, is_half
 from trueno.dispatch.transfer import held, imported
 from trueno.errors import DtypeError, OutOfMemory, ParameterError
 
 
-def plain(what: str, x: Any) -> np.ndarray[Any, Any]:
+def plain(what: str, x: Any, *, half: bool = False) -> np.ndarray[Any, Any]:
     """`x` as a contiguous, aligned array in native byte order: the array itself where it is one.
 
-    `what`: the method, for messages.  DtypeError, ShapeError, ParameterError; OutOfMemory where a copy has no room.
+    `what`: the method, for messages.  half: 16-bit floats are taken, too.  DtypeError, ShapeError, ParameterError;
+    OutOfMemory where a copy has no room.
     """
     x = held(x)
     if isinstance(x, (bool, np.bool_, str, bytes)) or x is None:
@@ -28,8 +29,9 @@ def plain(what: str, x: Any) -> np.ndarray[Any, Any]:
                 array = array.astype(np.float32)
         elif letter in "iu":
             array = whole(what, "x", array)
-        elif array.dtype.newbyteorder("=").type not in FLOATS:
-            raise DtypeError(f"{what}: x is {array.dtype}; float32, float64 or whole numbers are taken; use .astype")
+        elif array.dtype.type not in FLOATS and not (half and is_half(array.dtype)):
+            remedy = "widen it with .astype(numpy.float32)" if is_half(array.dtype) else "use .astype"
+            raise DtypeError(f"{what}: x is {array.dtype}; float32, float64 or whole numbers are taken; {remedy}")
         flags = array.flags
         if flags.c_contiguous and flags.aligned and array.dtype.isnative:
             return array

@@ -1,9 +1,11 @@
 """Ops on arrays that live on a device: compute follows data, and the results stay there.
 
-Operands on two devices are an error that says how to move one; nothing is moved in silence.
+Operands on two devices are an error that says how to move one; nothing is moved in silence.  What a kernel cannot take
+as it lies is rearranged, and 16-bit floats are widened and rounded, by the device where it offers that; else at home,
+and the transfers show it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, cast
 
@@ -13,16 +15,18 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, DeviceBackend
 from trueno.discovery.registry import Entry
 from trueno.dispatch import state
+from trueno.dispatch.arrange import Arranged, View, arranged
 from trueno.dispatch.canonical import canonical
-from trueno.dispatch.coerce import FLOATS, coerce_params, number
+from trueno.dispatch.coerce import coerce_params, is_number, number
 from trueno.dispatch.fallback import telling
+from trueno.dispatch.half import TAKEN, WIDE, is_float, is_half
 from trueno.dispatch.repeated import Ready, in_order, keep
 from trueno.dispatch.transfer import download, empty, held, home, upload
-from trueno.errors import DeviceError, DtypeError, GuardError, KernelError, OutError, ShapeError
+from trueno.errors import DeviceError, DtypeError, GuardError, KernelError, OutError
 from trueno.ops.op import Op
+from trueno.select import policy
 
 Shape = tuple[int, ...]
-NUMBERS = (float, int, np.floating, np.integer)
 
 
 def device(op: Op, operands: tuple[Any, ...]) -> Entry | None:
@@ -32,7 +36,7 @@ def device(op: Op, operands: tuple[Any, ...]) -> Entry | None:
     if first is None:
         return None
     for name, entry, x in homes:
-        if entry is not first[1] and not (isinstance(x, NUMBERS) and not isinstance(x, bool)):
+        if entry is not first[1] and not is_number(x):
             where = f"on {entry.name}" if entry is not None else "on the host"
             remedy = f"trueno.to({name}, {first[1].name!r})"
             raise DeviceError(
@@ -44,34 +48,52 @@ def device(op: Op, operands: tuple[Any, ...]) -> Entry | None:
 
 @dataclass(frozen=True, slots=True)
 class _Laid:
-    """A call whose operands a kernel takes as they lie: shapes as the kernel sees them, and of the results."""
+    """A call whose operands a kernel takes: shapes as the kernel sees them, and of the results.
+
+    final: of the results as the user sees them.  arranged: the views of operands and results that the device makes
+    first and last; None where all of them lie so.
+    """
 
     request: Call
     operands: tuple[Shape, ...]
     results: tuple[Shape, ...]
     final: tuple[Shape, ...]
+    arranged: Arranged | None = None
 
 
-def _lay(op: Op, entry: Entry, shapes: tuple[Shape, ...], dtype: np.dtype[Any], static: dict[str, Any], axis: Any,
+def _lay(op: Op, entry: Entry, operands: tuple[Any, ...], dtype: np.dtype[Any], static: dict[str, Any], axis: Any,
          keepdims: Any) -> _Laid | None:  # fmt: skip
-    """None for what has to be rearranged first: another axis, a broadcast over some axes only, empty arrays."""
-    if op.check is not None:  # it looks at values
-        return None
-    values = tuple(static.items())
+    """None for what has to be done at home: values to be checked, empty arrays, rearranging without the device."""
+    shapes = tuple(tuple(np.shape(x) if home(x) is None else x.shape) for x in operands)
+    backend, values = registry.load(entry.name), tuple(static.items())
     if op.structured:
+        index = [spec.index for spec in op.signature.inputs]
+        if op.check is not None and not any(index):
+            return None
         final = op.result_shapes(shapes, static)
         if not all(map(all, (*shapes, *final))):
             return None
         sizes = tuple(prod(s).bit_length() for s in shapes)
-        return _Laid(Call(op, dtype, op.layout, len(shapes[0]), sizes, values, entry.name), shapes, final, final)
-    if not (axis.__class__ is int and axis == -1 and keepdims is False):
-        return None
-    form = canonical(op.name, shapes)
-    if any(e is not None for e in form.expand) or not (form.n and form.rows):
+        laid = _Laid(Call(op, dtype, op.layout, len(shapes[0]), sizes, values, entry.name), shapes, final, final)
+        if op.check is None:
+            return laid
+        # Kernels of devices bear an index that nobody has looked at; one that is at home, or has no kernel, is checked.
+        there = all(home(x) for x, is_index in zip(operands, index, strict=True) if is_index)
+        return laid if there and policy.rejection(backend, laid.request) is None else None
+    found: Arranged | None = None
+    plain = axis.__class__ is int and axis == -1 and keepdims is False
+    form = canonical(op.name, shapes) if plain else None
+    if form is not None and not any(e is not None for e in form.expand):
+        final = form.shapes
+    else:
+        made = arranged(op, shapes, axis, keepdims)
+        form, final = made.form, made.final
+        found = made if any((*made.operands, *made.results)) else None
+    if not (form.n and form.rows) or (found is not None and not hasattr(backend, "strided")):
         return None
     size = (form.rows * form.n).bit_length()
     request = Call(op, dtype, form.layout, form.rank, (size,), values, entry.name)
-    return _Laid(request, form.operands, form.results, form.shapes)
+    return _Laid(request, form.operands, form.results, final, found)
 
 
 def request(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Call:
@@ -79,10 +101,12 @@ def request(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, 
     axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
     _, static = coerce_params(op, scalars)
     dtype = _dtype(op, operands)
-    shapes = tuple(tuple(np.shape(x) if home(x) is None else x.shape) for x in operands)
-    laid = _lay(op, entry, shapes, dtype, static, axis, keepdims)
+    laid = _lay(op, entry, operands, dtype, static, axis, keepdims)
+    if is_half(dtype) and not _native(op, entry, laid):
+        dtype = WIDE
     if laid is not None:
-        return laid.request
+        return replace(laid.request, dtype=dtype)
+    shapes = tuple(tuple(np.shape(x) if home(x) is None else x.shape) for x in operands)
     sizes = tuple(prod(s).bit_length() for s in shapes)[: len(shapes) if op.structured else 1]
     return Call(op, dtype, op.layout, min(len(shapes[0]), 2), sizes, tuple(static.items()), entry.name)
 
@@ -107,12 +131,64 @@ def _call(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, An
     given = {k: v for k, v in scalars.items() if k not in ("axis", "keepdims")}
     params, static = coerce_params(op, given)
     dtype = _dtype(op, operands)
-    shapes = tuple(tuple(np.shape(x) if home(x) is None else x.shape) for x in operands)
-    laid = _lay(op, entry, shapes, dtype, static, scalars.get("axis", -1), scalars.get("keepdims", False))
+    laid = _lay(op, entry, operands, dtype, static, scalars.get("axis", -1), scalars.get("keepdims", False))
+    if is_half(dtype) and not _native(op, entry, laid):
+        if hasattr(backend, "cast"):
+            return _widened(op, entry, cast(DeviceBackend, backend), operands, scalars, dtype, out)
+        return _by_way_of_the_host(op, entry, backend, operands, scalars, dtype, out)
     if laid is None:
-        return _by_way_of_the_host(op, backend, operands, scalars, out)
+        return _by_way_of_the_host(op, entry, backend, operands, scalars, dtype, out)
     with telling(op.name, entry.name):
         return _run(op, entry, backend, laid, operands, params, dtype, out, scalars)
+
+
+def _native(op: Op, entry: Entry, laid: _Laid | None) -> bool:
+    """Whether the device has a kernel for 16-bit floats themselves; guards look at results in float32."""
+    if laid is None or not registry.half(entry, op.name) or state.current.get().guarding() is not None:
+        return False
+    return policy.rejection(registry.load(entry.name), laid.request) is None
+
+
+def _final(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Shape, ...]:
+    """Shapes of the results as the user sees them."""
+    from trueno.dispatch import general
+
+    shapes = tuple(tuple(np.shape(x) if home(x) is None else x.shape) for x in operands)
+    given = {k: v for k, v in scalars.items() if k not in ("axis", "keepdims")}
+    _, static = coerce_params(op, given)
+    return general.result_shapes(op, shapes, static, scalars.get("axis", -1), scalars.get("keepdims", False))
+
+
+def _widened(
+    op: Op, entry: Entry, backend: DeviceBackend, operands: tuple[Any, ...], scalars: dict[str, Any],
+    dtype: np.dtype[Any], out: Any,
+) -> Any:  # fmt: skip
+    """16-bit operands in float32, by the device; its results in the operands' type, each rounded once."""
+    from trueno.dispatch import general
+
+    targets = None if out is None else _results(op, entry, backend, _final(op, operands, scalars), dtype, out)
+    made: dict[int, Any] = {}
+    with telling(op.name, entry.name):
+        for spec, x in zip(op.signature.inputs, operands, strict=True):
+            if id(x) in made:
+                continue
+            if home(x) is None:
+                made[id(x)] = x if spec.type else float(number(op, x, dtype))
+            elif spec.type:
+                made[id(x)] = x
+            else:
+                made[id(x)] = empty(backend, tuple(x.shape), WIDE)
+                backend.cast(x, made[id(x)])
+    found = general.call(op, tuple(made[id(x)] for x in operands), dict(scalars), None)
+    results = list(found) if isinstance(found, tuple) else [found]
+    with telling(op.name, entry.name):
+        for k, (spec, r) in enumerate(zip(op.signature.outputs, results, strict=True)):
+            if targets is None and spec.type:
+                continue
+            target = empty(backend, tuple(r.shape), dtype) if targets is None else targets[k]
+            (backend.copy if spec.type else backend.cast)(r, target)
+            results[k] = target
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _run(
@@ -122,6 +198,8 @@ def _run(
     drops = state.drops
     arrays = [x if home(x) else upload(backend, number(op, x, dtype), op.name) for x in operands]
     results = _results(op, entry, backend, laid.final, dtype, out)
+    if laid.arranged is not None:
+        return _rearranged(op, backend, laid, laid.arranged, arrays, params, results, out is not None)
     scratch = results
     now = state.current.get()
     if out is not None and (
@@ -160,6 +238,39 @@ def _run(
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def _rearranged(
+    op: Op, backend: Backend, laid: _Laid, found: Arranged, arrays: list[Any], params: tuple[float, ...],
+    results: list[Any], given: bool,
+) -> Any:  # fmt: skip
+    """A call whose operands or results the device copies into another order; given: results are the user's own."""
+    device = cast(DeviceBackend, backend)
+    plan = state.current.get().chosen(laid.request)
+    assert plan is not None  # a resident decision has one candidate
+
+    def ordered(x: Any, view: View | None) -> Any:
+        return x if view is None else device.strided(x, view.shape, view.strides)
+
+    passed = [ordered(a, v) for a, v in zip(arrays, found.operands, strict=True)]
+    passed = [_laid_out(backend, a, s) for a, s in zip(passed, laid.operands, strict=True)]
+    made = [empty(backend, s, np.dtype(r.dtype)) for s, r in zip(laid.results, results, strict=True)]
+    try:
+        status = plan.kernel(*passed, *params, *made)
+    except GuardError as error:
+        from trueno.dispatch.general import located
+
+        located(error, op, found.form.shapes, found.seen)
+        raise
+    if status == -1:
+        raise KernelError(f"{op.name}: {backend.name} refused operands of shapes {list(laid.operands)}")
+    ends = zip(made, found.form.shapes, found.results, laid.final, strict=True)
+    finished = [_shaped(ordered(_shaped(r, s), view), final) for r, s, view, final in ends]
+    if given:
+        for r, target in zip(finished, results, strict=True):
+            device.copy(r, target)
+        finished = results
+    return finished[0] if len(finished) == 1 else tuple(finished)
+
+
 def _shaped(x: Any, shape: Shape) -> Any:
     return x if tuple(x.shape) == shape else x.reshape(shape)
 
@@ -183,8 +294,8 @@ def _dtype(op: Op, operands: tuple[Any, ...]) -> np.dtype[Any]:
         elif spec.blocks:
             if kind != np.uint8:
                 raise DtypeError(f"{op.name}: {spec.name} is {kind}; blocks are bytes, uint8")
-        elif kind.type not in FLOATS:
-            raise DtypeError(f"{op.name}: {spec.name} is {kind}; float32 or float64 are taken")
+        elif not is_float(kind):
+            raise DtypeError(f"{op.name}: {spec.name} is {kind}; {TAKEN}")
         else:
             if op.quantized and kind != np.float32:
                 raise DtypeError(f"{op.name}: {spec.name} is {kind}; blocks go with float32")
@@ -195,7 +306,7 @@ def _dtype(op: Op, operands: tuple[Any, ...]) -> np.dtype[Any]:
     if not found and op.quantized:
         return np.dtype(np.float32)
     if not found:
-        raise DtypeError(f"{op.name}: no operand says float32 or float64")
+        raise DtypeError(f"{op.name}: no operand says of which float type the result is")
     return found[0][1]
 
 
@@ -224,21 +335,25 @@ def _results(
     return given
 
 
-def _by_way_of_the_host(op: Op, backend: Backend, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
-    """What no kernel takes as it lies (another axis, a broadcast over some axes, empty arrays): rearranged at home.
+def _by_way_of_the_host(
+    op: Op, entry: Entry, backend: Backend, operands: tuple[Any, ...], scalars: dict[str, Any], dtype: np.dtype[Any],
+    out: Any,
+) -> Any:  # fmt: skip
+    """What the device neither takes as it lies nor rearranges or widens itself, and empty arrays: done at home.
 
     The moves show in `trueno.trace()` like all others.
     """
     from trueno.dispatch import general
 
-    if out is not None:
-        raise ShapeError(
-            f"{op.name}: out= on {backend.name} takes only the last axis and operands that fit without copies"
-        )
+    targets = None if out is None else _results(op, entry, backend, _final(op, operands, scalars), dtype, out)
     with telling(op.name, backend.name):
         brought = tuple(download(backend, x, None, op.name) if home(x) else x for x in operands)
     result = general.call(op, brought, dict(scalars), None)
     results = result if isinstance(result, tuple) else (result,)
     with telling(op.name, backend.name):
-        sent = tuple(upload(backend, np.ascontiguousarray(r).reshape(np.shape(r)), op.name) for r in results)
-    return sent[0] if len(sent) == 1 else sent
+        sent = [upload(backend, np.ascontiguousarray(r).reshape(np.shape(r)), op.name) for r in results]
+        if targets is not None:
+            for r, target in zip(sent, targets, strict=True):
+                cast(DeviceBackend, backend).copy(r, target)
+            sent = targets
+    return sent[0] if len(sent) == 1 else tuple(sent)

@@ -14,6 +14,7 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel
 from trueno.discovery.registry import Entry
 from trueno.dispatch.fallback import telling
+from trueno.dispatch.half import is_half
 from trueno.errors import DeviceError, DtypeError, KernelError, OutOfMemory, ParameterError, ShapeError
 from trueno.events.stream import emit
 
@@ -146,7 +147,7 @@ def to(x: Any, name: str) -> Any:
     if there is entry:
         return x
     made = host("to", x)
-    if made.dtype.kind not in "fiu":
+    if made.dtype.kind not in "fiu" and not is_half(made.dtype):
         raise DtypeError(f"to: x is {made.dtype}; real numbers only")
     try:
         made = np.asarray(made, order="C")

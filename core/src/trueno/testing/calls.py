@@ -12,6 +12,7 @@ import trueno
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Reject
 from trueno.dispatch.canonical import canonical
+from trueno.dispatch.half import WIDE, is_half
 from trueno.errors import KernelError
 from trueno.ops.op import Op
 from trueno.testing.cases import Case
@@ -58,7 +59,8 @@ class Declined(Exception):
 def _key(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     arrays = [np.asarray(x) for x in operands]
     static = tuple(split(op, kwargs)[1].items())
-    dtype = next((a.dtype for a in arrays if a.dtype.kind == "f"), np.dtype(np.float32))  # blocks alone go with float32
+    # Blocks alone go with float32, and 16-bit floats are widened to it.
+    dtype = next((a.dtype for a in arrays if a.dtype.kind == "f" and not is_half(a.dtype)), WIDE)
     if op.structured:
         layout, rank, sizes = op.layout, arrays[0].ndim, tuple(a.size.bit_length() for a in arrays)
     else:

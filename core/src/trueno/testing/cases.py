@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.ops.op import Op, Parameter
+from trueno.testing.halves import finfo
 from trueno.testing.layouts import SQUARE, TALL, THOROUGH, forms, several, user_shapes
 
 Array = npt.NDArray[Any]
@@ -65,7 +66,7 @@ def natural(op: Op, rng: np.random.Generator, shape: int | tuple[int, ...]) -> A
 
 def kinds(op: Op, dtype: npt.DTypeLike, rng: np.random.Generator, n: int) -> dict[str, Array]:
     """One row of each kind of value."""
-    info = np.finfo(np.dtype(dtype))
+    info = finfo(dtype)
     span = float(np.log(info.max)) * 0.95
 
     def normal() -> Array:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 import trueno
 from trueno.discovery import registry
+from trueno.dispatch.half import is_half
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.testing.asynchronous import check_aio
@@ -19,7 +20,7 @@ from trueno.testing.calls import Declined, Report, invoke, told
 from trueno.testing.cases import Case, cases, grid, keywords, layouts, rng_for
 from trueno.testing.expected import stated, verdict
 from trueno.testing.guards import check_guard
-from trueno.testing.subject import rejected
+from trueno.testing.subject import Subject, rejected, subject
 
 Array = npt.NDArray[Any]
 SENTINEL = 0x5A
@@ -212,7 +213,7 @@ def check_bad_operands(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0
             if wrong == other and len(floats) == 1:
                 continue
             with np.errstate(all="ignore"):
-                x = np.nan_to_num(case.operands[i], posinf=1, neginf=-1).clip(-9, 9).astype(wrong)
+                x = np.nan_to_num(case.operands[i].astype(np.float64), posinf=1, neginf=-1).clip(-9, 9).astype(wrong)
             operands = tuple(x if j == i else y for j, y in enumerate(case.operands))
             with told(case, backend, seed):
                 try:
@@ -257,6 +258,9 @@ def matrix(op: Op, rows: Array, kwargs: dict[str, Any]) -> trueno.QuantizedMatri
 def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, *, fused: bool = True) -> None:
     """The op recorded in a batch gives what it gives as a call: alone, and (`fused`) between two others."""
     T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
+    if is_half(T):
+        _refused_by_a_batch(T, backend)
+        return
     fused = fused and rejected(TABLE["neg"], backend, dtype) is None
     for case in _some(op, T, seed):
         operands = [np.asarray(x, s.holds(T)) for s, x in zip(op.signature.inputs, case.operands, strict=True)]
@@ -280,6 +284,75 @@ def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, *, fu
                 assert v.ok, f"in a batch: {v}"
 
 
+def _refused_by_a_batch(T: np.dtype[Any], backend: str) -> None:
+    with trueno.Batch(backend) as b:
+        try:
+            b.upload(np.ones(3, T))
+        except trueno.DtypeError:
+            return
+    raise AssertionError(f"a batch took {T}, in which it cannot compute")
+
+
+def check_resident(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
+    """On arrays that live on the device the op gives what it must, along another axis too, and leaves it there."""
+    T, by = np.dtype(dtype), subject(backend)
+    if not by.foreign or op.quantized:
+        return
+    for case in _some(op, T, seed)[-3::2]:
+        with told(case, backend, seed):
+            _resident(op, case, by)
+    stays = not is_half(T) or hasattr(by.backend, "cast") or registry.half(registry.entries()[backend], op.name)
+    if stays and any(spec.index for spec in op.signature.inputs):  # at home an index outside is an error
+        _outside(op, by, T, seed)
+    if op.structured or op.over is None:
+        return
+    for case in layouts(op, T, rng_for(op, T, seed)):
+        if case.label == "3-D":
+            with told(case, backend, seed):
+                _resident(op, case, by, axis=0)
+
+
+def _outside(op: Op, by: Subject, T: np.dtype[Any], seed: int) -> None:
+    """An index outside of its table, which nobody sees there, gives a row of NaN, and its neighbours stay right."""
+    table = rng_for(op, T, seed).standard_normal((5, 9)).astype(T)
+    i = np.array([4, 5, 0, -1, 2**40, 3])
+    case = Case(op, T, "indices outside", (table, i))
+    with told(case, by.name, seed):
+        (got,) = invoke(op, (trueno.to(table, by.name), trueno.to(i, by.name)), {}, by.name)
+        rows = trueno.numpy(got).astype(np.float64)
+        wrong = [1, 3, 4]
+        assert np.isnan(rows[wrong]).all(), f"rows {wrong} are not NaN, though their indices are outside of the table"
+        right = [0, 2, 5]
+        assert (rows[right] == table[i[right]].astype(np.float64)).all(), "a row beside one whose index is outside"
+
+
+def _resident(op: Op, case: Case, by: Subject, axis: int | None = None) -> None:
+    """One call on copies of the case's operands; axis: rows are moved there first."""
+    operands, more = case.operands, {}
+    if axis is not None:
+        kinds = zip(operands, op.layout, strict=True)
+        operands, more = tuple(np.moveaxis(x, -1, axis) if k == "e" else x for x, k in kinds), {"axis": axis}
+    there = tuple(trueno.to(x, by.name) for x in operands)
+    results = invoke(op, there, case.kwargs | more, by.name)
+    assert all(type(r) is type(by.backend.to_device(np.zeros(1, case.dtype))) for r in results), "a result is elsewhere"
+    home = tuple(trueno.numpy(r) for r in results)
+    _same_kinds(op, case, home, moved=axis if axis is not None and not op.reduces else None)
+    if axis is not None and not op.reduces:
+        home = tuple(np.moveaxis(r, axis, -1) for r in home)
+    v = verdict(op, case.operands, case.kwargs, case.dtype, home, by.backend.accuracy)
+    assert v.ok, f"on the device{'' if axis is None else f', axis={axis}'}: {stated(v, op, by.backend.accuracy)}"
+
+
+def _same_kinds(op: Op, case: Case, results: tuple[Array, ...], moved: int | None) -> None:
+    for spec, got, (shape, wanted) in zip(
+        op.signature.outputs, results, empty_results(op, case, case.dtype), strict=True
+    ):
+        shape = shape if moved is None else (shape[-1], *shape[:-1])
+        assert (got.shape, got.dtype) == (shape, wanted), (
+            f"{spec.name} is {got.dtype} {got.shape}, not {wanted} {shape}"
+        )
+
+
 __all__ = ["CHECKS", "Declined", "Report", "check_values", "empty_results", "invoke", "matrix", "rejected", "sentinels"]
 
 CHECKS: dict[str, Callable[..., Any]] = {
@@ -292,4 +365,5 @@ CHECKS: dict[str, Callable[..., Any]] = {
     "guard": check_guard,
     "batch": check_batch,
     "aio": check_aio,
+    "resident": check_resident,
 }

@@ -1,6 +1,6 @@
 """Guards on the backend's results: what must stop the line, what must not, and what a stop leaves behind."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +9,14 @@ import numpy.typing as npt
 
 import trueno
 from trueno.discovery import registry
+from trueno.discovery.protocol import Accuracy
 from trueno.errors import GuardError
 from trueno.ops.bound import Bound
 from trueno.ops.op import Op
 from trueno.testing.calls import invoke, told
 from trueno.testing.cases import Case, cases, grid, keywords, rng_for
 from trueno.testing.expected import expected, stated, verdict
+from trueno.testing.halves import computing
 
 Array = npt.NDArray[Any]
 KINDS = ("nan", "inf", "overflow")
@@ -58,8 +60,8 @@ def _healthy(op: Op, backend: str, T: np.dtype[Any], seed: int) -> None:
     case = next(c for c in cases(op, T, seed, long=False) if c.label == label)
     kinds = list(KINDS)
     if not op.structured:
-        bounds = expected(op, case.operands, case.kwargs, T, accuracy)
-        tolerance = max(map(_tolerance, bounds)) + float(np.finfo(T).eps)  # the reference is rounded too
+        bounds = _seen(op, case.operands, case.kwargs, T, accuracy)
+        tolerance = max(map(_tolerance, bounds)) + float(np.finfo(computing(T)).eps)  # the reference is rounded too
         kinds.append(f"divergence({tolerance!r})")
     with told(case, backend, seed), _guard(*kinds):
         v = verdict(op, case.operands, case.kwargs, T, invoke(op, case.operands, case.kwargs, backend), accuracy)
@@ -82,7 +84,14 @@ def _rows(op: Op, backend: str, T: np.dtype[Any], seed: int) -> Iterator[tuple[C
     for r in range(count):
         row = tuple(x if k == "w" else np.array(x[r]) for x, k in zip(operands, op.layout, strict=True))
         held = {name for name, test in (("nan", np.isnan), ("inf", np.isinf)) if any(test(x).any() for x in row)}
-        yield Case(op, T, f"row {r} of every kind", row, given), expected(op, row, given, T, accuracy), held
+        yield Case(op, T, f"row {r} of every kind", row, given), _seen(op, row, given, T, accuracy), held
+
+
+def _seen(
+    op: Op, operands: Sequence[Array], kwargs: dict[str, Any], T: np.dtype[Any], accuracy: Accuracy
+) -> list[Bound]:
+    """What a guard may see: of 16-bit floats the results before they are rounded."""
+    return expected(op, [x.astype(computing(T)) for x in operands], kwargs, computing(T), accuracy)
 
 
 def _sick(bounds: list[Bound], kind: str) -> tuple[int, int]:

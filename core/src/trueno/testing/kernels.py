@@ -268,7 +268,7 @@ def _rows(direct: Direct) -> Iterator[Direct]:
     if op.structured:
         for value in (np.nan, np.inf):
             operands = tuple(np.copy(x) for x in case.operands)
-            if op.check is None and operands[0].dtype.kind == "f":
+            if op.check is None and not op.signature.inputs[0].type:
                 operands[0].reshape(-1)[-1] = value
                 changed = Case(op, case.dtype, f"with {value}", operands, case.kwargs)
                 yield Direct(direct.call, changed, direct.wanted)

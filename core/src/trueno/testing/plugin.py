@@ -26,7 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="judge this backend (repeatable; default: all available)",
     )
     group.addoption("--trueno-ops", default="", metavar="A,B", help="only these ops (default: all)")
-    group.addoption("--trueno-dtype", default="", metavar="A,B", help="only these dtypes (default: float32,float64)")
+    group.addoption(
+        "--trueno-dtype",
+        default="",
+        metavar="A,B",
+        help="only these dtypes (default: float32,float64, and a sample in float16,bfloat16)",
+    )
     group.addoption("--trueno-quick", action="store_true", help="fewer cases: a look, not a proof")
     group.addoption("--trueno-seed", type=int, default=0, metavar="N", help="seed of the operands")
     group.addoption("--trueno-json", metavar="PATH", help="write the report as JSON too")
@@ -54,10 +59,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_words(config: pytest.Config) -> None:
+    from trueno.dispatch.half import NAMES
     from trueno.ops import ALIASES, TABLE
+    from trueno.testing import halves
     from trueno.testing.suites.rows import DTYPES, words
 
-    for option, known in (("--trueno-ops", [*TABLE, *ALIASES]), ("--trueno-dtype", list(DTYPES))):
+    if "bfloat16" in words(config.getoption("--trueno-dtype")) and "bfloat16" not in halves.known():
+        raise pytest.UsageError("bfloat16 is a type of ml_dtypes. Install: pip install ml_dtypes")
+    for option, known in (("--trueno-ops", [*TABLE, *ALIASES]), ("--trueno-dtype", [*DTYPES, *NAMES])):
         for word in words(config.getoption(option)):
             if word not in known:
                 what = "an op" if "ops" in option else "a dtype of the ops"

@@ -11,6 +11,7 @@ from trueno.formats.samples import random_rows
 from trueno.formats.table import Format
 from trueno.ops.op import Op
 from trueno.testing.cases import POSITIVE, Case, keywords
+from trueno.testing.halves import finfo
 
 Array = npt.NDArray[Any]
 DIMS = (1, 2, 3, 5, 7, 8, 9, 16, 17, 31, 64, 65, 127)
@@ -106,15 +107,17 @@ def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iter
     yield case("Fortran order", np.asfortranarray)
     yield case("byte-swapped", lambda x: x.astype(x.dtype.newbyteorder()))
     yield case("read-only", _read_only)
-    yield case("large", lambda x: x * T.type(1e6))
-    yield case("small", lambda x: x * T.type(1e-6))
+    info = finfo(T)
+    scale = min(1e6, float(info.max) ** 0.25)  # products of two such numbers stay numbers
+    yield case("large", lambda x: x * T.type(scale))
+    yield case("small", lambda x: x * T.type(1 / scale))
     if not symmetric:
         yield case("every other element", lambda x: np.repeat(x, 2, axis=-1)[..., ::2])
         yield case("backwards", lambda x: x[..., ::-1])
         yield case("first axis backwards", lambda x: x[::-1])
         if not any(s.blocks for s in op.signature.outputs):  # such numbers, or weights, cannot be quantized
-            yield case("huge", lambda x: x * T.type(np.finfo(T).max / 8))
-            yield case("subnormal", lambda x: x * T.type(500 * np.finfo(T).smallest_subnormal))
+            yield case("huge", lambda x: x * T.type(float(info.max) / 8))
+            yield case("subnormal", lambda x: x * T.type(500 * float(info.smallest_subnormal)))
         yield from _special(op, T, rng, shapes, given)
     if op.name not in EXPLICIT:
         yield from _empty(op, T, rng, given)

@@ -13,6 +13,7 @@ from trueno.discovery.protocol import Backend, Call, Reject
 from trueno.ops.op import Op
 from trueno.testing.cases import Case, keywords
 from trueno.testing.expected import split
+from trueno.testing.halves import computing
 
 Array = npt.NDArray[Any]
 
@@ -57,7 +58,10 @@ def subject(name: str) -> Subject:
 
 
 def rejected(op: Op, backend: str, dtype: npt.DTypeLike, parameters: dict[str, Any] | None = None) -> Reject | None:
-    """Why the backend takes no call of this op in this dtype, with these parameters (None: with any), or None."""
+    """Why the backend takes no call of this op in this dtype, with these parameters (None: with any), or None.
+
+    Of 16-bit floats in the dtype to which the core widens them.
+    """
     if op.quantized and np.dtype(dtype) != np.float32:
         return Reject("unsupported_dtype", "ops on blocks take float32")
     first = None
@@ -65,7 +69,7 @@ def rejected(op: Op, backend: str, dtype: npt.DTypeLike, parameters: dict[str, A
     sizes = (5,) * (len(op.operands) if op.structured else 1)
     for given in keywords(op) if parameters is None else [parameters]:
         static = tuple(split(op, given)[1].items())
-        reject = loaded.supports(Call(op, np.dtype(dtype), op.layout, rank, sizes, static))
+        reject = loaded.supports(Call(op, computing(dtype), op.layout, rank, sizes, static))
         if reject is None:
             return None
         first = first or reject

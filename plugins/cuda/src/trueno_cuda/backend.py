@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from functools import cached_property
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from trueno.discovery.protocol import Accuracy, Call, Kernel, Probe, Rates, Reject
@@ -13,7 +13,14 @@ from trueno.settings import settings
 
 from trueno_cuda.device import Device
 
+if TYPE_CHECKING:
+    from trueno_cuda.kernels.cast import Cast
+    from trueno_cuda.kernels.copy import StridedCopy
+
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+HALVES = ("float16", "bfloat16")
+HALF = ("matmul", "batched_matmul", "embedding_lookup")
+"""Ops with kernels for 16-bit floats; the manifests name them, too."""
 
 
 class PtxBackend:
@@ -23,6 +30,7 @@ class PtxBackend:
     kind: Literal["cpu", "gpu"] = "gpu"
     device: Device
     """The process's, opened at first need."""
+    _made: "tuple[StridedCopy, Cast] | None" = None
 
     @cached_property
     def accuracy(self) -> Accuracy:
@@ -32,6 +40,8 @@ class PtxBackend:
         return ACCURACY
 
     def supports(self, call: Call) -> Reject | None:
+        if call.dtype.name in HALVES and call.op.name in HALF:
+            return Reject("unguarded", "guards look at sums in float32") if call.guarded else None
         if call.dtype not in FLOATS:
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.op.structured:
@@ -69,6 +79,25 @@ class PtxBackend:
     def contiguous(self, x: Any) -> Any:
         """`x`, or a copy in C order: CuPy's own would be compiled by NVRTC."""
         return self.device.contiguous(x)
+
+    def strided(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        device = self.device
+        x, size = device.contiguous(x), x.dtype.itemsize
+        made = device.empty(shape, x.dtype)
+        self._moves(device)[0](x.data.ptr, shape, tuple(s * size for s in strides), size, made.data.ptr)
+        return made
+
+    def cast(self, x: Any, out: Any) -> None:
+        self._moves(self.device)[1](x, out)
+
+    def _moves(self, device: Device) -> "tuple[StridedCopy, Cast]":
+        """Copies and casts on the process's device, which may be another after a fork."""
+        if self._made is None or self._made[0].device is not device:
+            from trueno_cuda.kernels.cast import Cast
+            from trueno_cuda.kernels.copy import StridedCopy
+
+            self._made = StridedCopy(device), Cast(device)
+        return self._made
 
     def recording(self) -> AbstractContextManager[Any]:
         return self.device.recording()

@@ -103,12 +103,20 @@ def _structured(call: Call) -> Callable[..., Results | None]:
         try:
             op.result_shapes(tuple(a.shape for a in arrays), static)
             with np.errstate(all="ignore"):
+                if op.name == "embedding_lookup":
+                    return (_rows(*arrays),)
                 results = op.body(*arrays, **dict(zip(op.symbolic, params, strict=True)), **static)
         except ValueError:  # shapes or values that have no result: the core finds the words
             return None
         return tuple(np.array(r) for r in (results if isinstance(results, tuple) else (results,)))
 
     return compute
+
+
+def _rows(table: np.ndarray[Any, Any], i: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Rows of a table; NaN for an index outside, which nobody has looked at."""
+    inside = (i >= 0) & (i < len(table))
+    return np.where(inside[..., None], table[np.where(inside, i, 0)], np.nan).astype(table.dtype)
 
 
 def _bits(results: Results) -> int:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 from trueno_cuda.emulated import Emulator
 from trueno_cuda.kernels import embedding, operands
 from unit.cuda.kernels.moves import FLOATS, call, compute, part, random, unwritten
@@ -48,6 +49,20 @@ def test_bits_are_copied_and_told(device, dtype):
     for rows, told in (([11, 11], 0), ([11, 12], 2)):
         looked_up(device, (2, 6), table, np.array(rows), guarded=True)
         assert device.take_status() == told
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), np.dtype(bfloat16)], ids=str)
+@pytest.mark.parametrize("v, d, shape", [*CASES, (9, 40, (5,))], ids=str)
+def test_rows_of_16_bit_floats_are_copied(device, dtype, v, d, shape):
+    rng = random()
+    table, i = rng.integers(0, 1 << 16, (v, d), np.uint16).view(dtype), np.asarray(rng.integers(0, v, shape), np.int64)
+    for shift in (0, 1):
+        got = looked_up(device, (*shape, d), table, i, shift=shift)
+        assert got.tobytes() == table[i].tobytes()
+    i = i.reshape(-1)
+    i[0] = v
+    got = looked_up(device, (i.size, d), table, i)
+    assert np.isnan(got[0].astype("f4")).all() and got[1:].tobytes() == table[i[1:]].tobytes()
 
 
 @pytest.mark.parametrize("d", [7, 8])

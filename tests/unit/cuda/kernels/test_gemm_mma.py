@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from trueno_cuda.kernels import gemm
 from trueno_cuda.kernels.gemm import TENSOR, Choice, launch
+from trueno_cuda.kernels.gemm_catalogue import Planned
 from trueno_cuda.kernels.gemm_mma import mma
 from trueno_cuda.kernels.gemm_problem import Problem
 from trueno_cuda.kernels.store import PLAIN, Store
@@ -142,6 +143,19 @@ def test_the_choice():
     assert gemm.choose_tensor(Problem(8192, 8192, 8192), bf16, hopper).name == "wgmma_wide"
     assert gemm.choose_tensor(Problem(8192, 8191, 8192), bf16, hopper).name == "mma"  # rows of b that begin anywhere
     assert gemm.choose_tensor(Problem(64, 64, 64), bf16, Sized()) == Choice("mma_small")
+
+
+@pytest.mark.parametrize("element", [bf16, f16], ids=str)
+def test_what_ops_take_for_16_bit_floats(element):
+    """Tensor cores whatever the shape; arrays that begin anywhere are not for wgmma."""
+    device = Planned("sm_90a")
+    for m, n, depth, aligned, wanted in (
+        (512, 512, 64, True, "wgmma"), (512, 512, 64, False, "mma"), (512, 511, 64, True, "mma"), (1, 1, 1, 1, "mma"),
+    ):  # fmt: skip
+        device.kernels.clear()
+        gemm.steps_for(device, Problem(m, n, depth), element, PLAIN, aligned)
+        (name,) = device.kernels
+        assert name.startswith(f"gemm_{wanted}_{element}_{element}_"), name
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -10,6 +10,7 @@ import trueno
 from trueno.discovery import registry
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
+from trueno.testing import halves
 from trueno.testing.declared import blocking_problems
 from trueno.testing.subject import rejected
 
@@ -46,22 +47,37 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" not in names:
         return
     backends = backends_to_judge(metafunc.config, metafunc.module)
-    dtypes = words(option(metafunc.config, "--trueno-dtype", ",".join(DTYPES)))
+    asked = words(option(metafunc.config, "--trueno-dtype", ""))
+    dtypes = asked or list(DTYPES)
     ops = [TABLE[name] for name in chosen_ops(metafunc.config)] or list(TABLE.values())
     sample = getattr(metafunc.module, "SAMPLE", None)  # of a module that judges a part: dtype → names of ops
+    for name in asked or halves.known():
+        halves.declare(name)
     if {"op", "dtype"} <= names:
         rows = [
             pytest.param(o, b, t, id=f"{o.name}-{b}-{t}")
             for b in backends
-            for t in dtypes
+            for t in (dtypes if asked or sample is None else [*DTYPES, *halves.known()])
             for o in ops
             if sample is None or o.name in sample.get(t, ())
         ]
+        if not asked and sample is None:
+            kernels = metafunc.function.__name__ == "test_kernels"
+            rows += _halves([b for b in backends if not kernels or halves.native(b)], ops)
         metafunc.parametrize(("op", "backend", "dtype"), rows)
     elif "dtype" in names:
         metafunc.parametrize(("backend", "dtype"), [(b, t) for b in backends for t in dtypes])
     else:
         metafunc.parametrize("backend", backends)
+
+
+def _halves(backends: list[str], ops: list[Op]) -> list[Any]:
+    """A few rows in 16-bit floats, where no dtypes are asked for."""
+    rows = []
+    for dtype in halves.known():
+        chosen = [op for op in ops if op.name in halves.SAMPLE[dtype]]
+        rows += [pytest.param(op, b, dtype, id=f"{op.name}-{b}-{dtype}") for b in backends for op in chosen]
+    return rows
 
 
 @pytest.fixture

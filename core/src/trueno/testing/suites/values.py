@@ -10,7 +10,7 @@ from trueno.testing.checks import CHECKS, check_values
 from trueno.testing.suites.rows import none_of, quick, skip_rejected, tell
 
 FEW = ("one row of 7", "one row of 1023", "kinds, 7 long", "kinds, 65 long", "3-D", "backwards", "unaligned", "0-d")
-FEWER_MANNERS = ("out", "bad_out", "guard")
+FEWER_MANNERS = ("out", "bad_out", "guard", "resident")
 
 
 def test_values(

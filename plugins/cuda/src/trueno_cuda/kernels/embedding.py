@@ -3,7 +3,7 @@
 
 Floor: d · itemsize bytes are read and written for each index, and the index.  C threads copy a row, in accesses of 16
 bytes where rows and pointers allow.  The op checks indices on the host where it can; one that is outside of the table
-nevertheless reads nothing and gives a row of NaN, as on every GPU backend.
+nevertheless reads nothing and gives a row of NaN, as on every GPU backend.  Rows of 16-bit floats are rows like others.
 """
 
 from functools import cache
@@ -11,18 +11,19 @@ from math import nan, prod
 from typing import Any
 
 import numpy as np
+from ml_dtypes import bfloat16
 from trueno.discovery.protocol import Call, Kernel
 
 from trueno_cuda.device import Device
-from trueno_cuda.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
+from trueno_cuda.entry import GUARDED, Constant, Entry, Sample, Want
 from trueno_cuda.kernels.operands import (
+    FLOATS,
     VECTOR,
     Plan,
     Shape,
     Step,
     bands,
     called,
-    element,
     look,
     powers,
     prepared,
@@ -65,8 +66,8 @@ def _lookup(
 
 
 @cache
-def source(itemsize: int, guarded: bool) -> Source:
-    kind = ptr(element(itemsize))
+def source(dtype: str, guarded: bool) -> Source:
+    kind = ptr(FLOATS[dtype])
     sizes = {"v": u64, "pitch": u64, "height": u32, "width": u32}
     name = f"embedding_lookup_{kind.element}{'_guarded' if guarded else ''}"
     return typed(
@@ -74,8 +75,9 @@ def source(itemsize: int, guarded: bool) -> Source:
     )
 
 
-def steps(device: Device, v: int, d: int, rows: int, itemsize: int, *, wide: bool, guarded: bool) -> list[Step]:
+def steps(device: Device, v: int, d: int, rows: int, dtype: str, *, wide: bool, guarded: bool) -> list[Step]:
     """Launches that copy a row of d elements for each index.  wide: whether pointers are aligned to 16 bytes."""
+    itemsize = FLOATS[dtype].bytes
     vec = VECTOR // itemsize
     if not wide or d % vec:
         vec = 1
@@ -85,7 +87,7 @@ def steps(device: Device, v: int, d: int, rows: int, itemsize: int, *, wide: boo
         for left, width in bands(d):
             grid = -(-height // (THREADS // along))
             numbers = (v, d, height, width)
-            launch = prepared(device, source(itemsize, guarded), {"V": vec, "C": along}, grid, numbers)
+            launch = prepared(device, source(dtype, guarded), {"V": vec, "C": along}, grid, numbers)
             offsets = (left * itemsize, first * 8, (first * d + left) * itemsize)
             found.append(Step(launch, offsets if any(offsets) else ()))
     return found
@@ -93,12 +95,12 @@ def steps(device: Device, v: int, d: int, rows: int, itemsize: int, *, wide: boo
 
 def embedding_lookup(device: Device, call: Call) -> Kernel:
     """table[v,d] i[...] -> out[...,d]."""
-    itemsize, guarded = call.dtype.itemsize, call.guarded
+    dtype, guarded = call.dtype.name, call.guarded
 
     def plan(table: Shape, i: Shape, out: Shape, wide: bool) -> Plan:
         if len(table) != 2 or out != (*i, table[1]) or (table[0] == 0 and 0 not in out):
             return None
-        return steps(device, *table, prod(i), itemsize, wide=wide, guarded=guarded) if 0 not in out else []
+        return steps(device, *table, prod(i), dtype, wide=wide, guarded=guarded) if 0 not in out else []
 
     return called(device, plan, guarded, 2)
 
@@ -106,17 +108,17 @@ def embedding_lookup(device: Device, call: Call) -> Kernel:
 # ------------------------------------------------------------------------------------- catalogue
 
 
-def _build(arch: str, *, itemsize: int, guarded: bool, V: int, C: int) -> Built:
-    return source(itemsize, guarded).build(arch, V=V, C=C)
+def _build(arch: str, *, dtype: str, guarded: bool, V: int, C: int) -> Built:
+    return source(dtype, guarded).build(arch, V=V, C=C)
 
 
-def _sample(rng: np.random.Generator, *, itemsize: int, guarded: bool, V: int, C: int) -> Sample:
+def _sample(rng: np.random.Generator, *, dtype: str, guarded: bool, V: int, C: int) -> Sample:
     v, d, rows = 50, (UNROLL * C + 3) * V, THREADS // C + 2
-    table = rng.standard_normal((v, d)).astype(f"f{itemsize}")
+    table = rng.standard_normal((v, d)).astype(bfloat16 if dtype == "bfloat16" else dtype)
     i = rng.integers(0, v, rows)
     i[0] = v  # outside
     value = table[i % v]
-    value[0] = np.nan
+    value[0] = np.nan if dtype != "bfloat16" else np.uint16(0x7FFF).view(bfloat16)  # of a constant in PTX
     operands: dict[str, Any] = {"table": table, "i": i, "out": np.zeros((rows, d), table.dtype)}
     wants = {"out": Want(value)}
     if guarded:
@@ -134,11 +136,16 @@ CATALOGUE = [
         _build,
         _sample,
         (
-            ITEMSIZE,
+            Constant("dtype", "float32", "type of an element", tuple(FLOATS)),
             GUARDED,
-            Constant("V", 4, "elements an access, up to 16 bytes", (1, 2, 4)),
+            Constant("V", 4, "elements an access, up to 16 bytes", (1, 2, 4, 8)),
             Constant("C", 64, "threads that copy a row", powers(1, THREADS)),
         ),
-        variants=({}, {"V": 1, "C": 4, "guarded": True}, {"itemsize": 8, "V": 2, "C": 256}),
+        variants=(
+            {},
+            {"V": 1, "C": 4, "guarded": True},
+            {"dtype": "float64", "V": 2, "C": 256},
+            {"dtype": "bfloat16", "V": 8},
+        ),
     )
 ]

@@ -266,13 +266,16 @@ def launch(
 def steps_for(device: Device, problem: Problem, element: Type, store: Store, aligned: bool) -> list[Step]:
     """The launches of a product, by the kernel that fits its shape."""
     m, n, depth = problem.m, problem.n, problem.depth
+    if element.bits == 16:
+        tensor = choose_tensor(problem, element, device, aligned=aligned)
+        return product_steps(device, problem, element, store, aligned, tensor)
     if not problem.lead and depth >= 32:
         if n == 1:
             return gemv.row_steps(device, element, m, depth, store, aligned, upright=True)
         if m <= gemv.MOST_VECTORS:
             return gemv.column_steps(device, element, m, n, depth, store, aligned)
     large = m * n * depth > 64**3
-    choice = choose_tensor(problem, element, device) if element is f32 and large and tf32() else None
+    choice = choose_tensor(problem, element, device, aligned=aligned) if element is f32 and large and tf32() else None
     return product_steps(device, problem, element, store, aligned, choice)
 
 
@@ -286,7 +289,8 @@ def _kernel(device: Device, call: Call, problem_of: Callable[[Shape, Shape, Shap
         if not problem.count * problem.m * problem.n:
             return []
         steps = steps_for(device, problem, element, store, aligned)
-        if store != PLAIN or problem.lead or not worth_trying(device, problem.m, problem.n, problem.depth):
+        ours = element.bits == 16 or store != PLAIN or problem.lead  # cuBLAS is not asked
+        if ours or not worth_trying(device, problem.m, problem.n, problem.depth):
             return steps
         one = (
             steps

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from trueno_cuda.device import Device, Launch
-from trueno_cuda.ptx import Builder, Kernel, Pointer, Source, Type, Value, Var, f32, f64, kernel, ptr, u32
+from trueno_cuda.ptx import Builder, Kernel, Pointer, Source, Type, Value, Var, bf16, f16, f32, f64, kernel, ptr, u32
 from trueno_cuda.repeated import quick
 
 Shape = tuple[int, ...]
@@ -19,6 +19,8 @@ SHAPES = 64
 REACH = 1 << 30
 """Rows, and columns, that one launch covers: indices stay well inside of u32, and larger arrays take several."""
 NAN, INF = 1, 2
+FLOATS = {"float16": f16, "bfloat16": bf16, "float32": f32, "float64": f64}
+"""Elements by their dtypes' names."""
 
 # ------------------------------------------------------------------------------------- one function, many types
 

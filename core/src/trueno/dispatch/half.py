@@ -1,0 +1,49 @@
+"""16-bit floats: types that numbers are kept in, not computed in.
+
+An op on float16 or bfloat16 is the float32 op on the widened operands, and each floating result is rounded once, to
+nearest even, to the operands' type (docs/adr/0013).  bfloat16 is `ml_dtypes.bfloat16`, known by its name: an array of
+it proves that the package is there, and nothing else needs it.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.ops.op import Op
+
+NAMES = ("float16", "bfloat16")
+FLOATS = (np.float32, np.float64)
+WIDE = np.dtype(np.float32)
+TAKEN = "float32, float64, float16 and bfloat16 are taken"
+
+
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Whether it is a 16-bit float."""
+    return dtype.itemsize == 2 and dtype.name in NAMES
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether ops take it for their numbers, in native byte order or not."""
+    return dtype.type in FLOATS or is_half(dtype)
+
+
+def widened(op: Op, operands: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """The operands in float32, exactly, one array for one; indices as they are."""
+    made: dict[int, npt.NDArray[Any]] = {}
+    for spec, x in zip(op.signature.inputs, operands, strict=True):
+        if id(x) not in made:
+            made[id(x)] = x if spec.type else x.astype(WIDE)
+    return [made[id(x)] for x in operands]
+
+
+def put(x: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """Copy `x` into `out`, rounded to its type; what is past the largest number becomes Inf."""
+    with np.errstate(all="ignore"):
+        np.copyto(out, x)
+
+
+def rounded(x: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A copy of `x` in another type."""
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)

@@ -73,6 +73,8 @@ def cells(plan: Plan) -> Iterator[Cell]:
         yield _cell("matmul", (side, side), _product, plan)
         yield _cell("matmul, our PTX", (side, side), _ours_alone, plan)
         yield _cell("matmul bfloat16, our PTX", (side, side), _halves, plan)
+    for name in ("gelu", "softmax"):
+        yield _cell(f"{name} bfloat16", (64, 4096) if plan.quick else ROWS[1], partial(_narrow, name), plan)
     for name in (PLANNED, CALLED, REPLAYED):
         yield _cell(name, (FEW,), partial(_host, name), plan)
 
@@ -204,6 +206,29 @@ def _halves(shape: tuple[int, ...], plan: Plan) -> Record:
     found = seconds(calls, plan, 3)
     wanted = host[0][:64].astype(np.float64) @ host[1].astype(np.float64)
     return _share(found, shape, "torch", _checked(c, wanted, ROUNDED))
+
+
+def _narrow(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
+    """An op on bfloat16 against a copy of the same bytes."""
+    from ml_dtypes import bfloat16
+
+    device: Any = registry.load(NAME).device
+    host = np.resize(values(("uniform", -1.0, 1.0), (1 << 20,), 0).astype(bfloat16), shape)
+    x, op, given = device.to_device(host), getattr(trueno, name), {"approximate": "none"} if name == "gelu" else {}
+    out = op(x, **given)
+    calls: dict[str, Thunk] = {OURS: lambda: op(x, out=out, **given), "copy": copied(2 * x.nbytes)}
+    found = seconds(calls | _torch_narrow(name, host), plan)
+    return _share(found, shape, "copy", _checked(out, MEANING[name](host[:8].astype(np.float64)), ROUNDED))
+
+
+def _torch_narrow(name: str, host: Array) -> dict[str, Thunk]:
+    try:
+        import torch
+    except ImportError:
+        return {}
+    x = torch.from_numpy(host.view(np.int16)).cuda().view(torch.bfloat16)
+    calls: dict[str, Thunk] = {"gelu": lambda: torch.nn.functional.gelu(x), "softmax": lambda: torch.softmax(x, -1)}
+    return {"torch": calls[name]}
 
 
 # ---- the host's part

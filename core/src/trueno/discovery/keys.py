@@ -96,8 +96,11 @@ TABLE: Shape = _table(
         | _text(f"{_PATH}:{_NAME}", "like 'package.module:Class'"),
         "arrays": {"description": "array types that it owns; its kernels take the first", "default": ["numpy:ndarray"]}
         | _list(_text(f"{_PATH}:{_PATH}", "like 'numpy:ndarray'"), "a list of types like 'numpy:ndarray'"),
-        "half": {"description": "ops with kernels of their own for float16 and bfloat16 on its arrays", "default": []}
-        | _list(_text(_NAME, "the name of an op"), "a list of names of ops"),
+        "half": {
+            "description": "ops with kernels of their own for float16 and bfloat16 on its arrays; * asks `supports`",
+            "default": [],
+        }
+        | _list(_text(rf"({_NAME}|\*)", "the name of an op, or *"), "a list of names of ops"),
         "install": {"description": "the command that installs what is missing"} | TEXT,
         "unavailable": {"description": "why no release of it can run yet, as a sentence"} | TEXT,
         "require": {"description": "what must be there before any of its code runs", "default": {}} | REQUIRE,

@@ -127,7 +127,7 @@ def atomic(entry: Entry) -> bool:
 
 def half(entry: Entry, op: str) -> bool:
     """Whether its manifest promises a kernel of that op for 16-bit floats on its own arrays."""
-    return entry.manifest is not None and op in entry.manifest.half
+    return entry.manifest is not None and not {op, "*"}.isdisjoint(entry.manifest.half)
 
 
 def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: Any = None) -> None:

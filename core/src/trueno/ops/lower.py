@@ -16,9 +16,12 @@ from typing import Literal
 
 from trueno.ops.program import ELEMENTS, FOLDS, Program
 
-Residence = Literal["registers", "cache", "memory"]
-KEEP_ABOVE: dict[Residence, float] = {"registers": 0.0, "cache": 3.0, "memory": 30.0}
-"""Flops above which a kept value beats a recomputed one (measured for cache and memory on a CPU)."""
+Residence = Literal["registers", "cache", "memory", "narrow"]
+KEEP_ABOVE: dict[Residence, float] = {"registers": 0.0, "cache": 3.0, "memory": 30.0, "narrow": float("inf")}
+"""Flops above which a kept value beats a recomputed one (measured for cache and memory on a CPU).
+
+narrow: outputs hold fewer digits than values have, so that nothing is kept in them, and nothing read back.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def lower(program: Program, residence: Residence = "cache") -> Plan:
             body.add(i)
             first.setdefault(i, p)
             todo += node.args
-        for k, o in stores:
+        for k, o in stores if residence != "narrow" else ():
             held.setdefault(o, k)
         sketches.append((loads, body, here, stores))
 

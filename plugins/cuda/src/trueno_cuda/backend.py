@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 HALVES = ("float16", "bfloat16")
 HALF = ("matmul", "batched_matmul", "embedding_lookup")
-"""Ops with kernels for 16-bit floats; the manifests name them, too."""
+"""Structured ops with kernels for 16-bit floats; every row program has them."""
 
 
 class PtxBackend:
@@ -40,9 +40,12 @@ class PtxBackend:
         return ACCURACY
 
     def supports(self, call: Call) -> Reject | None:
-        if call.dtype.name in HALVES and call.op.name in HALF:
-            return Reject("unguarded", "guards look at sums in float32") if call.guarded else None
-        if call.dtype not in FLOATS:
+        if call.dtype.name in HALVES:
+            if call.guarded:
+                return Reject("unguarded", "guards look at values in float32")
+            if call.op.structured:
+                return None if call.op.name in HALF else Reject("unsupported_dtype", f"{call.dtype}: by float32")
+        elif call.dtype not in FLOATS:
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.op.structured:
             from trueno_cuda import kernels

@@ -5,7 +5,7 @@ and loads when a call first needs it, and remembers for the shapes it saw what t
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -22,7 +22,7 @@ from trueno_cuda.rows.flat import MOST, USUAL_GROUPS, division
 from trueno_cuda.rows.held import burden
 from trueno_cuda.rows.printer import VECTOR
 from trueno_cuda.rows.schedule import Schedule, choose, chunked, fitted, parse
-from trueno_cuda.rows.source import is_flat, kernels, planned
+from trueno_cuda.rows.source import KINDS, is_flat, kernels, planned
 from trueno_cuda.rows.swept import slots
 
 REMEMBERED = 64
@@ -84,6 +84,10 @@ class RowKernel:
                 f"{self.name} on cuda: schedule {schedule} is for programs that "
                 f"{'fold; this one does not' if self.flat else 'do not fold; this one does'}"
             )
+        kind, stored = KINDS[self.dtype.name]
+        self.narrow = stored is not kind
+        self.itemsize = kind.bytes
+        """Of what is computed with, by which schedules count: 16-bit floats come four at a time, as float32 does."""
         self.first_out = len(self.kinds)
         self.after_params = self.first_out + len(self.program.params)
         self.burden = burden(planned(self.program, "held"))
@@ -163,7 +167,7 @@ class RowKernel:
             steps, scratch = self._flat(schedule, rows, n, aligned), 0
         else:
             self._check(n)
-            itemsize = self.dtype.itemsize
+            itemsize = self.itemsize
             schedule = (
                 fitted(self.forced, n, itemsize)
                 if self.forced
@@ -171,7 +175,7 @@ class RowKernel:
             )
             wide = aligned and n * itemsize % VECTOR == 0
             steps, scratch = (self._long if schedule.kind == "long" else self._rows)(schedule, rows, n, wide)
-        hazards = planned(self.program, schedule.kind).hazards
+        hazards = planned(self.program, schedule.kind, self.narrow).hazards
         same = {
             (j, self.first_out + k)
             for k, space in enumerate(self.out_spaces)
@@ -201,10 +205,10 @@ class RowKernel:
 
     def _long(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[Step], int]:
         """Chunks of rows, a block each; then what joins them."""
-        schedule, chunk = chunked(schedule, rows, n, self.dtype.itemsize, self.device.sms)
+        schedule, chunk = chunked(schedule, rows, n, self.itemsize, self.device.sms)
         chunks = -(-n // chunk)
         found = self._kernels(schedule, wide)
-        passes = len(planned(self.program, "long").passes)
+        passes = len(planned(self.program, "long", self.narrow).passes)
         steps = [
             Step(self.device.prepare(kernel, (rows * (chunks if i < passes else 1), 1, 1), (rows, n, chunk, chunks)))
             for i, kernel in enumerate(found)
@@ -213,21 +217,22 @@ class RowKernel:
 
     def _flat(self, schedule: Schedule, rows: int, n: int, aligned: bool) -> list[Step]:
         """All elements, in launches of so many that their numbers fit."""
-        nodes, itemsize = self.program.nodes, self.dtype.itemsize
+        nodes, itemsize = self.program.nodes, self.itemsize
         by_row = "w" in self.kinds or "r" in self.kinds or any(node.kind == "position" for node in nodes)
         if by_row or any(node.kind == "count" for node in nodes):
             self._check(n)
         total = rows * n
         wide = aligned and (n if by_row else total) * itemsize % VECTOR == 0
-        (kernel,) = self._kernels(schedule, wide)
+        groups = schedule.groups or USUAL_GROUPS * itemsize // self.dtype.itemsize
+        (kernel,) = self._kernels(replace(schedule, groups=groups), wide)
         width = VECTOR // itemsize if wide else 1
-        block = schedule.lanes * (schedule.groups or USUAL_GROUPS) * VECTOR // itemsize
+        block = schedule.lanes * groups * VECTOR // itemsize
         steps = []
         for row, column, count, pitch in _pieces(rows, n, by_row):
             numbers = (count // width, min(n, LONGEST), pitch, *division(pitch), column)
             launch = self.device.prepare(kernel, (-(-count // block), 1, 1), numbers)
             start = {"e": row * n + column, "w": column, "r": row, "u": 0}
-            offsets = tuple(itemsize * start[kind] for kind in (*self.kinds, *self.out_spaces))
+            offsets = tuple(self.dtype.itemsize * start[kind] for kind in (*self.kinds, *self.out_spaces))
             steps.append(Step(launch, offsets if any(offsets) else ()))
         return steps
 

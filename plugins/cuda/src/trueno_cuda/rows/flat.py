@@ -51,7 +51,7 @@ class Flat(Printer):
                 if self.kinds[str(source)] == "e":
                     base = self.pointer(source) + at
                     for j, held in enumerate(loaded):
-                        held[i] = base.load(j * step, vec=self.width, where=live[j])
+                        held[i] = self.load(base, j * step, live[j], self.width)
             outs = {number: self.pointer(number) + at for number, _ in sweep.stores}
             if not self.by_row:
                 self.row_ops(sweep.before)
@@ -65,13 +65,13 @@ class Flat(Printer):
                     self.row_ops(sweep.before)
                     for i, source in sweep.loads:
                         if self.kinds[str(source)] == "w":
-                            held[i] = self.pointer(source).load(column, vec=self.width, where=live[j])
+                            held[i] = self.load(self.pointer(source), column, live[j], self.width)
                 lanes: list[Lane] = [{i: v[e] for i, v in held.items()} for e in range(self.width)]
                 for e, lane in enumerate(lanes):
                     self.compute(sweep.body, lane, None if column is None else self.column(column + first, e))
                 for number, i in sweep.stores:
                     values = [self.value(i, lane) for lane in lanes]
-                    outs[number].store(j * step, values, where=live[j])
+                    self.store(outs[number], j * step, values, live[j])
                     self.watch(values, live[j])
 
         wide = f"v{self.width}"

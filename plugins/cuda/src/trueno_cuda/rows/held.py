@@ -73,7 +73,7 @@ class Held(Printer):
         for i, source in sweep.loads:
             if i not in self.known and i not in shared:
                 base = self.pointer(source) + self.start
-                self.known[i] = [base.load(self.steps[j], vec=self.width, where=self.live[j]) for j in units]
+                self.known[i] = [self.load(base, self.steps[j], self.live[j], self.width) for j in units]
         bases = {i: self.pointer(s) + self.at[0] for i, s in shared.items()}
         outs = {number: self.pointer(number) + self.start for number, _ in sweep.stores}
         states: dict[int, State] = {f: tuple(self.fold(f).begin(k, self.kind)) for f in sweep.folds}
@@ -83,7 +83,7 @@ class Held(Printer):
         for first in range(0, len(units), size):
             batch = units[first : first + size]
             asked = {
-                i: {j: base.load(self.steps[j], vec=self.width, where=self.live[j]) for j in batch}
+                i: {j: self.load(base, self.steps[j], self.live[j], self.width) for j in batch}
                 for i, base in bases.items()
             }
             taken: list[tuple[Lane, Value, Value | None]] = []
@@ -98,7 +98,7 @@ class Held(Printer):
                 for number, i in sweep.stores:
                     if self.program.outputs[number] == i:  # what is only kept for later stays in registers
                         values = [self.value(i, lane) for lane in table]
-                        outs[number].store(self.steps[j], values, where=self.live[j])
+                        self.store(outs[number], self.steps[j], values, self.live[j])
                         self.watch(values, self.live[j])
                 taken += [(lane, self.column(self.at[j], e), self.live[j]) for e, lane in enumerate(table)]
             for f in sweep.folds:

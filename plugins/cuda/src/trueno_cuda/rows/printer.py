@@ -38,9 +38,12 @@ class Printer:
     `width` elements; a `group` of units is as many as make 16 bytes.
     """
 
-    def __init__(self, plan: Plan, name: str, kind: Type, *, wide: bool, guarded: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, name: str, kind: Type, *, wide: bool, guarded: bool = False, stored: Type | None = None
+    ) -> None:
         self.plan, self.program, self.nodes = plan, plan.program, plan.program.nodes
         self.name, self.kind, self.wide, self.guarded = re.sub(r"\W+", "_", name), kind, wide, guarded
+        self.stored = stored or kind
         self.kinds = dict(self.program.operands)
         self.group = VECTOR // kind.bytes
         self.width = self.group if wide else 1
@@ -54,9 +57,9 @@ class Printer:
         scratch: bool = False, blocks_per_sm: int | None = None,
     ) -> Kernel:  # fmt: skip
         """The kernel that `body` writes; it is given the values of the whole numbers."""
-        params: dict[str, ParamType] = {name: ptr(self.kind) for name in self.names.values()}
+        params: dict[str, ParamType] = {name: ptr(self.stored) for name in self.names.values()}
         for i, o in enumerate(self.program.outputs):
-            params[f"out{i}"] = ptr(s64 if self.nodes[o].type == "index" else self.kind)
+            params[f"out{i}"] = ptr(s64 if self.nodes[o].type == "index" else self.stored)
         params |= {"scratch": ptr(u64)} if scratch else {}
         params |= {"status": ptr(u32)} if self.guarded else {}
         params |= dict.fromkeys(numbers, u32)
@@ -67,7 +70,7 @@ class Printer:
             body(*map(self.number, numbers))
             self.end()
 
-        function.__name__ = "_".join(filter(None, [self.name, schedule, str(self.kind), "guarded" * self.guarded]))
+        function.__name__ = "_".join(filter(None, [self.name, schedule, str(self.stored), "guarded" * self.guarded]))
         either = inspect.Parameter.POSITIONAL_OR_KEYWORD
         signature = [inspect.Parameter("k", either)]
         signature += [inspect.Parameter(name, either, annotation=t) for name, t in params.items()]
@@ -96,7 +99,7 @@ class Printer:
             case "count":
                 return self.number("n").to(self.kind)
             case "leaf":
-                return self.pointer(value).load(0)
+                return self.load(self.pointer(value), 0)[0]
         return self.expression(i, {})
 
     def pointer(self, source: str | int) -> Pointer:
@@ -108,6 +111,16 @@ class Printer:
         """A launch parameter that is no pointer."""
         found: Value = self.given[name]
         return found
+
+    def load(self, place: Pointer, at: Any, where: Value | None = None, count: int = 1) -> list[Value]:
+        """Neighbours in memory, as what is computed with."""
+        found = place.load(at, vec=count, where=where)
+        return found if self.stored is self.kind else [v.to(self.kind) for v in found]
+
+    def store(self, place: Pointer, at: Any, values: Sequence[Value], where: Value | None = None) -> None:
+        """Neighbours, rounded to what memory holds."""
+        made = values if self.stored is self.kind else [v.to(self.stored) for v in values]
+        place.store(at, made, where=where)
 
     # ---- values ---------------------------------------------------------------------------------------
 
@@ -149,7 +162,7 @@ class Printer:
         self.row = {}
         for i, n in enumerate(self.nodes):
             if n.kind == "leaf" and n.space == "r":
-                self.row[i] = self.pointer(str(n.value)).load(row, where=where)
+                self.row[i] = self.load(self.pointer(str(n.value)), row, where)[0]
 
     def row_ops(self, ops: Iterable[int]) -> None:
         for i in ops:
@@ -163,7 +176,7 @@ class Printer:
             if value.type is u32:
                 self.pointer(number).store(row, value.to(s64), where=first)
             else:
-                self.pointer(number).store(row, value, where=first)
+                self.store(self.pointer(number), row, [value], first)
                 self.watch([value], first)
 
     # ---- folds ----------------------------------------------------------------------------------------

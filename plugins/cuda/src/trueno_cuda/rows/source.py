@@ -7,16 +7,22 @@ from trueno.ops.lower import Plan, lower
 from trueno.ops.op import Op
 from trueno.ops.program import Program
 
-from trueno_cuda.ptx import Kernel, f32, f64
+from trueno_cuda.ptx import Kernel, bf16, f16, f32, f64
 from trueno_cuda.rows.flat import Flat
 from trueno_cuda.rows.held import Held
 from trueno_cuda.rows.schedule import Schedule, parse
 from trueno_cuda.rows.swept import Swept
 
+KINDS = {"float32": (f32, f32), "float64": (f64, f64), "float16": (f32, f16), "bfloat16": (f32, bf16)}
+"""By the arrays' dtype: what is computed with, and what memory holds."""
 
-def planned(program: Program, kind: str) -> Plan:
-    """Registers keep whatever a later pass needs; a sweep computes it again, unless that is dear."""
-    return lower(program, "registers" if kind == "held" else "memory")
+
+def planned(program: Program, kind: str, narrow: bool = False) -> Plan:
+    """Registers keep whatever a later pass needs; a sweep computes it again, unless that is dear.
+
+    narrow: memory holds fewer digits than values have, so that a sweep computes everything again.
+    """
+    return lower(program, "registers" if kind == "held" else "narrow" if narrow else "memory")
 
 
 def is_flat(program: Program) -> bool:
@@ -28,16 +34,16 @@ def kernels(
     program: Program, name: str, dtype: np.dtype[Any], schedule: Schedule, *, arch: str, wide: bool, guarded: bool
 ) -> tuple[Kernel, ...]:
     """The kernels of a schedule, in the order in which they run."""
-    plan = planned(program, schedule.kind)
-    kind = f32 if dtype == np.float32 else f64
+    kind, stored = KINDS[dtype.name]
+    plan = planned(program, schedule.kind, stored is not kind)
     match schedule.kind:
         case "flat":
-            flat = Flat(plan, name, kind, wide=wide, guarded=guarded)
+            flat = Flat(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
             return (flat.flat(arch, schedule.lanes, schedule.groups),)
         case "held":
-            held = Held(plan, name, kind, wide=wide, guarded=guarded)
+            held = Held(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
             return (held.held(arch, schedule.lanes, schedule.groups, tails=schedule.tails),)
-    swept = Swept(plan, name, kind, wide=wide, guarded=guarded)
+    swept = Swept(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
     if schedule.kind == "swept":
         return (swept.swept(arch, schedule.lanes, schedule.groups),)
     parts = [swept.part(arch, i, schedule.lanes, schedule.groups) for i in range(len(plan.passes))]

@@ -57,7 +57,7 @@ class Swept(Printer):
         held: dict[int, list[list[Value]]] = {}
         for i, base in bases.items():
             here = base + first
-            held[i] = [here.load(step, vec=self.width, where=live) for step in steps]
+            held[i] = [self.load(here, step, live, self.width) for step in steps]
         outs = {number: out + first for number, out in outs.items()}
         taken: list[tuple[Lane, Value, Value | None]] = []
         for j, step in enumerate(steps):
@@ -66,7 +66,7 @@ class Swept(Printer):
                 self.compute(sweep.body, lane, self.column(first, step + e))
             for number, i in sweep.stores:
                 values = [self.value(i, lane) for lane in table]
-                outs[number].store(step, values, where=live)
+                self.store(outs[number], step, values, live)
                 if self.program.outputs[number] == i:
                     self.watch(values, live)
             taken += [(lane, self.column(first, step + e), live) for e, lane in enumerate(table)]

@@ -278,6 +278,7 @@ CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must
     (("add", "relu", "gelu", cuda.CHAIN), 0.95, "a copy of the same bytes"),
     (("softmax", "layer_norm", "rms_norm"), 0.90, "a copy of the same array"),
     ((cuda.TUTORIAL,), 0.90, "a copy of the same bytes"),
+    (("gelu bfloat16", "softmax bfloat16"), 0.90, "a copy of the same bytes"),
     (("sum", "argmax"), 0.94, "a copy of the same bytes, which is 93 % of reading them"),
     (("matmul",), 0.98, "cuBLAS"),
     (("matmul, our PTX",), 0.85, "cuBLAS"),

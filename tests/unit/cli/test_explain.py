@@ -85,3 +85,7 @@ def test_the_list_of_commands_shows_whole_sentences(name):
 
     first = import_module(f"trueno.cli.{name}").command.__doc__.partition("\n")[0]
     assert len(first) <= 60 and first.endswith(".")
+
+
+def test_16_bit_floats_are_computed_in_float32():
+    assert run("add", "100", "100", "--dtype", "float16").output.startswith("add in float32, x 100, y 100")

@@ -141,6 +141,11 @@ def test_parameters_are_checked_at_once(b):
         b.rel(h)
 
 
+def test_handles_outside_of_their_batch(b):
+    with pytest.raises(trueno.DtypeError, match=r"softmax: x is a handle of a batch; go on in the batch: b\.softmax"):
+        trueno.softmax(b.upload(np.ones(3, F)))
+
+
 def test_handles_of_others(b):
     h = b.upload(np.ones(3, F))
     with trueno.Batch("reference") as other:

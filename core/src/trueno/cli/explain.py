@@ -9,6 +9,7 @@ import numpy.typing as npt
 import typer
 
 from trueno.cli.report import SET, find_dtypes, find_op, find_parameters, screen, write_json
+from trueno.dispatch.half import declare, known
 from trueno.dispatch.state import use
 from trueno.errors import ParameterError
 from trueno.select.explain import explain
@@ -28,7 +29,8 @@ def command(
 
     Nothing is run.  Every candidate has a reason, and those that can run it a predicted time.
     """
-    row, T = find_op(op), find_dtypes(dtype)[0]
+    row, T = find_op(op), find_dtypes(dtype, ("float32", "float64", *known()))[0]
+    declare(T)
     rows = (*(("axis",) if row.over and not row.structured else ()), *(("keepdims",) if row.reduces else ()))
     parameters = find_parameters(row, set_, also=rows)
     for p in row.params:

@@ -142,6 +142,8 @@ def _same(result: Any) -> Any:
 
 def _array(op: Op, name: str, x: Any) -> Array:
     if hasattr(x, "_blocks"):
+        if hasattr(x, "batch"):
+            raise DtypeError(f"{op.name}: {name} is a handle of a batch; go on in the batch: b.{op.name}(…)")
         remedy = "trueno.quant_matvec, trueno.quant_matmul and @ multiply with one, trueno.dequantize gives its numbers"
         raise DtypeError(f"{op.name}: {name} is quantized; {remedy}")
     if isinstance(x, np.ma.MaskedArray):

@@ -5,6 +5,7 @@ nearest even, to the operands' type (docs/adr/0013).  bfloat16 is `ml_dtypes.bfl
 it proves that the package is there, and nothing else needs it.
 """
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,17 @@ NAMES = ("float16", "bfloat16")
 FLOATS = (np.float32, np.float64)
 WIDE = np.dtype(np.float32)
 TAKEN = "float32, float64, float16 and bfloat16 are taken"
+
+
+def known() -> list[str]:
+    """Those that arrays can have here: bfloat16 needs ml_dtypes."""
+    return [name for name in NAMES if name != "bfloat16" or find_spec("ml_dtypes") is not None]
+
+
+def declare(name: str) -> None:
+    """Have NumPy know a dtype by its name; ImportError where bfloat16 is not installed."""
+    if name == "bfloat16":
+        import ml_dtypes  # noqa: F401 - registers it
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:

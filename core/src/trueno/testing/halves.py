@@ -5,15 +5,16 @@ result is right where it lies between the rounded ends of the float32 bound: tha
 """
 
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery import registry
-from trueno.dispatch.half import NAMES, WIDE, is_half, rounded
+from trueno.dispatch.half import WIDE, declare, is_half, known, rounded
 from trueno.ops.bound import Bound
+
+__all__ = ["SAMPLE", "computing", "declare", "finfo", "known", "native", "rounded_bound"]
 
 SAMPLE = {
     "float16": ("mul", "softmax", "argmax", "matmul"),
@@ -22,21 +23,10 @@ SAMPLE = {
 """Ops judged where no dtypes are asked for: some of each kind; `--trueno-dtype float16,bfloat16` judges all."""
 
 
-def known() -> list[str]:
-    """Those that arrays can have here: bfloat16 needs ml_dtypes."""
-    return [name for name in NAMES if name != "bfloat16" or find_spec("ml_dtypes") is not None]
-
-
 def native(backend: str) -> bool:
     """Whether it has kernels of its own for some of them."""
     manifest = registry.entries()[backend].manifest
     return manifest is not None and bool(manifest.half)
-
-
-def declare(name: str) -> None:
-    """Have NumPy know a dtype by its name; ImportError where bfloat16 is not installed."""
-    if name == "bfloat16":
-        import ml_dtypes  # noqa: F401 - registers it
 
 
 def computing(dtype: npt.DTypeLike) -> np.dtype[Any]:

@@ -19,11 +19,12 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import DeviceBackend
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.function import function
-from trueno.dispatch.half import is_float
+from trueno.dispatch.half import is_float, is_half
 from trueno.dispatch.state import use
 from trueno.dispatch.transfer import empty, held, home, host, imported, to
 from trueno.errors import DeviceError, DtypeError, ShapeError, suggestion
 from trueno.ops import ALIASES, TABLE
+from trueno.ops.fused import narrowed
 
 
 def _binary(op: str, *, swapped: bool = False) -> Callable[["_Holder", Any], Any]:
@@ -64,8 +65,11 @@ class _Holder:
         source = list(source) if isinstance(source, Iterator) else source
         try:
             with np.errstate(over="ignore"):
-                array = np.array(source, dtype=dtype, order="C")
-                if dtype is None and not isinstance(source, np.ndarray) and array.dtype.kind in "iuf":
+                half = dtype is not None and is_half(np.dtype(dtype))
+                array = np.array(source, dtype=None if half else dtype, order="C")
+                if half:
+                    array = narrowed(array.astype(np.float64), np.dtype(dtype))
+                elif dtype is None and not isinstance(source, np.ndarray) and array.dtype.kind in "iuf":
                     array = array.astype(np.float32)
         except ValueError:
             raise ShapeError(

@@ -8,6 +8,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import trueno
 from ml_dtypes import bfloat16
 from trueno.discovery.protocol import Accuracy
 from trueno.dispatch.transfer import here
-from trueno.ops import TABLE
+from trueno.ops import TABLE, fused
 from trueno.ops.bound import Bound, judge
 from trueno.testing import assert_op
 from trueno.testing.checks import check_values
@@ -352,3 +353,31 @@ def test_the_judge_takes_the_next_number_for_wrong(half):
         wrong[i] = half.type(float(wrong[i]) + float(ulp(float(wrong[i]), half)))
         with pytest.raises(AssertionError, match="wrong: 1 of 9"):
             assert_op("exp", [x], wrong, Accuracy(default=1.0))
+
+
+CLOSE_TO_A_TIE = [1.00390625 + 2**-40, (257 << 20) + 1, -(1.01171875 - 2**-40), 3.3961775292304e38, 2**-134 + 2**-180]
+ONCE = [1.0078125, 270532608.0, -1.0078125, 3.3895313892515355e38, 2**-133]
+
+
+@pytest.mark.parametrize("number, once", list(zip(CLOSE_TO_A_TIE, ONCE, strict=True)))
+def test_numbers_become_bfloat16_in_one_rounding(number, once):
+    """Where a float32 between would land on a tie."""
+    assert float(trueno.add(np.zeros(1, bfloat16), number)[0]) == once
+    assert float(trueno.Vector([number], dtype=bfloat16).numpy()[0]) == once
+
+
+def test_fma_of_bfloat16_is_rounded_once():
+    rng = np.random.default_rng(5)
+    x, y, z = (rng.standard_normal(2000).astype(bfloat16) for _ in range(3))
+    for got, a, b, c in zip(fused.fma(x, y, z), x, y, z, strict=True):
+        exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+        near = [int(got.view(np.uint16)) + d for d in (-1, 0, 1)]
+        steps = [abs(Fraction(float(np.uint16(n).view(bfloat16))) - exact) for n in near]
+        assert steps[1] <= min(steps)
+
+
+def test_lists_of_bfloat16_are_lists_of_numbers():
+    numbers = [bfloat16(1), bfloat16(2.5)]
+    assert trueno.neg(numbers).dtype == np.float32
+    assert trueno.add(np.ones(2, np.float32), numbers).tolist() == [2.0, 3.5]
+    assert trueno.numpy(numbers).tolist() == [1.0, 2.5]

@@ -225,6 +225,22 @@ def test_broadcasts(shapes):
         assert_op("dot", [x, y], still(lambda: trueno.dot(a, b)))
 
 
+def test_an_axis_that_an_operand_has_not():
+    """It must not become another axis of it."""
+    x, y = trueno.to(np.arange(8, dtype="f4").reshape(2, 2, 2), NAME), trueno.to(np.ones((2, 2), "f4"), NAME)
+    with pytest.raises(trueno.ParameterError, match=r"dot: axis is -3, but y has 2 dimension"):
+        trueno.dot(x, y, axis=0)
+    with pytest.raises(trueno.ParameterError, match=r"dot: axis is -2, but y has 0 dimension"):
+        trueno.dot(trueno.to(np.ones((3, 4), "f4"), NAME), 2.0, axis=0)
+
+
+def test_two_results_in_one_memory():
+    x, w = trueno.to(np.ones((3, 8), "f4"), NAME), trueno.to(np.ones(8, "f4"), NAME)
+    out = trueno.to(np.zeros(24, "f4"), NAME)
+    with pytest.raises(trueno.OutError, match="two results share the memory of out"):
+        trueno.residual_rms_norm(x, x, w, out=(out.reshape((3, 8)), out.reshape((3, 8))))
+
+
 def test_errors_of_axes_stay():
     x = there(np.ones((3, 4), np.float32))
     with pytest.raises(trueno.ParameterError, match=r"axis is 2, but x has 2 dimension"):

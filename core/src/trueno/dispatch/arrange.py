@@ -65,7 +65,7 @@ class Arranged:
 
 def arranged(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> Arranged:
     """Of a row program; ShapeError and ParameterError as the op itself has them."""
-    from trueno.dispatch.general import row_axis, seen
+    from trueno.dispatch.general import move_axis, row_axis, seen
 
     views = [View.whole(s) for s in shapes]
     ghosts = [np.broadcast_to(np.float32(0), s) for s in shapes]  # shapes that hold nothing
@@ -79,6 +79,7 @@ def arranged(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> Arr
     else:
         rows = [spec.leading and op.over in spec.dims for spec in op.signature.inputs]
         if along != -1:
+            move_axis(op, ghosts, along)  # which says what has no such axis
             views = [v.moved(along, -1) if row else v for v, row in zip(views, rows, strict=True)]
         form = canonical(op.name, tuple(v.shape for v in views))
         views = [v if e is None else v.spread(e) for v, e in zip(views, form.expand, strict=True)]

@@ -16,6 +16,7 @@ from trueno.dispatch.half import FLOATS, TAKEN, is_half
 from trueno.dispatch.transfer import imported
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.formats.table import INTERLEAVED
+from trueno.ops.fused import narrowed
 from trueno.ops.op import Op, Parameter
 
 Array = npt.NDArray[Any]
@@ -124,7 +125,7 @@ def number(op: Op, x: Any, dtype: np.dtype[Any]) -> Array:
     """A number as an array without axes; ParameterError for a whole number past every float."""
     try:
         with np.errstate(over="ignore"):
-            return np.asarray(x, np.float64).astype(dtype) if dtype.itemsize == 2 else np.asarray(x, dtype)
+            return narrowed(np.asarray(x, np.float64), dtype) if dtype.itemsize == 2 else np.asarray(x, dtype)
     except OverflowError:
         raise ParameterError(f"{op.name}: a whole number of {x.bit_length()} bits is past every {dtype}") from None
 
@@ -155,7 +156,7 @@ def _array(op: Op, name: str, x: Any) -> Array:
             array = np.asarray(x)
         except ValueError:
             raise ShapeError(f"{op.name}: {name} is a ragged list; every row must have the same length") from None
-        if array.dtype.kind in "iuf" or array.size == 0:
+        if array.dtype.kind in "iuf" or is_half(array.dtype) or array.size == 0:
             with np.errstate(over="ignore"):
                 array = array.astype(np.float32)
     elif hasattr(x, "__array__") or hasattr(x, "__dlpack__"):

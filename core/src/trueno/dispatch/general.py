@@ -60,7 +60,7 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
             raise
     else:
         axis = row_axis(op, arrays, axis, keepdims)
-        moved = _move_axis(op, arrays, axis)
+        moved = move_axis(op, arrays, axis)
         form = canonical(op.name, tuple(a.shape for a in moved))
         rank = max(a.ndim for a in arrays)
         shapes = tuple(seen(s, op, k, axis, keepdims, rank) for k, s in enumerate(form.shapes))
@@ -93,7 +93,7 @@ def result_shapes(
     ghosts = [np.broadcast_to(np.float32(0), s) for s in shapes]  # shapes that hold nothing
     plain = op.over is None or (axis.__class__ is int and axis == -1 and keepdims is False)
     along = -1 if plain else row_axis(op, ghosts, axis, keepdims)
-    moved = ghosts if plain else _move_axis(op, ghosts, along)
+    moved = ghosts if plain else move_axis(op, ghosts, along)
     form = canonical(op.name, tuple(a.shape for a in moved))
     if form.n == 0 and op.empty_is_error:
         raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {shapes[0]}), which has no value")
@@ -180,7 +180,7 @@ def row_axis(op: Op, arrays: list[Array], axis: Any, keepdims: Any) -> int | Non
     return int(axis - max(ranks) if axis >= 0 else axis)
 
 
-def _move_axis(op: Op, arrays: list[Array], axis: int | None) -> list[Array]:
+def move_axis(op: Op, arrays: list[Array], axis: int | None) -> list[Array]:
     """Bring the row axis of the operands that vary along rows to the end; None makes one row of everything."""
     if axis is None:
         sizes, leading = op.signature.bind(op.name, tuple(a.shape for a in arrays))
@@ -299,7 +299,7 @@ def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Ca
     if op.structured:
         op.result_shapes(tuple(a.shape for a in arrays), static)
         return _structured_call(op, _spread(op, arrays), static, dtype)
-    moved = _move_axis(op, arrays, row_axis(op, arrays, axis, keepdims))
+    moved = move_axis(op, arrays, row_axis(op, arrays, axis, keepdims))
     return _program_call(op, canonical(op.name, tuple(a.shape for a in moved)), static, dtype)
 
 

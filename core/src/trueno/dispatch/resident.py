@@ -320,7 +320,7 @@ def _results(
     given = list(out) if isinstance(out, (tuple, list)) and len(specs) > 1 else [out]
     if len(given) != len(specs):
         raise OutError(f"{op.name}: out has {len(given)} array(s), but there are {len(specs)} results")
-    if any(a is b for i, a in enumerate(given) for b in given[:i]):
+    if any(_share(a, b) for i, a in enumerate(given) for b in given[:i]):
         raise OutError(f"{op.name}: two results share the memory of out; give an array for each")
     for array, spec, shape, wanted in zip(given, specs, shapes, dtypes, strict=True):
         if home(array) is not entry:
@@ -333,6 +333,14 @@ def _results(
                 f"but the result is {wanted} of shape {shape}"
             )
     return given
+
+
+def _share(a: Any, b: Any) -> bool:
+    """Whether two arrays of a device are one, or lie in the same memory as far as they say where they lie."""
+    first, second = (getattr(getattr(x, "data", None), "ptr", None) for x in (a, b))
+    if first is None or second is None:
+        return a is b
+    return bool(first < second + b.nbytes and second < first + a.nbytes)
 
 
 def _by_way_of_the_host(

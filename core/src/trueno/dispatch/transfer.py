@@ -196,7 +196,7 @@ def host(what: str, x: Any) -> np.ndarray[Any, Any]:
             return download(registry.load(there.name), x, None, what)  # type: ignore[no-any-return]
     if isinstance(x, (list, tuple)):
         made = imported(what, "x", x)
-        if made.dtype.kind not in "biuf":  # of objects, None would become NaN
+        if made.dtype.kind not in "biuf" and not is_half(made.dtype):  # of objects, None would become NaN
             raise DtypeError(f"{what}: x is a {type(x).__name__} of {made.dtype}; real numbers only")
         with np.errstate(over="ignore"):
             return made.astype(np.float32)

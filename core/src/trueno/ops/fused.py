@@ -25,7 +25,8 @@ def fma(x: Array, y: Array, z: Array) -> Array:
     dtype = np.result_type(x, y, z)
     with np.errstate(all="ignore"):
         if dtype.itemsize < 8:
-            return to_odd(*two_sum(np.multiply(x, y, dtype=np.float64), np.asarray(z, np.float64))).astype(dtype)
+            odd = to_odd(*two_sum(np.multiply(x, y, dtype=np.float64), np.asarray(z, np.float64)))
+            return narrowed(odd, dtype)
         return _fma64(x, y, z) if dtype == np.float64 else np.asarray(x * y + z)
 
 
@@ -54,6 +55,16 @@ def to_odd(s: Array, e: Array) -> Array:
     inexact = np.abs(e) > 0  # not of NaN, which is Inf − Inf
     cut = s.view(np.int64) - (inexact & ((e < 0) != (s < 0)))
     return np.asarray(cut | inexact).view(np.float64)
+
+
+def narrowed(x: Array, dtype: np.dtype[Any]) -> Array:
+    """float64 in another type, rounded once.  `ml_dtypes` goes to bfloat16 by way of float32: that one to odd, then."""
+    if dtype.name != "bfloat16":
+        return x.astype(dtype)
+    near = x.astype(np.float32)
+    bits = near.view(np.uint32) - (np.abs(near) > np.abs(x))  # towards 0; of Inf the largest number
+    odd = bits | (near != x)
+    return np.where(np.isfinite(x), odd.astype(np.uint32).view(np.float32), near).astype(dtype)
 
 
 def _fma64(x: Array, y: Array, z: Array) -> Array:

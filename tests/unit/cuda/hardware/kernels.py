@@ -41,10 +41,17 @@ def wide(k, a: ptr(f32)):
     a.store(0, 1.0)
 
 
-@kernel(threads=128)
+@kernel(threads=128, overlap=True)
 def early(k, a: ptr(f32)):
     """Waits for what it follows by itself."""
-    k.asm("griddepcontrol.wait;")
+    a.store(0, 1.0)
+
+
+@kernel(threads=128)
+def half_early(k, a: ptr(f32), n: u32):
+    """Waits, though not always."""
+    with k.when(n > 5):
+        k.wait_for_previous_grid()
     a.store(0, 1.0)
 
 

@@ -264,8 +264,27 @@ def test_what_is_launched_often_goes_as_a_graph_of_one_kernel(machine):
     fake_cupy.STATE.stream = 0
     assert (stub.launched, stub.captured, stub.replayed) == (OFTEN + 2, 2, 4)
     stub.fail("cuGraphLaunch", 700)
-    with pytest.raises(DeviceLost, match="grid 7x1x1"):
+    fixed()
+    assert stub.launched == OFTEN + 3
+    gpu.close()
+    with pytest.raises(DeviceLost, match="closed"):
         fixed()
+
+
+def test_a_graph_is_launched_by_one_thread_at_a_time(machine):
+    gpu, stub = machine.gpu(), machine.stub
+    fixed = gpu.prepare(ADD, (7, 1, 1), (5,)).bound((1, 2, 3))
+    for _ in range(OFTEN):
+        fixed()
+    (recorded,) = gpu._singles
+    with recorded.lock:  # as if another thread were at it
+        fixed()
+    assert (stub.launched, stub.replayed) == (OFTEN + 1, 0)
+    fixed()
+    assert (stub.launched, stub.replayed) == (OFTEN + 1, 1)
+    stub.fail("cuGraphLaunch", 2)  # no room to upload it: the launch itself still works
+    fixed()
+    assert (stub.launched, stub.replayed) == (OFTEN + 2, 1)
 
 
 def test_not_every_launch_becomes_a_graph(machine, monkeypatch):

@@ -131,6 +131,12 @@ def test_what_is_no_tensor_map(ready, given):
         ready(kernels.mapped)((given, 77))
 
 
+def test_a_kernel_that_waits_now_and_then_may_not_begin_early(ready, stub):
+    stub.takes(8, 4)
+    ready(kernels.half_early, numbers=(3,))((1,))
+    assert stub.launch().attributes == 0
+
+
 def test_a_kernel_that_waits_by_itself_may_begin_early(ready, stub):
     stub.takes(8)
     ready(kernels.early)((1,))

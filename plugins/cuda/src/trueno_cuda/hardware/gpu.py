@@ -61,6 +61,7 @@ class Gpu:
         self._recorder = Recorder(self._context)
         self._maps: dict[Any, bytes] = {}
         self._singles: WeakSet[Recording] = WeakSet()
+        self._closing: TruenoError | None = None
         self._active = active = self._recorder.active
         self._streams = Streams(current, active, self._exceptional_stream)
         self._words = StatusWords(self._context, lambda: self.empty((1,), np.dtype(np.uint32)), self._current_stream)
@@ -77,8 +78,9 @@ class Gpu:
 
     def _exceptional_stream(self) -> int:
         """Where launches go while something is out of the ordinary: some thread records, or the GPU was closed."""
-        if self._context.gone is not None:
-            raise self._context.gone
+        gone = self._context.gone or self._closing
+        if gone is not None:
+            raise gone
         made = self._recorder.current()
         return self._current_stream() if made is None else made.stream
 
@@ -313,6 +315,8 @@ class Gpu:
         """Wait, and let go of everything; again is no error."""
         if self.closed:
             return
+        self._closing = DeviceLost(f"cuda: {CLOSED}")
+        self._active[-1] = None  # from here on no thread launches
         with suppress(TruenoError), self._context:
             self.driver.call("cuCtxSynchronize")
         with suppress(TruenoError), self._context:
@@ -320,7 +324,7 @@ class Gpu:
             self._transfers.close()
             self._modules.close()
             runtime.give_back()
-        self._end(DeviceLost(f"cuda: {CLOSED}"))
+        self._end(self._closing)
         with suppress(TruenoError):
             self._context.release()
 

@@ -32,8 +32,6 @@ _MOST: Final = (2**31 - 1, 65535, 65535)
 _MOST_THREADS: Final = (1024, 1024, 64)
 TENSOR_MAP: Final = 128
 """Bytes of a tensor map."""
-_OVERLAPS: Final = "griddepcontrol.wait"
-"""A kernel with this instruction waits by itself for what came before, and may be started early."""
 OFTEN: Final = 32
 """Launches on the same arrays after which they go as a graph of one kernel."""
 _CAPTURING: Final = 12030
@@ -132,24 +130,27 @@ def prepared(
         # A stream that somebody captures cannot take a graph, and asking for that costs what the graph saves; the
         # legacy stream is never captured.
         left = OFTEN if not known else 0
+        graph: Any = None
         recorded: Any = None
-        given_graph: Any = None
 
         def again() -> None:
-            nonlocal left, recorded, given_graph
+            nonlocal left, graph, recorded
             on = ask() if unusual else current()
             if on != known:
                 launch(pointers)
                 return
-            if given_graph is not None:
-                code = replay(given_graph, None)
-            else:
-                code = run(given_config, given_function, given_values, None)
-                if left:
-                    left -= 1
-                    if not left:
-                        recorded = single(lambda: launch(pointers))
-                        given_graph = recorded and c_void_p.from_param(recorded.graph)
+            if graph is not None and recorded.lock.acquire(False):  # a graph is launched by one thread at a time
+                try:
+                    if not replay(graph, None):
+                        return
+                finally:
+                    recorded.lock.release()
+            elif left:
+                left -= 1
+                if not left:
+                    recorded = single(lambda: launch(pointers))
+                    graph = recorded and c_void_p.from_param(recorded.graph)
+            code = run(given_config, given_function, given_values, None)
             if code:
                 unwell(code, mine)
 
@@ -242,7 +243,7 @@ def _config(kernel: Kernel, grid: Grid, block: Grid, shared: int, early: bool) -
     """The launch's structure.  early: whether a kernel that waits by itself may be started early."""
     config = Config()
     config.grid[:], config.block[:], config.shared = grid, block, shared
-    if early and _OVERLAPS in kernel.text:
+    if early and kernel.early:
         attributes = (Attribute * 1)()
         attributes[0].id, attributes[0].value[0] = PROGRAMMATIC, 1
         config.attributes, config.count = ctypes.addressof(attributes), 1

@@ -29,7 +29,8 @@ class Kernel:
 
     threads: of a block along x, y, z, or None where the launch decides, up to `max_threads`.
     static_shared, dynamic_shared: bytes; a launch passes the second, and must raise the driver's limit above 48 KiB.
-    cluster: blocks of a cluster.  escapes: each use of k.asm.
+    cluster: blocks of a cluster.  escapes: each use of k.asm.  early: whether all of it waits for what came before, so
+    that it may be started before that has ended.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Kernel:
     dynamic_shared: int
     cluster: Shape | None = None
     escapes: tuple[str, ...] = ()
+    early: bool = False
 
     @property
     def shared_bytes(self) -> int:
@@ -122,7 +124,7 @@ class Source:
         most = threads[0] * threads[1] * threads[2] if threads else self.max_threads or 0
         return Kernel(
             name, text, arch, _spelled(k.version), params, chosen, threads, most, shared.static, shared.dynamic,
-            cluster, tuple(k.escapes),
+            cluster, tuple(k.escapes), k.early,
         )  # fmt: skip
 
     def _constants(self, given: dict[str, Any]) -> dict[str, Any]:

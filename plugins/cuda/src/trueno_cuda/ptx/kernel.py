@@ -112,7 +112,6 @@ class Source:
         if self.overlap and where.number >= OVERLAPPING:
             k.early = True
             k.wait_for_previous_grid()
-            k.launch_next_grid()
         self.function(k, *operands, **chosen)
         k.close()
         cluster = None if self.cluster is None else _shape(self.cluster, "cluster", self.name)
@@ -218,9 +217,10 @@ def kernel(
     threads: of a block, as 256, (32, 8), or the name of a constant; or max_threads, and the launch decides.
     blocks_per_sm: at least so many shall fit, which bounds the registers; registers: bound them outright.
     cluster: blocks of a cluster (sm_90).
-    overlap: from sm_90 on the kernel begins with a wait for what came before, so that a launcher may start it early,
-    and lets the next one be started as early.  Every thread waits, before anything else: a grid that ended sooner would
-    let its successor read what its predecessor still writes.
+    overlap: from sm_90 on the kernel begins with a wait for what came before, so that a launcher may start it early.
+    Every thread waits, before anything else: a grid that ended sooner would let its successor read what its predecessor
+    still writes.  Letting the next one start as early (k.launch_next_grid) made replayed batches slower: 1.05 us a
+    kernel on an H200, 0.97 without, 1.20 with neither.
     """
     return lambda function: Source(function, threads, max_threads, blocks_per_sm, cluster, registers, overlap)
 

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
 
+import trueno
 import trueno_cuda
 from trueno import hooks
 from trueno.cli.app import app
@@ -97,6 +98,7 @@ def test_emit_prints_what_ptxas_takes():
     "args, said",
     [
         (["outre"], 'ptx: no kernel is called "outre"; did you mean "outer"?'),
+        (["quant_matvec"], "ptx: quant_matvec is an op of Trueno's without a kernel of its own here"),
         (["outer", "--set", "V"], "outer: --set 'V' must be NAME=VALUE"),
         (["outer", "--set", "v=2"], "outer: no constant 'v'; did you mean \"V\"?"),
         (["outer", "--set", "V=x"], "outer: V is 'x'; it must be a whole number, as 4"),
@@ -187,6 +189,14 @@ def test_check_sees_a_wrong_kernel(monkeypatch, beyond, said):
     result = ptx("check", "--backend", "cuda_emulated")
     assert result.exit_code == 1 and said in result.stdout
     assert "1 kernels are right, 1 are not, 0 are not for sm_90\nnot right: broken\n" in result.stdout
+
+
+def test_check_without_a_gpu_names_the_emulator():
+    if trueno.backends()["cuda"].available:
+        pytest.skip("there is a GPU")
+    result = ptx("check", "outer")
+    assert isinstance(result.exception, trueno.BackendUnavailable)
+    assert "without a GPU: trueno ptx check --backend cuda_emulated" in str(result.exception)
 
 
 def test_check_leaves_out_what_the_gpu_does_not_run():

@@ -49,6 +49,10 @@ def find(name: str) -> Entry:
     """The entry called so; ParameterError with the nearest name."""
     known = catalogue()
     if name not in known:
+        if name in import_module("trueno").ops.TABLE:
+            raise ParameterError(
+                f"ptx: {name} is an op of Trueno's without a kernel of its own here; `trueno ptx list` has the kernels"
+            )
         hint = suggestion(name, known) or ";"
         raise ParameterError(f'ptx: no kernel is called "{name}"{hint} `trueno ptx list` has them all')
     return known[name]

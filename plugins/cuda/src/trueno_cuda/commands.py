@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
-from trueno.errors import ParameterError, TruenoError
+from trueno.errors import BackendUnavailable, ParameterError, TruenoError
 
 from trueno_cuda import catalogue
 from trueno_cuda.catalogue import Run
@@ -97,7 +97,7 @@ def run(
     else:
         print(_command("run", entry, arch, constants), f"--seed {seed}")
         for report in made.reports:
-            print(report)
+            print(*report.lines(), sep="\n")
         for result in made.results:
             print(f"  {result.name}: {_verdict(result)}")
     if not made.good:
@@ -117,7 +117,10 @@ def check(
     Exits with 1 where a result is wrong or a kernel fails.
     """
     entries = [catalogue.find(name) for name in names] if names else list(catalogue.catalogue().values())
-    device = opened(backend)
+    try:
+        device = opened(backend)
+    except BackendUnavailable as error:
+        raise BackendUnavailable(f"{error}; without a GPU: trueno ptx check --backend cuda_emulated") from None
     good, rest, left = 0, [], []
     with device.unpooled():
         for entry in entries:

@@ -5,8 +5,9 @@ from importlib import import_module
 from numbers import Integral
 from typing import Any
 
-from trueno.errors import DtypeError, ParameterError
+from trueno.errors import DtypeError, KernelError, ParameterError
 
+from trueno_cuda.emulated import runs
 from trueno_cuda.ptx import Kernel, f64, ptr
 from trueno_cuda.ptx.types import Type
 
@@ -23,8 +24,9 @@ def prepared(
 ) -> Callable[..., None]:
     """A launch of `kernel` with all fixed but arrays and floats: `launch(*arrays, *floats)`, as often as you like.
 
-    kernel: what `build` gave; its parameters are pointers, then whole numbers, then floats.  grid: blocks, x y z.
-    block: threads, where the kernel leaves them open.  backend: `cuda`, or `cuda_emulated`, which needs no GPU.
+    kernel: what `build` gave; its signature has pointers, then whole numbers, then floats.  grid: blocks, x y z.
+    block: threads of a block, where the kernel leaves them open with max_threads=.  backend: `cuda`, or
+    `cuda_emulated`, which needs no GPU.
     The launch checks the dtypes of arrays, not their sizes; it runs on the current stream, and does not wait.
     BackendUnavailable without a GPU; KernelError for what the driver refuses, with its log.
     """
@@ -34,14 +36,26 @@ def prepared(
     if not isinstance(numbers, Sequence) or isinstance(numbers, str):
         raise ParameterError(f"{kernel.name}: numbers is {numbers!r}; give a tuple of {_count(wholes, 'whole number')}")
     if len(numbers) != wholes:
+        names = [p.name for p in kernel.params[pointers : pointers + wholes]]
+        missing = f"; {names[len(numbers)]} is missing" if len(numbers) < wholes else ""
         raise ParameterError(
-            f"{kernel.name} takes {_count(wholes, 'whole number')}, and got {len(numbers)}; floats go with the arrays"
+            f"{kernel.name} takes {_count(wholes, 'whole number')}, and got {len(numbers)}{missing}; "
+            "floats go with the arrays"
         )
     for p, value in zip(kernel.params[pointers:], numbers, strict=False):
         _check_number(kernel, p, value)
     if block is not None and kernel.threads is not None and _three(kernel, "block", block) != kernel.threads:
         raise ParameterError(f"{kernel.name}: block is {block}, but the kernel is built for {kernel.threads} threads")
+    if block is None and kernel.threads is None:
+        raise ParameterError(
+            f"{kernel.name} leaves its threads open: give block=, the threads of a block, up to {kernel.max_threads}"
+        )
     device = opened(backend)
+    if getattr(device, "software", False) and not runs(kernel.arch, device.arch):
+        raise KernelError(
+            f"{kernel.name} is built for {kernel.arch}, and {backend} plays {device.arch}: say "
+            f'build(arch="{device.arch}"), or set TRUENO_CUDA_EMULATED_ARCH={kernel.arch}'
+        )
     threads = None if block is None else _three(kernel, "block", block)
     launch = device.prepare(kernel, _three(kernel, "grid", grid), tuple(numbers), threads)
     arrays = [(p.name, p.type.element) for p in kernel.params if isinstance(p.type, ptr)]
@@ -49,7 +63,9 @@ def prepared(
     def run(*given: Any) -> None:
         if len(given) != pointers + floats:
             wanted = f"{_count(pointers, 'array')} and {_count(floats, 'float')}"
-            raise ParameterError(f"{kernel.name} takes {wanted}, and got {len(given)}")
+            names = [p.name for p in kernel.params if not _whole(p.type)]
+            missing = f"; {names[len(given)]} is missing" if len(given) < len(names) else ""
+            raise ParameterError(f"{kernel.name} takes {wanted}, and got {len(given)}{missing}")
         addresses = []
         for (name, element), x in zip(arrays, given, strict=False):
             if not hasattr(x, "dtype") or not hasattr(getattr(x, "data", None), "ptr"):
@@ -93,10 +109,17 @@ def _loaded(name: str) -> Any:
 def _groups(kernel: Kernel) -> tuple[int, int, int]:
     """How many pointers, whole numbers and floats a kernel takes; ParameterError if they stand in another order."""
     kinds = "".join("p" if isinstance(p.type, ptr) else "f" if _floating(p.type) else "n" for p in kernel.params)
-    counts = kinds.count("p"), kinds.count("n"), kinds.count("f")
-    if kinds != "p" * counts[0] + "n" * counts[1] + "f" * counts[2]:
-        raise ParameterError(f"{kernel.name}: parameters must be pointers, then whole numbers, then floats")
-    return counts
+    for p, kind, before in zip(kernel.params, kinds, ("", *kinds), strict=False):
+        if before and "pnf".index(kind) < "pnf".index(before):
+            raise ParameterError(
+                f"{kernel.name}: {p.name} ({p.type}) stands too late in the signature: a launch wants pointers, then "
+                "whole numbers, then floats"
+            )
+    return kinds.count("p"), kinds.count("n"), kinds.count("f")
+
+
+def _whole(kind: Any) -> bool:
+    return not isinstance(kind, ptr) and not _floating(kind)
 
 
 def _floating(kind: Any) -> bool:

@@ -2,9 +2,12 @@
 
 # ruff: noqa: E501 - kernels are easier to read with several instructions in a line
 
+import re
+
 import numpy as np
 import pytest
-from trueno_cuda.ptx.emulate import StepLimit, load
+from trueno_cuda.ptx import bf16, f16, f32, kernel, ptr, s32, u32
+from trueno_cuda.ptx.emulate import LaunchError, StepLimit, load
 
 from .conftest import kernel_text
 
@@ -294,7 +297,8 @@ def test_findings_come_first_and_name_the_source():
     report = load(text).launch("k", 4, (8, 4), [x, x.copy()])
     found = only(report, "out-of-bounds")
     assert found.source == "there/add.py:12" and "there/add.py:12, line" in str(found)
-    lines = str(report).splitlines()
+    assert str(report).splitlines()[1:] == [f"  {found}"], "of a launch that went wrong counts say nothing"
+    lines = list(report.lines())
     assert lines[1] == f"  {found}" and lines[2].startswith("  instructions:") and "no findings" not in str(report)
     second = next(iter(copied("ld.global.f32 %f1, [%rd4+512];", x, x.copy()).findings))
     assert second.source == "" and "PTX: ld.global.f32" in str(second)
@@ -306,3 +310,86 @@ def test_threads_are_counted_along_all_axes():
     x = np.zeros(128, np.float32)
     found = only(load(text).launch("k", 1, (8, 4), [x, x.copy()]), "out-of-bounds")
     assert found.thread == (3, 2, 0) and found.lane == 19
+
+
+# ------------------------------------------------------------------------------------- what findings say to an author
+
+
+def test_shared_memory_is_named_by_array_and_element():
+    """Two threads of one array meet within stages chosen on the GPU, which the builder cannot see."""
+
+    @kernel(threads=64)
+    def racing(k, y: ptr(f32)):
+        k.shared(f32, 8).store(k.tid & 7, 0.0)
+        ring, now = k.shared(f32, 64, stages=2), k.var(u32, 1)
+        ring[now.value].store(k.tid, k.tid.to(f32))
+        y.store(k.tid, ring[now.value].load(63 - k.tid))
+
+    report = load(racing.build().text).launch("racing", 1, 64, [np.zeros(64, np.float32)])
+    found = only(report, "shared-race")
+    assert re.match(r"shared_2\[\d+\] reads what warp \d lane \d+ wrote, .*as k\.sync\(\) does", found.message)
+    element = int(found.message.partition("[")[2].partition("]")[0])
+    assert element == 64 + 63 - found.thread[0] and found.array == "shared_2"
+
+    @kernel(threads=64)
+    def unwritten(k, y: ptr(f32)):
+        k.shared(f32, 8).store(k.tid & 7, 0.0)
+        y.store(k.tid, k.shared(f32, 64).load(k.tid))
+
+    report = load(unwritten.build().text).launch("unwritten", 1, 64, [np.zeros(64, np.float32)])
+    found = only(report, "uninitialised-shared")
+    assert found.message == "shared_2[0] is read before it was written; store it first, then k.sync()"
+
+
+def test_an_index_that_wrapped_says_so():
+    @kernel(threads=32)
+    def before(k, y: ptr(f32)):
+        y.store(k.tid - 1, 1.0)
+
+    found = only(load(before.build().text).launch("before", 1, 32, [np.zeros(32, np.float32)]), "out-of-bounds")
+    assert (
+        found.message.startswith("y[4294967295]: past the end")
+        and "wraps below 0, and 4294967295 is -1" in found.message
+    )
+
+    @kernel(threads=32)
+    def beyond(k, y: ptr(f32)):
+        y.store(k.tid + 1, 1.0)
+
+    found = only(load(beyond.build().text).launch("beyond", 1, 32, [np.zeros(32, np.float32)]), "out-of-bounds")
+    assert "y[32]" in found.message and "wraps" not in found.message
+
+
+def test_an_endless_loop_names_its_line_of_python():
+    @kernel(threads=32)
+    def endless(k, y: ptr(f32)):
+        with k.loop() as loop:
+            y.store(k.tid, 1.0)
+            loop.leave_if(k.tid > 32)
+
+    module = load(endless.build(loc=True).text)
+    with pytest.raises(StepLimit, match=r"test_findings\.py:\d+, line \d+: .*max_steps="):
+        module.launch("endless", 1, 32, [np.zeros(32, np.float32)], max_steps=1000)
+
+
+def test_a_built_kernel_has_dtypes_that_its_text_has_not():
+    @kernel(threads=32)
+    def halves(k, x: ptr(f16), b: ptr(bf16), i: ptr(s32), n: u32):
+        x.store(k.tid, x.load(k.tid), where=k.tid < n)
+        b.store(k.tid, b.load(k.tid))
+        i.store(k.tid, i.load(k.tid))
+
+    built = halves.build()
+    good = [np.ones(32, np.float16), np.ones(32, np.uint16), np.ones(32, np.int32), 32]
+    assert not load(built).launch("halves", 1, 32, good).findings
+    for at, dtype, said in (
+        (0, np.float64, "x is float64, but its elements are f16"),
+        (0, np.int16, "x is int16, but its elements are f16"),
+        (1, np.float32, "b is float32, but its elements are bf16"),
+        (2, np.uint32, "i is uint32, but its elements are s32"),
+    ):
+        wrong = [*good[:at], np.ones(32, dtype), *good[at + 1 :]]
+        with pytest.raises(LaunchError, match=f"halves: {said}"):
+            load(built).launch("halves", 1, 32, wrong)
+    wide = [np.ones(32), *good[1:]]
+    assert not load(built.text).launch("halves", 1, 32, wide).findings, "a text knows nothing of them"

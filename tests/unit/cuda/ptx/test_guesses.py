@@ -34,6 +34,10 @@ def said(use) -> str:
         ("pow", "k.exp2(y * k.log2(x))"), ("laneid", "k.lane"), ("warp_id", "k.warp"), ("where", "k.select(c, a, b)"),
         ("atomicAdd", 'x.atomic("add", i, v)'), ("shfl_down_sync", 'k.shuffle(x, "down", 1)'), ("tid_x", "k.tid"),
         ("if_", "with k.when(c):"), ("while_", "leave_if"), ("program_id", "k.ctaid"), ("printf", "cannot print"),
+        ("expf", "k.exp2(x * 1.442695"), ("__expf", "k.exp2(x * 1.442695"), ("logf", "k.log2(x) * 0.693147"),
+        ("powf", "k.exp2(y * k.log2(x))"), ("sinf", "k.sin(x)"), ("cosf", "k.cos(x)"), ("tanhf", "k.tanh(x)"),
+        ("fabsf", "k.abs(x)"), ("fmaxf", "k.max(a, b)"), ("fminf", "k.min(a, b)"), ("sqrtf", "k.sqrt(x)"),
+        ("rsqrtf", "k.rsqrt(x)"),
         ("sqr", 'did you mean "sqrt"'), ("block_summ", 'did you mean "block_sum"'), ("synch", 'did you mean "sync"'),
     ],
 )  # fmt: skip
@@ -68,7 +72,7 @@ def test_a_guess_at_a_value_is_answered(name, meant):
 )
 def test_a_guess_at_a_pointer_is_answered(name, meant):
     message = said(lambda k, x, n: getattr(x, name))
-    assert message.startswith(f"arg_x.{name}: a pointer has no {name!r}; ") and meant in message
+    assert message.startswith(f"x.{name}: a pointer has no {name!r}; ") and meant in message
 
 
 def test_python_itself_may_ask():

@@ -1,8 +1,10 @@
 """Every misuse that the builder can see has a clear error of its own, while the kernel is built."""
 
+import math
 import re
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from trueno_cuda.ptx import (
     BuildError,
@@ -60,7 +62,7 @@ def python_max(k, x, h, n, eps):
     max(x.load(0), x.load(1))
 
 
-@misuse(r"%r\d+ \(u32\) is no Python int: it exists on the GPU only; loop with `for i in k.range")
+@misuse(r"n \(u32\) is no Python int: it exists on the GPU only; loop with `for i in k.range\(n\)")
 def python_range(k, x, h, n, eps):
     for i in range(n):
         x.store(i, 1.0)
@@ -107,12 +109,12 @@ def misspelt(k, x, h, n, eps):
     k.rsqr(eps)
 
 
-@misuse(r"arg_x \(global f32\)\[...\]: say .load\(index\), which gives a Value")
+@misuse(r"x \(global f32\)\[...\]: say .load\(index\), which gives a Value")
 def brackets_of_a_pointer(k, x, h, n, eps):
     x[k.tid]
 
 
-@misuse(r"arg_x \(global f32\)\[...\] = ...: say .store\(index, value\)")
+@misuse(r"x \(global f32\)\[...\] = ...: say .store\(index, value\)")
 def assignment_to_a_pointer(k, x, h, n, eps):
     x[k.tid] = 1.0
 
@@ -227,7 +229,7 @@ def constant_of_tf32(k, x, h, n, eps):
     k.var(tf32, 1.0)
 
 
-@misuse(r"%f\d+ \(f32\) where u32 is wanted; convert with .to\(u32\)")
+@misuse(r"eps \(f32\) where u32 is wanted; convert with .to\(u32\)")
 def setting_a_var_to_another_type(k, x, h, n, eps):
     k.var(u32).set(eps)
 
@@ -704,7 +706,7 @@ def shared_index_of_64_bits(k, x, h, n, eps):
     k.shared(f32, 4).load(n.to(u64))
 
 
-@misuse(r"%f\d+ \(f32\) where bf16 is wanted; convert with .to\(bf16\)")
+@misuse(r"eps \(f32\) where bf16 is wanted; convert with .to\(bf16\)")
 def storing_another_type(k, x, h, n, eps):
     h.store(0, eps)
 
@@ -951,12 +953,12 @@ def copy_of_twelve_bytes(k, x, h, n, eps):
     k.copy_async(k.shared(f32, 128), 0, x, 0, 3)
 
 
-@misuse("k.copy_async: 4 elements of arg_x .* must start at a multiple of 4")
+@misuse("k.copy_async: 4 elements of x .* must start at a multiple of 4")
 def misaligned_copy(k, x, h, n, eps):
     k.copy_async(k.shared(f32, 512), k.tid * 4, x, k.tid, 4)
 
 
-@misuse("k.copy_async: from global to shared memory of one element type, not arg_h .global bf16. to shared_1")
+@misuse("k.copy_async: from global to shared memory of one element type, not h .global bf16. to shared_1")
 def copy_of_another_type(k, x, h, n, eps):
     k.copy_async(k.shared(f32, 512), 0, h, 0, 4)
 
@@ -1005,6 +1007,232 @@ def copy_that_is_too_new(k, x, h, n, eps):
     k.copy_async(k.shared(f32, 128), 0, x, 0, 4)
 
 
+# ---- what Python obeys while the kernel is built --------------------------------------------------------
+
+
+@misuse(r"line \d+: .* never entered, so it guards nothing: write `with k.when\(c\):`")
+def branch_without_with(k, x, h, n, eps):
+    k.when(k.tid < n)
+    x.store(k.tid, 1.0)
+
+
+@misuse(r"never entered, so it guards nothing: write `for i in k.range\(n\):`")
+def range_without_for(k, x, h, n, eps):
+    k.range(n)
+    x.store(k.tid, 1.0)
+
+
+@misuse(r"line \d+: `k.sync` alone does nothing; call it: k.sync\(\.\.\.\)")
+def barrier_that_is_not_called(k, x, h, n, eps):
+    k.sync  # noqa: B018
+    x.store(k.tid, 1.0)
+
+
+@misuse(r"`k.trap` alone does nothing; call it")
+def statement_that_is_not_called(k, x, h, n, eps):
+    with k.when(k.tid > n):
+        k.trap  # noqa: B018
+
+
+@misuse(r"k.tid = ...: k is the builder and keeps nothing; use a Python name, or k.var")
+def assigning_a_special_register(k, x, h, n, eps):
+    k.tid = 3
+
+
+@misuse("k.threads = ...: k is the builder")
+def assigning_the_threads(k, x, h, n, eps):
+    k.threads = 64
+
+
+@misuse("k.total = ...: k is the builder and keeps nothing")
+def keeping_something_in_k(k, x, h, n, eps):
+    k.total = x.load(0)
+
+
+@misuse(r"returns_a_value returns %f\d+ \(f32\): a kernel returns nothing; store it")
+def returns_a_value(k, x, h, n, eps):
+    return x.load(0)
+
+
+@misuse("yields_a_value: a `yield` makes it a generator, which writes nothing")
+def yields_a_value(k, x, h, n, eps):
+    x.store(0, 1.0)
+    yield x.load(0)
+
+
+@misuse(r"line \d+: `v = …` in `with k.when` binds a Python name .*; declare v = k.var.*v.set\(...\) or \+= inside")
+def number_that_escapes_a_branch(k, x, h, n, eps):
+    v = k.var(f32)
+    with k.when(k.tid < 3):
+        v = 1.0
+    x.store(k.tid, v)
+
+
+@misuse("`v = …` in `with k.otherwise` binds a Python name")
+def number_that_escapes_the_other_branch(k, x, h, n, eps):
+    with k.when(k.tid < 3):
+        v = 1.0
+    with k.otherwise():
+        v = 2.0
+    x.store(k.tid, v)
+
+
+@misuse(r"`count \+= …` in `with k.when` binds a Python name")
+def python_count_in_a_branch(k, x, h, n, eps):
+    count = 0.0
+    with k.when(k.tid < 3):
+        count += 1.0
+    x.store(k.tid, count)
+
+
+@misuse("`v = …` in `for … in k.range` binds a Python name .* line .* reads it for every thread")
+def sum_that_is_bound_anew(k, x, h, n, eps):
+    v = k.var(f32)
+    for _ in k.range(4):
+        v = v + 1.0
+    x.store(k.tid, v)
+
+
+@misuse("`v = …` in `for … in k.range` binds a Python name .* no later turn sees it")
+def turn_that_wants_the_turn_before(k, x, h, n, eps):
+    v = k.var(f32)
+    for j in k.range(4):
+        v = v + 1.0
+        x.store(j, v)
+
+
+@misuse("`(here|there) = …` in `for … in k.range` binds a Python name .* no later turn sees it")
+def buffers_that_change_places(k, x, h, n, eps):
+    here, there = k.local(f32, 4), k.local(f32, 4)
+    for j in k.range(4):
+        there.store(j, here.load(j))
+        here, there = there, here
+
+
+@misuse("`done = …` in `with k.loop` binds a Python name")
+def flag_of_a_loop(k, x, h, n, eps):
+    done = False
+    with k.loop() as loop:
+        loop.leave_if(k.tid < n)
+        done = True
+    if done:
+        x.store(k.tid, 1.0)
+
+
+# ---- Python, NumPy and C by habit -----------------------------------------------------------------------
+
+
+@misuse(r"shared_1 \(shared f32\): vec=.* is no Python int; an index of two dimensions is a tuple")
+def index_without_its_brackets(k, x, h, n, eps):
+    k.shared(f32, 8, 8).load(k.lane, k.lane + 1)
+
+
+@misuse(r"\.store\(\) takes .*; an index of two dimensions is a tuple: .store\(\(row, column\), value\)")
+def stored_index_without_its_brackets(k, x, h, n, eps):
+    k.shared(f32, 8, 8).store(k.lane, k.lane, 1.0)
+
+
+@misuse("is no Python float: it exists on the GPU only; .to.f32. converts it.*k.sqrt")
+def python_float(k, x, h, n, eps):
+    float(n)
+
+
+@misuse("eps .f32. is no Python float: .*k.sqrt")
+def root_of_math(k, x, h, n, eps):
+    math.sqrt(eps)
+
+
+@misuse("eps .f32. is no Python int: it exists on the GPU only; .to.s32, 'rz'. truncates")
+def python_int(k, x, h, n, eps):
+    int(eps)
+
+
+@misuse("NumPy's sqrt of eps .f32.: .* k.sqrt")
+def root_of_numpy(k, x, h, n, eps):
+    np.sqrt(eps)
+
+
+@misuse("NumPy's multiply of eps")
+def array_times_a_value(k, x, h, n, eps):
+    np.ones(4, np.float32) * eps
+
+
+@misuse(r"\*\* on eps .f32.: PTX has no powers; say x \* x")
+def power(k, x, h, n, eps):
+    eps**2
+
+
+@misuse("round of eps .f32.: say k.round")
+def python_round(k, x, h, n, eps):
+    round(eps)
+
+
+@misuse("shared_1 is written after a read with no k.sync.. between; .* takes an atomic: shared_1.reduce")
+def histogram_without_atomics(k, x, h, n, eps):
+    mine = k.shared(u32, 64)
+    mine.store(k.lane, mine.load(k.lane) + 1)
+
+
+@misuse(r"x \(global f32\).store: no option 'mask'; did you mean \"where\"")
+def store_with_a_mask(k, x, h, n, eps):
+    x.store(k.tid, 1.0, mask=k.tid < n)
+
+
+@misuse("load: no option 'when'; did you mean \"where\"")
+def load_with_a_when(k, x, h, n, eps):
+    x.load(k.tid, when=k.tid < n)
+
+
+@misuse("store: no option 'volatile'; it has where, cache, policy, order, scope")
+def store_with_another_option(k, x, h, n, eps):
+    x.store(k.tid, 1.0, volatile=True)
+
+
+@misuse("k.shared: float32 is no type of the builder; say f32, from trueno_cuda.ptx import f32")
+def shared_array_of_a_numpy_type(k, x, h, n, eps):
+    k.shared(np.float32, 32)
+
+
+@misuse("k.shared: 'float32' is no type of the builder; say f32")
+def shared_array_of_a_name(k, x, h, n, eps):
+    k.shared("float32", 32)
+
+
+@misuse(r"k.shared: 32 is no type of the builder; the type comes first: k.shared\(f32, 32, 33\)")
+def shared_array_with_its_type_behind(k, x, h, n, eps):
+    k.shared(32, 33, f32)
+
+
+@misuse("k.var: 'f32' is no type of the builder; say f32, from")
+def var_of_a_name(k, x, h, n, eps):
+    k.var("f32")
+
+
+@misuse("k.var: 0.0 is no type of the builder; the type comes first: k.var.f32, 0.0.")
+def var_of_a_number(k, x, h, n, eps):
+    k.var(0.0)
+
+
+@misuse("k.const: 1.0 is no type of the builder; the type comes first: k.const.f32, 1.0.")
+def constant_with_its_type_behind(k, x, h, n, eps):
+    k.const(1.0, f32)
+
+
+@misuse(".to: 'f32' is no type of the builder; say f32")
+def conversion_to_a_name(k, x, h, n, eps):
+    n.to("f32")
+
+
+@misuse(".to: uint64 is no type of the builder; say u64")
+def conversion_to_a_numpy_type(k, x, h, n, eps):
+    n.to(np.uint64)
+
+
+@misuse("needs sm_90 or newer; this kernel is built for sm_80: say build.arch=.sm_90..", arch="sm_80")
+def register_of_a_newer_gpu(k, x, h, n, eps):
+    x.store(k.cluster_rank, 1.0)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_misuse_is_an_error_with_a_message_of_its_own(name: str) -> None:
     body, message, arch, threads = CASES[name]
@@ -1051,3 +1279,116 @@ def test_addresses_cannot_be_forged() -> None:
                 attempt()
 
     forging.build()
+
+
+def test_the_traceback_ends_in_the_kernels_own_line() -> None:
+    """Or in that of a function that it calls: the builder's frames say nothing to its author."""
+
+    def helper(k, x):
+        x.store(k.tid, k.tid)
+
+    @kernel(threads=32)
+    def direct(k, x: ptr(f32)):
+        with k.when(k.tid + 1.5 < 3):
+            x.store(0, 1.0)
+
+    @kernel(threads=32)
+    def inside(k, x: ptr(f32)):
+        helper(k, x)
+
+    @kernel(threads=32)
+    def entering(k, x: ptr(f32)):
+        with k.when(True):
+            x.store(0, 1.0)
+
+    for source, last in ((direct, "direct"), (inside, "helper"), (entering, "entering")):
+        with pytest.raises(BuildError) as caught:
+            source.build()
+        assert caught.traceback[-1].name == last
+        assert sum(frame.name == last for frame in caught.traceback) == 1
+
+
+@pytest.mark.parametrize(
+    "made, message",
+    [
+        (lambda: kernel(store_one), r"@kernel on store_one: call it, as @kernel\(threads=256\)"),
+        (lambda: kernel(threads=32)(nothing), r"nothing: it has no parameter; the builder comes first: def nothing\(k"),
+        (lambda: kernel(threads=32)(forgotten), "forgotten: its first parameter is x: .*the builder comes first"),
+    ],
+)
+def test_a_signature_that_is_none_is_refused(made: Callable[[], object], message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        made()
+
+
+def store_one(k, x: ptr(f32)):
+    x.store(k.tid, 1.0)
+
+
+def nothing():
+    pass
+
+
+def forgotten(x: ptr(f32)):
+    x.store(0, 1.0)
+
+
+def test_what_looks_like_a_misuse_and_is_none() -> None:
+    """Names that are bound anew where nobody wants the old meaning, and state of Python's own loops."""
+
+    @kernel(threads=128)
+    def fine(k, x: ptr(f32), n: u32):
+        total, i = k.var(f32), k.tid * 2
+        for i in k.range(4):  # the old i is not read again
+            y = x.load(i)
+            total += y
+        for i in k.range(4):
+            y = x.load(i) + 1.0
+            y = y * 2.0
+            total += y
+        with k.when(k.tid < n):
+            y = x.load(k.tid)
+            x.store(k.tid, y)
+        y = x.load(0)
+        first = True
+        for step in range(4):
+            with k.when(k.tid < n + step):
+                if first:
+                    total.set(0.0)
+                first = False
+                scaled = [y * e for e in (1.0, 2.0)]
+                x.store(k.tid, scaled[0])
+        half = 0
+        for j in k.range(8, unroll=2):
+            x.store(j, 1.0 if half else 2.0)
+            half = 1 - half
+        opened = k.when(n > 3)
+        with opened:
+            x.store(0, total)
+
+    assert fine.build().text.count("bra") == 9
+
+
+@pytest.mark.parametrize("number", [np.float32(2), np.float64(2), np.float16(2), np.int64(2), np.uint8(2)])
+def test_numpy_scalars_are_the_numbers_that_they_are(number: np.generic) -> None:
+    def text(two: object) -> str:
+        @kernel(threads=32)
+        def scaled(k, x: ptr(f32)):
+            y = x.load(k.tid) * two + two * x.load(k.tid)
+            y = k.max(y / two, k.const(f32, two)) + k.var(f32, two)
+            x.store(k.tid, k.select(y < two, y, two), where=two > y)
+            x.store(k.tid, two)
+
+        return scaled.build().text
+
+    assert text(number) == text(2.0)
+    if isinstance(number, np.integer):
+
+        @kernel(threads=32)
+        def indexed(k, x: ptr(f32), *, two: type(number)):
+            tile = k.shared(f32, two, 32)
+            for i in k.range(two):
+                x.store(i * two + number, tile.load((two, k.tid)) if two < 2 else 1.0)
+                x.load(two)
+
+        indexed.build(two=number)

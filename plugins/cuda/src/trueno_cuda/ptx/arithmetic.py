@@ -17,8 +17,8 @@ from trueno_cuda.ptx.instructions import (
     Form,
 )
 from trueno_cuda.ptx.topics import MEMBERS
-from trueno_cuda.ptx.types import Type, pred, u32
-from trueno_cuda.ptx.values import Alike, Number, Value, Var, alike, is_predicate, multiple
+from trueno_cuda.ptx.types import Type, checked, pred, u32
+from trueno_cuda.ptx.values import Alike, Number, Value, Var, alike, is_predicate, multiple, plain
 
 
 class Arithmetic(Conversions):
@@ -42,6 +42,7 @@ class Arithmetic(Conversions):
 
     def apply(self, name: str, *args: Value | Number, out: Var | None = None, **options: Any) -> Value:
         """Emit the instruction that `name` means for these operands."""
+        args = tuple(map(plain, args))
         form = self._form(name, args)
         if (same := _neutral(name, args)) is not None and out is None:
             self.read(same)
@@ -113,6 +114,7 @@ class Arithmetic(Conversions):
                 rows = self.shape[0] * (self.shape[1] if name == "tid_z" else 1)
                 level = Alike.WARP if rows % 32 == 0 else level
             value = self._specials[name] = self.new(kind, level, top=True)
+            self.names[value.text] = f"k.{name}"
             self.prologue.append(f"mov.{kind.word} {value.text}, {text};")
         return self._specials[name]
 
@@ -129,6 +131,7 @@ class Arithmetic(Conversions):
                     self.prologue.append(f"mad.lo.u32 {sum_.text}, {above.text}, {pitch}, {tid.text};")
                     tid = sum_
             value = self._specials["warp"] = self.new(u32, Alike.WARP, top=True)
+            self.names[value.text] = "k.warp"
             self.prologue.append(f"shr.u32 {value.text}, {tid.text}, 5;")
         return self._specials["warp"]
 
@@ -143,6 +146,7 @@ class Arithmetic(Conversions):
         """A register that may change: `k.var(f32, 0.0)`, or `k.var(x)` which starts as the value x."""
         if isinstance(kind, Value):
             start, kind = kind, kind.type
+        kind, start = checked(kind, "k.var", "k.var(f32, 0.0)"), plain(start)
         text = ("1" if start else "0") if kind is pred and isinstance(start, bool) else self.operand(start, kind)
         var = self.new_var(kind, alike(start))
         if kind is pred and not isinstance(start, Value):
@@ -167,6 +171,7 @@ class Arithmetic(Conversions):
 
     def const(self, kind: Type, number: Number) -> Value:
         """A number as a value, for where two operands must have a type."""
+        kind, number = checked(kind, "k.const", "k.const(f32, 1.0)"), plain(number)
         value = self.new(kind, Alike.BLOCK, multiple(number))
         self.emit(f"mov.{kind.word}", value.text, self.operand(number, kind))
         return value
@@ -181,6 +186,7 @@ class Arithmetic(Conversions):
         """A predicate: eq ne lt le gt ge, and with `u` at the end true for a NaN; num, nan."""
         if how not in COMPARISONS:
             raise BuildError(f"k.compare: {how!r} is no comparison; known: {' '.join(COMPARISONS)}")
+        a, b = plain(a), plain(b)
         kind = next((v.type for v in (a, b) if isinstance(v, Value)), None)
         if kind is None or kind.kind not in "usf":
             raise BuildError(f"k.compare: {a!r} and {b!r} cannot be compared; of predicates, a ^ b is a != b")
@@ -194,6 +200,7 @@ class Arithmetic(Conversions):
         """a where `condition` holds, else b; both are computed."""
         if not is_predicate(condition):
             raise BuildError(f"k.select: {condition!r} is no predicate; compare first, as in k.select(i < n, a, b)")
+        a, b = plain(a), plain(b)
         kind = next((v.type for v in (a, b) if isinstance(v, Value)), None)
         if kind is None or kind is pred:
             raise BuildError("k.select chooses between values; of two numbers, make one a k.const")

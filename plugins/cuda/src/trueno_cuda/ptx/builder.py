@@ -49,7 +49,7 @@ class Builder(Asynchronous):
             raise BuildError(f"parameter {name!r}: ptxas takes ASCII only")
         param = f"arg_{name}"
         if isinstance(kind, ptr):
-            root = Root(param, "global", kind.element.bytes)
+            root = Root(name, "global", kind.element.bytes)
             generic = self.new(u64, Alike.BLOCK, top=True)
             address = self.new(global_address, Alike.BLOCK, top=True)
             self.prologue.append(f"ld.param.u64 {generic.text}, [{param}];")
@@ -59,6 +59,7 @@ class Builder(Asynchronous):
         if isinstance(kind, TensorMap):
             generic = self.new(u64, Alike.BLOCK, top=True)
             address = self.new(tensor_address, Alike.BLOCK, top=True)
+            self.names[address.text] = name
             self.need("cvta.param.u64")
             self.prologue.append(f"mov.b64 {generic.text}, {param};")
             self.prologue.append(f"cvta.param.u64 {address.text}, {generic.text};")
@@ -66,6 +67,7 @@ class Builder(Asynchronous):
         if kind.kind not in "usf" or not kind.register:
             raise BuildError(f"parameter {name}: a launch passes numbers of 16 bits or more and pointers, not {kind}")
         value = self.new(kind, Alike.BLOCK, top=True)
+        self.names[value.text] = name
         self.prologue.append(f"ld.param.{kind.word} {value.text}, [{param}];")
         return value
 
@@ -84,7 +86,7 @@ class Builder(Asynchronous):
             step = 64 if isinstance(kind, TensorMap) else size
             offset = -(-end // step) * step
             end = offset + size
-            root = roots.get(f"arg_{name}")
+            root = roots.get(name)
             if root is None:
                 params.append(Param(name, kind, offset, size, step))
             else:
@@ -95,6 +97,8 @@ class Builder(Asynchronous):
         """The Python function has returned: what it left open is an error."""
         if self.broken:
             raise BuildError(self.broken)
+        for how, line in self.unopened.values():
+            raise BuildError(f"line {line}: what k gives there is never entered, so it guards nothing: write `{how}`")
         if self.path.inner.kind != "kernel":
             raise BuildError(f"a {self.path.inner.kind} is still open at the end of the kernel")
         if self.path.pending.arriving:

@@ -5,14 +5,15 @@ because it may not have run.  A block also knows how alike its threads entered i
 never reach is refused.
 """
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from trueno_cuda.ptx.arithmetic import Arithmetic
 from trueno_cuda.ptx.errors import BuildError
 from trueno_cuda.ptx.hazards import Block, Pending
 from trueno_cuda.ptx.types import Type, s32, u32
-from trueno_cuda.ptx.values import Alike, Value, alike, is_predicate, multiple
+from trueno_cuda.ptx.values import Alike, Value, alike, is_predicate, multiple, plain
 
 
 class Loop:
@@ -54,14 +55,24 @@ class Control(Arithmetic):
         yield block
         self.path.close(block)
 
+    def _opening(self, how: str) -> object:
+        """Note a branch or loop until it is entered: one that no `with` or `for` opens guards nothing."""
+        note = object()
+        self.unopened[note] = how, sys._getframe(2).f_lineno
+        return note
+
     # ---- branches -------------------------------------------------------------------------------------
 
-    @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
+    def when(self, condition: Value) -> AbstractContextManager[None]:
         """Run the body where `condition`, a predicate, holds: `with k.when(i < n):`.
 
         BuildError: for a Python bool, which Python's own if is for, and for return, break or continue in the body.
         """
+        return self._when(condition, self._opening("with k.when(c):"))
+
+    @contextmanager
+    def _when(self, condition: Value, note: object) -> Iterator[None]:
+        del self.unopened[note]
         text = self.condition(condition, "k.when")
         label = self.label("when")
         self.emit(f"@!{text} bra", f"{label}_end")
@@ -73,12 +84,16 @@ class Control(Arithmetic):
         self.path.pending.join(before)
         self.last_when = (len(self.lines), label, condition, before, taken)
 
-    @contextmanager
-    def otherwise(self) -> Iterator[None]:
+    def otherwise(self) -> AbstractContextManager[None]:
         """Run the body where the k.when just before did not: `with k.otherwise():`.
 
         BuildError: where anything stands between the two.
         """
+        return self._otherwise(self._opening("with k.otherwise():"))
+
+    @contextmanager
+    def _otherwise(self, note: object) -> Iterator[None]:
+        del self.unopened[note]
         if self.last_when is None or self.last_when[0] != len(self.lines):
             raise BuildError("k.otherwise() must follow a k.when branch at once, in the same block")
         _, label, condition, before, taken = self.last_when
@@ -107,6 +122,14 @@ class Control(Arithmetic):
         not overflow it.  unroll=4 writes the body four times a turn (constant bounds only, the rest follows behind);
         unroll=False asks ptxas not to unroll.
         """
+        return self._range(start, stop, step, unroll, self._opening("for i in k.range(n):"))
+
+    def _range(
+        self, start: Value | int, stop: Value | int | None, step: Value | int, unroll: int | bool, note: object
+    ) -> Iterator[Value]:
+        del self.unopened[note]
+        start, step = plain(start), plain(step)
+        stop = None if stop is None else plain(stop)
         if stop is None:
             start, stop = 0, start
         kind, up = self._counting(start, stop, step)
@@ -185,13 +208,17 @@ class Control(Arithmetic):
         self.emit(f"add.{index.type.word}", index.text, index.text, self.operand(step, index.type))
         self.path.close(inner)
 
-    @contextmanager
-    def loop(self) -> Iterator[Loop]:
+    def loop(self) -> AbstractContextManager[Loop]:
         """Repeat until `loop.leave_if(c)`: `with k.loop() as loop:`.
 
         The first `leave_if` may stand anywhere; a loop without one would never end and is refused.  A Var that is
         to change from turn to turn is declared before the loop.
         """
+        return self._loop(self._opening("with k.loop() as loop:"))
+
+    @contextmanager
+    def _loop(self, note: object) -> Iterator[Loop]:
+        del self.unopened[note]
         label = self.label("loop")
         self.place(label)
         with self._block(Block("k.loop body", Alike.BLOCK, repeats=True)) as block:

@@ -2,7 +2,6 @@
 
 import sys
 from collections import Counter
-from pathlib import Path as FilePath
 from types import CodeType
 from typing import TYPE_CHECKING
 
@@ -10,12 +9,11 @@ from trueno_cuda.ptx.errors import BuildError
 from trueno_cuda.ptx.hazards import Block, Path, Pending
 from trueno_cuda.ptx.targets import Target, required_version
 from trueno_cuda.ptx.types import Type, bf16, f16, literal
-from trueno_cuda.ptx.values import Alike, Number, Value, Var
+from trueno_cuda.ptx.values import Alike, Number, Value, Var, plain
 
 if TYPE_CHECKING:
     from trueno_cuda.ptx.pointers import Array, Root
 
-PACKAGE = str(FilePath(__file__).parent)
 INDENT = "    "
 
 
@@ -42,8 +40,19 @@ class Core:
         self.files: list[str] = []
         self.broken = ""
         self.last_when: tuple[int, str, Value, Pending, Pending] | None = None
+        self.unopened: dict[object, tuple[str, int]] = {}  # branches that were made: how to open one, and the line
+        self.names: dict[str, str] = {}  # what a register holds for all threads from the start: `n`, `k.tid`
         self._labels: Counter[str] = Counter()
         self._code, self._line = code, 0
+        self._sealed = frozenset((*self.__dict__, "_sealed", "early"))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        sealed = self.__dict__.get("_sealed")
+        if sealed is not None and name not in sealed:
+            raise BuildError(
+                f"k.{name} = ...: k is the builder and keeps nothing; use a Python name, or k.var for what changes"
+            )
+        super().__setattr__(name, value)
 
     @property
     def threads(self) -> int:
@@ -135,6 +144,7 @@ class Core:
             if value.type is not kind:
                 raise BuildError(f"{value} where {kind} is wanted; convert with .to({kind})")
             return self.read(value)
+        value = plain(value)
         if not isinstance(value, (int, float)):
             raise BuildError(f"{value!r} where a {kind} is wanted: neither a value of this kernel nor a number")
         text = literal(kind, value)

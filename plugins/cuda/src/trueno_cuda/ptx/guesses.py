@@ -26,24 +26,32 @@ syncthreads barrier bar barsync wait   k.sync()
 syncwarp                    k.sync_warp()
 clustersync synccluster     k.sync_cluster()
 threadfence membar memfence   k.fence("gpu"), or "block" or "system"
-log ln                      k.log2(x) * {ln2}: PTX has the logarithm to base 2 alone
-log10                       k.log2(x) * 0.3010299956639812: PTX has the logarithm to base 2 alone
-exp                         k.exp2(x * {log2e}): PTX has powers of 2 alone
-pow power                   k.exp2(y * k.log2(x)), for x above 0
+log ln logf                 k.log2(x) * {ln2}: PTX has the logarithm to base 2 alone
+log10 log10f                k.log2(x) * 0.3010299956639812: PTX has the logarithm to base 2 alone
+exp expf                    k.exp2(x * {log2e}): PTX has powers of 2 alone
+pow power powf              k.exp2(y * k.log2(x)), for x above 0
 sigmoid                     1.0 / (1.0 + k.exp2(x * -{log2e}))
-lg2                         k.log2(x)
-ex2                         k.exp2(x)
+lg2 log2f                   k.log2(x)
+ex2 exp2f                   k.exp2(x)
 square                      x * x
 reciprocal inv              k.rcp(x), or 1.0 / x
-invsqrt                     k.rsqrt(x)
-fabs                        k.abs(x)
+invsqrt rsqrtf              k.rsqrt(x)
+fabs fabsf                  k.abs(x)
 fmax fmaxf maximum          k.max(a, b)
 fmin fminf minimum          k.min(a, b)
+sqrtf                       k.sqrt(x)
+sinf                        k.sin(x)
+cosf                        k.cos(x)
+tanhf                       k.tanh(x)
+floorf                      k.floor(x)
+ceilf                       k.ceil(x)
+truncf                      k.trunc(x)
+roundf rintf                k.round(x)
 fmaf muladd                 k.fma(a, b, c)
-mod fmod                    a % b, of unsigned integers, or k.rem(a, b)
+mod fmod fmodf              a % b, of unsigned integers, or k.rem(a, b)
 cdiv ceildiv                -(-a // b) of Python's ints, (a + b - 1) // b of unsigned values
 clamp clip                  k.min(k.max(x, low), high)
-erf gelu atan sinh cosh tan asin acos   exp2, log2, sin, cos, tanh and rsqrt, which are all that PTX has
+erf erff gelu atan atanf sinh cosh tan tanf asin acos   exp2, log2, sin, cos, tanh and rsqrt, which are all that PTX has
 sum reducesum redsum        k.block_sum(x), or k.warp_sum(x)
 reduce blockredux           k.block_reduce(x, "add"), or k.warp_reduce(x, "add")
 reducemax redmax            k.block_max(x), or k.warp_max(x)

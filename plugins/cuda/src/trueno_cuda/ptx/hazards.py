@@ -69,7 +69,10 @@ class Pending:
 
     def write(self, region: Region) -> None:
         if region in self.reads:
-            raise BuildError(f"shared memory {region} is written after a read with no {region.barrier} between")
+            raise BuildError(
+                f"shared memory {region} is written after a read with no {region.barrier} between; an element that "
+                f'several threads change takes an atomic: {region.array}.reduce("add", i, v)'
+            )
         self.writes.add(region)
 
     def copy_async(self, region: Region) -> None:

@@ -4,23 +4,41 @@ The function's signature is the kernel's interface.  Annotated positional parame
 keyword-only ones are constants of the build: they may steer Python, and are part of the kernel's name.
 """
 
-import ast
+import contextlib
 import inspect
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 
+from trueno_cuda.ptx.asynchronous import Mbarrier
+from trueno_cuda.ptx.body import fault
 from trueno_cuda.ptx.builder import DYNAMIC, Builder, Param, ParamType, Shared
+from trueno_cuda.ptx.control import Loop
 from trueno_cuda.ptx.errors import BuildError, suggestion
+from trueno_cuda.ptx.instructions import CLOCKS, INSTRUCTIONS, STATEMENTS
+from trueno_cuda.ptx.pointers import Array, Pointer
 from trueno_cuda.ptx.targets import Target, Version, target
 from trueno_cuda.ptx.types import TensorMap, Type, ptr
+from trueno_cuda.ptx.values import Value, Var
 
 Shape = tuple[int, int, int]
 OVERLAPPING: Final = 90
 """Architectures from this number on have griddepcontrol."""
+CALLS: Final = frozenset(
+    {n for n in dir(Builder) if not n.startswith("_") and callable(getattr(Builder, n))}
+    | {*INSTRUCTIONS, *CLOCKS, *STATEMENTS}
+)
+"""Names behind `k.` that mean something only when they are called."""
+BUILDERS: Final = frozenset(c.__name__ for c in Builder.__mro__[:-1])
+POINTERS: Final = frozenset({Pointer.__name__, Array.__name__})
+OWNERS: Final = BUILDERS | POINTERS | {Value.__name__, Var.__name__, Mbarrier.__name__, Loop.__name__}
+"""Classes whose methods a kernel calls."""
+OURS: Final = (str(Path(__file__).parent), str(Path(contextlib.__file__)))
+"""Files whose frames are left out of the end of a BuildError's traceback."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +125,13 @@ class Source:
         threads = self._threads(chosen)
         name = _mangle(self.name, chosen)
         k = Builder(name, where, threads, self.function.__code__ if loc else None)
-        _no_early_exit(self.function)
+        if said := fault(self.function, CALLS):
+            raise BuildError(said)
         operands = [k.bind(n, t) for n, t in self.params.items()]
         if self.overlap and where.number >= OVERLAPPING:
             k.early = True
             k.wait_for_previous_grid()
-        self.function(k, *operands, **chosen)
+        self._traced(k, operands, chosen)
         k.close()
         cluster = None if self.cluster is None else _shape(self.cluster, "cluster", self.name)
         limits = self._limits(k, threads, cluster)
@@ -125,6 +144,19 @@ class Source:
             name, text, arch, _spelled(k.version), params, chosen, threads, most, shared.static, shared.dynamic,
             cluster, tuple(k.escapes), k.early,
         )  # fmt: skip
+
+    def _traced(self, k: Builder, operands: list[Any], constants: dict[str, Any]) -> None:
+        """Run the function; an error that it meets ends in its own line, or in that of a function that it calls."""
+        try:
+            result: object = self.function(k, *operands, **constants)  # type: ignore[func-returns-value]
+        except BuildError as error:
+            raise error.with_traceback(_own(error.__traceback__)) from error.__cause__
+        except TypeError as error:
+            if not (said := _miscalled(str(error))):
+                raise
+            raise BuildError(said).with_traceback(_own(error.__traceback__)) from None
+        if result is not None:
+            raise BuildError(f"{self.name} returns {result!r}: a kernel returns nothing; store it, as out.store(i, y)")
 
     def _constants(self, given: dict[str, Any]) -> dict[str, Any]:
         """All constants, in the order of the signature."""
@@ -204,6 +236,8 @@ class Source:
 
 
 def kernel(
+    function: object = None,
+    /,
     *,
     threads: int | tuple[int, ...] | str | None = None,
     max_threads: int | None = None,
@@ -222,6 +256,9 @@ def kernel(
     still writes.  Letting the next one start as early (k.launch_next_grid) made replayed batches slower: 1.05 us a
     kernel on an H200, 0.97 without, 1.20 with neither.
     """
+    if function is not None:
+        name = getattr(function, "__name__", repr(function))
+        raise BuildError(f"@kernel on {name}: call it, as @kernel(threads=256)")
     return lambda function: Source(function, threads, max_threads, blocks_per_sm, cluster, registers, overlap)
 
 
@@ -230,8 +267,15 @@ def _interface(function: Callable[..., None]) -> tuple[dict[str, ParamType], dic
     params: dict[str, ParamType] = {}
     constants: dict[str, inspect.Parameter] = {}
     name = function.__name__
-    _, *rest = inspect.signature(function, eval_str=True).parameters.values()
-    for p in rest:
+    if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
+        raise BuildError(f"@kernel on {name}: a plain function is wanted")
+    if inspect.isgeneratorfunction(function):
+        raise BuildError(f"{name}: a `yield` makes it a generator, which writes nothing; a kernel stores its results")
+    k, *rest = (*inspect.signature(function, eval_str=True).parameters.values(), None)
+    if k is None or k.kind is not k.POSITIONAL_OR_KEYWORD or isinstance(k.annotation, (Type, ptr, TensorMap)):
+        found = "it has no parameter" if k is None else f"its first parameter is {k}"
+        raise BuildError(f"{name}: {found}; the builder comes first: def {name}(k, x: ptr(f32), ...)")
+    for p in filter(None, rest):
         if p.kind is p.KEYWORD_ONLY:
             if p.name in ("arch", "loc"):
                 raise BuildError(f"{name}: {p.name} is an argument of build() and cannot name a constant")
@@ -247,41 +291,28 @@ def _interface(function: Callable[..., None]) -> tuple[dict[str, ParamType], dic
     return params, constants
 
 
-def _no_early_exit(function: Callable[..., None]) -> None:
-    """Refuse return, break and continue inside a `with k.when(...)`: Python would take them whatever the condition.
-
-    A with statement cannot see this happen, so the source is looked at, where there is one.
-    """
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, SyntaxError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.With) and any(map(_branches, node.items)):
-            for exit_ in _exits(node.body, in_loop=False):
-                word = type(exit_).__name__.lower()
-                raise BuildError(
-                    f"{function.__name__}, line {exit_.lineno}: `{word}` in a `with k.` block runs while the kernel is "
-                    "built, whatever the condition; branch around the rest, or leave a k.loop with leave_if"
-                )
+def _own(traceback: TracebackType | None) -> TracebackType | None:
+    """The author's part of a traceback: without the frame that asks, and without the builder's at the end."""
+    frames = []
+    while traceback is not None:
+        frames.append(traceback)
+        traceback = traceback.tb_next
+    while len(frames) > 1 and frames[-1].tb_frame.f_code.co_filename.startswith(OURS):
+        frames.pop()
+    made = None
+    for frame in reversed(frames[1:]):
+        made = TracebackType(made, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return made
 
 
-def _branches(item: ast.withitem) -> bool:
-    call = item.context_expr
-    return (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("when", "otherwise", "loop")
-    )
-
-
-def _exits(body: Iterable[ast.AST], in_loop: bool) -> Iterator[ast.Return | ast.Break | ast.Continue]:
-    """Statements that leave `body`; a Python loop of its own may be left."""
-    for node in body:
-        if isinstance(node, ast.Return) or (isinstance(node, (ast.Break, ast.Continue)) and not in_loop):
-            yield node
-        elif not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
-            yield from _exits(ast.iter_child_nodes(node), in_loop or isinstance(node, (ast.For, ast.While)))
+def _miscalled(message: str) -> str:
+    """What Python says of a wrong call of the builder, as `Pointer.store() takes 3 ...`, in the builder's words."""
+    found = re.fullmatch(r"(\w+)\.(\w+)\(\) (.*)", message)
+    if found is None or found[1] not in OWNERS:
+        return ""
+    owner, name, said = found.groups()
+    hint = "; an index of two dimensions is a tuple: .store((row, column), value)" if owner in POINTERS else ""
+    return f"{'k.' if owner in BUILDERS else '.'}{name}() {said}{hint}"
 
 
 def _shape(given: int | tuple[int, ...], what: str, name: str) -> Shape:

@@ -16,6 +16,7 @@ from trueno_cuda.ptx.types import (
     PACKS,
     Type,
     cache_policy,
+    checked,
     cluster_address,
     f16,
     global_address,
@@ -24,7 +25,7 @@ from trueno_cuda.ptx.types import (
     u32,
     u64,
 )
-from trueno_cuda.ptx.values import Alike, Number, Value, alike, is_predicate, multiple
+from trueno_cuda.ptx.values import Alike, Number, Value, alike, is_predicate, multiple, plain
 
 
 class Memory(Control):
@@ -54,9 +55,11 @@ class Memory(Control):
     def _array(
         self, element: Type, shape: tuple[int, ...], space: str, address: Type, stages: int, align: int, per: str
     ) -> Array:
-        count = math.prod(shape)
+        element = checked(element, f"k.{space}", f"k.{space}(f32, 32, 33)")
+        shape = tuple(map(plain, shape))
         if not shape or not all(isinstance(n, int) and n > 0 for n in (*shape, stages)):
             raise BuildError(f"k.{space}: a shape of positive Python ints is wanted, not {shape} in {stages} stages")
+        count = math.prod(shape)
         if align < 1 or align & (align - 1):
             raise BuildError(f"k.{space}: align={align} is no power of two")
         number = 1 + sum(a.root.space == space for a in self.arrays)
@@ -74,7 +77,8 @@ class Memory(Control):
     def flat(self, pointer: Pointer, index: Index) -> Value | int:
         """A row and a column as one index."""
         if not isinstance(index, tuple):
-            return index
+            return plain(index)  # type: ignore[no-any-return]
+        index = tuple(map(plain, index))
         if len(index) != len(pointer.pitches):
             raise BuildError(f"{pointer} has {len(pointer.pitches)} dimensions, the index has {len(index)}")
         total: Value | int = 0

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from trueno_cuda.ptx.errors import BuildError, UnknownName
+from trueno_cuda.ptx.errors import BuildError, UnknownName, suggestion
 from trueno_cuda.ptx.guesses import POINTER, instead
 from trueno_cuda.ptx.hazards import Region
-from trueno_cuda.ptx.types import Type
-from trueno_cuda.ptx.values import Number, Value, multiple
+from trueno_cuda.ptx.types import Type, checked
+from trueno_cuda.ptx.values import Number, Value, multiple, plain
 
 if TYPE_CHECKING:
     from trueno_cuda.ptx.memory import Memory
@@ -28,6 +28,14 @@ CACHE = {
 """Words of `cache=`, joined by blanks: `cache="nc no_allocate l2_128"`, in the order that PTX wants."""
 ELEMENTS = "say .load(index), which gives a Value, and .store(index, value)"
 ORDERS = ("relaxed", "acquire", "release", "acq_rel", "volatile")
+OPTIONS = {
+    "load": ("where", "other", "cache", "policy", "order", "scope"),
+    "store": ("where", "cache", "policy", "order", "scope"),
+    "atomic": ("where", "order", "scope"),
+    "reduce": ("where", "order", "scope"),
+}
+MASKS = ("mask", "when", "predicate", "pred", "cond", "condition", "if_")
+"""Other names for where=."""
 SCOPES = {"block": "cta", "cluster": "cluster", "gpu": "gpu", "system": "sys"}
 
 
@@ -87,6 +95,7 @@ class Pointer:
 
     def cast(self, element: Type) -> "Pointer":
         """The same memory as elements of another type: bytes as f16, f16 as f16x2."""
+        element = checked(element, f"{self.root.name}.cast", f"{self.root.name}.cast(f16)")
         unit, count = self.multiple * self.element.bytes // element.bytes, self.count
         if not unit:
             raise BuildError(f"{self}: its address is a multiple of {self.multiple} only, not of a {element}")
@@ -107,7 +116,11 @@ class Pointer:
         BuildError: more than 16 bytes at once, an index that is not known to be a multiple of `vec`, an index beyond
         an array whose length is known.
         """
-        values = self.k.load(self, index, vec or 1, **options)
+        if vec is not None and type(vec) is not int:
+            raise BuildError(
+                f"{self}: vec={vec!r} is no Python int; an index of two dimensions is a tuple: .load((row, column))"
+            )
+        values = self.k.load(self, index, vec or 1, **_known(self, "load", options))
         return values[0] if vec is None else values
 
     def store(self, index: Index, values: "Value | Number | Sequence[Value | Number]", **options: Any) -> None:
@@ -115,7 +128,11 @@ class Pointer:
 
         A Python number takes the element's type; a Value must have it.
         """
-        self.k.store(self, index, [values] if isinstance(values, (Value, int, float)) else list(values), **options)
+        values = plain(values)
+        if not isinstance(values, (Value, int, float, Sequence)) or isinstance(values, str):
+            raise BuildError(f"{self}: {values!r} is neither a value nor a list of values to store")
+        several = list(values) if isinstance(values, Sequence) else [values]
+        self.k.store(self, index, several, **_known(self, "store", options))
 
     def atomic(self, name: str, index: Index, *operands: Value | Number, **options: Any) -> Value:
         """Change an element in one step and return what it was: add min max and or xor inc dec exch cas.
@@ -123,11 +140,11 @@ class Pointer:
         operands: one value, two of `cas` (what is expected, what is written).  where: masked threads get 0.
         order, scope: as those of `load`.  BuildError: for a type that the table of atomics does not have.
         """
-        return self.k.atomic(self, name, index, operands, returns=True, **options)  # type: ignore[return-value]
+        return self.k.atomic(self, name, index, operands, returns=True, **_known(self, "atomic", options))  # type: ignore[return-value]
 
     def reduce(self, name: str, index: Index, *operands: Value | Number, **options: Any) -> None:
         """Change an element in one step and return nothing, which is cheaper."""
-        self.k.atomic(self, name, index, operands, returns=False, **options)
+        self.k.atomic(self, name, index, operands, returns=False, **_known(self, "reduce", options))
 
     def prefetch(self, index: Index, level: str = "L2") -> None:
         """Ask for the cache line of an element, into `L2` or `L1`, without waiting."""
@@ -163,3 +180,13 @@ class Array(Pointer):
         address = self.address if isinstance(stage, int) and stage == 0 else k.address(whole, at)
         region = self.region._replace(stage=name) if self.region else None
         return Pointer(k, self.element, self.root, address, multiple(size), self.count, region, self.pitches)
+
+
+def _known(pointer: Pointer, method: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of an access; BuildError for one that it has not."""
+    for name in options:
+        if name not in OPTIONS[method]:
+            hint = '; did you mean "where"?' if name in MASKS else suggestion(name, OPTIONS[method])
+            known = "" if hint else f"; it has {', '.join(OPTIONS[method])}"
+            raise BuildError(f"{pointer}.{method}: no option {name!r}{hint}{known}")
+    return options

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 from trueno_cuda.ptx.asynchronous import Mbarrier
@@ -32,9 +33,12 @@ OWNERS: dict[str, type] = {
 HEAD = """# PTX builder
 
 `from trueno_cuda.ptx import f32, kernel, ptr, u32`; [Write a kernel](../how-to/write-a-kernel.md) shows how it feels.
-A kernel is a Python function that runs once, when it is built; what hangs on `k` runs later, on the GPU. Every misuse
-is a `BuildError` while the function runs, so the traceback ends in the kernel's own line, and a name that does not
-exist says which one is meant.
+A kernel is a Python function that runs once, when it is built; what hangs on `k` runs later, on the GPU. A misuse is a
+`BuildError`. Where a line is to blame, the traceback ends in it, in the kernel or in a function that it calls; what the
+source shows or only the end tells, as a branch that nothing enters, is named with its line. A name that does not exist
+says which one is meant.
+
+A launch by `trueno_cuda.prepared` or `run` wants a signature of pointers, then whole numbers, then floats.
 """
 
 
@@ -44,6 +48,9 @@ def page() -> str:
     parts.append(f"What `build` gives, a `Kernel`:\n\n{_text(Kernel)}\n")
     rows = [(f"`{t}`", str(t.bits), _kind(t), f"`{t.widened}`" if t.widened.register else "–") for t in TYPES.values()]
     parts.append("## Types\n\n" + _table(("type", "bits", "what it is", "in a register"), rows))
+    launches = import_module("trueno_cuda.launching")  # which needs the core, and the builder does not
+    parts.append('## Running\n\nOn a GPU with `backend="cuda"`, without one on `cuda_emulated`.\n')
+    parts += [_member(f"trueno_cuda.{name}", getattr(launches, name)) for name in ("prepared", "run")]
     shown: set[str] = set()
     for topic in TOPICS:
         parts.append(f"## {topic.title}\n\n{topic.about}\n")
@@ -75,7 +82,7 @@ def _member(name: str, found: Any) -> str:
 def _arguments(function: Callable[..., Any]) -> str:
     """`(element, *shape, stages=1)`: without annotations, and masks as they are written."""
     parameters = inspect.signature(function).parameters.values()
-    shown = [p.replace(annotation=p.empty) for p in parameters if p.name != "self"]
+    shown = [p.replace(annotation=p.empty) for p in parameters if p.name != "self" and p.kind is not p.POSITIONAL_ONLY]
     return re.sub(r"\b\d{7,}\b", lambda number: f"0x{int(number[0]):X}", str(inspect.Signature(shown)))
 
 

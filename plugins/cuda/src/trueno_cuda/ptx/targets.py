@@ -107,9 +107,15 @@ def required_version(instruction: str, where: Target) -> Version:
             continue
         least = need.target
         if least.special and where is not least:
-            raise BuildError(f"{instruction} exists on {least.name} alone; this kernel is built for {where.name}")
+            raise BuildError(
+                f"{instruction} exists on {least.name} alone; this kernel is built for {where.name}: say "
+                f'build(arch="{least.name}")'
+            )
         if where.number < least.number:
-            raise BuildError(f"{instruction} needs {least.name} or newer; this kernel is built for {where.name}")
+            raise BuildError(
+                f"{instruction} needs {least.name} or newer; this kernel is built for {where.name}: say "
+                f'build(arch="{least.name}")'
+            )
         if where is least or not need.exact:
             version = max(version, need.version)
     return version

@@ -97,6 +97,22 @@ PACKS: Final = {t.lane.name: t for t in TYPES.values() if t.lane is not None and
 """The 32-bit pack of each narrow type."""
 
 
+def checked(kind: object, where: str, example: str) -> Type:
+    """`kind`, which must be a type; BuildError with the one that a name or a type of NumPy's stands for."""
+    if isinstance(kind, Type):
+        return kind
+    name = kind if isinstance(kind, str) else getattr(kind, "__name__", getattr(kind, "name", None))
+    found = None
+    if isinstance(name, str):
+        letter = {"float": "f", "int": "s", "uint": "u"}.get(name.rstrip("0123456789"), "")
+        spelled = {"bfloat16": "bf16", "bool": "pred", "float": "f32", "int": "s32"}.get(name)
+        sized = letter + name.lstrip("abcdefghijklmnopqrstuvwxyz")
+        found = next((n for n in (name, spelled, sized) if n in TYPES), None)
+    hint = f"say {found}, from trueno_cuda.ptx import {found}" if found else f"the type comes first: {example}"
+    shown = name if isinstance(kind, type) else repr(kind)
+    raise BuildError(f"{where}: {shown} is no type of the builder; {hint}")
+
+
 @dataclass(frozen=True, slots=True)
 class ptr:
     """A launch parameter: the address of elements in global memory."""

@@ -4,20 +4,31 @@ An operator emits one instruction.  Beside its register a value knows two facts 
 how alike it is over the threads, and which power of two divides it.
 """
 
+import operator
+from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NoReturn
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from trueno_cuda.ptx.errors import BuildError, UnknownName
 from trueno_cuda.ptx.guesses import VALUE, instead
 from trueno_cuda.ptx.instructions import INSTRUCTIONS, SPECIAL_REGISTERS
 from trueno_cuda.ptx.topics import MEMBERS
-from trueno_cuda.ptx.types import Type, pred
+from trueno_cuda.ptx.types import Type, checked, pred
 
 if TYPE_CHECKING:
     from trueno_cuda.ptx.arithmetic import Arithmetic
     from trueno_cuda.ptx.hazards import Block
 
 Number = int | float
+OPERATORS: Final[dict[str, Callable[..., Any]]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
+    "true_divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
+    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "less": operator.lt,
+    "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge, "equal": operator.eq,
+    "not_equal": operator.ne,
+}  # fmt: skip
+"""What NumPy calls when a scalar of its own stands left of an operator."""
 
 
 class Alike(IntEnum):
@@ -43,7 +54,12 @@ class Value:
         self.k, self.type, self.text, self.block, self.alike, self.multiple = k, kind, text, block, alike, multiple
 
     def __repr__(self) -> str:
-        return f"{self.text} ({self.type})"
+        return f"{self._said} ({self.type})"
+
+    @property
+    def _said(self) -> str:
+        """Its name where the author gave one, as a parameter's; else the register."""
+        return self.k.names.get(self.text, self.text)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
@@ -68,7 +84,44 @@ class Value:
 
     def __index__(self) -> NoReturn:
         raise BuildError(
-            f"{self} is no Python int: it exists on the GPU only; loop with `for i in k.range({self.text})`"
+            f"{self} is no Python int: it exists on the GPU only; loop with `for i in k.range({self._said})`"
+        )
+
+    def __float__(self) -> NoReturn:
+        raise BuildError(
+            f"{self} is no Python float: it exists on the GPU only; .to(f32) converts it, and k computes with it: "
+            "k.sqrt(x), k.exp2(x), ... in place of those of math"
+        )
+
+    def __int__(self) -> NoReturn:
+        raise BuildError(f"{self} is no Python int: it exists on the GPU only; .to(s32, 'rz') truncates a float there")
+
+    def __round__(self, digits: int | None = None) -> NoReturn:
+        raise BuildError(f"round of {self}: say k.round(x), which gives a float, or x.to(s32, 'rn')")
+
+    def __floor__(self) -> NoReturn:
+        raise BuildError(f"floor of {self}: say k.floor(x), which gives a float, or x.to(s32, 'rm')")
+
+    def __ceil__(self) -> NoReturn:
+        raise BuildError(f"ceil of {self}: say k.ceil(x), which gives a float, or x.to(s32, 'rp')")
+
+    def __trunc__(self) -> NoReturn:
+        raise BuildError(f"trunc of {self}: say k.trunc(x), which gives a float, or x.to(s32, 'rz')")
+
+    def __pow__(self, other: object) -> NoReturn:
+        raise BuildError(f"** on {self}: PTX has no powers; say x * x, or k.exp2(y * k.log2(x)) for x above 0")
+
+    def __rpow__(self, other: object) -> NoReturn:
+        raise BuildError(f"** on {self}: PTX has powers of 2 alone: k.exp2(x), and a ** x is k.exp2(x * log2(a))")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> "Value":
+        """What NumPy does with a scalar of its own and a value: the operator. Other functions are refused."""
+        meant = OPERATORS.get(ufunc.__name__) if method == "__call__" else None
+        numbers = [n.item() if not isinstance(n, Value) and getattr(n, "ndim", 1) == 0 else n for n in inputs]
+        if meant is not None and all(isinstance(n, (Value, int, float)) for n in numbers):
+            return meant(*numbers)  # type: ignore[no-any-return]
+        raise BuildError(
+            f"NumPy's {ufunc.__name__} of {self}: it exists on the GPU only; compute with k, as k.sqrt(x), k.max(a, b)"
         )
 
     def __iter__(self) -> NoReturn:
@@ -76,7 +129,7 @@ class Value:
 
     def _written_once(self, other: "Value | Number") -> "Value":
         raise BuildError(
-            f"{self.text} is a Value and is written once; start an accumulator with k.var({self.type}, 0), "
+            f"{self._said} is a Value and is written once; start an accumulator with k.var({self.type}, 0), "
             "or give the result a new name"
         )
 
@@ -196,11 +249,11 @@ class Value:
         rnd: `rn` to nearest, `rz` to zero, `rm` down, `rp` up.  Narrowing floats and integers to floats round to
         nearest unless told; a float becomes an integer only with `rnd` given.  sat: clamp instead of wrapping.
         """
-        return self.k.convert(self, kind, rnd, sat)
+        return self.k.convert(self, checked(kind, ".to", ".to(f32)"), rnd, sat)
 
     def bits(self, kind: Type) -> "Value":
         """The same bits under another type of the same width."""
-        return self.k.reinterpret(self, kind)
+        return self.k.reinterpret(self, checked(kind, ".bits", ".bits(u32)"))
 
 
 class Var(Value):
@@ -268,6 +321,15 @@ class Var(Value):
 
     def __irshift__(self, other: Value | Number) -> "Var":
         return self.update("shr", other)
+
+
+def plain(number: Any) -> Any:
+    """A scalar of NumPy's as the Python number that it is; anything else as it stands."""
+    if isinstance(number, Value) or type(number) in (int, float, bool):
+        return number
+    if isinstance(number, Integral):
+        return int(number)
+    return float(number) if isinstance(number, Real) else number
 
 
 def is_predicate(value: object) -> bool:

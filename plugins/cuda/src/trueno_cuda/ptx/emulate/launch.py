@@ -1,10 +1,11 @@
 """A module of PTX, and launching its entries on NumPy arrays."""
 
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -28,6 +29,7 @@ SHARED_LIMIT = 227 * 1024
 MAX_STEPS = 20_000_000
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 """Of a grid, on every architecture."""
+BITS: Final = {"bf16": 16, "e4m3": 8, "e5m2": 8, "tf32": 32}
 
 
 def three(size: Size, name: str) -> tuple[int, int, int]:
@@ -162,6 +164,7 @@ class Module:
         self.program = program
         self._kernels: dict[str, Kernel] = {}
         self.names = [f.name for f in program.functions.values() if f.entry]
+        self.elements: dict[tuple[str, str], str] = {}  # of built kernels: entry and parameter, and what it points to
         self.memory = {id(v): _initial(v) for v in program.variables if v.space in ("global", "const")}
         for function in program.functions.values():
             self.memory |= {id(v): _initial(v) for v in function.variables if v.space in ("global", "const")}
@@ -201,6 +204,8 @@ class Module:
     ) -> Report:
         """Run an entry; arrays among `args` are device memory and are changed in place.
 
+        The text has no types of elements: an array of any dtype is taken as bytes, unless the module was loaded from a
+        built kernel, whose parameters have them.
         args: one a parameter: C-contiguous arrays for 64-bit pointers, numbers for scalars, `bytes` or a TensorMap for
         structs.  shared: bytes of dynamic shared memory.  races: check shared memory; global_races: and global memory.
         traffic: measure coalescing and bank conflicts, on at most `sample` warps a turn (None: all).
@@ -295,8 +300,12 @@ class Module:
             if not value.flags.c_contiguous or value.dtype.hasobject:
                 raise LaunchError(f"{wrong}: the array must be C-contiguous numbers (shape {value.shape}, "
                                   f"strides {value.strides}, {value.dtype})")  # fmt: skip
+            name = param.name.removeprefix("arg_")
+            element = self.elements.get((kernel.name, name))
+            if element is not None and not holds(value.dtype, element):
+                raise LaunchError(f"{kernel.name}: {name} is {value.dtype}, but its elements are {element}")
             words = f"{value.dtype}{list(value.shape)}"
-            made = launch.arrays[param] = launch.arena.add(param.name.removeprefix("arg_"), value, words)
+            made = launch.arrays[param] = launch.arena.add(name, value, words)
             return made.start.to_bytes(8, "little")
         return scalar(wrong, param, value)
 
@@ -351,11 +360,37 @@ def _cached(text: str) -> Module:
     return Module(text)
 
 
-def load(text: str) -> Module:
+def holds(dtype: np.dtype[Any], element: str) -> bool:
+    """Whether NumPy's type is the builder's; of those that NumPy lacks, as bf16, whether it has as many bits."""
+    number = re.fullmatch(r"([usf])(8|16|32|64)", element)
+    if number is not None:
+        return dtype == np.dtype(f"{number[1].replace('s', 'i')}{int(number[2]) // 8}")
+    return dtype.itemsize * 8 == BITS.get(element, dtype.itemsize * 8)
+
+
+class Built(Protocol):
+    """A kernel as `build` gives it: its text, and the parameters with their types."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def params(self) -> Sequence[Any]: ...
+
+
+def load(text: str | Built) -> Module:
     """Parse PTX text; raises PtxError or UnknownInstruction naming line and text.
+
+    text: or the built kernel itself; the dtypes of arrays are checked then, of which a text knows nothing.
 
     The same text gives the same compiled module, unless it has `.global` variables: those are a module's own.
     """
+    if not isinstance(text, str) and isinstance(getattr(text, "text", None), str):
+        module = Module(text.text)
+        pointed = {p.name: getattr(p.type, "element", None) for p in text.params}
+        module.elements = {(text.name, name): str(element) for name, element in pointed.items() if element is not None}
+        return module
     if not isinstance(text, str):
         raise LaunchError(f"load wants PTX text, not {type(text).__name__}")
     return Module(text) if ".global ." in text else _cached(text)

@@ -133,8 +133,11 @@ class Machine:
             launch.steps += block.end - block.start
             if launch.steps > launch.max_steps:
                 ins = self.flow.instructions[block.start]
-                raise StepLimit(f"{self.kernel.name}: not done after {launch.max_steps} steps, at line {ins.line}: "
-                                f"{ins.text}")  # fmt: skip
+                line = self.kernel.source(ins)
+                raise StepLimit(
+                    f"{self.kernel.name}: not done after {launch.max_steps} steps, at {line + ', ' if line else ''}"
+                    f"line {ins.line}: {ins.text}; a loop may never end, or max_steps= of launch is too few"
+                )
             end = ends[at]
             following = block.successors[0] if end is None else end(self, g)
             if following < 0:

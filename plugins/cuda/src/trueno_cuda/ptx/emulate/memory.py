@@ -49,6 +49,9 @@ class Allocation(NamedTuple):
         side = "before the start" if address < self.start else "past the end"
         many = f"{self.size // self.item} elements" if self.item > 1 else f"{self.size} bytes"
         words = f" ({self.words})" if self.words else ""
+        first = (address - self.start) // self.item
+        if 1 << 31 <= first < 1 << 32:  # what a u32 holds after a subtraction that went below 0
+            words += f"; an index of u32 wraps below 0, and {first} is {first - (1 << 32)}"
         return f"{self.place(address, size)}: {side} of {self.name}, which has {many}{words}"
 
 

@@ -120,12 +120,21 @@ class Report:
         """Findings without mere risks."""
         return [f for f in self.findings if f.severity == ERROR]
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, counts: bool = True) -> Iterator[str]:
+        """What happened, and with `counts` what was counted: instructions, bytes, flops, sectors, conflicts."""
         size = "x".join(map(str, self.grid)) + " blocks of " + "x".join(map(str, self.block))
         state = "" if self.completed else ", NOT COMPLETED"
         yield f"{self.kernel}: {size}, {self.steps} steps in {self.seconds * 1e3:.1f} ms{state}"
         for finding in self.findings:
             yield f"  {finding}"
+        if counts:
+            yield from self._counts()
+        for note in self.notes:
+            yield f"  note: {note}"
+        if not self.findings:
+            yield "  no findings"
+
+    def _counts(self) -> Iterator[str]:
         total = sum(self.instructions.values())
         most = sorted(self.instructions.items(), key=lambda item: -item[1])[:8]
         yield f"  instructions: {total:,} of lanes: " + ", ".join(f"{name} {count:,}" for name, count in most)
@@ -141,10 +150,7 @@ class Report:
         for shared in self.bank_conflicts.values():
             if shared.conflicts:
                 yield f"  line {shared.line}: {shared.text}: {shared.ways:.2f}-way bank conflict"
-        for note in self.notes:
-            yield f"  note: {note}"
-        if not self.findings:
-            yield "  no findings"
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        """All lines; of a launch that went wrong the findings alone, which counts would bury."""
+        return "\n".join(self.lines(counts=not self.findings))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LOG = 1 << 22  # reads kept in the log at most
 LATE = 1 << 19  # a clock's 20 bits are nearly used up
+UNORDERED = "with nothing that orders them, as k.sync() does"
+UNWRITTEN = "is read before it was written; store it first, then k.sync()"
 SEVERAL = 32  # in place of a lane: several lanes of the warp read the word
 
 
@@ -148,7 +150,7 @@ class SharedShadow:
         for word in self._words(index, size):
             last = self.wrote.take(word)
             if not last.min():
-                self._find("uninitialised-shared", ins, lanes, last == 0, index, "is read before it was written")
+                self._find("uninitialised-shared", ins, lanes, last == 0, index, UNWRITTEN)
             self._check_flight(ins, lanes, word, index, "read")
             if (int(last.max()) >> 11) > self.known_to_all:
                 self._check_write(ins, lanes, self._lane(lanes), last, index, atomic, "reads", None)
@@ -226,7 +228,7 @@ class SharedShadow:
         if bad.any():
             k = int(np.argmax(bad))
             self._find("shared-race", ins, lanes, bad, index,
-                       f"{does} what warp {by[k]} lane {of[k]} wrote, with nothing that orders them")  # fmt: skip
+                       f"{does} what warp {by[k]} lane {of[k]} wrote, {UNORDERED}")  # fmt: skip
 
     def _check_reads(
         self,
@@ -253,7 +255,7 @@ class SharedShadow:
             k = int(np.argmax(some[hit]))
             reader = int(np.argmax(bad[k]))
             self._find("shared-race", ins, lanes, some, index,
-                       f"overwrites what warp {reader} read, with nothing that orders them")  # fmt: skip
+                       f"overwrites what warp {reader} read, {UNORDERED}")  # fmt: skip
 
     def lost(self, ins: Instruction, lanes: Array, index: Array, different: Array) -> None:
         """Lanes of one instruction wrote different values to the same word."""
@@ -290,5 +292,5 @@ class SharedShadow:
         k = int(np.argmax(bad))
         lane = int(np.broadcast_to(lanes, bad.shape)[k])
         offset = int(np.broadcast_to(index, bad.shape)[k]) % self.m.shared_size
-        name, place = self.m.kernel.shared_name(offset)
+        name, place = self.m.kernel.shared_name(offset, ins)
         self.m.find(kind, ins, f"{place} {words}", lane, int(np.count_nonzero(bad)), offset, name)

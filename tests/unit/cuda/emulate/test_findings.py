@@ -393,3 +393,33 @@ def test_a_built_kernel_has_dtypes_that_its_text_has_not():
             load(built).launch("halves", 1, 32, wrong)
     wide = [np.ones(32), *good[1:]]
     assert not load(built.text).launch("halves", 1, 32, wide).findings, "a text knows nothing of them"
+
+
+FOREIGN = """.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry f(.param .u64 x, .param .u64 y, .param .u64 z)
+{
+ .reg .b64 %rd<9>; .reg .b32 %r<3>;
+ ld.param.u64 %rd1,[x]; ld.param.u64 %rd2,[y]; ld.param.u64 %rd3,[z];
+"""
+
+
+def test_a_number_that_is_added_to_a_pointer_leaves_it_its_array():
+    """Also where it is as wide as a pointer, and leads into another array."""
+    text = FOREIGN + " add.s64 %rd4,%rd1,%rd3; ld.global.u8 %r1,[%rd4]; st.global.u8 [%rd2],%r1; ret; }"
+    x, y = np.arange(16, dtype="u1"), np.full(16, 200, "u1")
+    report = load(text).launch("f", 1, 1, [x, y, 4352])
+    assert [f.kind for f in report.findings] == ["out-of-bounds"] and "byte 4352 of x" in str(report.findings[0])
+
+
+def test_a_distance_between_pointers_is_no_pointer():
+    """A pointer out of memory, moved by as much as two others are apart."""
+    text = (
+        FOREIGN
+        + """ st.global.u64 [%rd3],%rd2; add.u64 %rd4,%rd1,8; sub.u64 %rd5,%rd4,%rd1; ld.global.u64 %rd6,[%rd3];
+ add.u64 %rd7,%rd6,%rd5; ld.global.u32 %r1,[%rd7]; st.global.u32 [%rd1],%r1; ret; }"""
+    )
+    x, y, table = np.zeros(4, "u4"), np.arange(4, dtype="u4"), np.zeros(1, "u8")
+    report = load(text).launch("f", 1, 1, [x, y, table])
+    assert not report.findings and x[0] == 2

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from trueno_cuda.ptx.emulate.effects import written
 from trueno_cuda.ptx.emulate.syntax import Address, Instruction, Operand, Register, Symbol, Variable
 
-CARRIED = {"mov": (1,), "cvta": (1,), "cvt": (1,), "add": (1, 2), "sub": (1, 2), "mad": (3,), "selp": (1, 2),
+CARRIED = {"mov": (1,), "cvta": (1,), "cvt": (1,), "add": (1, 2), "sub": (1,), "mad": (3,), "selp": (1, 2),
            "and": (1, 2), "or": (1, 2)}  # fmt: skip
 """Operands from which a pointer goes on into an instruction's result."""
 MOVES = ("mov", "cvta", "cvt", "selp")
@@ -26,7 +26,8 @@ class Provenance:
 
     def __init__(self, code: Sequence[Instruction]) -> None:
         self.known: dict[int, Origins] = {}
-        todo: list[tuple[int, bool, Origins, list[int]]] = []  # result, whether it is of MOVES, what it names, reads
+        # result, whether it is of MOVES, what it names, reads, and what is subtracted
+        todo: list[tuple[int, bool, Origins, list[int], int | None]] = []
         for ins in code:
             if ins.opcode not in CARRIED:
                 found = _loaded(ins)
@@ -42,29 +43,32 @@ class Provenance:
                     sources.append(operand.index)
                 else:
                     fixed |= _named(operand)
-            todo += [(r.index, ins.opcode in MOVES, fixed, sources) for r in written(ins)]
+            last = ins.operands[2] if ins.opcode == "sub" and len(ins.operands) > 2 else None
+            less = last.index if isinstance(last, Register) else None
+            todo += [(r.index, ins.opcode in MOVES, fixed, sources, less) for r in written(ins)]
         known, changed = self.known, True
         while changed:
             changed = False
-            for result, moves, fixed, sources in todo:
+            for result, moves, fixed, sources, less in todo:
                 made = fixed.union(*[known[r] for r in sources if r in known])
-                if not (moves or made <= NOTHING):
+                if less is not None and not known.get(less, NOTHING) <= NOTHING:  # a distance is no pointer
+                    made = NOTHING
+                elif not (moves or made <= NOTHING):
                     made -= NOTHING
                 before = known.get(result)
                 if before is None or not made <= before:
                     known[result] = made if before is None else before | made
                     changed = True
 
-    def of(self, ins: Instruction) -> Iterator[Variable | None]:
-        """What each address among the operands comes from; None where that is not one variable."""
+    def of(self, ins: Instruction) -> Iterator[Origins]:
+        """What each address among the operands comes from."""
         for operand in ins.operands:
             if not isinstance(operand, Address):
                 continue
             if isinstance(operand.base, Variable):
-                yield operand.base
+                yield frozenset((operand.base,))
             elif operand.base is not None:
-                origins = self.known.get(operand.base.index, NOTHING)
-                yield next(iter(origins)) if len(origins) == 1 else None
+                yield self.known.get(operand.base.index, NOTHING)
 
 
 def _loaded(ins: Instruction) -> Origins:

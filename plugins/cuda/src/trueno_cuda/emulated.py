@@ -179,7 +179,10 @@ class Emulator:
         self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1
     ) -> Callable[..., None]:
         if not runs(kernel.arch, self.arch):
-            raise KernelError(f"{kernel.name} is built for {kernel.arch}, and cuda_emulated plays {self.arch}")
+            raise KernelError(
+                f"{kernel.name} is built for {kernel.arch}, and cuda_emulated plays {self.arch}; build it for that, or "
+                f"set TRUENO_CUDA_EMULATED_ARCH={kernel.arch}"
+            )
         module = load(kernel.text)
         threads = kernel.threads or block
         if threads is None:

@@ -150,7 +150,8 @@ def test_what_ops_take_for_16_bit_floats(element):
     """Tensor cores whatever the shape; arrays that begin anywhere are not for wgmma."""
     device = Planned("sm_90a")
     for m, n, depth, aligned, wanted in (
-        (512, 512, 64, True, "wgmma"), (512, 512, 64, False, "mma"), (512, 511, 64, True, "mma"), (1, 1, 1, 1, "mma"),
+        (1024, 1024, 256, True, "wgmma"), (1024, 1024, 256, False, "mma"), (1024, 1023, 256, True, "mma"),
+        (512, 512, 64, True, "mma"), (1, 1, 1, True, "mma"),
     ):  # fmt: skip
         device.kernels.clear()
         gemm.steps_for(device, Problem(m, n, depth), element, PLAIN, aligned)

@@ -353,4 +353,4 @@ def _compact(a: Array) -> Array:
     return np.array(a, a.dtype.newbyteorder("="), order="C")
 
 
-__all__ = ["call", "located", "request", "result_shapes", "row_axis", "seen"]
+__all__ = ["call", "located", "move_axis", "request", "result_shapes", "row_axis", "seen"]

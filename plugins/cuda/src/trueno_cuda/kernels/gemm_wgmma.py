@@ -13,8 +13,9 @@ from typing import Any
 
 from trueno_cuda.kernels.source import build
 from trueno_cuda.kernels.store import Finish, Store
-from trueno_cuda.ptx import Kernel, Type, bf16, bf16x2, f16, f16x2, f32, ptr, s32, tensor_map, u32, u64
+from trueno_cuda.ptx import Kernel, Type, f32, ptr, s32, tensor_map, u32, u64
 from trueno_cuda.ptx.builder import ParamType
+from trueno_cuda.ptx.types import PACKS
 
 SLICE = 128
 """Bytes of k in a slice: as far as a swizzle reaches."""
@@ -23,7 +24,6 @@ ROWS = 64 * CONSUMERS
 THREADS = 128 * (CONSUMERS + 1)
 COPIER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 """A thread: 128 of the one and 256 of the other are the 65 536 of a multiprocessor."""
-PAIRS = {bf16: bf16x2, f16: f16x2}
 RUN = 64
 """Columns of B, as [k, n], that one copy brings; and of a 16-bit result that a warp turns around at once."""
 
@@ -204,7 +204,7 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
                 k.sync_warp()
                 for j in range(start, start + RUN, 16):
                     pairs = [looked_at(acc, place, c, half) for c in (j, j + 8) for half in range(2)]
-                    packed = [k.pack(PAIRS[result], *pair) for pair in pairs]
+                    packed = [k.pack(PACKS[result.name], *pair) for pair in pairs]
                     k.stmatrix(own, there + k.multiple_of((spot ^ (j - start) // 8) * 8, 8), packed)
                 k.sync_warp()
                 column = first + start < p.n

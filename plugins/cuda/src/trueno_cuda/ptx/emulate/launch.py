@@ -76,13 +76,8 @@ class Launch:
         if key not in self._homes:
             shared = space == "shared"
             arrays = self.kernel.shared_arrays if shared else self.arrays
-            found = set()
-            for origins in self.kernel.provenance.of(ins):
-                # a parameter that is a number leads nowhere, and a pointer that it is added to stays what it is
-                known = {v for v in origins if v is None or v in self.arrays or v in self.kernel.shared_arrays}
-                one = known.pop() if len(known) == 1 else None
-                if one is None or (one.space == "shared") == shared:
-                    found.add(one)
+            origins = self.kernel.provenance.of(ins, {*self.arrays, *self.kernel.shared_arrays})
+            found = {v for v in origins if v is None or (v.space == "shared") == shared}
             one = found.pop() if len(found) == 1 else None
             self._homes[key] = None if one is None else arrays.get(one)
         return self._homes[key]

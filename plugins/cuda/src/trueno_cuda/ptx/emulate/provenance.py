@@ -60,15 +60,19 @@ class Provenance:
                     known[result] = made if before is None else before | made
                     changed = True
 
-    def of(self, ins: Instruction) -> Iterator[Origins]:
-        """What each address among the operands comes from."""
+    def of(self, ins: Instruction, arrays: set[Variable]) -> Iterator[Variable | None]:
+        """What each address among the operands comes from; None where that is not one variable.
+
+        arrays: variables that lead to memory.  The others are numbers: a pointer that one is added to stays what it is.
+        """
         for operand in ins.operands:
             if not isinstance(operand, Address):
                 continue
             if isinstance(operand.base, Variable):
-                yield frozenset((operand.base,))
+                yield operand.base
             elif operand.base is not None:
-                yield self.known.get(operand.base.index, NOTHING)
+                origins = self.known.get(operand.base.index, NOTHING) & {*arrays, None}
+                yield next(iter(origins)) if len(origins) == 1 else None
 
 
 def _loaded(ins: Instruction) -> Origins:

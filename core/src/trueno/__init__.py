@@ -61,6 +61,13 @@ _MODULES = ("aio", "gguf", "hooks", "quant", "settings", "testing")
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    from trueno.floatenv import ieee
+
+    with ieee():  # Python folds constants when it compiles a module, and keeps what came out
+        return _first(name, import_module)
+
+
+def _first(name: str, import_module: Any) -> Any:
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     elif name in _MODULES:

@@ -23,6 +23,7 @@ from trueno.dispatch.half import is_float, is_half
 from trueno.dispatch.state import use
 from trueno.dispatch.transfer import empty, held, home, host, imported, to
 from trueno.errors import DeviceError, DtypeError, ShapeError, suggestion
+from trueno.floatenv import ieee
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.fused import narrowed
 
@@ -64,7 +65,7 @@ class _Holder:
             source = imported(type(self).__name__, "the data", source)
         source = list(source) if isinstance(source, Iterator) else source
         try:
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore"), ieee():
                 half = dtype is not None and is_half(np.dtype(dtype))
                 array = np.array(source, dtype=None if half else dtype, order="C")
                 if half:
@@ -304,7 +305,8 @@ class Matrix(_Holder):
             size = prod(source.shape)
             raise ShapeError(f"Matrix.from_slice: {rows}×{cols} needs {rows * cols} values, got {size}")
         if home(source) is None and not isinstance(data, np.ndarray):
-            source = source.astype(np.float32)
+            with ieee():
+                source = source.astype(np.float32)
         return cls(source.reshape((rows, cols)), backend=backend)
 
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import Backend, Device
 from trueno.errors import BackendUnavailable
+from trueno.floatenv import ieee
 from trueno.settings import settings
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ class Entry:
         start, notes, reason = time.perf_counter(), list(self._notes), ""
         key = (self.name, self.manifest.factory, self.factory)
         try:
-            with probe.manners(notes):
+            with probe.manners(notes), ieee():
                 backend = made.get(key) or probe.build(self.name, self.factory or self.manifest.factory)
                 made[key] = backend
                 found = probe.ask(backend, 1)

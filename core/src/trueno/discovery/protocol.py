@@ -118,7 +118,11 @@ class Call:
 
 
 class Backend(Protocol):
-    """The methods of a backend.  `factory()` makes one a process."""
+    """The methods of a backend.  `factory()` makes one a process.
+
+    A backend may also have `own_environment(call) -> bool`: whether the kernel for this key computes in IEEE 754's
+    default environment whatever its caller set, parameters and all.  For others the core sets it around each call.
+    """
 
     name: str
     kind: Literal["cpu", "gpu"]

@@ -17,6 +17,7 @@ from trueno.dispatch.canonical import Form, canonical
 from trueno.dispatch.coerce import coerce, coerce_params, unpack
 from trueno.dispatch.half import WIDE, is_half, put, rounded, widened
 from trueno.errors import GuardError, OutError, ParameterError, ShapeError
+from trueno.floatenv import ieee, standard
 from trueno.ops.op import Op
 
 Array = npt.NDArray[Any]
@@ -34,6 +35,9 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
         result = repeated.RUNS[len(operands)](op, operands, scalars, out)
         if result is not repeated.NEVER:
             return result
+    if not standard():  # numbers are rounded on their way to a kernel, and results on their way back
+        with ieee():
+            return call(op, operands, scalars, out)
     operands, scalars = unpack(op, operands, scalars)
     device = resident.device(op, operands)
     if device is not None:

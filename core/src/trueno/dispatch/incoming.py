@@ -10,6 +10,7 @@ import numpy as np
 from trueno.dispatch.half import FLOATS, is_half
 from trueno.dispatch.transfer import held, imported
 from trueno.errors import DtypeError, OutOfMemory, ParameterError
+from trueno.floatenv import ieee
 
 
 def plain(what: str, x: Any, *, half: bool = False) -> np.ndarray[Any, Any]:
@@ -25,7 +26,7 @@ def plain(what: str, x: Any, *, half: bool = False) -> np.ndarray[Any, Any]:
         array = imported(what, "x", x)
         letter = array.dtype.kind
         if isinstance(x, (list, tuple, float, int)) and not isinstance(x, np.generic) and letter in "iuf":
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore"), ieee():
                 array = array.astype(np.float32)
         elif letter in "iu":
             array = whole(what, "x", array)

@@ -2,7 +2,7 @@
 
 What a key needs beyond the bare kernel is put around it once, each layer with the kernel's own signature:
 moving host arrays (`transfer.ferry`), failing without loss (`shield`), the guard (`guards.watch`), the
-trace (`timed`).  Whoever asks for none of it calls the bare kernel.
+trace (`timed`), the default floating-point environment (`steady`).  Whoever asks for none of it calls the bare kernel.
 """
 
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from trueno.discovery.protocol import Backend, Call, Kernel
 from trueno.dispatch.transfer import ferry
 from trueno.errors import KernelError
 from trueno.events.stream import emit, verbose
+from trueno.floatenv import steady
 from trueno.ops.op import Op
 from trueno.select import policy
 
@@ -56,7 +57,7 @@ def prepare(call: Call, name: str, state: "State", guarded: "JidokaGuard | None"
     entry = registry.entries()[name]
     backend = registry.load(name)
     fused = guarded is not None and policy.rejection(backend, replace(call, guarded=True)) is None
-    kernel = _kernel(backend, replace(call, guarded=fused))
+    kernel = bare = _kernel(backend, replace(call, guarded=fused))
     entry.active = True
     if registry.foreign(entry) and call.residency == "host":
         kernel = ferry(kernel, backend, call, guarded=fused)
@@ -68,7 +69,14 @@ def prepare(call: Call, name: str, state: "State", guarded: "JidokaGuard | None"
         kernel = watch(kernel, call, name, guarded, fused)
     if state.traced or "run" in verbose():
         kernel = timed(kernel, call, name)
+    if kernel is not bare or not _own_environment(backend, call):
+        kernel = steady(kernel)
     return Plan(backend, kernel, key(call))
+
+
+def _own_environment(backend: Backend, call: Call) -> bool:
+    own = getattr(backend, "own_environment", None)
+    return own is not None and bool(own(call))
 
 
 def _kernel(backend: Backend, call: Call) -> Kernel:

@@ -17,6 +17,7 @@ from trueno.dispatch.fallback import telling
 from trueno.dispatch.half import is_half
 from trueno.errors import DeviceError, DtypeError, KernelError, OutOfMemory, ParameterError, ShapeError
 from trueno.events.stream import emit
+from trueno.floatenv import ieee
 
 HOST_DEVICES = (1, 3, 11, 13)
 """DLPack's numbers of memory that the host reaches: its own, pinned for CUDA or ROCm, and CUDA's managed."""
@@ -198,7 +199,7 @@ def host(what: str, x: Any) -> np.ndarray[Any, Any]:
         made = imported(what, "x", x)
         if made.dtype.kind not in "biuf" and not is_half(made.dtype):  # of objects, None would become NaN
             raise DtypeError(f"{what}: x is a {type(x).__name__} of {made.dtype}; real numbers only")
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"), ieee():
             return made.astype(np.float32)
     return imported(what, "x", x)
 

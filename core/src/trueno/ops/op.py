@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from trueno.errors import ShapeError
+from trueno.floatenv import ieee
 from trueno.formats.table import Format, format_of
 from trueno.ops.program import Program
 from trueno.ops.signature import Signature
@@ -128,7 +129,8 @@ class Op:
         if key not in self._programs:
             values = {p.name: p.default for p in self.static} | static
             operands = list(zip(self.operands, layout, strict=True))
-            self._programs[key] = trace(self.body, operands, self.symbolic, values)
+            with ieee():  # constants fold
+                self._programs[key] = trace(self.body, operands, self.symbolic, values)
         return self._programs[key]
 
     def result_shapes(self, shapes: tuple[tuple[int, ...], ...], static: dict[str, Any]) -> tuple[tuple[int, ...], ...]:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from trueno.errors import DtypeError, ShapeError
+from trueno.floatenv import ieee
 from trueno.formats import format_of
 from trueno.quant.matrix import QuantizedMatrix
 
@@ -46,7 +47,7 @@ def _single(x: Any) -> Any:
     """float64 as float32, in which every quantizer computes."""
     if not isinstance(x, np.ndarray) or x.dtype != np.float64:
         return x
-    with np.errstate(over="ignore", under="ignore"):  # an Inf is an error that names it
+    with np.errstate(over="ignore", under="ignore"), ieee():  # an Inf is an error that names it
         return x.astype(np.float32)
 
 

@@ -14,6 +14,7 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Reject
 from trueno.discovery.registry import Entry
 from trueno.errors import BackendUnavailable, DeviceError, DtypeError, KernelError, UnknownBackend
+from trueno.floatenv import ieee
 from trueno.select import quarantine
 from trueno.select.reasons import PLUGIN
 from trueno.settings import settings
@@ -82,7 +83,8 @@ def asking(name: str) -> Iterator[None]:
     names: list[str] = _here.__dict__.setdefault("names", [])
     names.append(name)
     try:
-        yield
+        with ieee():  # what it prints or compiles now is kept
+            yield
     finally:
         names.pop()
 

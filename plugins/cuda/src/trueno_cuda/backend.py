@@ -135,6 +135,10 @@ class CudaBackend(PtxBackend):
     def device(self) -> Device:  # type: ignore[override]
         return self._opened.gpu()
 
+    def own_environment(self, call: Call) -> bool:
+        """A GPU knows nothing of the caller's modes; numbers are rounded to its dtype on the host."""
+        return not call.op.symbolic
+
     def probe(self, level: int) -> Probe:
         """Level 1 starts no driver; level 2 adds on the GPU that would be used."""
         from trueno_cuda.hardware import probe

@@ -104,6 +104,12 @@ class SimdBackend:
         parallel = max(call.sizes) >= PARALLEL_CLASS
         return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded)
 
+    def own_environment(self, call: Call) -> bool:
+        """Compiled kernels see to it; LAPACK, which NumPy calls in the caller's thread, does not."""
+        from trueno_simd import environment
+
+        return environment.known() and call.op.name != "symmetric_eigen"
+
     @cache  # noqa: B019 - one object a process, and it is to run once
     def _set_threads(self) -> None:
         if count := settings.get("TRUENO_THREADS"):

@@ -14,6 +14,8 @@ from typing import Any
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
+from trueno_simd import environment
+
 SHARED = ("linkonce_odr", "weak_odr")  # how LLVM marks what several may define and any one of them may give to all
 
 
@@ -47,6 +49,16 @@ class _Ingredient(JITCodeLibrary):  # type: ignore[misc]
 
 class _Whole(JITCodeLibrary):  # type: ignore[misc]
     """A kernel with all that was linked into it, which is hidden once it has been optimized."""
+
+    def __init__(self, codegen: Any, name: str) -> None:
+        super().__init__(codegen, name)
+        self._kernels: set[str] = set()
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Numba adds the kernel's module first, then that of the wrapper, which Python calls."""
+        self._kernels |= environment.kernels(ir_module)
+        environment.guard(ir_module, self._kernels)
+        super().add_ir_module(ir_module)
 
     def _finalize_final_module(self) -> None:
         for function in self._final_module.functions:

@@ -95,6 +95,10 @@ class WgpuBackend:
 
         return kernel(self.gpu, call)
 
+    def own_environment(self, call: Call) -> bool:
+        """A GPU knows nothing of the caller's modes; numbers are rounded to its dtype on the host."""
+        return not call.op.symbolic
+
     def rates(self, call: Call) -> Rates:
         """A mid-size discrete GPU's; software's own where that was named."""
         if device.adapter().software:

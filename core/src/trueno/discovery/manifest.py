@@ -16,6 +16,7 @@ from typing import Any
 
 from trueno.discovery.keys import LARGEST, TABLE, default, refuse, schema, shown
 from trueno.discovery.protocol import API
+from trueno.escape import escaped
 from trueno.parsers import TYPES
 from trueno.settings import SETTINGS, Setting
 
@@ -69,7 +70,7 @@ class Manifest:
         remedy = f". Install: {self.install}" if self.install else ""
         paths = self.require.get(sys.platform, {}).get("any_path", ())
         if paths and not any(os.path.exists(os.path.expandvars(path)) for path in paths):
-            return "no_device", f"no device ({', '.join(paths)} missing){remedy}"
+            return "no_device", f"no device ({', '.join(map(escaped, paths))} missing){remedy}"
         for module in self.require.get("modules", ()):
             top = module.partition(".")[0]
             if not _installed(top):

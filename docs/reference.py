@@ -117,8 +117,8 @@ def manifest_page() -> str:
         must = "yes" if key in facts.get("required", ()) else ""
         rows.append((f"`{key}`", value.get("description", ""), must, _default(value.get("default"))))
     return (
-        "# Manifest\n\nThe keys of a plugin's `backend.toml`. The set is closed: an unknown key is an error. The JSON "
-        "schema is shipped as `trueno/discovery/backend.schema.json`.\n\n"
+        f"# Manifest\n\nThe keys of a plugin's `backend.toml`. {facts['description']} The set is closed: an unknown "
+        "key is an error. The JSON schema is shipped as `trueno/discovery/backend.schema.json`.\n\n"
         + _table(("key", "meaning", "required", "default"), rows)
     )
 

@@ -24,6 +24,7 @@ from trueno.errors import (
     TruenoWarning,
     UnknownBackend,
 )
+from trueno.firstuse import importing
 
 __version__ = "0.1.0"
 
@@ -59,6 +60,12 @@ _MODULES = ("aio", "gguf", "hooks", "quant", "settings", "testing")
 
 
 def __getattr__(name: str) -> Any:
+    with importing:
+        value = globals()[name] = _found(name)
+    return value
+
+
+def _found(name: str) -> Any:
     from importlib import import_module
 
     from trueno.floatenv import ieee
@@ -85,7 +92,6 @@ def _first(name: str, import_module: Any) -> Any:
 
             known = [*TABLE, *ALIASES, *_HOMES]
             raise AttributeError(f"trueno has no op {name!r}{suggestion(name, known)}") from None
-    globals()[name] = value
     return value
 
 

@@ -22,9 +22,14 @@ A message names op, operand, symbol, value and remedy: `matmul: b[k] is 31, but 
 from collections.abc import Iterable
 from typing import Any
 
+from trueno.escape import LINES, escaped
+
 
 class TruenoError(Exception):
-    """Root of everything that Trueno raises on purpose."""
+    """Root of everything that Trueno raises on purpose.  Its message is fit for a terminal, whatever it quotes."""
+
+    def __str__(self) -> str:
+        return escaped(super().__str__(), keep=LINES)
 
 
 class ShapeError(TruenoError, ValueError):
@@ -95,7 +100,10 @@ class GuardError(TruenoError, ArithmeticError):
 
 
 class TruenoWarning(UserWarning):
-    """Something works, and not as it was asked for."""
+    """Something works, and not as it was asked for.  Its message is one line, whatever it quotes."""
+
+    def __str__(self) -> str:
+        return escaped(super().__str__())
 
 
 def warn(message: str) -> None:

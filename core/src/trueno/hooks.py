@@ -29,6 +29,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trueno.errors import ParameterError, SettingError, suggestion, warn
+from trueno.firstuse import importing
 from trueno.parsers import FALSE, TRUE
 from trueno.settings import settings
 
@@ -112,7 +113,8 @@ if hasattr(os, "register_at_fork"):  # another thread of the parent may have hel
 
 def __getattr__(name: str) -> Any:
     if name == "hookimpl":  # the marker of implementations
-        from pluggy import HookimplMarker
+        with importing:
+            from pluggy import HookimplMarker
 
         globals()[name] = HookimplMarker("trueno")
         return globals()[name]
@@ -254,10 +256,11 @@ def _installed(group: str, problems: list[str]) -> dict[str, object]:
 
 def _load(value: str) -> object:
     module, _, attributes = value.partition(":")
-    plugin: Any = import_module(module.strip())
-    for attribute in attributes.strip().split(".") if attributes else ():
-        plugin = getattr(plugin, attribute)
-    return plugin() if isinstance(plugin, type) else plugin
+    with importing:
+        plugin: Any = import_module(module.strip())
+        for attribute in attributes.strip().split(".") if attributes else ():
+            plugin = getattr(plugin, attribute)
+        return plugin() if isinstance(plugin, type) else plugin
 
 
 def _allowed(name: str) -> bool:

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from trueno.escape import escaped
+
 HASH = 16
 """Digits of the hash that tells ops apart which a batch made of the same parts."""
 
@@ -39,7 +41,7 @@ def op_name(name: str) -> str:
 
 def columns(rows: Iterable[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
     """Lines of a table; `right`: the columns that are aligned to the right."""
-    rows = list(rows)
+    rows = [tuple(map(escaped, row)) for row in rows]
     if not rows:
         return []
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]

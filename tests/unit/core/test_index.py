@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-import tomllib  # noqa: F401  (not while sys.path is another)
+import tomllib  # at the top: not while sys.path is another
 import warnings
 from importlib import metadata
 from pathlib import Path
@@ -288,7 +288,7 @@ def test_a_changed_letter_in_an_index_is_a_scan(site, scans, cache):
     assert index.points() == expected and len(scans) == 2 and file.read_text() == good
 
 
-@pytest.mark.parametrize("value", ["a" + ".a" * 20_000 + " = 1\n", "a = " + "[" * 3000 + "]" * 3000 + "\n"])
+@pytest.mark.parametrize("value", ["a" + ".a" * 4000 + " = 1\n", "a = " + "[" * 3000 + "]" * 3000 + "\n"])
 def test_a_manifest_nested_without_end_is_a_problem(site, scans, value):
     site.install("trueno-acme", {"acme": "index_test_acme:backend.toml"})
     (site.path / "index_test_acme" / "backend.toml").write_text(value)
@@ -298,6 +298,24 @@ def test_a_manifest_nested_without_end_is_a_problem(site, scans, value):
         assert "nested" in point.problem and point.manifest is None
         with pytest.raises(ValueError, match="nested"):
             point.parsed()
+
+
+def test_a_manifest_that_is_too_large_is_looked_at_once(site, scans, monkeypatch):
+    site.install("trueno-acme", {"acme": "index_test_acme:backend.toml"})
+    text = "a." * 31_000 + "a = 1\n"  # whose parsing took many seconds, in each process
+    (site.path / "index_test_acme" / "backend.toml").write_text(text)
+    site.age()
+    loaded, real = [], index.load
+    monkeypatch.setattr(index, "load", lambda path: loaded.append(path) or real(path))
+    monkeypatch.setattr(tomllib, "loads", lambda _: pytest.fail("it was parsed"))
+    monkeypatch.setattr(tomllib, "load", lambda _: pytest.fail("it was parsed"))
+    for _ in range(2):
+        (point,) = index.points()
+        assert point.manifest is None and point.path.endswith("backend.toml")
+        assert point.problem.endswith(
+            f"backend.toml cannot be read: it has {len(text)} bytes; a manifest has at most 8192"
+        )
+    assert len(loaded) == len(scans) == 1
 
 
 def test_a_cache_of_imports_that_another_thread_cleared_is_no_error(site, scans, monkeypatch):

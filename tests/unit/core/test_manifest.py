@@ -1,6 +1,7 @@
 """Manifests: the table of keys decides in the check and in the schema alike, and level 0 runs no code of a plugin."""
 
 import json
+import os
 import random
 import re
 import sys
@@ -265,9 +266,38 @@ def test_a_file_that_is_no_toml_names_itself(tmp_path):
 
 def test_a_manifest_nested_too_deep(tmp_path):
     path = tmp_path / "acme.toml"
-    path.write_text("a" + ".a" * 20_000 + " = 1\n")
+    path.write_text("a" + ".a" * 4000 + " = 1\n")
     with pytest.raises(ValueError, match=r"acme\.toml is nested more than 16 deep"):
         manifest.load(str(path))
+
+
+def test_a_manifest_has_a_largest_size(tmp_path):
+    path = tmp_path / "acme.toml"
+    path.write_bytes(b"x = 1" + b"\n" * (keys.LARGEST - 5))
+    assert manifest.load(str(path)) == {"x": 1}
+    path.write_bytes(b"x = 1" + b"\n" * (keys.LARGEST - 4))
+    said = f"{path} cannot be read: it has {keys.LARGEST + 1} bytes; a manifest has at most {keys.LARGEST}"
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        manifest.load(str(path))
+    assert f"at most {keys.LARGEST} bytes" in manifest.schema()["description"]
+    assert all(path.stat().st_size < keys.LARGEST / 4 for path in SHIPPED)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there is no file without an end here")
+def test_a_file_without_an_end_is_not_read_to_it():
+    with pytest.raises(ValueError, match=f"it has {keys.LARGEST + 1} bytes"):
+        manifest.load("/dev/zero")
+
+
+@pytest.mark.parametrize("error", [RecursionError(), ValueError("odd"), KeyError("odd"), IndexError("odd")])
+def test_whatever_the_parser_raises_is_a_manifest_that_cannot_be_read(tmp_path, monkeypatch, error):
+    def fails(*_):
+        raise error
+
+    (tmp_path / "acme.toml").write_text("x = 1\n")
+    monkeypatch.setattr(tomllib, "loads", fails)
+    with pytest.raises(ValueError, match=r"acme\.toml cannot be read: .*(odd|nested too deeply)"):
+        manifest.load(str(tmp_path / "acme.toml"))
 
 
 def test_missing_module():

@@ -207,6 +207,46 @@ def test_a_duplicate_is_an_error_when_it_is_named(tmp_path):
     assert "BackendUnavailable: twice: two distributions bring it, fake-one and fake-other" in said
 
 
+ADD = "import numpy as np, trueno; trueno.add(np.ones(3), np.ones(3)); trueno.backends(); trueno.add(np.ones(3), 1.0)"
+
+
+@pytest.mark.parametrize("third", [False, True])
+def test_a_clash_that_costs_a_backend_is_one_warning(tmp_path, third):
+    write(tmp_path, "twice", distribution="fake-one")
+    write(tmp_path, "twice", distribution="fake-other", manifest="garbled" if third else "")
+    if third:
+        write(tmp_path, "twice", distribution="fake-third")
+    said = run(tmp_path, ADD).stderr
+    known = "fake-one and fake-other" + " and fake-third" * third
+    assert said.count("TruenoWarning") == 1
+    assert (
+        f'TruenoWarning: the backend "twice" is switched off: {"3" if third else "two"} distributions bring it' in said
+    )
+    assert f"bring it, {known}, and {'none' if third else 'neither'} is used; uninstall " in said
+    assert run(tmp_path, ADD, TRUENO_BLOCK="twice").stderr == ""
+
+
+def test_a_clash_that_costs_nothing_is_none(tmp_path):
+    for name, keys in (
+        ("asked", {"opt_in": True}),
+        ("board", {"kind": "gpu"}),
+        ("later", {"unavailable": "not built"}),
+    ):
+        write(tmp_path, name, distribution=f"fake-one-{name}", **keys)
+        write(tmp_path, name, distribution=f"fake-other-{name}", **keys)
+    write(tmp_path, "works")
+    assert run(tmp_path, ADD, TRUENO_FORCE_CPU="1").stderr == ""
+    assert tell(tmp_path, CODES, TRUENO_FORCE_CPU="1")["board"][1] == "duplicate"
+
+
+def test_a_manifest_that_is_refused_is_no_clash_with_itself(tmp_path):
+    home = write(tmp_path, "twice", manifest="garbled")
+    info = tmp_path / "fake_twice-1.0.dist-info" / "entry_points.txt"
+    (home / "other.toml").write_text("garbled too")
+    info.write_text(info.read_text() + f"twice = {home.name}:other.toml\n")
+    assert tell(tmp_path, CODES)["twice"][1] == "bad_manifest"
+
+
 def test_the_name_of_the_reference_is_taken(tmp_path):
     write(tmp_path, "reference", "def probe(self, level): raise OSError")
     done = run(tmp_path, "import trueno; print(trueno.backends()['reference'].manifest.distribution)")

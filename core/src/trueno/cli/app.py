@@ -24,8 +24,9 @@ from trueno.cli import (
     ops,
     warmup,
 )
-from trueno.cli.report import errors
+from trueno.cli.report import complain, screen
 from trueno.errors import TruenoError, TruenoWarning
+from trueno.escape import escaped
 
 
 @contextmanager
@@ -37,12 +38,25 @@ def _plain_warnings() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *rest: Any, **kw: Any) -> None:
             if issubclass(category, TruenoWarning):
-                errors().print(f"trueno: warning: {message}", soft_wrap=True)
+                complain(f"warning: {message}")
             else:
                 plainly(message, category, *rest, **kw)
 
         warnings.showwarning = show
         yield
+
+
+_UsageError: Any = typer.BadParameter.__base__  # of click, or of the click inside typer
+
+
+@contextmanager
+def _plain_usage() -> Iterator[None]:
+    """What typer says of a wrong command line, and prints itself, quotes words of it."""
+    try:
+        yield
+    except _UsageError as error:
+        error.message = escaped(error.message)
+        raise
 
 
 PIPE_CLOSED, NOT_WRITTEN = 141, 74
@@ -68,7 +82,7 @@ def _unwritable(error: OSError) -> int:
     if error.errno == errno.EPIPE:
         return PIPE_CLOSED
     with suppress(OSError):
-        errors().print(f"trueno: stdout cannot be written: {error.strerror}", soft_wrap=True)
+        complain(f"stdout cannot be written: {error.strerror}")
     return NOT_WRITTEN
 
 
@@ -81,14 +95,18 @@ class Group(TyperGroup):
 
     _extended = False
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        with _plain_usage():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:  # a Context of click, or of the click inside typer
         _open_streams()
         try:
-            with _plain_warnings():
+            with _plain_warnings(), _plain_usage():
                 try:
                     return super().invoke(ctx)
                 except TruenoError as error:
-                    errors().print(f"trueno: {error}", soft_wrap=True)
+                    complain(str(error))
                     raise typer.Exit(2) from None
                 finally:
                     sys.stdout.flush()  # not at the end of Python, where nobody could say that it failed
@@ -128,7 +146,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         import trueno
 
-        print(f"trueno {trueno.__version__}")
+        screen().print(f"trueno {trueno.__version__}")
         raise typer.Exit
 
 

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.text import Text
 
 import trueno
 from trueno.cli.peers import numpy_peer, torch_peer
 from trueno.cli.report import (
     SET,
+    Screen,
     find_dtypes,
     find_op,
     find_parameters,
@@ -119,7 +119,7 @@ def measure(op: Op, backends: list[str], dtype: str, size: int, time: float, par
     return run
 
 
-def _show(op: Op, runs: list[Run], backends: list[str], parameters: dict[str, Any], console: Console) -> None:
+def _show(op: Op, runs: list[Run], backends: list[str], parameters: dict[str, Any], console: Screen) -> None:
     names = [name for name in (*backends, "numpy", "torch") if any(name in r.seconds for r in runs)]
     rows = table("elements", *names, right=("elements", *names))
     for run in runs:
@@ -135,11 +135,10 @@ def _show(op: Op, runs: list[Run], backends: list[str], parameters: dict[str, An
         rows.add_row(number(run.size), *cells)
     said = "".join(f", {name}={value}" for name, value in parameters.items())
     console.print(
-        Text(
-            f"{op.name}: {op.signature.text}, {runs[0].dtype}{said}; a call, and how many times faster than NumPy\n",
-            style="bold",
-        )
+        f"{op.name}: {op.signature.text}, {runs[0].dtype}{said}; a call, and how many times faster than NumPy",
+        style="bold",
     )
+    console.print()
     console.print(rows)
     for name, reason in runs[0].left_out.items():
         console.print(f"{name} was left out: {reason}", style="yellow", soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trueno.cli.report import errors, find_dtypes, find_ops
+from trueno.cli.report import complain, find_dtypes, find_ops
 from trueno.discovery import registry
 from trueno.errors import UnknownBackend, suggestion
 
@@ -39,10 +39,10 @@ def command(
             f'"{name}" is not installed{suggestion(name, registry.entries()) or ";"} installed: {known}'
         )
     if find_spec("pytest") is None:
-        errors().print(f"trueno: {SENTENCE}", soft_wrap=True)
+        complain(SENTENCE)
         raise typer.Exit(2)
     if json and (problem := _unwritable(json)):
-        errors().print(f"trueno: {problem}", soft_wrap=True)
+        complain(problem)
         raise typer.Exit(2)
     done = subprocess.run(arguments(name, json, ops, dtype, quick, seed, chosen))
     if done.returncode:

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.text import Text
 
 import trueno
 from trueno.cli import crew, doctor
 from trueno.cli.peers import numpy_peer
 from trueno.cli.report import (
+    Screen,
     find_ops,
     geometric_mean,
     number,
@@ -197,15 +197,16 @@ def _write(tally: Tally, order: tuple[str, ...]) -> None:
     )
 
 
-def _show_backends(console: Console, order: tuple[str, ...]) -> None:
+def _show_backends(console: Screen, order: tuple[str, ...]) -> None:
     console.print(doctor.backend_table(doctor.described()))
     console.print()
     device = registry.entries()[order[0]].devices
     isa = f" ({device[0].isa})" if device and device[0].isa else ""
-    console.print(Text.assemble("Running on ", (order[0], "bold"), f"{isa}, {DTYPE}, against NumPy {np.__version__}\n"))
+    console.print(f"Running on {order[0]}{isa}, {DTYPE}, against NumPy {np.__version__}", soft_wrap=True)
+    console.print()
 
 
-def _show(tally: Tally, order: tuple[str, ...], console: Console) -> None:
+def _show(tally: Tally, order: tuple[str, ...], console: Screen) -> None:
     headers = [h for size in tally.sizes for h in (number(size), "×")]
     rows = table("op", *headers, "check", right=tuple(headers))
     rows.columns[0].no_wrap = True

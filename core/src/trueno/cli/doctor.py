@@ -14,12 +14,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from trueno import cachedir
 from trueno.cli.crew import processors
-from trueno.cli.report import screen, table, write_json
+from trueno.cli.report import Screen, screen, table, write_json
 from trueno.discovery import registry
 from trueno.discovery.entry import Entry
 from trueno.errors import SettingError, TruenoError, TruenoWarning
@@ -97,7 +96,7 @@ def examine() -> dict[str, Any]:
         cache = _cache(broken) if values else None
         sections, problems = ([], []) if broken else _sections()
         calibration = None if broken else _calibration()
-    notes = [str(w.message) for w in caught if issubclass(w.category, TruenoWarning)]
+    notes = [str(w.message.args[0]) for w in caught if isinstance(w.message, TruenoWarning)]
     notes += [] if broken else settings.unknown()  # which is warned of once a process, and that may have been before
     failed = [b for b in backends if b["status"] == "failed" and not b["opt_in"]]
     return {
@@ -282,12 +281,13 @@ def _probed(backend: dict[str, Any]) -> str:
     return backend["probed"] or "–"
 
 
-def _show(report: dict[str, Any], console: Console) -> None:
-    console.print(Text(f"trueno {report['trueno']}", style="bold"))
+def _show(report: dict[str, Any], console: Screen) -> None:
+    console.print(f"trueno {report['trueno']}", style="bold")
     console.print(
         f"{report['python']}, NumPy {report['numpy']}, {report['platform']}, "
-        f"{report['cpus']} CPU{'s' if report['cpus'] > 1 else ''}\n"
+        f"{report['cpus']} CPU{'s' if report['cpus'] > 1 else ''}"
     )
+    console.print()
     if report["backends"]:
         console.print(backend_table(report["backends"], report["not_installed"]))
         console.print()
@@ -300,7 +300,8 @@ def _show(report: dict[str, Any], console: Console) -> None:
         console.print()
     if report["best"]:
         best = report["best"]
-        console.print(f"Chosen automatically: {best['name']}" + (f" ({best['isa']})" if best["isa"] else "") + "\n")
+        console.print(f"Chosen automatically: {best['name']}" + (f" ({best['isa']})" if best["isa"] else ""))
+        console.print()
     if report["settings"]:
         rows = table("setting", "value", "from")
         rows.columns[0].no_wrap = True
@@ -308,7 +309,8 @@ def _show(report: dict[str, Any], console: Console) -> None:
             style = "" if s["origin"] == "default" else "bold"
             rows.add_row(s["name"], _value(s["value"]), s["origin"], style=style)
         console.print(rows)
-        console.print("what each does: trueno doctor --settings\n", style="dim")
+        console.print("what each does: trueno doctor --settings", style="dim")
+        console.print()
     if report["cache"]:
         cache = report["cache"]
         used = (
@@ -320,7 +322,8 @@ def _show(report: dict[str, Any], console: Console) -> None:
     if report["calibration"]:
         console.print(f"Calibration: {report['calibration']}", soft_wrap=True)
     for section in report["sections"]:
-        console.print(Text(f"\n{section['plugin']}", style="bold"))
+        console.print()
+        console.print(section["plugin"], style="bold")
         for line in section["lines"]:
             console.print(line, soft_wrap=True)
     notes = [f"{b['name']}: {note}" for b in report["backends"] for note in b["notes"]]
@@ -333,10 +336,11 @@ def _show(report: dict[str, Any], console: Console) -> None:
         for line in lines:
             console.print(f"{word}: {line}", style=colour, soft_wrap=True)
     style = {"ok": "bold green", "degraded": "bold yellow", "broken": "bold red"}[report["health"]]
-    console.print(Text(f"\n{report['health']}", style=style))
+    console.print()
+    console.print(report["health"], style=style)
 
 
-def _show_settings(report: dict[str, Any], console: Console) -> None:
+def _show_settings(report: dict[str, Any], console: Screen) -> None:
     """Two lines a setting: a sentence is too long for a column of a table."""
     for s in report["settings"]:
         style = "" if s["origin"] == "default" else "bold"

@@ -54,7 +54,7 @@ def command(
     if json:
         write_json(decision.json())
     else:
-        screen().print(str(decision), soft_wrap=True)
+        screen().lines(str(decision))
 
 
 def _operand(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -24,7 +24,9 @@ def commands(taken: Container[str]) -> dict[str, Any]:
             hooks.report(f'hooks: the commands of the plugin "{plugin}" are refused: {type(error).__name__}: {error}')
             continue
         for name, command in brought.items():
-            if name in taken:
+            if not name.isprintable():
+                hooks.report(f'hooks: the plugin "{plugin}" brings a command {name!r}, which is no name')
+            elif name in taken:
                 hooks.report(f'hooks: the plugin "{plugin}" brings a command {name}, but that is Trueno\'s own')
             elif name in found:
                 hooks.report(f'hooks: the plugin "{plugin}" brings a command {name}, but so does "{owners[name]}"')

@@ -10,6 +10,7 @@ import typer
 
 from trueno.cli.report import number, progress, screen, seconds, table, write_json
 from trueno.errors import ParameterError
+from trueno.escape import escaped
 from trueno.gguf import conversion, file
 from trueno.gguf.recipe import RECIPES
 
@@ -52,12 +53,12 @@ def info(
         out = screen()
         keys = table("key", "value")
         for key in found.metadata:
-            keys.add_row(_plainly(key), _short(found.metadata[key]))
+            keys.add_row(key, _short(found.metadata[key]))
         out.print(keys)
         if tensors:
             rows = table("tensor", "type", "shape", "bytes", right=("bytes",))
             for t in found.tensors.values():
-                rows.add_row(_plainly(t.name), t.type, "x".join(map(str, t.shape)), number(t.nbytes))
+                rows.add_row(t.name, t.type, "x".join(map(str, t.shape)), number(t.nbytes))
             out.print(rows)
         total, bits = sum(elements.values()), 8 * sum(kinds.values())
         parts = ", ".join(f"{kind} {number(n)}" for kind, n in kinds.most_common())
@@ -117,7 +118,7 @@ def quantize(
         rows_ = table("tensor", "columns", "from", "to", right=("columns",))
         for s in steps:
             instead = f" instead of {s.ruled_out}, whose blocks its columns do not fill" if s.ruled_out else ""
-            rows_.add_row(_plainly(s.name), number(s.columns), s.was, _now(s.was, s.type) + instead)
+            rows_.add_row(s.name, number(s.columns), s.was, _now(s.was, s.type) + instead)
     else:
         rows_ = table("tensors", "from", "to", right=("tensors",))
         for (was, now), count in Counter((s.was, s.type) for s in steps).most_common():
@@ -170,13 +171,8 @@ def _short(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         some = ", ".join(_cut(repr(v)) for v in value[:TOLD])
         return f"[{some}{', …' if len(value) > TOLD else ''}] ({number(len(value))} items)"
-    return _cut(_plainly(str(value)))
+    return _cut(escaped(str(value)))
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONG else f"{text[:LONG]}… ({number(len(text))} characters)"
-
-
-def _plainly(text: str) -> str:
-    """A text of a file with its line ends and control characters spelled, so that a terminal does not obey them."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

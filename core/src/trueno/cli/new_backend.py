@@ -28,7 +28,10 @@ def command(
     console.print(f"made {made}", soft_wrap=True)
     for path in sorted(p for p in made.rglob("*") if p.is_file()):
         console.print(f"  {path.relative_to(made)}", soft_wrap=True)
-    console.print(f"\nnext:\n  pip install -e '{made}[test]'\n  trueno conformance {name}", soft_wrap=True)
+    console.print()
+    console.print("next:")
+    console.print(f"  pip install -e '{made}[test]'", soft_wrap=True)
+    console.print(f"  trueno conformance {name}", soft_wrap=True)
 
 
 def create(name: str, folder: Path) -> Path:

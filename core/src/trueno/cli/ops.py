@@ -5,10 +5,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.text import Text
 
-from trueno.cli.report import find_op, screen, table, write_json
+from trueno.cli.report import Screen, find_op, screen, table, write_json
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.dispatch.function import parameters
@@ -107,7 +106,7 @@ def kernels(op: Op) -> dict[str, str]:
     return found
 
 
-def _list(console: Console) -> None:
+def _list(console: Screen) -> None:
     rows = table("op", "signature", "meaning")
     rows.columns[0].no_wrap = True
     rows.columns[1].max_width = 32 if console.width < 120 else None
@@ -122,11 +121,12 @@ def _list(console: Console) -> None:
     console.print(f"{len(TABLE)} ops, {len(ALIASES)} aliases; trueno ops NAME tells all about one")
 
 
-def _show(op: Op, console: Console) -> None:
+def _show(op: Op, console: Screen) -> None:
     facts = brief(op) | detail(op)
     console.print(Text(f"trueno.{facts['call']}", style="bold"), soft_wrap=True)
-    console.print(f"{op.signature.text}    ({op.family})\n", soft_wrap=True)
-    console.print(op.doc, soft_wrap=True)
+    console.print(f"{op.signature.text}    ({op.family})", soft_wrap=True)
+    console.print()
+    console.lines(op.doc)
     if op.params:
         console.print()
         rows = table("parameter", "type", "default", "values")

@@ -4,19 +4,22 @@ A terminal gets colours and its own width.  A pipe gets neither: no markup, and 
 nothing is broken for a reader like grep.  Progress and errors go to stderr, so that stdout is the report.
 """
 
-import json
 import math
 import os
 import sys
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from trueno.errors import ParameterError, suggestion
+from trueno.escape import dumps, escaped
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 
@@ -28,25 +31,43 @@ SET = Annotated[
 """An option: values for the op's parameters, which `find_parameters` reads."""
 
 
-class _Console(Console):
+class Screen(Console):
+    """Shows of what is printed only what is visible, beside its own styles: a text is one line, without controls."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(escaped(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):  # of what is no text, such as a `Text` with styles
+            yield segment if segment.control else segment._replace(text=escaped(segment.text, keep="\n"))
+
+    def lines(self, text: str) -> None:
+        """Print a text of several lines as it is; what comes from outside may be in its words, not be its lines."""
+        self.print(*text.split("\n"), sep="\n", soft_wrap=True)
+
     def on_broken_pipe(self) -> None:
         raise  # the error that rich has caught; rich would end with 1, which here says another thing
 
 
-def _console(stderr: bool) -> Console:
+def _console(stderr: bool) -> Screen:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
-    return _Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+    return Screen(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
-def screen() -> Console:
+def screen() -> Screen:
     """Where the report goes.  `[n]` in a signature is text here, not markup."""
     return _console(stderr=False)
 
 
-def errors() -> Console:
+def errors() -> Screen:
     """Where everything else goes."""
     return _console(stderr=True)
+
+
+def complain(sentence: str) -> None:
+    """What went wrong, on stderr; further lines, of a report or of somebody else's words, are indented."""
+    errors().print(*f"trueno: {sentence}".split("\n"), sep="\n  ", soft_wrap=True)
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
@@ -74,7 +95,7 @@ def progress() -> Progress:
 
 def write_json(report: Any) -> None:
     """The report as JSON, alone on stdout; what JSON cannot say (NaN, Inf) is null."""
-    print(json.dumps(_plain(report), indent=2, ensure_ascii=False))
+    print(dumps(_plain(report), indent=2))
 
 
 def _plain(value: Any) -> Any:

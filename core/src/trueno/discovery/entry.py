@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import Backend, Device
 from trueno.errors import BackendUnavailable
+from trueno.escape import escaped
 from trueno.floatenv import ieee
 from trueno.settings import settings
 
@@ -170,10 +171,12 @@ class Entry:
 
     def __repr__(self) -> str:
         if self.reason:
-            return f"<{self.name}: {self._reason}>"
-        if not self._settled:
-            return f"<{self.name}: not tried yet>"
-        return f"<{self.name}: available{''.join(f', {d.name} {d.isa}'.rstrip() for d in self._devices[:1])}>"
+            said = self._reason
+        elif self._settled:
+            said = f"available{''.join(f', {d.name} {d.isa}'.rstrip() for d in self._devices[:1])}"
+        else:
+            said = "not tried yet"
+        return escaped(f"<{self.name}: {said}>")
 
     # ---- finding out -----------------------------------------------------------------------------
 

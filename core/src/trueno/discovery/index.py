@@ -22,6 +22,7 @@ from zlib import crc32
 from trueno import __version__, cachedir
 from trueno.discovery.manifest import Manifest, load, locate, parse
 from trueno.discovery.sealed import seal, unseal
+from trueno.escape import escaped
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -220,6 +221,7 @@ def _shadowed(name: str, earlier: list[str]) -> bool:
 
 
 def _claims(distribution: "Distribution", name: str, version: str) -> list[Point]:
+    name, version = escaped(name), escaped(version)  # a header may go on in further lines
     try:
         points = [(point.group, point.name, point.value) for point in distribution.entry_points]
     except Exception as error:  # lines that are no entry points

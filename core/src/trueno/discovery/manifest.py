@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from trueno.discovery.keys import TABLE, default, refuse, schema, shown
+from trueno.discovery.keys import LARGEST, TABLE, default, refuse, schema, shown
 from trueno.discovery.protocol import API
+from trueno.escape import escaped
 from trueno.parsers import TYPES
 from trueno.settings import SETTINGS, Setting
 
@@ -69,7 +70,7 @@ class Manifest:
         remedy = f". Install: {self.install}" if self.install else ""
         paths = self.require.get(sys.platform, {}).get("any_path", ())
         if paths and not any(os.path.exists(os.path.expandvars(path)) for path in paths):
-            return "no_device", f"no device ({', '.join(paths)} missing){remedy}"
+            return "no_device", f"no device ({', '.join(map(escaped, paths))} missing){remedy}"
         for module in self.require.get("modules", ()):
             top = module.partition(".")[0]
             if not _installed(top):
@@ -136,17 +137,25 @@ def locate(value: str) -> str:
 
 
 def load(path: str) -> dict[str, Any]:
-    """The contents of a manifest's file, not yet checked; ValueError when it cannot be read or is no TOML."""
+    """The contents of a manifest's file, not yet checked; ValueError when it cannot be read or is no TOML.
+
+    A larger file than `LARGEST` is not parsed, and no more than that is read of it.
+    """
     import tomllib  # only here: where the index is warm, no manifest is read
 
     try:
         with open(path, "rb") as file:
-            data = tomllib.load(file)
+            text = file.read(LARGEST + 1)
+            size = max(os.fstat(file.fileno()).st_size, len(text))
+        if size > LARGEST:
+            raise ValueError(f"it has {size} bytes; a manifest has at most {LARGEST}")
+        data = tomllib.loads(text.decode())
     except RecursionError:
         raise ValueError(f"{path} cannot be read: it is nested too deeply") from None
-    except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ValueError(f"{path} cannot be read: {said}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    except Exception as error:  # the parser's own faults are the file's too
+        raise ValueError(f"{path} cannot be read: {error}") from None
     if _deep(data):
         raise ValueError(f"{path} is nested more than {DEEPEST} deep")
     return data

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from trueno.discovery.protocol import Backend, Device, Probe
+from trueno.firstuse import importing
 
 METHODS = (
     "probe", "supports", "kernel", "rates", "empty", "to_device", "to_host", "synchronize", "close"
@@ -23,14 +24,15 @@ class ProbeError(Exception):
 
 def build(name: str, factory: str | Callable[[], Any]) -> Backend:
     """Import a factory and call it; ProbeError for an object that is no backend, and whatever the plugin raises."""
-    if isinstance(factory, str):
-        module, _, attribute = factory.partition(":")
-        found: Any = getattr(import_module(module), attribute)
-    else:
-        found = factory
-    if not callable(found):
-        raise ProbeError(f"its factory {factory} is a {type(found).__name__}, which cannot be called")
-    backend: Any = found()
+    with importing:
+        if isinstance(factory, str):
+            module, _, attribute = factory.partition(":")
+            found: Any = getattr(import_module(module), attribute)
+        else:
+            found = factory
+        if not callable(found):
+            raise ProbeError(f"its factory {factory} is a {type(found).__name__}, which cannot be called")
+        backend: Any = found()
     lacking = [method for method in METHODS if not callable(getattr(backend, method, None))]
     if lacking:
         raise ProbeError(f"its factory gave a {type(backend).__name__} without {', '.join(lacking)}")

@@ -18,6 +18,7 @@ from trueno.discovery.entry import Entry as Entry  # others import it from here
 from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import API, Backend, Device
 from trueno.errors import ParameterError, SettingError, UnknownBackend, suggestion, warn
+from trueno.firstuse import importing
 from trueno.parsers import FALSE, TRUE
 from trueno.settings import settings
 
@@ -46,7 +47,8 @@ def entries() -> dict[str, Entry]:
         with _lock:
             found = _entries
             if found is None:
-                found = _scan()
+                with importing:
+                    found = _scan()
     return found
 
 
@@ -249,7 +251,7 @@ def _scan() -> dict[str, Entry]:
     from trueno.discovery.index import points
 
     settings.get("TRUENO_AUTOLOAD")  # a setting that cannot be read is said before anything else is
-    found: dict[str, Entry] = {}
+    claims: dict[str, dict[str, Entry]] = {}  # by name and distribution
     hooks: set[str] = set()  # the two settings hold for plugins of hooks too
     for point in points(refresh=_refresh):
         if point.group != GROUP:
@@ -258,23 +260,19 @@ def _scan() -> dict[str, Entry]:
         if point.name == "reference":
             _warn(f'the backend "reference" of {point.distribution} is left out: the name is trueno\'s own')
             continue
-        rival = found.get(point.name)
-        if rival is None:
-            found[point.name] = _entry(point)
-        elif _plain(rival.manifest.distribution if rival.manifest else "") != _plain(point.distribution):
-            found[point.name] = _both(point.name, _source(rival.manifest), point.distribution)
+        claims.setdefault(point.name, {}).setdefault(_plain(point.distribution), _entry(point))
     for name, (manifest, factory) in _given.items():
-        rival = found.get(name)
-        if rival is not None and not _same(rival, manifest):
-            found[name] = _both(name, _source(rival.manifest), _source(manifest))
-        else:
-            found[name] = Entry(name, manifest, factory=factory)
+        others = {of: entry for of, entry in claims.get(name, {}).items() if not _same(entry, manifest)}
+        claims[name] = {**others, "": Entry(name, manifest, factory=factory)}
+    found = {name: _only(name, list(several.values())) for name, several in claims.items()}
     _declare(list(found.values()))
     settings.warn_unknown()
     known = {*found, *hooks}
     _check_names("TRUENO_BLOCK", settings.get("TRUENO_BLOCK"), known)
     found = _limit(found, known)
     _switch(list(found.values()))
+    for name in found:
+        _warn_of_a_clash(found[name], list(claims[name].values()))
     found["reference"] = _reference()
     for entry in found.values():
         entry.hand_over(_refresh, entry.name in _active, _start_others)
@@ -293,9 +291,23 @@ def _entry(point: Any) -> Entry:
         return entry
 
 
-def _both(name: str, one: str, other: str) -> Entry:
-    known = " and ".join(sorted((one, other)))
-    return Entry(name, None, "duplicate", f"two distributions bring it, {known}, and neither is used; uninstall one")
+def _only(name: str, claims: list[Entry]) -> Entry:
+    """The entry of a name; where several distributions claim it, nobody can tell which was meant, and none is used."""
+    if len(claims) == 1:
+        return claims[0]
+    known = " and ".join(sorted(claim.source[0] or _source(claim.manifest) for claim in claims))
+    many, none, one = ("two", "neither", "one") if len(claims) == 2 else (len(claims), "none", "all but one")
+    return Entry(
+        name, None, "duplicate", f"{many} distributions bring it, {known}, and {none} is used; uninstall {one}"
+    )
+
+
+def _warn_of_a_clash(entry: Entry, claims: list[Entry]) -> None:
+    """Say it where a name that is claimed twice costs a backend that would be chosen: calls run elsewhere, slower."""
+    if entry.code == "duplicate":
+        _switch(claims)
+        if any(claim.manifest and not claim.opt_in and not claim.reason for claim in claims):
+            _warn(f'the backend "{entry.name}" is switched off: {entry.reason}')
 
 
 def _source(manifest: Manifest | None) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.errors import DeviceLost, KernelError, OutOfMemory, ParameterError, TruenoError, warn
+from trueno.escape import escaped
 from trueno.events.stream import emit, logger
 from trueno.select import quarantine
 from trueno.settings import settings
@@ -44,7 +45,7 @@ def failed(state: "State", call: Call, name: str, error: Exception) -> None:
     if mode == "warn":
         warn(message)
     else:
-        logger().warning(message)
+        logger().warning("%s", escaped(message))
 
 
 def _environment() -> tuple[str, ...]:

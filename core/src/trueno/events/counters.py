@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from trueno.escape import escaped
 from trueno.text import columns, duration, number, op_name, plain, size
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Stats:
                 moved, took = size(s.bytes) if s.bytes else "", duration(s.seconds) if s.seconds else ""
                 rows.append((name, who, number(s.count), moved, took))
         lines = columns(rows, right=(2, 3, 4))
-        lines += [f"quarantined: {op_name(q.op)} on {q.backend}: {q.reason}" for q in self.quarantined]
+        lines += [escaped(f"quarantined: {op_name(q.op)} on {q.backend}: {q.reason}") for q in self.quarantined]
         return "\n".join(lines) or "nothing has happened yet"
 
 

@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trueno.errors import TruenoError, TruenoWarning
+from trueno.escape import dumps, escaped
 from trueno.events.counters import count, stats
 from trueno.settings import settings
 from trueno.text import duration, op_name, plain, size
@@ -59,7 +60,7 @@ class Event:
         parts += [size(self.bytes)] if self.bytes else []
         refused = self.data.get("refused")
         parts += [f"({', '.join(f'{name} {code}' for name, code in refused.items())})"] if refused else []
-        return "  ".join(" ".join(str(p).split()) if i else p for i, p in enumerate(parts) if p)
+        return escaped("  ".join(" ".join(str(p).split()) if i else p for i, p in enumerate(parts) if p))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ def _drop(name: str, error: Exception) -> None:
     try:
         warnings.warn(message, TruenoWarning, stacklevel=4)
     except TruenoWarning:  # warnings are errors here, but an event never ends a call
-        logger().error(message)
+        logger().error("%s", escaped(message))
 
 
 # ---- who listens -----------------------------------------------------------------------------------
@@ -247,9 +248,7 @@ def _print(event: Event) -> None:
     words = verbose()
     if event.kind in words and sys.stderr is not None:
         if "json" in words:
-            from json import dumps
-
-            line = dumps(event.json(), ensure_ascii=False)
+            line = dumps(event.json())
         else:
             line = f"trueno: {event}"
         sys.stderr.write(f"{line}\n")  # one write, so that lines of threads do not mix

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from trueno.firstuse import importing
 from trueno.formats.decode import decode
 from trueno.formats.table import ACTIVATIONS, FORMATS, INTERLEAVED, WEIGHTS, Format, format_of
 
@@ -29,4 +30,5 @@ def __getattr__(name: str) -> Any:
     homes = {"encode": "trueno.formats.encoders", "encode_activations": "trueno.formats.activations"}
     if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(homes[name]), name)
+    with importing:
+        return getattr(import_module(homes[name]), name)

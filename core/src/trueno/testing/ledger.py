@@ -1,6 +1,5 @@
 """What the tests came to: a matrix for people, JSON for machines."""
 
-import json
 import os
 import platform
 import re
@@ -15,6 +14,7 @@ import trueno
 from trueno.discovery import registry
 from trueno.discovery.protocol import Accuracy
 from trueno.errors import TruenoError
+from trueno.escape import dumps
 from trueno.ops import TABLE
 from trueno.testing.rates import OFF
 
@@ -122,7 +122,7 @@ class Ledger:
 
     def write(self, path: Path, *, seed: int, quick: bool) -> None:
         """Write the JSON."""
-        path.write_text(json.dumps(self.json(seed=seed, quick=quick), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        path.write_text(dumps(self.json(seed=seed, quick=quick), indent=2) + "\n", "utf-8")
 
     def lines(self, backend: str) -> list[str]:
         """The report for people."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from trueno.errors import TruenoError, suggestion
+from trueno.escape import escaped
 from trueno.testing.ledger import Ledger, unwritable
 
 HERE = Path(__file__).parent
@@ -134,9 +135,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for backend in ledger.backends:
         terminalreporter.section(f"trueno conformance: {backend}")
         for line in ledger.lines(backend):
-            terminalreporter.line(line)
+            terminalreporter.line(escaped(line))
     path = config.getoption("--trueno-json")
     if path:
         where = _where(config, path)
         ledger.write(where, seed=config.getoption("--trueno-seed"), quick=config.getoption("--trueno-quick"))
-        terminalreporter.line(f"written to {where}")
+        terminalreporter.line(escaped(f"written to {where}"))

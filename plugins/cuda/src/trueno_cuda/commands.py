@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from json import dumps
 from math import isfinite
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from trueno.errors import BackendUnavailable, ParameterError, TruenoError
+from trueno.escape import LINES, dumps, escaped
 
 from trueno_cuda import catalogue
 from trueno_cuda.catalogue import Run
@@ -55,17 +55,22 @@ def add(to: typer.Typer) -> None:
     to.add_typer(app, name="ptx")
 
 
+def _say(text: str) -> None:
+    """Print lines, at once; of what others have named, in their PTX for example, only what is visible."""
+    print(escaped(text, keep=LINES), flush=True)
+
+
 @app.command("list")
 def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the kernels, with the architectures that they are for and the constants of their builds."""
     entries = catalogue.catalogue().values()
     if json:
-        print(dumps([_record(e) for e in entries], indent=2))
+        _say(dumps([_record(e) for e in entries], indent=2))
         return
     rows = [("kernel", "family", "for", "what it does", "constants")]
     rows += [(e.name, e.family, _arches(e), e.help, " ".join(map(_constant, e.constants))) for e in entries]
     for line in _table(rows, get_terminal_size((PIPE, 0)).columns):
-        print(line)
+        _say(line)
 
 
 @app.command("emit", epilog=SCHEDULES)
@@ -74,7 +79,7 @@ def emit(name: Named, arch: Arch = "", given: Given = None) -> None:
     entry = catalogue.find(name)
     arch, constants = arch or catalogue.usual(entry), _constants(entry, given)
     text = catalogue.module(catalogue.build(entry, arch, constants))
-    print(f"// {_command('emit', entry, arch, constants)}\n{text}", end="")
+    _say(f"// {_command('emit', entry, arch, constants)}\n{text}".removesuffix("\n"))
 
 
 @app.command("run", epilog=SCHEDULES)
@@ -93,13 +98,13 @@ def run(
     arch, constants = arch or catalogue.usual(entry), _constants(entry, given)
     made = catalogue.run(entry, arch, constants, seed)
     if json:
-        print(dumps(_outcome(entry, made, constants, seed), indent=2))
+        _say(dumps(_outcome(entry, made, constants, seed), indent=2))
     else:
-        print(_command("run", entry, arch, constants), f"--seed {seed}")
+        _say(f"{_command('run', entry, arch, constants)} --seed {seed}")
         for report in made.reports:
-            print(*report.lines(), sep="\n")
+            _say("\n".join(report.lines()))
         for result in made.results:
-            print(f"  {result.name}: {_verdict(result)}")
+            _say(f"  {result.name}: {_verdict(result)}")
     if not made.good:
         raise typer.Exit(1)
 
@@ -130,11 +135,11 @@ def check(
             said = [found for v in entry.variants if (found := _checked(device, entry, v, seed))]
             good += not said
             rest += [entry.name] * bool(said)
-            print(f"{entry.name}: {'; '.join(said) or f'right, {_count(len(entry.variants))}'}", flush=True)
-    print(f"{good} kernels are right, {len(rest)} are not, {len(left)} are not for {device.arch}")
+            _say(f"{entry.name}: {'; '.join(said) or f'right, {_count(len(entry.variants))}'}")
+    _say(f"{good} kernels are right, {len(rest)} are not, {len(left)} are not for {device.arch}")
     for what, which in (("not right", rest), (f"not for {device.arch}", left)):
         if which:
-            print(f"{what}: {', '.join(which)}")
+            _say(f"{what}: {', '.join(which)}")
     if rest or not good:
         raise typer.Exit(1)
 

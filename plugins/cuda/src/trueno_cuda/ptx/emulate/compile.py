@@ -1,7 +1,7 @@
 """Instructions to steps: closures over a group's register arrays, made once for a kernel.
 
 A step is `step(machine, group, lanes)`: `lanes` is None where all lanes of the group take part, else a mask.
-A family registers itself for its opcodes with `@opcode(…)` and gets the compiler and the instruction; what it
+A family (`opcodes` says which opcodes and forms it has) gets the compiler and the instruction; what it
 returns runs unguarded, and the guard, the watch on registers that may be uninitialised, and the result's place are
 added here.
 """
@@ -15,6 +15,7 @@ from trueno_cuda.ptx.emulate.control import Flow
 from trueno_cuda.ptx.emulate.effects import read, written
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.opcodes import form_of
 from trueno_cuda.ptx.emulate.syntax import (
     Address,
     Immediate,
@@ -36,51 +37,9 @@ if TYPE_CHECKING:
 Step = Callable[["Machine", Group, Array | None], None]
 Fetch = Callable[["Machine", Group], Array]
 Store = Callable[[Group, Array, Array | None], None]
-Family = Callable[["Compiler", Instruction], Step]
 
-FAMILIES: dict[str, Family] = {}
 TRUE = np.array([True])
 FALSE = np.array([False])
-
-
-def opcode(*names: str) -> Callable[[Family], Family]:
-    """Register a family for its opcodes."""
-
-    def register(family: Family) -> Family:
-        for name in names:
-            FAMILIES[name] = family
-        return family
-
-    return register
-
-
-OPERANDS = {
-    name: count
-    for count, names in {
-        1: "activemask",
-        2: "abs neg not cnot brev clz popc bfind cvta mov rcp sqrt rsqrt ex2 lg2 sin cos tanh testp getctarank "
-        "createpolicy isspacep movmatrix ldmatrix ld ldu elect st stmatrix",
-        3: "add sub mul mul24 div rem min max and or xor shl shr copysign bmsk mapa vote match redux addc subc",
-        4: "mad mad24 madc fma sad dp4a dp2a selp slct shf bfe prmt mma",
-        5: "bfi shfl",
-    }.items()
-    for name in names.split()
-}
-"""How many operands an instruction has, where that does not vary."""
-KINDS = {
-    name: kinds
-    for kinds, names in {
-        "usb": "shl shr bfe bfi brev clz popc bfind prmt lop3 shf rem sad cnot redux match addc subc mul24 mad24 madc "
-        "bmsk",
-        "usbp": "and or xor not",
-        "usf": "add sub mul mad div min max abs neg",
-        "f": "fma rcp sqrt rsqrt ex2 lg2 sin cos tanh testp copysign",
-        "usbf": "setp set slct selp ld ldu st atom red",
-    }.items()
-    for name in names.split()
-}
-"""Which kinds of type an instruction has."""
-LONGER = {"ld": 1, "ldu": 1, "st": 1, "createpolicy": 3}  # operands that may follow: a cache policy, a fraction
 
 
 class Compiler:
@@ -123,17 +82,8 @@ class Compiler:
 
     def step(self, ins: Instruction) -> Step:
         """The step of one instruction, guard and all."""
-        family = FAMILIES.get(ins.opcode)
-        if family is None:
-            raise UnknownInstruction("the emulator does not know this instruction", ins.line, ins.text)
-        count = OPERANDS.get(ins.opcode)
-        if count is not None and not count <= len(ins.operands) <= count + LONGER.get(ins.opcode, 0):
-            raise UnknownInstruction(
-                f"{ins.opcode} has {count} operands, {len(ins.operands)} given", ins.line, ins.text
-            )
-        last = next((TYPES[m] for m in reversed(ins.mods) if m in TYPES), None)
-        if last is not None and last.kind not in KINDS.get(ins.opcode, last.kind):
-            raise UnknownInstruction(f"{ins.opcode} has no .{last.name}", ins.line, ins.text)
+        family = form_of(ins).family
+        assert family is not None
         try:
             inner = family(self, ins)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError, AssertionError) as error:

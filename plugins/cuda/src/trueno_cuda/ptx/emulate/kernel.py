@@ -15,6 +15,7 @@ from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.inline import inlined
 from trueno_cuda.ptx.emulate.memory import SHARED_BASE, Allocation
+from trueno_cuda.ptx.emulate.opcodes import form_of
 from trueno_cuda.ptx.emulate.provenance import Provenance
 from trueno_cuda.ptx.emulate.syntax import Function, Immediate, Instruction, Program, Variable
 from trueno_cuda.ptx.emulate.types import B32, PRED, TYPES, U32, Array
@@ -60,6 +61,8 @@ class Kernel:
         self.params = flat.params
         self._lay_out(program, flat)
         codes = [i for i in flat.body if isinstance(i, Instruction)]
+        for ins in codes:
+            form_of(ins)
         self.warpgroups = any(i.opcode == "wgmma" for i in codes)
         self.uses_mbarrier = any(i.opcode == "mbarrier" or any(m.startswith("mbarrier") for m in i.mods) for i in codes)
         self.granule = self._granule(codes)

@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step
 from trueno_cuda.ptx.emulate.copies import BulkCopy, ThreadCopy
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.synchronise import chosen
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, GLOBAL, PARAM
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Address, Immediate, Instruction, Register, Vector
 from trueno_cuda.ptx.emulate.tensor_map import TensorMap, number_of, swizzle
 from trueno_cuda.ptx.emulate.types import PRED, S32, U16, U32, Array
@@ -17,13 +18,25 @@ if TYPE_CHECKING:
     from trueno_cuda.ptx.emulate.machine import Machine
 
 ALL = 1 << 60
+BYTES = "mbarrier::complete_tx::bytes"
+INTO, TENSOR = f"shared::cluster|shared::cta global {BYTES}", "tensor 1d|2d|3d|4d|5d tile?"
 
 
-@opcode("cp")
+@opcode("cp", *(f"{count} async {form}" for count, form in (
+    ("3-4", "ca|cg SHARED global AHEAD?"), ("4-5", "ca|cg SHARED global AHEAD? HINT"),
+    ("0", "commit_group|wait_all"), ("1", "wait_group"), ("1", "mbarrier arrive noinc? SHARED? b64"),
+    ("0", "bulk commit_group"), ("1", "bulk wait_group read?"),
+    ("2", "bulk prefetch L2 global"), ("3", "bulk prefetch L2 global HINT"),
+    ("4", f"bulk {INTO}"), ("5", f"bulk {INTO} HINT|multicast::cluster"), ("6", f"bulk {INTO} HINT multicast::cluster"),
+    ("4", f"bulk shared::cluster shared::cta {BYTES}"),
+    ("3", "bulk global shared::cta bulk_group"), ("4", "bulk global shared::cta bulk_group HINT"),
+    ("1", f"bulk prefetch {TENSOR} L2 global"), ("2", f"bulk prefetch {TENSOR} L2 global HINT"),
+    ("3", f"bulk {TENSOR} {INTO}"), ("4", f"bulk {TENSOR} {INTO} HINT|multicast::cluster"),
+    ("5", f"bulk {TENSOR} {INTO} HINT multicast::cluster"),
+    ("2", f"bulk {TENSOR} global shared::cta bulk_group"), ("3", f"bulk {TENSOR} global shared::cta bulk_group HINT"),
+)))  # fmt: skip
 def cp(c: Compiler, ins: Instruction) -> Step:
     mods = ins.mods
-    if mods[0] != "async" or "reduce" in mods:
-        raise ValueError("only cp.async is emulated")
     bulk = "bulk" in mods
     if "commit_group" in mods:
         return commit(bulk)
@@ -179,8 +192,8 @@ def blocks_of(m: "Machine", lane: int, mask: int | None) -> list[int]:
 
 def bulk_copy(c: Compiler, ins: Instruction) -> Step:
     """cp.async.bulk of `size` bytes between global and shared memory, or to another block's shared memory."""
-    spaces = [m.split("::")[0] for m in ins.mods if m.split("::")[0] in ("global", "shared")]
-    to_shared = spaces[0] == "shared"
+    to_shared = BYTES in ins.mods
+    spaces = ("shared", "global" if "global" in ins.mods else "shared") if to_shared else ("global", "shared")
     target, source = c.address(ins.operands[0]), c.address(ins.operands[1])
     amount = c.fetch(ins.operands[2], U32)
     barrier = c.address(ins.operands[3]) if to_shared else None
@@ -256,10 +269,7 @@ def map_of(m: "Machine", ins: Instruction, lane: int, address: int) -> TensorMap
 
 def tensor_copy(c: Compiler, ins: Instruction) -> Step:
     """cp.async.bulk.tensor: a box of an array to shared memory, or back."""
-    spaces = [m.split("::")[0] for m in ins.mods if m.split("::")[0] in ("global", "shared")]
-    to_shared = spaces[0] == "shared"
-    if any(m.startswith("im2col") for m in ins.mods):
-        raise ValueError("only .tile is emulated")
+    to_shared = BYTES in ins.mods
     tensor = ins.operands[1 if to_shared else 0]
     assert isinstance(tensor, Address) and isinstance(tensor.rest[0], Vector)
     map_address = c.address(Address(tensor.base, tensor.offset))

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.compile import Compiler, Step, Store, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Step, Store
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, SHARED, WINDOW
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.places import SPACES as WINDOWS
 from trueno_cuda.ptx.emulate.syntax import Address, Instruction, Register, Symbol, Variable, Vector
 from trueno_cuda.ptx.emulate.types import B64, PRED, U32, U64, Array, Type
@@ -22,7 +23,7 @@ def space_of(ins: Instruction) -> str:
     return next((m.split("::")[0] for m in ins.mods if m.split("::")[0] in SPACES), "generic")
 
 
-@opcode("mov")
+@opcode("mov", "2 pred|BITS|INT|f32|f64")
 def mov(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     source, target = ins.operands[1], ins.operands[0]
@@ -48,7 +49,12 @@ def vector_of(ins: Instruction) -> int:
     return next((int(m[1:]) for m in ins.mods if m in ("v2", "v4", "v8")), 1)
 
 
-@opcode("ld", "ldu")
+CACHED = "ca|cg|cs|lu|cv? nc? EVICT1? EVICT2? AHEAD?"
+LOADED = f"weak|volatile|relaxed|acquire|mmio? SCOPE? SPACE? unified? {CACHED} v2|v4|v8? STORED"
+
+
+@opcode("ld", f"2 {LOADED}", f"3 {LOADED} HINT")
+@opcode("ldu", "2 global? v2|v4? STORED")
 def ld(c: Compiler, ins: Instruction) -> Step:
     kind, count, space = c.type(ins), vector_of(ins), space_of(ins)
     source = ins.operands[1]
@@ -95,7 +101,10 @@ def parameter(ins: Instruction, c: Compiler, var: Variable, offset: int, kind: T
     return run
 
 
-@opcode("st")
+STORES = "weak|volatile|relaxed|release|mmio? SCOPE? SPACE? wb|cg|cs|wt? EVICT1? EVICT2? v2|v4|v8? STORED"
+
+
+@opcode("st", f"2 {STORES}", f"3 {STORES} HINT")
 def st(c: Compiler, ins: Instruction) -> Step:
     kind, count, space = c.type(ins), vector_of(ins), space_of(ins)
     if "async" in ins.mods or "bulk" in ins.mods:
@@ -115,21 +124,39 @@ def st(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "setmaxnreg", "nanosleep", "membar",
-        "fence", "pmevent", "brkpt")  # fmt: skip
+@opcode("prefetch", "1 global|local? L1|L2", "1 global L2::evict_last|L2::evict_normal", "1 const|param? tensormap")
+@opcode("prefetchu", "1 L1")
+@opcode("discard", "2 global? L2")
+@opcode("applypriority", "2 global? L2::evict_normal")
+@opcode("griddepcontrol", "0 launch_dependents|wait")
+@opcode("setmaxnreg", "1 inc|dec sync aligned u32")
+@opcode("nanosleep", "1 u32")
+@opcode("membar", "0 cta|gl|sys")
+@opcode(
+    "fence",
+    "0 sc|acq_rel|acquire|release? SCOPE",
+    "0 mbarrier_init release cluster",
+    "0 acquire|release sync_restrict::shared::cta|sync_restrict::shared::cluster cluster",
+    "0 proxy tensormap::generic release SCOPE",
+    "2 proxy tensormap::generic acquire SCOPE",
+    "0 proxy async::generic acquire|release sync_restrict::shared::cta|sync_restrict::shared::cluster cluster",
+)
+@opcode("membar fence", "0 proxy alias|async", "0 proxy async global|CLUSTER")
+@opcode("pmevent", "1 mask?")
+@opcode("brkpt", "0")  # fmt: skip
 def nothing(c: Compiler, ins: Instruction) -> Step:
     """Advice, and orders that the emulator keeps anyway: its memory is sequentially consistent."""
     return lambda m, g, sel: None
 
 
-@opcode("createpolicy")
+@opcode("createpolicy", "1-2 fractional EVICT2 EVICT2? b64", "4 range global? EVICT2 EVICT2? b64", "2 cvt L2 b64")
 def createpolicy(c: Compiler, ins: Instruction) -> Step:
     zero = np.zeros(1, np.uint64)
     store = c.store(ins.operands[0], B64)
     return lambda m, g, sel: store(g, zero, sel)
 
 
-@opcode("isspacep")
+@opcode("isspacep", "2 SPACE")
 def isspacep(c: Compiler, ins: Instruction) -> Step:
     space = space_of(ins)
     address = c.fetch(ins.operands[1], U64)
@@ -137,7 +164,8 @@ def isspacep(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, PRED, lambda a: np.isin(a >> np.uint64(WINDOW), windows), address)
 
 
-@opcode("mapa", "getctarank")
+@opcode("mapa", "3 CLUSTER? u32|u64")
+@opcode("getctarank", "2 CLUSTER? u32|u64")
 def mapa(c: Compiler, ins: Instruction) -> Step:
     """The address of the same shared memory in another block of the cluster; the rank in such an address."""
     kind = c.type(ins)

@@ -10,10 +10,11 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.access import BASES
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
 from trueno_cuda.ptx.emulate.fragments import GROUP, WITHIN, a_places, b_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.data import space_of
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Vector
 from trueno_cuda.ptx.emulate.types import B32, F64, TYPES, Array, Type
 
@@ -39,16 +40,17 @@ def full(g: Group, m: "Machine", ins: Instruction) -> None:
         m.find("missing-lanes", ins, "some lanes of the warp are not here", g.lanes[0])
 
 
-@opcode("mma")
+@opcode("mma", *(f"4 sync aligned {form}" for form in (
+    "m8n8k4 row col f64 f64 f64 f64", "m16n8k4|m16n8k8|m16n8k16 row col RND? f64 f64 f64 f64",
+    "m16n8k8|m16n8k16 row col f16|f32 f16 f16 f16|f32", "m16n8k8|m16n8k16 row col f32 bf16 bf16 f32",
+    "m16n8k4|m16n8k8 row col f32 tf32 tf32 f32", "m16n8k16|m16n8k32 row col f16|f32 e4m3|e5m2 e4m3|e5m2 f16|f32",
+    "m8n8k16|m16n8k16|m16n8k32 row col satfinite? s32 u8|s8 u8|s8 s32",
+)))  # fmt: skip
 def mma(c: Compiler, ins: Instruction) -> Step:
     shape = next(x for x in ins.mods if x[0] == "m" and "n" in x and "k" in x)
-    m_, n_, k_ = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split())
+    m_, _, k_ = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split())
     types = [TYPES[x] for x in ins.mods if x in TYPES]
     d_type, a_type, b_type, c_type = types
-    if n_ != 8 or m_ not in (8, 16) or "sp" in ins.mods or "row" not in ins.mods or (
-        (m_, k_) == (8, 4) and a_type is not F64
-    ):  # fmt: skip
-        raise ValueError("this shape is not emulated")
     word = F64 if a_type is F64 else B32
     e = 1 if a_type is F64 else 32 // a_type.bits
     a_at, b_at, c_at = a_places(m_, k_, e), b_places(k_, e), c_places(m_)
@@ -122,8 +124,6 @@ def result(c: Compiler, operand: Operand, kind: Type, places: tuple[Array, Array
 
 def matrix_shape(ins: Instruction) -> tuple[int, bool, str]:
     count = int(next(x for x in ins.mods if x in ("x1", "x2", "x4"))[1])
-    if "m8n8" not in ins.mods or "b16" not in ins.mods:
-        raise ValueError("only .m8n8 and .b16 are emulated")
     return count, "trans" in ins.mods, space_of(ins)
 
 
@@ -149,7 +149,7 @@ def row_places(m: "Machine", ins: Instruction, g: Group, address: Fetch, count: 
     return index, lanes
 
 
-@opcode("ldmatrix")
+@opcode("ldmatrix", "2 sync aligned m8n8 x1|x2|x4 trans? SHARED? b16")
 def ldmatrix(c: Compiler, ins: Instruction) -> Step:
     """8 by 8 matrices of 16-bit elements: a lane gets two neighbours of a row, of the transpose's with .trans."""
     count, trans, space = matrix_shape(ins)
@@ -173,7 +173,7 @@ def ldmatrix(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("stmatrix")
+@opcode("stmatrix", "2 sync aligned m8n8 x1|x2|x4 trans? SHARED? b16")
 def stmatrix(c: Compiler, ins: Instruction) -> Step:
     count, trans, space = matrix_shape(ins)
     address = c.address(ins.operands[0])
@@ -197,7 +197,7 @@ def stmatrix(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("movmatrix")
+@opcode("movmatrix", "2 sync aligned m8n8 trans b16")
 def movmatrix(c: Compiler, ins: Instruction) -> Step:
     """The transpose of an 8 by 8 matrix that lies across the warp."""
     value, store = c.fetch(ins.operands[1], B32), c.store(ins.operands[0], B32)

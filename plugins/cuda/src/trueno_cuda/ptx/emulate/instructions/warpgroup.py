@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step
 from trueno_cuda.ptx.emulate.fragments import a_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.matrix import elements, items
 from trueno_cuda.ptx.emulate.memory import SHARED_BASE
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.products import Product, operand_bytes
 from trueno_cuda.ptx.emulate.syntax import Immediate, Instruction, Register, Vector
 from trueno_cuda.ptx.emulate.types import B32, PRED, S32, TYPES, U64, Array, Type
@@ -36,7 +37,13 @@ class Shape:
     limit: bool
 
 
-@opcode("wgmma")
+@opcode("wgmma", "0 fence|commit_group sync aligned", "1 wait_group sync aligned", *(
+    f"{operands} mma_async sync aligned {'|'.join(f'm64n{n}k{k}' for n in range(8, 257, 8))} {types}"
+    for operands, k, types in (
+        ("7-8", 16, "f16|f32 f16 f16"), ("7-8", 16, "f32 bf16 bf16"), ("6", 8, "f32 tf32 tf32"),
+        ("6", 32, "f16|f32 e4m3|e5m2 e4m3|e5m2"), ("4", 32, "satfinite? s32 u8|s8 u8|s8"),
+    )
+))  # fmt: skip
 def wgmma(c: Compiler, ins: Instruction) -> Step:
     if "fence" in ins.mods:
         return fence
@@ -63,8 +70,6 @@ def commit(m: "Machine", g: Group, sel: Array | None) -> None:
 
 
 def product(c: Compiler, ins: Instruction) -> Step:
-    if "sp" in ins.mods:
-        raise ValueError("sparse wgmma is not emulated")
     shape = next(x for x in ins.mods if x.startswith("m64n"))
     n, k = (int(x) for x in shape[4:].split("k"))
     d_type, a_type, b_type = (TYPES[x] for x in ins.mods if x in TYPES)

@@ -11,10 +11,10 @@ from trueno_cuda.ptx.emulate import instructions  # registers the families
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
 from trueno_cuda.ptx.emulate.control import Flow
 from trueno_cuda.ptx.emulate.effects import flops, written
-from trueno_cuda.ptx.emulate.errors import UnknownInstruction
+from trueno_cuda.ptx.emulate.errors import PtxError, UnknownInstruction
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.inline import inlined
-from trueno_cuda.ptx.emulate.memory import SHARED_BASE, Allocation
+from trueno_cuda.ptx.emulate.memory import SHARED_BASE, Allocation, too_many
 from trueno_cuda.ptx.emulate.opcodes import form_of
 from trueno_cuda.ptx.emulate.provenance import Provenance
 from trueno_cuda.ptx.emulate.syntax import Function, Immediate, Instruction, Program, Variable
@@ -49,6 +49,12 @@ class Barrier:
         self.count = compiler.fetch(operands[1], U32) if len(operands) > 1 else None
         if self.arrive and self.count is None:
             raise ValueError("bar.arrive wants a thread count")
+
+
+def _check_room(function: Function, space: str, size: int) -> None:
+    wrong = too_many(space, size)
+    if wrong:
+        raise PtxError(wrong, function.line, function.name)
 
 
 class Kernel:
@@ -108,6 +114,7 @@ class Kernel:
             self.offsets[id(p)] = at
             at += p.size
         self.param_size = at
+        _check_room(function, "param", at)
         entry = {id(p) for p in function.params}
         at = 0
         for v in function.variables:
@@ -116,6 +123,7 @@ class Kernel:
                 self.offsets[id(v)] = at
                 at += v.size
         self.local_size = -(-at // 16) * 16
+        _check_room(function, "local", at)
         shared = [v for v in (*program.variables, *function.variables) if v.space == "shared"]
         at = 0
         for v in [v for v in shared if not (v.extern or v.size == 0)]:
@@ -123,6 +131,7 @@ class Kernel:
             self.offsets[id(v)] = at
             at += v.size
         self.static_shared = at
+        _check_room(function, "shared", at)
         dynamic = [v for v in shared if v.extern or v.size == 0]
         for v in dynamic:
             at = -(-at // max(v.align, 16)) * max(v.align, 16)

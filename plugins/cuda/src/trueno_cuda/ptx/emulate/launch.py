@@ -12,7 +12,7 @@ import numpy as np
 from trueno_cuda.ptx.emulate.errors import LaunchError
 from trueno_cuda.ptx.emulate.kernel import Kernel
 from trueno_cuda.ptx.emulate.machine import Machine
-from trueno_cuda.ptx.emulate.memory import Allocation, Arena
+from trueno_cuda.ptx.emulate.memory import LIMITS, Allocation, Arena
 from trueno_cuda.ptx.emulate.parse import parse
 from trueno_cuda.ptx.emulate.report import Report
 from trueno_cuda.ptx.emulate.shadow_global import GlobalShadow
@@ -25,7 +25,7 @@ Size = int | Sequence[int]
 LANES = 32768
 """Lanes that run together: enough to hide what a NumPy call costs, few enough that registers stay in the cache."""
 MEMORY = 256 << 20  # bytes of shared and local memory (with shadow) of the blocks that run together
-SHARED_LIMIT = 227 * 1024
+SHARED_LIMIT = LIMITS["shared"]
 MAX_STEPS = 20_000_000
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 """Of a grid, on every architecture."""

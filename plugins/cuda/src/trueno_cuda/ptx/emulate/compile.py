@@ -6,14 +6,15 @@ returns runs unguarded, and the guard, the watch on registers that may be uninit
 added here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trueno_cuda.ptx.emulate.control import Flow
 from trueno_cuda.ptx.emulate.effects import read, written
-from trueno_cuda.ptx.emulate.errors import UnknownInstruction
+from trueno_cuda.ptx.emulate.errors import Refusal, UnknownInstruction, no_other_errors
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.opcodes import form_of
 from trueno_cuda.ptx.emulate.syntax import (
@@ -40,6 +41,17 @@ Store = Callable[[Group, Array, Array | None], None]
 
 TRUE = np.array([True])
 FALSE = np.array([False])
+
+
+@contextmanager
+def refusals(ins: Instruction) -> Iterator[None]:
+    """Name the instruction that is refused."""
+    with no_other_errors(ins.line, ins.text):
+        try:
+            yield
+        except Refusal as error:
+            raise UnknownInstruction(f"operands or modifiers that the emulator does not know ({error})", ins.line,
+                                     ins.text) from error  # fmt: skip
 
 
 class Compiler:
@@ -84,14 +96,8 @@ class Compiler:
         """The step of one instruction, guard and all."""
         family = form_of(ins).family
         assert family is not None
-        try:
+        with refusals(ins):
             inner = family(self, ins)
-        except (KeyError, IndexError, ValueError, TypeError, AttributeError, AssertionError) as error:
-            if isinstance(error, UnknownInstruction):
-                raise
-            detail = f" ({error})" if str(error) else ""
-            raise UnknownInstruction(f"operands or modifiers that the emulator does not know{detail}",
-                                     ins.line, ins.text) from error  # fmt: skip
         inner = self._watched(ins, self._landed(ins, inner))
         return inner if ins.guard is None else self._guarded(ins, inner)
 
@@ -186,7 +192,7 @@ class Compiler:
         if isinstance(operand, Vector):
             parts = [self.fetch(o, TYPES[f"b{kind.bits // len(operand.items)}"]) for o in operand.items]
             return lambda m, g: pack([p(m, g) for p in parts], kind)
-        raise ValueError(f"cannot read {operand}")
+        raise Refusal(f"cannot read {operand}")
 
     def _fetch_register(self, r: Register, kind: Type, wide: bool) -> Fetch:
         at, dtype = r.index, kind.dtype
@@ -197,7 +203,7 @@ class Compiler:
         if r.type.bits > kind.bits and wide and kind.bits > 1:
             raw, low = np.dtype(f"u{r.type.bytes}"), np.dtype(f"u{kind.bytes}")
             return lambda m, g: g.registers[at].view(raw).astype(low).view(dtype)  # type: ignore[union-attr]
-        raise ValueError(f"{r.name} has {r.type.bits} bits, {kind.name} wants {kind.bits}")
+        raise Refusal(f"{r.name} has {r.type.bits} bits, {kind.name} wants {kind.bits}")
 
     def store(self, operand: Operand, kind: Type, extend: bool = False) -> Store:
         """How to write a value of `kind`; where `extend` (of ld and cvt), to a wider register by sign or with zeros."""
@@ -214,10 +220,10 @@ class Compiler:
 
             return unpack
         if not isinstance(operand, Register):
-            raise ValueError(f"cannot write {operand}")
+            raise Refusal(f"cannot write {operand}")
         at, want = operand.index, operand.type.dtype
         if operand.type.bits < kind.bits or (operand.type.bits > kind.bits and not (extend and kind.bits > 1)):
-            raise ValueError(f"{operand.name} has {operand.type.bits} bits, {kind.name} needs {kind.bits}")
+            raise Refusal(f"{operand.name} has {operand.type.bits} bits, {kind.name} needs {kind.bits}")
         if operand.type.bits > kind.bits:
             wide = np.dtype(f"{'i' if kind.kind == 's' else 'u'}{operand.type.bytes}")
             raw = kind.dtype if kind.dtype.kind in "iu" else np.dtype(f"u{kind.bytes}")
@@ -241,7 +247,7 @@ class Compiler:
     def address(self, operand: Operand) -> Fetch:
         """A memory operand's address in its space, as int64."""
         if not isinstance(operand, Address):
-            raise ValueError("an address in brackets is wanted")
+            raise Refusal("an address in brackets is wanted")
         base, offset = operand.base, operand.offset
         if base is None:
             fixed = np.array([offset], np.int64)
@@ -253,7 +259,7 @@ class Compiler:
                     return lambda m, g: g.registers[at].view(np.int64)  # type: ignore[union-attr]
                 return lambda m, g: g.registers[at].view(np.int64) + offset  # type: ignore[union-attr]
             if base.type.bits != 32:
-                raise ValueError(f"{base.name} is no address register")
+                raise Refusal(f"{base.name} is no address register")
             return lambda m, g: g.registers[at].view(np.uint32).astype(np.int64) + offset  # type: ignore[union-attr]
         where = base
         return lambda m, g: np.array([m.address(where) + offset], np.int64)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trueno_cuda.ptx.emulate import instructions  # registers the families
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store, refusals
 from trueno_cuda.ptx.emulate.control import Flow
 from trueno_cuda.ptx.emulate.effects import flops, written
-from trueno_cuda.ptx.emulate.errors import PtxError, UnknownInstruction
+from trueno_cuda.ptx.emulate.errors import PtxError
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.inline import inlined
 from trueno_cuda.ptx.emulate.memory import SHARED_BASE, Allocation, too_many
@@ -43,12 +43,8 @@ class Barrier:
             self.kind = next(m for m in mods if m in ("popc", "and", "or"))
             self.result = compiler.store(operands.pop(0), U32 if self.kind == "popc" else PRED)
             self.vote = compiler.fetch(operands.pop(), PRED)
-        elif not {"sync", "arrive"} & set(mods):
-            raise ValueError("only sync, arrive and red")
         self.number = compiler.fetch(operands[0], U32) if operands else compiler.fetch(Immediate(0), U32)
         self.count = compiler.fetch(operands[1], U32) if len(operands) > 1 else None
-        if self.arrive and self.count is None:
-            raise ValueError("bar.arrive wants a thread count")
 
 
 def _check_room(function: Function, space: str, size: int) -> None:
@@ -184,20 +180,15 @@ class Kernel:
         compiler = self.compiler
         if ins.guard is not None:
             self.guards[at] = compiler.fetch(ins.guard, PRED), ins
-        try:
+        with refusals(ins):
             if kind == "block":
                 self.barriers[at] = Barrier(compiler, ins)
                 return []
             if kind == "cluster":
-                if not {"arrive", "wait"} & set(ins.mods):
-                    raise ValueError("only arrive and wait")
                 return []
             if kind == "phase":
                 self.waits[at] = instructions.wait_test(compiler, ins)
             self.members[at] = self._members(ins)
-        except (KeyError, IndexError, ValueError, AttributeError) as error:
-            raise UnknownInstruction(f"operands or modifiers that the emulator does not know ({error})", ins.line,
-                                     ins.text) from error  # fmt: skip
         plain = replace(ins, guard=None, negated=False)
         return [compiler.step(plain)]
 

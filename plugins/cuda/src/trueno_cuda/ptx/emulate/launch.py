@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.errors import LaunchError
+from trueno_cuda.ptx.emulate.errors import LaunchError, no_other_errors
 from trueno_cuda.ptx.emulate.kernel import Kernel
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.memory import LIMITS, Allocation, Arena
@@ -178,7 +178,9 @@ class Module:
         if name not in self.names:
             raise LaunchError(f"no entry {name!r}; the module has {', '.join(self.names) or 'none'}")
         if name not in self._kernels:
-            self._kernels[name] = Kernel(self.program, self.program.functions[name])
+            function = self.program.functions[name]
+            with no_other_errors(function.line, name):
+                self._kernels[name] = Kernel(self.program, function)
         return self._kernels[name]
 
     def variable(self, name: str) -> Array:
@@ -232,7 +234,7 @@ class Module:
         launch.order_blocks()
         start = time.perf_counter()
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), no_other_errors(kernel.function.line, name):
                 launch.run()
         finally:
             launch.report.seconds = time.perf_counter() - start

@@ -4,7 +4,7 @@ Names are resolved here: a register or variable belongs to the scope that declar
 and no names except those of labels and functions.
 """
 
-from trueno_cuda.ptx.emulate.errors import PtxError
+from trueno_cuda.ptx.emulate.errors import PtxError, Refusal, no_other_errors
 from trueno_cuda.ptx.emulate.memory import too_many
 from trueno_cuda.ptx.emulate.operands import LONGEST, Operands, Scope, signed
 from trueno_cuda.ptx.emulate.syntax import (
@@ -192,7 +192,7 @@ class Parser(Operands):
             value = at.literal()
             try:
                 constant(value, var.type)
-            except ValueError as error:
+            except Refusal as error:
                 raise at.error(str(error)) from None
             var.init.append(value)
         if var.size and len(var.init) * var.type.bytes > var.size:
@@ -431,4 +431,5 @@ class Parser(Operands):
 
 def parse(text: str) -> Program:
     """The tree of a PTX text; raises PtxError naming line and text."""
-    return Parser(text).parse()
+    with no_other_errors():
+        return Parser(text).parse()

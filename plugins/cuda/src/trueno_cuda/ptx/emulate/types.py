@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.errors import Refusal
+
 Array = np.ndarray[Any, Any]
 
 
@@ -61,5 +63,5 @@ def constant(value: int | float, type: Type) -> Array:  # noqa: A002 - PTX's wor
             return np.array([value], np.float32).view(np.uint32).astype(type.dtype)
         if type.bits == 64:
             return np.array([value], np.float64).view(np.uint64).astype(type.dtype)
-        raise ValueError(f"a float literal where {type.name} is wanted")
+        raise Refusal(f"a float literal where {type.name} is wanted")
     return np.array([value & ((1 << type.bits) - 1)], f"u{type.bytes}").view(type.dtype)

@@ -6,6 +6,7 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step
 from trueno_cuda.ptx.emulate.copies import BulkCopy, ThreadCopy
+from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.synchronise import chosen
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, GLOBAL, PARAM
@@ -58,10 +59,10 @@ def thread_copy(c: Compiler, ins: Instruction) -> Step:
     target, source = c.address(ins.operands[0]), c.address(ins.operands[1])
     size_operand = ins.operands[2]
     if not isinstance(size_operand, Immediate) or size_operand.value not in (4, 8, 16):
-        raise ValueError("cp.async copies 4, 8 or 16 bytes")
+        raise Refusal("cp.async copies 4, 8 or 16 bytes")
     size = int(size_operand.value)
     if "cg" in ins.mods and size != 16:
-        raise ValueError("cp.async.cg copies 16 bytes")
+        raise Refusal("cp.async.cg copies 16 bytes")
     rest = ins.operands[3:]
     if "cache_hint" in ".".join(ins.mods):
         rest = rest[:-1]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Step, Store
+from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, SHARED, WINDOW
 from trueno_cuda.ptx.emulate.opcodes import opcode
@@ -60,10 +61,10 @@ def ld(c: Compiler, ins: Instruction) -> Step:
     source = ins.operands[1]
     targets = ins.operands[0].items if isinstance(ins.operands[0], Vector) else (ins.operands[0],)
     if len(targets) != count:
-        raise ValueError(f"{count} registers are wanted, {len(targets)} given")
+        raise Refusal(f"{count} registers are wanted, {len(targets)} given")
     stores = [c.store(t, kind, extend=True) for t in targets]
     if not isinstance(source, Address):
-        raise ValueError("an address in brackets is wanted")
+        raise Refusal("an address in brackets is wanted")
     if space == "param":
         if isinstance(source.base, Variable) and id(source.base) in c.params:
             return parameter(ins, c, source.base, source.offset, kind, stores)
@@ -89,9 +90,9 @@ def parameter(ins: Instruction, c: Compiler, var: Variable, offset: int, kind: T
     """ld.param of an entry's parameter: the same for all lanes."""
     at = c.kernel.offsets[id(var)] + offset
     if offset < 0 or offset + kind.bytes * len(stores) > var.size:
-        raise ValueError(f"{var.name} has {var.size} bytes; {kind.bytes * len(stores)} at {offset} are read")
+        raise Refusal(f"{var.name} has {var.size} bytes; {kind.bytes * len(stores)} at {offset} are read")
     if at % kind.bytes:
-        raise ValueError(f"{var.name}+{offset} is not aligned to {kind.bytes} bytes")
+        raise Refusal(f"{var.name}+{offset} is not aligned to {kind.bytes} bytes")
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         for k, store in enumerate(stores):
@@ -108,14 +109,14 @@ STORES = "weak|volatile|relaxed|release|mmio? SCOPE? SPACE? wb|cg|cs|wt? EVICT1?
 def st(c: Compiler, ins: Instruction) -> Step:
     kind, count, space = c.type(ins), vector_of(ins), space_of(ins)
     if "async" in ins.mods or "bulk" in ins.mods:
-        raise ValueError("st.async and st.bulk are not emulated")
+        raise Refusal("st.async and st.bulk are not emulated")
     target = ins.operands[0]
     if space == "param" and isinstance(target, Address) and isinstance(target.base, Variable):
         space = "local"
     address = c.address(target)
     sources = ins.operands[1].items if isinstance(ins.operands[1], Vector) else (ins.operands[1],)
     if len(sources) != count:
-        raise ValueError(f"{count} registers are wanted, {len(sources)} given")
+        raise Refusal(f"{count} registers are wanted, {len(sources)} given")
     values = [c.fetch(s, kind, wide=True) for s in sources]
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:

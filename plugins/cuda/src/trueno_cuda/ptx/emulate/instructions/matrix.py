@@ -11,6 +11,7 @@ import numpy as np
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.access import BASES
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
+from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.fragments import GROUP, WITHIN, a_places, b_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.data import space_of
@@ -56,7 +57,7 @@ def mma(c: Compiler, ins: Instruction) -> Step:
     a_at, b_at, c_at = a_places(m_, k_, e), b_places(k_, e), c_places(m_)
     a, b = ([c.fetch(o, word) for o in items(ins.operands[k])] for k in (1, 2))
     if len(a) != a_at[0].shape[1] or len(b) != b_at[0].shape[1]:
-        raise ValueError(f"A has {a_at[0].shape[1]} registers and B {b_at[0].shape[1]}")
+        raise Refusal(f"A has {a_at[0].shape[1]} registers and B {b_at[0].shape[1]}")
     load_c, store_d = accumulator(c, ins.operands[3], c_type, c_at), result(c, ins.operands[0], d_type, c_at)
     limit = "satfinite" in ins.mods
     integer = d_type.kind == "s"
@@ -86,7 +87,7 @@ def accumulator(c: Compiler, operand: Operand, kind: Type, places: tuple[Array, 
     fetches = [c.fetch(o, B32 if packed else kind) for o in items(operand)]
     rows, columns = places
     if len(fetches) * (2 if packed else 1) != rows.shape[1]:
-        raise ValueError(f"C has {len(fetches)} registers of {kind.name}")
+        raise Refusal(f"C has {len(fetches)} registers of {kind.name}")
     height, width = int(rows.max()) + 1, int(columns.max()) + 1
 
     def load(m: "Machine", g: Group) -> Array:
@@ -105,7 +106,7 @@ def result(c: Compiler, operand: Operand, kind: Type, places: tuple[Array, Array
     stores: list[Store] = [c.store(o, B32 if packed else kind) for o in items(operand)]
     rows, columns = places
     if len(stores) * (2 if packed else 1) != rows.shape[1]:
-        raise ValueError(f"D has {len(stores)} registers of {kind.name}")
+        raise Refusal(f"D has {len(stores)} registers of {kind.name}")
 
     def save(g: Group, total: Array) -> None:
         values = total[:, rows, columns]
@@ -155,7 +156,7 @@ def ldmatrix(c: Compiler, ins: Instruction) -> Step:
     count, trans, space = matrix_shape(ins)
     stores = [c.store(o, B32) for o in items(ins.operands[0])]
     if len(stores) != count:
-        raise ValueError(f"{count} registers are wanted")
+        raise Refusal(f"{count} registers are wanted")
     address = c.address(ins.operands[1])
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
@@ -179,7 +180,7 @@ def stmatrix(c: Compiler, ins: Instruction) -> Step:
     address = c.address(ins.operands[0])
     values = [c.fetch(o, B32) for o in items(ins.operands[1])]
     if len(values) != count:
-        raise ValueError(f"{count} registers are wanted")
+        raise Refusal(f"{count} registers are wanted")
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         index, lanes = row_places(m, ins, g, address, count, space)

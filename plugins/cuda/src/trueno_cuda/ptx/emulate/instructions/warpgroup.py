@@ -7,6 +7,7 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step
+from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.fragments import a_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.matrix import elements, items
@@ -77,7 +78,7 @@ def product(c: Compiler, ins: Instruction) -> Step:
     assert isinstance(target, Vector)
     packed = d_type.bits == 16
     if len(target.items) != n // (4 if packed else 2):
-        raise ValueError(f"D has {n // (4 if packed else 2)} registers, {len(target.items)} given")
+        raise Refusal(f"D has {n // (4 if packed else 2)} registers, {len(target.items)} given")
     registers = [r.index for r in target.items if isinstance(r, Register)]
     in_registers = isinstance(ins.operands[1], Vector)
     a: list[Fetch] = (
@@ -94,7 +95,7 @@ def product(c: Compiler, ins: Instruction) -> Step:
     limit = "satfinite" in ins.mods
     spec = Shape(n, k, d_type, a_type, b_type, registers, negate_a, negate_b, turn_a, turn_b, limit)
     if (spec.transpose_a or spec.transpose_b) and a_type.bits != 16:
-        raise ValueError("only 16-bit types can be transposed")
+        raise Refusal("only 16-bit types can be transposed")
     e = 32 // a_type.bits
     a_at = a_places(16, k, e)
     flags = {r: c.flags[r] for r in registers if r in c.flags}

@@ -178,6 +178,8 @@ class Compiler:
         if isinstance(operand, Register):
             return self._fetch_register(operand, kind, wide)
         if isinstance(operand, Not):
+            if kind is not PRED or isinstance(operand.operand, Not):
+                raise Refusal("! stands before a predicate alone")
             inner = self.fetch(operand.operand, PRED)
             return lambda m, g: ~inner(m, g)
         if isinstance(operand, Immediate):
@@ -189,9 +191,6 @@ class Compiler:
         if isinstance(operand, Symbol) and operand.variable is not None:
             where, offset, dtype = operand.variable, operand.offset, kind.dtype
             return lambda m, g: np.array([m.address(where) + offset], np.int64).astype(dtype)
-        if isinstance(operand, Vector):
-            parts = [self.fetch(o, TYPES[f"b{kind.bits // len(operand.items)}"]) for o in operand.items]
-            return lambda m, g: pack([p(m, g) for p in parts], kind)
         raise Refusal(f"cannot read {operand}")
 
     def _fetch_register(self, r: Register, kind: Type, wide: bool) -> Fetch:
@@ -209,16 +208,6 @@ class Compiler:
         """How to write a value of `kind`; where `extend` (of ld and cvt), to a wider register by sign or with zeros."""
         if isinstance(operand, Sink):
             return lambda g, v, sel: None
-        if isinstance(operand, Vector):
-            bits = kind.bits // len(operand.items)
-            parts = [self.store(o, TYPES[f"b{bits}"]) for o in operand.items]
-
-            def unpack(g: Group, v: Array, sel: Array | None) -> None:
-                raw = v.view(f"u{kind.bytes}")
-                for k, part in enumerate(parts):
-                    part(g, (raw >> raw.dtype.type(k * bits)).astype(f"u{bits // 8}"), sel)
-
-            return unpack
         if not isinstance(operand, Register):
             raise Refusal(f"cannot write {operand}")
         at, want = operand.index, operand.type.dtype
@@ -296,11 +285,16 @@ class Compiler:
         return [self.fetch(o, kind) for o in ins.operands[first:]]
 
 
-def pack(parts: list[Array], kind: Type) -> Array:
-    """Narrow values to one wide one, lowest first."""
-    wide = np.dtype(f"u{kind.bytes}")
-    bits = kind.bits // len(parts)
-    out = parts[0].astype(wide)
-    for k, part in enumerate(parts[1:], 1):
-        out = out | (part.astype(wide) << wide.type(k * bits))
-    return out.view(kind.dtype)
+def literal(operand: Operand) -> int:
+    """An operand that must be a whole number."""
+    if not isinstance(operand, Immediate) or isinstance(operand.value, float):
+        raise Refusal("a whole number is wanted")
+    return operand.value
+
+
+def vector(operand: Operand, count: int) -> tuple[Operand, ...]:
+    """The `count` parts of an operand in braces; of one part, the braces may lack."""
+    parts = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(parts) != count:
+        raise Refusal(f"{count} registers are wanted, {len(parts)} given")
+    return parts

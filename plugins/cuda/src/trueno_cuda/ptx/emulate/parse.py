@@ -20,6 +20,8 @@ from trueno_cuda.ptx.emulate.types import PRED, TYPES, Type, constant
 
 SPACES = (".global", ".const", ".shared", ".local", ".param")
 LINKAGE = (".visible", ".extern", ".weak", ".common")
+DECLARED = {name for name, kind in TYPES.items() if kind.kind == "p" or name == f"{kind.kind}{kind.bits}"} | {"f16x2"}
+"""Types that registers and variables may have."""
 MODULE_SPACES = (".global", ".const", ".shared")
 SHAPES = {".maxntid": (1, 2, 3), ".reqntid": (1, 2, 3), ".reqnctapercluster": (1, 2, 3), ".minnctapersm": (1,),
           ".maxnctapersm": (1,), ".maxnreg": (1,), ".maxclusterrank": (1,), ".explicitcluster": (0,),
@@ -112,8 +114,10 @@ class Parser(Operands):
 
     def type(self) -> Type:
         word = self.at.word()
-        if word[1:] not in TYPES:
-            raise self.at.error(f"unknown type {word!r}")
+        if word[1:] not in DECLARED:
+            raise self.at.error(
+                f"{word!r} is an instruction's type alone" if word[1:] in TYPES else f"unknown type {word!r}"
+            )
         return TYPES[word[1:]]
 
     def variable(self, space: str) -> Variable:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, literal, vector
 from trueno_cuda.ptx.emulate.copies import BulkCopy, ThreadCopy
 from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
@@ -134,14 +134,13 @@ def commit(bulk: bool) -> Step:
 
 
 def wait(c: Compiler, ins: Instruction, bulk: bool) -> Step:
-    keep = ins.operands[0] if ins.operands else Immediate(0)
-    assert isinstance(keep, Immediate)
+    keep = literal(ins.operands[0]) if ins.operands else 0
     everything = "wait_all" in ins.mods
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         lanes = chosen(g, sel, g.lanes)
         if bulk:
-            limit = dict(zip(lanes.tolist(), (m.bulk_group[lanes] - int(keep.value)).tolist(), strict=True))
+            limit = dict(zip(lanes.tolist(), (m.bulk_group[lanes] - keep).tolist(), strict=True))
             kept = []
             for number, copy in m.bulk_copies:
                 if number < limit.get(copy.lane, -1):
@@ -150,7 +149,7 @@ def wait(c: Compiler, ins: Instruction, bulk: bool) -> Step:
                     kept.append((number, copy))
             m.bulk_copies[:] = kept
         elif m.copies:
-            land_copies(m, lanes, np.full(len(lanes), ALL) if everything else m.copy_group[lanes] - int(keep.value))
+            land_copies(m, lanes, np.full(len(lanes), ALL) if everything else m.copy_group[lanes] - keep)
 
     return run
 
@@ -272,13 +271,14 @@ def tensor_copy(c: Compiler, ins: Instruction) -> Step:
     """cp.async.bulk.tensor: a box of an array to shared memory, or back."""
     to_shared = BYTES in ins.mods
     tensor = ins.operands[1 if to_shared else 0]
-    assert isinstance(tensor, Address) and isinstance(tensor.rest[0], Vector)
+    rank = next(int(x[0]) for x in ins.mods if x in ("1d", "2d", "3d", "4d", "5d"))
+    if not isinstance(tensor, Address) or len(tensor.rest) != 1 or not isinstance(tensor.rest[0], Vector):
+        raise Refusal("a tensor is written [map, {coordinates}]")
     map_address = c.address(Address(tensor.base, tensor.offset))
-    coordinates = [c.fetch(o, S32) for o in tensor.rest[0].items]
+    coordinates = [c.fetch(o, S32) for o in vector(tensor.rest[0], rank)]
     shared = c.address(ins.operands[0 if to_shared else 1])
     barrier = c.address(ins.operands[2]) if to_shared else None
     mask = c.fetch(ins.operands[3], U16) if "multicast::cluster" in ins.mods else None
-    rank = next(int(x[0]) for x in ins.mods if x in ("1d", "2d", "3d", "4d", "5d"))
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         for k in each(g, sel):

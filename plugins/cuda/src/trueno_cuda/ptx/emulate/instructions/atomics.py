@@ -6,12 +6,12 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.access import Combine
-from trueno_cuda.ptx.emulate.compile import Compiler, Step
+from trueno_cuda.ptx.emulate.compile import Compiler, Step, vector
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import half_of, halves
 from trueno_cuda.ptx.emulate.instructions.data import space_of, vector_of
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Register, Vector
+from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Register
 from trueno_cuda.ptx.emulate.types import Array, Type
 
 if TYPE_CHECKING:
@@ -84,10 +84,8 @@ def atomic(c: Compiler, ins: Instruction) -> Step:
     quick = QUICK[op].at if op in QUICK and plain else None
     combine = combination(op, kind)
     if count > 1:
-        first = operands[0]
-        assert isinstance(first, Vector)
-        values = [[c.fetch(o, kind)] for o in first.items]
-        targets: list[Operand | None] = list(target.items) if isinstance(target, Vector) else [None] * count
+        values = [[c.fetch(o, kind)] for o in vector(operands[0], count)]
+        targets: list[Operand | None] = [None] * count if target is None else list(vector(target, count))
     else:
         values = [[c.fetch(o, kind) for o in operands[: 2 if op == "cas" else 1]]]  # behind them, a cache policy
         targets = [target]

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.compile import Compiler, Step, Store
+from trueno_cuda.ptx.emulate.compile import Compiler, Step, Store, vector
 from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, SHARED, WINDOW
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.places import SPACES as WINDOWS
 from trueno_cuda.ptx.emulate.syntax import Address, Instruction, Register, Symbol, Variable, Vector
-from trueno_cuda.ptx.emulate.types import B64, PRED, U32, U64, Array, Type
+from trueno_cuda.ptx.emulate.types import B64, PRED, TYPES, U32, U64, Array, Type
 
 if TYPE_CHECKING:
     from trueno_cuda.ptx.emulate.machine import Machine
@@ -43,7 +43,40 @@ def mov(c: Compiler, ins: Instruction) -> Step:
     ):  # fmt: skip
         where, offset = source.variable, source.offset
         return c.value(ins, kind, lambda a: a, lambda m, g: np.array([m.address(where) + offset], kind.dtype))
+    if isinstance(source, Vector):
+        part = part_of(source, kind)
+        parts = [c.fetch(o, part) for o in source.items]
+        store_whole = c.store(target, kind)
+        return lambda m, g, sel: store_whole(g, pack([p(m, g) for p in parts], kind), sel)
+    if isinstance(target, Vector):
+        part = part_of(target, kind)
+        whole, stores = c.fetch(source, kind), [c.store(o, part) for o in target.items]
+
+        def unpack(m: "Machine", g: Group, sel: Array | None) -> None:
+            raw = whole(m, g)
+            for k, store in enumerate(stores):
+                store(g, (raw >> raw.dtype.type(k * part.bits)).astype(part.dtype), sel)
+
+        return unpack
     return c.value(ins, kind, lambda a: a, c.fetch(source, kind))
+
+
+def part_of(operand: Vector, kind: Type) -> Type:
+    """The type of the registers that are side by side in one value."""
+    count = len(operand.items)
+    if kind.kind != "b" or count not in (2, 4) or kind.bits // count < 8:
+        raise Refusal(f"{count} parts of .{kind.name}")
+    return TYPES[f"b{kind.bits // count}"]
+
+
+def pack(parts: list[Array], kind: Type) -> Array:
+    """Narrow values to one wide one, lowest first."""
+    wide = np.dtype(f"u{kind.bytes}")
+    bits = kind.bits // len(parts)
+    out = parts[0].astype(wide)
+    for k, part in enumerate(parts[1:], 1):
+        out = out | (part.astype(wide) << wide.type(k * bits))
+    return out.view(kind.dtype)
 
 
 def vector_of(ins: Instruction) -> int:
@@ -59,10 +92,7 @@ LOADED = f"weak|volatile|relaxed|acquire|mmio? SCOPE? SPACE? unified? {CACHED} v
 def ld(c: Compiler, ins: Instruction) -> Step:
     kind, count, space = c.type(ins), vector_of(ins), space_of(ins)
     source = ins.operands[1]
-    targets = ins.operands[0].items if isinstance(ins.operands[0], Vector) else (ins.operands[0],)
-    if len(targets) != count:
-        raise Refusal(f"{count} registers are wanted, {len(targets)} given")
-    stores = [c.store(t, kind, extend=True) for t in targets]
+    stores = [c.store(t, kind, extend=True) for t in vector(ins.operands[0], count)]
     if not isinstance(source, Address):
         raise Refusal("an address in brackets is wanted")
     if space == "param":
@@ -108,16 +138,11 @@ STORES = "weak|volatile|relaxed|release|mmio? SCOPE? SPACE? wb|cg|cs|wt? EVICT1?
 @opcode("st", f"2 {STORES}", f"3 {STORES} HINT")
 def st(c: Compiler, ins: Instruction) -> Step:
     kind, count, space = c.type(ins), vector_of(ins), space_of(ins)
-    if "async" in ins.mods or "bulk" in ins.mods:
-        raise Refusal("st.async and st.bulk are not emulated")
     target = ins.operands[0]
     if space == "param" and isinstance(target, Address) and isinstance(target.base, Variable):
         space = "local"
     address = c.address(target)
-    sources = ins.operands[1].items if isinstance(ins.operands[1], Vector) else (ins.operands[1],)
-    if len(sources) != count:
-        raise Refusal(f"{count} registers are wanted, {len(sources)} given")
-    values = [c.fetch(s, kind, wide=True) for s in sources]
+    values = [c.fetch(s, kind, wide=True) for s in vector(ins.operands[1], count)]
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         m.access.store(ins, g, sel, address(m, g), space, kind, [v(m, g) for v in values])

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
-from trueno_cuda.ptx.emulate.compile import Compiler, Step
+from trueno_cuda.ptx.emulate.compile import Compiler, Step, literal
+from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import half_of
 from trueno_cuda.ptx.emulate.opcodes import opcode
@@ -99,14 +100,22 @@ def setp_pair(c: Compiler, ins: Instruction, kind: Type) -> Step:
     test = comparison(ins, half_of(kind))
     a, b = c.fetch(ins.operands[1], B32), c.fetch(ins.operands[2], B32)
     target = ins.operands[0]
-    assert isinstance(target, Pair)
+    if not isinstance(target, Pair):
+        raise Refusal("of packed pairs, two predicates p|q are wanted")
     low, high = c.store(target.first, PRED), c.store(target.second, PRED)
     half = half_of(kind).dtype
+    join = next((LOGIC[m] for m in ins.mods if m in LOGIC), None)
+    other = c.fetch(ins.operands[3], PRED) if join else None
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         x, y = a(m, g), b(m, g)
-        low(g, test(x.astype(np.uint16).view(half), y.astype(np.uint16).view(half)), sel)
-        high(g, test((x >> 16).astype(np.uint16).view(half), (y >> 16).astype(np.uint16).view(half)), sel)
+        p = test(x.astype(np.uint16).view(half), y.astype(np.uint16).view(half))
+        q = test((x >> 16).astype(np.uint16).view(half), (y >> 16).astype(np.uint16).view(half))
+        if other is not None and join is not None:
+            o = other(m, g)
+            p, q = join(p, o), join(q, o)
+        low(g, p, sel)
+        high(g, q, sel)
 
     return run
 
@@ -178,8 +187,8 @@ def shift(c: Compiler, ins: Instruction) -> Step:
         over = n >= bits
         return np.asarray(r if arithmetic or not over.any() else np.where(over, dtype.type(0), r))
 
-    if isinstance(ins.operands[2], Immediate) and 0 <= ins.operands[2].value < bits:
-        fixed = dtype.type(ins.operands[2].value)
+    if isinstance(ins.operands[2], Immediate) and 0 <= literal(ins.operands[2]) < bits:
+        fixed = dtype.type(literal(ins.operands[2]))
         if ins.opcode == "shl":
             return c.value(ins, kind, lambda x: x << fixed, a)
         return c.value(ins, kind, lambda x: x >> fixed, a)
@@ -344,9 +353,7 @@ def prmt(c: Compiler, ins: Instruction) -> Step:
 @opcode("lop3", "5 b32", "6 or|and b32")
 def lop3(c: Compiler, ins: Instruction) -> Step:
     """Any function of three bits, by its truth table; `lop3.or d|p, …, q` also tests the result."""
-    table = ins.operands[4]
-    assert isinstance(table, Immediate)
-    bits = int(table.value)
+    bits = literal(ins.operands[4])
     sources = [c.fetch(o, B32) for o in ins.operands[1:4]]
 
     def run(a: Array, b: Array, d: Array) -> Array:
@@ -357,8 +364,10 @@ def lop3(c: Compiler, ins: Instruction) -> Step:
         return out
 
     target = ins.operands[0]
-    if not isinstance(target, Pair):
+    if len(ins.operands) == 5:
         return c.value(ins, B32, run, *sources)
+    if not isinstance(target, Pair):
+        raise Refusal("with a predicate, a result d|p is wanted")
     store, store_p = c.store(target.first, B32), c.store(target.second, PRED)
     other = c.fetch(ins.operands[5], PRED)
     join = LOGIC["or" if "or" in ins.mods else "and"]

@@ -80,7 +80,7 @@ def launch(module: Module, name: str) -> None:
     block = (*directives.get("reqntid", (64,)), 1, 1)[:3]
     grid = (*directives.get("reqnctapercluster", (2,)), 1, 1)[:3]
     if np.prod(grid, dtype=object) <= 16:  # what a directive may ask for is slow, not wrong
-        module.launch(name, grid, block, args, shared=1024, global_races=True, max_steps=STEPS)
+        str(module.launch(name, grid, block, args, shared=1024, global_races=True, max_steps=STEPS))
 
 
 # ---- the command line ---------------------------------------------------------------------------

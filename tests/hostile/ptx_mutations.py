@@ -28,11 +28,13 @@ NUMBERS = _words("""
     0fFF800000 0f3F800000 0f00000001 0d7FF0000000000000 1.5 1e400 9999999999999999999999999999 000000000000000000000001
 """)
 ADDRESSES = _words("""
-    [%rd1] [%rd1] [%rd1+4] [%rd2] [%rd3] [%rd3] [%r4] [%rd4] [s] [s+8] [l] [c] [g] [x] [n] [4] [%rd1,{%r1,%r2}] [%rd4,{%r1}]
+    [%rd1] [%rd1] [%rd1+4] [%rd2] [%rd3] [%rd3] [%r4] [%rd4] [s] [s+8] [l] [c] [g] [x] [n] [4] [%rd1,{%r1,%r2}]
+    [%rd4,{%r1}]
 """)
 OPERANDS = ADDRESSES + _words("""
-    %r1 %r2 %r3 %r4 %rd1 %rd2 %rd3 %rd4 %f1 %f2 %f3 %d1 %d2 %h1 %h2 %p1 %p2 !%p1 %r1|%p1 %p1|%p2 _ _|%p1 s s+4 g c END (1)
-    WARP_SZ %tid.x %laneid %clock64 %ntid.w {} {%r1,%r2} {%r1,%r2,%r3,%r4} {%f1,%f2} {%f1,%f2,%f3,%f4} {%h1,%h2} {%rd1,%rd2}
+    %r1 %r2 %r3 %r4 %rd1 %rd2 %rd3 %rd4 %f1 %f2 %f3 %d1 %d2 %h1 %h2 %p1 %p2 !%p1 %r1|%p1 %p1|%p2 _ _|%p1 s s+4 g c END
+    (1) WARP_SZ %tid.x %laneid %clock64 %ntid.w {} {%r1,%r2} {%r1,%r2,%r3,%r4} {%f1,%f2} {%f1,%f2,%f3,%f4} {%h1,%h2}
+    {%rd1,%rd2}
 """)
 PREFIXES = {"b8 u8 s8 b16 u16 s16 f16 bf16": "%h", "b32 u32 s32": "%r", "b64 u64 s64": "%rd", "f32": "%f", "f64": "%d",
             "pred": "%p"}  # fmt: skip

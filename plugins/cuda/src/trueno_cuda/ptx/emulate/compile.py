@@ -190,7 +190,7 @@ class Compiler:
             return lambda m, g: m.special(g, name).astype(dtype)
         if isinstance(operand, Symbol) and operand.variable is not None:
             where, offset, dtype = operand.variable, operand.offset, kind.dtype
-            return lambda m, g: np.array([m.address(where) + offset], np.int64).astype(dtype)
+            return lambda m, g: (np.array([m.address(where)]) + offset).astype(dtype)
         raise Refusal(f"cannot read {operand}")
 
     def _fetch_register(self, r: Register, kind: Type, wide: bool) -> Fetch:
@@ -251,7 +251,7 @@ class Compiler:
                 raise Refusal(f"{base.name} is no address register")
             return lambda m, g: g.registers[at].view(np.uint32).astype(np.int64) + offset  # type: ignore[union-attr]
         where = base
-        return lambda m, g: np.array([m.address(where) + offset], np.int64)
+        return lambda m, g: np.array([m.address(where)]) + offset
 
     # ---- values ---------------------------------------------------------------------------------
 

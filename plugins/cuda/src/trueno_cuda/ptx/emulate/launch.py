@@ -318,7 +318,7 @@ class Module:
             for k, one in enumerate(v.init):
                 if isinstance(one, Symbol) and one.variable is not None:
                     address = launch.addresses[id(one.variable)] + one.offset
-                    self.memory[id(v)].view(np.uint64)[k] = address
+                    self.memory[id(v)].view(np.uint64)[k] = address % (1 << 64)
 
 
 def scalar(wrong: str, param: Variable, value: Any) -> bytes:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trueno_cuda.ptx.emulate.errors import PtxError
 
 TOKEN = re.compile(
-    r"""(?P<space>[ \t\r\n]+|//[^\n]*|/\*.*?\*/)
+    r"""(?P<space>[ \t\r\n]+|//[^\n]*|/\*.*?(?:\*/|\Z))
     |(?P<number>0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?
         |\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+U?)
     |(?P<string>"(?:[^"\\]|\\.)*")
@@ -35,6 +35,8 @@ def tokens(text: str) -> list[Token]:
             break
         word, kind = match.group(), match.lastgroup
         if kind == "space":
+            if word.startswith("/*") and (len(word) < 4 or not word.endswith("*/")):
+                raise PtxError("a comment is not closed", line, text.splitlines()[line - 1].strip())
             line += word.count("\n")
         else:
             found.append(Token(kind or "", word, line, at))

@@ -98,16 +98,18 @@ def _closest(name: str, mods: tuple[str, ...], operands: int) -> tuple[Form | No
     if name not in FORMS:
         return None, "the emulator does not know this instruction"
     compared = [(form, *_differences(form, mods)) for form in FORMS[name]]
-    distances = [len(s) + len(m) + (not f.least <= operands <= f.most) / 2 for f, s, m in compared]
-    least = min(distances)
-    near = [one for one, distance in zip(compared, distances, strict=True) if distance == least]
+    distances = [
+        (len(strange) + len(missing), not form.least <= operands <= form.most, len(strange))
+        for form, strange, missing in compared
+    ]
+    near = [one for one, distance in zip(compared, distances, strict=True) if distance == min(distances)]
     form, strange, missing = near[0]
-    if not least:
+    if not any(min(distances)):
         return form, ""
     wanted = [m for _, _, groups in near for m in (groups[0] if groups else ())]
     if strange:
         known = [m for one, _, _ in near for group in one.groups for m in group]
-        again = "twice" if strange[0] in mods and strange[0] in known else "here"
+        again = "twice" if mods.count(strange[0]) > 1 and strange[0] in known else "here"
         words = f"it wants {_list(wanted)}" if missing else f"it may have {_list(known)}"
         return None, f"{name} has no .{strange[0]} {again}; {words}"
     if missing:

@@ -262,16 +262,12 @@ def float_extreme(op: str, nan: bool, absolute: bool, kind: Type) -> Function:
         return r
 
     def run(*args: Array) -> Array:
-        values = [floats.decode(a, kind) if kind.name == "bf16" else a for a in args]
-        sign = None
+        a, b = (floats.decode(x, kind) if kind.name == "bf16" else x for x in args)
         if absolute:
-            sign = np.logical_xor.reduce([np.signbit(v) for v in values])
-            values = [np.abs(v) for v in values]
-        r = values[0]
-        for v in values[1:]:
-            r = one(r, v)
-        if sign is not None:
-            r = np.where(sign, -r, r)
+            r = one(np.abs(a), np.abs(b))
+            r = np.where(np.signbit(a) ^ np.signbit(b), -r, r)
+        else:
+            r = one(a, b)
         return floats.f32_to_bf16(r) if kind.name == "bf16" else r
 
     return run

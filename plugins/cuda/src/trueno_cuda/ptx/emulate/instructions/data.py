@@ -42,7 +42,7 @@ def mov(c: Compiler, ins: Instruction) -> Step:
         id(source.variable) in c.params
     ):  # fmt: skip
         where, offset = source.variable, source.offset
-        return c.value(ins, kind, lambda a: a, lambda m, g: np.array([m.address(where) + offset], kind.dtype))
+        return c.value(ins, kind, lambda a: a, lambda m, g: (np.array([m.address(where)]) + offset).astype(kind.dtype))
     if isinstance(source, Vector):
         part = part_of(source, kind)
         parts = [c.fetch(o, part) for o in source.items]

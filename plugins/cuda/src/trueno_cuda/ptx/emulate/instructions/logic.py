@@ -100,9 +100,8 @@ def setp_pair(c: Compiler, ins: Instruction, kind: Type) -> Step:
     test = comparison(ins, half_of(kind))
     a, b = c.fetch(ins.operands[1], B32), c.fetch(ins.operands[2], B32)
     target = ins.operands[0]
-    if not isinstance(target, Pair):
-        raise Refusal("of packed pairs, two predicates p|q are wanted")
-    low, high = c.store(target.first, PRED), c.store(target.second, PRED)
+    first, second = (target.first, target.second) if isinstance(target, Pair) else (target, Sink())
+    low, high = c.store(first, PRED), c.store(second, PRED)
     half = half_of(kind).dtype
     join = next((LOGIC[m] for m in ins.mods if m in LOGIC), None)
     other = c.fetch(ins.operands[3], PRED) if join else None

@@ -37,10 +37,10 @@ def test_unreadable_text(piece, replacement, message):
     ("frobnicate.f32 %f1, %f1;", "does not know this instruction"),
     ("add.f32 %f1, %rd1, %f1;", "64"),
     ("mul.s32 %r1, %r1, %r1;", ".lo, .hi or .wide"),
-    ("cvt.f32.u32 %f1, %r1;", "rounding mode"),
+    ("cvt.f32.u32 %f1, %r1;", "cvt wants .rn, .rz, .rm or .rp"),
     ("ld.global.v2.f32 %f1, [%rd1];", "2 registers are wanted, 1 given"),
     ("cp.async.cg.shared.global [%r1], [%rd1], 8;", "copies 16 bytes"),
-    ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r1}, {%f1};", "shape"),
+    ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r1}, {%f1};", "mma has no .m8n8k4 here; it wants .m16n8k8 or .m16n8k16"),
     ("ld.param.u64 %rd2, [a];", "4 bytes"),
     ("call.uni missing;", "missing"),
 ])  # fmt: skip

@@ -1,20 +1,22 @@
 """Instructions to steps: closures over a group's register arrays, made once for a kernel.
 
 A step is `step(machine, group, lanes)`: `lanes` is None where all lanes of the group take part, else a mask.
-A family registers itself for its opcodes with `@opcode(…)` and gets the compiler and the instruction; what it
+A family (`opcodes` says which opcodes and forms it has) gets the compiler and the instruction; what it
 returns runs unguarded, and the guard, the watch on registers that may be uninitialised, and the result's place are
 added here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trueno_cuda.ptx.emulate.control import Flow
 from trueno_cuda.ptx.emulate.effects import read, written
-from trueno_cuda.ptx.emulate.errors import UnknownInstruction
+from trueno_cuda.ptx.emulate.errors import Refusal, UnknownInstruction, no_other_errors
 from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.opcodes import form_of
 from trueno_cuda.ptx.emulate.syntax import (
     Address,
     Immediate,
@@ -36,51 +38,20 @@ if TYPE_CHECKING:
 Step = Callable[["Machine", Group, Array | None], None]
 Fetch = Callable[["Machine", Group], Array]
 Store = Callable[[Group, Array, Array | None], None]
-Family = Callable[["Compiler", Instruction], Step]
 
-FAMILIES: dict[str, Family] = {}
 TRUE = np.array([True])
 FALSE = np.array([False])
 
 
-def opcode(*names: str) -> Callable[[Family], Family]:
-    """Register a family for its opcodes."""
-
-    def register(family: Family) -> Family:
-        for name in names:
-            FAMILIES[name] = family
-        return family
-
-    return register
-
-
-OPERANDS = {
-    name: count
-    for count, names in {
-        1: "activemask",
-        2: "abs neg not cnot brev clz popc bfind cvta mov rcp sqrt rsqrt ex2 lg2 sin cos tanh testp getctarank "
-        "createpolicy isspacep movmatrix ldmatrix ld ldu elect st stmatrix",
-        3: "add sub mul mul24 div rem min max and or xor shl shr copysign bmsk mapa vote match redux addc subc",
-        4: "mad mad24 madc fma sad dp4a dp2a selp slct shf bfe prmt mma",
-        5: "bfi shfl",
-    }.items()
-    for name in names.split()
-}
-"""How many operands an instruction has, where that does not vary."""
-KINDS = {
-    name: kinds
-    for kinds, names in {
-        "usb": "shl shr bfe bfi brev clz popc bfind prmt lop3 shf rem sad cnot redux match addc subc mul24 mad24 madc "
-        "bmsk",
-        "usbp": "and or xor not",
-        "usf": "add sub mul mad div min max abs neg",
-        "f": "fma rcp sqrt rsqrt ex2 lg2 sin cos tanh testp copysign",
-        "usbf": "setp set slct selp ld ldu st atom red",
-    }.items()
-    for name in names.split()
-}
-"""Which kinds of type an instruction has."""
-LONGER = {"ld": 1, "ldu": 1, "st": 1, "createpolicy": 3}  # operands that may follow: a cache policy, a fraction
+@contextmanager
+def refusals(ins: Instruction) -> Iterator[None]:
+    """Name the instruction that is refused."""
+    with no_other_errors(ins.line, ins.text):
+        try:
+            yield
+        except Refusal as error:
+            raise UnknownInstruction(f"operands or modifiers that the emulator does not know ({error})", ins.line,
+                                     ins.text) from error  # fmt: skip
 
 
 class Compiler:
@@ -123,25 +94,10 @@ class Compiler:
 
     def step(self, ins: Instruction) -> Step:
         """The step of one instruction, guard and all."""
-        family = FAMILIES.get(ins.opcode)
-        if family is None:
-            raise UnknownInstruction("the emulator does not know this instruction", ins.line, ins.text)
-        count = OPERANDS.get(ins.opcode)
-        if count is not None and not count <= len(ins.operands) <= count + LONGER.get(ins.opcode, 0):
-            raise UnknownInstruction(
-                f"{ins.opcode} has {count} operands, {len(ins.operands)} given", ins.line, ins.text
-            )
-        last = next((TYPES[m] for m in reversed(ins.mods) if m in TYPES), None)
-        if last is not None and last.kind not in KINDS.get(ins.opcode, last.kind):
-            raise UnknownInstruction(f"{ins.opcode} has no .{last.name}", ins.line, ins.text)
-        try:
+        family = form_of(ins).family
+        assert family is not None
+        with refusals(ins):
             inner = family(self, ins)
-        except (KeyError, IndexError, ValueError, TypeError, AttributeError, AssertionError) as error:
-            if isinstance(error, UnknownInstruction):
-                raise
-            detail = f" ({error})" if str(error) else ""
-            raise UnknownInstruction(f"operands or modifiers that the emulator does not know{detail}",
-                                     ins.line, ins.text) from error  # fmt: skip
         inner = self._watched(ins, self._landed(ins, inner))
         return inner if ins.guard is None else self._guarded(ins, inner)
 
@@ -222,6 +178,8 @@ class Compiler:
         if isinstance(operand, Register):
             return self._fetch_register(operand, kind, wide)
         if isinstance(operand, Not):
+            if kind is not PRED or isinstance(operand.operand, Not):
+                raise Refusal("! stands before a predicate alone")
             inner = self.fetch(operand.operand, PRED)
             return lambda m, g: ~inner(m, g)
         if isinstance(operand, Immediate):
@@ -232,11 +190,8 @@ class Compiler:
             return lambda m, g: m.special(g, name).astype(dtype)
         if isinstance(operand, Symbol) and operand.variable is not None:
             where, offset, dtype = operand.variable, operand.offset, kind.dtype
-            return lambda m, g: np.array([m.address(where) + offset], np.int64).astype(dtype)
-        if isinstance(operand, Vector):
-            parts = [self.fetch(o, TYPES[f"b{kind.bits // len(operand.items)}"]) for o in operand.items]
-            return lambda m, g: pack([p(m, g) for p in parts], kind)
-        raise ValueError(f"cannot read {operand}")
+            return lambda m, g: (np.array([m.address(where)]) + offset).astype(dtype)
+        raise Refusal(f"cannot read {operand}")
 
     def _fetch_register(self, r: Register, kind: Type, wide: bool) -> Fetch:
         at, dtype = r.index, kind.dtype
@@ -247,27 +202,17 @@ class Compiler:
         if r.type.bits > kind.bits and wide and kind.bits > 1:
             raw, low = np.dtype(f"u{r.type.bytes}"), np.dtype(f"u{kind.bytes}")
             return lambda m, g: g.registers[at].view(raw).astype(low).view(dtype)  # type: ignore[union-attr]
-        raise ValueError(f"{r.name} has {r.type.bits} bits, {kind.name} wants {kind.bits}")
+        raise Refusal(f"{r.name} has {r.type.bits} bits, {kind.name} wants {kind.bits}")
 
     def store(self, operand: Operand, kind: Type, extend: bool = False) -> Store:
         """How to write a value of `kind`; where `extend` (of ld and cvt), to a wider register by sign or with zeros."""
         if isinstance(operand, Sink):
             return lambda g, v, sel: None
-        if isinstance(operand, Vector):
-            bits = kind.bits // len(operand.items)
-            parts = [self.store(o, TYPES[f"b{bits}"]) for o in operand.items]
-
-            def unpack(g: Group, v: Array, sel: Array | None) -> None:
-                raw = v.view(f"u{kind.bytes}")
-                for k, part in enumerate(parts):
-                    part(g, (raw >> raw.dtype.type(k * bits)).astype(f"u{bits // 8}"), sel)
-
-            return unpack
         if not isinstance(operand, Register):
-            raise ValueError(f"cannot write {operand}")
+            raise Refusal(f"cannot write {operand}")
         at, want = operand.index, operand.type.dtype
         if operand.type.bits < kind.bits or (operand.type.bits > kind.bits and not (extend and kind.bits > 1)):
-            raise ValueError(f"{operand.name} has {operand.type.bits} bits, {kind.name} needs {kind.bits}")
+            raise Refusal(f"{operand.name} has {operand.type.bits} bits, {kind.name} needs {kind.bits}")
         if operand.type.bits > kind.bits:
             wide = np.dtype(f"{'i' if kind.kind == 's' else 'u'}{operand.type.bytes}")
             raw = kind.dtype if kind.dtype.kind in "iu" else np.dtype(f"u{kind.bytes}")
@@ -291,7 +236,7 @@ class Compiler:
     def address(self, operand: Operand) -> Fetch:
         """A memory operand's address in its space, as int64."""
         if not isinstance(operand, Address):
-            raise ValueError("an address in brackets is wanted")
+            raise Refusal("an address in brackets is wanted")
         base, offset = operand.base, operand.offset
         if base is None:
             fixed = np.array([offset], np.int64)
@@ -303,10 +248,10 @@ class Compiler:
                     return lambda m, g: g.registers[at].view(np.int64)  # type: ignore[union-attr]
                 return lambda m, g: g.registers[at].view(np.int64) + offset  # type: ignore[union-attr]
             if base.type.bits != 32:
-                raise ValueError(f"{base.name} is no address register")
+                raise Refusal(f"{base.name} is no address register")
             return lambda m, g: g.registers[at].view(np.uint32).astype(np.int64) + offset  # type: ignore[union-attr]
         where = base
-        return lambda m, g: np.array([m.address(where) + offset], np.int64)
+        return lambda m, g: np.array([m.address(where)]) + offset
 
     # ---- values ---------------------------------------------------------------------------------
 
@@ -340,11 +285,16 @@ class Compiler:
         return [self.fetch(o, kind) for o in ins.operands[first:]]
 
 
-def pack(parts: list[Array], kind: Type) -> Array:
-    """Narrow values to one wide one, lowest first."""
-    wide = np.dtype(f"u{kind.bytes}")
-    bits = kind.bits // len(parts)
-    out = parts[0].astype(wide)
-    for k, part in enumerate(parts[1:], 1):
-        out = out | (part.astype(wide) << wide.type(k * bits))
-    return out.view(kind.dtype)
+def literal(operand: Operand) -> int:
+    """An operand that must be a whole number."""
+    if not isinstance(operand, Immediate) or isinstance(operand.value, float):
+        raise Refusal("a whole number is wanted")
+    return operand.value
+
+
+def vector(operand: Operand, count: int) -> tuple[Operand, ...]:
+    """The `count` parts of an operand in braces; of one part, the braces may lack."""
+    parts = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(parts) != count:
+        raise Refusal(f"{count} registers are wanted, {len(parts)} given")
+    return parts

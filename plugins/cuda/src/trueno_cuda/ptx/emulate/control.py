@@ -13,6 +13,7 @@ from trueno_cuda.ptx.emulate.effects import meets, read, spins, written
 from trueno_cuda.ptx.emulate.errors import PtxError
 from trueno_cuda.ptx.emulate.syntax import Instruction, Label, Symbol
 
+DEPTH = 200
 ENDS = ("bra", "brx", "ret", "exit", "trap")
 
 
@@ -121,7 +122,9 @@ class Flow:
         for block in self.blocks:
             block.successors = [place[t] for t in block.successors]
 
-    def _place(self, nodes: list[int], edges: dict[int, list[int]], entries: set[int]) -> None:
+    def _place(self, nodes: list[int], edges: dict[int, list[int]], entries: set[int], depth: int = 0) -> None:
+        if depth > DEPTH:
+            raise PtxError(f"loops within each other more than {DEPTH} deep", self.instructions[0].line)
         if not hasattr(self, "members"):
             self.members: dict[int, set[int]] = {}
         for part in components(nodes, edges):
@@ -136,7 +139,7 @@ class Flow:
             self.latches[latch] = {(s, head) for s in inside if head in edges[s]}
             self.heads[latch] = head
             inner = {n: [t for t in edges[n] if t in inside and t != head] for n in inside}
-            self._place(sorted(inside), inner, {head})
+            self._place(sorted(inside), inner, {head}, depth + 1)
             self.order.append(latch)
             for n in inside:
                 entries |= set(edges[n]) - inside

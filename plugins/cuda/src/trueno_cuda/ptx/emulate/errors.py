@@ -2,10 +2,14 @@
 
 TruenoError
 ├── PtxError(ValueError)          text that cannot be read; names line and text
-│   └── UnknownInstruction        an instruction, a type or a modifier that the emulator does not know
+│   ├── UnknownInstruction        an instruction, a type or a modifier that the emulator does not know
+│   └── InternalError             a bug of the emulator; names the line that it was at
 ├── LaunchError(TypeError)        arguments, grid or shared memory that do not fit the kernel
 └── StepLimit(RuntimeError)       the kernel did not end within `max_steps`
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from trueno.errors import TruenoError
 
@@ -24,9 +28,37 @@ class UnknownInstruction(PtxError):
     """An instruction, type or modifier that the emulator does not know."""
 
 
+class InternalError(PtxError):
+    """A bug of the emulator: no text may lead to one."""
+
+
+class Refusal(ValueError):
+    """What is wrong with an instruction's operands; who knows the instruction makes it an UnknownInstruction."""
+
+
 class LaunchError(TruenoError, TypeError):
     """Arguments, grid, block or shared memory that do not fit the kernel."""
 
 
 class StepLimit(TruenoError, RuntimeError):
     """The kernel did not end within `max_steps`; the message names the line where it still runs."""
+
+
+def internal(error: Exception, line: int = 0, text: str = "") -> InternalError:
+    """An exception that nobody expected, as one that names the place in the text."""
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return InternalError(f"internal error of the emulator, please report it with this text ({what})", line, text)
+
+
+@contextmanager
+def no_other_errors(line: int = 0, text: str = "") -> Iterator[None]:
+    """Callers catch TruenoError: what else escapes is a bug, and reported as one with its place.
+
+    Want of memory is none, and neither are the exceptions that end a program.
+    """
+    try:
+        yield
+    except (TruenoError, MemoryError):
+        raise
+    except Exception as error:
+        raise internal(error, line, text) from error

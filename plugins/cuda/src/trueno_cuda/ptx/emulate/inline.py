@@ -21,6 +21,10 @@ from trueno_cuda.ptx.emulate.syntax import (
     Vector,
 )
 
+DEPTH = 64
+"""Calls within each other."""
+MOST = 1_000_000
+"""Instructions of an entry with those of all calls in place: a few functions that call each other make any number."""
 SILENT = {"vprintf"}  # of the run-time library: prints on a device, nothing here
 ABORTS = {"__assertfail", "__assert_fail"}
 
@@ -29,23 +33,45 @@ def inlined(program: Program, entry: Function) -> Function:
     """A copy of an entry without calls; its registers and variables are all that it can reach."""
     made = Function(entry.name, True, entry.params, [], list(entry.registers), list(entry.variables), [],
                     entry.directives, entry.line, True)  # fmt: skip
-    made.body = _expand(program, made, entry.body, (entry.name,))
+    _measure(program, entry, (entry.name,), {})
+    made.body = _expand(program, made, entry.body)
     return made
 
 
-def _expand(
-    program: Program, made: Function, body: list[Instruction | Label], trail: tuple[str, ...]
-) -> list[Instruction | Label]:
+def _measure(program: Program, function: Function, trail: tuple[str, ...], known: dict[str, int]) -> int:
+    """Instructions of a function with its calls in place; raises PtxError where there is no end, or a late one."""
+    size = 0
+    for item in function.body:
+        callee = None
+        if isinstance(item, Instruction) and item.opcode == "call" and isinstance(item.operands[0], Symbol):
+            callee = program.functions.get(item.operands[0].name)
+        if not isinstance(item, Instruction) or callee is None:
+            size += 1
+            continue
+        name = callee.name
+        if name in trail:
+            raise UnknownInstruction(f"{name} calls itself, which the emulator cannot expand", item.line, item.text)
+        if len(trail) > DEPTH:
+            raise PtxError(f"calls within each other more than {DEPTH} deep", item.line, item.text)
+        if name not in known:
+            known[name] = _measure(program, callee, (*trail, name), known)
+        size += known[name]
+        if size > MOST:
+            raise PtxError(f"more than {MOST} instructions with all calls in place", item.line, item.text)
+    return size
+
+
+def _expand(program: Program, made: Function, body: list[Instruction | Label]) -> list[Instruction | Label]:
     out: list[Instruction | Label] = []
     for item in body:
         if isinstance(item, Instruction) and item.opcode == "call":
-            out += _call(program, made, item, trail)
+            out += _call(program, made, item)
         else:
             out.append(item)
     return out
 
 
-def _call(program: Program, made: Function, ins: Instruction, trail: tuple[str, ...]) -> list[Instruction | Label]:
+def _call(program: Program, made: Function, ins: Instruction) -> list[Instruction | Label]:
     target = ins.operands[0]
     assert isinstance(target, Symbol) and ins.arguments is not None
     name = target.name
@@ -58,8 +84,6 @@ def _call(program: Program, made: Function, ins: Instruction, trail: tuple[str, 
     callee = program.functions.get(name)
     if callee is None or not callee.defined:
         raise UnknownInstruction(f"{name} is not defined in this text", ins.line, ins.text)
-    if name in trail:
-        raise UnknownInstruction(f"{name} calls itself, which the emulator cannot expand", ins.line, ins.text)
     results, arguments = ins.arguments
     if len(results) != len(callee.results) or len(arguments) != len(callee.params):
         raise PtxError(f"{name} takes {len(callee.params)} arguments and gives {len(callee.results)} results",
@@ -125,4 +149,4 @@ def _call(program: Program, made: Function, ins: Instruction, trail: tuple[str, 
     skip: list[Instruction | Label] = []
     if ins.guard is not None:
         skip = [Instruction("bra", (), [Symbol(end)], ins.line, ins.text, ins.guard, not ins.negated)]
-    return [*skip, *before, *_expand(program, made, copied, (*trail, name)), *after, Label(end, ins.line)]
+    return [*skip, *before, *_expand(program, made, copied), *after, Label(end, ins.line)]

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trueno_cuda.ptx.emulate import instructions  # registers the families
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store, refusals
 from trueno_cuda.ptx.emulate.control import Flow
 from trueno_cuda.ptx.emulate.effects import flops, written
-from trueno_cuda.ptx.emulate.errors import UnknownInstruction
+from trueno_cuda.ptx.emulate.errors import PtxError
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.inline import inlined
-from trueno_cuda.ptx.emulate.memory import SHARED_BASE, Allocation
+from trueno_cuda.ptx.emulate.memory import SHARED_BASE, Allocation, too_many
+from trueno_cuda.ptx.emulate.opcodes import form_of
 from trueno_cuda.ptx.emulate.provenance import Provenance
 from trueno_cuda.ptx.emulate.syntax import Function, Immediate, Instruction, Program, Variable
 from trueno_cuda.ptx.emulate.types import B32, PRED, TYPES, U32, Array
@@ -42,12 +43,14 @@ class Barrier:
             self.kind = next(m for m in mods if m in ("popc", "and", "or"))
             self.result = compiler.store(operands.pop(0), U32 if self.kind == "popc" else PRED)
             self.vote = compiler.fetch(operands.pop(), PRED)
-        elif not {"sync", "arrive"} & set(mods):
-            raise ValueError("only sync, arrive and red")
         self.number = compiler.fetch(operands[0], U32) if operands else compiler.fetch(Immediate(0), U32)
         self.count = compiler.fetch(operands[1], U32) if len(operands) > 1 else None
-        if self.arrive and self.count is None:
-            raise ValueError("bar.arrive wants a thread count")
+
+
+def _check_room(function: Function, space: str, size: int) -> None:
+    wrong = too_many(space, size)
+    if wrong:
+        raise PtxError(wrong, function.line, function.name)
 
 
 class Kernel:
@@ -60,6 +63,8 @@ class Kernel:
         self.params = flat.params
         self._lay_out(program, flat)
         codes = [i for i in flat.body if isinstance(i, Instruction)]
+        for ins in codes:
+            form_of(ins)
         self.warpgroups = any(i.opcode == "wgmma" for i in codes)
         self.uses_mbarrier = any(i.opcode == "mbarrier" or any(m.startswith("mbarrier") for m in i.mods) for i in codes)
         self.granule = self._granule(codes)
@@ -105,6 +110,7 @@ class Kernel:
             self.offsets[id(p)] = at
             at += p.size
         self.param_size = at
+        _check_room(function, "param", at)
         entry = {id(p) for p in function.params}
         at = 0
         for v in function.variables:
@@ -113,6 +119,7 @@ class Kernel:
                 self.offsets[id(v)] = at
                 at += v.size
         self.local_size = -(-at // 16) * 16
+        _check_room(function, "local", at)
         shared = [v for v in (*program.variables, *function.variables) if v.space == "shared"]
         at = 0
         for v in [v for v in shared if not (v.extern or v.size == 0)]:
@@ -120,6 +127,7 @@ class Kernel:
             self.offsets[id(v)] = at
             at += v.size
         self.static_shared = at
+        _check_room(function, "shared", at)
         dynamic = [v for v in shared if v.extern or v.size == 0]
         for v in dynamic:
             at = -(-at // max(v.align, 16)) * max(v.align, 16)
@@ -172,20 +180,15 @@ class Kernel:
         compiler = self.compiler
         if ins.guard is not None:
             self.guards[at] = compiler.fetch(ins.guard, PRED), ins
-        try:
+        with refusals(ins):
             if kind == "block":
                 self.barriers[at] = Barrier(compiler, ins)
                 return []
             if kind == "cluster":
-                if not {"arrive", "wait"} & set(ins.mods):
-                    raise ValueError("only arrive and wait")
                 return []
             if kind == "phase":
                 self.waits[at] = instructions.wait_test(compiler, ins)
             self.members[at] = self._members(ins)
-        except (KeyError, IndexError, ValueError, AttributeError) as error:
-            raise UnknownInstruction(f"operands or modifiers that the emulator does not know ({error})", ins.line,
-                                     ins.text) from error  # fmt: skip
         plain = replace(ins, guard=None, negated=False)
         return [compiler.step(plain)]
 

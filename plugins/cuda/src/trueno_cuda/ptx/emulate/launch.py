@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.errors import LaunchError
+from trueno_cuda.ptx.emulate.errors import LaunchError, no_other_errors
 from trueno_cuda.ptx.emulate.kernel import Kernel
 from trueno_cuda.ptx.emulate.machine import Machine
-from trueno_cuda.ptx.emulate.memory import Allocation, Arena
+from trueno_cuda.ptx.emulate.memory import LIMITS, Allocation, Arena
 from trueno_cuda.ptx.emulate.parse import parse
 from trueno_cuda.ptx.emulate.report import Report
 from trueno_cuda.ptx.emulate.shadow_global import GlobalShadow
@@ -25,7 +25,7 @@ Size = int | Sequence[int]
 LANES = 32768
 """Lanes that run together: enough to hide what a NumPy call costs, few enough that registers stay in the cache."""
 MEMORY = 256 << 20  # bytes of shared and local memory (with shadow) of the blocks that run together
-SHARED_LIMIT = 227 * 1024
+SHARED_LIMIT = LIMITS["shared"]
 MAX_STEPS = 20_000_000
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 """Of a grid, on every architecture."""
@@ -178,7 +178,9 @@ class Module:
         if name not in self.names:
             raise LaunchError(f"no entry {name!r}; the module has {', '.join(self.names) or 'none'}")
         if name not in self._kernels:
-            self._kernels[name] = Kernel(self.program, self.program.functions[name])
+            function = self.program.functions[name]
+            with no_other_errors(function.line, name):
+                self._kernels[name] = Kernel(self.program, function)
         return self._kernels[name]
 
     def variable(self, name: str) -> Array:
@@ -232,7 +234,7 @@ class Module:
         launch.order_blocks()
         start = time.perf_counter()
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), no_other_errors(kernel.function.line, name):
                 launch.run()
         finally:
             launch.report.seconds = time.perf_counter() - start
@@ -316,7 +318,7 @@ class Module:
             for k, one in enumerate(v.init):
                 if isinstance(one, Symbol) and one.variable is not None:
                     address = launch.addresses[id(one.variable)] + one.offset
-                    self.memory[id(v)].view(np.uint64)[k] = address
+                    self.memory[id(v)].view(np.uint64)[k] = address % (1 << 64)
 
 
 def scalar(wrong: str, param: Variable, value: Any) -> bytes:

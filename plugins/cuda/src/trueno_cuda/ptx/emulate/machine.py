@@ -15,7 +15,7 @@ from trueno_cuda.ptx.emulate.access import Access
 from trueno_cuda.ptx.emulate.barriers import Barriers
 from trueno_cuda.ptx.emulate.compile import Fetch
 from trueno_cuda.ptx.emulate.copies import BulkCopy, ThreadCopy
-from trueno_cuda.ptx.emulate.errors import StepLimit, UnknownInstruction
+from trueno_cuda.ptx.emulate.errors import StepLimit, internal
 from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.memory import LOCAL, PARAM, SHARED, SHARED_BASE
 from trueno_cuda.ptx.emulate.phases import Phases
@@ -156,17 +156,17 @@ class Machine:
             at = g.block = following
 
     def carry_out(self, g: Group, at: int) -> None:
-        """The steps of a block; one that NumPy refuses was no instruction that PTX has."""
+        """The steps of a block."""
         steps = self.kernel.steps[at]
         rest = iter(steps)
         try:
             for step in rest:
                 step(self, g, None)
-        except (TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError) as error:
-            if isinstance(error, TruenoError):
-                raise
+        except (TruenoError, MemoryError):
+            raise
+        except Exception as error:
             ins = self.flow.instructions[self.flow.blocks[at].start + len(steps) - len(list(rest)) - 1]
-            raise UnknownInstruction(f"cannot be emulated ({error})", ins.line, ins.text) from error
+            raise internal(error, ins.line, ins.text) from error
 
     def put(self, at: int, g: Group) -> None:
         """Make a group ready at a block, joining whoever is there; a block that only leaves is run at once."""

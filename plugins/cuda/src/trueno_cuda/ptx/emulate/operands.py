@@ -27,7 +27,9 @@ SPECIAL = {"tid", "ntid", "ctaid", "nctaid", "laneid", "warpid", "nwarpid", "smi
            "cluster_ctarank", "cluster_nctarank", "is_explicit_cluster", "dynamic_smem_size", "total_smem_size",
            "aggr_smem_size", "reserved_smem_offset_begin", "reserved_smem_offset_end", "reserved_smem_offset_cap",
            "reserved_smem_offset_0", "reserved_smem_offset_1"}  # fmt: skip
+AXES = {"tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"}
 MARKERS = ("WARP_SZ",)
+LONGEST = 10  # digits of a register's number
 
 
 class Scope:
@@ -74,7 +76,7 @@ class Operands:
         while scope is not None:
             if name in scope.registers:
                 return scope.registers[name]
-            for cut in range(len(digits)):  # `%r1<5>` declares %r10 to %r14
+            for cut in range(max(0, len(digits) - LONGEST), len(digits)):  # `%r1<5>` declares %r10 to %r14
                 head = prefix + digits[:cut]
                 if head in scope.ranges and int(digits[cut:]) < scope.ranges[head][0]:
                     scope.registers[name] = self.new_register(name, scope.ranges[head][1])
@@ -98,19 +100,24 @@ class Operands:
         results: list[Operand] = []
         arguments: list[Operand] = []
         if at.take("("):
-            while not at.take(")"):
-                results.append(self.operand())
-                at.take(",")
+            results = self.list_to(")")
             at.expect(",")
         self.called = at.word()
         if at.take(","):
             at.expect("(")
-            while not at.take(")"):
-                arguments.append(self.operand())
-                at.take(",")
+            arguments = self.list_to(")")
             if at.take(","):
                 at.word()  # the prototype of what a register names; `inline` refuses such a call
         return results, arguments
+
+    def list_to(self, mark: str) -> list[Operand]:
+        """Operands with commas between them, up to a closing mark."""
+        found: list[Operand] = []
+        while not self.at.take(mark):
+            if found:
+                self.at.expect(",")
+            found.append(self.operand())
+        return found
 
     def operand(self) -> Operand:
         one = self.simple()
@@ -121,17 +128,17 @@ class Operands:
     def simple(self) -> Operand:
         at = self.at
         if at.take("!"):
-            return Not(self.simple())
+            with at.nested():
+                return Not(self.simple())
         if at.take("{"):
-            items = []
-            while not at.take("}"):
-                items.append(self.operand())
-                at.take(",")
-            return Vector(tuple(items))
+            with at.nested():
+                return Vector(tuple(self.list_to("}")))
         if at.take("["):
-            return self.address()
+            with at.nested():
+                return self.address()
         if at.take("("):
-            inner = self.operand()
+            with at.nested():
+                inner = self.operand()
             at.expect(")")
             return inner
         if at.here.kind == "number" or at.here.text in ("-", "+"):
@@ -144,13 +151,14 @@ class Operands:
         register = self.find_register(name)
         if register is not None:
             return register
-        if name[0] == "%" and (name[1:].split(".")[0] in SPECIAL):
-            return Special(name[1:])
+        head, _, axis = name[1:].partition(".")
+        if name[0] == "%" and head in SPECIAL and (axis in ("x", "y", "z", "w") if head in AXES else "." not in name):
+            return Immediate(0) if axis == "w" else Special(name[1:])
         variable = self.find_variable(name)
         offset = 0
         if variable is not None and at.here.text in ("+", "-"):
             at.take("+")
-            offset = at.integer()
+            offset = signed(at.integer())
             return Symbol(name, variable, offset)
         if variable is not None:
             return Symbol(name, variable)
@@ -179,4 +187,9 @@ class Operands:
         while at.take(","):
             rest.append(self.operand())
         at.expect("]")
-        return Address(base, offset, tuple(rest))
+        return Address(base, signed(offset), tuple(rest))
+
+
+def signed(value: int) -> int:
+    """A distance between addresses, which are counted modulo 2⁶⁴, as the int64 that the emulator keeps."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -4,8 +4,9 @@ Names are resolved here: a register or variable belongs to the scope that declar
 and no names except those of labels and functions.
 """
 
-from trueno_cuda.ptx.emulate.errors import PtxError
-from trueno_cuda.ptx.emulate.operands import Operands, Scope
+from trueno_cuda.ptx.emulate.errors import PtxError, Refusal, no_other_errors
+from trueno_cuda.ptx.emulate.memory import too_many
+from trueno_cuda.ptx.emulate.operands import LONGEST, Operands, Scope, signed
 from trueno_cuda.ptx.emulate.syntax import (
     Function,
     Instruction,
@@ -15,18 +16,24 @@ from trueno_cuda.ptx.emulate.syntax import (
     Symbol,
     Variable,
 )
-from trueno_cuda.ptx.emulate.types import PRED, TYPES, Type
+from trueno_cuda.ptx.emulate.types import PRED, TYPES, Type, constant
 
 SPACES = (".global", ".const", ".shared", ".local", ".param")
 LINKAGE = (".visible", ".extern", ".weak", ".common")
-SHAPES = (".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".reqnctapercluster",
-          ".maxclusterrank", ".explicitcluster", ".noreturn", ".abi_preserve")  # fmt: skip
+DECLARED = {name for name, kind in TYPES.items() if kind.kind == "p" or name == f"{kind.kind}{kind.bits}"} | {"f16x2"}
+"""Types that registers and variables may have."""
+MODULE_SPACES = (".global", ".const", ".shared")
+SHAPES = {".maxntid": (1, 2, 3), ".reqntid": (1, 2, 3), ".reqnctapercluster": (1, 2, 3), ".minnctapersm": (1,),
+          ".maxnctapersm": (1,), ".maxnreg": (1,), ".maxclusterrank": (1,), ".explicitcluster": (0,),
+          ".noreturn": (0,), ".abi_preserve": (1,)}  # fmt: skip
+"""Directives of a function, and how many numbers they have."""
 
 
 class Parser(Operands):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.scopes = 0  # how many braces were opened: makes labels unique
+        self.room: dict[str, int] = {}  # bytes declared, by space
         self.written: tuple[int, int] | None = None  # file and line that the last .loc gave
         self.functions_named: list[tuple[str, PtxError]] = []  # by initial values, with the error where there is none
 
@@ -39,7 +46,7 @@ class Parser(Operands):
             if word == ".version":
                 at.next()
                 major, dot, minor = at.here.text.partition(".")
-                if not (major.isdigit() and dot and minor.isdigit()):
+                if not (major.isdigit() and dot and minor.isdigit() and len(major) + len(minor) < 9):
                     raise at.error(f"expected a version such as 8.0, found {at.here.text!r}")
                 at.next()
                 self.program.version = int(major), int(minor)
@@ -74,23 +81,19 @@ class Parser(Operands):
             at.skip_line()
             self.position(word, [t.text for t in at.tokens[first : at.at]])
         elif word == ".pragma":
-            while not at.take(";"):
-                at.next()
+            at.skip_past(";")
         elif word == ".section":
-            while not at.take("{"):
-                at.next()
-            while not at.take("}"):
-                at.next()
+            at.skip_past("{")
+            at.skip_past("}")
         elif word == ".alias":
-            while not at.take(";"):
-                at.next()
+            at.skip_past(";")
         else:
             return False
         return True
 
     def position(self, word: str, said: list[str]) -> None:
         """Note what `.file 1 "add.py"` and `.loc 1 12 0` say about the source."""
-        if len(said) < 2 or not said[0].isdigit():
+        if len(said) < 2 or not said[0].isdigit() or (max(map(len, said[:2])) > LONGEST and word == ".loc"):
             return
         if word == ".file":
             self.program.files[int(said[0])] = said[1].strip('"')
@@ -111,8 +114,10 @@ class Parser(Operands):
 
     def type(self) -> Type:
         word = self.at.word()
-        if word[1:] not in TYPES:
-            raise self.at.error(f"unknown type {word!r}")
+        if word[1:] not in DECLARED:
+            raise self.at.error(
+                f"{word!r} is an instruction's type alone" if word[1:] in TYPES else f"unknown type {word!r}"
+            )
         return TYPES[word[1:]]
 
     def variable(self, space: str) -> Variable:
@@ -123,7 +128,9 @@ class Parser(Operands):
             word = at.here.text
             if word == ".align":
                 at.next()
-                amount = at.integer()
+                amount = at.integer(1)
+                if amount & (amount - 1) or amount >> 31:
+                    raise at.error(f".align {amount} is no power of two below 2³¹")
                 align = align if pointer else amount
             elif word in (".v2", ".v4"):
                 vector = int(at.next().text[2:])
@@ -133,27 +140,42 @@ class Parser(Operands):
             elif word in SPACES or word in (".attribute",):
                 at.next()
                 if at.take("("):
-                    while not at.take(")"):
-                        at.next()
+                    at.skip_past(")")
             else:
                 kind = self.type()
+                if kind is PRED:
+                    raise at.error("only registers are predicates")
         if kind is None:
             raise at.error("a declaration without a type")
         var = Variable(at.word(), space, kind, kind.bytes * vector, align or kind.bytes * vector, pointer=pointer)
-        while at.take("["):
-            var.array = True
-            var.size *= 0 if at.here.text == "]" else at.integer()
-            at.expect("]")
+        self.dimensions(var)
         if at.take("="):
+            if space not in ("global", "const"):
+                raise at.error(f".{space} memory has no initial values")
             self.initial(var)
         return var
+
+    def dimensions(self, var: Variable) -> None:
+        """`[4][16]` behind a variable's name; `[]` leaves its size open."""
+        at = self.at
+        while at.take("["):
+            var.array = True
+            var.size *= 0 if at.here.text == "]" else at.integer(1)
+            at.expect("]")
+        wrong = too_many(var.space, var.size)
+        if wrong:
+            raise at.error(f"{var.name}: {wrong}")
 
     def initial(self, var: Variable) -> None:
         at = self.at
         if at.take("{"):
+            first = True
             while not at.take("}"):
-                self.initial(var)
-                at.take(",")
+                if not first:
+                    at.expect(",")
+                first = False
+                with at.nested():
+                    self.initial(var)
             if var.array and var.size == 0:
                 var.size = len(var.init) * var.type.bytes
         elif at.here.kind == "word":
@@ -163,69 +185,99 @@ class Parser(Operands):
                 name = at.word()
                 at.expect(")")
             found = self.find_variable(name)
+            if found is not None and found.space not in ("global", "const"):
+                raise at.error(f"{name!r} has no address before the kernel runs: it is .{found.space}")
+            if var.type.bits != 64:
+                raise at.error(f"an address has 64 bits, .{var.type.name} has {var.type.bits}")
             if found is None:  # a function's address: only what calls through it cannot be emulated
                 self.functions_named.append((name, at.error(f"{name!r} is not declared")))
-            var.init.append(Symbol(name, found, at.integer() if at.take("+") else 0))
+            var.init.append(Symbol(name, found, signed(at.integer()) if at.take("+") else 0))
         else:
-            var.init.append(at.literal())
+            value = at.literal()
+            try:
+                constant(value, var.type)
+            except Refusal as error:
+                raise at.error(str(error)) from None
+            var.init.append(value)
+        if var.size and len(var.init) * var.type.bytes > var.size:
+            raise at.error(f"{var.name} has {var.size // var.type.bytes} elements, and more initial values")
 
     def declaration(self, extern: bool = False) -> list[Variable]:
         """`.shared .align 4 .b8 a[64], b[8];` — declared in the current scope."""
         at = self.at
-        space = at.word()[1:].split("::")[0]
+        if at.here.text not in (SPACES if self.function else MODULE_SPACES):
+            raise at.error(f"{at.here.text or 'the end'} where a variable's space should stand")
+        space = at.word()[1:]
         made = []
         first = self.variable(space)
         made.append(first)
         while at.take(","):
             more = Variable(at.word(), space, first.type, first.type.bytes, first.align)
-            while at.take("["):
-                more.array = True
-                more.size *= at.integer()
-                at.expect("]")
+            self.dimensions(more)
             made.append(more)
         at.expect(";")
         for var in made:
             var.extern = extern
-            self.scope.variables[var.name] = var
+            self.declare(var)
+        self.room[space] = self.room.get(space, 0) + sum(var.size for var in made)
+        wrong = too_many(space, self.room[space]) if space in ("global", "const") else ""
+        if wrong:
+            raise at.error(wrong)
         return made
+
+    def declare(self, var: Variable) -> None:
+        """Make a variable known in the current scope."""
+        known = self.scope.variables.setdefault(var.name, var)
+        if known is not var and not known.extern:
+            raise self.at.error(f"variable {var.name!r} is declared twice")
+        self.scope.variables[var.name] = var
 
     # ---- functions ------------------------------------------------------------------------------
 
-    def parameters(self) -> list[Variable]:
+    def parameters(self, entry: bool) -> list[Variable]:
         at = self.at
         found: list[Variable] = []
         if not at.take("("):
             return found
         while not at.take(")"):
-            space = at.word()[1:]
-            if space == "reg":
+            if found:
+                at.expect(",")
+            if not entry and at.take(".reg"):
                 kind = self.type()
                 found.append(Variable(at.word(), "reg", kind, kind.bytes, kind.bytes))
             else:
+                at.expect(".param")
                 found.append(self.variable("param"))
-            at.take(",")
+                if entry and not found[-1].size:
+                    raise at.error(f"parameter {found[-1].name!r} has no size")
         return found
 
     def function_definition(self, entry: bool) -> None:
         at = self.at
         line = at.here.line
-        results = [] if entry else self.parameters()
+        results = [] if entry else self.parameters(entry)
         name = at.word()
         function = Function(name, entry, results=results, line=line)
-        function.params = self.parameters()
+        function.params = self.parameters(entry)
         while at.here.text in SHAPES or at.here.text == ".pragma":
             if self.ignored():
                 continue
-            directive = at.next().text[1:]
+            directive = at.next().text
             sizes = []
             while at.here.kind == "number":
-                sizes.append(at.integer())
-                at.take(",")
-            function.directives[directive] = tuple(sizes)
+                sizes.append(at.integer(1))
+                if not at.take(","):
+                    break
+            if len(sizes) not in SHAPES[directive]:
+                raise at.error(f"{directive} with {len(sizes)} numbers")
+            function.directives[directive[1:]] = tuple(sizes)
         if at.take(";"):
             self.program.functions.setdefault(name, function)
             return
         function.defined = True
+        known = self.program.functions.get(name)
+        if known is not None and known.defined:
+            raise at.error(f"function {name!r} is defined twice")
         self.program.functions[name] = function
         self.function = function
         self.written = None
@@ -235,7 +287,7 @@ class Parser(Operands):
                 register = self.new_register(var.name, var.type)
                 self.scope.registers[var.name] = register
             else:
-                self.scope.variables[var.name] = var
+                self.declare(var)
         at.expect("{")
         self.block()
         assert self.scope.outer is not None
@@ -265,7 +317,8 @@ class Parser(Operands):
             if word == "{":
                 at.next()
                 self.scope = Scope(self.scope)
-                self.block()
+                with at.nested():
+                    self.block()
                 assert self.scope.outer is not None
                 self.scope = self.scope.outer
             elif word == ".reg":
@@ -296,6 +349,8 @@ class Parser(Operands):
                     return
                 depth -= 1
             elif depth == 0 and at.tokens[place + 1].text == ":" and at.tokens[place].kind == "word":
+                if text in self.scope.labels:
+                    raise PtxError(f"label {text!r} is defined twice", at.tokens[place].line, text)
                 self.scope.labels[text] = f"{text}#{self.scopes}"
             place += 1
 
@@ -314,8 +369,7 @@ class Parser(Operands):
             self.scope.labels[f"targets {name}"] = " ".join(names)
             return
         if at.here.text == ".callprototype":
-            while not at.take(";"):
-                at.next()
+            at.skip_past(";")
             return
         self.function.body.append(Label(self.scope.labels[name], line))
 
@@ -326,7 +380,9 @@ class Parser(Operands):
         while True:
             name = at.word()
             if at.take("<"):
-                self.scope.ranges[name] = at.integer(), kind
+                if name in self.scope.ranges:
+                    raise at.error(f"registers {name!r} are declared twice")
+                self.scope.ranges[name] = at.integer(0), kind
                 at.expect(">")
             elif name in self.scope.registers:
                 raise at.error(f"register {name!r} is declared twice")
@@ -356,7 +412,7 @@ class Parser(Operands):
             operands.append(Symbol(self.called))
             made = Instruction(opcode, mods, operands, line, at.source(first), guard, negated, arguments)
         else:
-            while at.here.text != ";":
+            while at.here.text != ";" or operands:
                 if at.here.text == "}" or at.here.kind == "end":
                     raise at.error("expected ';' before this")
                 operands.append(self.operand())
@@ -365,8 +421,9 @@ class Parser(Operands):
             at.expect(";")
             made = Instruction(opcode, mods, operands, line, at.source(first), guard, negated)
             if opcode == "brx":
-                table = operands.pop()
-                assert isinstance(table, Symbol)
+                table = operands.pop() if operands else None
+                if not isinstance(table, Symbol):
+                    raise PtxError("brx.idx wants the label of a .branchtargets", line, made.text)
                 names = self.find_label(f"targets {table.name.split('#')[0]}")
                 if names is None:
                     raise PtxError(f"no .branchtargets {table.name}", line, made.text)
@@ -378,4 +435,5 @@ class Parser(Operands):
 
 def parse(text: str) -> Program:
     """The tree of a PTX text; raises PtxError naming line and text."""
-    return Parser(text).parse()
+    with no_other_errors():
+        return Parser(text).parse()

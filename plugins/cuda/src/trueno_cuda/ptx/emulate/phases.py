@@ -80,8 +80,14 @@ class Phases:
             total[slot] = total.get(slot, 0) + count
         for slot, count in total.items():
             while count:
-                step = min(count, int(self.pending[slot]))
-                if step == 0:
+                pending = int(self.pending[slot])
+                if self.bytes[slot] == 0 and 0 < pending == self.expected[slot]:  # whole phases, however many
+                    self.phase[slot] += count // pending
+                    count %= pending
+                step = min(count, pending)
+                if not count:
+                    break
+                if step <= 0:
                     lane = lanes[int(np.argmax(slots == slot))]
                     self.m.find("barrier", ins, f"{count} more arrivals than the mbarrier's phase expects", lane)
                     break

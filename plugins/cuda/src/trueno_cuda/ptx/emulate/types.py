@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.errors import Refusal
+
 Array = np.ndarray[Any, Any]
 
 
@@ -51,15 +53,15 @@ def bits_type(bits: int) -> Type:
 
 
 def constant(value: int | float, type: Type) -> Array:  # noqa: A002 - PTX's word
-    """One value as an array of one lane; integers wrap, float literals take the type's width."""
+    """One value as an array of one lane; integers wrap, float literals take the type's width.
+
+    Raises Refusal where the literal is not of the type's kind, as ptxas does: bits alone take both.
+    """
     if type.kind == "p":
         return np.array([bool(value)])
-    if type.dtype.kind == "f":
-        return np.array([value], np.float64).astype(type.dtype)
-    if isinstance(value, float):
-        if type.bits == 32:
-            return np.array([value], np.float32).view(np.uint32).astype(type.dtype)
-        if type.bits == 64:
-            return np.array([value], np.float64).view(np.uint64).astype(type.dtype)
-        raise ValueError(f"a float literal where {type.name} is wanted")
+    if isinstance(value, float) and type.kind in "fb" and type.bits in (32, 64):
+        with np.errstate(over="ignore"):
+            return np.array([value], f"f{type.bytes}").view(type.dtype)
+    if isinstance(value, float) or type.kind == "f":
+        raise Refusal(f"the literal {value} where .{type.name} is wanted")
     return np.array([value & ((1 << type.bits) - 1)], f"u{type.bytes}").view(type.dtype)

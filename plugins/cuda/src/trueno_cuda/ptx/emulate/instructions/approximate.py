@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
-from trueno_cuda.ptx.emulate.compile import Compiler, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Step
 from trueno_cuda.ptx.emulate.instructions.arithmetic import float_step, half_of, mode_of
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import PRED, Array
 
@@ -29,7 +30,12 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 EXACT = {"rn", "rz", "rm", "rp"}
 
 
-@opcode(*FUNCTIONS)
+@opcode("rcp sqrt", "2 approx|RND ftz? f32", "2 RND f64")
+@opcode("rcp", "2 approx ftz f64")
+@opcode("rsqrt", "2 approx ftz? f32|f64")
+@opcode("sin cos lg2", "2 approx ftz? f32")
+@opcode("ex2", "2 approx ftz? f32|bf16|bf16x2", "2 approx f16|f16x2")
+@opcode("tanh", "2 approx f32|f16|f16x2|bf16|bf16x2")
 def function(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     half = half_of(kind)
@@ -51,8 +57,6 @@ def function(c: Compiler, ins: Instruction) -> Step:
             return floats.narrow(floats.to_odd(r, rest), np.float32, mode)
 
         return float_step(c, ins, kind, rounded, sources)
-    if "approx" not in ins.mods and not (kind.name != "f32" and ins.opcode in ("tanh", "ex2")):
-        raise ValueError("wants .approx or a rounding mode")
 
     def approximate(a: Array) -> Array:
         return floats.encode(np.asarray(inner(floats.decode(a, half).astype(np.float64))), half)
@@ -60,14 +64,14 @@ def function(c: Compiler, ins: Instruction) -> Step:
     return float_step(c, ins, kind, approximate, sources)
 
 
-@opcode("copysign")
+@opcode("copysign", "3 f32|f64")
 def copysign(c: Compiler, ins: Instruction) -> Step:
     """copysign d, a, b: b's size with a's sign."""
     kind = c.type(ins)
     return c.value(ins, kind, lambda a, b: np.copysign(b, a), *c.sources(ins, kind))
 
 
-@opcode("testp")
+@opcode("testp", "2 finite|infinite|number|notanumber|normal|subnormal f32|f64")
 def testp(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     tiny = np.finfo(kind.dtype).tiny

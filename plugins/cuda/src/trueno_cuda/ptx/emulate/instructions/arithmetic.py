@@ -8,11 +8,13 @@ from collections.abc import Callable
 import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
-from trueno_cuda.ptx.emulate.compile import FAMILIES, Compiler, Fetch, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import B32, S32, TYPES, Array, Type
 
 Function = Callable[..., Array]
+FLOATS = ("3 RND? ftz? sat? f32", "3 RND? f64", "3 rn? ftz? sat? f16|f16x2", "3 rn? bf16|bf16x2")
 BINARY: dict[str, Function] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
 
 
@@ -112,15 +114,11 @@ def float_binary(op: str, kind: Type, mode: str) -> Function:
     return narrow
 
 
-@opcode("add", "sub")
+@opcode("add sub", "3 INT|u16x2|s16x2", "3 sat s32", *FLOATS)
 def add(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
-    if "cc" in ins.mods:
-        return FAMILIES["addc"](c, ins)
     sources = c.sources(ins, kind)
     if kind.kind == "f":
-        if len([m for m in ins.mods if m in TYPES]) > 1:  # add.f32.bf16: the second operand is shorter
-            raise ValueError("mixed precision")
         return float_step(c, ins, kind, float_binary(ins.opcode, half_of(kind), mode_of(ins)), sources)
     ufunc: Function = np.add if ins.opcode == "add" else np.subtract
     if kind.name.endswith("16x2"):
@@ -168,7 +166,8 @@ def product(ins: Instruction, kind: Type) -> tuple[Function, Type]:
     return (high(kind), kind) if "hi" in ins.mods else (np.multiply, kind)
 
 
-@opcode("mul", "mul24")
+@opcode("mul", "3 lo|hi INT", "3 wide u16|u32|s16|s32", *FLOATS)
+@opcode("mul24", "3 lo|hi u32|s32")
 def mul(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     sources = c.sources(ins, kind)
@@ -177,8 +176,6 @@ def mul(c: Compiler, ins: Instruction) -> Step:
     function, result = product(ins, kind)
     if ins.opcode == "mul24":
         function = mul24(ins, kind)
-    elif not {"lo", "hi", "wide"} & set(ins.mods):
-        raise ValueError("mul of integers wants .lo, .hi or .wide")
     return c.value(ins, result, function, *sources)
 
 
@@ -192,7 +189,11 @@ def mul24(ins: Instruction, kind: Type) -> Function:
     return run
 
 
-@opcode("fma", "mad", "mad24")
+@opcode("fma", "4 RND ftz? sat? f32", "4 RND f64", "4 rn ftz? sat? f16|f16x2", "4 rn ftz? relu f16|f16x2",
+        "4 rn relu? bf16|bf16x2")  # fmt: skip
+@opcode("mad", "4 lo|hi INT", "4 wide u16|u32|s16|s32", "4 RND ftz? sat? f32", "4 RND f64")
+@opcode("mad24", "4 lo|hi u32|s32")
+@opcode("mad mad24", "4 hi sat s32")
 def fma(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     if kind.kind == "f":
@@ -208,8 +209,6 @@ def fma(c: Compiler, ins: Instruction) -> Step:
                 floats.fma_narrow(floats.decode(a, half), floats.decode(b, half), floats.decode(d, half)), half, mode
             )
         return float_step(c, ins, kind, function, sources)
-    if "cc" in ins.mods:
-        return FAMILIES["madc"](c, ins)
     times, result = product(ins, kind)
     if ins.opcode == "mad24":
         times = mul24(ins, kind)
@@ -220,14 +219,12 @@ def fma(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, result, lambda x, y, z: times(x, y) + z, a, b, d)
 
 
-@opcode("div")
+@opcode("div", "3 INT", "3 approx|full|RND ftz? f32", "3 RND f64")
 def div(c: Compiler, ins: Instruction) -> Step:
     """Float division is rounded correctly; .approx and .full too (the hardware's may be 2 ulp off)."""
     kind = c.type(ins)
     sources = c.sources(ins, kind)
     if kind.kind == "f":
-        if not {"approx", "full", "rn", "rz", "rm", "rp"} & set(ins.mods):
-            raise ValueError("div of floats wants .approx, .full or a rounding mode")
         return float_step(c, ins, kind, float_binary("div", kind, mode_of(ins)), sources)
     return c.value(ins, kind, quotient, *sources)
 
@@ -240,7 +237,7 @@ def quotient(a: Array, b: Array) -> Array:
     return np.where(zero, ~b.dtype.type(0), q) if zero.any() else q
 
 
-@opcode("rem")
+@opcode("rem", "3 INT")
 def rem(c: Compiler, ins: Instruction) -> Step:
     def remainder(a: Array, b: Array) -> Array:
         zero = b == 0
@@ -265,22 +262,20 @@ def float_extreme(op: str, nan: bool, absolute: bool, kind: Type) -> Function:
         return r
 
     def run(*args: Array) -> Array:
-        values = [floats.decode(a, kind) if kind.name == "bf16" else a for a in args]
-        sign = None
+        a, b = (floats.decode(x, kind) if kind.name == "bf16" else x for x in args)
         if absolute:
-            sign = np.logical_xor.reduce([np.signbit(v) for v in values])
-            values = [np.abs(v) for v in values]
-        r = values[0]
-        for v in values[1:]:
-            r = one(r, v)
-        if sign is not None:
-            r = np.where(sign, -r, r)
+            r = one(np.abs(a), np.abs(b))
+            r = np.where(np.signbit(a) ^ np.signbit(b), -r, r)
+        else:
+            r = one(a, b)
         return floats.f32_to_bf16(r) if kind.name == "bf16" else r
 
     return run
 
 
-@opcode("min", "max")
+@opcode("min max", "3 INT|u16x2", "3 relu? s32|s16x2", "3 ftz? NaN? f32|f16|f16x2",
+        "3 ftz? NaN? xorsign abs f32|f16|f16x2", "3 NaN? bf16|bf16x2",
+        "3 NaN? xorsign abs bf16|bf16x2", "3 f64")  # fmt: skip
 def extreme(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     sources = c.sources(ins, kind)
@@ -288,14 +283,13 @@ def extreme(c: Compiler, ins: Instruction) -> Step:
         function = float_extreme(ins.opcode, "NaN" in ins.mods, "xorsign" in ins.mods, half_of(kind))
         return float_step(c, ins, kind, function, sources)
     ufunc: Function = np.minimum if ins.opcode == "min" else np.maximum
+    function = (lambda a, b: np.maximum(ufunc(a, b), a.dtype.type(0))) if "relu" in ins.mods else ufunc
     if kind.name.endswith("16x2"):
-        return c.value(ins, kind, halves(ufunc, kind), *sources)
-    if "relu" in ins.mods:
-        return c.value(ins, kind, lambda a, b: np.maximum(ufunc(a, b), kind.dtype.type(0)), *sources)
-    return c.value(ins, kind, ufunc, *sources)
+        function = halves(function, kind)
+    return c.value(ins, kind, function, *sources)
 
 
-@opcode("abs", "neg")
+@opcode("abs neg", "2 s16|s32|s64|f64|bf16|bf16x2", "2 ftz? f32|f16|f16x2")
 def sign(c: Compiler, ins: Instruction) -> Step:
     """Of floats, the sign bit alone changes, of NaN too."""
     kind = c.type(ins)
@@ -317,13 +311,14 @@ def sign(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, raw, function, *sources)
 
 
-@opcode("sad")
+@opcode("sad", "4 INT")
 def sad(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     return c.value(ins, kind, lambda a, b, d: np.where(a > b, a - b, b - a) + d, *c.sources(ins, kind))
 
 
-@opcode("dp4a", "dp2a")
+@opcode("dp4a", "4 u32|s32 u32|s32")
+@opcode("dp2a", "4 lo|hi u32|s32 u32|s32")
 def dot(c: Compiler, ins: Instruction) -> Step:
     """Four or two products of bytes, added to a 32-bit integer."""
     types = [TYPES[m] for m in ins.mods if m in TYPES]

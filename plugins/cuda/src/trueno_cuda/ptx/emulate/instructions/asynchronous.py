@@ -4,11 +4,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, literal, vector
 from trueno_cuda.ptx.emulate.copies import BulkCopy, ThreadCopy
+from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.synchronise import chosen
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, GLOBAL, PARAM
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Address, Immediate, Instruction, Register, Vector
 from trueno_cuda.ptx.emulate.tensor_map import TensorMap, number_of, swizzle
 from trueno_cuda.ptx.emulate.types import PRED, S32, U16, U32, Array
@@ -17,13 +19,25 @@ if TYPE_CHECKING:
     from trueno_cuda.ptx.emulate.machine import Machine
 
 ALL = 1 << 60
+BYTES = "mbarrier::complete_tx::bytes"
+INTO, TENSOR = f"shared::cluster|shared::cta global {BYTES}", "tensor 1d|2d|3d|4d|5d tile?"
 
 
-@opcode("cp")
+@opcode("cp", *(f"{count} async {form}" for count, form in (
+    ("3-4", "ca|cg SHARED global AHEAD?"), ("4-5", "ca|cg SHARED global AHEAD? HINT"),
+    ("0", "commit_group|wait_all"), ("1", "wait_group"), ("1", "mbarrier arrive noinc? SHARED? b64"),
+    ("0", "bulk commit_group"), ("1", "bulk wait_group read?"),
+    ("2", "bulk prefetch L2 global"), ("3", "bulk prefetch L2 global HINT"),
+    ("4", f"bulk {INTO}"), ("5", f"bulk {INTO} HINT|multicast::cluster"), ("6", f"bulk {INTO} HINT multicast::cluster"),
+    ("4", f"bulk shared::cluster shared::cta {BYTES}"),
+    ("3", "bulk global shared::cta bulk_group"), ("4", "bulk global shared::cta bulk_group HINT"),
+    ("1", f"bulk prefetch {TENSOR} L2 global"), ("2", f"bulk prefetch {TENSOR} L2 global HINT"),
+    ("3", f"bulk {TENSOR} {INTO}"), ("4", f"bulk {TENSOR} {INTO} HINT|multicast::cluster"),
+    ("5", f"bulk {TENSOR} {INTO} HINT multicast::cluster"),
+    ("2", f"bulk {TENSOR} global shared::cta bulk_group"), ("3", f"bulk {TENSOR} global shared::cta bulk_group HINT"),
+)))  # fmt: skip
 def cp(c: Compiler, ins: Instruction) -> Step:
     mods = ins.mods
-    if mods[0] != "async" or "reduce" in mods:
-        raise ValueError("only cp.async is emulated")
     bulk = "bulk" in mods
     if "commit_group" in mods:
         return commit(bulk)
@@ -45,10 +59,10 @@ def thread_copy(c: Compiler, ins: Instruction) -> Step:
     target, source = c.address(ins.operands[0]), c.address(ins.operands[1])
     size_operand = ins.operands[2]
     if not isinstance(size_operand, Immediate) or size_operand.value not in (4, 8, 16):
-        raise ValueError("cp.async copies 4, 8 or 16 bytes")
+        raise Refusal("cp.async copies 4, 8 or 16 bytes")
     size = int(size_operand.value)
     if "cg" in ins.mods and size != 16:
-        raise ValueError("cp.async.cg copies 16 bytes")
+        raise Refusal("cp.async.cg copies 16 bytes")
     rest = ins.operands[3:]
     if "cache_hint" in ".".join(ins.mods):
         rest = rest[:-1]
@@ -120,14 +134,13 @@ def commit(bulk: bool) -> Step:
 
 
 def wait(c: Compiler, ins: Instruction, bulk: bool) -> Step:
-    keep = ins.operands[0] if ins.operands else Immediate(0)
-    assert isinstance(keep, Immediate)
+    keep = literal(ins.operands[0]) if ins.operands else 0
     everything = "wait_all" in ins.mods
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         lanes = chosen(g, sel, g.lanes)
         if bulk:
-            limit = dict(zip(lanes.tolist(), (m.bulk_group[lanes] - int(keep.value)).tolist(), strict=True))
+            limit = dict(zip(lanes.tolist(), (m.bulk_group[lanes] - keep).tolist(), strict=True))
             kept = []
             for number, copy in m.bulk_copies:
                 if number < limit.get(copy.lane, -1):
@@ -136,7 +149,7 @@ def wait(c: Compiler, ins: Instruction, bulk: bool) -> Step:
                     kept.append((number, copy))
             m.bulk_copies[:] = kept
         elif m.copies:
-            land_copies(m, lanes, np.full(len(lanes), ALL) if everything else m.copy_group[lanes] - int(keep.value))
+            land_copies(m, lanes, np.full(len(lanes), ALL) if everything else m.copy_group[lanes] - keep)
 
     return run
 
@@ -179,8 +192,8 @@ def blocks_of(m: "Machine", lane: int, mask: int | None) -> list[int]:
 
 def bulk_copy(c: Compiler, ins: Instruction) -> Step:
     """cp.async.bulk of `size` bytes between global and shared memory, or to another block's shared memory."""
-    spaces = [m.split("::")[0] for m in ins.mods if m.split("::")[0] in ("global", "shared")]
-    to_shared = spaces[0] == "shared"
+    to_shared = BYTES in ins.mods
+    spaces = ("shared", "global" if "global" in ins.mods else "shared") if to_shared else ("global", "shared")
     target, source = c.address(ins.operands[0]), c.address(ins.operands[1])
     amount = c.fetch(ins.operands[2], U32)
     barrier = c.address(ins.operands[3]) if to_shared else None
@@ -256,18 +269,16 @@ def map_of(m: "Machine", ins: Instruction, lane: int, address: int) -> TensorMap
 
 def tensor_copy(c: Compiler, ins: Instruction) -> Step:
     """cp.async.bulk.tensor: a box of an array to shared memory, or back."""
-    spaces = [m.split("::")[0] for m in ins.mods if m.split("::")[0] in ("global", "shared")]
-    to_shared = spaces[0] == "shared"
-    if any(m.startswith("im2col") for m in ins.mods):
-        raise ValueError("only .tile is emulated")
+    to_shared = BYTES in ins.mods
     tensor = ins.operands[1 if to_shared else 0]
-    assert isinstance(tensor, Address) and isinstance(tensor.rest[0], Vector)
+    rank = next(int(x[0]) for x in ins.mods if x in ("1d", "2d", "3d", "4d", "5d"))
+    if not isinstance(tensor, Address) or len(tensor.rest) != 1 or not isinstance(tensor.rest[0], Vector):
+        raise Refusal("a tensor is written [map, {coordinates}]")
     map_address = c.address(Address(tensor.base, tensor.offset))
-    coordinates = [c.fetch(o, S32) for o in tensor.rest[0].items]
+    coordinates = [c.fetch(o, S32) for o in vector(tensor.rest[0], rank)]
     shared = c.address(ins.operands[0 if to_shared else 1])
     barrier = c.address(ins.operands[2]) if to_shared else None
     mask = c.fetch(ins.operands[3], U16) if "multicast::cluster" in ins.mods else None
-    rank = next(int(x[0]) for x in ins.mods if x in ("1d", "2d", "3d", "4d", "5d"))
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         for k in each(g, sel):

@@ -6,11 +6,12 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.access import Combine
-from trueno_cuda.ptx.emulate.compile import Compiler, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Step, vector
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import half_of, halves
 from trueno_cuda.ptx.emulate.instructions.data import space_of, vector_of
-from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Register, Vector
+from trueno_cuda.ptx.emulate.opcodes import opcode
+from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Register
 from trueno_cuda.ptx.emulate.types import Array, Type
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 QUICK = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "min": np.minimum,
          "max": np.maximum}  # fmt: skip
+
+
+ORDER = "relaxed|acquire|release|acq_rel? SCOPE? global|CLUSTER?"
+SUMS = ("add u32|s32|u64|f32|f64", "add noftz f16|f16x2|bf16|bf16x2", "min|max u32|s32|u64|s64", "inc|dec u32",
+        "and|or|xor b32|b64", "add v2|v4 f32", "add noftz v2|v4|v8 f16|bf16", "add noftz v2|v4 f16x2|bf16x2",
+        "min|max noftz v2|v4|v8 f16")  # fmt: skip
 
 
 def narrow_sum(kind: Type) -> Combine:
@@ -50,10 +57,21 @@ def combination(op: str, kind: Type) -> Combine:
     return table[op]
 
 
-@opcode("atom", "red")
+@opcode("atom", *(f"{count} {ORDER} {form}" for form in SUMS for count in ("3", "4 HINT")))
+@opcode(
+    "atom",
+    *(
+        f"{count} {ORDER} {form}"
+        for form, count in (
+            ("exch b32|b64", "3"),
+            ("exch b32|b64", "4 HINT"),
+            ("cas b16|b32|b64", "4"),
+            ("cas b16|b32|b64", "5 HINT"),
+        )
+    ),
+)
+@opcode("red", *(f"{count} {ORDER} {form}" for form in SUMS for count in ("2", "3 HINT")))  # fmt: skip
 def atomic(c: Compiler, ins: Instruction) -> Step:
-    if "async" in ins.mods:
-        raise ValueError("red.async is not emulated")
     kind, space = c.type(ins), space_of(ins)
     op = next(m for m in ins.mods if m in (*QUICK, "exch", "cas", "inc", "dec"))
     returns = ins.opcode == "atom"
@@ -61,17 +79,13 @@ def atomic(c: Compiler, ins: Instruction) -> Step:
     address = c.address(ins.operands[1 if returns else 0])
     operands = ins.operands[2 if returns else 1 :]
     count = vector_of(ins)
-    if len(operands) < (2 if op == "cas" else 1):
-        raise ValueError("an operand is missing")
     wanted = returns and not (isinstance(target, Register) and target.index not in c.used)
     plain = kind.kind != "f" or kind.name in ("f32", "f64")
     quick = QUICK[op].at if op in QUICK and plain else None
     combine = combination(op, kind)
     if count > 1:
-        first = operands[0]
-        assert isinstance(first, Vector)
-        values = [[c.fetch(o, kind)] for o in first.items]
-        targets: list[Operand | None] = list(target.items) if isinstance(target, Vector) else [None] * count
+        values = [[c.fetch(o, kind)] for o in vector(operands[0], count)]
+        targets: list[Operand | None] = [None] * count if target is None else list(vector(target, count))
     else:
         values = [[c.fetch(o, kind) for o in operands[: 2 if op == "cas" else 1]]]  # behind them, a cache policy
         targets = [target]

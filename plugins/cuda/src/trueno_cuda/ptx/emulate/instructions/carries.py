@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import product
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import TYPES, Array, Type
 
@@ -14,19 +15,19 @@ if TYPE_CHECKING:
     from trueno_cuda.ptx.emulate.machine import Machine
 
 
-@opcode("addc", "subc")
+@opcode("addc subc", "3 cc? u32|s32|u64|s64")
+@opcode("add sub", "3 cc u32|s32|u64|s64")
 def sums(c: Compiler, ins: Instruction) -> Step:
     kind = TYPES[f"u{c.type(ins).bits}"]
     a, b = c.sources(ins, kind)
     return carried(c, ins, kind, a, b)
 
 
-@opcode("madc")
+@opcode("madc", "4 lo|hi cc? u32|s32|u64|s64")
+@opcode("mad", "4 lo|hi cc u32|s32|u64|s64")
 def products(c: Compiler, ins: Instruction) -> Step:
     """The low or the high half of a product, and what is added to it."""
     kind = c.type(ins)
-    if not {"lo", "hi"} & set(ins.mods):
-        raise ValueError("mad with a carry wants .lo or .hi")
     times, _ = product(ins, kind)
     a, b = (c.fetch(o, kind) for o in ins.operands[1:3])
     bits = TYPES[f"u{kind.bits}"]

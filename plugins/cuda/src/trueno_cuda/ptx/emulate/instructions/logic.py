@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
-from trueno_cuda.ptx.emulate.compile import Compiler, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Step, literal
+from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import half_of
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Immediate, Instruction, Pair, Sink
 from trueno_cuda.ptx.emulate.types import B32, F32, PRED, TYPES, U32, Array, Type
 
@@ -21,6 +23,16 @@ COMPARE: dict[str, Function] = {
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
 }  # fmt: skip
 LOGIC: dict[str, Function] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+FLOAT = "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan"
+SIGNED, UNSIGNED = "eq|ne|lt|le|gt|ge", "eq|ne|lt|le|gt|ge|lo|ls|hi|hs"
+SET = "u32|s32|f32"
+
+
+def compared(*forms: str) -> list[str]:
+    """Forms of a comparison: alone, or joined with a predicate."""
+    return [*(f"3 {form}" for form in forms), *(f"4 {form} and|or|xor" for form in forms)]
 
 
 def comparison(ins: Instruction, kind: Type) -> Function:
@@ -50,7 +62,8 @@ def comparison(ins: Instruction, kind: Type) -> Function:
     return test
 
 
-@opcode("setp")
+@opcode("setp", *compared(f"{FLOAT} ftz? f32|f16|f16x2", f"{FLOAT} f64|bf16|bf16x2", f"{SIGNED} s16|s32|s64",
+                          f"{UNSIGNED} u16|u32|u64", "eq|ne BITS"))  # fmt: skip
 def setp(c: Compiler, ins: Instruction) -> Step:
     """setp.lt.and.f32 p|q, a, b, c: p = (a < b) and c, q = not (a < b) and c."""
     kind = c.type(ins)
@@ -87,19 +100,27 @@ def setp_pair(c: Compiler, ins: Instruction, kind: Type) -> Step:
     test = comparison(ins, half_of(kind))
     a, b = c.fetch(ins.operands[1], B32), c.fetch(ins.operands[2], B32)
     target = ins.operands[0]
-    assert isinstance(target, Pair)
-    low, high = c.store(target.first, PRED), c.store(target.second, PRED)
+    first, second = (target.first, target.second) if isinstance(target, Pair) else (target, Sink())
+    low, high = c.store(first, PRED), c.store(second, PRED)
     half = half_of(kind).dtype
+    join = next((LOGIC[m] for m in ins.mods if m in LOGIC), None)
+    other = c.fetch(ins.operands[3], PRED) if join else None
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         x, y = a(m, g), b(m, g)
-        low(g, test(x.astype(np.uint16).view(half), y.astype(np.uint16).view(half)), sel)
-        high(g, test((x >> 16).astype(np.uint16).view(half), (y >> 16).astype(np.uint16).view(half)), sel)
+        p = test(x.astype(np.uint16).view(half), y.astype(np.uint16).view(half))
+        q = test((x >> 16).astype(np.uint16).view(half), (y >> 16).astype(np.uint16).view(half))
+        if other is not None and join is not None:
+            o = other(m, g)
+            p, q = join(p, o), join(q, o)
+        low(g, p, sel)
+        high(g, q, sel)
 
     return run
 
 
-@opcode("set")
+@opcode("set", *compared(f"{FLOAT} ftz? {SET} f32|f16", f"{FLOAT} {SET} f64|bf16", f"{SIGNED} {SET} s16|s32|s64",
+                         f"{UNSIGNED} {SET} u16|u32|u64", f"eq|ne {SET} BITS"))  # fmt: skip
 def set_(c: Compiler, ins: Instruction) -> Step:
     """set.lt.u32.f32: all ones or zero; 1.0 or 0 where the result is a float."""
     types = [TYPES[m] for m in ins.mods if m in TYPES]
@@ -121,27 +142,28 @@ def set_(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, result, run, *sources)
 
 
-@opcode("selp")
+@opcode("selp", "4 BITS|INT|f32|f64")
 def selp(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     a, b = c.fetch(ins.operands[1], kind), c.fetch(ins.operands[2], kind)
     return c.value(ins, kind, lambda x, y, p: np.asarray(np.where(p, x, y)), a, b, c.fetch(ins.operands[3], PRED))
 
 
-@opcode("slct")
+@opcode("slct", "4 BITS|INT|f32|f64 s32", "4 ftz? BITS|INT|f32|f64 f32")
 def slct(c: Compiler, ins: Instruction) -> Step:
     kind, test = [TYPES[m] for m in ins.mods if m in TYPES]
     a, b, d = c.fetch(ins.operands[1], kind), c.fetch(ins.operands[2], kind), c.fetch(ins.operands[3], test)
     return c.value(ins, kind, lambda x, y, z: np.asarray(np.where(z >= 0, x, y)), a, b, d)
 
 
-@opcode("and", "or", "xor")
+@opcode("and or xor", "3 pred|BITS")
 def logic(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     return c.value(ins, kind, LOGIC[ins.opcode], *c.sources(ins, kind))
 
 
-@opcode("not", "cnot")
+@opcode("not", "2 pred|BITS")
+@opcode("cnot", "2 BITS")
 def negate(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     if ins.opcode == "cnot":
@@ -149,7 +171,8 @@ def negate(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, kind, np.invert, *c.sources(ins, kind))
 
 
-@opcode("shl", "shr")
+@opcode("shl", "3 BITS")
+@opcode("shr", "3 BITS|INT")
 def shift(c: Compiler, ins: Instruction) -> Step:
     """Amounts past the width give 0, or the sign."""
     kind = c.type(ins)
@@ -163,15 +186,15 @@ def shift(c: Compiler, ins: Instruction) -> Step:
         over = n >= bits
         return np.asarray(r if arithmetic or not over.any() else np.where(over, dtype.type(0), r))
 
-    if isinstance(ins.operands[2], Immediate) and 0 <= ins.operands[2].value < bits:
-        fixed = dtype.type(ins.operands[2].value)
+    if isinstance(ins.operands[2], Immediate) and 0 <= literal(ins.operands[2]) < bits:
+        fixed = dtype.type(literal(ins.operands[2]))
         if ins.opcode == "shl":
             return c.value(ins, kind, lambda x: x << fixed, a)
         return c.value(ins, kind, lambda x: x >> fixed, a)
     return c.value(ins, kind, run, a, b)
 
 
-@opcode("shf")
+@opcode("shf", "4 l|r clamp|wrap b32")
 def funnel(c: Compiler, ins: Instruction) -> Step:
     """shf.l and .r of the 64 bits b:a by 0 to 31 (.wrap) or to 32 (.clamp)."""
     left, wrap = "l" in ins.mods, "wrap" in ins.mods
@@ -186,7 +209,7 @@ def funnel(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, B32, run, *c.sources(ins, B32))
 
 
-@opcode("bfe")
+@opcode("bfe", "4 u32|u64|s32|s64")
 def bfe(c: Compiler, ins: Instruction) -> Step:
     """A field of `length` bits at `position`; signed ones repeat their top bit, or the value's where they pass it."""
     kind = c.type(ins)
@@ -214,7 +237,7 @@ def bfe(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, kind, run, a, p, n)
 
 
-@opcode("bfi")
+@opcode("bfi", "5 b32|b64")
 def bfi(c: Compiler, ins: Instruction) -> Step:
     """Bits of a into b."""
     kind = c.type(ins)
@@ -233,7 +256,7 @@ def bfi(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, kind, run, a, b, p, n)
 
 
-@opcode("bmsk")
+@opcode("bmsk", "3 clamp|wrap b32")
 def bmsk(c: Compiler, ins: Instruction) -> Step:
     wrap = "wrap" in ins.mods
 
@@ -245,7 +268,7 @@ def bmsk(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, B32, run, *c.sources(ins, B32))
 
 
-@opcode("brev")
+@opcode("brev", "2 b32|b64")
 def brev(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     return c.value(ins, kind, lambda a: reverse(a, kind.bits), *c.sources(ins, kind))
@@ -263,7 +286,8 @@ def reverse(a: Array, bits: int) -> Array:
     return out
 
 
-@opcode("clz", "popc", "bfind", "fns")
+@opcode("clz popc", "2 b32|b64")
+@opcode("bfind", "2 shiftamt? u32|u64|s32|s64")
 def counting(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     bits = kind.bits
@@ -272,8 +296,6 @@ def counting(c: Compiler, ins: Instruction) -> Step:
         return c.value(ins, U32, lambda a: np.bitwise_count(a).astype(np.uint32), *c.sources(ins, raw))
     if ins.opcode == "clz":
         return c.value(ins, U32, lambda a: (bits - length(a)).astype(np.uint32), *c.sources(ins, raw))
-    if ins.opcode == "fns":
-        raise ValueError("fns is not emulated")
     amount = "shiftamt" in ins.mods
 
     def find(a: Array) -> Array:
@@ -296,7 +318,7 @@ def length(a: Array) -> Array:
     return np.bitwise_count(x)
 
 
-@opcode("prmt")
+@opcode("prmt", "4 f4e|b4e|rc8|ecl|ecr|rc16? b32")
 def prmt(c: Compiler, ins: Instruction) -> Step:
     """Four bytes out of eight, by the nibbles of a selector; bit 3 of a nibble repeats the byte's sign."""
     mode = next((m for m in ins.mods if m in ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")), "")
@@ -327,12 +349,10 @@ def prmt(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, B32, run, *c.sources(ins, B32))
 
 
-@opcode("lop3")
+@opcode("lop3", "5 b32", "6 or|and b32")
 def lop3(c: Compiler, ins: Instruction) -> Step:
     """Any function of three bits, by its truth table; `lop3.or d|p, …, q` also tests the result."""
-    table = ins.operands[4]
-    assert isinstance(table, Immediate)
-    bits = int(table.value)
+    bits = literal(ins.operands[4])
     sources = [c.fetch(o, B32) for o in ins.operands[1:4]]
 
     def run(a: Array, b: Array, d: Array) -> Array:
@@ -343,8 +363,10 @@ def lop3(c: Compiler, ins: Instruction) -> Step:
         return out
 
     target = ins.operands[0]
-    if not isinstance(target, Pair):
+    if len(ins.operands) == 5:
         return c.value(ins, B32, run, *sources)
+    if not isinstance(target, Pair):
+        raise Refusal("with a predicate, a result d|p is wanted")
     store, store_p = c.store(target.first, B32), c.store(target.second, PRED)
     other = c.fetch(ins.operands[5], PRED)
     join = LOGIC["or" if "or" in ins.mods else "and"]

@@ -10,10 +10,12 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.access import BASES
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
+from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.fragments import GROUP, WITHIN, a_places, b_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.data import space_of
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Vector
 from trueno_cuda.ptx.emulate.types import B32, F64, TYPES, Array, Type
 
@@ -39,22 +41,23 @@ def full(g: Group, m: "Machine", ins: Instruction) -> None:
         m.find("missing-lanes", ins, "some lanes of the warp are not here", g.lanes[0])
 
 
-@opcode("mma")
+@opcode("mma", *(f"4 sync aligned {form}" for form in (
+    "m8n8k4 row col f64 f64 f64 f64", "m16n8k4|m16n8k8|m16n8k16 row col RND? f64 f64 f64 f64",
+    "m16n8k8|m16n8k16 row col f16|f32 f16 f16 f16|f32", "m16n8k8|m16n8k16 row col f32 bf16 bf16 f32",
+    "m16n8k4|m16n8k8 row col f32 tf32 tf32 f32", "m16n8k16|m16n8k32 row col f16|f32 e4m3|e5m2 e4m3|e5m2 f16|f32",
+    "m8n8k16|m16n8k16|m16n8k32 row col satfinite? s32 u8|s8 u8|s8 s32",
+)))  # fmt: skip
 def mma(c: Compiler, ins: Instruction) -> Step:
     shape = next(x for x in ins.mods if x[0] == "m" and "n" in x and "k" in x)
-    m_, n_, k_ = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split())
+    m_, _, k_ = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split())
     types = [TYPES[x] for x in ins.mods if x in TYPES]
     d_type, a_type, b_type, c_type = types
-    if n_ != 8 or m_ not in (8, 16) or "sp" in ins.mods or "row" not in ins.mods or (
-        (m_, k_) == (8, 4) and a_type is not F64
-    ):  # fmt: skip
-        raise ValueError("this shape is not emulated")
     word = F64 if a_type is F64 else B32
     e = 1 if a_type is F64 else 32 // a_type.bits
     a_at, b_at, c_at = a_places(m_, k_, e), b_places(k_, e), c_places(m_)
     a, b = ([c.fetch(o, word) for o in items(ins.operands[k])] for k in (1, 2))
     if len(a) != a_at[0].shape[1] or len(b) != b_at[0].shape[1]:
-        raise ValueError(f"A has {a_at[0].shape[1]} registers and B {b_at[0].shape[1]}")
+        raise Refusal(f"A has {a_at[0].shape[1]} registers and B {b_at[0].shape[1]}")
     load_c, store_d = accumulator(c, ins.operands[3], c_type, c_at), result(c, ins.operands[0], d_type, c_at)
     limit = "satfinite" in ins.mods
     integer = d_type.kind == "s"
@@ -84,7 +87,7 @@ def accumulator(c: Compiler, operand: Operand, kind: Type, places: tuple[Array, 
     fetches = [c.fetch(o, B32 if packed else kind) for o in items(operand)]
     rows, columns = places
     if len(fetches) * (2 if packed else 1) != rows.shape[1]:
-        raise ValueError(f"C has {len(fetches)} registers of {kind.name}")
+        raise Refusal(f"C has {len(fetches)} registers of {kind.name}")
     height, width = int(rows.max()) + 1, int(columns.max()) + 1
 
     def load(m: "Machine", g: Group) -> Array:
@@ -103,7 +106,7 @@ def result(c: Compiler, operand: Operand, kind: Type, places: tuple[Array, Array
     stores: list[Store] = [c.store(o, B32 if packed else kind) for o in items(operand)]
     rows, columns = places
     if len(stores) * (2 if packed else 1) != rows.shape[1]:
-        raise ValueError(f"D has {len(stores)} registers of {kind.name}")
+        raise Refusal(f"D has {len(stores)} registers of {kind.name}")
 
     def save(g: Group, total: Array) -> None:
         values = total[:, rows, columns]
@@ -122,8 +125,6 @@ def result(c: Compiler, operand: Operand, kind: Type, places: tuple[Array, Array
 
 def matrix_shape(ins: Instruction) -> tuple[int, bool, str]:
     count = int(next(x for x in ins.mods if x in ("x1", "x2", "x4"))[1])
-    if "m8n8" not in ins.mods or "b16" not in ins.mods:
-        raise ValueError("only .m8n8 and .b16 are emulated")
     return count, "trans" in ins.mods, space_of(ins)
 
 
@@ -149,13 +150,13 @@ def row_places(m: "Machine", ins: Instruction, g: Group, address: Fetch, count: 
     return index, lanes
 
 
-@opcode("ldmatrix")
+@opcode("ldmatrix", "2 sync aligned m8n8 x1|x2|x4 trans? SHARED? b16")
 def ldmatrix(c: Compiler, ins: Instruction) -> Step:
     """8 by 8 matrices of 16-bit elements: a lane gets two neighbours of a row, of the transpose's with .trans."""
     count, trans, space = matrix_shape(ins)
     stores = [c.store(o, B32) for o in items(ins.operands[0])]
     if len(stores) != count:
-        raise ValueError(f"{count} registers are wanted")
+        raise Refusal(f"{count} registers are wanted")
     address = c.address(ins.operands[1])
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
@@ -173,13 +174,13 @@ def ldmatrix(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("stmatrix")
+@opcode("stmatrix", "2 sync aligned m8n8 x1|x2|x4 trans? SHARED? b16")
 def stmatrix(c: Compiler, ins: Instruction) -> Step:
     count, trans, space = matrix_shape(ins)
     address = c.address(ins.operands[0])
     values = [c.fetch(o, B32) for o in items(ins.operands[1])]
     if len(values) != count:
-        raise ValueError(f"{count} registers are wanted")
+        raise Refusal(f"{count} registers are wanted")
 
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         index, lanes = row_places(m, ins, g, address, count, space)
@@ -197,7 +198,7 @@ def stmatrix(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("movmatrix")
+@opcode("movmatrix", "2 sync aligned m8n8 trans b16")
 def movmatrix(c: Compiler, ins: Instruction) -> Step:
     """The transpose of an 8 by 8 matrix that lies across the warp."""
     value, store = c.fetch(ins.operands[1], B32), c.store(ins.operands[0], B32)

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.compile import Compiler, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Step
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.data import space_of
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Address, Immediate, Instruction
 from trueno_cuda.ptx.emulate.types import B64, PRED, U32, Array
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 Test = Callable[["Machine", Group, bool], Array]
 
 
-@opcode("bar", "barrier")
+@opcode("bar", "1-2 cta? sync", "2 cta? arrive", "3-4 cta? red popc u32", "3-4 cta? red and|or pred", "1 warp sync")
+@opcode("barrier", "1-2 cta? sync aligned?", "2 cta? arrive aligned?", "3-4 cta? red aligned? popc u32",
+        "3-4 cta? red aligned? and|or pred", "0 cluster arrive release|relaxed? aligned?",
+        "0 cluster wait acquire? aligned?")  # fmt: skip
 def warp_barrier(c: Compiler, ins: Instruction) -> Step:
     """Reached with bar.warp.sync alone."""
 
@@ -63,7 +67,13 @@ def wait_test(c: Compiler, ins: Instruction) -> Test:
     return test
 
 
-@opcode("mbarrier")
+@opcode("mbarrier", "2 init SHARED? b64", "1 inval SHARED? b64",
+        "2 expect_tx|complete_tx relaxed? cta|cluster? CLUSTER? b64",
+        "1-3 arrive|arrive_drop release|relaxed? cta|cluster? CLUSTER? b64",
+        "3 arrive|arrive_drop noComplete release? cta? SHARED? b64",
+        "2-3 arrive|arrive_drop expect_tx release|relaxed? cta|cluster? CLUSTER? b64",
+        "3 test_wait parity? acquire|relaxed? cta|cluster? SHARED? b64",
+        "3-4 try_wait parity? acquire|relaxed? cta|cluster? SHARED? b64")  # fmt: skip
 def mbarrier(c: Compiler, ins: Instruction) -> Step:
     mods = ins.mods
     if "try_wait" in mods:  # the scheduler has asked, and let only those through whom it had to
@@ -71,8 +81,6 @@ def mbarrier(c: Compiler, ins: Instruction) -> Step:
         return lambda m, g, sel: store(g, m.phases.answer[g.lanes], sel)
     if "test_wait" in mods:
         return test_wait(c, ins)
-    if "pending_count" in mods:
-        raise ValueError("mbarrier.pending_count is not emulated")
     if "arrive" in mods or "arrive_drop" in mods:
         return arrive(c, ins)
     address, space = c.address(ins.operands[0]), space_of(ins)

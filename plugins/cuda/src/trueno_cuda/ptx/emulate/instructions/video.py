@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.compile import Compiler, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Step
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import B32, TYPES, Array
 
@@ -19,7 +20,7 @@ LANES: dict[str, Callable[[Array, Array], Array]] = {
 NAMES = [f"{name}{count}" for name in LANES for count in (2, 4)]
 
 
-@opcode(*NAMES)
+@opcode(" ".join(NAMES), "4 u32|s32 u32|s32 u32|s32 sat? add?")
 def video(c: Compiler, ins: Instruction) -> Step:
     """Lane by lane in 64 bits; `.add` adds the results to c, without it c stands for lanes that a mask leaves out."""
     count = int(ins.opcode[-1])

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.compile import Compiler, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Step
 from trueno_cuda.ptx.emulate.group import WARP, Group
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Pair, Sink
 from trueno_cuda.ptx.emulate.types import B32, PRED, U32, Array
 
@@ -46,11 +47,9 @@ def source_lane(mode: str, b: Array, clamp: Array) -> tuple[Array, Array]:
     return np.where(inside, j, LANE), inside
 
 
-@opcode("shfl")
+@opcode("shfl", "5 sync up|down|bfly|idx b32")
 def shfl(c: Compiler, ins: Instruction) -> Step:
     mode = next(m for m in ins.mods if m in ("up", "down", "bfly", "idx"))
-    if "sync" not in ins.mods:
-        raise ValueError("shfl without .sync is not emulated")
     a, b, clamp = (c.fetch(o, B32) for o in ins.operands[1:4])
     first, second = two_results(ins)
     store, store_p = c.store(first, B32), c.store(second, PRED)
@@ -83,7 +82,7 @@ def shfl(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("vote")
+@opcode("vote", "3 sync any|all|uni pred", "3 sync ballot b32")
 def vote(c: Compiler, ins: Instruction) -> Step:
     mode = next(m for m in ins.mods if m in ("any", "all", "uni", "ballot"))
     predicate, mask = c.fetch(ins.operands[1], PRED), c.fetch(ins.operands[2], B32)
@@ -111,7 +110,7 @@ def _rows(g: Group, members: Array) -> Array:
     return members.reshape(1, 1) if members.size == 1 else g.matrix(members)
 
 
-@opcode("match")
+@opcode("match", "3 any|all sync b32|b64")
 def match(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     value, mask = c.fetch(ins.operands[1], kind), c.fetch(ins.operands[2], B32)
@@ -134,12 +133,10 @@ def match(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("redux")
+@opcode("redux", "3 sync add|min|max u32|s32", "3 sync and|or|xor b32")
 def redux(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     op = next(m for m in ins.mods if m in ("add", "min", "max", "and", "or", "xor"))
-    if kind.kind == "f":
-        raise ValueError("redux of floats is of sm_100 and is not emulated")
     ufunc = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
              "xor": np.bitwise_xor}[op]  # fmt: skip
     info = np.iinfo(kind.dtype)
@@ -161,7 +158,7 @@ def redux(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("activemask")
+@opcode("activemask", "1 b32")
 def activemask(c: Compiler, ins: Instruction) -> Step:
     store = c.store(ins.operands[0], B32)
 
@@ -172,7 +169,7 @@ def activemask(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("elect")
+@opcode("elect", "2 sync")
 def elect(c: Compiler, ins: Instruction) -> Step:
     """The lowest lane of the mask is the leader."""
     mask = c.fetch(ins.operands[1], B32)

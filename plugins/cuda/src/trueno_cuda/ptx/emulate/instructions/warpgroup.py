@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
-from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, opcode
+from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, literal, vector
+from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.fragments import a_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
-from trueno_cuda.ptx.emulate.instructions.matrix import elements, items
+from trueno_cuda.ptx.emulate.instructions.matrix import elements
 from trueno_cuda.ptx.emulate.memory import SHARED_BASE
+from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.products import Product, operand_bytes
-from trueno_cuda.ptx.emulate.syntax import Immediate, Instruction, Register, Vector
+from trueno_cuda.ptx.emulate.syntax import Instruction, Register, Vector
 from trueno_cuda.ptx.emulate.types import B32, PRED, S32, TYPES, U64, Array, Type
 
 if TYPE_CHECKING:
@@ -36,16 +38,20 @@ class Shape:
     limit: bool
 
 
-@opcode("wgmma")
+@opcode("wgmma", "0 fence|commit_group sync aligned", "1 wait_group sync aligned", *(
+    f"{operands} mma_async sync aligned {'|'.join(f'm64n{n}k{k}' for n in range(8, 257, 8))} {types}"
+    for operands, k, types in (
+        ("7-8", 16, "f16|f32 f16 f16"), ("7-8", 16, "f32 bf16 bf16"), ("6", 8, "f32 tf32 tf32"),
+        ("6", 32, "f16|f32 e4m3|e5m2 e4m3|e5m2"), ("4", 32, "satfinite? s32 u8|s8 u8|s8"),
+    )
+))  # fmt: skip
 def wgmma(c: Compiler, ins: Instruction) -> Step:
     if "fence" in ins.mods:
         return fence
     if "commit_group" in ins.mods:
         return commit
     if "wait_group" in ins.mods:
-        keep = ins.operands[0]
-        assert isinstance(keep, Immediate)
-        return wait(int(keep.value))
+        return wait(literal(ins.operands[0]))
     return product(c, ins)
 
 
@@ -63,25 +69,23 @@ def commit(m: "Machine", g: Group, sel: Array | None) -> None:
 
 
 def product(c: Compiler, ins: Instruction) -> Step:
-    if "sp" in ins.mods:
-        raise ValueError("sparse wgmma is not emulated")
     shape = next(x for x in ins.mods if x.startswith("m64n"))
     n, k = (int(x) for x in shape[4:].split("k"))
     d_type, a_type, b_type = (TYPES[x] for x in ins.mods if x in TYPES)
-    target = ins.operands[0]
-    assert isinstance(target, Vector)
     packed = d_type.bits == 16
-    if len(target.items) != n // (4 if packed else 2):
-        raise ValueError(f"D has {n // (4 if packed else 2)} registers, {len(target.items)} given")
-    registers = [r.index for r in target.items if isinstance(r, Register)]
+    word = B32 if packed else d_type
+    target = vector(ins.operands[0], n // (4 if packed else 2))
+    registers = [r.index for r in target if isinstance(r, Register) and r.type.bits == word.bits]
+    if len(set(registers)) != len(target):
+        raise Refusal(f"D is made of {len(target)} different registers of {word.bits} bits")
     in_registers = isinstance(ins.operands[1], Vector)
     a: list[Fetch] = (
-        [c.fetch(o, B32) for o in items(ins.operands[1])] if in_registers else [c.fetch(ins.operands[1], U64)]
+        [c.fetch(o, B32) for o in vector(ins.operands[1], 4)] if in_registers else [c.fetch(ins.operands[1], U64)]
     )
     b = c.fetch(ins.operands[2], U64)
     scale_d = ins.operands[3]
     scale = c.fetch(scale_d, PRED if isinstance(scale_d, Register) and scale_d.type is PRED else S32)
-    rest = [int(o.value) for o in ins.operands[4:] if isinstance(o, Immediate)] + [0] * 4
+    rest = [literal(o) for o in ins.operands[4:]] + [0] * 4
     floating = a_type.kind == "f"
     turns = rest[2:] if floating else [0, 0]
     negate_a, negate_b = floating and rest[0] == -1, floating and rest[1] == -1
@@ -89,7 +93,7 @@ def product(c: Compiler, ins: Instruction) -> Step:
     limit = "satfinite" in ins.mods
     spec = Shape(n, k, d_type, a_type, b_type, registers, negate_a, negate_b, turn_a, turn_b, limit)
     if (spec.transpose_a or spec.transpose_b) and a_type.bits != 16:
-        raise ValueError("only 16-bit types can be transposed")
+        raise Refusal("only 16-bit types can be transposed")
     e = 32 // a_type.bits
     a_at = a_places(16, k, e)
     flags = {r: c.flags[r] for r in registers if r in c.flags}

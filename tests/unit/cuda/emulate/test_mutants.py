@@ -1,0 +1,24 @@
+"""Thousands of mutated texts, others in each run: errors of ours, findings, or kernels that run.
+
+TRUENO_HOSTILE_SEED repeats a run; `python -m tests.hostile.ptx_mutants` makes as many as you like.
+"""
+
+import os
+import random
+
+from hostile.ptx_mutants import case, stretch
+
+COUNT = 4000
+
+
+def test_no_text_breaks_the_emulator():
+    seed = int(os.environ.get("TRUENO_HOSTILE_SEED") or random.SystemRandom().getrandbits(31))
+    done = stretch(range(seed << 32, (seed << 32) + COUNT))
+    told = "\n".join(f"python -m tests.hostile.ptx_mutants --case {number}\n{trace}" for number, trace in done.failures)
+    assert not done.failures, f"TRUENO_HOSTILE_SEED={seed}\n{told}"
+    assert done.words["compiled"] > COUNT / 50 and done.words["launched"] > COUNT / 200, done.words
+
+
+def test_a_case_follows_from_its_number():
+    assert [case(n) for n in range(9)] == [case(n) for n in range(9)]
+    assert len({case(n).text for n in range(200)}) > 150

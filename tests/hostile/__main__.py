@@ -24,7 +24,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0, help="attack for so long (2), at least a turn each")
     parser.add_argument("--cases", type=int, help="so many cases of each attack on each backend instead")
     parser.add_argument("--case", type=_range, help="that case alone, or those of M-N")
-    parser.add_argument("--seed", type=int, default=int(os.environ.get("TRUENO_HOSTILE_SEED") or 0), help="default: new")
+    parser.add_argument(
+        "--seed", type=int, default=int(os.environ.get("TRUENO_HOSTILE_SEED") or 0), help="default: new"
+    )
     parser.add_argument("--attacks", "--attack", type=_words, default=names(), help=", ".join(names()))
     parser.add_argument("--backends", "--backend", type=_words, default=[], help="default: all that an attack takes")
     parser.add_argument("--jobs", type=int, default=1, help="child processes at a time")

@@ -26,7 +26,9 @@ class Odd(np.ndarray):
     """A subclass that adds nothing."""
 
 
-def shape(rng: np.random.Generator, largest: int, ranks: tuple[int, ...] = (0, 1, 1, 1, 2, 2, 2, 3, 4, 5)) -> tuple[int, ...]:
+def shape(
+    rng: np.random.Generator, largest: int, ranks: tuple[int, ...] = (0, 1, 1, 1, 2, 2, 2, 3, 4, 5)
+) -> tuple[int, ...]:
     """A shape of at most `largest` elements."""
     rank = int(rng.choice(ranks))
     if rank == 1 and rng.random() < 0.05:
@@ -152,7 +154,9 @@ def _field(rng: np.random.Generator, x: Array) -> Array:
 
 
 def _complex(rng: np.random.Generator, x: Array) -> Array:
-    return (x + 1j * rng.standard_normal(x.shape)).astype(f"c{2 * x.dtype.itemsize}").real if x.ndim and _plain(x) else x
+    return (
+        (x + 1j * rng.standard_normal(x.shape)).astype(f"c{2 * x.dtype.itemsize}").real if x.ndim and _plain(x) else x
+    )
 
 
 def _read_only(rng: np.random.Generator, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Damage in simd's cache, foreign files, odd folders, processes that are killed while they fill it: right numbers, no crash."""
+"""Damage in simd's cache, odd folders, processes that are killed while they fill it: right numbers, no crash."""
 
 import pickle
 import shutil
@@ -91,7 +91,9 @@ def _other(rng: np.random.Generator, path: Path, files: list[Path]) -> None:
         path.write_bytes(alike[int(rng.integers(len(alike)))].read_bytes())
 
 
-def _replaced(content: Callable[[np.random.Generator], bytes]) -> Callable[[np.random.Generator, Path, list[Path]], None]:
+def _replaced(
+    content: Callable[[np.random.Generator], bytes],
+) -> Callable[[np.random.Generator, Path, list[Path]], None]:
     return lambda rng, path, _: (path.write_bytes(content(rng)), None)[1]
 
 

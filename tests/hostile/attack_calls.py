@@ -28,7 +28,9 @@ def parameters(rng, op):
     found = dict(keywords(op)[int(rng.integers(len(keywords(op))))])
     for p in op.params:
         if p.symbolic and rng.random() < 0.5:
-            found[p.name] = float(rng.choice([0.0, -0.0, 1.0, -1.0, 0.1, 1e-12, 3.7, 1e6, float(rng.standard_normal())]))
+            found[p.name] = float(
+                rng.choice([0.0, -0.0, 1.0, -1.0, 0.1, 1e-12, 3.7, 1e6, float(rng.standard_normal())])
+            )
     given = {p.name: found.get(p.name, p.default) for p in op.params}
     good = all(eval(rule, {"__builtins__": {}, "inf": np.inf}, given) for rule in op.rules)
     return found if good else keywords(op)[0]
@@ -87,8 +89,8 @@ def _call(rng, op, dtype, backend, tally):
     if keepdims:
         call["keepdims"] = True
     how = str(rng.choice(OUTS, p=[0.4] + [0.6 / (len(OUTS) - 1)] * (len(OUTS) - 1)))
-    label = f"{op.name}({', '.join(f'{x.shape} {k} {lay}' for x, k, lay in zip(plain, kinds, layouts, strict=True))}" \
-            f", {call}, out {how}) {dtype}"  # fmt: skip
+    said = [f"{x.shape} {k} {lay}" for x, k, lay in zip(plain, kinds, layouts, strict=True)]
+    label = f"{op.name}({', '.join(said)}, {call}, out {how}) {dtype}"
     empty = rows_last(op, plain, axis)[0].shape[-1:] == (0,) if op.over is not None else False
     try:
         _judged(rng, op, dtype, backend, plain, operands, given, call, axis, keepdims, how, empty,
@@ -144,5 +146,3 @@ def _raises(kind, op, backend, operands, call):
     except kind:
         return
     raise AssertionError(f"no {kind.__name__}")
-
-

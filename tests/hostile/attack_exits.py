@@ -1,4 +1,4 @@
-"""Exits in every manner while threads compute: the process ends at once, with its own exit code and nothing on stderr."""
+"""Exits in every manner while threads compute: the process ends soon, with its own exit code and no complaint."""
 
 import signal
 
@@ -16,7 +16,7 @@ WAYS = {
     "atexit": 0, "atexit first": 0, "pending tasks": 0, "executor": 0, "run cancelled": 0, "pickled": 0,
 }  # fmt: skip
 """How a program ends, and its exit code."""
-PROGRAM = '''
+PROGRAM = """
 import asyncio, atexit, concurrent.futures, pickle, signal, threading
 backend, way, wait = sys.argv[1], sys.argv[2], float(sys.argv[3])
 daemons, others = int(sys.argv[4]), int(sys.argv[5])
@@ -84,7 +84,7 @@ if way == "executor":
         pool.submit(compute)
 if way == "pickled":
     assert (pickle.loads(pickle.dumps(trueno.Vector(X))).numpy() == X).all()
-'''
+"""
 
 
 def case(rng: np.random.Generator, backend: str, tally: Tally) -> None:

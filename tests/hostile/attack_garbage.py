@@ -1,4 +1,4 @@
-"""Objects of every kind as operands, parameters and `out` of every op and every public class: only our errors come out."""
+"""Objects of every kind as operands, parameters and `out` of ops and classes: only our errors come out."""
 
 import asyncio
 import gc
@@ -69,9 +69,8 @@ def _allowed(said: str, call: Callable[[], Any], also: tuple[type[Exception], ..
     try:
         call()
     except KernelError as error:
-        assert not isinstance(error.__cause__, (TypeError, AttributeError, LookupError, AssertionError)), (
-            f"{said}: a kernel failed with {error.__cause__!r}"
-        )
+        if isinstance(error.__cause__, (TypeError, AttributeError, LookupError, AssertionError)):
+            raise AssertionError(f"{said}: a kernel failed with {error.__cause__!r}") from error
     except (TruenoError, Mine, MemoryError, *also):
         pass
     except Exception as error:
@@ -127,7 +126,7 @@ OTHERS: dict[str, Callable[[Any, Any], Any]] = {
     "q @": lambda a, b: BLOCKS @ a,
     "@ q": lambda a, b: a @ BLOCKS,
     "q[]": lambda a, b: BLOCKS[b],
-    "q ==": lambda a, b: BLOCKS == a,
+    "q ==": lambda a, b: a == BLOCKS,
     "quantize": lambda a, b: trueno.quantize(a, "q8_0"),
     "quantize, format": lambda a, b: trueno.quantize(np.ones((2, 32), np.float32), b),
     "quantize, imatrix": lambda a, b: trueno.quantize(np.ones((2, 32), np.float32), "q4_0", a),

@@ -57,7 +57,7 @@ signal_over = __import__("signal").signal(2, __import__("signal").SIG_IGN)
 sound()
 for name in ("softmax", "sum", "exp"):
     decision = trueno.explain(name, X)
-    assert decision.chosen == "simd", f"{{name}} goes to {{decision.chosen}} after {{interrupted}} interrupts: {{decision}}"
+    assert decision.chosen == "simd", f"{{name}} after {{interrupted}} interrupts: {{decision}}"
 print("{SAID}", interrupted)
 '''
 AFTER = f'''

@@ -22,7 +22,7 @@ from .attack import Attack
 ROOT = Path(__file__).parents[2]
 SLICE = 30.0
 """Seconds after which the next attack has its turn."""
-LEAST = 2.0
+LEAST = 1.0
 PATIENCE = 4
 """Failures of one attack on one backend in one turn, after which the next has its turn."""
 START = 120.0

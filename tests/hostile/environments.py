@@ -1,4 +1,4 @@
-"""The floating-point environment of a thread, by way of the C library: rounding, flushed subnormals, and a look at it."""
+"""The floating-point environment of a thread, by way of the C library: rounding and flushed subnormals."""
 
 import ctypes
 import ctypes.util

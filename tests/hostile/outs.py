@@ -46,7 +46,9 @@ def _buffer(shape: tuple[int, ...], dtype: np.dtype, how: str, made: Outs, rng: 
     return view.view(Odd) if how == "subclass" else view
 
 
-def outs(rng: np.random.Generator, how: str, wanted: list[tuple[tuple[int, ...], np.dtype]], operands: list[Any]) -> Outs:
+def outs(
+    rng: np.random.Generator, how: str, wanted: list[tuple[tuple[int, ...], np.dtype]], operands: list[Any]
+) -> Outs:
     """`out` of kind `how` for results of these shapes and dtypes."""
     made = Outs()
     if how == "none":

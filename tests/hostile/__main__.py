@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the table and the failures there")
     given = parser.parse_args()
     seed = given.seed or int.from_bytes(os.urandom(4), "big") or 1
-    if unknown := set(given.attacks) - set(names()):
+    if unknown := {name for name in given.attacks if "." not in name} - set(names()):
         parser.error(f"no attack {', '.join(sorted(unknown))}; there are {', '.join(names())}")
     driver = Driver([load(name) for name in given.attacks], given.backends, seed, given.jobs)
     if not driver.rows:

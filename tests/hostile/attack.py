@@ -51,8 +51,8 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Attack:
-    """The attack called `name`; ModuleNotFoundError where there is none."""
-    module = import_module(f"{__package__}.attack_{name}")
+    """The attack called `name`, or in a module of that dotted name; ModuleNotFoundError where there is none."""
+    module = import_module(name if "." in name else f"{__package__}.attack_{name}")
     return Attack(
         name,
         (module.__doc__ or "").partition("\n")[0],

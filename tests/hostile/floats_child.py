@@ -1,4 +1,6 @@
-"""Bits of some calls under a changed environment, as JSON: `python -m tests.hostile.floats_child BACKEND SEED MOMENT MODE`.
+"""Bits of some calls under a changed environment, as JSON.
+
+`python -m tests.hostile.floats_child BACKEND SEED MOMENT MODE`
 
 MOMENT: `never`, `import` (before Trueno is), `first` (before the first call), `later` (after some calls),
 `between` (each second call), `thread` (in a thread of the caller's alone).

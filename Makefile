@@ -7,7 +7,7 @@ ARGS ?=
 # starts at once and can be debugged; ARGS="-n 2 -k softmax" if it is large.
 WORKERS = $(if $(ARGS),,-n auto --maxprocesses 4 --dist worksteal)
 
-.PHONY: help setup demo test check lint types imports bench bench-gpu sanitize docs generate golden wheels clean
+.PHONY: help setup demo test hostile check lint types imports bench bench-gpu sanitize docs generate golden wheels clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "  %-9s %s\n", $$1, $$2}'
@@ -19,6 +19,10 @@ demo: .venv/packages  ## Run every op on the best backend and compare with NumPy
 
 test: .venv/dev  ## Run the tests (ARGS="-k softmax" to choose)
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+MINUTES ?= 10
+hostile: .venv/dev  ## Attack everything by seeded random cases (MINUTES=60, ARGS="--attacks calls --seed 7")
+	$(BIN)/python -m tests.hostile --minutes $(MINUTES) $(ARGS)
 
 check: lint types imports  ## Format, lint, types, import contracts: what CI asks of the text
 

@@ -9,6 +9,7 @@ from trueno.ops import TABLE
 from trueno.ops import language as lang
 from trueno.ops.bound import bound, judge
 from trueno.ops.evaluate import evaluate
+from trueno.ops.interval import Range
 from trueno.ops.structured import judge_structured, structured_bound
 from trueno.ops.trace import trace
 from trueno.testing.cases import grid, keywords
@@ -155,6 +156,16 @@ def test_reciprocals_of_zeros() -> None:
     assert verdict_on("recip", [x], np.float32([[np.inf, -np.inf]]))
     assert not verdict_on("recip", [x], np.float32([[-np.inf, -np.inf]]))
     assert not verdict_on("recip", [x], np.float32([[np.inf, np.nan]]))
+
+
+def test_products_with_a_zero_of_unknown_sign() -> None:
+    """max(−1, 0) may be either zero, and so may what is multiplied with it or divided by a number."""
+    unknown = Range(np.array([[-0.0]]), np.array([[0.0]]), np.array([[False]]))
+    for name in ("mul", "div"):
+        for other in (-2.0, 2.0):
+            program = TABLE[name].program("eu")
+            (found,) = bound(program, [np.zeros((1, 1)), np.array(other)], [], np.float32, known={"x": unknown})
+            assert np.signbit(found.low[0, 0]) and not np.signbit(found.high[0, 0]), (name, other)
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])

@@ -195,7 +195,11 @@ class Judge:
         high = np.where(lost, np.where(zero, 0.0, -inf), high)
         empty = a.empty | b.empty
         low, high = np.where(empty, inf, low), np.where(empty, -inf, high)
-        return _signed(self.rounded(low, high, a.nan | b.nan | nan, kind), a.point & b.point)
+        # A zero of unknown sign makes zeros of unknown sign, and to fmin and fmax those of the corners are equal.
+        known = (
+            a.point & b.point & (np.signbit(a.low) == np.signbit(a.high)) & (np.signbit(b.low) == np.signbit(b.high))
+        )
+        return _signed(self.rounded(low, high, a.nan | b.nan | nan, kind), known)
 
     def fma(self, a: Range, b: Range, c: Range) -> Range:
         """`mul` admits the exact product as well as the rounded one, so this covers one rounding and two."""

@@ -1,0 +1,206 @@
+"""Products, convolutions, lookups, eigenvalues and blocks on odd arrays, against longdouble and the gguf package."""
+
+import gguf
+import numpy as np
+import trueno
+from gguf import quants
+from trueno.discovery import registry
+from trueno.dispatch.general import request
+from trueno.errors import KernelError, OutError
+from trueno.formats import decode, format_of
+from trueno.formats.activations import seen
+from trueno.formats.interleave import plain
+from trueno.formats.samples import random_rows
+from trueno.formats.table import FORMATS
+from trueno.ops import TABLE
+from trueno.ops.structured import structured_bound
+from trueno.testing.cases import keywords
+from trueno.testing.expected import split, verdict
+from trueno.testing.halves import is_half
+from trueno.testing.subject import rejected
+
+from .arrays import DTYPES, SHARES, VALUES, bytes_of, laid, values
+from .attack import ALL, Tally
+from .outs import outs
+
+BACKENDS = ALL
+SHARE = 2.0
+LIMIT = 300.0
+OPS = [op for op in TABLE.values() if op.structured]
+DIMS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65)
+LARGE = (127, 128, 129, 200, 257)
+CHANGES_VALUES = ("broadcast", "overlapping")
+OF_BYTES = ("plain", "offset", "Fortran", "reversed", "strided", "read-only", "memmap", "subclass", "permuted")
+QUANTIZED = ("natural", "normal", "tiny", "constant", "zeros", "whole", "near")
+TRIES = 3
+wide = np.longdouble
+
+
+def _convolved(x, kernel, mode="valid"):
+    x, kernel = (a if a.ndim > 2 else a[(None,) * k] for k, a in ((1, x), (2, kernel)))
+    p, q = kernel.shape[-2:]
+    if mode == "same":
+        x = np.pad(x, [(0, 0), ((p - 1) // 2, p // 2), ((q - 1) // 2, q // 2)])
+    windows = np.lib.stride_tricks.sliding_window_view(x, (p, q), (1, 2))  # [c, i, j, p, q]
+    return np.einsum("cijpq,ocpq->oij", windows, kernel)
+
+
+MEANINGS = {
+    "matmul": lambda a, b: np.einsum("ik,kj->ij", a, b),
+    "matvec": lambda a, x: np.einsum("ik,k->i", a, x),
+    "vecmat": lambda x, a: np.einsum("k,kj->j", x, a),
+    "batched_matmul": lambda a, b: np.einsum("...ik,...kj->...ij", a, b),
+    "transpose": lambda x: x.T,
+    "outer": lambda x, y: x[:, None] * y,
+    "convolve2d": _convolved,
+    "embedding_lookup": lambda table, i: table[i],
+}
+"""What ops mean, said once more; of quantized ones see `_numbers`."""
+
+
+def _numbers(w, form):
+    """What blocks stand for, by the gguf package where it knows the format."""
+    f = format_of(form)
+    if f.plain:
+        w, f = plain(w, f), FORMATS[f.plain]
+    kind = getattr(gguf.GGMLQuantizationType, f.name.upper(), None)
+    if kind not in quants._type_traits or not w.size:
+        return decode(f, w)
+    with np.errstate(all="ignore"):
+        return quants.dequantize(np.ascontiguousarray(w), kind)
+
+
+def _meaning(op, arrays, given, params):
+    """In longdouble; None where nothing but the judge knows."""
+    if op.name in MEANINGS:
+        return MEANINGS[op.name](*(a if a.dtype.kind in "iu" else a.astype(wide) for a in arrays), **given)
+    if op.chain is None or not op.quantized:
+        return None
+    form, how = given["format"], given.get("activations", "f32")
+    (w,) = (a for a in arrays if a.dtype == np.uint8)
+    (x,) = (a for a in arrays if a.dtype != np.uint8)
+    x = np.asarray(seen(x, format_of(form), how)).astype(wide)
+    w = _numbers(w, form).astype(wide)
+    if op.columnwise:
+        return np.einsum("...k,kn->...n", x, w)
+    return np.einsum("...k,nk->...n", x, w)
+
+
+def _shapes(rng, op, given, small):
+    def size():
+        return int(rng.choice(LARGE if not small and rng.random() < 0.08 else DIMS))
+
+    if op.name == "convolve2d":
+        (p, q), (h, w) = rng.integers(1, 8, 2), (size() + 8, size() + 8)
+        return [(h, w), (p, q)] if rng.random() < 0.5 else [(int(c := rng.integers(0, 4)), h, w), (3, int(c), p, q)]
+    sizes = {d: size() for s in op.signature.inputs for d in s.dims}
+    if op.quantized:
+        blocks, specs = op.blocks(given), (*op.signature.inputs, *op.signature.outputs)
+        whole = {s.dims[-1] for s in specs if s.blocks}
+        sizes |= {d: blocks.elements * int(rng.integers(1, 4)) for d in sizes if d in whole}
+    if op.name == "symmetric_eigen":
+        sizes = {d: min(n, 40) for d, n in sizes.items()}
+    held = op.held(sizes, given)
+    if op.name == "embedding_lookup":
+        return [held[0], tuple(int(n) for n in rng.integers(0, 7, int(rng.integers(0, 3))))]
+    leads = [(), (3,), (2, 1), (2, 3), (1, 3)]
+    return [(*leads[int(rng.integers(5))], *h) if s.leading else h
+            for s, h in zip(op.signature.inputs, held, strict=True)]  # fmt: skip
+
+
+def _operands(rng, op, dtype, given, shapes):
+    made, said = [], []
+    kinds = QUANTIZED if any(s.blocks for s in op.signature.outputs) else VALUES
+    for spec, shape in zip(op.signature.inputs, shapes, strict=True):
+        kind, layout = str(rng.choice(kinds)), ""
+        if spec.index:
+            rows = len(made[0])
+            x = rng.integers(0, rows, shape if rows else (0,)).astype(rng.choice(["i8", "i4", "u1", "u8"]))
+        elif spec.blocks:
+            kind = str(rng.choice(["blocks", "any bytes"], p=[0.8, 0.2]))
+            any_bytes = kind == "any bytes"
+            x = rng.integers(0, 256, shape, np.uint8) if any_bytes else random_rows(op.blocks(given), shape, rng)
+            layout = str(rng.choice(OF_BYTES))
+        elif spec.name == "imatrix":
+            x = rng.exponential(size=shape).astype(dtype)
+        elif op.name == "symmetric_eigen":
+            x = values(rng, str(rng.choice(["normal", "constant", "zeros", "whole"])), shape, dtype)
+            x = np.maximum(x, x.T)
+        else:
+            x = values(rng, kind, shape, dtype)
+        if op.name == "symmetric_eigen" or spec.index:
+            layout = str(rng.choice(OF_BYTES))
+        x, layout = laid(rng, x, layout)
+        made.append(x)
+        said.append(f"{np.shape(x)} {kind} {layout}")
+    return made, said
+
+
+def case(rng: np.random.Generator, backend: str, tally: Tally) -> None:
+    op = OPS[int(rng.integers(len(OPS)))]
+    dtype = np.dtype(np.float32) if op.quantized else DTYPES[int(rng.choice(len(DTYPES), p=SHARES))]
+    if rejected(op, backend, dtype) is not None:
+        return
+    options = keywords(op)
+    given = options[int(rng.integers(len(options)))]
+    for _ in range(TRIES):
+        shapes = _shapes(rng, op, given, small=backend == "cuda_emulated")
+        operands, said = _operands(rng, op, dtype, given, shapes)
+        how = str(rng.choice(["none", "none", "none", "fresh", "strided", "reversed", "unaligned", "Fortran", "wrong"]))
+        label = f"{op.name}({', '.join(said)}, {given}, out {how}) {dtype}"
+        try:
+            _call(rng, op, dtype, backend, operands, given, how, tally)
+        except Exception as error:
+            raise AssertionError(f"{label}: {type(error).__name__}: {error}") from error
+
+
+def _call(rng, op, dtype, backend, operands, given, how, tally):
+    accuracy = registry.load(backend).accuracy
+    plain_ones = [np.array(x, x.dtype.newbyteorder("=") if isinstance(x, np.ndarray) else dtype) for x in operands]
+    params, static = split(op, given)
+    shapes = op.result_shapes(tuple(x.shape for x in plain_ones), static)
+    made = outs(rng, how, [(s, o.holds(dtype)) for s, o in zip(shapes, op.signature.outputs, strict=True)], operands)
+    before = [bytes_of(x) for x in operands]
+    tally.calls += 1
+    try:
+        with trueno.use(backend), np.errstate(all="raise"):
+            results = getattr(trueno, op.name)(*operands, **given, out=made.given)
+    except OutError:
+        assert made.wrong
+        return
+    except KernelError:
+        if registry.load(backend).supports(request(op, tuple(operands), given)) is None:
+            raise
+        return
+    assert not made.wrong, "no OutError"
+    made.check()
+    assert [bytes_of(x) for x in operands] == before, "an operand was changed"
+    found = results if isinstance(results, tuple) else (results,)
+    for got, shape in zip(found, shapes, strict=True):
+        assert got.shape == shape, f"shape {got.shape}, not {shape}"
+    judged = verdict(op, plain_ones, given, dtype, found, accuracy)
+    assert judged.ok, str(judged)
+    _by_others(op, dtype, plain_ones, given, params, static, accuracy, found[0])
+
+
+def _by_others(op, dtype, arrays, given, params, static, accuracy, got):
+    """The first result against a formula that is not the op's body, within what the judge allows."""
+    if op.name == "dequantize":
+        want = _numbers(arrays[0], given["format"]).reshape(got.shape)
+        alike = (got == want) | (np.isnan(got) & np.isnan(want))
+        assert alike.all(), f"{got[~alike][:3]}, but gguf says {want[~alike][:3]}"
+        return
+    with np.errstate(all="ignore"):
+        want = _meaning(op, arrays, given, params)
+        if want is None or is_half(dtype) or not got.size:
+            return
+        want = want.reshape(got.shape)
+        (allowed, *_) = structured_bound(op, arrays, static, dtype, params, accuracy)
+        number = np.isfinite(want) & np.isfinite(allowed.low) & np.isfinite(allowed.high)
+        room = (
+            np.maximum(allowed.high - allowed.value, allowed.value - allowed.low)
+            + 1e-14 * np.abs(want)
+            + np.finfo(dtype).smallest_subnormal
+        )
+        wrong = number & ~(np.abs(got.astype(wide) - want) <= room)
+    assert not wrong.any(), f"{got[wrong][:3]}, but longdouble says {want[wrong][:3]}, give or take {room[wrong][:3]}"

@@ -15,6 +15,7 @@ A task must not be begun by a module that it imports itself: it would wait for t
 
 import _thread
 import atexit
+import logging  # noqa: F401 - what it does before a fork is done later than what was registered after it: take its lock
 import os
 import threading
 import time

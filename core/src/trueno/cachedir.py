@@ -1,8 +1,12 @@
 """The user's cache folder: whether it can be trusted, writing that is never half done, and a lock.
 
 A cache is code: compiled kernels are run from it, and an index in it says which modules are imported.  So every folder
-from the root down belongs to the user and is writable by nobody else, or nothing in it is read.  Without a cache
-everything still works, only slower; one warning a process says why.
+from the root down belongs to the user and is writable by nobody else, and nobody else can put another in its place,
+or nothing in it is read.  Without a cache everything still works, only slower; one warning a process says why.
+
+Who can write a folder can rename what is in it.  So the folders above belong to the user or the system, and are
+writable by nobody else, as ssh asks it of a home: but for a sticky one, where only owners rename (`/tmp`), and for the
+group that has the user's name and no other member, which many systems give each user, with a umask to match.
 """
 
 import os
@@ -18,6 +22,9 @@ from trueno.settings import settings
 
 STALE = 30.0
 """Seconds after which a lock is taken over: nobody holds one longer than a read and a write, so its holder died."""
+
+LINKS = 40
+"""Links on the way to a folder, as many as Linux follows."""
 
 _said: set[str] = set()
 
@@ -157,6 +164,8 @@ def _make(path: Path) -> str:
             missing = [path]
             while not missing[-1].parent.is_dir() and missing[-1].parent != missing[-1]:
                 missing.append(missing[-1].parent)
+            if reason := _distrust_above(missing[-1]):
+                return reason
             for part in reversed(missing):  # `parents=True` would leave the mode of the upper ones to the umask
                 part.mkdir(mode=0o700, exist_ok=True)
         return _distrust(path)
@@ -175,7 +184,57 @@ def _distrust(path: Path) -> str:
         return f"{path} belongs to another user"
     if facts.st_mode & 0o022:
         return f"{path} can be written by others"
+    return _distrust_above(path)
+
+
+def _distrust_above(path: Path) -> str:
+    """Why somebody else could put another folder in place of this one, or nothing.
+
+    Looks at every folder and link that leads there, as the system goes through them, up to one that does not exist.
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    me, links = os.geteuid(), 0
+    at, left = Path(path.anchor), list(reversed(path.parts[1:]))
+    while left:
+        facts = os.lstat(at)
+        if facts.st_uid not in (me, 0):
+            return f"{at}, which {path} lies in, belongs to another user"
+        others = 0o002 if _alone_in(facts.st_gid) else 0o022
+        if facts.st_mode & others and not facts.st_mode & stat.S_ISVTX:
+            return f"{at}, which {path} lies in, can be written by others"
+        part = left.pop()
+        if part == "..":
+            at = at.parent
+            continue
+        try:
+            below = os.lstat(at / part)
+        except FileNotFoundError:
+            return ""
+        if not stat.S_ISLNK(below.st_mode):
+            at /= part
+            continue
+        if below.st_uid not in (me, 0):
+            return f"{at / part}, a link on the way to {path}, belongs to another user"
+        links += 1
+        if links > LINKS:
+            return f"{path} has too many links on the way"
+        aim = Path(os.readlink(at / part))
+        left += reversed(aim.parts[1:] if aim.is_absolute() else aim.parts)
+        at = Path(aim.anchor) if aim.is_absolute() else at
     return ""
+
+
+def _alone_in(group: int) -> bool:
+    """Whether a group is the user's own: it has the user's name, and no other member."""
+    import grp
+    import pwd
+
+    try:
+        name, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
+    except KeyError:
+        return False
+    return found.gr_name == name and set(found.gr_mem) <= {name}
 
 
 def _try(path: Path) -> str:

@@ -36,9 +36,16 @@ SETTINGS: dict[str, Setting] = {
     "TRUENO_AUTOLOAD": Setting(parsers.text, "1", "0: load no plugin; a list of names: load only these"),
     "TRUENO_BLOCK": Setting(parsers.names, (), "backends that are never loaded"),
     "TRUENO_MAX_ISA": Setting(
-        parsers.choice("sse2", "avx", "avx2", "avx512", "neon"), None, "the highest CPU level that kernels may use"
+        parsers.choice("sse2", "avx", "avx2", "avx512", "neon"),
+        None,
+        "the highest CPU level that kernels may use; read once, when the first is asked for",
     ),
-    "TRUENO_THREADS": Setting(parsers.count, None, "threads of CPU kernels; default: the CPUs this process may use"),
+    "TRUENO_THREADS": Setting(
+        parsers.count,
+        None,
+        "threads of CPU kernels, all of the process; a change counts from the next plan on; "
+        "default: the CPUs this process may use",
+    ),
     "TRUENO_CACHE_DIR": Setting(
         parsers.text, None, "where what was compiled and measured is kept; default: the user's cache folder"
     ),

@@ -140,6 +140,107 @@ def test_a_link_to_a_folder_that_others_can_write_is_not_used(root, tmp_path):
     refused("index", match="can be written by others")
 
 
+@pytest.fixture
+def above(root, tmp_path):
+    """A folder that the cache will lie in, not directly; its group is nobody's own."""
+    above = tmp_path / "above"
+    above.mkdir(mode=0o700)
+    return above
+
+
+@POSIX
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("bits", [0o777, 0o775, 0o757, 0o1777, 0o1770, 0o755, 0o700])
+def test_whoever_can_write_above_could_put_another_in_its_place(above, monkeypatch, bits, made):
+    monkeypatch.setenv("TRUENO_CACHE_DIR", str(above / "mine" / "cache"))
+    monkeypatch.setattr(cachedir, "_alone_in", lambda group: False)
+    settings.reload()
+    path = above / "mine" / "cache" / "simd"
+    if made:
+        assert cachedir.folder("simd") == path
+    above.chmod(bits)
+    if bits & 0o022 and not bits & 0o1000:
+        refused("simd", match=f"is not used: {above}, which .* lies in, can be written by others; set TRUENO_CACHE_DIR")
+        assert made or not list(above.iterdir())
+    else:
+        assert cachedir.folder("simd") == path
+
+
+@POSIX
+def test_the_users_own_group_may_write_above(above, monkeypatch):
+    """Where each user has a group alone, the usual umask lets it write, and a project's folder has 0775."""
+    import grp
+    import pwd
+
+    monkeypatch.setenv("TRUENO_CACHE_DIR", str(above / "cache"))
+    settings.reload()
+    above.chmod(0o775)
+    group, name = above.stat().st_gid, pwd.getpwuid(os.geteuid()).pw_name
+
+    def like(*facts):
+        monkeypatch.setattr(grp, "getgrgid", lambda which: grp.struct_group(facts) if which == group else real(which))
+
+    real = grp.getgrgid
+    for members in ([], [name]):
+        like(name, "x", group, members)
+        assert cachedir.folder("simd") == above / "cache" / "simd"
+    for facts in ((name, "x", group, [name, "other"]), ("staff", "x", group, [])):
+        like(*facts)
+        _, reason = cachedir.inspect("simd")
+        assert reason == f"{above}, which {above / 'cache'} lies in, can be written by others"
+
+    def unknown(which):
+        raise KeyError(which)
+
+    monkeypatch.setattr(grp, "getgrgid", unknown)
+    assert cachedir.inspect("simd")[1]
+    above.chmod(0o757)
+    like(name, "x", group, [])
+    assert cachedir.inspect("simd")[1], "all others are not the group"
+
+
+@POSIX
+def test_a_link_above_is_followed_through_every_folder_on_its_way(above, tmp_path, monkeypatch):
+    """cache → above/second/…, and second → end: who can write `above` can turn the second link elsewhere."""
+    end = tmp_path / "end"
+    (end / "cache").mkdir(parents=True, mode=0o700)
+    (above / "second").symlink_to(os.path.relpath(end, above))
+    (tmp_path / "first").symlink_to(above / "second")
+    monkeypatch.setenv("TRUENO_CACHE_DIR", str(tmp_path / "first" / "cache"))
+    monkeypatch.setattr(cachedir, "_alone_in", lambda group: False)
+    settings.reload()
+    assert cachedir.folder("simd") == tmp_path / "first" / "cache" / "simd"
+    assert (end / "cache" / "simd").is_dir()
+    above.chmod(0o777)
+    refused("simd", match=f"is not used: {above}, which .* lies in, can be written by others")
+    above.chmod(0o700)
+    end.chmod(0o777)
+    assert "can be written by others" in cachedir.inspect("simd")[1]
+    end.chmod(0o700)
+    assert not cachedir.inspect("simd")[1]
+
+
+@POSIX
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("bits", [0o755, 0o1777])
+def test_a_folder_of_another_user_above(above, monkeypatch, bits):
+    monkeypatch.setenv("TRUENO_CACHE_DIR", str(above / "mine" / "cache"))
+    settings.reload()
+    assert cachedir.folder("simd")
+    os.chown(above, 1, 1)
+    above.chmod(bits)
+    refused("simd", match=f"is not used: {above}, which .* lies in, belongs to another user")
+
+
+@POSIX
+def test_links_in_a_circle_are_a_reason(above, monkeypatch):
+    (above / "a").symlink_to("b")
+    (above / "b").symlink_to("a")
+    monkeypatch.setenv("TRUENO_CACHE_DIR", str(above / "a" / "cache"))
+    settings.reload()
+    refused("simd", match="links")
+
+
 @pytest.mark.parametrize("make", [lambda p: p.write_text(""), lambda p: p.symlink_to(p.parent / "nowhere")])
 def test_what_is_no_folder_is_not_used(root, make):
     root.mkdir(parents=True, mode=0o700)

@@ -6,6 +6,7 @@ Numba's target is fixed once a process, so each level is tried in a process of i
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ WITHIN = isa.X86[: isa.X86.index(isa.detect().level) + 1] if ON_X86 else ()
 
 
 def python(code: str, **variables: str) -> str:
-    words = ("TRUENO_MAX_ISA", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
+    words = ("TRUENO_MAX_ISA", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX", "NUMBA_DISABLE_JIT")
     environment = {k: v for k, v in os.environ.items() if k not in words} | variables
     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
@@ -127,3 +128,64 @@ def test_features_shrink_with_the_level() -> None:
 def test_registers_and_lanes(name: str, bits: int) -> None:
     assert [isa.lanes(name, size) for size in (1, 2, 4, 8)] == [bits // 8, bits // 16, bits // 32, bits // 64]
     assert isa.registers(name)
+
+
+CHANGES = """
+import os, sys
+import numpy as np, trueno
+from trueno_simd import isa
+x = np.linspace(-3, 3, 1000, dtype=np.float32)
+w = np.random.default_rng(1).standard_normal((8, 256)).astype(np.float32)
+with trueno.use("reference"):
+    q = trueno.quantize(w, "q8_0")
+    wanted = trueno.dequantize(q).astype(np.float64).sum(1) * 127  # a number that activations of 8 bits hold exactly
+seen = []
+def told(said, wanted):
+    assert np.allclose(said, wanted, rtol=1e-5, atol=1e-5), (said, wanted)
+    seen.append(isa.level())
+with trueno.use("simd"):
+    told(trueno.add(x, x), 2 * x)
+    os.environ["NUMBA_NUM_THREADS"] = "2"  # any variable of Numba's: it reads all of them again
+    os.environ["TRUENO_MAX_ISA"] = isa.detect().level
+    told(trueno.exp(x), np.exp(x.astype(np.float64)))
+    os.environ["NUMBA_CPU_NAME"] = "generic"
+    told(q @ np.full(256, 127, np.float32), wanted)
+    isa.cap(None)
+    told(trueno.tanh(x), np.tanh(x.astype(np.float64)))
+print(*seen)
+"""
+
+
+@pytest.mark.skipif(len(WITHIN) < 2, reason="this CPU has no level below its own to cap to")
+@pytest.mark.parametrize("name", sorted({WITHIN[0], WITHIN[-2]}) if len(WITHIN) > 1 else [])
+def test_nothing_changes_the_level_once_numba_has_its_target(name: str, tmp_path: Path) -> None:
+    """Numba reads its variables again with each compilation; instructions that the target lacks abort the process."""
+    tmp_path.chmod(0o700)
+    assert python(CHANGES, TRUENO_MAX_ISA=name, TRUENO_CACHE_DIR=str(tmp_path)).split() == [name] * 4
+
+
+@pytest.mark.skipif(not ON_X86, reason="the names are those of x86")
+def test_a_target_of_somebody_elses_is_read_and_not_its_variables() -> None:
+    code = """
+import os, numba
+@numba.njit
+def f(x): return x + 1
+f(1)
+for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"):
+    del os.environ[name]
+@numba.njit
+def g(x): return x + 2
+g(1)
+from trueno_simd import isa
+print(isa.level())
+"""
+    assert python(code, NUMBA_CPU_NAME="x86-64-v3", NUMBA_CPU_FEATURES="") == "sse2"  # whose CPU nobody knows now
+    expected = isa.detect().level if isa.detect().level in ("sse2", "avx") else "avx2"
+    assert python(code, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES="+avx2,+fma,+f16c,+avx,+ssse3,+sse4.1") == expected
+
+
+def test_without_a_compiler_there_is_a_sentence() -> None:
+    code = "from trueno_simd.backend import SimdBackend; print(SimdBackend().probe(1).reason)"
+    for first in ("", "import numba\n"):
+        said = python(first + code, NUMBA_DISABLE_JIT="1")
+        assert said == "Numba is told to compile nothing (NUMBA_DISABLE_JIT=1); unset that variable"

@@ -373,3 +373,20 @@ def test_ctrl_c_leaves_everything_usable(script) -> None:  # type: ignore[no-unt
         print(seen)
     """)
     assert (done.returncode, done.stdout.strip()) == (0, "30"), done.stderr
+
+
+def test_a_changed_setting_counts_from_the_next_plan_on() -> None:
+    import trueno
+
+    x = np.ones(100_000, np.float32)
+    usable = cpus.usable_cpus()
+    with trueno.use("simd"):
+        try:
+            trueno.scale(x, 2.0)
+            for wanted in (1, usable + 1, None, 1, None):
+                trueno.settings.override("TRUENO_THREADS", wanted)
+                assert (trueno.scale(x, 2.0) == 2).all()
+                assert threads.count() == (wanted or usable)
+        finally:
+            trueno.settings.override("TRUENO_THREADS", None)
+            threads.set_count(usable)

@@ -1,14 +1,18 @@
-"""The backend: row programs through the Numba printer, structured ops through kernels written by hand."""
+"""The backend: row programs through the Numba printer, structured ops through kernels written by hand.
+
+What needs Numba is imported and compiled in a thread of its own (`trueno_simd.elsewhere`).
+"""
 
 import os
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
 from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 from trueno.settings import settings
 
-from trueno_simd import isa
+from trueno_simd import elsewhere, isa
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 PARALLEL_CLASS = 17  # size classes from 65 536 elements get kernels that may use the thread pool
@@ -47,6 +51,12 @@ def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@cache
+def _module(name: str) -> Any:
+    """A module of this plugin that imports Numba."""
+    return elsewhere.run(partial(import_module, f"trueno_simd.{name}"))
+
+
 class SimdBackend:
     """Compiled vector kernels on the CPU."""
 
@@ -55,16 +65,18 @@ class SimdBackend:
 
     def __init__(self) -> None:
         isa.cap(settings.get("TRUENO_MAX_ISA"))
+        self._threads: int | None = None
 
     @cached_property
     def accuracy(self) -> Accuracy:
         """The measured bounds of the element functions, and 64 additions a lane plus its joins."""
-        from trueno_simd import float32, float64
-
-        names = {*float32.ULP, *float64.ULP}
-        return Accuracy({n: max(float32.ULP.get(n, 0.5), float64.ULP.get(n, 0.5)) for n in names}, chain=76)
+        narrow, wide = _module("float32").ULP, _module("float64").ULP
+        return Accuracy({n: max(narrow.get(n, 0.5), wide.get(n, 0.5)) for n in {*narrow, *wide}}, chain=76)
 
     def probe(self, level: int) -> Probe:
+        return elsewhere.run(self._probe)
+
+    def _probe(self) -> Probe:
         reason = isa.apply()
         if reason:
             return Probe(False, reason)
@@ -74,14 +86,10 @@ class SimdBackend:
         if call.dtype not in FLOATS:
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.op.structured:
-            from trueno_simd.kernels import KERNELS
-
             if call.op.head is not None:
-                from trueno_simd.epilogue import refusal
-
-                if reason := refusal(call):
+                if reason := _module("epilogue").refusal(call):
                     return Reject("unsupported_op", reason)
-            elif call.op.name not in KERNELS:
+            elif call.op.name not in _module("kernels").KERNELS:
                 return Reject("unsupported_op", f"no kernel for {call.op.name}")
             if call.op.quantized and call.dtype != FLOATS[0]:
                 return Reject("unsupported_dtype", f"{call.dtype}: blocks go with float32")
@@ -90,6 +98,9 @@ class SimdBackend:
         return None
 
     def kernel(self, call: Call) -> Kernel:
+        return elsewhere.run(partial(self._kernel, call))
+
+    def _kernel(self, call: Call) -> Kernel:
         self._set_threads()
         if call.op.structured:
             from trueno_simd.kernels import KERNELS
@@ -102,7 +113,8 @@ class SimdBackend:
         from trueno_simd.rowprogram import compiled
 
         parallel = max(call.sizes) >= PARALLEL_CLASS
-        return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded)
+        found: Kernel = compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded)
+        return found
 
     def own_environment(self, call: Call) -> bool:
         """Compiled kernels see to it; LAPACK, which NumPy calls in the caller's thread, does not."""
@@ -110,12 +122,15 @@ class SimdBackend:
 
         return environment.known() and call.op.name != "symmetric_eigen"
 
-    @cache  # noqa: B019 - one object a process, and it is to run once
     def _set_threads(self) -> None:
-        if count := settings.get("TRUENO_THREADS"):
+        """Follow the setting: whenever it is changed, plans are made anew, and kernels asked for again."""
+        count = settings.get("TRUENO_THREADS")
+        if count != self._threads:
             from trueno_simd import threads
+            from trueno_simd.cpus import usable_cpus
 
-            threads.set_count(count)
+            threads.set_count(count or usable_cpus())
+            self._threads = count
 
     def rates(self, call: Call) -> Rates:
         """What cores with AVX2 or better make of a call, from measurements, rounded; float64 computes half as fast.

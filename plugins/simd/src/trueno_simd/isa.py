@@ -5,18 +5,18 @@ The level decides code: where a kernel names an instruction itself (VNNI's dot p
 compile for, not merely what the CPU could do.  The answers therefore also read Numba's own settings.
 
 Numba fixes its target once a process, when its first dispatcher is made.  `apply()` must come before
-that; until then it works whether or not `numba` has been imported, afterwards it says why it does not.
+that; until then it works whether or not `numba` has been imported, afterwards it says why it does not.  From then on
+the answers are those of the target that was made, whatever becomes of the variables (`trueno_simd.target`).
 Numba is imported here only to cap it, and LLVM is asked only on first use: `import trueno_simd.isa` costs nothing.
 """
 
 import difflib
 import os
 import platform
-import sys
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from typing import Any
+
+from trueno_simd import target
 
 X86 = ("sse2", "avx", "avx2", "avx512")  # each includes the ones before it
 LEVELS = (*X86, "neon")  # what TRUENO_MAX_ISA may say
@@ -74,30 +74,15 @@ def detect() -> Isa:
 
 
 def current() -> Isa:
-    """What kernels are compiled for: the host, less the cap, less Numba's own settings."""
-    host, cpu = detect(), _capped_cpu()
-    if cpu is not None and _target_made() in (None, (cpu, "")):
-        return _isa(host.features & _GRANTS[cpu], cpu)
-    name, words, avx = _numba_setting()
-    features = host.features
+    """What kernels are compiled for: Numba's target, or before it is made the host, less the cap, less Numba's word."""
+    if made := target.made():
+        return _compiled_for(made.cpu, made.features)
+    if cpu := _capped_cpu():
+        return _compiled_for(cpu, "")
+    name, words, avx = target.setting()
     if words is None:  # Numba hands LLVM the host's features, whatever CPU name it tunes for
-        if not avx:
-            features = frozenset(f for f in features if not f.startswith("avx"))
-        return _isa(features, name or host.cpu)
-    if name is not None and name != host.cpu:
-        # A CPU that the user named and this table does not know: LLVM uses what it has, kernels
-        # that name instructions keep to the baseline.
-        features &= _GRANTS.get(name.lower(), _SSE2 | {"neon"})
-    # The name alone grants now, and LLVM's name for a host may stand for less than the host has: a Xeon in a virtual
-    # machine is "rocketlake", which knows no AVX-VNNI.
-    features -= _MORE
-    for word in words.split(","):
-        sign, feature = word.strip()[:1], word.strip()[1:]
-        if sign == "-":
-            features -= {feature}
-        elif sign == "+":
-            features |= {feature} & host.features
-    return _isa(features, name or host.cpu)
+        words = ",".join(f"{'+' if avx or not f.startswith('avx') else '-'}{f}" for f in detect().features)
+    return _compiled_for(name, words)
 
 
 def level() -> str:
@@ -110,6 +95,8 @@ def apply() -> str | None:
 
     With no cap below the host, Numba is left as it is.
     """
+    if target.disabled():
+        return "Numba is told to compile nothing (NUMBA_DISABLE_JIT=1); unset that variable"
     asked, host = _asked(), detect().level
     if asked is not None and host != GENERIC and (asked in X86) != (host in X86):
         here = X86[: X86.index(host) + 1] if host in X86 else (host,)
@@ -117,19 +104,21 @@ def apply() -> str | None:
     cpu = _capped_cpu()
     if cpu is None:
         return None
-    made = _target_made()
-    if made is not None:
-        if made == (cpu, ""):
-            return None
-        return (
-            f"{VARIABLE}={_asked()} came too late: Numba already compiles for "
-            f"{made[0] or 'the host'} in this process; set it before the first Numba function is made"
-        )
-    # Set on the module, not in the environment, which is the user's and reaches child processes.  Both words are
-    # needed: without the second, the host's features are added to the named CPU.
-    config: Any = import_module("numba.core.config")
-    config.CPU_NAME, config.CPU_FEATURES = cpu, ""
-    return None
+    made = target.made() or target.tell(cpu, "")
+    if (made.cpu, made.features) == (cpu, ""):
+        return None
+    return (
+        f"{VARIABLE}={asked} came too late: Numba already compiles for "
+        f"{made.cpu or 'the host'} in this process; set it before the first Numba function is made"
+    )
+
+
+def settle() -> None:
+    """Have Numba's target made for the level in force, if it is not; before the first dispatcher of ours."""
+    cpu = _capped_cpu()
+    if cpu is not None and target.made() is None:
+        target.tell(cpu, "")
+    target.make()
 
 
 def registers(level: str) -> str:
@@ -169,6 +158,26 @@ def _capped_cpu() -> str | None:
     return _CPU[asked]
 
 
+def _compiled_for(cpu: str | None, words: str) -> Isa:
+    """The level of a CPU name with LLVM's words for features; None: the host."""
+    host = detect()
+    if cpu in (None, host.cpu):
+        # The name alone may stand for less than the host has: a Xeon in a virtual machine is "rocketlake", which knows
+        # no AVX-VNNI.
+        features = host.features - _MORE
+    else:
+        # Of a CPU that this table does not know LLVM uses what it has, kernels that name instructions keep to the
+        # baseline.
+        features = host.features & _GRANTS.get(cpu.lower(), _SSE2 | {"neon"})
+    for word in words.split(","):
+        sign, feature = word.strip()[:1], word.strip()[1:]
+        if sign == "-":
+            features -= {feature}
+        elif sign == "+":
+            features |= {feature} & host.features
+    return _isa(features, cpu or host.cpu)
+
+
 def _isa(features: frozenset[str], cpu: str) -> Isa:
     if features >= _AVX512:
         word = "avx512"
@@ -197,29 +206,6 @@ def _host() -> Isa:
     elif machine in ("aarch64", "arm64"):
         found["neon"] = True  # part of the architecture; LLVM does not list it on every system
     return _isa(frozenset(f for f in _ASKED if found.get(f)), name)
-
-
-def _numba_setting() -> tuple[str | None, str | None, bool]:
-    """Numba's CPU name, features and AVX switch: from its config if imported, else as it will read them."""
-    config: Any = sys.modules.get("numba.core.config")
-    if config is not None and hasattr(config, "CPU_NAME"):
-        return config.CPU_NAME, config.CPU_FEATURES, bool(config.ENABLE_AVX)
-    name, words = os.environ.get("NUMBA_CPU_NAME"), os.environ.get("NUMBA_CPU_FEATURES")
-    if words is None and name is not None and name.lower() == "generic":
-        words = ""  # Numba's own rule
-    return name, words, os.environ.get("NUMBA_ENABLE_AVX", "1").strip() != "0"
-
-
-def _target_made() -> tuple[str | None, str] | None:
-    """The CPU name and features that Numba has already fixed, or None if it still can be told."""
-    registry: Any = sys.modules.get("numba.core.registry")
-    if registry is None:
-        return None
-    # A lazily made attribute: looking it up through the class would make it.
-    context = vars(registry.cpu_target).get("_toplevel_target_context")
-    if context is None:
-        return None
-    return _numba_setting()[0], getattr(context.codegen(), "_tm_features", "")
 
 
 def block(dtype: str) -> int:

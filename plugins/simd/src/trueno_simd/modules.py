@@ -1,4 +1,7 @@
-"""Printed kernels become modules: their text is written to the store, because a user may want to read what ran."""
+"""Printed kernels become modules: their text is written to the store, because a user may want to read what ran.
+
+Python's own import would keep bytecode beside the text and believe it by its date, damaged or not.
+"""
 
 import os
 import sys
@@ -36,11 +39,11 @@ def module(name: str, text: str) -> ModuleType:
             beside.write_bytes(source)
             beside.replace(path)
         spec = spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
         made = module_from_spec(spec)
         sys.modules[name] = made
         try:
-            spec.loader.exec_module(made)
+            exec(compile(source, path, "exec"), made.__dict__)
         except BaseException:
             del sys.modules[name]
             raise

@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from numba import int64
 
-from trueno_simd import jit
+from trueno_simd import elsewhere, jit
 from trueno_simd.calls import (
     acquire_gil,
     address_of,
@@ -293,23 +293,13 @@ def stop() -> None:
 
 
 def _elsewhere(task: Callable[[], None]) -> None:
-    """Run `task` in a thread of its own and wait: there, no Ctrl-C comes between two of its steps."""
-    done, errors = _thread.allocate_lock(), []
+    """Run `task` where no Ctrl-C comes between two of its steps, when those of others are done, and wait."""
 
-    def run() -> None:
-        try:
-            with _mutex:
-                task()
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            done.release()
+    def alone() -> None:
+        with _mutex:
+            task()
 
-    done.acquire()
-    _thread.start_new_thread(run, ())
-    done.acquire()
-    if errors:
-        raise errors[0]
+    elsewhere.run(alone)
 
 
 def _start() -> None:

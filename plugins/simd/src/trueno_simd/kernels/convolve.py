@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from trueno_simd import elsewhere
 from trueno_simd.jit import entry, inner, outer
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, reader, source, target, with_scratch
@@ -183,7 +184,7 @@ def convolve2d(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
                 return -1
             sizes = (2, 2, 2) if x.ndim == 2 else (3, 4, 3)
             signature = types.intp(source(kind, sizes[0]), source(kind, sizes[1]), target(kind, sizes[2]), SCRATCH)
-            chosen = kernels[x.ndim] = with_scratch(entry(signature)(function))
+            chosen = kernels[x.ndim] = with_scratch(elsewhere.run(lambda: entry(signature)(function)))
         return chosen(x, weights, out)
 
     return kernel

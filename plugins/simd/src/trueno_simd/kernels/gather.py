@@ -12,6 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from trueno_simd import elsewhere
 from trueno_simd.jit import entry, inner, outer
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
@@ -76,7 +77,7 @@ def embedding_lookup(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., i
             if which is None or not indices.dtype.isnative:
                 return -1
             signature = types.intp(source(kind, 2), source(which, 1), target(kind, 2))
-            chosen = kernels[indices.dtype] = entry(signature)(_embedding)
+            chosen = kernels[indices.dtype] = elsewhere.run(lambda: entry(signature)(_embedding))
         if indices.ndim != 1:
             if out.shape[:-1] != indices.shape or not (indices.flags.c_contiguous and out.flags.c_contiguous):
                 return -1

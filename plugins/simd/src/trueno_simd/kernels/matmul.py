@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from trueno_simd import isa
+from trueno_simd import elsewhere, isa
 from trueno_simd.calls import call_finish, call_piece
 from trueno_simd.jit import entry, inner, outer
 from trueno_simd.kernels import tile
@@ -391,7 +391,7 @@ def batched_matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int
             a, b, out = (x.reshape(-1, *x.shape[-2:]) for x in (a, b, out))
             ndim = 3
         if ndim not in kernels:
-            kernels[ndim] = made(ndim)
+            kernels[ndim] = elsewhere.run(lambda: made(ndim))
         return kernels[ndim](a, b, out)
 
     return kernel

@@ -16,6 +16,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from trueno_simd import elsewhere
 from trueno_simd.jit import entry, inner, outer
 from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
 from trueno_simd.kernels.tile import VECTOR_BYTES, address, at, call, masks, size_of, vector
@@ -162,7 +163,8 @@ def transpose(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
         if chosen is None:
             if x.ndim < 2:
                 return -1
-            chosen = kernels[x.ndim] = entry(types.intp(source(kind, x.ndim), target(kind, x.ndim)))(function)
+            signature = types.intp(source(kind, x.ndim), target(kind, x.ndim))
+            chosen = kernels[x.ndim] = elsewhere.run(lambda: entry(signature)(function))
         return chosen(x, out)
 
     return kernel

@@ -1,0 +1,102 @@
+"""A thread of its own for what must not be cut off between two of its steps.
+
+Ctrl-C raises KeyboardInterrupt between any two steps of the main thread, and only there.  Numba's registries stay half
+filled for the rest of the process if that is while they are filled, and LLVM's callbacks swallow it and go on without
+the code that they were to keep.  So Numba is imported, kernels are compiled and the pool is started and stopped in
+another thread, and the caller waits, which can be interrupted at any time.
+
+The caller then has its KeyboardInterrupt at once, and the task goes on to its end.  What it makes is not lost: modules
+are in `sys.modules` and machine code is in the store, where the next call finds them; one that comes too early waits
+for the same locks.  The process waits, for a while, before it exits, because LLVM must not be torn down under a running
+thread, and before it forks, because a child has no such thread and would wait for its import locks for ever.
+
+A task must not be begun by a module that it imports itself: it would wait for that module, and the module for it.
+"""
+
+import _thread
+import atexit
+import logging  # noqa: F401 - what it does before a fork is done later than what was registered after it: take its lock
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+STACK: Final = 16 << 20  # bytes, for LLVM; a program may have set less for its own threads, and some systems give less
+PATIENCE: Final = 30.0  # seconds that an exit or a fork waits for tasks under way
+
+_here = threading.local()
+_under_way: "set[_thread.LockType]" = set()
+
+
+def run(function: Callable[[], T]) -> T:
+    """What `function` returns or raises in a thread of its own, with the caller's context; within a task, at once."""
+    if getattr(_here, "inside", False):
+        return function()
+    task = _Task(function)
+    if not _started(task.run):
+        task.run()
+    task.done.acquire()
+    return task.outcome()
+
+
+class _Task(Generic[T]):
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function, self._context = function, copy_context()
+        self._results: list[T] = []
+        self._errors: list[BaseException] = []
+        self.done = _thread.allocate_lock()
+        self.done.acquire()
+
+    def run(self) -> None:
+        """The whole life of the task, in whatever thread it is."""
+        _under_way.add(self.done)
+        _here.inside = True
+        try:
+            self._results.append(self._context.run(self._function))
+        except BaseException as error:
+            self._errors.append(error)
+        finally:
+            _here.inside = False
+            _under_way.discard(self.done)
+            self.done.release()
+
+    def outcome(self) -> T:
+        if self._errors:
+            raise self._errors.pop()  # not kept: its traceback keeps this task
+        return self._results.pop()
+
+
+def _started(life: Callable[[], None]) -> bool:
+    """Begin a thread; False where the system gives none, as at the interpreter's end."""
+    before = None
+    try:
+        with suppress(ValueError, RuntimeError):  # no such size, or none can be set
+            before = _thread.stack_size(STACK)
+        _thread.start_new_thread(life, ())
+    except RuntimeError:
+        return False
+    finally:
+        if before is not None:
+            _thread.stack_size(before)
+    return True
+
+
+def wait(seconds: float = PATIENCE) -> bool:
+    """Wait until the tasks that are under way have ended; whether they have."""
+    limit = time.monotonic() + seconds
+    for done in () if getattr(_here, "inside", False) else tuple(_under_way):
+        if not done.acquire(timeout=max(0.0, limit - time.monotonic())):
+            return False
+        done.release()
+    return True
+
+
+atexit.register(wait)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=wait, after_in_child=_under_way.clear)

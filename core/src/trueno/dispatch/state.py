@@ -18,8 +18,8 @@ from weakref import WeakSet
 import numpy as np
 
 from trueno.discovery import registry
-from trueno.discovery.protocol import Call, Kernel
-from trueno.dispatch import plan
+from trueno.discovery.protocol import Call, Kernel, Refused
+from trueno.dispatch import fallback, plan
 from trueno.dispatch.plan import Plan, PluginFailed
 from trueno.errors import KernelError, ParameterError, TruenoError
 from trueno.ops import TABLE
@@ -182,16 +182,24 @@ class State:
         return guard if guard is not None and guard.rules else None
 
     def run(self, call: Call, arguments: tuple[Any, ...], *, further: bool = True) -> tuple[Plan | None, int]:
-        """Call the plan, and (`further`) the next candidates while they refuse: who answered, and the status."""
+        """Call the plan, and (`further`) the next candidates while they refuse: who answered, and the status.
+
+        The arguments are as every kernel takes them, so whatever a kernel raises here is a failure of it.
+        """
         skip, failures = 0, 0
         refused: list[str] = []
-        cause: TypeError | None = None
+        cause: Refused | None = None
         while chosen := self.chosen(call, skip):
             before = self.general.get(chosen.key)
             try:
                 status = chosen.kernel(*arguments) or 0
-            except TypeError as error:  # a refusal, says the protocol
+            except Refused as error:
                 status, cause = -1, error
+            except BaseException as error:
+                if fallback.passes(error):
+                    raise
+                self.failed(call, chosen.backend.name, error)
+                status = -1
             if status != -1 or not further:
                 return chosen, status
             if self.general.get(chosen.key) is not before and failures < 64:  # it failed, and is in quarantine now
@@ -205,10 +213,8 @@ class State:
         layout = "" if call.op.structured else f", laid out as {call.layout!r}"
         raise KernelError(f"{call.op.name}: {who} refused operands of shapes {shapes}{layout}{why}") from cause
 
-    def failed(self, call: Call, name: str, error: Exception) -> None:
+    def failed(self, call: Call, name: str, error: BaseException) -> None:
         """A backend failed: leave it out for calls like this one and say so, or raise if it was asked for by name."""
-        from trueno.dispatch import fallback
-
         fallback.failed(self, call, name, error)
 
 

@@ -224,15 +224,17 @@ def _strided(by: Subject, direct: Direct, kernel: Kernel) -> None:
 
 
 def _read_only_out(by: Subject, direct: Direct, kernel: Kernel) -> None:
-    outs = Outs(by, direct)
-    for view in outs.given:
-        view.flags.writeable = False
-    try:
-        status = attempt(kernel, *direct.operands, *direct.scalars, *outs.given)
-    except ValueError:  # NumPy's own word for it, which the core takes as a refusal too
-        status = -1
-    assert status == -1, f"given read-only results it must return -1; it returned {status}"
-    outs.check_nothing_written()
+    """Each result in turn; the others, which could be written, are not."""
+    for k in range(len(direct.wanted)):
+        outs = Outs(by, direct)
+        outs.given[k].flags.writeable = False
+        try:
+            status = attempt(kernel, *direct.operands, *direct.scalars, *outs.given)
+        except ValueError:  # NumPy's own word for it, which the core takes as a refusal too
+            status = -1
+        asked = f"given result {k} read-only it must return -1"
+        assert status == -1, f"{asked}; it returned {status}"
+        outs.check_nothing_written(asked)
 
 
 def check_guarded(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_layout: bool = True) -> int:

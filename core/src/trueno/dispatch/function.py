@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from trueno.dispatch import general, plan
-from trueno.dispatch.coerce import unfit, unpack, unpacked
+from trueno.dispatch.coerce import plain, unfit, unpack, unpacked
 from trueno.dispatch.fallback import passes
 from trueno.dispatch.state import DTYPES, current, refuse, use
 from trueno.errors import DtypeError, ParameterError, ShapeError
@@ -197,7 +197,7 @@ def _planner(op: Op) -> Callable[..., Any]:
         if dtype is None:
             said = "float32 or float64 are planned for, and kernels of hosts take nothing else"
             raise DtypeError(f"{op.name}: {op.operands[says or 0]} is {given}; {said}")
-        values = tuple(static.get(p.name, p.default) for p in op.static)
+        values = tuple(plain(static.get(p.name, p.default)) for p in op.static)
         for p, value in zip(op.static, values, strict=True):
             if not p.takes(value):
                 raise unfit(op, p, value)

@@ -95,7 +95,14 @@ class State:
 
     def _table(self, op: Op, dtype: np.dtype[Any], static: tuple[Any, ...]) -> Any:
         if len(static) < len(op.static):
-            return Table(lambda value: self._table(op, dtype, (*static, value)))
+            parameter = op.static[len(static)]
+
+            def inner(value: Any) -> Any:
+                if not parameter.takes(value):
+                    raise KeyError(value)  # nothing is kept for it, and the general path has the words
+                return self._table(op, dtype, (*static, value))
+
+            return Table(inner)
         rows: list[Any] = []
 
         def first(*args: Any) -> int:
@@ -125,7 +132,7 @@ class State:
         self, op: Op, dtype: np.dtype[Any], static: tuple[Any, ...], rank: int, sizes: tuple[int, ...]
     ) -> Kernel:
         """The kernel of a key of the fast path; `refuse` where the general path decides."""
-        if not all(sizes) or not all(p.takes(v) for p, v in zip(op.static, static, strict=True)):
+        if not all(sizes):
             return refuse
         values = tuple((p.name, v) for p, v in zip(op.static, static, strict=True))
         chosen = self.chosen(Call(op, dtype, op.layout, rank, sizes, values))

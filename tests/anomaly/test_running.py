@@ -1,7 +1,9 @@
 """Plugins that fail while they run: the inputs stay, the answer is right or an error, and it is said once."""
 
 import logging
+import signal
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -10,10 +12,11 @@ from trueno.testing import assert_op
 
 RAISING = {
     "raises_mid_run": (trueno.KernelError, RuntimeError, "launch timed out"),
+    "type_error_mid_run": (trueno.KernelError, TypeError, "unsupported operand"),
     "memory_error_mid_run": (trueno.OutOfMemory, MemoryError, "no scratch left"),
     "lost_mid_run": (trueno.DeviceLost, trueno.DeviceLost, "fell off the bus"),
 }
-REFUSING = ("type_error_mid_run", "refuses_after_writing")
+REFUSING = ("refuses_after_writing",)
 OPS = ("add", "softmax", "sum", "layer_norm", "residual_rms_norm", "matmul", "outer", "symmetric_eigen")
 
 
@@ -211,14 +214,94 @@ def test_a_refusal_after_writing_is_survived(chaos, rng, kind, op):
     assert as_bytes(given) == before
 
 
-def test_a_type_error_keeps_its_cause(chaos):
-    """For operands that are sound a TypeError is a failure of the kernel, and its text must not get lost."""
-    control = chaos("type_error_mid_run")
-    control.arm()
-    x = np.ones(4, np.float32)
-    with trueno.use("type_error_mid_run"), pytest.raises(trueno.KernelError) as caught:
+class Panic(BaseException):
+    """No Exception, as what a plugin written in Rust raises where it panics."""
+
+
+class Speechless(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def raising(error):
+    def fail():
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("kind", ["fails", "fails_mid_run"])
+@pytest.mark.parametrize("how", ["fast", "general", "batch"])
+@pytest.mark.parametrize(
+    "error",
+    [TypeError, StopIteration, LookupError, RuntimeError, AssertionError, Panic, Speechless],
+    ids=lambda e: e.__name__,
+)
+def test_whatever_a_kernel_raises_is_its_failure(chaos, kind, how, error):
+    """It is entered once more at most, said once, counted, and left out from then on."""
+    control = chaos(kind)
+    x = np.arange(8, dtype=np.float32)
+    control.fail = raising(error("chaos"))
+    trueno.add(x, x)  # makes the plan, so that the kernel itself fails
+    fallbacks, quarantines = counted("fallback"), counted("quarantine")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        if how == "batch":
+            with trueno.Batch() as b:
+                h = b.add(b.upload(x), b.upload(x))
+                control.arm()
+                for _ in range(3):
+                    b.execute()
+                    assert b.read(h).tolist() == (x + x).tolist()
+        else:
+            y = x if how == "fast" else np.repeat(x, 2)[::2]
+            control.arm()
+            for _ in range(3):
+                assert trueno.add(x, y).tolist() == (x + x).tolist()
+    assert control.calls <= 2
+    assert [kind in str(w.message) and error.__name__ in str(w.message) for w in said] == [True]
+    assert (counted("fallback"), counted("quarantine")) == (fallbacks + 1, quarantines + 1)
+    assert [q.backend for q in trueno.stats().quarantined] == [kind]
+    decision = trueno.explain("add", x, x)
+    assert decision.chosen != kind and {c.name: c.code for c in decision.candidates}[kind] == "quarantined"
+    with trueno.use(kind), pytest.raises(trueno.KernelError, match=f"add: {kind} failed .{error.__name__}") as caught:
         trueno.add(x, x)
-    assert "unsupported operand" in f"{caught.value} {caught.value.__cause__}"
+    assert isinstance(caught.value.__cause__, error)
+
+
+def test_a_refusal_by_exception_is_one(chaos):
+    """A kernel that cannot return says `Refused`: the next candidate computes, and nothing is wrong."""
+    control = chaos("fails")
+    x = np.arange(8, dtype=np.float32)
+    control.fail = raising(trueno.discovery.protocol.Refused("not these"))
+    control.arm()
+    assert trueno.add(x, x).tolist() == (x + x).tolist()  # where a warning is an error
+    assert not trueno.stats().quarantined and trueno.explain("add", x, x).chosen == "fails"
+    with trueno.use("fails"), pytest.raises(trueno.KernelError, match=r"add: fails refused operands .*not these"):
+        trueno.add(x, x)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no signal of the user's own")
+@pytest.mark.parametrize("kind", ["fails", "fails_mid_run"])
+@pytest.mark.parametrize("named", [False, True])
+def test_what_a_signal_raises_is_the_users(chaos, kind, named):
+    """A timer's exception is on its way to the user; the kernel that it came by has not failed."""
+
+    def too_late(*_):
+        raise TimeoutError("the user's own")
+
+    control = chaos(kind)
+    x = np.arange(8, dtype=np.float32)
+    control.fail = lambda: signal.raise_signal(signal.SIGUSR1)
+    before = signal.signal(signal.SIGUSR1, too_late)
+    try:
+        for operand in (x, 1.0):
+            control.arm(forever=False)
+            with trueno.use(kind) if named else nullcontext(), pytest.raises(TimeoutError, match="the user's own"):
+                trueno.add(x, operand)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not trueno.stats().quarantined and trueno.explain("add", x, x).chosen == kind
 
 
 @pytest.mark.parametrize("op", ["add", "sum", "matmul"])

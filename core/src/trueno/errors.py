@@ -119,10 +119,20 @@ def warn(message: str) -> None:
     warnings.warn(message, TruenoWarning, stacklevel=level)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "cuda"?` when a known name is near, else nothing."""
-    from difflib import get_close_matches  # only when something is misspelt
+COMPARED, LONGEST = 4096, 256
+"""Names that a misspelt word is compared with, and its letters, at most: a tenth of a second."""
 
-    spelt = {k.lower(): k for k in known}
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean "cuda"?` when a known name is near, else nothing.
+
+    Of many names only those are compared whose lengths are nearest: files bring a hundred thousand.
+    """
+    from difflib import get_close_matches  # only when something is misspelt
+    from heapq import nsmallest
+
+    if len(word) > LONGEST:
+        return ""
+    spelt = {k.lower(): k for k in nsmallest(COMPARED, known, key=lambda k: abs(len(k) - len(word)))}
     near = get_close_matches(word.lower(), spelt, n=1)
     return f'; did you mean "{spelt[near[0]]}"?' if near else ""

@@ -77,9 +77,10 @@ def agree(call: Call, arrays: tuple[Any, ...]) -> bool:
     return len(whole) == call.rank and all(shape == expected[kind] for kind, shape in shapes)
 
 
-def _apart(outs: tuple[Any, ...]) -> bool:
-    """Whether no two results share memory."""
-    return not any(np.may_share_memory(a, b) for i, a in enumerate(outs) for b in outs[:i])
+def _writable(outs: tuple[Any, ...]) -> bool:
+    """Whether every result can be written, and no two share memory: so all of them are written or none."""
+    apart = not any(np.may_share_memory(a, b) for i, a in enumerate(outs) for b in outs[:i])
+    return apart and all(a.flags.writeable for a in outs)
 
 
 def _typed(dtypes: list[np.dtype[Any]], arrays: tuple[Any, ...]) -> bool:
@@ -100,7 +101,7 @@ def _program(call: Call) -> Kernel:
 
     def kernel(*args: Any) -> int:
         arrays, outs = args[:operands], args[operands + params :]
-        if not _typed([*given, *dtypes], (*arrays, *outs)) or not agree(call, (*arrays, *outs)) or not _apart(outs):
+        if not _typed([*given, *dtypes], (*arrays, *outs)) or not agree(call, (*arrays, *outs)) or not _writable(outs):
             return -1
         results = evaluate(program, arrays, args[operands : operands + params], call.dtype)
         for out, result in zip(outs, results, strict=True):
@@ -120,7 +121,7 @@ def _structured(call: Call) -> Kernel:
     def kernel(*args: Any) -> int:
         arrays, params = args[:operands], dict(zip(symbolic, args[operands:], strict=False))
         outs = args[operands + len(symbolic) :]
-        if not _typed([*given, *dtypes], (*arrays, *outs)) or not _apart(outs):
+        if not _typed([*given, *dtypes], (*arrays, *outs)) or not _writable(outs):
             return -1
         try:
             shapes = op.result_shapes(tuple(a.shape for a in arrays), static)

@@ -45,6 +45,20 @@ def test_shapes_that_no_array_has_are_a_sentence(shape):
     assert "NumPy has no array of shape" in result.stderr and "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("shape", ["9" * 5000, "2x" + "9" * 400, "1e3", "²"])
+def test_what_is_no_shape_is_a_sentence(shape):
+    result = run("relu", shape)
+    assert result.exit_code == 2 and "is no shape; write 1000" in result.stderr
+    assert "Traceback" not in result.output and len(result.stderr) < 200
+
+
+@pytest.mark.parametrize("parameter, op", [("factor", "scale"), ("axis", "sum")])
+def test_a_whole_number_of_any_length_is_a_sentence(parameter, op):
+    result = run(op, "3", "--set", f"{parameter}={'9' * 500}")
+    assert result.exit_code == 2
+    assert f"{parameter} is a whole number of 1661 bits" in result.stderr and "Traceback" not in result.output
+
+
 def test_the_shapes_are_those_that_were_given():
     head = str(trueno.explain("lerp", np.ones((3000, 400)), np.ones((3000, 1)), 0.5)).partition(":")[0]
     assert head == "lerp in float64, x 3\u202f000×400, y 3\u202f000×1 (up to 1\u202f200\u202f000 elements)"

@@ -283,7 +283,7 @@ def test_refusals_go_to_the_next(monkeypatch):
     backend = trueno.discovery.registry.load("scalar")
 
     def refuses(*_):
-        raise TypeError("not for me")
+        raise trueno.discovery.protocol.Refused("not for me")
 
     with monkeypatch.context() as patch, trueno.use("scalar", "reference"), trueno.Batch() as b:
         patch.setattr(backend, "kernel", lambda call: refuses)

@@ -100,6 +100,16 @@ class no_status(sound):
         return "done"
 
 
+class stumbles(sound):
+    def run(self, bare, operands, arguments):
+        raise TypeError("unsupported operand type(s)")
+
+
+class stumbles_under_guard(sound):
+    def kernel(self, call):
+        return (lambda *arguments: None + 1) if call.guarded else super().kernel(call)
+
+
 class slightly_off(sound):
     def run(self, bare, operands, arguments):
         status = bare(*arguments)
@@ -341,6 +351,15 @@ def test_a_sound_backend_says_nothing_wrong():
             "add",
             "given x of 65, y of 65, result z of 65, all as they must be, it returned -1",
         ),
+        (
+            KERNEL_CHECKS["call"],
+            "stumbles",
+            "add",
+            "the kernel raised TypeError: unsupported operand type(s); to refuse",
+        ),
+        (check_lengths, "stumbles", "add", "the kernel raised TypeError"),
+        (check_memory, "stumbles", "add", "the kernel raised TypeError"),
+        (check_guarded, "stumbles_under_guard", "add", "guarded, seed 0: the kernel raised TypeError"),
         (check_lengths, "takes_any_length", "add", "given x of 66, y of 65, result z of 65 it must return -1"),
     ],
 )
@@ -554,6 +573,16 @@ def test_the_kit_reports_a_failure(tmp_path):
     assert report["ok"] is False
     assert "test_values[add-slightly_off-float32]" in [f["test"] for f in failures]
     assert all("wrong: " in f["message"] for f in failures)
+
+
+def test_the_kit_shows_what_a_kernel_raises(tmp_path):
+    """First, and for what it is: not as a call that nobody takes."""
+    wanted = ("--trueno-ops", "add", "--trueno-dtype", "float32", "-k", "test_kernels or test_values")
+    done = kit("--trueno-backend", "stumbles", *wanted, "--trueno-json", "r.json", folder=tmp_path)
+    assert done.returncode == 1
+    failures = json.loads((tmp_path / "r.json").read_text("utf-8"))["backends"][0]["failures"]
+    assert {f["test"].partition("[")[0] for f in failures} == {"test_kernels", "test_values"}
+    assert all("TypeError: unsupported operand type(s)" in f["message"].splitlines()[0] for f in failures), failures
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Files that lie: whatever the bytes, opening one is right or a FileError, and takes memory as the file has bytes."""
 
+import os
 import struct
 import tracemalloc
 from math import prod
@@ -225,3 +226,69 @@ def test_any_header(opened, data):
     keys, tensors = data.draw(st.lists(some_key, max_size=4)), data.draw(st.lists(some_info, max_size=4))
     counts = data.draw(st.one_of(st.none(), st.tuples(number, number)))
     opened(raw_file(keys, tensors, data.draw(st.binary(max_size=1200)), counts=counts))
+
+
+@pytest.mark.parametrize("what", ["tensor", "raw", "rows", "blocks", "key"])
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not cut off a file that is mapped")
+def test_a_file_that_is_cut_off_while_it_is_open(store, what):
+    """The system would end the process at the first page that is gone."""
+    many = struct.pack("<IQ", 4, 100_000) + bytes(400_000)
+    tensors = [info("x", (64, 100_000), 0, 0), info("q", (256, 1000), 12, 25_600_000)]
+    path = store(raw_file([key("many", 9, many)], tensors, bytes(25_600_000 + 144_000)))
+    file = trueno.gguf.open(path)
+    x = file.tensors["x"]
+    assert file["x"].shape == (100_000, 64) and len(file.metadata["many"]) == 100_000
+    os.truncate(path, 100)
+    with pytest.raises(trueno.FileError, match=r"x\.gguf: .* but the file was cut to 100 bytes") as caught:
+        {
+            "tensor": lambda: file["x"].sum(),
+            "raw": lambda: x.raw.sum(),
+            "rows": lambda: x.rows(5, 9).sum(),
+            "blocks": lambda: file["q"].bytes.sum(),
+            "key": lambda: file.metadata["many"],
+        }[what]()
+    assert ("'many'" if what == "key" else "'q'" if what == "blocks" else "'x'") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "keys, tensors, said", [(2**16 + 1, 0, "65537 keys; up to 65536"), (0, 2**17 + 1, "131073 tensors; up to 131072")]
+)
+def test_more_entries_than_any_model_has_are_refused_at_once(opened, store, keys, tensors, said):
+    raw = raw_file(counts=(tensors, keys)) + bytes(24 * max(keys, tensors))
+    refused(store, raw, said)
+    assert opened(raw) is None
+
+
+def test_what_a_key_takes_in_memory(store):
+    """As many keys, and as many tensors, as there may be."""
+    names = [f"{i:x}" for i in range(2**16)]
+    path = store(raw_file([key(n, 7, b"\1") for n in names], [info(n, (), 0, 0) for n in names], bytes(4 * 2**16)))
+    tracemalloc.start()
+    with pytest.raises(trueno.FileError, match="share bytes"):
+        trueno.gguf.open(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**17 * 500
+
+
+def test_long_names_are_refused(store):
+    refused(store, raw_file([key("k" * 2**16, 7, b"\1")]), "a key has 65536 bytes; up to 65535")
+    refused(store, raw_file([], [info("t" * 2**16, (), 0, 0)], bytes(4)), "a tensor's name has 65536 bytes")
+    assert list(trueno.gguf.open(store(raw_file([key("k" * (2**16 - 1), 7, b"\1")]))).metadata) == ["k" * (2**16 - 1)]
+
+
+def test_a_misspelt_name_is_compared_with_few(store, monkeypatch):
+    import difflib
+
+    compared = []
+    near = difflib.get_close_matches
+    monkeypatch.setattr(
+        difflib, "get_close_matches", lambda w, known, n: compared.append(len(known)) or near(w, known, n)
+    )
+    names = [f"blk.{i}.some.key.of.a.layer" for i in range(2**16 - 1)]
+    file = trueno.gguf.open(store(raw_file([key(n, 7, b"\1") for n in ["general.name", *names]])))
+    with pytest.raises(KeyError, match=r'did you mean "general\.name"'):
+        file.metadata["general.nam"]
+    with pytest.raises(KeyError, match="no key"):
+        file.metadata["n" * 10**6]
+    assert compared == [4096]

@@ -296,3 +296,25 @@ def test_without_the_package_a_sentence_says_what_to_install(tmp_path):
         == 3 * "gguf: the package is not here (No module named 'gguf'). Install: pip install 'trueno[gguf]'\n"
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.gguf"]
+
+
+@pytest.mark.parametrize("shape", [(32, 0), (256, 0), (256, 0, 3), (256, 3, 0)])
+@pytest.mark.parametrize("kind", [0, 1, 12, 30])
+def test_rows_of_a_tensor_without_rows(store, shape, kind):
+    """Kinds: f32, f16, q4_k, bf16."""
+    if kind == 12 and shape[0] == 32:
+        return  # no whole block
+    t = trueno.gguf.open(store(raw_file([], [info("x", shape, kind, 0)]))).tensors["x"]
+    assert t.rows(0, 0).shape == t.rows(0, 5).shape == (0, shape[0])
+    assert t.data.shape == ((0, shape[0]) if kind == 12 else shape[::-1])
+
+
+def test_rows_of_a_type_without_a_decoder(store):
+    with pytest.raises(trueno.DtypeError, match="which is not read here"):
+        trueno.gguf.open(store(raw_file([], [info("x", (256,), 34, 0)], bytes(54)))).tensors["x"].rows(0, 1)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\0", "a\udc00\0"])
+def test_what_is_no_path_is_a_file_error(path):
+    with pytest.raises(trueno.FileError, match="is no path of a file"):
+        trueno.gguf.open(path)

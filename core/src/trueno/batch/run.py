@@ -9,9 +9,9 @@ import numpy as np
 
 from trueno.batch.graph import Graph, Number
 from trueno.batch.steps import Schedule, Step
-from trueno.discovery.protocol import Backend, DeviceBackend
+from trueno.discovery.protocol import Backend, DeviceBackend, Refused
 from trueno.dispatch import general, resident, state, transfer
-from trueno.dispatch.fallback import telling, told
+from trueno.dispatch.fallback import passes, telling, told
 from trueno.dispatch.state import State, refuse
 from trueno.errors import BatchError, GuardError, KernelError, TruenoError
 from trueno.events.stream import verbose
@@ -183,21 +183,26 @@ class Replay:
                     general.located(error, step.op, tuple(self.graph.values[v].shape for v, _ in step.makes))
                 error.add_note(self._told(at))
                 raise
-            except Exception as error:
+            except BaseException as error:
+                if passes(error):
+                    raise
                 self._failed(at, now, error)
 
-    def _failed(self, at: int, now: State, error: Exception) -> None:
-        """Raise what ended the execution; a TypeError is a refusal, says the protocol, and others may take the call."""
+    def _failed(self, at: int, now: State, error: BaseException) -> None:
+        """A kernel raised: others may take the call if it refused, or if nobody asked for that backend by name."""
         step = self.schedule.steps[at]
         try:
-            if not isinstance(error, TypeError):
-                raise told(error, step.op.name, self.where(step, now)) from error
+            if not isinstance(error, Refused):
+                if step.call is None:
+                    raise told(error, step.op.name, self.where(step, now)) from error
+                with state.entered(now):
+                    now.failed(step.call, self.where(step, now), error)
             self._again(at, now, error)
         except TruenoError as final:
             final.add_note(self._told(at))
             raise
 
-    def _again(self, at: int, now: State, cause: TypeError | None = None) -> None:
+    def _again(self, at: int, now: State, cause: BaseException | None = None) -> None:
         """A kernel refused: the next candidates get the call."""
         step = self.schedule.steps[at]
         if step.call is None:

@@ -14,6 +14,9 @@ from trueno.dispatch.state import use
 from trueno.errors import ParameterError
 from trueno.select.explain import explain
 
+DIGITS = 13
+"""Of an extent, at most; Python reads no number of thousands of them."""
+
 
 def command(
     op: Annotated[str, typer.Argument(help="The op.", show_default=False)],
@@ -71,6 +74,7 @@ def _operand(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
 
 def _shape(text: str) -> tuple[int, ...]:
     parts = [] if text in ("", "()", "scalar") else text.lower().replace("×", "x").split("x")
-    if not all(p.isdecimal() and int(p) < 1 << 40 for p in parts):
-        raise ParameterError(f"explain: {text!r} is no shape; write 1000, 512x512 or scalar")
+    if not all(p.isdecimal() and len(p) <= DIGITS and int(p) < 1 << 40 for p in parts):
+        said = text if len(text) < 60 else f"{text[:57]}…"
+        raise ParameterError(f"explain: {said!r} is no shape; write 1000, 512x512 or scalar")
     return tuple(int(p) for p in parts)

@@ -183,7 +183,7 @@ def find_sizes(text: str) -> list[int]:
     found = []
     for word in words(text):
         plain = word.replace("_", "")
-        if not plain.isdigit() or not 1 <= int(plain) <= 1_000_000_000:
+        if not plain.isdecimal() or len(plain) > 10 or not 1 <= int(plain) <= 1_000_000_000:
             raise ParameterError(f"--sizes has {word!r}; each must be a whole number from 1 to 1_000_000_000")
         found.append(int(plain))
     if not found:

@@ -14,6 +14,14 @@ import numpy as np
 
 API = 1
 
+
+class Refused(TypeError):
+    """A kernel's "not for me" where it cannot return −1, as compiled code whose arguments do not fit is not entered.
+
+    Nothing is written.  Any other exception that leaves a kernel is a failure of it: a bare TypeError, too.
+    """
+
+
 Kernel = Callable[..., Any]
 """`kernel(*operands, *scalars, *outs) -> 0 | None | status bits | -1`, all positional.
 
@@ -23,8 +31,9 @@ Row programs (rank 1: one row): `e` and `w` [n], `r` and `u` []; rank 2: `e` [ro
 Structured ops: the shapes of the signature, leading axes as given.
 The core hands over arrays of the key's type and dtype, in native byte order; the kernel verifies what else the key
 does not say: lengths, contiguity, and that each result is an operand of the same extent or overlaps none.
-−1 says "not for me", having written nothing.  A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result;
-one that runs later than it returns gives 0 and leaves its bits to `synchronize`.
+−1 says "not for me", having written nothing; a kernel that cannot return it raises `Refused`.
+A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result; one that runs later than it returns gives 0 and
+leaves its bits to `synchronize`.
 A device's kernel may have an `again(shapes)`: the kernel for arrays, operands and results, that are known to hold the
 elements of these shapes, and are taken to be of them, whatever shape they have.  It need not look at their lengths, but
 still does at contiguity, without which it refuses what would have to be copied first, and at overlaps.

@@ -20,6 +20,8 @@ from trueno.ops.fused import narrowed
 from trueno.ops.op import Op, Parameter
 
 Array = npt.NDArray[Any]
+WIDE_BITS, SHOWN = 256, 200
+"""Bits of a whole number, and characters of any value, up to which a message shows it."""
 
 
 def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any], Callable[[Any], Any]]:
@@ -68,8 +70,8 @@ def unpacked(op: Op, name: str, x: Any, told: str) -> tuple[Any, str]:
     if form is None:
         return x, told
     data, known, columns = form
-    if told and told != known:
-        raise ParameterError(f"{op.name}: {name} is in {known}, but format is {told!r}; leave format out")
+    if told is not None and (not isinstance(told, str) or told not in ("", known)):
+        raise ParameterError(f"{op.name}: {name} is in {known}, but format is {shown(told)}; leave format out")
     if columns != op.columnwise:
         way, other = ("column by column", "_colmajor") if columns else ("row by row", "")
         twin = f"trueno.{op.name.removesuffix('_colmajor')}{other}"
@@ -186,29 +188,55 @@ def unfit(op: Op, p: Parameter, value: Any) -> ParameterError:
         plain = INTERLEAVED[value].plain
         remedy = f"q.plain() puts the blocks of a matrix back, q.interleaved() makes {value} of {plain}"
         return ParameterError(f"{op.name}: format is {value!r}, but it takes rows that are not interleaved; {remedy}")
-    said = "is missing" if value is p.default else f"is {value!r}"
+    said = "is missing" if value is p.default else f"is {shown(value)}"
     return ParameterError(f"{op.name}: {p.name} {said}; it must be {' or '.join(map(repr, p.choices))}")
+
+
+def shown(value: Any) -> str:
+    """A value for a message: of a long one the beginning, of one that has no text its type."""
+    if isinstance(value, int) and value.bit_length() > WIDE_BITS:
+        return f"a whole number of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def plain(value: Any) -> Any:
+    """The text itself that a member of an enumeration, or of any subclass, is."""
+    return str.__str__(value) if isinstance(value, str) else value
+
+
+def _float(op: Op, p: Parameter, value: Any) -> float:
+    """The value of a float parameter; ParameterError for what is no number, or past every float."""
+    kind = type(value)
+    number = hasattr(kind, "__float__") or hasattr(kind, "__index__")  # float() takes texts and bytes as well
+    if number and not isinstance(value, (bool, np.bool_, complex, np.complexfloating)) and not np.ndim(value):
+        try:
+            return float(value)
+        except OverflowError:
+            raise ParameterError(f"{op.name}: {p.name} is {shown(value)}, which is past every float") from None
+        except Exception:  # whatever its own code raises
+            pass
+    raise ParameterError(f"{op.name}: {p.name} is {shown(value)}; it must be a number")
 
 
 def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dict[str, Any]]:
     """Float parameters in calling order, static ones by name; ParameterError naming value and rule."""
     values: dict[str, Any] = {}
     for p in op.params:
-        value = given[p.name]
+        value = plain(given[p.name])
         if p.symbolic:
-            if isinstance(value, (bool, np.bool_, str, bytes, complex, np.ma.MaskedArray)):
-                raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be a number")
-            try:
-                values[p.name] = float(value)
-            except (TypeError, ValueError, OverflowError):
-                raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be a number") from None
-        elif p.name == "format" and value == "" and op.quantized:
+            values[p.name] = _float(op, p, value)
+        elif not isinstance(value, p.type) or (p.type is int and isinstance(value, bool)):
+            said = f"{op.name}: {p.name} is {shown(value)}; it must be {p.type.__name__}"
+            raise unfit(op, p, value) if p.choices else ParameterError(said)
+        elif p.name == "format" and not value and op.quantized:
             said = "are bytes that do not say their format; give a QuantizedMatrix, or format="
             raise ParameterError(f"{op.name}: blocks {said}{p.choices[0]!r}, or another of {', '.join(p.choices)}")
-        elif p.choices and (not isinstance(value, p.type) or not p.takes(value)):
+        elif not p.takes(value):
             raise unfit(op, p, value)
-        elif not isinstance(value, p.type) or (p.type is int and isinstance(value, bool)):
-            raise ParameterError(f"{op.name}: {p.name} is {value!r}; it must be {p.type.__name__}")
         else:
             values[p.name] = value
     for rule in op.rules:

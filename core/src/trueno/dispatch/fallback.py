@@ -4,13 +4,23 @@ An automatic choice goes on with the next candidate, says so as TRUENO_FALLBACK 
 backend out for calls like that one.  What was asked for by name raises.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
-from trueno.errors import DeviceLost, KernelError, OutOfMemory, ParameterError, TruenoError, warn
+from trueno.errors import (
+    DeviceLost,
+    GuardError,
+    KernelError,
+    OutOfMemory,
+    ParameterError,
+    TruenoError,
+    TruenoWarning,
+    warn,
+)
 from trueno.escape import escaped
 from trueno.events.stream import emit, logger
 from trueno.select import quarantine
@@ -22,9 +32,34 @@ if TYPE_CHECKING:
 _said: set[tuple[str, str, str]] = set()
 
 
-def failed(state: "State", call: Call, name: str, error: Exception) -> None:
+def passes(error: BaseException) -> bool:
+    """Whether what leaves a kernel is no failure of the kernel.
+
+    That is what a guard raises, or `told` has made already; a warning of ours that is to be an error; a way out of the
+    program, or of a task, and what a signal's handler raises while a kernel runs; and the end of the caller's stack.
+    """
+    if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, RecursionError, GuardError, TruenoWarning)):
+        return True
+    cancelled = getattr(sys.modules.get("asyncio"), "CancelledError", ())
+    return isinstance(error, cancelled) or hasattr(error, TOLD) or _from_a_signal(error)
+
+
+def _from_a_signal(error: BaseException) -> bool:
+    """Whether the handler of a signal raised it, in whatever code the signal came."""
+    codes, trace = set(), error.__traceback__
+    while trace is not None:
+        codes.add(trace.tb_frame.f_code)
+        trace = trace.tb_next
+    if len(codes) < 2:  # raised where it was caught
+        return False
+    from signal import getsignal, valid_signals
+
+    return any(getattr(getsignal(s), "__code__", None) in codes for s in valid_signals())
+
+
+def failed(state: "State", call: Call, name: str, error: BaseException) -> None:
     """Leave `name` out for calls like this one; raise if it was asked for by name, or nothing may fall back."""
-    op, what = call.op.name, f"{type(error).__name__}: {error}"
+    op, what = call.op.name, words(error)
     _retire(error, name)
     asked = name in state.asked.names or name in (call.residency, "reference")
     if asked or settings.get("TRUENO_FALLBACK") == "error" or (not state.asked.automatic and name in _environment()):
@@ -53,17 +88,29 @@ def _environment() -> tuple[str, ...]:
     return names
 
 
-def told(error: Exception, op: str, name: str) -> Exception:
+TOLD = "_trueno_told"
+"""The mark of an error that names op and backend already."""
+
+
+def told(error: BaseException, op: str, name: str) -> Exception:
     """The error that a user can catch: ours, of the same kind, with op and backend in its message."""
     _retire(error, name)
-    message = f"{op}: {name} failed ({type(error).__name__}: {error})"
-    for kind in (OutOfMemory, DeviceLost):
-        if isinstance(error, kind):
-            return kind(message)
-    return OutOfMemory(message) if isinstance(error, MemoryError) else KernelError(message)
+    kinds = ((OutOfMemory, OutOfMemory), (DeviceLost, DeviceLost), (MemoryError, OutOfMemory))
+    kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), KernelError)
+    made: Any = kind(f"{op}: {name} failed ({words(error)})")
+    setattr(made, TOLD, True)
+    return made  # type: ignore[no-any-return]
 
 
-def _retire(error: Exception, name: str) -> None:
+def words(error: BaseException) -> str:
+    """Kind and text of an error, whose own code may fail as well."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
+def _retire(error: BaseException, name: str) -> None:
     """A device that is lost stays lost."""
     if isinstance(error, DeviceLost):
         registry.retire(name, f"its device was lost ({error})")

@@ -2,8 +2,9 @@
 
 Each op's function is generated with its true signature.  Its fast path reads a key off the first operand,
 finds the bare kernel in the current state's plans, allocates, calls, and compares the result with 0: two
-Python frames.  Whatever the kernel refuses, and whatever looks odd, goes to `trueno.dispatch.general`, which
-validates everything, broadcasts, compacts, copies and explains.
+Python frames.  Whatever the kernel refuses, whatever looks odd, and whatever is raised on the way, goes to
+`trueno.dispatch.general`, which validates everything, broadcasts, compacts, copies and explains; a kernel that raises
+there as well has failed.
 """
 
 import inspect
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from trueno.dispatch import general, plan
-from trueno.dispatch.coerce import unfit, unpack, unpacked
+from trueno.dispatch.coerce import plain, unfit, unpack, unpacked
+from trueno.dispatch.fallback import passes
 from trueno.dispatch.state import DTYPES, current, refuse, use
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.ops import ALIASES, TABLE
@@ -140,12 +142,9 @@ def source(op: Op) -> str:
             lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
             given = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
             lines += [f"{pad}if {given} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
-        lines += ["    except _SLOW:", "        pass"]
+        lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"
-
-
-_SLOW = (TypeError, AttributeError, ValueError, LookupError)
 
 
 def build(op: Op) -> Callable[..., Any]:
@@ -162,7 +161,7 @@ def build(op: Op) -> Callable[..., Any]:
         "_refuse": refuse,
         "_general": general.call,
         "_op": op,
-        "_SLOW": _SLOW,
+        "_passes": passes,
         "_axis": -1,
         **{f"_default_{p.name}": p.default for p in op.params if p.symbolic},
     }
@@ -198,7 +197,7 @@ def _planner(op: Op) -> Callable[..., Any]:
         if dtype is None:
             said = "float32 or float64 are planned for, and kernels of hosts take nothing else"
             raise DtypeError(f"{op.name}: {op.operands[says or 0]} is {given}; {said}")
-        values = tuple(static.get(p.name, p.default) for p in op.static)
+        values = tuple(plain(static.get(p.name, p.default)) for p in op.static)
         for p, value in zip(op.static, values, strict=True):
             if not p.takes(value):
                 raise unfit(op, p, value)

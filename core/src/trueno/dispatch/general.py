@@ -14,11 +14,12 @@ import numpy.typing as npt
 from trueno.discovery.protocol import Call
 from trueno.dispatch import repeated, resident, state
 from trueno.dispatch.canonical import Form, canonical
-from trueno.dispatch.coerce import coerce, coerce_params, unpack
+from trueno.dispatch.coerce import coerce, coerce_params, shown, unpack
 from trueno.dispatch.half import WIDE, is_half, put, rounded, widened
-from trueno.errors import GuardError, OutError, ParameterError, ShapeError
+from trueno.errors import GuardError, OutError, OutOfMemory, ParameterError, ShapeError
 from trueno.floatenv import ieee, standard
 from trueno.ops.op import Op
+from trueno.ops.signature import ArraySpec
 
 Array = npt.NDArray[Any]
 LARGE, STRIPE = 1 << 16, 16
@@ -133,7 +134,8 @@ def _outs(
     specs = op.signature.outputs
     dtypes, computed = [s.holds(given) for s in specs], [s.holds(dtype) for s in specs]
     if out is None:
-        return [_Result(np.empty(s, c), None, d) for s, c, d in zip(shapes, computed, dtypes, strict=True)]
+        kinds = zip(specs, shapes, computed, dtypes, strict=True)
+        return [_Result(_room(op, spec, s, c), None, d) for spec, s, c, d in kinds]
     outs = out if isinstance(out, (tuple, list)) and len(specs) > 1 else (out,)
     if len(outs) != len(specs):
         raise OutError(f"{op.name}: out has {len(outs)} array(s), but there are {len(specs)} results")
@@ -152,12 +154,20 @@ def _outs(
         if not array.flags.writeable:
             raise OutError(f"{op.name}: out for {spec.name} is read-only")
         direct = _plain(array) and type_ == wanted
-        found.append(_Result(array if direct else np.empty(shape, type_), user, wanted))
+        found.append(_Result(array if direct else _room(op, spec, shape, type_), user, wanted))
     for i, one in enumerate(found):
         for other in found[:i]:
             if _share(getattr(one.user, "array", one.user), getattr(other.user, "array", other.user)):
                 raise OutError(f"{op.name}: two results share the memory of out")
     return found
+
+
+def _room(op: Op, spec: ArraySpec, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError) as error:  # a ValueError for what no address reaches
+        said = f"there is no room for {spec.name}, {dtype} of shape {shape}"
+        raise OutOfMemory(f"{op.name}: {said} ({error}); compute it in parts") from None
 
 
 def _share(a: Array, b: Array) -> bool:
@@ -170,17 +180,17 @@ def _share(a: Array, b: Array) -> bool:
 def row_axis(op: Op, arrays: list[Array], axis: Any, keepdims: Any) -> int | None:
     """The row axis counted from the end, of the operands as broadcast; ParameterError for anything else."""
     if not isinstance(keepdims, (bool, np.bool_)):
-        raise ParameterError(f"{op.name}: keepdims is {keepdims!r}; it must be True or False")
+        raise ParameterError(f"{op.name}: keepdims is {shown(keepdims)}; it must be True or False")
     if axis is None and op.reduces:
         return None
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
         other = " or None" if op.reduces else ""
-        raise ParameterError(f"{op.name}: axis is {axis!r}; it must be a whole number{other}")
+        raise ParameterError(f"{op.name}: axis is {shown(axis)}; it must be a whole number{other}")
     ranks = [
         a.ndim for spec, a in zip(op.signature.inputs, arrays, strict=True) if spec.leading and op.over in spec.dims
     ]
     if axis != -1 and not -max(ranks) <= axis < max(ranks):
-        raise ParameterError(f"{op.name}: axis is {axis}, but {op.operands[0]} has {max(ranks)} dimension(s)")
+        raise ParameterError(f"{op.name}: axis is {shown(axis)}, but {op.operands[0]} has {max(ranks)} dimension(s)")
     return int(axis - max(ranks) if axis >= 0 else axis)
 
 
@@ -193,7 +203,7 @@ def move_axis(op: Op, arrays: list[Array], axis: int | None) -> list[Array]:
     for spec, a in zip(op.signature.inputs, arrays, strict=True):
         if spec.leading and op.over in spec.dims:
             if -axis > a.ndim:
-                raise ParameterError(f"{op.name}: axis is {axis}, but {spec.name} has {a.ndim} dimension(s)")
+                raise ParameterError(f"{op.name}: axis is {shown(axis)}, but {spec.name} has {a.ndim} dimension(s)")
             a = np.moveaxis(a, axis, -1)
         moved.append(a)
     return moved

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trueno.discovery import registry
-from trueno.discovery.protocol import Backend, Call, Kernel
+from trueno.discovery.protocol import Backend, Call, Kernel, Refused
+from trueno.dispatch.fallback import passes
 from trueno.dispatch.transfer import ferry
 from trueno.errors import KernelError
 from trueno.events.stream import emit, verbose
@@ -99,7 +100,8 @@ def shield(kernel: Kernel, call: Call, name: str, state: "State", fused: bool) -
     """A kernel whose failure costs nothing: what it raises sends the call to the next candidate.
 
     It may have written half a result by then, so it never writes over an operand: it refuses, and the general
-    path offers fresh arrays.  A TypeError is a refusal, says the protocol, and goes on as it is.
+    path offers fresh arrays.  A TypeError goes on as it is: the fast path does not look at all that a kernel may
+    stumble over, and the general path, which leaves nothing to stumble over, calls once more.
     """
     inputs = len(call.op.operands)
     outs = len(call.op.signature.outputs)
@@ -116,9 +118,13 @@ def shield(kernel: Kernel, call: Call, name: str, state: "State", fused: bool) -
             status = kernel(*args)
             if status not in known:
                 raise KernelError(f"its kernel gave the status {status!r}")
-        except (TypeError, RecursionError):
+        except Refused:
+            return -1
+        except TypeError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if passes(error):
+                raise
             state.failed(call, name, error)
             return -1
         return status

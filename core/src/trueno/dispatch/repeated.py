@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from trueno.discovery.protocol import Kernel
+from trueno.discovery.protocol import Kernel, Refused
 from trueno.discovery.registry import Entry
 from trueno.dispatch import state
 from trueno.dispatch.fallback import telling
@@ -89,6 +89,8 @@ def _at_length(op: Op, ready: Ready, operands: tuple[Any, ...], out: Any) -> Any
         else:
             views = [x if x.shape == s else x.reshape(s) for x, s in zip((*operands, *outs), shaped, strict=True)]
             status = kernel(*views[: len(operands)], *params, *views[len(operands) :])
+    except Refused:
+        return NEVER
     except Exception:  # a context manager around all of it takes a microsecond, even where nothing is wrong
         with telling(op.name, entry.name):
             raise
@@ -155,13 +157,15 @@ def _written(operands: int) -> Callable[..., Any]:
         "        elif out.dtype is not dtype and out.dtype != dtype:",
         "            return NEVER",
         f"        return NEVER if kernel({listed}, out) else out",
+        "    except Refused:",
+        "        return NEVER",
         "    except Exception:",
         "        with telling(op.name, ready.entry.name):",
         "            raise",
     ]
     space: dict[str, Any] = {
         "current": state.current.get, "told_apart": told_apart, "NEVER": NEVER, "at_length": _at_length,
-        "telling": telling,
+        "telling": telling, "Refused": Refused,
     }  # fmt: skip
     exec(compile("\n".join(lines), "<trueno.dispatch.repeated>", "exec"), space)
     return space["run"]  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from trueno.discovery import registry
-from trueno.discovery.protocol import Backend, Call, DeviceBackend
+from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel, Refused
 from trueno.discovery.registry import Entry
 from trueno.dispatch import state
 from trueno.dispatch.arrange import Arranged, View, arranged
@@ -212,7 +212,7 @@ def _run(
     passed = [_laid_out(backend, a, s) for a, s in zip(arrays, laid.operands, strict=True)]
     views = [_shaped(r, s) for r, s in zip(scratch, laid.results, strict=True)]
     try:
-        status = plan.kernel(*passed, *params, *views)
+        status = _status(plan.kernel, *passed, *params, *views)
     except GuardError as error:
         from trueno.dispatch.general import located
 
@@ -221,7 +221,7 @@ def _run(
     if status == -1 and out is not None and scratch is results:  # out may be an operand that the kernel still reads
         scratch = [empty(backend, tuple(r.shape), np.dtype(r.dtype)) for r in results]
         views = [_shaped(r, s) for r, s in zip(scratch, laid.results, strict=True)]
-        status = plan.kernel(*passed, *params, *views)
+        status = _status(plan.kernel, *passed, *params, *views)
     if status == -1:
         into = " into this out" if out is not None else ""
         raise KernelError(f"{op.name}: {entry.name} refused operands of shapes {list(laid.operands)}{into}")
@@ -254,7 +254,7 @@ def _rearranged(
     passed = [_laid_out(backend, a, s) for a, s in zip(passed, laid.operands, strict=True)]
     made = [empty(backend, s, np.dtype(r.dtype)) for s, r in zip(laid.results, results, strict=True)]
     try:
-        status = plan.kernel(*passed, *params, *made)
+        status = _status(plan.kernel, *passed, *params, *made)
     except GuardError as error:
         from trueno.dispatch.general import located
 
@@ -269,6 +269,14 @@ def _rearranged(
             device.copy(r, target)
         finished = results
     return finished[0] if len(finished) == 1 else tuple(finished)
+
+
+def _status(kernel: Kernel, *arguments: Any) -> Any:
+    """What a kernel answers, in whichever way it refuses."""
+    try:
+        return kernel(*arguments)
+    except Refused:
+        return -1
 
 
 def _shaped(x: Any, shape: Shape) -> Any:

@@ -18,8 +18,8 @@ from weakref import WeakSet
 import numpy as np
 
 from trueno.discovery import registry
-from trueno.discovery.protocol import Call, Kernel
-from trueno.dispatch import plan
+from trueno.discovery.protocol import Call, Kernel, Refused
+from trueno.dispatch import fallback, plan
 from trueno.dispatch.plan import Plan, PluginFailed
 from trueno.errors import KernelError, ParameterError, TruenoError
 from trueno.ops import TABLE
@@ -95,7 +95,14 @@ class State:
 
     def _table(self, op: Op, dtype: np.dtype[Any], static: tuple[Any, ...]) -> Any:
         if len(static) < len(op.static):
-            return Table(lambda value: self._table(op, dtype, (*static, value)))
+            parameter = op.static[len(static)]
+
+            def inner(value: Any) -> Any:
+                if not parameter.takes(value):
+                    raise KeyError(value)  # nothing is kept for it, and the general path has the words
+                return self._table(op, dtype, (*static, value))
+
+            return Table(inner)
         rows: list[Any] = []
 
         def first(*args: Any) -> int:
@@ -125,7 +132,7 @@ class State:
         self, op: Op, dtype: np.dtype[Any], static: tuple[Any, ...], rank: int, sizes: tuple[int, ...]
     ) -> Kernel:
         """The kernel of a key of the fast path; `refuse` where the general path decides."""
-        if not all(sizes) or not all(p.takes(v) for p, v in zip(op.static, static, strict=True)):
+        if not all(sizes):
             return refuse
         values = tuple((p.name, v) for p, v in zip(op.static, static, strict=True))
         chosen = self.chosen(Call(op, dtype, op.layout, rank, sizes, values))
@@ -182,16 +189,24 @@ class State:
         return guard if guard is not None and guard.rules else None
 
     def run(self, call: Call, arguments: tuple[Any, ...], *, further: bool = True) -> tuple[Plan | None, int]:
-        """Call the plan, and (`further`) the next candidates while they refuse: who answered, and the status."""
+        """Call the plan, and (`further`) the next candidates while they refuse: who answered, and the status.
+
+        The arguments are as every kernel takes them, so whatever a kernel raises here is a failure of it.
+        """
         skip, failures = 0, 0
         refused: list[str] = []
-        cause: TypeError | None = None
+        cause: Refused | None = None
         while chosen := self.chosen(call, skip):
             before = self.general.get(chosen.key)
             try:
                 status = chosen.kernel(*arguments) or 0
-            except TypeError as error:  # a refusal, says the protocol
+            except Refused as error:
                 status, cause = -1, error
+            except BaseException as error:
+                if fallback.passes(error):
+                    raise
+                self.failed(call, chosen.backend.name, error)
+                status = -1
             if status != -1 or not further:
                 return chosen, status
             if self.general.get(chosen.key) is not before and failures < 64:  # it failed, and is in quarantine now
@@ -205,10 +220,8 @@ class State:
         layout = "" if call.op.structured else f", laid out as {call.layout!r}"
         raise KernelError(f"{call.op.name}: {who} refused operands of shapes {shapes}{layout}{why}") from cause
 
-    def failed(self, call: Call, name: str, error: Exception) -> None:
+    def failed(self, call: Call, name: str, error: BaseException) -> None:
         """A backend failed: leave it out for calls like this one and say so, or raise if it was asked for by name."""
-        from trueno.dispatch import fallback
-
         fallback.failed(self, call, name, error)
 
 

@@ -1,8 +1,16 @@
-"""Reading: a GGUF file as a mapping of tensors, its bytes mapped and not copied."""
+"""Reading: a GGUF file as a mapping of tensors, its bytes mapped and not copied.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+A system ends a process (SIGBUS) that reads a page of a map whose file was cut off.  So the file's length is looked at
+whenever a tensor or a key is asked for, and FileError says what is gone.  Who cuts the file off between this look and
+the reading, or while an array is in use, still ends the process: replace a model's file by another, under its name.
+"""
+
+import builtins
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from math import prod
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,18 +32,61 @@ READ = (*PLAIN, "bf16", *FORMATS)
 """Tensor types whose numbers are read; of any other there are the bytes."""
 
 
-@dataclass(frozen=True)
+class Mapped:
+    """The bytes of a file, and whether they are still there."""
+
+    __slots__ = ("_map", "bytes", "path")
+
+    def __init__(self, path: Path, said: str) -> None:
+        self.path = said
+        try:
+            if path.stat().st_size == 0:  # of a pipe, too, which nobody may write to
+                raise FileError(f"{said}: the file is empty")
+            with builtins.open(path, "rb") as file:
+                self._map = mmap(file.fileno(), 0, access=ACCESS_READ)
+        except OSError as error:
+            raise FileError(f"{said}: {error.strerror or error}") from error
+        except ValueError as error:
+            if isinstance(error, FileError):
+                raise
+            raise FileError(f"{said!r} is no path of a file: {error}") from error
+        self.bytes = np.frombuffer(self._map, np.uint8)
+
+    def part(self, at: int, nbytes: int, what: str) -> npt.NDArray[np.uint8]:
+        """Some bytes; FileError if the file does not reach so far any more."""
+        left = self._map.size()
+        if nbytes and at + nbytes > left:
+            raise FileError(
+                f"{self.path}: {what} ends at byte {at + nbytes}, but the file was cut to {left} bytes after it was "
+                "opened; open it again when it is whole"
+            )
+        return self.bytes[at : at + nbytes]
+
+
+Raw = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Tensor:
     """One tensor of a file.
 
     type: ggml's name of it in lower case, `q4_k` or `f32`.  shape: NumPy's order, the row last.
-    raw: its bytes, uint8, mapped from the file and read-only.
+    raw: its bytes, uint8, or what gives them.
     """
 
     name: str
     type: str
     shape: tuple[int, ...]
-    raw: npt.NDArray[np.uint8]
+    _raw: Raw | Callable[[], Raw] = field(repr=False)
+
+    def __init__(self, name: str, type: str, shape: tuple[int, ...], raw: Raw | Callable[[], Raw]) -> None:  # noqa: A002
+        for slot, value in zip(Tensor.__slots__, (name, type, shape, raw), strict=True):
+            object.__setattr__(self, slot, value)
+
+    @property
+    def raw(self) -> Raw:
+        """Its bytes: of a file, mapped and read-only; FileError if the file has been cut off before their end."""
+        return self._raw() if callable(self._raw) else self._raw
 
     @property
     def nbytes(self) -> int:
@@ -47,23 +98,25 @@ class Tensor:
 
         bf16, which NumPy does not have, becomes float32: a copy.  DtypeError for a type that no format here reads.
         """
+        if self.type in FORMATS:
+            return self.rows(0, prod(self.shape[:-1]))
+        return _numbers(self._readable(), self.type).reshape(self.shape)
+
+    def rows(self, start: int, end: int) -> Any:
+        """Some rows, all leading axes taken as rows: an array [rows, k], or a QuantizedMatrix."""
+        count, raw = prod(self.shape[:-1]), self._readable()
+        raw = raw.reshape(count, -1)[start:end] if count else raw
+        if self.type in FORMATS:
+            return QuantizedMatrix(raw, (len(raw), self.shape[-1]), self.type)
+        return _numbers(raw.reshape(-1), self.type).reshape(len(raw), self.shape[-1])
+
+    def _readable(self) -> Raw:
         if self.type not in READ:
             raise DtypeError(
                 f"gguf: tensor {self.name!r} is in {self.type}, which is not read here; "
                 "its bytes are file.tensors[...].raw"
             )
-        if self.type in FORMATS:
-            rows = prod(self.shape[:-1])
-            return QuantizedMatrix(self.raw.reshape(rows, -1) if rows else self.raw, (rows, self.shape[-1]), self.type)
-        return _numbers(self.raw, self.type).reshape(self.shape)
-
-    def rows(self, start: int, end: int) -> Any:
-        """Some rows, all leading axes taken as rows: an array [rows, k], or a QuantizedMatrix."""
-        count = prod(self.shape[:-1])
-        raw = self.raw.reshape(count, -1)[start:end]
-        if self.type in FORMATS:
-            return QuantizedMatrix(raw, (len(raw), self.shape[-1]), self.type)
-        return _numbers(raw.reshape(-1), self.type).reshape(len(raw), self.shape[-1])
+        return self.raw
 
 
 def _numbers(raw: npt.NDArray[np.uint8], kind: str) -> Any:
@@ -76,13 +129,15 @@ def _numbers(raw: npt.NDArray[np.uint8], kind: str) -> Any:
 class Metadata(Mapping[str, Any]):
     """The keys of a file; a value is made when it is asked for, as vocabularies are long."""
 
-    def __init__(self, keys: Mapping[str, Value], data: memoryview) -> None:
-        self._keys, self._data = keys, data
+    def __init__(self, keys: Mapping[str, Value], file: Mapped | None) -> None:
+        self._keys, self._file = keys, file
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self._keys:
+        if self._file is None or key not in self._keys:
             raise KeyError(f"no key {key!r}{suggestion(str(key), self._keys)}")
-        return content(self._data, self._keys[key])
+        value = self._keys[key]
+        self._file.part(value.at, value.end - value.at, f"the value of {key!r}")
+        return content(self._file.bytes.data, value)
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys
@@ -102,23 +157,41 @@ class Metadata(Mapping[str, Any]):
         return f"<Metadata of {len(self)} keys>"
 
 
+class Tensors(Mapping[str, Tensor]):
+    """The tensors of a file in its order; each is made when it is asked for, as there may be many."""
+
+    def __init__(self, known: dict[str, Info], names: dict[int, str], file: Mapped) -> None:
+        self._known, self._names, self._file = known, names, file
+
+    def __getitem__(self, name: str) -> Tensor:
+        t = self._known[name]
+        raw = partial(self._file.part, t.at, t.nbytes, f"tensor {name!r}")
+        return Tensor(name, self._names[t.type], t.shape, raw)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} tensors>"
+
+
 class File(Mapping[str, Any]):
     """An open file: `file[name]` is a tensor's data, `file.tensors[name]` says what it is, `file.metadata` the keys."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        said = str(path)
         names, sizes = package.names(), package.sizes()
-        try:
-            if self.path.stat().st_size == 0:
-                raise FileError(f"{said}: the file is empty")
-            data = np.asarray(np.memmap(self.path, np.uint8, "r"))
-        except OSError as error:
-            raise FileError(f"{said}: {error.strerror or error}") from error
-        header = read(said, data.data, sizes)
+        mapped = Mapped(self.path, str(path))
+        header = read(mapped.path, mapped.bytes.data, sizes)
         self.alignment = header.alignment
-        self.metadata = Metadata(header.keys, data.data)
-        self.tensors = {t.name: _tensor(t, names[t.type], data) for t in header.tensors}
+        self.metadata = Metadata(header.keys, mapped)
+        self.tensors: Mapping[str, Tensor] = Tensors(header.tensors, names, mapped)
         self._open = True
 
     def __getitem__(self, name: str) -> Any:
@@ -148,16 +221,12 @@ class File(Mapping[str, Any]):
     def close(self) -> None:
         """Let the file go; arrays that are still held keep their part of it mapped."""
         self.tensors = {}
-        self.metadata = Metadata({}, memoryview(b""))
+        self.metadata = Metadata({}, None)
         self._open = False
 
     def __repr__(self) -> str:
         held = f"{len(self.tensors)} tensors, {len(self.metadata)} keys" if self._open else "closed"
         return f"<File {self.path}: {held}>"
-
-
-def _tensor(t: Info, kind: str, data: npt.NDArray[np.uint8]) -> Tensor:
-    return Tensor(t.name, kind, t.shape, data[t.at : t.at + t.nbytes])
 
 
 def open(path: str | Path) -> File:  # noqa: A001 - as gzip and zipfile name theirs

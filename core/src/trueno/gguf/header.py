@@ -1,8 +1,9 @@
 """The header of a GGUF file: its keys, and which tensors lie where.
 
 A file of 100 bytes may say that it has 2⁶⁰ entries.  Here every count, length and offset is held against the bytes
-that are left before anything is made of it, so that no allocation is larger than the file justifies.  The reader of the
-`gguf` package does not do so; and for a vocabulary of 150 000 texts it takes a hundred times longer, and 500 MB.
+that are left before anything is made of it, so that no allocation is larger than the file justifies; what Python takes
+for a key or a tensor, some 300 bytes, is bounded by how many of them there may be.  The reader of the `gguf` package
+does not do so; and for a vocabulary of 150 000 texts it takes a hundred times longer, and 500 MB.
 Format: ggml's gguf.h, versions 2 and 3, little endian.
 """
 
@@ -31,22 +32,26 @@ ELEMENTS = 1 << 59
 """Elements that a tensor may have; its bytes are still a number that NumPy counts with."""
 REMOVED = (4, 5, 31, 32, 33, 36, 37, 38)
 """Tensor types that ggml has given up."""
+KEYS, TENSORS = 1 << 16, 1 << 17
+"""Of a file, at most: models have some 100 keys, and those with an array for every expert 70 000 tensors."""
+NAME = (1 << 16) - 1
+"""Bytes of a name, at most, says the format."""
 LENGTH = struct.Struct("<Q")
 
 
 class Value(NamedTuple):
-    """Where the value of a key lies: `length` items of type `item` from byte `at` on; `kind` is ARRAY or `item`."""
+    """Where the value of a key lies: `length` items of type `item`, bytes `at` to `end`; `kind` is ARRAY or `item`."""
 
     kind: int
     item: int
     length: int
     at: int
+    end: int
 
 
 class Info(NamedTuple):
     """One tensor: ggml's number of its type, its shape in NumPy's order, and its first byte in the file."""
 
-    name: str
     type: int
     shape: tuple[int, ...]
     at: int
@@ -58,7 +63,7 @@ class Header:
     """What a file says of itself, all of it possible."""
 
     keys: dict[str, Value]
-    tensors: list[Info]
+    tensors: dict[str, Info]
     alignment: int
 
 
@@ -83,8 +88,11 @@ class Walk:
         self.at += size
         return int(value)
 
-    def text(self, what: str) -> str:
+    def name(self, what: str) -> str:
+        """The name of a key or a tensor."""
         length = self.number("Q", f"the length of {what}")
+        if length > NAME:
+            raise self.wrong(f"{what} has {length} bytes; up to {NAME} are possible")
         self.left(length, 1, what)
         try:
             found = str(self.data[self.at : self.at + length], "utf-8")
@@ -133,7 +141,7 @@ class Walk:
             raise self.wrong(f"{what} is an array of arrays, which are not read")
         else:
             raise self.wrong(f"{what} has the type {item}, which there is none of")
-        return Value(kind, item, count, at)
+        return Value(kind, item, count, at, self.at)
 
 
 def spans(data: memoryview, at: int, count: int) -> Iterator[tuple[int, int]]:
@@ -171,21 +179,24 @@ def read(path: str, data: memoryview, sizes: dict[int, tuple[int, int]]) -> Head
     tensors, count = walk.number("Q", "the number of tensors"), walk.number("Q", "the number of keys")
     walk.left(count, 13, f"{count} keys")
     walk.left(tensors, 24, f"{tensors} tensors")
+    for found, most, what in ((count, KEYS, "keys"), (tensors, TENSORS, "tensors")):
+        if found > most:
+            raise walk.wrong(f"{found} {what}; up to {most} are read")
     keys: dict[str, Value] = {}
     for _ in range(count):
-        name = walk.text("a key")
+        name = walk.name("a key")
         if name in keys or not name:
             raise walk.wrong(f"the key {name!r} comes twice" if name else "a key has no name")
         keys[name] = walk.value(repr(name))
     alignment = _alignment(walk, keys)
-    found: dict[str, Info] = {}
+    infos: dict[str, Info] = {}
     for _ in range(tensors):
-        name = walk.text("a tensor's name")
-        if name in found:
+        name = walk.name("a tensor's name")
+        if name in infos:
             raise walk.wrong(f"the tensor {name!r} comes twice")
-        found[name] = _tensor(walk, name, alignment, sizes)
+        infos[name] = _tensor(walk, name, alignment, sizes)
     start = -(-walk.at // alignment) * alignment
-    placed = [t._replace(at=start + t.at) for t in found.values()]
+    placed = {name: t._replace(at=start + t.at) for name, t in infos.items()}
     _fit(walk, placed)
     return Header(keys, placed, alignment)
 
@@ -220,15 +231,15 @@ def _tensor(walk: Walk, name: str, alignment: int, sizes: dict[int, tuple[int, i
         raise walk.wrong(f"tensor {name!r} has the shape {shape}")
     if offset % alignment:
         raise walk.wrong(f"tensor {name!r} is at offset {offset}, which is no multiple of {alignment}")
-    return Info(name, kind, shape, offset, prod(shape) // elements * nbytes)
+    return Info(kind, shape, offset, prod(shape) // elements * nbytes)
 
 
-def _fit(walk: Walk, tensors: list[Info]) -> None:
+def _fit(walk: Walk, tensors: dict[str, Info]) -> None:
     """FileError where a tensor goes beyond the end, or two share bytes."""
-    filled = sorted((t for t in tensors if t.nbytes), key=lambda t: t.at)
-    for t in filled:
+    filled = sorted(((name, t) for name, t in tensors.items() if t.nbytes), key=lambda pair: pair[1].at)
+    for name, t in filled:
         if t.at + t.nbytes > walk.size:
-            raise walk.wrong(f"tensor {t.name!r} ends at byte {t.at + t.nbytes}, but the file at {walk.size}")
-    for one, two in pairwise(filled):
+            raise walk.wrong(f"tensor {name!r} ends at byte {t.at + t.nbytes}, but the file at {walk.size}")
+    for (name, one), (other, two) in pairwise(filled):
         if one.at + one.nbytes > two.at:
-            raise walk.wrong(f"tensors {one.name!r} and {two.name!r} share bytes")
+            raise walk.wrong(f"tensors {name!r} and {other!r} share bytes")

@@ -45,8 +45,8 @@ class Parameter:
     also: tuple[Any, ...] = ()
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one of the choices, where there are some."""
-        return not self.choices or value in self.choices or value in self.also
+        """Whether it is one of the choices, where there are some; an object of another type might just say so."""
+        return not self.choices or (value.__class__ is self.type and (value in self.choices or value in self.also))
 
     @property
     def symbolic(self) -> bool:

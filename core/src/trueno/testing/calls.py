@@ -12,6 +12,7 @@ import trueno
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Reject
 from trueno.dispatch.canonical import canonical
+from trueno.dispatch.fallback import words
 from trueno.dispatch.half import WIDE, is_half
 from trueno.errors import KernelError
 from trueno.ops.op import Op
@@ -84,7 +85,7 @@ def explained(error: BaseException) -> str:
         if isinstance(cause, RuntimeWarning):
             return f'warned users of "{cause}"; compute inside `with np.errstate(all="ignore")`'
         cause = cause.__cause__ or cause.__context__
-    return f"raised {type(error).__name__}: {error}"
+    return f"raised {words(error)}"
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Calling a kernel as the core calls it, through the protocol: its key, its operands in canonical form, its results.
 
-To refuse is to return -1 or to raise TypeError, having written nothing.
+To refuse is to return -1 or to raise `Refused`, having written nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.discovery.protocol import Call, Kernel, Refused
 from trueno.ops.op import Op
 from trueno.testing.cases import Case, cases, grid, keywords, natural, rng_for
 from trueno.testing.checks import SENTINEL, empty_results, sentinels, untouched
@@ -98,10 +98,10 @@ def _canonical(op: Op, T: np.dtype[Any], seed: int, every: bool) -> Iterator[tup
 
 
 def attempt(kernel: Kernel, *arguments: Any) -> int:
-    """Status of a call; -1 for a refusal by TypeError.  AssertionError for a result that is no status."""
+    """Status of a call; -1 for what is `Refused`.  AssertionError for a result that is no status."""
     try:
         status = kernel(*arguments)
-    except TypeError:
+    except Refused:
         return -1
     if status is None:
         return 0

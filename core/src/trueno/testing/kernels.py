@@ -1,17 +1,19 @@
 """What a kernel must do, called as the core calls it: through the protocol, with nothing in between.
 
 A function each, per op and dtype, like those of `trueno.testing.checks`; AssertionError says which call it was.
-To refuse is to return -1 or to raise TypeError, having written nothing.  A kernel may do more than it must:
+To refuse is to return -1 or to raise `Refused`, having written nothing.  A kernel may do more than it must:
 where the contract lets it refuse, a right result is as good.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Kernel
+from trueno.dispatch.fallback import passes
 from trueno.errors import TruenoError
 from trueno.ops.op import Op
 from trueno.testing.calls import explained, strict_warnings
@@ -35,16 +37,24 @@ def _all(
 ) -> int:
     by, count = subject(backend), 0
     for direct in directs(op, dtype, by, seed, every_layout=every):
-        try:
-            with strict_warnings():
-                look(by, direct, by.backend.kernel(direct.call))
-        except Exception as error:
-            where = f"{backend}: {direct}, seed {seed}"
-            if isinstance(error, AssertionError):
-                raise AssertionError(f"{where}: {error}") from None
-            raise AssertionError(f"{where}: the kernel {explained(error)}") from error
+        with _placed(f"{backend}: {direct}, seed {seed}"), strict_warnings():
+            look(by, direct, by.backend.kernel(direct.call))
         count += 1
     return count
+
+
+@contextmanager
+def _placed(where: str) -> Iterator[None]:
+    """Whatever goes wrong inside, said with where it did."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, AssertionError):
+            raise AssertionError(f"{where}: {error}") from None
+        if passes(error):
+            raise
+        remedy = "; to refuse, return -1, or raise Refused" if isinstance(error, TypeError) else ""
+        raise AssertionError(f"{where}: the kernel {explained(error)}{remedy}") from error
 
 
 def check_call(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_layout: bool = True) -> int:
@@ -214,15 +224,17 @@ def _strided(by: Subject, direct: Direct, kernel: Kernel) -> None:
 
 
 def _read_only_out(by: Subject, direct: Direct, kernel: Kernel) -> None:
-    outs = Outs(by, direct)
-    for view in outs.given:
-        view.flags.writeable = False
-    try:
-        status = attempt(kernel, *direct.operands, *direct.scalars, *outs.given)
-    except ValueError:  # NumPy's own word for it, which the core takes as a refusal too
-        status = -1
-    assert status == -1, f"given read-only results it must return -1; it returned {status}"
-    outs.check_nothing_written()
+    """Each result in turn; the others, which could be written, are not."""
+    for k in range(len(direct.wanted)):
+        outs = Outs(by, direct)
+        outs.given[k].flags.writeable = False
+        try:
+            status = attempt(kernel, *direct.operands, *direct.scalars, *outs.given)
+        except ValueError:  # NumPy's own word for it, which the core takes as a refusal too
+            status = -1
+        asked = f"given result {k} read-only it must return -1"
+        assert status == -1, f"{asked}; it returned {status}"
+        outs.check_nothing_written(asked)
 
 
 def check_guarded(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_layout: bool = True) -> int:
@@ -237,22 +249,26 @@ def check_guarded(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, eve
                 f"{where}: supports says {reject.code!r}, but takes the call unguarded; say 'unguarded'"
             )
             continue
-        kernel = by.backend.kernel(call)
-        for one in [direct, *_rows(direct)]:
-            outs = Outs(by, one)
-            by.backend.synchronize()
-            status = attempt(kernel, *map(by.give, one.operands), *one.scalars, *outs.given)
-            assert status >= 0, f"{where}: given {one.told()}, all as they must be, it returned {status}"
-            status |= by.backend.synchronize() or 0
-            results = outs.results()
-            floats = [r for r in results if r.dtype.kind == "f"]
-            bits = any(np.isnan(r).any() for r in floats) | any(np.isinf(r).any() for r in floats) << 1
-            assert status == bits, (
-                f"{where} [{one.case.label}]: status is {status:#b}, but the results are {bits:#b} (1 a NaN, 2 an Inf)"
-            )
-        _judge(by, direct, _run(by, direct, kernel), where)
+        with _placed(where):
+            _look_at_bits(by, direct, by.backend.kernel(call))
         count += 1
     return count
+
+
+def _look_at_bits(by: Subject, direct: Direct, kernel: Kernel) -> None:
+    for one in [direct, *_rows(direct)]:
+        outs = Outs(by, one)
+        by.backend.synchronize()
+        status = attempt(kernel, *map(by.give, one.operands), *one.scalars, *outs.given)
+        assert status >= 0, f"given {one.told()}, all as they must be, it returned {status}"
+        status |= by.backend.synchronize() or 0
+        results = outs.results()
+        floats = [r for r in results if r.dtype.kind == "f"]
+        bits = any(np.isnan(r).any() for r in floats) | any(np.isinf(r).any() for r in floats) << 1
+        assert status == bits, (
+            f"[{one.case.label}]: status is {status:#b}, but the results are {bits:#b} (1 a NaN, 2 an Inf)"
+        )
+    _judge(by, direct, _run(by, direct, kernel))
 
 
 def _run(by: Subject, direct: Direct, kernel: Kernel) -> list[Array]:

@@ -101,6 +101,8 @@ def _entry(s: Schedules) -> str:
     wrong = [f"len(shape) != {rank}"]
     wrong += [f"{x}.shape != {shape}" for x, shape in zip(names, shapes, strict=True) if f"{x}.shape" != source]
     wrong += [f"{x}.__class__ is not NDARRAY" for x in names]  # a masked array would lose its mask
+    if len(program.outputs) > 1:  # of a single one NumPy says so before it writes
+        wrong += [f"not y{k}.flags.writeable" for k in range(len(program.outputs))]
     strange = " and ".join(f"{x}.dtype is {d}" for x, d in zip(names, dtypes, strict=True))
     differ = " or ".join(f"{x}.dtype != {d}" for x, d in zip(names, dtypes, strict=True))
     xs, ys = names[: len(s.kinds)], names[len(s.kinds) :]

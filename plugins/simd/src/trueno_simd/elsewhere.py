@@ -24,6 +24,8 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Final, Generic, TypeVar
 
+from trueno.floatenv import ieee
+
 T = TypeVar("T")
 
 STACK: Final = 16 << 20  # bytes, for LLVM; a program may have set less for its own threads, and some systems give less
@@ -57,7 +59,8 @@ class _Task(Generic[T]):
         _under_way.add(self.done)
         _here.inside = True
         try:
-            self._results.append(self._context.run(self._function))
+            with ieee():  # what is compiled now is kept
+                self._results.append(self._context.run(self._function))
         except BaseException as error:
             self._errors.append(error)
         finally:

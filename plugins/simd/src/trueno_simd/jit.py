@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from numba import njit, types
+from trueno.discovery.protocol import Refused
 
 from trueno_simd import isa
 from trueno_simd.linking import INGREDIENT, WHOLE
@@ -52,7 +53,7 @@ def exact_outer(function: Callable[..., Any]) -> Any:
 def entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """A kernel that Python calls: compiled at once for `signature`, kept on disk, exact about its arguments.
 
-    Arguments of other types are refused with TypeError in under a microsecond; Numba's own search for
+    Arguments of other types are `Refused` in under a microsecond; Numba's own search for
     conversions and its explanation of why there is none take a hundred.
     """
 
@@ -92,4 +93,4 @@ def _no_conversion(*_: Any, **__: Any) -> bool:
 
 
 def _refuse(*_: Any, **__: Any) -> None:
-    raise TypeError("not the types of this kernel")
+    raise Refused("not the types of this kernel")

@@ -1,5 +1,6 @@
 """What can go wrong once a backend runs.  `control.at` arms those that pass their probe and fail later."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,16 @@ from trueno_chaos.sound import Sound, results, spoil
 
 
 class Control:
-    """at: the kernel call, counted from 1, that goes wrong (0: none); those after it do, too, while `forever`."""
+    """at: the kernel call, counted from 1, that goes wrong (0: none); those after it do, too, while `forever`.
+
+    fail: what `Fails` and `FailsMidRun` do then.
+    """
 
     def __init__(self) -> None:
         self.at = 0
         self.forever = False
         self.calls = 0
+        self.fail: Callable[[], Any] = lambda: None
 
     def arm(self, at: int = 1, *, forever: bool = True) -> None:
         self.at, self.forever, self.calls = at, forever, 0
@@ -50,6 +55,19 @@ class Later(Sound):
 class RaisesMidRun(Later):
     def misbehave(self, call: Call, args: tuple[Any, ...]) -> Any:
         raise RuntimeError("chaos: the launch timed out")
+
+
+class Fails(Sound):
+    """Whatever a test wants, before anything is written: its manifest says so."""
+
+    def kernel(self, call: Call) -> Kernel:
+        right = self.right(call)
+        return lambda *args: control.fail() if control.due() else right(*args)
+
+
+class FailsMidRun(Later):
+    def misbehave(self, call: Call, args: tuple[Any, ...]) -> Any:
+        return control.fail()
 
 
 class TypeErrorMidRun(Later):

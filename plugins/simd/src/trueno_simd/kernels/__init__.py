@@ -2,7 +2,7 @@
 
 `KERNELS[op](dtype, static)` makes the kernel of an op for float32 or float64 and its static parameters.  A kernel is
 called `kernel(*operands, out)`, operands C-contiguous; it answers 0, or -1 having written nothing: shapes that do
-not agree, or an `out` that shares memory with an operand.  A TypeError comes from the compiled signature: another
+not agree, or an `out` that shares memory with an operand.  `Refused` comes from the compiled signature: another
 dtype, byte order or layout, or a read-only `out`.
 """
 

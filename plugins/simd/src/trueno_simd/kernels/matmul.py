@@ -384,7 +384,9 @@ def batched_matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int
         return with_scratch(entry(signature)(function))
 
     def kernel(a: Any, b: Any, out: Any) -> int:
-        ndim = out.ndim
+        ndim = a.ndim
+        if ndim < 2 or b.ndim != ndim or out.ndim != ndim:  # before anything is compiled for it
+            return -1
         if ndim > 4:
             if not a.shape[:-2] == b.shape[:-2] == out.shape[:-2] or not out.flags.c_contiguous:
                 return -1

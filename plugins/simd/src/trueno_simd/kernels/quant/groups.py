@@ -9,6 +9,7 @@ better than this every time.  Memory is that of a piece.
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from trueno.discovery.protocol import Refused
 from trueno.formats.interleave import Bytes, plain
 from trueno.formats.table import ROWS, Format
 
@@ -33,16 +34,16 @@ def pieces(w: Bytes, f: Format) -> Iterator[tuple[slice, Bytes]]:
 
 
 def _known(*arrays: tuple[np.ndarray, type, int]) -> None:
-    """TypeError for what a compiled signature would not take."""
+    """`Refused` for what a compiled signature would not take."""
     for x, dtype, ndim in arrays:
         if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim != ndim or not x.flags.c_contiguous:
-            raise TypeError(f"an operand is no contiguous {np.dtype(dtype)} of {ndim} axes")
+            raise Refused(f"an operand is no contiguous {np.dtype(dtype)} of {ndim} axes")
 
 
 def _written(out: np.ndarray, ndim: int) -> None:
     _known((out, np.float32, ndim))
     if not out.flags.writeable:
-        raise TypeError("out is read-only")
+        raise Refused("out is read-only")
 
 
 def dequantize(f: Format, kernel: Run) -> Run:

@@ -60,6 +60,11 @@ _MODULES = ("aio", "gguf", "hooks", "quant", "settings", "testing")
 
 
 def __getattr__(name: str) -> Any:
+    known = name in _HOMES or name in _MODULES
+    if not known and (
+        name.startswith("_") or _is_module(name)
+    ):  # `from trueno import plan` looks here before it imports
+        raise AttributeError(name)
     with importing:
         value = globals()[name] = _found(name)
     return value
@@ -79,8 +84,6 @@ def _first(name: str, import_module: Any) -> Any:
         value = getattr(import_module(_HOMES[name]), name)
     elif name in _MODULES:
         value = import_module(f"trueno.{name}")
-    elif name.startswith("_") or _is_module(name):  # `from trueno import plan` looks here before it imports
-        raise AttributeError(name)
     else:
         from trueno.dispatch.function import function
 

@@ -181,6 +181,38 @@ def test_many_arrivals_at_once_end():
     assert out[0] == 2**32 - 1
 
 
+def test_a_barrier_at_no_address_is_found_and_no_other_is_touched():
+    code = "mbarrier.init.b64 [x], 1; mbarrier.init.shared.b64 [%r1], 1;"
+    for start in ("0", "-16776000"):
+        report = load(
+            text(f"mov.u32 %r1, {start}; cvt.s64.s32 %rd1, %r1; mbarrier.init.shared.b64 [%rd1], 1; {code}")
+        ).launch("k", 1, 1, [np.zeros(1)])
+        assert {f.kind for f in report.findings} <= {"address-space", "out-of-bounds"} and len(report.findings) >= 2
+
+
+def test_modifiers_stand_in_any_order():
+    out = np.zeros(1, np.uint32)
+    code = "mov.f32 %f1, 1.0; testp.f32.finite %p1, %f1; selp.u32 %r1, 7, 8, %p1; ld.param.u64 %rd2, [x]; st.u32.global [%rd2], %r1;"
+    load(text(code)).launch("k", 1, 1, [out])
+    assert out[0] == 7
+
+
+@pytest.mark.parametrize("op, want", [("min", [-1, 2, -2]), ("max", [-2, 2, -3])])
+def test_the_larger_size_with_both_signs_of_one_value_and_many(op, want):
+    """xorsign.abs of a literal and of a register that differs among lanes."""
+    out = np.array([1, -2, 3], np.float32)
+    code = f"ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; mad.wide.u32 %rd1, %r1, 4, %rd1; ld.global.f32 %f1, [%rd1]; {op}.xorsign.abs.f32 %f1, %f1, -2.0; st.global.f32 [%rd1], %f1;"
+    load(text(code)).launch("k", 1, 3, [out])
+    np.testing.assert_array_equal(out, want)
+
+
+def test_no_less_than_zero_in_either_half():
+    out = np.zeros(1, np.uint32)
+    code = "mov.b32 %r1, 0xFFFF0005; mov.b32 %r2, 0x00030007; min.relu.s16x2 %r3, %r1, %r2; ld.param.u64 %rd2, [x]; st.global.u32 [%rd2], %r3;"
+    load(text(code)).launch("k", 1, 1, [out])
+    assert out[0] == 5
+
+
 def test_a_predicate_joins_both_halves():
     code = "mov.b32 %r1, 0x3C004000; mov.b32 %r2, 0x40003C00; setp.ne.and.b32 %p3, %r1, %r1, %p1; setp.lt.or.f16x2 %p1|%p2, %r1, %r2, !%p3; selp.u32 %r3, 1, 0, %p1; selp.u32 %r4, 2, 0, %p2; add.u32 %r3, %r3, %r4; ld.param.u64 %rd2, [x]; st.global.u32 [%rd2], %r3;"
     out = np.zeros(1, np.uint32)

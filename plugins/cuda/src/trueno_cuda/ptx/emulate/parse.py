@@ -5,6 +5,7 @@ and no names except those of labels and functions.
 """
 
 from trueno_cuda.ptx.emulate.errors import PtxError, Refusal, no_other_errors
+from trueno_cuda.ptx.emulate.lexer import DEPTH
 from trueno_cuda.ptx.emulate.memory import too_many
 from trueno_cuda.ptx.emulate.operands import LONGEST, Operands, Scope, signed
 from trueno_cuda.ptx.emulate.syntax import (
@@ -344,6 +345,8 @@ class Parser(Operands):
             text = at.tokens[place].text
             if text == "{":
                 depth += 1
+                if at.depth + depth > DEPTH:
+                    raise PtxError(f"braces within each other more than {DEPTH} deep", at.tokens[place].line, text)
             elif text == "}":
                 if depth == 0:
                     return

@@ -25,7 +25,9 @@ class Phases:
 
     def __init__(self, machine: "Machine") -> None:
         self.m = machine
-        slots = len(machine.shared) // 8 + 1 if machine.kernel.uses_mbarrier else 0
+        slots = (
+            len(machine.shared) // 8 if machine.kernel.uses_mbarrier else 0
+        )  # the last lies behind all blocks' memory
         self.expected = np.full(slots, UNSET, np.int64)
         self.pending = np.zeros(slots, np.int64)
         self.bytes = np.zeros(slots, np.int64)

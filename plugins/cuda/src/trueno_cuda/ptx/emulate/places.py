@@ -92,7 +92,7 @@ class Places:
         if high >> CLUSTER_SHIFT:  # another block of the cluster, or no shared address at all
             rank = address >> CLUSTER_SHIFT
             cluster = m.launch.cluster_blocks
-            generic = rank > cluster
+            generic = (rank > cluster) | (rank < 0)
             if generic.any():
                 self._say(ins, lanes, address, generic, "address-space",
                           "no shared address (is it generic? cvta.to.shared makes one)")  # fmt: skip

@@ -83,4 +83,5 @@ def testp(c: Compiler, ins: Instruction) -> Step:
         "normal": lambda a: np.isfinite(a) & (np.abs(a) >= tiny),
         "subnormal": lambda a: (np.abs(a) < tiny) & (a != 0),
     }
-    return c.value(ins, PRED, tests[ins.mods[0]], *c.sources(ins, kind))
+    test = next(tests[m] for m in ins.mods if m in tests)
+    return c.value(ins, PRED, test, *c.sources(ins, kind))

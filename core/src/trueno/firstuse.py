@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-LONGEST = 10.0
-"""Seconds that a fork waits: an import that needs the forking thread to go on must not stop both of them for ever."""
+LONGEST = 2.0
+"""Seconds that a fork waits: an import that needs the forking thread, or a lock that an earlier hook took (`logging`
+has one), must not stop both of them for ever."""
 _BETWEEN = 1e-3
 
 _gate = RLock()  # held through a fork, so that no import begins meanwhile
 _waiting = RLock()  # one fork after the other
-_behind = False  # whether the hooks are registered behind that of `logging`
 _threads: list[int] = []
 """The thread of each import under way; twice where one is in the other."""
 
@@ -35,8 +35,6 @@ class _Importing:
 
     def __enter__(self) -> None:
         with _gate:
-            if not _behind:
-                _step_behind()
             _threads.append(get_ident())
 
     def __exit__(self, *_: object) -> None:
@@ -49,21 +47,24 @@ importing = _Importing()
 
 def _before_fork() -> None:
     me, end = get_ident(), time.monotonic() + LONGEST
-    with _waiting, _called_too():
+    with _waiting:
         _gate.acquire()
-        while any(thread != me for thread in _threads) and time.monotonic() < end:
-            _gate.release()
-            try:
-                time.sleep(_BETWEEN)
-            finally:
-                _gate.acquire()
+        if all(thread == me for thread in _threads):
+            return
+        with _called_too():
+            while any(thread != me for thread in _threads) and time.monotonic() < end:
+                _gate.release()
+                try:
+                    time.sleep(_BETWEEN)
+                finally:
+                    _gate.acquire()
 
 
 @contextmanager
 def _called_too() -> Iterator[None]:
-    """What the imports register meanwhile to be called before a fork is called before this one.
+    """Has what imports register meanwhile for before a fork called before this one.
 
-    Its counterpart for after the fork will be, and would release a lock that was never taken.
+    CPython calls its counterpart for after the fork in any case, which would release a lock that nobody took.
     """
     register: Any = os.register_at_fork
     late: list[Callable[[], object]] = []
@@ -88,21 +89,5 @@ def _after_fork() -> None:
     _threads[:] = [thread for thread in _threads if thread == get_ident()]
 
 
-def _register() -> None:
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=_before_fork, after_in_parent=lambda: _gate.release(), after_in_child=_after_fork)
-
-
-def _step_behind() -> None:
-    """Register the hooks again, behind that of `logging`: the last is called first, and that one takes a lock.
-
-    An import that asks for a logger then would wait for the fork, which waits for the import.
-    """
-    global _behind
-    import logging  # noqa: F401
-
-    _register()
-    _behind = True
-
-
-_register()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=lambda: _gate.release(), after_in_child=_after_fork)

@@ -117,19 +117,6 @@ def test_an_import_that_waits_for_the_forking_thread_stops_nobody_for_ever(tmp_p
     works(tmp_path, "trueno.batch", "\n".join(line[4:] for line in code.split("\n")))
 
 
-def test_an_import_that_asks_for_a_logger_while_the_fork_waits(tmp_path):
-    """The hook of `logging` takes a lock that this needs: after the wait, not before.  Others may come in the wait."""
-    code = """
-    def meanwhile():
-        time.sleep(0.5)
-        import logging
-        logging.getLogger("trueno.test")
-        import concurrent.futures.thread  # which registers a hook of its own
-    touch = lambda: trueno.Batch
-    """
-    works(tmp_path, "trueno.batch", "\n".join(line[4:] for line in code.split("\n")) + TOUCH)
-
-
 def test_an_import_that_fails_is_not_under_way(tmp_path):
     code = """
     def meanwhile():

@@ -58,11 +58,11 @@ class SimdBackend:
 
     @cached_property
     def accuracy(self) -> Accuracy:
-        """The measured bounds of the element functions, and 64 additions a lane plus its joins."""
+        """The measured bounds of the element functions, and the additions that the printer's sums make."""
         from trueno_simd import float32, float64
 
         names = {*float32.ULP, *float64.ULP}
-        return Accuracy({n: max(float32.ULP.get(n, 0.5), float64.ULP.get(n, 0.5)) for n in names}, chain=76)
+        return Accuracy({n: max(float32.ULP.get(n, 0.5), float64.ULP.get(n, 0.5)) for n in names}, chain=isa.chain())
 
     def probe(self, level: int) -> Probe:
         reason = isa.apply()

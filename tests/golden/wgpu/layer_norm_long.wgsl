@@ -4,31 +4,54 @@
 // %1 = leaf('x1') e T
 // %2 = leaf('x2') e T
 // %3 = param('p0') u T
-// %4 = sum(%0) r T
-// %5 = count() u T
-// %6 = div(%4, %5) r T
-// %7 = sub(%0, %6) e T
-// %8 = mul(%7, %7) e T
-// %9 = sum(%8) r T
-// %10 = div(%9, %5) r T
-// %11 = add(%3, %10) r T
-// %12 = rsqrt(%11) r T
-// %13 = mul(%7, %12) e T
-// %14 = mul(%1, %13) e T
-// %15 = add(%2, %14) e T
-// out %15
+// %4 = min(%0, 'numbers') r T
+// %5 = max(%0, 'numbers') r T
+// %6 = sum(%0) r T
+// %7 = count() u T
+// %8 = div(%6, %7) r T
+// %9 = maximum(%4, %8) r T
+// %10 = minimum(%5, %9) r T
+// %11 = sub(%0, %10) e T
+// %12 = mul(%11, %11) e T
+// %13 = sum(%12) r T
+// %14 = div(%13, %7) r T
+// %15 = add(%3, %14) r T
+// %16 = rsqrt(%15) r T
+// %17 = mul(%11, %16) e T
+// %18 = mul(%1, %17) e T
+// %19 = add(%2, %18) e T
+// out %19
 
 struct Uniforms { zero: u32, items: u32, n: u32, start: u32, chunk: u32, chunks: u32, here: u32, inf: f32, nan: f32, length: f32, p0: f32 }
 @group(0) @binding(0) var<uniform> u: Uniforms;
 @group(0) @binding(1) var<storage, read> in0: array<f32>;
 @group(0) @binding(2) var<storage, read_write> scratch: array<vec2<u32>>;
 var<workgroup> room0: array<vec2<u32>, 256>;
+var<workgroup> room1: array<vec2<u32>, 256>;
+var<workgroup> room2: array<vec2<u32>, 256>;
 
 fn bits(x: f32) -> u32 { return bitcast<u32>(x); }
 
 fn size_bits(x: f32) -> u32 { return bitcast<u32>(x) & 0x7fffffffu; }
 
 fn hide(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ u.zero); }
+
+fn ordered(x: f32, y: f32) -> bool { return max(size_bits(x), size_bits(y)) <= 0x7f800000u; }
+
+fn negative(x: f32) -> f32 { return bitcast<f32>(bits(x) ^ 0x80000000u); }
+
+fn height(x: f32) -> i32 {
+    let b = bitcast<i32>(x);
+    return b ^ ((b >> 31u) & 0x7fffffff);
+}
+
+fn maximum(x: f32, y: f32) -> f32 {
+    return select(u.nan, select(y, x, height(x) > height(y)), ordered(x, y));
+}
+
+fn minimum(x: f32, y: f32) -> f32 {
+    return select(u.nan, select(y, x, height(x) < height(y)), ordered(x, y));
+}
 
 fn add_exactly(s: vec2<f32>, v: f32) -> vec2<f32> {
     let t = hide(s.x + v);
@@ -50,32 +73,48 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     let base = row * u.n - skipped;
     let from_col = number * u.chunk;
     let stop = select(from_col, min(from_col + u.chunk, u.n), group < u.items * u.here);
-    var pair4 = vec2<f32>(0.0, 0.0);
+    var s4 = u.inf;
+    var s5 = negative(u.inf);
+    var pair6 = vec2<f32>(0.0, 0.0);
     for (var low = from_col + lane; low < stop; low += 8192u) {
-        var s4 = 0.0;
+        var s6 = 0.0;
         let end = min(stop, low + 8192u);
         for (var col = low; col < end; col += 256u) {
             let at = base + col;
             let v0 = in0[at];
-            s4 = s4 + v0;
+            s4 = minimum(s4, v0);
+            s5 = maximum(s5, v0);
+            s6 = s6 + v0;
         }
-        pair4 = add_exactly(pair4, s4);
+        pair6 = add_exactly(pair6, s6);
     }
-    var s4 = whole(pair4);
+    var s6 = whole(pair6);
     room0[lid] = vec2<u32>(bits(s4), 0u);
+    room1[lid] = vec2<u32>(bits(s5), 0u);
+    room2[lid] = vec2<u32>(bits(s6), 0u);
     workgroupBarrier();
     for (var step = 128u; step > 0u; step = step >> 1u) {
         if (lane < step) {
             let t4 = bitcast<f32>(room0[lid + step].x);
-            s4 = s4 + t4;
+            s4 = minimum(s4, t4);
             room0[lid] = vec2<u32>(bits(s4), 0u);
+            let t5 = bitcast<f32>(room1[lid + step].x);
+            s5 = maximum(s5, t5);
+            room1[lid] = vec2<u32>(bits(s5), 0u);
+            let t6 = bitcast<f32>(room2[lid + step].x);
+            s6 = s6 + t6;
+            room2[lid] = vec2<u32>(bits(s6), 0u);
         }
         workgroupBarrier();
     }
     s4 = bitcast<f32>(room0[lid - lane].x);
+    s5 = bitcast<f32>(room1[lid - lane].x);
+    s6 = bitcast<f32>(room2[lid - lane].x);
     workgroupBarrier();
     if (lane == 0u && group < u.items * u.here) {
         scratch[(0u * u.items + row) * u.chunks + number] = vec2<u32>(bits(s4), 0u);
+        scratch[(1u * u.items + row) * u.chunks + number] = vec2<u32>(bits(s5), 0u);
+        scratch[(2u * u.items + row) * u.chunks + number] = vec2<u32>(bits(s6), 0u);
     }
 }
 
@@ -85,31 +124,54 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
 // %1 = leaf('x1') e T
 // %2 = leaf('x2') e T
 // %3 = param('p0') u T
-// %4 = sum(%0) r T
-// %5 = count() u T
-// %6 = div(%4, %5) r T
-// %7 = sub(%0, %6) e T
-// %8 = mul(%7, %7) e T
-// %9 = sum(%8) r T
-// %10 = div(%9, %5) r T
-// %11 = add(%3, %10) r T
-// %12 = rsqrt(%11) r T
-// %13 = mul(%7, %12) e T
-// %14 = mul(%1, %13) e T
-// %15 = add(%2, %14) e T
-// out %15
+// %4 = min(%0, 'numbers') r T
+// %5 = max(%0, 'numbers') r T
+// %6 = sum(%0) r T
+// %7 = count() u T
+// %8 = div(%6, %7) r T
+// %9 = maximum(%4, %8) r T
+// %10 = minimum(%5, %9) r T
+// %11 = sub(%0, %10) e T
+// %12 = mul(%11, %11) e T
+// %13 = sum(%12) r T
+// %14 = div(%13, %7) r T
+// %15 = add(%3, %14) r T
+// %16 = rsqrt(%15) r T
+// %17 = mul(%11, %16) e T
+// %18 = mul(%1, %17) e T
+// %19 = add(%2, %18) e T
+// out %19
 
 struct Uniforms { zero: u32, items: u32, n: u32, start: u32, chunk: u32, chunks: u32, here: u32, inf: f32, nan: f32, length: f32, p0: f32 }
 @group(0) @binding(0) var<uniform> u: Uniforms;
 @group(0) @binding(1) var<storage, read> in0: array<f32>;
 @group(0) @binding(2) var<storage, read_write> scratch: array<vec2<u32>>;
 var<workgroup> room0: array<vec2<u32>, 256>;
+var<workgroup> room1: array<vec2<u32>, 256>;
+var<workgroup> room2: array<vec2<u32>, 256>;
 
 fn bits(x: f32) -> u32 { return bitcast<u32>(x); }
 
 fn size_bits(x: f32) -> u32 { return bitcast<u32>(x) & 0x7fffffffu; }
 
 fn hide(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ u.zero); }
+
+fn ordered(x: f32, y: f32) -> bool { return max(size_bits(x), size_bits(y)) <= 0x7f800000u; }
+
+fn negative(x: f32) -> f32 { return bitcast<f32>(bits(x) ^ 0x80000000u); }
+
+fn height(x: f32) -> i32 {
+    let b = bitcast<i32>(x);
+    return b ^ ((b >> 31u) & 0x7fffffff);
+}
+
+fn maximum(x: f32, y: f32) -> f32 {
+    return select(u.nan, select(y, x, height(x) > height(y)), ordered(x, y));
+}
+
+fn minimum(x: f32, y: f32) -> f32 {
+    return select(u.nan, select(y, x, height(x) < height(y)), ordered(x, y));
+}
 
 fn add_exactly(s: vec2<f32>, v: f32) -> vec2<f32> {
     let t = hide(s.x + v);
@@ -136,53 +198,73 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     let base = row * u.n - skipped;
     let from_col = number * u.chunk;
     let stop = select(from_col, min(from_col + u.chunk, u.n), group < u.items * u.here);
-    var s4 = 0.0;
+    var s4 = u.inf;
+    var s5 = negative(u.inf);
+    var s6 = 0.0;
     for (var c = lane; c < u.chunks; c += 256u) {
         let t4 = bitcast<f32>(scratch[(0u * u.items + row) * u.chunks + c].x);
-        s4 = s4 + t4;
+        s4 = minimum(s4, t4);
+        let t5 = bitcast<f32>(scratch[(1u * u.items + row) * u.chunks + c].x);
+        s5 = maximum(s5, t5);
+        let t6 = bitcast<f32>(scratch[(2u * u.items + row) * u.chunks + c].x);
+        s6 = s6 + t6;
     }
     room0[lid] = vec2<u32>(bits(s4), 0u);
+    room1[lid] = vec2<u32>(bits(s5), 0u);
+    room2[lid] = vec2<u32>(bits(s6), 0u);
     workgroupBarrier();
     for (var step = 128u; step > 0u; step = step >> 1u) {
         if (lane < step) {
             let t4 = bitcast<f32>(room0[lid + step].x);
-            s4 = s4 + t4;
+            s4 = minimum(s4, t4);
             room0[lid] = vec2<u32>(bits(s4), 0u);
+            let t5 = bitcast<f32>(room1[lid + step].x);
+            s5 = maximum(s5, t5);
+            room1[lid] = vec2<u32>(bits(s5), 0u);
+            let t6 = bitcast<f32>(room2[lid + step].x);
+            s6 = s6 + t6;
+            room2[lid] = vec2<u32>(bits(s6), 0u);
         }
         workgroupBarrier();
     }
     s4 = bitcast<f32>(room0[lid - lane].x);
+    s5 = bitcast<f32>(room1[lid - lane].x);
+    s6 = bitcast<f32>(room2[lid - lane].x);
     workgroupBarrier();
     let r4 = s4;
-    let r6 = quotient(r4, u.length);
-    var pair9 = vec2<f32>(0.0, 0.0);
+    let r5 = s5;
+    let r6 = s6;
+    let r8 = quotient(r6, u.length);
+    let r9 = maximum(r4, r8);
+    let r10 = minimum(r5, r9);
+    var pair13 = vec2<f32>(0.0, 0.0);
     for (var low = from_col + lane; low < stop; low += 8192u) {
-        var s9 = 0.0;
+        var s13 = 0.0;
         let end = min(stop, low + 8192u);
         for (var col = low; col < end; col += 256u) {
             let at = base + col;
             let v0 = in0[at];
-            let v7 = v0 - r6;
-            let v8 = hide(v7) * hide(v7);
-            s9 = s9 + v8;
+            let v11 = v0 - r10;
+            let v12 = hide(v11) * hide(v11);
+            s13 = s13 + v12;
         }
-        pair9 = add_exactly(pair9, s9);
+        pair13 = add_exactly(pair13, s13);
     }
-    var s9 = whole(pair9);
-    room0[lid] = vec2<u32>(bits(s9), 0u);
+    var s13 = whole(pair13);
+    room0[lid] = vec2<u32>(bits(s13), 0u);
     workgroupBarrier();
     for (var step = 128u; step > 0u; step = step >> 1u) {
         if (lane < step) {
-            let t9 = bitcast<f32>(room0[lid + step].x);
-            s9 = s9 + t9;
-            room0[lid] = vec2<u32>(bits(s9), 0u);
+            let t13 = bitcast<f32>(room0[lid + step].x);
+            s13 = s13 + t13;
+            room0[lid] = vec2<u32>(bits(s13), 0u);
         }
         workgroupBarrier();
     }
-    s9 = bitcast<f32>(room0[lid - lane].x);
+    s13 = bitcast<f32>(room0[lid - lane].x);
     workgroupBarrier();
     if (lane == 0u && group < u.items * u.here) {
-        scratch[(1u * u.items + row) * u.chunks + number] = vec2<u32>(bits(s9), 0u);
+        scratch[(3u * u.items + row) * u.chunks + number] = vec2<u32>(bits(s13), 0u);
     }
 }
 
@@ -192,19 +274,23 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
 // %1 = leaf('x1') e T
 // %2 = leaf('x2') e T
 // %3 = param('p0') u T
-// %4 = sum(%0) r T
-// %5 = count() u T
-// %6 = div(%4, %5) r T
-// %7 = sub(%0, %6) e T
-// %8 = mul(%7, %7) e T
-// %9 = sum(%8) r T
-// %10 = div(%9, %5) r T
-// %11 = add(%3, %10) r T
-// %12 = rsqrt(%11) r T
-// %13 = mul(%7, %12) e T
-// %14 = mul(%1, %13) e T
-// %15 = add(%2, %14) e T
-// out %15
+// %4 = min(%0, 'numbers') r T
+// %5 = max(%0, 'numbers') r T
+// %6 = sum(%0) r T
+// %7 = count() u T
+// %8 = div(%6, %7) r T
+// %9 = maximum(%4, %8) r T
+// %10 = minimum(%5, %9) r T
+// %11 = sub(%0, %10) e T
+// %12 = mul(%11, %11) e T
+// %13 = sum(%12) r T
+// %14 = div(%13, %7) r T
+// %15 = add(%3, %14) r T
+// %16 = rsqrt(%15) r T
+// %17 = mul(%11, %16) e T
+// %18 = mul(%1, %17) e T
+// %19 = add(%2, %18) e T
+// out %19
 
 struct Uniforms { zero: u32, items: u32, n: u32, start: u32, chunk: u32, chunks: u32, here: u32, inf: f32, nan: f32, length: f32, p0: f32 }
 @group(0) @binding(0) var<uniform> u: Uniforms;
@@ -214,6 +300,8 @@ struct Uniforms { zero: u32, items: u32, n: u32, start: u32, chunk: u32, chunks:
 @group(0) @binding(4) var<storage, read_write> out0: array<f32>;
 @group(0) @binding(5) var<storage, read> scratch: array<vec2<u32>>;
 var<workgroup> room0: array<vec2<u32>, 256>;
+var<workgroup> room1: array<vec2<u32>, 256>;
+var<workgroup> room2: array<vec2<u32>, 256>;
 
 fn bits(x: f32) -> u32 { return bitcast<u32>(x); }
 
@@ -223,7 +311,24 @@ fn hide(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ u.zero); }
 
 fn is_nan(x: f32) -> bool { return size_bits(x) > 0x7f800000u; }
 
+fn ordered(x: f32, y: f32) -> bool { return max(size_bits(x), size_bits(y)) <= 0x7f800000u; }
+
 fn with_sign(x: f32, s: f32) -> f32 { return bitcast<f32>(size_bits(x) | (bits(s) & 0x80000000u)); }
+
+fn negative(x: f32) -> f32 { return bitcast<f32>(bits(x) ^ 0x80000000u); }
+
+fn height(x: f32) -> i32 {
+    let b = bitcast<i32>(x);
+    return b ^ ((b >> 31u) & 0x7fffffff);
+}
+
+fn maximum(x: f32, y: f32) -> f32 {
+    return select(u.nan, select(y, x, height(x) > height(y)), ordered(x, y));
+}
+
+fn minimum(x: f32, y: f32) -> f32 {
+    return select(u.nan, select(y, x, height(x) < height(y)), ordered(x, y));
+}
 
 fn quotient(x: f32, y: f32) -> f32 {
     let far = select(1.0, 0.25, size_bits(y) >= 0x7e800000u);
@@ -247,55 +352,75 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     let base = row * u.n - skipped;
     let from_col = number * u.chunk;
     let stop = select(from_col, min(from_col + u.chunk, u.n), group < u.items * u.here);
-    var s4 = 0.0;
+    var s4 = u.inf;
+    var s5 = negative(u.inf);
+    var s6 = 0.0;
     for (var c = lane; c < u.chunks; c += 256u) {
         let t4 = bitcast<f32>(scratch[(0u * u.items + row) * u.chunks + c].x);
-        s4 = s4 + t4;
+        s4 = minimum(s4, t4);
+        let t5 = bitcast<f32>(scratch[(1u * u.items + row) * u.chunks + c].x);
+        s5 = maximum(s5, t5);
+        let t6 = bitcast<f32>(scratch[(2u * u.items + row) * u.chunks + c].x);
+        s6 = s6 + t6;
     }
     room0[lid] = vec2<u32>(bits(s4), 0u);
+    room1[lid] = vec2<u32>(bits(s5), 0u);
+    room2[lid] = vec2<u32>(bits(s6), 0u);
     workgroupBarrier();
     for (var step = 128u; step > 0u; step = step >> 1u) {
         if (lane < step) {
             let t4 = bitcast<f32>(room0[lid + step].x);
-            s4 = s4 + t4;
+            s4 = minimum(s4, t4);
             room0[lid] = vec2<u32>(bits(s4), 0u);
+            let t5 = bitcast<f32>(room1[lid + step].x);
+            s5 = maximum(s5, t5);
+            room1[lid] = vec2<u32>(bits(s5), 0u);
+            let t6 = bitcast<f32>(room2[lid + step].x);
+            s6 = s6 + t6;
+            room2[lid] = vec2<u32>(bits(s6), 0u);
         }
         workgroupBarrier();
     }
     s4 = bitcast<f32>(room0[lid - lane].x);
+    s5 = bitcast<f32>(room1[lid - lane].x);
+    s6 = bitcast<f32>(room2[lid - lane].x);
     workgroupBarrier();
     let r4 = s4;
-    let r6 = quotient(r4, u.length);
-    var s9 = 0.0;
+    let r5 = s5;
+    let r6 = s6;
+    let r8 = quotient(r6, u.length);
+    let r9 = maximum(r4, r8);
+    let r10 = minimum(r5, r9);
+    var s13 = 0.0;
     for (var c = lane; c < u.chunks; c += 256u) {
-        let t9 = bitcast<f32>(scratch[(1u * u.items + row) * u.chunks + c].x);
-        s9 = s9 + t9;
+        let t13 = bitcast<f32>(scratch[(3u * u.items + row) * u.chunks + c].x);
+        s13 = s13 + t13;
     }
-    room0[lid] = vec2<u32>(bits(s9), 0u);
+    room0[lid] = vec2<u32>(bits(s13), 0u);
     workgroupBarrier();
     for (var step = 128u; step > 0u; step = step >> 1u) {
         if (lane < step) {
-            let t9 = bitcast<f32>(room0[lid + step].x);
-            s9 = s9 + t9;
-            room0[lid] = vec2<u32>(bits(s9), 0u);
+            let t13 = bitcast<f32>(room0[lid + step].x);
+            s13 = s13 + t13;
+            room0[lid] = vec2<u32>(bits(s13), 0u);
         }
         workgroupBarrier();
     }
-    s9 = bitcast<f32>(room0[lid - lane].x);
+    s13 = bitcast<f32>(room0[lid - lane].x);
     workgroupBarrier();
-    let r9 = s9;
-    let r10 = quotient(r9, u.length);
-    let r11 = u.p0 + r10;
-    let r12 = inverse_root(r11);
+    let r13 = s13;
+    let r14 = quotient(r13, u.length);
+    let r15 = u.p0 + r14;
+    let r16 = inverse_root(r15);
     for (var col = from_col + lane; col < stop; col += 256u) {
         let at = base + col;
         let v0 = in0[at];
         let v1 = in1[col - skipped];
         let v2 = in2[col - skipped];
-        let v7 = v0 - r6;
-        let v13 = hide(v7) * r12;
-        let v14 = v1 * hide(v13);
-        let v15 = v2 + v14;
-        out0[at] = v15;
+        let v11 = v0 - r10;
+        let v17 = hide(v11) * r16;
+        let v18 = v1 * hide(v17);
+        let v19 = v2 + v18;
+        out0[at] = v19;
     }
 }

@@ -135,8 +135,8 @@ def softplus(x):
 def log_sigmoid(x):
     """ln(1 / (1 + e⁻ˣ)).
 
-    As min(x, 0) − log1p(e^−|x|): nothing overflows, and the left tail is x to the last digit.
+    As min(x, −0) − log1p(e^−|x|): nothing overflows, and the left tail is x to the last digit.
     Shapes: y as x.
     Edges: −Inf gives −Inf, Inf gives −0; NaN stays NaN.
     """
-    return lang.minimum(x, 0.0) - lang.log1p_unit(lang.exp(-lang.abs(x)))
+    return lang.minimum(x, -0.0) - lang.log1p_unit(lang.exp(-lang.abs(x)))

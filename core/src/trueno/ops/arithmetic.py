@@ -100,7 +100,7 @@ def lerp(x, y, t: float):
 
     From the nearer end, x + t(y − x) or y + (t − 1)(y − x), so that t = 0 gives x and t = 1 gives y exactly.
     Shapes: operands broadcast; t is one number, any (outside 0 … 1 it extrapolates).
-    Edges: NaN if x and y are the same Inf, or if y − x overflows and t is 0 or 1.
+    Edges: where y − x overflows the result is ±Inf, or NaN if t is 0 or 1; NaN if x and y are the same Inf.
     """
     near = t < 0.5
     return lang.where(near, x, y) + lang.where(near, t, t - 1.0) * (y - x)

@@ -7,6 +7,7 @@ is; how accurate a composition is follows from the program (`trueno.ops.bound`).
 
 from typing import Any
 
+from trueno.ops.program import NUMBERS
 from trueno.ops.trace import Symbol
 
 LN2 = 0.6931471805599453
@@ -195,8 +196,12 @@ def mean(x: Any) -> Symbol:
 
 
 def centred(x: Any) -> Symbol:
-    """x − mean, the mean kept within [min, max], where rounding may push it out: a constant row gives exact zeros."""
-    return _of(x) - minimum(maximum(mean(x), min(x)), max(x))
+    """x − mean, the mean kept within [min, max], where rounding may push it out: a constant row gives exact zeros.
+
+    A NaN in the row makes the mean NaN, and that stays NaN whatever it is kept within.
+    """
+    low, high = _of(x).fold("min", NUMBERS), _of(x).fold("max", NUMBERS)
+    return _of(x) - minimum(maximum(mean(x), low), high)
 
 
 def relu(x: Any) -> Symbol:

@@ -1,4 +1,7 @@
-"""Row ops: each row of the last axis is mapped to a row.  No epsilon that the caller does not give."""
+"""Row ops: each row of the last axis is mapped to a row.  No epsilon that the caller does not give.
+
+Sums of squares are in the call's dtype, and rows are not scaled first, which would cost another pass.
+"""
 
 from trueno.ops import language as lang
 from trueno.ops.op import op
@@ -31,10 +34,11 @@ def layer_norm(x, w, b, *, eps: float = 1e-5):
     """(x − mean) / √(variance + eps) · w + b.
 
     Shapes: y as x; w and b are shared by all rows.
-    Edges: a constant row gives b (NaN if eps is 0); Inf or NaN in a row gives NaN; an empty row is empty.
+    Edges: a constant row gives b (NaN if eps is 0); Inf or NaN in a row gives NaN; an empty row is empty; the variance
+    overflows and underflows as in zscore, the latter if eps is 0.
     Source: Ba, Kiros, Hinton (2016), arXiv 1607.06450.
     """
-    d = x - lang.mean(x)
+    d = lang.centred(x)
     return d * lang.rsqrt(lang.mean(d * d) + eps) * w + b
 
 
@@ -43,7 +47,8 @@ def rms_norm(x, w, *, eps: float = 1e-6):
     """x / √(Σ x² / n + eps) · w.
 
     Shapes: y as x; w is shared by all rows.
-    Edges: a zero row gives 0 (NaN if eps is 0); in float32 Σ x² overflows from elements of 1e19; an empty row is empty.
+    Edges: a zero row gives 0 (NaN if eps is 0); Σ x² overflows and underflows as in normalize, the latter if eps is 0;
+    an empty row is empty.
     Source: Zhang, Sennrich (2019), arXiv 1910.07467.
     """
     return x * lang.rsqrt(lang.mean(x * x) + eps) * w
@@ -65,7 +70,9 @@ def normalize(x):
     """x / √(Σ x²).
 
     Shapes: y as x.
-    Edges: a zero row is NaN (0/0); in float32 Σ x² overflows from elements of 1e19; an empty row is empty.
+    Edges: a zero row is NaN (0/0); in float32 Σ x² overflows from elements of 1e19, which gives 0; a row whose elements
+    are all below 1e-19 loses digits, and below 2e-23, where Σ x² is 0, gives ±Inf (NaN for 0).  In float64 that is from
+    1e154, below 1e-154, below 1e-162.  An empty row is empty.
     """
     return x * lang.rsqrt(lang.sum(x * x))
 
@@ -75,7 +82,8 @@ def zscore(x):
     """(x − mean) / √(Σ (x − mean)² / n), population.
 
     Shapes: y as x.
-    Edges: a constant row, or one of one element, is NaN (0/0); Inf or NaN in a row gives NaN; an empty row is empty.
+    Edges: a constant row, or one of one element, is NaN (0/0); Inf or NaN in a row gives NaN; an empty row is empty;
+    Σ (x − mean)² overflows and underflows as Σ x² does in normalize.
     """
     d = lang.centred(x)
     return d * lang.rsqrt(lang.mean(d * d))

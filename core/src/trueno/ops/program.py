@@ -82,6 +82,8 @@ FOLDS: dict[str, Fold] = {
     "argmin": Fold(inf, None, "index"),
 }
 """NaN: `max min argmax argmin` let NaN win, the first index among equals; `any all` take NaN as true."""
+NUMBERS = "numbers"
+"""The value of a `max` or `min` node whose result does not matter in a row with a NaN: a printer may give any float."""
 
 LEAVES = ("leaf", "param", "const", "count", "position")
 

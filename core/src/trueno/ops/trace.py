@@ -70,10 +70,10 @@ class Builder:
         space = max((self.nodes[a].space for a in args), key=SPACES.index)
         return self.add(Node(kind, args, None, space, ELEMENTS[kind].result))
 
-    def fold(self, kind: str, arg: int) -> int:
+    def fold(self, kind: str, arg: int, value: str | None = None) -> int:
         if self.nodes[arg].space != "e":
             raise TypeError(f"{kind} folds an element value; this one already is one value a row")
-        return self.add(Node(kind, (arg,), None, "r", FOLDS[kind].result))
+        return self.add(Node(kind, (arg,), value, "r", FOLDS[kind].result))
 
 
 def _operator(kind: str, *, swapped: bool = False) -> Callable[["Symbol", Any], "Symbol"]:
@@ -119,8 +119,8 @@ class Symbol:
             return self.builder.const(other)
         raise TypeError(f"an op's body computes with symbols and numbers, not with {other!r}")
 
-    def fold(self, kind: str) -> "Symbol":
-        return Symbol(self.builder, self.builder.fold(kind, self.index))
+    def fold(self, kind: str, value: str | None = None) -> "Symbol":
+        return Symbol(self.builder, self.builder.fold(kind, self.index, value))
 
     def __repr__(self) -> str:
         return f"<{self.builder.nodes[self.index]}>"

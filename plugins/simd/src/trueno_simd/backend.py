@@ -69,9 +69,10 @@ class SimdBackend:
 
     @cached_property
     def accuracy(self) -> Accuracy:
-        """The measured bounds of the element functions, and 64 additions a lane plus its joins."""
+        """The measured bounds of the element functions, and the additions that the printer's sums make."""
         narrow, wide = _module("float32").ULP, _module("float64").ULP
-        return Accuracy({n: max(narrow.get(n, 0.5), wide.get(n, 0.5)) for n in {*narrow, *wide}}, chain=76)
+        worst = {n: max(narrow.get(n, 0.5), wide.get(n, 0.5)) for n in {*narrow, *wide}}
+        return Accuracy(worst, chain=isa.chain())
 
     def probe(self, level: int) -> Probe:
         return elsewhere.run(self._probe)

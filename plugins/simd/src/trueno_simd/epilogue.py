@@ -21,7 +21,7 @@ from trueno_simd import isa, modules
 from trueno_simd.jit import entry
 from trueno_simd.kernels import matmul, matvec
 from trueno_simd.kernels.operands import NONE
-from trueno_simd.printer import IMPORTS, Lines, Printer, Variant, indent
+from trueno_simd.printer import Lines, Printer, Variant, indent
 
 HEADS = {
     "matmul": ("matmul", "fits", "run", (2, 2, 2)),
@@ -65,7 +65,7 @@ class EpiloguePrinter(Printer):
 
     def text(self) -> str:
         head = f'"""{self.variant.title}\n\n{self.program.text}\n"""\n\n'
-        imports = IMPORTS.format(dtype=self.dtype, block=self.block) + "\n".join(self.constants())
+        imports = self.imports() + "\n".join(self.constants())
         more = [
             "from trueno_simd.calls import finish_address",
             "from trueno_simd.kernels.finish import over_all",

@@ -61,8 +61,8 @@ class FoldText(NamedTuple):
     result: str
 
 
-def fold_text(kind: str, dtype: str) -> FoldText:
-    """The row of fold `kind` for programs of `dtype`."""
+def fold_text(kind: str, dtype: str, numbers: bool = False) -> FoldText:
+    """The row of fold `kind` for programs of `dtype`; `numbers` where a row with a NaN may give anything."""
     wide = dtype == "float32"  # then float64 partial sums are exact enough; else two floats carry them
     if kind in ("sum", "fsum"):
         step = "radd({s}, {v})" if kind == "sum" or not wide else "radd({s}, float64({v}))"
@@ -80,7 +80,8 @@ def fold_text(kind: str, dtype: str) -> FoldText:
             "T(1)", "rmul({s}, {v})", ("1.0",), ("float64",), "{a} *= float64({q})", "{a} *= {qa}", "T({a})"
         )
     if kind in ("max", "min"):
-        far, pick = ("-INF", "maximum") if kind == "max" else ("INF", "minimum")
+        far = "-INF" if kind == "max" else "INF"
+        pick = {"max": ("maximum", "greatest"), "min": ("minimum", "smallest")}[kind][numbers]
         return FoldText(far, pick + "({s}, {v})", (far,), ("T",), "{a} = " + pick + "({a}, {q})",
                         "{a} = " + pick + "({a}, {qa})", "{a}")  # fmt: skip
     if kind in ("any", "all"):

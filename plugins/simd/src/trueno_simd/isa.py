@@ -208,7 +208,23 @@ def _host() -> Isa:
     return _isa(frozenset(f for f in _ASKED if found.get(f)), name)
 
 
+RUNS = 8  # runs of a block, which sums are joined after: 8 additions a lane
+
+
 def block(dtype: str) -> int:
-    """Elements of a fold's block: 64 additions in each lane that LLVM uses for this level (docs/adr/0003)."""
-    lanes_used = {"avx512": 64, "avx2": 32, "avx": 32}.get(level(), 8)
-    return 64 * lanes_used // (2 if dtype == "float64" else 1)
+    """Elements of a fold's block: 64 for each lane that LLVM uses for this level (docs/adr/0003, 0015)."""
+    return 64 * _lanes_used() // (2 if dtype == "float64" else 1)
+
+
+def chain() -> int:
+    """Additions in the call's dtype that a term of a sum passes through at most, in either dtype.
+
+    They are a lane's share of a run, the join of the lanes by halves, and elements that fill no vector, one by one.
+    LLVM adds in four registers, or in one where a long body needs the others; on Intel's AVX-512 in half a one.
+    """
+    narrow = min(lanes(level(), 4), 8)
+    return max(64 * _lanes_used() // RUNS // w + w.bit_length() - 1 + w - 1 for w in (narrow, 4 * narrow))
+
+
+def _lanes_used() -> int:
+    return {"avx512": 64, "avx2": 32, "avx": 32}.get(level(), 8)

@@ -5,7 +5,6 @@ tile of 64 rows is transposed into the stack; then every value of a row is a vec
 a loop over columns, and all inner loops have 64 iterations.  Same plan, same node text; only the loops differ.
 """
 
-from trueno_simd.expressions import fold_text
 from trueno_simd.printer import Lines, Printer, indent
 from trueno_simd.schedule import TILE as ROWS
 
@@ -65,7 +64,7 @@ class TilePrinter(Printer):
         return [self.element_type(f)]
 
     def starts(self, f: int) -> Lines:
-        start = fold_text(self.nodes[f].kind, self.dtype).start
+        start = self.fold(f).start
         return [start, "0"] if self.position(f) else [start]
 
     def held(self, i: int) -> str:

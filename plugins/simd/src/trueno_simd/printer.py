@@ -6,8 +6,9 @@
     piece     all passes over a range of rows, for the thread pool
     find_k    where in its block the winner of an argmax is
 
-A fold runs over blocks of 64 elements a lane, whose results are joined in float64: the chain of additions that
-a term passes through stays short however long the row, which is the accuracy that the backend declares.
+A fold runs over blocks of 64 elements a lane, and sums over runs of 8, whose results are joined in float64: the
+chain of additions that a term passes through stays short however long the row, which is the accuracy that the
+backend declares.
 Pieces depend on the row's length and never on the number of threads, so results do not either.
 Everything serial is one function: Numba optimizes a nested function again in each of its callers.
 """
@@ -15,8 +16,10 @@ Everything serial is one function: Numba optimizes a nested function again in ea
 from dataclasses import dataclass
 
 from trueno.ops.lower import Pass, Plan
+from trueno.ops.program import NUMBERS
 
 from trueno_simd.expressions import EXPRESSIONS, FoldText, fold_text
+from trueno_simd.isa import RUNS
 
 IMPORTS = """\
 from numpy import inf, {dtype} as T
@@ -24,7 +27,9 @@ from numpy import inf, {dtype} as T
 from numba import boolean, float64, int64, types
 
 from trueno_simd.bits import absolute, ceil, copysign, floor, fma, rint, select, sqrt, trunc
-from trueno_simd.folds import both, either, invert, join, joined, least, maximum, minimum, radd, rmul
+from trueno_simd.folds import (
+    both, either, greatest, invert, join, joined, least, maximum, minimum, radd, rmul, smallest,
+)
 from trueno_simd.jit import entry, outer
 from trueno_simd.memory import apart, apart_or_same, load, pointer, stack, store
 from trueno_simd.{dtype} import (
@@ -35,6 +40,7 @@ from trueno_simd.threads import acquire_gil, address_of, pack, parallel_for, rel
 
 INF = T(inf)
 BLOCK = {block}
+RUN = {run}
 """
 Lines = list[str]
 
@@ -82,7 +88,7 @@ class Printer:
     def text(self) -> str:
         """The whole module."""
         head = f'"""{self.variant.title}\n\n{self.program.text}\n"""\n\n'
-        parts = [head + IMPORTS.format(dtype=self.dtype, block=self.block) + "\n".join(self.constants())]
+        parts = [head + self.imports() + "\n".join(self.constants())]
         parts += [self.find(f) for f in self.program.folds if self.position(f)]
         by_rows = self.variant.rank == 2 and not self.flat
         if self.tiled:
@@ -92,6 +98,9 @@ class Printer:
         if self.variant.parallel:
             parts += [self.piece_of_rows()] if by_rows else [self.piece(k, s) for k, s in enumerate(self.plan.passes)]
         return "\n\n\n".join([*parts, self.kernel(by_rows)]) + "\n"
+
+    def imports(self) -> str:
+        return IMPORTS.format(dtype=self.dtype, block=self.block, run=self.block // RUNS)
 
     def constants(self) -> Lines:
         special = {"inf": "INF", "-inf": "-INF", "nan": "INF - INF"}
@@ -140,7 +149,7 @@ class Printer:
     # ---- folds --------------------------------------------------------------------------------------
 
     def fold(self, f: int) -> FoldText:
-        return fold_text(self.nodes[f].kind, self.dtype)
+        return fold_text(self.nodes[f].kind, self.dtype, self.nodes[f].value == NUMBERS)
 
     def position(self, f: int) -> bool:
         return self.nodes[f].kind in ("argmax", "argmin")
@@ -193,9 +202,10 @@ class Printer:
         lines = []
         for f in sweep.folds:
             lines += [f"{name} = {value}" for name, value in zip(self.states(f), self.fold(f).state, strict=True)]
-        lines.append(f"for lo in range({start}, {stop}, BLOCK):")
+        step = "RUN" if any(self.nodes[f].kind == "sum" for f in sweep.folds) else "BLOCK"
+        lines.append(f"for lo in range({start}, {stop}, {step}):")
         lines += [f"    s{f} = {self.fold(f).start}" for f in sweep.folds]
-        lines += [f"    for i in range(lo, min(lo + BLOCK, {stop})):", *indent(inside, 2)]
+        lines += [f"    for i in range(lo, min(lo + {step}, {stop})):", *indent(inside, 2)]
         for f in sweep.folds:
             lines += indent(self.fold(f).join.format(q=f"s{f}", **self.state_pair(f)).split("\n"))
         return lines

@@ -13,11 +13,8 @@ from typing import Any
 from numba import njit, types
 from trueno.discovery.protocol import Refused
 
-from trueno_simd import isa
 from trueno_simd.linking import INGREDIENT, WHOLE
 from trueno_simd.store import KernelCache
-
-isa.settle()
 
 FLAGS: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "_nrt": False}
 INSIDE = FLAGS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": INGREDIENT}

@@ -27,7 +27,9 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLoca
 from numba.core.serialize import dumps
 from trueno import cachedir
 
-from trueno_simd import target, temporary
+from trueno_simd import isa, target, temporary
+
+isa.settle()  # before anything is printed or compiled: both ask for the level
 
 DIGEST = 32  # bytes
 

@@ -10,6 +10,7 @@ first.  Only pickling brings the data home, because another process may have no 
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
+from operator import index
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -300,7 +301,12 @@ class Matrix(_Holder):
         cls, rows: int, cols: int, data: Sequence[float] | npt.NDArray[Any], *, backend: str | None = None
     ) -> "Matrix":
         """A rows × cols matrix from row-major data; ShapeError when the length is not rows·cols."""
-        source: Any = held(data) if home(data) is not None else np.asarray(data)
+        try:
+            rows, cols = index(rows), index(cols)
+        except TypeError:
+            said = f"rows and cols are {type(rows).__name__} and {type(cols).__name__}; two whole numbers are needed"
+            raise ShapeError(f"Matrix.from_slice: {said}") from None
+        source: Any = held(data) if home(data) is not None else imported("Matrix.from_slice", "data", held(data))
         if prod(source.shape) != rows * cols:
             size = prod(source.shape)
             raise ShapeError(f"Matrix.from_slice: {rows}×{cols} needs {rows * cols} values, got {size}")

@@ -134,6 +134,10 @@ class Settings:
     def origin(self, name: str) -> Value:
         """Value of a setting, and where it came from; SettingError for a value that cannot be read."""
         values = self._values or self._read()
+        if not isinstance(name, str):
+            raise SettingError(
+                f"a setting is named by a text such as 'TRUENO_THREADS', and this is {type(name).__name__}"
+            )
         if name not in values:
             raise SettingError(f"there is no setting {name}{suggestion(name, self._declared)}")
         return values[name]

@@ -25,6 +25,8 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
     f = format_of(format, "quantize", weights=True)
     name = f.plain or f.name
     x = host("quantize", x) if isinstance(x, (list, tuple)) else held(x)
+    if hasattr(x, "batch"):
+        raise DtypeError("quantize: x is a handle of a batch; go on in the batch: b.quantize_rows(x, format=...)")
     if hasattr(x, "shape") and len(x.shape) == 1:
         x = x.reshape((1, x.shape[0]))
     if not hasattr(x, "shape") or len(x.shape) != 2:

@@ -1,0 +1,33 @@
+"""Objects that are none of what a function takes: an error of Trueno's, which says what is wanted."""
+
+import numpy as np
+import pytest
+import trueno
+
+
+@pytest.mark.parametrize("name", [None, 3, 1.5, ("TRUENO_THREADS",), ["x"], {}, np.ones(2)], ids=repr)
+def test_names_of_settings(name):
+    with pytest.raises(trueno.SettingError, match=f"this is {type(name).__name__}"):
+        trueno.settings.override(name, 1)
+
+
+@pytest.mark.parametrize("rows", [None, 1.5, "2", np.ones(2), object()], ids=lambda x: type(x).__name__)
+def test_sizes_of_a_matrix(rows):
+    with pytest.raises(trueno.ShapeError, match=f"rows and cols are {type(rows).__name__} and int"):
+        trueno.Matrix.from_slice(rows, 2, [1.0, 2.0])
+
+
+def test_data_of_a_matrix():
+    with pytest.raises(trueno.ShapeError, match="ragged"):
+        trueno.Matrix.from_slice(1, 2, [[1.0, 2.0], [3.0]])
+    with trueno.Batch("scalar") as b, pytest.raises(trueno.DtypeError, match=r"from_slice: data is a Handle.*b\.read"):
+        trueno.Matrix.from_slice(1, 3, b.upload(np.ones(3, np.float32)))
+    held = trueno.Matrix.from_slice(np.int64(1), 2, trueno.Vector([1.0, 2.0]))
+    assert held.shape == (1, 2) and held.dtype == np.float32
+
+
+def test_a_handle_is_not_quantized():
+    with trueno.Batch("scalar") as b:
+        for shape in (32, (1, 32)):
+            with pytest.raises(trueno.DtypeError, match=r"quantize: x is a handle of a batch.*b\.quantize_rows"):
+                trueno.quantize(b.upload(np.ones(shape, np.float32)), "q8_0")

@@ -490,7 +490,7 @@ def test_chains_that_nobody_records_any_more_are_let_go():
     with trueno.Batch("reference") as kept:
         h = record(kept, first)
         expected = kept.read(h).tobytes()
-        peak = 0
+        alive()
         for i, chain in enumerate(product(words, repeat=5)):
             if i == 2 * CHAINS:
                 break

@@ -13,13 +13,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, Final
 
-# Read at each look, so that Python folds none of it into a constant.
-_ONE: float = 1.0
-_QUARTER: float = 2.0**-54
-_MOST: float = 3 * 2.0**-54
-_STEP: float = 2.0**-52
-_LEAST: float = 2.0**-1022
-_HALF: float = 0.5
+# Read at each look, so that Python folds none of it into a constant; spelled so that no mode changes them.
+_ONE = float.fromhex("1.0")
+_QUARTER = float.fromhex("0x1p-54")
+_MOST = float.fromhex("0x3p-54")
+_STEP = float.fromhex("0x1p-52")
+_LEAST = float.fromhex("0x1p-1022")
+_HALF = float.fromhex("0x1p-1")
 
 
 def standard() -> bool:

@@ -2,7 +2,9 @@
 
 import gc
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,7 +15,9 @@ from trueno.batch.buffers import assign
 from trueno.batch.graph import Value
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Reject
+from trueno.dispatch.state import CHAINS
 from trueno.ops import ALIASES, TABLE
+from trueno.ops.op import Op
 from trueno.testing import verdict
 from trueno.testing.checks import matrix
 from unit import chains
@@ -464,3 +468,64 @@ def test_ten_thousand_users_of_one_value(backend):
         kept = [b.scale(r, float(i)) for i in range(10_000)]
         b.execute()
         assert b.read(kept[7])[0] == 7
+
+
+def test_chains_that_nobody_records_any_more_are_let_go():
+    """There is no end of distinct chains.  A batch that is alive runs on; one that is recorded again is as before."""
+    words = ("relu", "neg", "abs", "exp", "tanh", "sin")
+    x = np.linspace(-1, 1, 8, dtype=np.float32)
+
+    def record(batch, chain):
+        h = batch.upload(x)
+        for name in chain:
+            h = getattr(batch, name)(h)
+        batch.execute()
+        return h
+
+    def alive():
+        gc.collect()
+        return sum(isinstance(o, Op) and o.family == "batch" for o in gc.get_objects())
+
+    first = ("tanh", "neg", "exp", "relu", "sin")
+    with trueno.Batch("reference") as kept:
+        h = record(kept, first)
+        expected = kept.read(h).tobytes()
+        before = alive()
+        for i, chain in enumerate(product(words, repeat=5)):
+            if i == 2 * CHAINS:
+                break
+            with trueno.Batch("reference") as batch:
+                record(batch, chain)
+        assert alive() - before < CHAINS + CHAINS // 4  # of twice as many
+        kept.execute()
+        assert kept.read(h).tobytes() == expected
+        trueno.forgive()  # drops every plan: the next execution chooses anew
+        kept.execute()
+        assert kept.read(h).tobytes() == expected
+    with trueno.Batch("reference") as batch:
+        assert batch.read(record(batch, first)).tobytes() == expected
+
+
+def test_chains_are_recorded_by_several_threads():
+    """While each makes the others' oldest go."""
+    x = np.linspace(-1, 1, 8, dtype=np.float32)
+    words = ("relu", "neg", "abs", "tanh")
+
+    def run(start):
+        for i in range(start, start + 40):
+            chain = [words[i >> 2 * k & 3] for k in range(6)]
+            with trueno.Batch("reference") as batch:
+                h = batch.upload(x)
+                for name in chain:
+                    h = getattr(batch, name)(h)
+                batch.execute()
+                made = batch.read(h)
+            alone = x
+            with trueno.use("reference"):
+                for name in chain:
+                    alone = getattr(trueno, name)(alone)
+            np.testing.assert_allclose(made, alone, rtol=1e-5)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(run, 40 * k) for k in range(4) for _ in range(2)]:
+            done.result()

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from trueno.batch.merged import title
+from trueno.dispatch.state import CHAINS
 from trueno.ops.evaluate import evaluate
 from trueno.ops.op import Op, Parameter
 from trueno.ops.signature import ArraySpec, Signature
 
-_ops: dict[tuple[str, str, str], Op] = {}
+_ops: dict[tuple[str, str, str], Op] = {}  # the last `CHAINS` that were made
 
 
 def takes_tail(op: Op) -> bool:
@@ -31,6 +32,8 @@ def with_epilogue(head: Op, tail: Op, kinds: str, names: list[str]) -> Op:
     found = _ops.get(key)
     if found is None:
         found = _ops[key] = _make(head, tail, kinds, names)
+        while len(_ops) > CHAINS:
+            _ops.pop(next(iter(_ops.copy()), key), None)  # another thread may do the same
     return found
 
 

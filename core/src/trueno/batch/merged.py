@@ -11,6 +11,7 @@ from hashlib import blake2b
 from inspect import Parameter as Signed
 from typing import Any, NamedTuple
 
+from trueno.dispatch.state import CHAINS
 from trueno.ops import TABLE
 from trueno.ops.lower import lower
 from trueno.ops.op import Op, Parameter
@@ -48,23 +49,14 @@ class Recipe(NamedTuple):
     rows: bool
 
 
-_ops: dict[Recipe, Op] = {}
-
-
-def merged(recipe: Recipe) -> Op:
-    """The op of a recipe."""
-    found = _ops.get(recipe)
-    if found is None:
-        found = _ops[recipe] = _make(recipe)
-    return found
-
-
 def title(names: list[str]) -> str:
     """`relu_scale_add`; of many parts the first few and how many more."""
     return "_".join(names if len(names) <= SHOWN + 1 else [*names[:SHOWN], str(len(names) - SHOWN), "more"])
 
 
-def _make(recipe: Recipe) -> Op:
+@lru_cache(maxsize=CHAINS)
+def merged(recipe: Recipe) -> Op:
+    """The op of a recipe; one that nobody recorded for long is made anew, under the same name."""
     names = [part.op for part in recipe.parts]
     digest = blake2b(repr(recipe).encode(), digest_size=HASH // 2).hexdigest()
     body = _body(recipe)

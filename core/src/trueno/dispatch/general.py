@@ -36,9 +36,13 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
         result = repeated.RUNS[len(operands)](op, operands, scalars, out)
         if result is not repeated.NEVER:
             return result
-    if not standard():  # numbers are rounded on their way to a kernel, and results on their way back
-        with ieee():
-            return call(op, operands, scalars, out)
+    if standard():
+        return _call(op, operands, scalars, out)
+    with ieee():  # numbers are rounded on their way to a kernel, and results on their way back
+        return _call(op, operands, scalars, out)
+
+
+def _call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
     operands, scalars = unpack(op, operands, scalars)
     device = resident.device(op, operands)
     if device is not None:

@@ -7,8 +7,9 @@ asks the selector once.  Nothing here is locked on reads; two threads that miss 
 
 import inspect
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
 from threading import RLock
@@ -35,6 +36,8 @@ DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype(np.float32), "f8": np.dtype(n
 CLASSES = 65  # size classes: bit lengths of any array's size
 drops = 0
 """How often plans were dropped: what was decided before is not kept after, and who keeps a kernel asks again."""
+CHAINS = 512
+"""Ops made by batches that are kept, and their plans: there is no end of them, and a batch holds what it runs."""
 RANKS = 65  # NumPy's arrays have up to 64 axes
 
 
@@ -63,12 +66,13 @@ class State:
     Such an attribute is a list by rank of lists by size class of the first operand: small integers are the fastest
     keys, and a slot the fastest thing that Python reads by name.  Static parameters come before (`f4_gelu["tanh"]`),
     size classes of further operands of structured ops after.  `general` holds the plans of canonicalised calls.
+    chains: keys in `general` of ops that batches made, the oldest first.
     resident: calls on arrays of a device (`trueno.dispatch.repeated`).
     own: what was asked for here; None follows `trueno.set_default`.
     """
 
     __slots__ = (
-        "__weakref__", "general", "guard", "own", "resident", "traced",
+        "__weakref__", "chains", "general", "guard", "own", "resident", "traced",
         *(f"{d}_{name}" for name in TABLE for d in DTYPES),
     )  # fmt: skip
 
@@ -77,6 +81,7 @@ class State:
         self.guard = guard
         self.traced = traced
         self.general: dict[Any, tuple[Decision, dict[int, Plan | None]]] = {}
+        self.chains: deque[tuple[Any, ...]] = deque()
         self.resident: dict[Any, Any] = {}
 
     @property
@@ -162,8 +167,17 @@ class State:
             found = (policy.decide(call, self.asked), {})
             if before == drops and not policy.nested():
                 self.general[key] = found
+                if call.op.family == "batch":
+                    self._keep(key)
                 policy.announce(found[0])
         return found
+
+    def _keep(self, key: tuple[Any, ...]) -> None:
+        """Let the oldest of the ops that batches made go."""
+        self.chains.append(key)
+        while len(self.chains) > CHAINS:
+            with suppress(IndexError):  # another thread was faster
+                self.general.pop(self.chains.popleft(), None)
 
     def chosen(self, call: Call, skip: int = 0) -> Plan | None:
         """The plan of a call; `skip` leaves out candidates that already refused it.  None when none is left."""

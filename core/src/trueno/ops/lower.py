@@ -59,7 +59,7 @@ class Plan:
         return tuple(k for k, o in enumerate(self.program.outputs) if nodes[o].space != "e")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def lower(program: Program, residence: Residence = "cache") -> Plan:
     """Plan `program` for rows that live in `residence`."""
     nodes = program.nodes

@@ -67,7 +67,7 @@ def work(call: Call) -> Work:
     return _work(call.op, call.dtype.itemsize, call.layout, call.rank, call.sizes, call.static)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def op_class(op: Op) -> str:
     """The class in which an op is measured: `elementwise exp`, `fold plain`, `row log`.
 
@@ -134,7 +134,7 @@ def refuse(rates: Any) -> str:
     return ""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _work(
     op: Op, item: int, layout: str, rank: int, sizes: tuple[int, ...], static: tuple[tuple[str, Any], ...]
 ) -> Work:

@@ -7,7 +7,7 @@ The product lies in the first result before it is finished; each element is read
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -22,6 +22,7 @@ from trueno_simd.jit import entry
 from trueno_simd.kernels import matmul, matvec
 from trueno_simd.kernels.operands import NONE
 from trueno_simd.printer import Lines, Printer, Variant, indent
+from trueno_simd.rowprogram import KEPT
 
 HEADS = {
     "matmul": ("matmul", "fits", "run", (2, 2, 2)),
@@ -130,7 +131,7 @@ def printed(op: Op, dtype: str, rank: int) -> str:
     return EpiloguePrinter(op, dtype, rank).text()
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def _compiled(op: Op, dtype: str, rank: int) -> Any:
     text = printed(op, dtype, rank)
     digest = blake2b(text.encode(), digest_size=8).hexdigest()

@@ -52,6 +52,7 @@ BODIES = [
     ("atom.global.cas.b32 %r1, [%rd1], %r2;", "atom.global.cas.b32 has 4 operands, 3 given"),
     # operands
     ("brx.idx %r1, 5;", "wants the label of a .branchtargets"),
+    ("mbarrier.arrive.shared.b64 %rd1;", "an address in brackets is wanted"),
     ("cp.async.wait_group %r1;", "a whole number is wanted"),
     ("wgmma.wait_group.sync.aligned %r1;", "a whole number is wanted"),
     ("lop3.b32 %r1, %r2, %r3, %r4, 0f7F800000;", "a whole number is wanted"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Step
+from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.data import space_of
 from trueno_cuda.ptx.emulate.opcodes import opcode
@@ -119,6 +120,8 @@ def arrive(c: Compiler, ins: Instruction) -> Step:
     """arrive, arrive_drop, with or without expect_tx; the state that they return is the phase's number."""
     returns = not isinstance(ins.operands[0], Address)
     store = c.store(ins.operands[0], B64) if returns else None
+    if returns and len(ins.operands) < 2:
+        raise Refusal("an address in brackets is wanted")
     address, space = c.address(ins.operands[1 if returns else 0]), space_of(ins)
     rest = ins.operands[2 if returns else 1 :]
     expects = "expect_tx" in ins.mods

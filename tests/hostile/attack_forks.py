@@ -6,6 +6,7 @@ import threading
 import time
 import traceback
 import warnings
+from contextvars import copy_context
 
 import numpy as np
 import trueno
@@ -14,9 +15,9 @@ from .attack import Tally
 from .known import known
 
 BACKENDS = ("simd", "scalar", "reference")
-LIMIT = 240.0
+LIMIT = 300.0
 THREADS = 4
-PATIENCE = 45.0
+PATIENCE = 60.0
 
 
 def case(rng: np.random.Generator, backend: str, tally: Tally) -> None:
@@ -70,7 +71,7 @@ def _fork(own: np.random.Generator, deep: bool = True) -> str:
             _compute(mine, 6)
             if again and (said := _fork(mine, False)):
                 raise AssertionError(said)
-            thread = threading.Thread(target=_compute, args=(mine, 3))
+            thread = threading.Thread(target=copy_context().run, args=(_compute, mine, 3))
             thread.start()
             thread.join()
             code = 0

@@ -12,7 +12,8 @@ from trueno.ops.evaluate import evaluate
 from trueno.ops.interval import Range
 from trueno.ops.structured import judge_structured, structured_bound
 from trueno.ops.trace import trace
-from trueno.testing.cases import grid, keywords
+from trueno.testing.case import keywords
+from trueno.testing.cases import grid
 from trueno.testing.expected import split
 
 PROGRAMS = [op for op in TABLE.values() if not op.structured]

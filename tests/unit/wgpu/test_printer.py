@@ -11,7 +11,7 @@ from trueno.errors import KernelError
 from trueno.ops import TABLE
 from trueno.ops.program import ELEMENTS
 from trueno.ops.program import FOLDS as FOLD_KINDS
-from trueno.testing.cases import keywords
+from trueno.testing.case import keywords
 from trueno.testing.expected import split
 
 printer = pytest.importorskip("trueno_wgpu.wgsl.printer", reason="trueno-wgpu is not installed")

@@ -77,8 +77,8 @@ class Graph:
     values: list[Value] = field(default_factory=list)
     ops: list[Recorded] = field(default_factory=list)
 
-    def upload(self, shape: Shape, dtype: np.dtype[Any]) -> int:
-        self.values.append(Value(shape, dtype))
+    def upload(self, shape: Shape, dtype: np.dtype[Any], blocks: str = "", columns: bool = False) -> int:
+        self.values.append(Value(shape, dtype, blocks=blocks, columns=columns))
         return len(self.values) - 1
 
     def record(self, op: Op, operands: tuple[int | Number, ...], dtype: np.dtype[Any], params: tuple[float, ...],

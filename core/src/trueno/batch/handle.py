@@ -1,28 +1,37 @@
 """Handles: what a batch gives out for arrays that are not there yet."""
 
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from trueno.batch.record import Batch
+
+class Owner(Protocol):
+    """The batch of a handle."""
+
+    name: str
+    _closed: bool
 
 
 class Handle:
     """An upload or a result of one batch: `shape`, `dtype`, and nothing to compute with outside of that batch.
 
-    `b.relu(h)` goes on with it, `b.read(h)` gives its array once the batch has been executed.
+    `b.relu(h)` goes on with it, `b.read(h)` gives its array once the batch has been executed.  blocks, columns: as
+    those of its value in the graph.
     """
 
-    __slots__ = ("__weakref__", "batch", "dtype", "shape", "value")
+    __slots__ = ("__weakref__", "_columns", "_format", "batch", "dtype", "shape", "value")
     __array_ufunc__ = None  # NumPy's operators give up at once
 
-    def __init__(self, batch: "Batch", value: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, batch: Owner, value: int, shape: tuple[int, ...], dtype: np.dtype[Any], blocks: str, columns: bool
+    ) -> None:
         self.batch = batch
         self.value = value
         self.shape = shape
         self.dtype = dtype
+        self._format = blocks
+        self._columns = columns
 
     @property
     def ndim(self) -> int:
@@ -35,8 +44,7 @@ class Handle:
     @property
     def _blocks(self) -> "tuple[Handle, str, bool] | None":
         """What a QuantizedMatrix says of itself, if this stands for quantized rows."""
-        value = self.batch._graph.values[self.value]
-        return (self, value.blocks, value.columns) if value.blocks else None
+        return (self, self._format, self._columns) if self._format else None
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("a handle holds no array: b.execute(), then b.read(h)")

@@ -136,15 +136,13 @@ class Batch:
         DeviceError.
         """
         self._quiet("upload")
-        handle = self._new(self._uploads.take("upload", x), x)
-        if not isinstance(x, Handle) and (form := getattr(x, "_blocks", None)):
-            value = self._graph.values[handle.value]
-            value.blocks, value.columns = form[1:]
-        return handle
+        array = self._uploads.take("upload", x)
+        _, blocks, columns = getattr(x, "_blocks", None) or (None, "", False)
+        return self._new(array, x, blocks, columns)
 
-    def _new(self, array: Any, given: Any = None) -> Handle:
+    def _new(self, array: Any, given: Any = None, blocks: str = "", columns: bool = False) -> Handle:
         """A new upload; nothing of it is left if the device has no room."""
-        v = self._graph.upload(tuple(array.shape), np.dtype(array.dtype))
+        v = self._graph.upload(tuple(array.shape), np.dtype(array.dtype), blocks, columns)
         try:
             self._uploads.put(v, array, given)
         except BaseException:
@@ -180,7 +178,7 @@ class Batch:
 
     def _handle(self, v: int) -> Handle:
         value = self._graph.values[v]
-        handle = Handle(self, v, value.shape, value.dtype)
+        handle = Handle(self, v, value.shape, value.dtype, value.blocks, value.columns)
         self._handles.append(ref(handle))
         return handle
 

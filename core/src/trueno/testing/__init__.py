@@ -17,7 +17,8 @@ from trueno.discovery.protocol import Accuracy
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.bound import EXACT, Bound, Verdict, bound, judge
 from trueno.ops.structured import judge_structured, structured_bound
-from trueno.testing.cases import Case, cases
+from trueno.testing.case import Case
+from trueno.testing.cases import cases
 from trueno.testing.checks import CHECKS, Report, check_values
 from trueno.testing.expected import expected, verdict
 

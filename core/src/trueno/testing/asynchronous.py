@@ -9,7 +9,8 @@ import numpy.typing as npt
 import trueno
 from trueno.discovery import registry
 from trueno.ops.op import Op
-from trueno.testing.cases import Case, cases
+from trueno.testing.case import Case
+from trueno.testing.cases import cases
 from trueno.testing.expected import verdict
 
 ROW = "one row of 65"

@@ -16,7 +16,7 @@ from trueno.dispatch.fallback import words
 from trueno.dispatch.half import WIDE, is_half
 from trueno.errors import KernelError
 from trueno.ops.op import Op
-from trueno.testing.cases import Case
+from trueno.testing.case import Case
 from trueno.testing.expected import split
 
 

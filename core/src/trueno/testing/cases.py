@@ -7,51 +7,23 @@ short one, so that judging them costs little and an element computed wrongly sti
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import product
 from math import isinf
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trueno.ops.op import Op, Parameter
+from trueno.ops.op import Op
+from trueno.testing.case import Case
+from trueno.testing.case import keywords as keywords
+from trueno.testing.case import rng_for as rng_for
 from trueno.testing.halves import finfo
 from trueno.testing.layouts import SQUARE, TALL, THOROUGH, forms, several, user_shapes
+from trueno.testing.shapes import structured_cases
 
 Array = npt.NDArray[Any]
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 63, 64, 65, 1023, 4097)
 LONG = 300_001
-POSITIVE = ("imatrix",)
-"""Operands that are weights, 0 or more."""
-ALSO = 2
-"""Values to try of those that a parameter takes beside its choices: of formats, one of each size of block."""
-DEMANDED = (0.7, 1.9, 2.5, 3.5)  # values of parameters without default, ascending: min < max
-
-
-@dataclass
-class Case:
-    """One call: `op(*operands, **kwargs)`.
-
-    The operands repeat their first `1/repeat` along the first axis, and so will the results.
-    """
-
-    op: Op
-    dtype: np.dtype[Any]
-    label: str
-    operands: tuple[Any, ...]
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    repeat: int = 1
-
-    def __str__(self) -> str:
-        shapes = ", ".join(str(np.shape(x)) for x in self.operands)
-        keywords = "".join(f", {k}={v!r}" for k, v in self.kwargs.items())
-        return f"{self.op.name}({shapes}{keywords}) {self.dtype} [{self.label}]"
-
-
-def rng_for(op: Op, dtype: npt.DTypeLike, seed: int) -> np.random.Generator:
-    """A generator that depends on op, dtype and seed, so that a case can be had again alone."""
-    return np.random.default_rng([seed, *f"{op.name} {np.dtype(dtype)}".encode()])
 
 
 def natural(op: Op, rng: np.random.Generator, shape: int | tuple[int, ...]) -> Array:
@@ -113,30 +85,6 @@ EDGES = np.concatenate(
 """Values at which functions turn, overflow, round otherwise or have a zero."""
 
 
-def _values(p: Parameter) -> tuple[Any, ...]:
-    """What to give for a static parameter, the usual first."""
-    if p.choices:
-        return (p.choices[0], *p.also[:ALSO], *p.choices[1:])
-    return (False, True) if p.type is bool else (p.default,)
-
-
-def keywords(op: Op) -> list[dict[str, Any]]:
-    """Arguments to try: the defaults with each combination of static choices, then other floats once.
-
-    Of values that are taken besides only a few: what they change is the same for all.
-    """
-    demanded = iter(DEMANDED)
-    base = {p.name: next(demanded) for p in op.params if p.required and p.symbolic}
-    options = [_values(p) for p in op.static]
-    found = [base | dict(zip((p.name for p in op.static), c, strict=True)) for c in product(*options)]
-    other = {p.name: 0.375 for p in op.params if p.symbolic and not p.required}
-    if other:
-        found.append(found[0] | other)
-    elif base:
-        found.append(found[0] | {name: -value if i == 0 else value for i, (name, value) in enumerate(base.items())})
-    return found
-
-
 def _typed(x: Array, dtype: np.dtype[Any]) -> Array:
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(np.asarray(x).astype(dtype))
@@ -173,8 +121,6 @@ def cases(
     """
     T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
     if op.structured:
-        from trueno.testing.shapes import structured_cases
-
         yield from structured_cases(op, T, rng)
         return
     arguments = keywords(op)

@@ -17,7 +17,8 @@ from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.testing.asynchronous import check_aio
 from trueno.testing.calls import Declined, Report, invoke, told
-from trueno.testing.cases import Case, cases, grid, keywords, layouts, rng_for
+from trueno.testing.case import Case, keywords, rng_for
+from trueno.testing.cases import cases, grid, layouts
 from trueno.testing.expected import stated, verdict
 from trueno.testing.guards import check_guard
 from trueno.testing.subject import Subject, rejected, subject

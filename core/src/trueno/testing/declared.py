@@ -17,7 +17,7 @@ from trueno.discovery.protocol import API, OPTIONAL, Accuracy, Backend, Call, De
 from trueno.ops import TABLE
 from trueno.select.cost import refuse
 from trueno.select.reasons import PLUGIN
-from trueno.testing.cases import keywords
+from trueno.testing.case import keywords
 from trueno.testing.expected import split
 from trueno.testing.subject import subject
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from trueno.discovery.protocol import Call, Kernel, Refused
 from trueno.ops.op import Op
-from trueno.testing.cases import Case, cases, grid, keywords, natural, rng_for
+from trueno.testing.case import Case, keywords, rng_for
+from trueno.testing.cases import cases, grid, natural
 from trueno.testing.checks import SENTINEL, empty_results, sentinels, untouched
 from trueno.testing.expected import split
 from trueno.testing.layouts import SQUARE, TALL, THOROUGH, forms, user_shapes

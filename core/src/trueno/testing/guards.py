@@ -14,7 +14,8 @@ from trueno.errors import GuardError
 from trueno.ops.bound import Bound
 from trueno.ops.op import Op
 from trueno.testing.calls import invoke, told
-from trueno.testing.cases import Case, cases, grid, keywords, rng_for
+from trueno.testing.case import Case, keywords, rng_for
+from trueno.testing.cases import cases, grid
 from trueno.testing.expected import expected, stated, verdict
 from trueno.testing.halves import computing
 

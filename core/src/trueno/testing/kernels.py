@@ -17,7 +17,8 @@ from trueno.dispatch.fallback import passes
 from trueno.errors import TruenoError
 from trueno.ops.op import Op
 from trueno.testing.calls import explained, strict_warnings
-from trueno.testing.cases import Case, grid, rng_for
+from trueno.testing.case import Case, rng_for
+from trueno.testing.cases import grid
 from trueno.testing.checks import sentinels
 from trueno.testing.direct import Direct, Outs, attempt, directs
 from trueno.testing.expected import stated, verdict

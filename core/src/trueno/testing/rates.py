@@ -15,7 +15,8 @@ import numpy.typing as npt
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select.cost import elements, op_class, seconds, work
-from trueno.testing.cases import Case, natural, rng_for
+from trueno.testing.case import Case, rng_for
+from trueno.testing.cases import natural
 from trueno.testing.subject import subject
 
 OFF = 3.0

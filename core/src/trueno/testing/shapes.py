@@ -10,7 +10,7 @@ from trueno.formats.interleave import interleaved, plain
 from trueno.formats.samples import random_rows
 from trueno.formats.table import Format
 from trueno.ops.op import Op
-from trueno.testing.cases import POSITIVE, Case, keywords
+from trueno.testing.case import POSITIVE, Case, keywords
 from trueno.testing.halves import finfo
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,7 @@ from trueno.discovery import registry
 from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import Backend, Call, Reject
 from trueno.ops.op import Op
-from trueno.testing.cases import Case, keywords
+from trueno.testing.case import Case, keywords
 from trueno.testing.expected import split
 from trueno.testing.halves import computing
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.testing.calls import invoke
-from trueno.testing.cases import Case, cases, keywords, natural, rng_for
+from trueno.testing.case import Case, keywords, rng_for
+from trueno.testing.cases import cases, natural
 from trueno.testing.expected import stated, verdict
 from trueno.testing.subject import rejected, subject
 

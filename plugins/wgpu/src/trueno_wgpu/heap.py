@@ -2,18 +2,15 @@
 
 import gc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trueno.errors import OutOfMemory
 
 from trueno_wgpu.bindings import Bindings
 from trueno_wgpu.limits import Counts, Limits
-from trueno_wgpu.memory import Buffer, Memory, Pool, block
+from trueno_wgpu.memory import Buffer, Device, Memory, Pool, block
 from trueno_wgpu.queue import Queue
 from trueno_wgpu.staging import padded
-
-if TYPE_CHECKING:
-    from trueno_wgpu.device import Gpu
 
 SETTING = "TRUENO_WGPU_MEMORY"
 IDLE = 256 << 20
@@ -32,7 +29,7 @@ class Heap:
         self.budget = budget
         self.pool = Pool(IDLE if budget is None else min(IDLE, budget // 4))
 
-    def alloc(self, gpu: "Gpu", nbytes: int) -> Buffer:
+    def alloc(self, gpu: Device, nbytes: int) -> Buffer:
         """A buffer of `gpu`; OutOfMemory where there is no room, or not in one piece."""
         needed = max(padded(nbytes), 4)
         if needed > self._limits.buffer:

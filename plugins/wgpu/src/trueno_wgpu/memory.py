@@ -8,16 +8,27 @@ command needs it.
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from trueno_wgpu.device import Gpu
+from typing import Any, Protocol
 
 SMALLEST = 256
 STEPS = 8
 """Size classes in each power of two: at most an eighth of a block is spare."""
 numbers = count(1)
 """Names of blocks and of pages; never given twice, as `id` is."""
+
+
+class Device(Protocol):
+    """What holds a buffer, and copies to it and from it: `Gpu`."""
+
+    @property
+    def name(self) -> str:
+        """As people know it."""
+
+    def write(self, buffer: "Buffer", data: Any, offset: int = 0) -> None:
+        """Copy bytes to a buffer."""
+
+    def read(self, buffer: "Buffer", nbytes: int, offset: int = 0, into: Any = None) -> memoryview:
+        """Copy bytes home."""
 
 
 class Memory:
@@ -40,7 +51,7 @@ class Buffer:
 
     __slots__ = ("__weakref__", "_dropped", "gpu", "memory", "nbytes", "part")
 
-    def __init__(self, gpu: "Gpu", memory: Memory, nbytes: int, dropped: "deque[Memory]") -> None:
+    def __init__(self, gpu: Device, memory: Memory, nbytes: int, dropped: "deque[Memory]") -> None:
         self.gpu = gpu
         self.memory = memory
         self.nbytes = nbytes

@@ -1049,6 +1049,11 @@ def keeping_something_in_k(k, x, h, n, eps):
     k.total = x.load(0)
 
 
+@misuse("k.arrays = ...: k is the builder and keeps nothing")
+def replacing_what_k_keeps(k, x, h, n, eps):
+    k.arrays = [k.shared(f32, 32)]
+
+
 @misuse(r"returns_a_value returns %f\d+ \(f32\): a kernel returns nothing; store it")
 def returns_a_value(k, x, h, n, eps):
     return x.load(0)

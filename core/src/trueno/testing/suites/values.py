@@ -5,7 +5,7 @@ import pytest
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select.cost import op_class
-from trueno.testing.cases import Case
+from trueno.testing.case import Case
 from trueno.testing.checks import CHECKS, check_values
 from trueno.testing.suites.rows import none_of, quick, skip_rejected, tell
 

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from trueno_cuda.ptx.conversions import Conversions
 from trueno_cuda.ptx.errors import BuildError, UnknownName
 from trueno_cuda.ptx.guesses import KERNEL, instead
+from trueno_cuda.ptx.hazards import Alike
 from trueno_cuda.ptx.instructions import (
     CLOCKS,
     COMPARISONS,
@@ -18,7 +20,7 @@ from trueno_cuda.ptx.instructions import (
 )
 from trueno_cuda.ptx.topics import MEMBERS
 from trueno_cuda.ptx.types import Type, checked, pred, u32
-from trueno_cuda.ptx.values import Alike, Number, Value, Var, alike, is_predicate, multiple, plain
+from trueno_cuda.ptx.values import Number, Value, Var, alike, is_predicate, multiple, plain
 
 
 class Arithmetic(Conversions):
@@ -100,9 +102,10 @@ class Arithmetic(Conversions):
 
     # ---- special registers ----------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def _specials(self) -> dict[str, Value]:
-        return self.__dict__.setdefault("_special_values", {})  # type: ignore[no-any-return]
+        """Those read so far, by name."""
+        return {}
 
     def _special(self, name: str) -> Value:
         """Read once, at the top: these never change."""

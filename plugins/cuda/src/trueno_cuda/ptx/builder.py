@@ -2,14 +2,16 @@
 
 import keyword
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from trueno_cuda.ptx.asynchronous import Asynchronous
 from trueno_cuda.ptx.errors import BuildError
+from trueno_cuda.ptx.hazards import Alike
 from trueno_cuda.ptx.pointers import Pointer, Root
 from trueno_cuda.ptx.targets import STATIC_SHARED
 from trueno_cuda.ptx.types import TensorMap, Type, global_address, ptr, tensor_address, u64
-from trueno_cuda.ptx.values import Alike, Value
+from trueno_cuda.ptx.values import Value
 
 DYNAMIC: Final = "dynamic"
 ParamType = Type | ptr | TensorMap
@@ -43,6 +45,11 @@ class Shared:
 class Builder(Asynchronous):
     """Everything after `k.` in a kernel."""
 
+    @cached_property
+    def _roots(self) -> dict[str, Root]:
+        """What the pointers among the parameters point into, by the parameter's name."""
+        return {}
+
     def bind(self, name: str, kind: ParamType) -> Value | Pointer:
         """Read a launch parameter, at the top."""
         if not name.isascii() or keyword.iskeyword(name):
@@ -54,7 +61,7 @@ class Builder(Asynchronous):
             address = self.new(global_address, Alike.BLOCK, top=True)
             self.prologue.append(f"ld.param.u64 {generic.text}, [{param}];")
             self.prologue.append(f"cvta.to.global.u64 {address.text}, {generic.text};")
-            self.roots.append(root)
+            self._roots[name] = root
             return Pointer(self, kind.element, root, address)
         if isinstance(kind, TensorMap):
             generic = self.new(u64, Alike.BLOCK, top=True)
@@ -80,13 +87,13 @@ class Builder(Asynchronous):
     def params(self, kinds: dict[str, ParamType]) -> tuple[Param, ...]:
         """The parameters with what their use has shown."""
         params: list[Param] = []
-        roots, end = {r.name: r for r in self.roots}, 0
+        end = 0
         for name, kind in kinds.items():
             size = kind.bytes if isinstance(kind, Type) else 8 if isinstance(kind, ptr) else 128
             step = 64 if isinstance(kind, TensorMap) else size
             offset = -(-end // step) * step
             end = offset + size
-            root = roots.get(name)
+            root = self._roots.get(name)
             if root is None:
                 params.append(Param(name, kind, offset, size, step))
             else:

@@ -1,14 +1,16 @@
 """What threads do together: barriers, fences, shuffles, votes, and reductions over a warp or a block."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import overload
 
 from trueno_cuda.ptx.errors import BuildError, suggestion
+from trueno_cuda.ptx.hazards import Alike
 from trueno_cuda.ptx.instructions import FENCES, INSTRUCTIONS
 from trueno_cuda.ptx.memory import Memory
 from trueno_cuda.ptx.pointers import Array
 from trueno_cuda.ptx.types import Type, pred, u16, u32, u64
-from trueno_cuda.ptx.values import Alike, Value, is_predicate
+from trueno_cuda.ptx.values import Value, is_predicate
 
 FULL = 0xFFFFFFFF
 SHUFFLES = {"down": "down", "up": "up", "xor": "bfly", "idx": "idx"}
@@ -267,9 +269,13 @@ class Collectives(Memory):
             total = _combining(self, combine)(total, tuple(a.load(w) for a in arrays))
         return total
 
+    @cached_property
+    def _scratch_arrays(self) -> dict[tuple[Type, ...], list[Array]]:
+        return {}
+
     def _scratch(self, kinds: tuple[Type, ...], what: str) -> list[Array]:
         """One word a warp for each type; used again by later reductions."""
-        known: dict[tuple[Type, ...], list[Array]] = self.__dict__.setdefault("_scratch_arrays", {})
+        known = self._scratch_arrays
         if kinds not in known:
             if pred in kinds:
                 raise BuildError(f"{what}: predicates have no place in memory; use .to(u32)")

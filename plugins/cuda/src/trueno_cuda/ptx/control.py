@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 from trueno_cuda.ptx.arithmetic import Arithmetic
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.hazards import Block, Pending
+from trueno_cuda.ptx.hazards import Alike, Block, Pending
 from trueno_cuda.ptx.types import Type, s32, u32
-from trueno_cuda.ptx.values import Alike, Value, alike, is_predicate, multiple, plain
+from trueno_cuda.ptx.values import Value, alike, is_predicate, multiple, plain
 
 
 class Loop:

@@ -3,16 +3,12 @@
 import sys
 from collections import Counter
 from types import CodeType
-from typing import TYPE_CHECKING
 
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.hazards import Block, Path, Pending
+from trueno_cuda.ptx.hazards import Alike, Block, Path, Pending
 from trueno_cuda.ptx.targets import Target, required_version
 from trueno_cuda.ptx.types import Type, bf16, f16, literal
-from trueno_cuda.ptx.values import Alike, Number, Value, Var, plain
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.pointers import Array, Root
+from trueno_cuda.ptx.values import Emitter, Number, Value, Var, plain
 
 INDENT = "    "
 
@@ -34,8 +30,6 @@ class Core:
         self.prologue: list[str] = []  # parameters, addresses of arrays, special registers: once, at the top
         self.lines: list[str] = []
         self.registers: dict[str, tuple[Type, int]] = {}  # prefix: its type, and how many there are
-        self.arrays: list[Array] = []
-        self.roots: list[Root] = []
         self.escapes: list[str] = []
         self.files: list[str] = []
         self.broken = ""
@@ -120,14 +114,15 @@ class Core:
         return Var(self.builder, kind, self.register(kind), self.path.inner, alike)
 
     @property
-    def builder(self) -> "Arithmetic":
+    def builder(self) -> Emitter:
+        """Itself as the `Builder` that it is part of."""
         return self  # type: ignore[return-value]
 
     # ---- operands -------------------------------------------------------------------------------------
 
     def read(self, value: Value) -> str:
         """The register of a value that exists here."""
-        if value.k is not self:
+        if value.k is not self.builder:
             raise BuildError(f"{value} belongs to the kernel {value.k.name}, not to {self.name}")
         if value.block not in self.path:
             raise BuildError(
@@ -161,7 +156,3 @@ class Core:
         """How alike the threads are that get here from where `block` began."""
         blocks = self.path.blocks
         return min((b.alike for b in blocks[blocks.index(block) + 1 :]), default=Alike.BLOCK)
-
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.arithmetic import Arithmetic

@@ -5,10 +5,18 @@ It sees arrays and stages of arrays, not elements: a thread that reads back only
 """
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.values import Alike
+
+
+class Alike(IntEnum):
+    """Over which threads a value is the same.  A barrier must be reached alike by all that it waits for."""
+
+    LANE = 0
+    WARP = 1
+    BLOCK = 2
 
 
 class Region(NamedTuple):

@@ -6,10 +6,11 @@ them, or from the author's promise (`k.multiple_of`).
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 from trueno_cuda.ptx.control import Control
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.hazards import Region
+from trueno_cuda.ptx.hazards import Alike, Region
 from trueno_cuda.ptx.instructions import ATOMICS
 from trueno_cuda.ptx.pointers import CACHE, ORDERS, SCOPES, Array, Index, Pointer, Root
 from trueno_cuda.ptx.types import (
@@ -25,11 +26,16 @@ from trueno_cuda.ptx.types import (
     u32,
     u64,
 )
-from trueno_cuda.ptx.values import Alike, Number, Value, alike, is_predicate, multiple, plain
+from trueno_cuda.ptx.values import Number, Value, alike, is_predicate, multiple, plain
 
 
 class Memory(Control):
     """Adds arrays, loads, stores and atomics."""
+
+    @cached_property
+    def arrays(self) -> list[Array]:
+        """Those declared so far."""
+        return []
 
     # ---- arrays ---------------------------------------------------------------------------------------
 

@@ -4,18 +4,15 @@ Indices count elements.  Global addresses have 64 bits, shared ones 32; neither 
 the other, or used as one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import Any, NoReturn, Protocol, overload
 
 from trueno_cuda.ptx.errors import BuildError, UnknownName, suggestion
 from trueno_cuda.ptx.guesses import POINTER, instead
 from trueno_cuda.ptx.hazards import Region
 from trueno_cuda.ptx.types import Type, checked
-from trueno_cuda.ptx.values import Number, Value, multiple, plain
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.memory import Memory
+from trueno_cuda.ptx.values import Emitter, Number, Value, multiple, plain
 
 Index = Value | int | tuple[Value | int, ...]
 
@@ -61,7 +58,7 @@ class Pointer:
     that is known.  region: what the builder watches for hazards, in shared memory.
     """
 
-    k: "Memory"
+    k: "MemoryEmitter"
     element: Type
     root: Root
     address: Value
@@ -180,6 +177,40 @@ class Array(Pointer):
         address = self.address if isinstance(stage, int) and stage == 0 else k.address(whole, at)
         region = self.region._replace(stage=name) if self.region else None
         return Pointer(k, self.element, self.root, address, multiple(size), self.count, region, self.pitches)
+
+
+class MemoryEmitter(Emitter, Protocol):
+    """What pointers ask of the kernel under construction; `Builder` is it."""
+
+    def flat(self, pointer: Pointer, index: Index) -> Value | int:
+        """A row and a column as one index."""
+
+    def in_bounds(self, pointer: Pointer, index: Value | int, count: int) -> None:
+        """BuildError if `count` elements from `index` on are known to lie beyond the array."""
+
+    def address(self, pointer: Pointer, index: Value | int) -> Value:
+        """The address of an element, in a register."""
+
+    def place_of(self, pointer: Pointer, index: Value | int) -> str:
+        """`[register+bytes]` of an element."""
+
+    def read(self, value: Value) -> str:
+        """The register of a value that exists here."""
+
+    def emit(self, instruction: str, *operands: str, guard: str = "") -> None:
+        """Append one instruction."""
+
+    @property
+    def load(self) -> Callable[..., list[Value]]:
+        """Emits `pointer.load(...)`, given the pointer and always how many; gives a list."""
+
+    @property
+    def store(self) -> Callable[..., None]:
+        """Emits `pointer.store(...)`, given the pointer and always a list."""
+
+    @property
+    def atomic(self) -> Callable[..., Value | None]:
+        """Emits `pointer.atomic(...)`, and with returns=False `pointer.reduce(...)`."""
 
 
 def _known(pointer: Pointer, method: str, options: dict[str, Any]) -> dict[str, Any]:

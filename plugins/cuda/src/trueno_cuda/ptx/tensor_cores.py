@@ -4,11 +4,12 @@ A fragment is a list of values, one a register, in the order that the PTX ISA nu
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 from trueno_cuda.ptx.collectives import Collectives
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.hazards import Region
+from trueno_cuda.ptx.hazards import Alike, Region
 from trueno_cuda.ptx.pointers import Index, Pointer
 from trueno_cuda.ptx.types import (
     PACKS,
@@ -28,7 +29,7 @@ from trueno_cuda.ptx.types import (
     u32,
     u64,
 )
-from trueno_cuda.ptx.values import Alike, Value, Var, is_predicate, multiple
+from trueno_cuda.ptx.values import Value, Var, is_predicate, multiple
 
 MMA: Final[dict[str, tuple[tuple[Type, ...], tuple[Type, ...], tuple[int, int, int]]]] = {
     # shape and kind: types that a and b may have, types that the accumulator may have, registers of a, b and it
@@ -169,10 +170,10 @@ class TensorCores(Collectives):
         self._matrices[result.text] = self._matrices.get(matrix.text)
         return result
 
-    @property
+    @cached_property
     def _matrices(self) -> dict[str, Region | None]:
         """Which shared memory each matrix descriptor names."""
-        return self.__dict__.setdefault("_matrix_regions", {})  # type: ignore[no-any-return]
+        return {}
 
     def wgmma_fence(self) -> None:
         """Before the first wgmma, and whenever its registers were touched since."""
@@ -234,9 +235,13 @@ class TensorCores(Collectives):
             raise BuildError(f"k.wgmma: a in registers is 4 of them, not {len(a)}")
         return _set([self.operand(v, _OF_ELEMENT[of.name]) for v in a])
 
+    @cached_property
+    def _flags(self) -> dict[bool, Value]:
+        return {}
+
     def _flag(self, accumulate: bool) -> Value:
         """A predicate that is the same throughout the kernel."""
-        flags: dict[bool, Value] = self.__dict__.setdefault("_flags", {})
+        flags = self._flags
         if accumulate not in flags:
             flags[accumulate] = self.new(pred, Alike.BLOCK, top=True)
             self.prologue.append(f"setp.ne.u32 {flags[accumulate].text}, {int(accumulate)}, 0;")
@@ -259,9 +264,9 @@ class TensorCores(Collectives):
             busy.clear()
             self._wgmma["fenced"] = False
 
-    @property
+    @cached_property
     def _wgmma(self) -> dict[str, object]:
-        return self.__dict__.setdefault("_wgmma_state", {})  # type: ignore[no-any-return]
+        return {}
 
     def set_max_registers(self, how: str, count: int) -> None:
         """`inc` or `dec` the registers of this warpgroup's threads, when warps have different roles (sm_90a)."""

@@ -5,20 +5,16 @@ how alike it is over the threads, and which power of two divides it.
 """
 
 import operator
-from collections.abc import Callable
-from enum import IntEnum
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from trueno_cuda.ptx.errors import BuildError, UnknownName
 from trueno_cuda.ptx.guesses import VALUE, instead
+from trueno_cuda.ptx.hazards import Alike, Block
 from trueno_cuda.ptx.instructions import INSTRUCTIONS, SPECIAL_REGISTERS
 from trueno_cuda.ptx.topics import MEMBERS
 from trueno_cuda.ptx.types import Type, checked, pred
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.arithmetic import Arithmetic
-    from trueno_cuda.ptx.hazards import Block
 
 Number = int | float
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {
@@ -31,12 +27,34 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
 """What NumPy calls when a scalar of its own stands left of an operator."""
 
 
-class Alike(IntEnum):
-    """Over which threads a value is the same.  A barrier must be reached alike by all that it waits for."""
+class Emitter(Protocol):
+    """What values ask of the kernel under construction; `Builder` is it."""
 
-    LANE = 0
-    WARP = 1
-    BLOCK = 2
+    @property
+    def name(self) -> str:
+        """The kernel's."""
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What holds the same from the start on, by register: `n`, a parameter, or `k.tid`."""
+
+    def apply(self, name: str, *args: "Value | Number", out: "Var | None" = None, **options: Any) -> "Value":
+        """Emit the instruction that `name` means for these operands."""
+
+    def compare(self, how: str, a: "Value | Number", b: "Value | Number") -> "Value":
+        """Emit a comparison."""
+
+    def convert(self, value: "Value", kind: Type, rnd: str | None = None, sat: bool = False) -> "Value":
+        """Emit `value.to(kind)`."""
+
+    def reinterpret(self, value: "Value", kind: Type) -> "Value":
+        """Emit `value.bits(kind)`."""
+
+    def copy(self, value: "Value") -> "Value":
+        """Emit a move to a new register."""
+
+    def assign(self, var: "Var", value: "Value | Number") -> None:
+        """Emit a move to the register of a var."""
 
 
 class Value:
@@ -49,7 +67,7 @@ class Value:
     __slots__ = ("alike", "block", "k", "multiple", "text", "type")
 
     def __init__(
-        self, k: "Arithmetic", kind: Type, text: str, block: "Block", alike: Alike = Alike.LANE, multiple: int = 1
+        self, k: Emitter, kind: Type, text: str, block: Block, alike: Alike = Alike.LANE, multiple: int = 1
     ) -> None:
         self.k, self.type, self.text, self.block, self.alike, self.multiple = k, kind, text, block, alike, multiple
 
@@ -65,8 +83,8 @@ class Value:
         if name.startswith("_"):
             raise AttributeError(name)
         k = object.__getattribute__(self, "k")
-        axis = next((n for n, v in k.__dict__.get("_special_values", {}).items() if v is self), None)
-        if axis is not None and name in ("x", "y", "z") and f"{axis}_y" in SPECIAL_REGISTERS:
+        owner, _, axis = k.names.get(self.text, "").partition(".")
+        if owner == "k" and name in ("x", "y", "z") and f"{axis}_y" in SPECIAL_REGISTERS:
             wanted = axis if name == "x" else f"{axis}_{name}"
             raise UnknownName(f"k.{axis}.{name}: k.{axis} is a number, along x; the name is k.{wanted}")
         function = f"k.{name}(x)" if name in INSTRUCTIONS or name in MEMBERS else ""
@@ -264,7 +282,7 @@ class Var(Value):
 
     __slots__ = ("busy",)
 
-    def __init__(self, k: "Arithmetic", kind: Type, text: str, block: "Block", alike: Alike) -> None:
+    def __init__(self, k: Emitter, kind: Type, text: str, block: Block, alike: Alike) -> None:
         super().__init__(k, kind, text, block, alike)
         self.busy = False
 

@@ -72,7 +72,7 @@ def _wrong(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) ->
     other = np.float64 if dtype != np.float64 else np.float32
     choices = [
         np.zeros((*shape, 2), dtype), np.zeros((*shape, 1), dtype), np.zeros([n + 1 for n in shape] or [2], dtype),
-        np.zeros(shape, other), np.zeros(shape, np.complex64), np.zeros(shape, object), np.zeros(shape, np.uint8),
+        np.zeros(shape, other), np.zeros(shape, np.complex64), np.zeros(shape, object), np.zeros(shape, np.int8),
         np.ma.masked_array(good), still, good.tolist() or [0.0], "out", 3, object(), np.float32(1), good.tobytes(), {},
     ]  # fmt: skip
     if dtype.name != "bfloat16" and dtype.itemsize > 1:

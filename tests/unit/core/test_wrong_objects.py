@@ -31,3 +31,20 @@ def test_a_handle_is_not_quantized():
         for shape in (32, (1, 32)):
             with pytest.raises(trueno.DtypeError, match=r"quantize: x is a handle of a batch.*b\.quantize_rows"):
                 trueno.quantize(b.upload(np.ones(shape, np.float32)), "q8_0")
+
+
+def test_indices_that_are_no_numbers():
+    table, q = np.ones((3, 3), np.float32), trueno.quantize(np.ones((2, 32), np.float32), "q8_0")
+    with pytest.raises(trueno.DtypeError, match="embedding_lookup: i is a QuantizedMatrix"):
+        trueno.embedding_lookup(table, q)
+    with pytest.raises(trueno.ShapeError, match="embedding_lookup: i is a ragged list"):
+        trueno.embedding_lookup(table, [[1], [1, 2]])
+
+
+def test_a_tensor_of_a_file_that_is_no_array(tmp_path):
+    within: list = []
+    within.append(within)
+    for data in (within, [[1.0], [1.0, 2.0]]):
+        with pytest.raises(trueno.TruenoError, match="gguf: tensor 'w'"):
+            trueno.gguf.write(tmp_path / "x.gguf", {"w": data}, {"general.architecture": "llama"})
+    assert not list(tmp_path.iterdir())

@@ -172,7 +172,7 @@ def _array(op: Op, name: str, x: Any) -> Array:
 
 
 def _index(op: Op, name: str, x: Any) -> Array:
-    array = imported(op.name, name, x) if hasattr(x, "__dlpack__") else np.asarray(x)
+    array = imported(op.name, name, x)
     if array.size == 0 and not isinstance(x, np.ndarray):
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":

@@ -44,6 +44,8 @@ def write(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, A
 
 def entry(name: str, x: Any) -> Entry:
     """How an array, a QuantizedMatrix or a tensor of another file is written."""
+    from trueno.dispatch.transfer import held, imported, numpy
+
     if isinstance(x, Tensor):
         return Entry(name, x.type, x.shape, x.nbytes, lambda: x.raw)
     if isinstance(x, QuantizedMatrix):
@@ -51,10 +53,8 @@ def entry(name: str, x: Any) -> Entry:
             raise ParameterError(f"gguf: tensor {name!r} is a transposed view; write q, or requantize(q.T, format)")
         if x.format in INTERLEAVED:
             raise ParameterError(f"gguf: tensor {name!r} is in {x.format}, which no file holds; write q.plain()")
-        from trueno.dispatch.transfer import numpy
-
         return Entry(name, x.format, x.shape, x.nbytes, lambda: numpy(x.bytes))
-    array = np.asarray(getattr(x, "array", x))
+    array = imported("gguf", f"tensor {name!r}", held(x))
     kinds = {np.dtype(text): kind for kind, text in PLAIN.items()}
     kind = kinds.get(array.dtype.newbyteorder("<"))
     if kind is None:

@@ -27,7 +27,7 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 STACK: Final = 16 << 20  # bytes, for LLVM; a program may have set less for its own threads, and some systems give less
-PATIENCE: Final = 30.0  # seconds that an exit or a fork waits for tasks under way
+PATIENCE: Final = 60.0  # seconds that an exit or a fork waits for tasks under way, which take a few
 
 _here = threading.local()
 _under_way: "set[_thread.LockType]" = set()

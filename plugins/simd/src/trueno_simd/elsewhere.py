@@ -40,8 +40,8 @@ def run(function: Callable[[], T]) -> T:
     task = _Task(function)
     if not _started(task.run):
         task.run()
-    task.done.acquire()
-    return task.outcome()
+    with task.done:  # and free again at once, for an exit or a fork that waits for it too
+        return task.outcome()
 
 
 class _Task(Generic[T]):

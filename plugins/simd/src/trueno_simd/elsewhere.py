@@ -29,7 +29,7 @@ from trueno.floatenv import ieee
 T = TypeVar("T")
 
 STACK: Final = 16 << 20  # bytes, for LLVM; a program may have set less for its own threads, and some systems give less
-PATIENCE: Final = 30.0  # seconds that an exit or a fork waits for tasks under way
+PATIENCE: Final = 60.0  # seconds that an exit or a fork waits for tasks under way, which take a few
 
 _here = threading.local()
 _under_way: "set[_thread.LockType]" = set()
@@ -42,8 +42,8 @@ def run(function: Callable[[], T]) -> T:
     task = _Task(function)
     if not _started(task.run):
         task.run()
-    task.done.acquire()
-    return task.outcome()
+    with task.done:  # and free again at once, for an exit or a fork that waits for it too
+        return task.outcome()
 
 
 class _Task(Generic[T]):

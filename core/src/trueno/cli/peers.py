@@ -87,7 +87,8 @@ def numpy_peer(op: Op, operands: Arrays, kwargs: dict[str, Any]) -> Runner:
     """The fastest honest NumPy: its own functions, writing into an array they are given, or the body."""
     written = meaning(op, operands, kwargs)
     functions = numpy_functions(op, operands, kwargs)
-    return min([*functions, written], key=_glance) if functions else written
+    with np.errstate(all="ignore"):
+        return min([*functions, written], key=_glance) if functions else written
 
 
 def numpy_functions(op: Op, operands: Arrays, kwargs: dict[str, Any], out: Any = None) -> list[Runner]:

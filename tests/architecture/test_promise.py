@@ -143,6 +143,7 @@ def python(root: Path, *command: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_new_ops_need_no_other_edit(tree: Path) -> None:
     """Neither a test nor the framework asks for more, on a machine without ptxas."""
     report = tree / "report.xml"

@@ -5,9 +5,11 @@ PARTS := core plugins/scalar plugins/simd plugins/wgpu plugins/cuda
 ARGS ?=
 # All tests together are worth a process a core; each takes a gigabyte, so four at most.  A selection runs in one, which
 # starts at once and can be debugged; ARGS="-n 2 -k softmax" if it is large.
-WORKERS = $(if $(ARGS),,-n auto --maxprocesses 4 --dist worksteal)
+PARALLEL = -n auto --maxprocesses 4 --dist worksteal
+WORKERS = $(if $(ARGS),,$(PARALLEL))
 
-.PHONY: help setup demo test hostile check lint types imports bench bench-gpu sanitize docs generate golden wheels clean
+.PHONY: help setup demo test test-all hostile check lint types imports bench bench-gpu sanitize docs generate golden wheels
+.PHONY: clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "  %-9s %s\n", $$1, $$2}'
@@ -17,8 +19,11 @@ setup: .venv/dev  ## Install the packages (editable) and every tool into .venv
 demo: .venv/packages  ## Run every op on the best backend and compare with NumPy
 	$(BIN)/trueno demo $(ARGS)
 
-test: .venv/dev  ## Run the tests (ARGS="-k softmax" to choose)
+test: .venv/dev  ## Run the tests, a sample of the long families (TRUENO_TEST_SEED draws it; ARGS="-k softmax" to choose)
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+test-all: .venv/dev  ## Run every test
+	$(BIN)/python -m pytest $(PARALLEL) --all $(ARGS)
 
 MINUTES ?= 10
 hostile: .venv/dev  ## Attack everything by seeded random cases (MINUTES=60, ARGS="--attacks calls --seed 7")

@@ -8,7 +8,7 @@ import trueno
 from trueno.ops.op import Op
 
 from benchmarks.inputs import Arena, complete
-from benchmarks.peers import PEERS, Peers, torch
+from benchmarks.peers import peers_of, torch
 from benchmarks.timing import OURS, Budget, Thunk, bind, compare
 
 EDGE = 65536  # elements at each end of a result that are compared
@@ -48,7 +48,7 @@ def ours(op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any) -> 
 
 def ways(op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any, arena: Arena) -> dict[str, Thunk]:
     """Every peer's call: `numpy`, `torch`, and `numpy 2` … where a library has several ways."""
-    row, params = PEERS.get(op.name, Peers(())), complete(op, given)
+    row, params = peers_of(op), complete(op, given)
     found: dict[str, Thunk] = {}
     for library, listed in (("numpy", row.numpy), ("torch", row.torch if torch is not None else ())):
         made = [way(*operands, out=out, scratch=arena.scratch(), **params) for way in listed]
@@ -125,7 +125,7 @@ def measure(
     if disagree:
         record.problem = f"disagrees with ours: {', '.join(disagree)}"
     elif len(calls) == 1:
-        record.problem = "no peer: give it a row in benchmarks/peers/"
+        record.problem = "no peer applies to this shape: mend its row in benchmarks/peers/"
     racing = {name: call for name, call in calls.items() if name not in disagree} | (yardsticks or {})
     found = compare(racing, budget, tuple(yardsticks or ()))
     record.seconds, record.ratios, record.peer = found.seconds, found.ratios, found.peer

@@ -1,8 +1,10 @@
-"""What all tests share: nothing but a rest for the garbage collector."""
+"""What all tests share: the sampling of long families, and a rest for the garbage collector."""
 
 import gc
 
 import pytest
+
+pytest_plugins = ["sampling"]
 
 
 @pytest.hookimpl(trylast=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.ways import Peers, a_way, aten, numpy_steps, peers, tensor, torch, torch_into, torch_steps
+from benchmarks.peers.ways import Peers, a_way, aten, numpy_steps, peers, tensor, torch, torch_steps
 from benchmarks.timing import Thunk, bind
 
 
@@ -154,8 +154,8 @@ def torch_minmax_normalize(x, out, r, r2):
 
 
 PEERS: dict[str, Peers] = {
-    "softmax": peers(softmax, torch_into("softmax", dim=-1)),
-    "log_softmax": peers(log_softmax, torch_into("log_softmax", dim=-1)),
+    "softmax": peers(softmax),
+    "log_softmax": peers(log_softmax),
     "layer_norm": peers(layer_norm, (torch_layer_norm, torch_native_layer_norm)),
     "rms_norm": peers(rms_norm, (torch_rms_norm, torch_rms_norm_steps)),
     "residual_rms_norm": peers(residual_rms_norm, torch_residual_rms_norm),

@@ -164,14 +164,12 @@ def _torch_norm(order: float) -> Any:
 
 PEERS: dict[str, Peers] = {
     "dot": peers((np.vecdot, into(np.dot, rank=1)), (torch_into("dot", rank=1), torch_into("linalg.vecdot", rank=2))),
-    "sum": peers(reduce_last(np.add.reduce), torch_into("sum", dim=-1)),
+    "sum": peers(reduce_last(np.add.reduce)),
     "sum_kahan": peers(wide_sum, torch_wide_sum),
     "sum_of_squares": peers((squares, squares_of_one_row), (torch_squares, torch_squared_norm)),
-    "mean": peers(mean, torch_into("mean", dim=-1)),
+    "mean": peers(mean),
     "min": peers(reduce_last(np.minimum.reduce), torch_into("amin", dim=-1)),
     "max": peers(reduce_last(np.maximum.reduce), torch_into("amax", dim=-1)),
-    "argmin": peers(reduce_last(np.argmin), torch_into("argmin", dim=-1)),
-    "argmax": peers(reduce_last(np.argmax), torch_into("argmax", dim=-1)),
     "norm_l1": peers(norm_l1, _torch_norm(1)),
     "norm_l2": peers(norm_l2, _torch_norm(2)),
     "norm_linf": peers(norm_linf, _torch_norm(float("inf"))),

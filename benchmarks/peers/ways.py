@@ -38,15 +38,18 @@ class Scratch(Protocol):
 
 @dataclass(frozen=True)
 class Peers:
-    """The ways of each library, any of which may be the best at some size."""
+    """The ways of each library, any of which may be the best at some size; None for the function of the op's name."""
 
-    numpy: tuple[Way, ...]
-    torch: tuple[Way, ...] = ()
+    numpy: tuple[Way, ...] | None = None
+    torch: tuple[Way, ...] | None = None
 
 
-def peers(numpy: Any = (), torch: Any = ()) -> Peers:
-    """A row of the table: each a way, a function, a path below `torch`, or a tuple of those."""
-    return Peers(tuple(map(_numpy_way, _several(numpy))), tuple(map(_torch_way, _several(torch))))
+def peers(numpy: Any = None, torch: Any = None) -> Peers:
+    """A row of the table: each a way, a function, a path below `torch`, a tuple of those, or None."""
+    return Peers(
+        None if numpy is None else tuple(map(_numpy_way, _several(numpy))),
+        None if torch is None else tuple(map(_torch_way, _several(torch))),
+    )
 
 
 def _several(ways: Any) -> tuple[Any, ...]:

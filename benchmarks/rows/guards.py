@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import trueno
 from trueno import Action, Condition
-from trueno.ops import TABLE
+from trueno.cli.samples import sample
 from trueno.ops.op import Op
 
 from benchmarks.compare import Record, ours
@@ -35,21 +35,27 @@ MATRIX: dict[str, tuple[Shape, ...]] = {
     "embedding_lookup": ((32_000, 500), (2000,)),
     "symmetric_eigen": ((200, 200),),
 }
-"""A million elements; a hundred times fewer to decompose, which takes n³."""
+"""A million elements; a hundred times fewer to decompose, which takes n³.  Others get a sample's operands."""
 SHORT = ("add", "gelu", "softmax", "sum", "outer")
 
 
 def cells(plan: Plan) -> Iterator[Cell]:
     for op in families.ops(*FAMILIES, "matrix"):
         if not plan.quick or op.name in SHORT:
-            shapes = MATRIX[op.name] if op.family == "matrix" else ((SIZE,),)
+            shapes = _shapes(op) if op.family == "matrix" else ((SIZE,),)
             label = " ".join(map(text, shapes))
             yield Cell("guards", op.name, label, partial(_one, op, shapes, label, plan))
+
+
+def _shapes(op: Op) -> tuple[Shape, ...]:
+    return MATRIX.get(op.name) or tuple(sample(op, "float32", SIZE).shapes)
 
 
 def _operands(op: Op, shapes: tuple[Shape, ...]) -> tuple[np.ndarray[Any, Any], ...]:
     if op.family != "matrix":
         return arena(shapes[0]).operands(op)
+    if op.name not in MATRIX:
+        return sample(op, "float32", SIZE).operands
     found = [values(("uniform", 0.1, 1.1), shape, i) for i, shape in enumerate(shapes)]
     if op.name == "embedding_lookup":
         found[1] = np.random.default_rng(0).integers(0, shapes[0][0], shapes[1])
@@ -71,6 +77,3 @@ def _one(op: Op, shapes: tuple[Shape, ...], label: str, plan: Plan) -> list[Reco
     runs = race(calls, plan.budget, tuple(calls))
     ratios = [run["on"] / run["off"] for run in runs]
     return [Record("guards", op.name, label, "×", median(ratios), "", ratios, fastest(runs), op.family)]
-
-
-assert all(op.name in MATRIX for op in TABLE.values() if op.family == "matrix"), "a matrix op needs its shapes here"

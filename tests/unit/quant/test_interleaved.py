@@ -48,6 +48,7 @@ def test_the_same_bytes_in_another_order_and_back(name):
     assert np.array_equal(w, GGML[f"q_{name.upper()}"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_products_and_numbers_are_those_of_the_plain_matrix(name):
     q, x, rows = made(name, (45, 512)), normal(512), normal(3, 512)

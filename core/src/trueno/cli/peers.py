@@ -6,6 +6,7 @@ A candidate is believed only when it gives the op's values, so a namesake that m
 left out, and nothing here names more ops than those whose spelling differs.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -85,20 +86,27 @@ def _names(op: Op) -> tuple[str, ...]:
 def numpy_peer(op: Op, operands: Arrays, kwargs: dict[str, Any]) -> Runner:
     """The fastest honest NumPy: its own functions, writing into an array they are given, or the body."""
     written = meaning(op, operands, kwargs)
+    functions = numpy_functions(op, operands, kwargs)
+    with np.errstate(all="ignore"):
+        return min([*functions, written], key=_glance) if functions else written
+
+
+def numpy_functions(op: Op, operands: Arrays, kwargs: dict[str, Any], out: Any = None) -> list[Runner]:
+    """Calls of the functions that NumPy has under the op's name or an alias, writing into `out` (else an array of their
+    own): those that give the op's values."""
     if len(op.signature.outputs) > 1:
-        return written
+        return []
     params, static = split(op, kwargs)
     with np.errstate(all="ignore"):
-        wanted = np.asarray(written())
-        out = np.empty_like(wanted)
+        wanted = np.asarray(meaning(op, operands, kwargs)())
+        out = np.empty_like(wanted) if out is None else out
         axis = {"axis": -1} if op.reduces and not op.structured else {}
         calls = [
             partial(getattr(np, name), *operands, *params, **static, **axis, out=out)
             for name in _names(op)
             if callable(getattr(np, name, None))
         ]
-        right: list[Runner] = [call for call in calls if _agrees(call, wanted, operands)]
-        return min([*right, written], key=_glance) if right else written
+        return [call for call in calls if _agrees(call, wanted, operands)]
 
 
 def _glance(call: Runner) -> float:
@@ -127,8 +135,8 @@ def has_torch() -> bool:
     return find_spec("torch") is not None
 
 
-def torch_peer(op: Op, operands: Arrays, kwargs: dict[str, Any]) -> Runner | None:
-    """PyTorch's function on the CPU, writing into a given tensor where it can; None where it has none."""
+def torch_peer(op: Op, operands: Arrays, kwargs: dict[str, Any], out: Any = None) -> Runner | None:
+    """PyTorch's function on the CPU, writing into `out` (else an array of its own) if it can; None if it has none."""
     if len(op.signature.outputs) > 1 or not has_torch():
         return None
     import torch
@@ -136,11 +144,13 @@ def torch_peer(op: Op, operands: Arrays, kwargs: dict[str, Any]) -> Runner | Non
     tensors = [torch.from_numpy(x) for x in operands]
     with np.errstate(all="ignore"):
         wanted = np.asarray(meaning(op, operands, kwargs)())
-    out = torch.from_numpy(np.empty_like(wanted))
+    out = np.empty_like(wanted) if out is None else out
     params, static = split(op, kwargs)
-    for call in _torch_calls(torch, op, tensors, params, static, out):
-        if _agrees(partial(_home, call), wanted, operands):
-            return call
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch reshapes a tensor that does not suit, and says so
+        for call in _torch_calls(torch, op, tensors, params, static, out):
+            if _agrees(partial(_home, call), wanted, operands):
+                return call
     return None
 
 
@@ -151,7 +161,8 @@ def _home(call: Runner) -> Any:
 def _torch_calls(
     torch: Any, op: Op, tensors: list[Any], params: tuple[float, ...], static: dict[str, Any], out: Any
 ) -> Iterator[Runner]:
-    """Ways to call what bears the op's name, those that write into `out` first."""
+    """Ways to call what bears the op's name: those that write into `out` first, and of these the public ones, as an
+    overload of `torch.ops.aten` costs some microseconds more a call."""
     names = [name.replace("norm_l2", "linalg_vector_norm") for name in _names(op)]
     homes = (torch, torch.nn.functional, torch.special)
     public = [getattr(home, name) for name in names for home in homes if hasattr(home, name)]
@@ -165,9 +176,9 @@ def _torch_calls(
         ((tensors[0], tuple(n), *tensors[1:], *params), {}),  # layer_norm, rms_norm
         ((tensors[0],), {"dim": -1, "correction": 0}),  # var, std
     ]
-    for function in (*inner, *public):
+    for function in (*public, *inner):
         for positional, named in forms:
-            yield partial(function, *positional, **named, out=out)
+            yield partial(function, *positional, **named, out=torch.from_numpy(out))
     for function in public:
         for positional, named in forms:
             yield partial(function, *positional, **named)

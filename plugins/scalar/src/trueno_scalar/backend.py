@@ -24,20 +24,6 @@ STEP_S = 0.4e-6
 """Of a ufunc's call; a row program makes one a node."""
 ROWS = Rates(launch_s=0.4e-6, flops=12e9, bytes=8e10)
 """Of row programs in float32, beside the steps: from 8 (softmax) to 20 (sum) flops a nanosecond."""
-PRODUCTS: dict[str, Rates] = {
-    "matmul": Rates(3e-6, 1e11, 2e10),
-    "batched_matmul": Rates(3e-6, 3e10, 5e10),
-    "matvec": Rates(3e-6, 3e10, 6e10),
-    "vecmat": Rates(3e-6, 3e10, 6e10),
-    "transpose": Rates(2.5e-6, 1e11, 2e10),
-    "outer": Rates(2.8e-6, 5e9, 2.2e10),
-    "convolve2d": Rates(2e-5, 2.5e10, 2e10),
-    "embedding_lookup": Rates(4.5e-6, 1e11, 8e10),
-    "symmetric_eigen": Rates(1.3e-5, 1.5e10, 2e10),
-}
-"""Of structured ops in float32; products of matrices are BLAS'."""
-QUANTIZED, SEARCHED = Rates(3e-5, 2e10, 6e7), Rates(1e-4, 5e8, 1e9)
-"""Of ops on blocks, whose decoding takes most of the time, and of quantizing, where it is the search."""
 MEMORY_CLASS, MEMORY_BYTES = 23, 2.5e10
 """From 4 million elements on operands come from memory, at what one core can read and write."""
 
@@ -83,7 +69,9 @@ class ScalarBackend:
     def rates(self, call: Call) -> Rates:
         """What one core with AVX2 or better made of NumPy 2.4 and OpenBLAS, rounded; float64 computes half as fast."""
         if call.op.structured:
-            found = PRODUCTS.get(call.op.name, SEARCHED if call.op.name.startswith("quantize_rows") else QUANTIZED)
+            from trueno_scalar import quantized, structured
+
+            found = (quantized.RATES if call.op.quantized else structured.RATES)[call.op.name]
             launch = found.launch_s
         else:
             found = ROWS

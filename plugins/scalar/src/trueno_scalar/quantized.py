@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from trueno.discovery.protocol import Rates
 from trueno.formats import FORMATS, decode, format_of
 from trueno.formats.table import ROWS
 
@@ -77,15 +78,16 @@ def quant_matmul_colmajor(x: Array, w: Array, y: Array, *, format: str) -> None:
         y += x[:, rows] @ tile
 
 
-RUN: dict[str, Callable[..., None]] = {
-    f.__name__: f
-    for f in (
-        dequantize,
-        quantize_rows,
-        quantize_rows_weighted,
-        quant_matvec,
-        quant_matmul,
-        quant_matvec_colmajor,
-        quant_matmul_colmajor,
-    )
-}
+DECODING, SEARCHING = Rates(3e-5, 2e10, 6e7), Rates(1e-4, 5e8, 1e9)
+"""Of ops on blocks, whose decoding takes most of the time, and of quantizing, where it is the search."""
+_LISTED: tuple[tuple[Callable[..., None], Rates], ...] = (
+    (dequantize, DECODING),
+    (quantize_rows, SEARCHING),
+    (quantize_rows_weighted, SEARCHING),
+    (quant_matvec, DECODING),
+    (quant_matmul, DECODING),
+    (quant_matvec_colmajor, DECODING),
+    (quant_matmul_colmajor, DECODING),
+)
+RUN = {run.__name__: run for run, _ in _LISTED}
+RATES = {run.__name__: rates for run, rates in _LISTED}

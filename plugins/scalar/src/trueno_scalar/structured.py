@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Call
+from trueno.discovery.protocol import Call, Rates
 from trueno.errors import KernelError, ShapeError
 from trueno.ops.op import Op
 
@@ -18,6 +18,8 @@ from trueno_scalar.kernel import apart, clash, ignoring
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shapes = tuple[tuple[int, ...], ...] | None
+Run = Callable[..., int | None]
+Fit = Callable[..., Shapes]
 
 LINE = 64
 """Bytes of a cache line: `transpose` writes whole lines."""
@@ -115,22 +117,34 @@ def _convolved(x: Array, kernel: Array, *, mode: str = "valid") -> Shapes:
     return ((*kernel.shape[:-3], *((h, w) if mode == "same" else (h - p + 1, w - q + 1))),)
 
 
+def _looked_up(table: Array, i: Array) -> Shapes:
+    return ((*i.shape, table.shape[1]),)
+
+
 def _eigen(a: Array) -> Shapes:
     return ((len(a),), a.shape) if a.shape == (len(a), len(a)) else None
 
 
-KERNELS: dict[str, tuple[Callable[..., int | None], Callable[..., Shapes], tuple[int, ...]]] = {
-    "matmul": (matmul, _product, (2, 2)),
-    "matvec": (matmul, _product, (2, 1)),
-    "vecmat": (matmul, _product, (1, 2)),
-    "batched_matmul": (matmul, _batched, ()),
-    "transpose": (transpose, lambda x: (x.shape[::-1],), (2,)),
-    "outer": (outer, lambda x, y: ((len(x), len(y)),), (1, 1)),
-    "convolve2d": (convolve2d, _convolved, ()),
-    "embedding_lookup": (embedding_lookup, lambda table, i: ((*i.shape, table.shape[1]),), ()),
-    "symmetric_eigen": (symmetric_eigen, _eigen, (2,)),
+_LISTED: dict[str, tuple[Run, Fit, tuple[int, ...], Rates]] = {
+    "matmul": (matmul, _product, (2, 2), Rates(3e-6, 1e11, 2e10)),
+    "matvec": (matmul, _product, (2, 1), Rates(3e-6, 3e10, 6e10)),
+    "vecmat": (matmul, _product, (1, 2), Rates(3e-6, 3e10, 6e10)),
+    "batched_matmul": (matmul, _batched, (), Rates(3e-6, 3e10, 5e10)),
+    "transpose": (transpose, lambda x: (x.shape[::-1],), (2,), Rates(2.5e-6, 1e11, 2e10)),
+    "outer": (outer, lambda x, y: ((len(x), len(y)),), (1, 1), Rates(2.8e-6, 5e9, 2.2e10)),
+    "convolve2d": (convolve2d, _convolved, (), Rates(2e-5, 2.5e10, 2e10)),
+    "embedding_lookup": (
+        embedding_lookup,
+        lambda table, i: ((*i.shape, table.shape[1]),),
+        (),
+        Rates(4.5e-6, 1e11, 8e10),
+    ),
+    "symmetric_eigen": (symmetric_eigen, _eigen, (2,), Rates(1.3e-5, 1.5e10, 2e10)),
 }
-"""Name → what runs, the result shapes of operands (None: they do not fit), and their ranks where fixed."""
+"""Name → what runs, the result shapes of operands (None: they do not fit), their ranks where fixed, and what it does in
+float32; products of matrices are BLAS'."""
+KERNELS = {name: (run, fit, ranks) for name, (run, fit, ranks, _) in _LISTED.items()}
+RATES = {name: rates for name, (*_, rates) in _LISTED.items()}
 
 
 def _quantized(op: Op) -> tuple[Callable[..., None], Callable[..., Shapes], tuple[int, ...]]:

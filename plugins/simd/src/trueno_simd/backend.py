@@ -19,25 +19,6 @@ PARALLEL_CLASS = 17  # size classes from 65 536 elements get kernels that may us
 
 ROWS = Rates(launch_s=0.15e-6, flops=3e10, bytes=1.2e11)
 """Of row programs in float32 on one core: from 15 (argmax) to 60 (exp) flops a nanosecond."""
-STRUCTURED: dict[str, Rates] = {
-    "matmul": Rates(0.3e-6, 1e11, 5e10),
-    "batched_matmul": Rates(0.5e-6, 7e10, 6e10),
-    "matvec": Rates(0.2e-6, 4e10, 8e10),
-    "vecmat": Rates(0.2e-6, 4e10, 8e10),
-    "transpose": Rates(0.3e-6, 1e11, 7e10),
-    "outer": Rates(0.2e-6, 3e10, 1.2e11),
-    "convolve2d": Rates(1e-6, 8e10, 4e10),
-    "embedding_lookup": Rates(0.3e-6, 1e11, 1.2e11),
-    "symmetric_eigen": Rates(2e-5, 1.5e10, 2e10),
-    "dequantize": Rates(0.3e-6, 1e11, 8e10),
-    "quantize_rows": Rates(0.5e-6, 4e10, 4e10),
-    "quantize_rows_weighted": Rates(0.5e-6, 4e10, 4e10),
-    "quant_matvec": Rates(1e-6, 1.2e11, 4e10),
-    "quant_matmul": Rates(2e-6, 3e11, 4e10),
-    "quant_matvec_colmajor": Rates(1e-6, 4e10, 4e10),
-    "quant_matmul_colmajor": Rates(2e-6, 6e10, 4e10),
-}
-"""Of structured ops in float32 on one core; eigenvalues are LAPACK's, through NumPy."""
 REGION_S = 2e-6
 """Of a parallel region: waking the threads and waiting for the last."""
 MEMORY_CLASS, MEMORY_BYTES = 23, 2.5e10
@@ -138,7 +119,11 @@ class SimdBackend:
 
         A rough figure for a machine that nobody has measured: elementary functions differ twofold among themselves.
         """
-        found = STRUCTURED.get((call.op.head or call.op).name, ROWS) if call.op.structured else ROWS
+        found = ROWS
+        if call.op.structured:
+            from trueno_simd.kernels import RATES
+
+            found = RATES[(call.op.head or call.op).name]
         size = max(call.sizes)
         cores = (settings.get("TRUENO_THREADS") or _cpus()) if size >= PARALLEL_CLASS else 1
         flops = found.flops * 4 / call.dtype.itemsize

@@ -298,6 +298,7 @@ def _levels():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize("level", _levels())
 def test_level(level):
     """Right at this level too, in a process of its own."""

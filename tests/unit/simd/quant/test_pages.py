@@ -38,6 +38,7 @@ class Pages:
         return there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [True, False], ids=["end", "begin"])
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_nothing_beside_the_arrays_is_touched(name, last):

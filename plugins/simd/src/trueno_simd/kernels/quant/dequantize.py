@@ -24,6 +24,7 @@ from trueno.formats.table import Format, Piece, Plane
 from trueno_simd.isa import current
 from trueno_simd.kernels.quant import groups, printed
 from trueno_simd.kernels.quant.halves import HALF
+from trueno_simd.kernels.quant.quantize_store import whole_vectors
 from trueno_simd.vectors import call, splat
 
 STEP = 16  # elements of a vector: every run and group of the table is a multiple of it, save runs of 1
@@ -41,6 +42,7 @@ class _Block:
     """One block's code: what is loaded once is kept."""
 
     def __init__(self, builder: Any, f: Format, source: Any) -> None:
+        whole_vectors(f)
         self.builder, self.f, self.source = builder, f, source
         self.bytes: dict[int, Any] = {}
         self.vectors: dict[int, Any] = {}
@@ -116,10 +118,8 @@ class _Block:
         """`plane`'s bits of the codes of elements e … e + 15, at their place in the code."""
         builder, start = self.builder, self.f.fields[plane.field].offset
         if plane.run == 1:
-            assert plane.bits == 1
             mask = builder.bitcast(self.load(start + e // 8, _I16), ir.VectorType(ir.IntType(1), STEP))
             return builder.select(mask, _every(_BYTES, 1 << plane.to), _every(_BYTES, 0))
-        assert plane.run % STEP == 0
         chunk, rest = divmod(e, plane.run * plane.ways)
         way, r = divmod(rest, plane.run)
         offset = start + chunk * plane.run + r

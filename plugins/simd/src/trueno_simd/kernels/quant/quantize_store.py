@@ -10,6 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from trueno.errors import KernelError
 from trueno.formats import FORMATS
 from trueno.formats.table import Format, Plane
 
@@ -19,6 +20,16 @@ from trueno_simd.kernels.operands import reader
 STEP = 16
 _I8, _I16, _I32, _I64 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _BYTES = ir.VectorType(_I8, STEP)
+
+
+def whole_vectors(f: Format) -> None:
+    """Refuse a format in which sixteen neighbouring codes do not lie together: vectors would pass a block's end."""
+    for plane in f.planes:
+        if plane.run % STEP and (plane.run, plane.bits) != (1, 1):
+            raise KernelError(
+                f"{f.name}: vectors take planes whose run is a multiple of {STEP}, or single bits one by one, and "
+                f"{plane.field} has {plane.bits} bits at a run of {plane.run}; other backends take the format"
+            )
 
 
 def room(nbytes: int) -> Any:
@@ -53,7 +64,6 @@ def _plane(builder: Any, f: Format, plane: Plane, codes: Any, block: Any) -> Non
         return builder.load(_at(builder, codes, e, _BYTES), align=STEP)
 
     if plane.run == 1:
-        assert plane.bits == 1
         for e in range(0, f.elements, STEP):
             bit = builder.and_(load(e), _every(1 << plane.to))
             mask = builder.bitcast(builder.icmp_unsigned("!=", bit, _every(0)), _I16)
@@ -116,6 +126,7 @@ def job(args, index):
 def codes_of(format: str) -> Any:
     """For compiled code: (codes, block), the planes of one block; `codes` lies on a multiple of 16."""
     f = FORMATS[format]
+    whole_vectors(f)
 
     @intrinsic
     def put(_: Any, codes: Any, block: Any) -> Any:

@@ -1,0 +1,76 @@
+"""`make test` runs a sample that its seed determines, whatever the number of workers; `--all` runs everything."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+MODULE = """
+import os
+import pytest
+
+@pytest.mark.parametrize("i", range(300))
+def test_family(i): pass
+
+@pytest.mark.parametrize("i", range(5))
+def test_few(i): pass
+
+@pytest.mark.slow
+@pytest.mark.parametrize("i", range(5))
+def test_slow(i): pass
+
+def test_alone(): assert "TRUENO_TEST_SEED" not in os.environ, "a test would be told of an unknown setting"
+"""
+SETTINGS = """
+[pytest]
+testpaths = tests
+markers = slow
+"""
+
+
+@pytest.fixture
+def ran(tmp_path: Path):
+    """What a run of pytest with these options and this seed runs: the cases, and what it printed."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_module.py").write_text(MODULE)
+    (tmp_path / "pytest.ini").write_text(SETTINGS)
+
+    def run(*options: str, seed: str = "") -> tuple[set[str], str]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "TRUENO_TEST"))}
+        environment |= {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (
+            {"TRUENO_TEST_SEED": seed} if seed else {}
+        )
+        command = [sys.executable, "-m", "pytest", "-v", "-p", "sampling", "-p", "no:cacheprovider", *options]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return set(re.findall(r"test_module\.py::(\S+)", done.stdout)), done.stdout
+
+    return run
+
+
+def count(cases: set[str], name: str) -> int:
+    return sum(case.startswith(name) for case in cases)
+
+
+def test_all_runs_all(ran) -> None:
+    cases, said = ran("--all")
+    assert len(cases) == 311 and "TRUENO_TEST_SEED" not in said
+
+
+def test_a_selection_is_not_sampled(ran) -> None:
+    assert len(ran("tests/test_module.py::test_family")[0]) == len(ran("-k", "family")[0]) == 300
+
+
+def test_a_seed_draws_the_same_cases_in_every_worker(ran) -> None:
+    pytest.importorskip("xdist")
+    cases, said = ran()
+    seed = re.search(r"TRUENO_TEST_SEED=(\d+)", said)
+    assert seed is not None and "--all" in said
+    assert count(cases, "test_few") == 5 and count(cases, "test_alone") == 1
+    assert count(cases, "test_family") < 30, "three are expected"
+    assert ran("-p", "xdist.plugin", "-n", "2", seed=seed[1])[0] == cases
+    assert ran(seed="7")[0] != ran(seed="8")[0]

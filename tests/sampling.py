@@ -1,0 +1,75 @@
+"""A sample of the long families, so that `make test` takes minutes; `--all` runs every case.
+
+A family is a test function with many cases: of those some run, drawn by a seed that the head of the report shows and
+TRUENO_TEST_SEED sets.  What is marked `slow` is drawn more sparingly, and everything else runs.  A case's fate depends
+on the seed, its name and the size of its family alone, so all workers draw alike.
+"""
+
+import hashlib
+import os
+import random
+from collections import Counter
+
+import pytest
+
+FAMILY = 6
+"""Cases from which on a function is a family."""
+LEAST = 3
+"""Cases of a family that run, about: of a thousand as many as of ten."""
+SLOW = 0.2
+"""Of what is marked `slow`, the fraction that runs."""
+SEED = "TRUENO_TEST_SEED"
+DRAWN = pytest.StashKey[str]()
+"""The seed; the empty string where every case runs."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run every case; else long families are sampled")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the seed once; workers are handed it, and no test sees the variable, which is no setting of Trueno's."""
+    if hasattr(config, "workerinput"):
+        config.stash[DRAWN] = config.workerinput["drawn"]
+        return
+    seed = os.environ.pop(SEED, "") or str(random.SystemRandom().randrange(10**6))
+    selected = config.option.keyword or config.option.markexpr or config.args_source is config.ArgsSource.ARGS
+    config.stash[DRAWN] = "" if config.option.all or selected else seed
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    """Of xdist: what a worker knows."""
+    node.workerinput["drawn"] = node.config.stash[DRAWN]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    seed = config.stash[DRAWN]
+    return f"long families are sampled: {SEED}={seed} draws the same cases, --all runs every one" if seed else ""
+
+
+def family(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def share(item: pytest.Item, size: int) -> float:
+    """The fraction of a family of that size that runs."""
+    return (LEAST / size if size >= FAMILY else 1.0) * (SLOW if item.get_closest_marker("slow") else 1.0)
+
+
+def fate(seed: str, nodeid: str) -> float:
+    """A number of [0, 1) from seed and name: Python's own hash differs from process to process."""
+    return int.from_bytes(hashlib.blake2b(f"{seed} {nodeid}".encode(), digest_size=6).digest(), "big") / 2**48
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed = config.stash[DRAWN]
+    if not seed:
+        return
+    sizes = Counter(map(family, items))
+    kept = [item for item in items if fate(seed, item.nodeid) < share(item, sizes[family(item)])]
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = kept

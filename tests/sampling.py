@@ -12,9 +12,9 @@ from collections import Counter
 
 import pytest
 
-FAMILY = 6
+FAMILY = 5
 """Cases from which on a function is a family."""
-LEAST = 3
+LEAST = 2
 """Cases of a family that run, about: of a thousand as many as of ten."""
 SLOW = 0.2
 """Of what is marked `slow`, the fraction that runs."""

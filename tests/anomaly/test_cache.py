@@ -122,6 +122,7 @@ os.open = os_opened
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk(there, tmp_path):
     """Nothing can be written: no error, and nothing half-written that a later process would trip over."""
     folder = tmp_path / "cache"

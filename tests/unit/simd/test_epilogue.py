@@ -109,6 +109,7 @@ def test_several_results(rng):
         check(op, kernel, operands, whole, "f4")
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_changes_nothing(rng):
     from trueno_simd.threads import count, set_count
 

@@ -59,6 +59,7 @@ def test_results_are_those_of_plain_rows(name, monkeypatch):
                 assert np.array_equal(*found), (op, static, n, k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [0, 1, 5])
 def test_few_vectors_are_multiplied_one_by_one(m):
     w, x = rows("q6_k", 45, 3), normal(m, 768)

@@ -14,7 +14,8 @@ from pathlib import Path
 from .driver import environment
 
 SOUND = '''
-import os, sys, time, warnings
+import os, signal, sys, time, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
 import numpy as np
 import trueno
 

@@ -84,8 +84,8 @@ def check_judge(op: Op, operands: list[Array], given: dict[str, Any], dtype: np.
         meant = meant.reshape(bound.value.shape)
         sure = np.isfinite(meant) & np.isfinite(bound.low) & np.isfinite(bound.high) & ~bound.nan
         room = NUMBER * np.maximum(np.abs(bound.low), np.abs(bound.high)) + np.finfo(T).smallest_subnormal
-        if np.dtype(dtype) != computing(dtype):  # the bound is of rounded results
-            room = room + np.maximum(np.abs(bound.low), np.abs(bound.high)) * 2.0**-8 + 1e-7
+        if np.dtype(dtype) != computing(dtype):  # the bound is of results rounded from float32, where they may err
+            room = room + np.maximum(np.abs(bound.low), np.abs(bound.high)) * (2.0**-8 + 2.0**-20) + 1e-7
         wrong = sure & ((meant < bound.low - room) | (meant > bound.high + room))
         assert not wrong.any(), (
             f"the judge allows {bound.low[wrong][0]!r} … {bound.high[wrong][0]!r}, longdouble says {meant[wrong][0]!r}"

@@ -32,7 +32,7 @@ fn hide(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ u.zero); }
 
 fn is_nan(x: f32) -> bool { return size_bits(x) > 0x7f800000u; }
 
-fn with_sign(x: f32, s: f32) -> f32 { return bitcast<f32>(size_bits(x) | (bits(s) & 0x80000000u)); }
+fn with_sign(x: f32, s: f32) -> f32 { return bitcast<f32>(size_bits(x) | (bits(hide(s)) & 0x80000000u)); }
 
 fn add_exactly(s: vec2<f32>, v: f32) -> vec2<f32> {
     let t = hide(s.x + v);

@@ -135,3 +135,15 @@ def child(word: str) -> Iterator[Callable[[str], str]]:
         return done.stdout
 
     return run  # type: ignore[return-value]
+
+
+@pytest.fixture
+def chosen(word: str) -> Iterator[None]:
+    """The adapter of these tests is the one that `trueno` takes, whatever the process did before."""
+    import trueno
+    from trueno.discovery import registry
+
+    registry.entries()  # the setting is the plugin's
+    trueno.settings.override("TRUENO_WGPU_ADAPTER", word or None)
+    yield
+    trueno.settings.override("TRUENO_WGPU_ADAPTER", None)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import trueno
 
 pytest.importorskip("wgpu")
 from trueno.errors import KernelError, OutOfMemory
@@ -383,3 +384,31 @@ def test_staging_is_used_again(gpu, monkeypatch):
         gpu.read(buffer, nbytes)
     assert made == [4096, 8192, 1 << 20]
     assert staging.Staging(lambda size: size).take(1 << 25) == (1 << 25, 1 << 25)
+
+
+# ---- what compilers of shaders make of numbers that they think they know ---------------------------------
+
+
+@pytest.mark.parametrize("first", ["softmax", "sigmoid", "exp", "abs", "relu"])
+@pytest.mark.parametrize("then", ["tanh", "asinh", "atan", "sin", "mish", "round", "signum", "expm1"])
+def test_functions_of_a_number_that_is_surely_positive(first: str, then: str, chosen: None) -> None:
+    """Mesa 22 forgot the exponent of tanh(x) where x came from an exp: a sign that it knew was copied."""
+    x = np.random.default_rng(len(first + then)).uniform(-1, 3, (2, 7)).astype(np.float32)
+    with trueno.Batch("wgpu") as b:
+        fused = getattr(b, then)(getattr(b, first)(b.upload(x)))
+        b.execute()
+        got = b.read(fused)
+    with trueno.use("reference"):
+        wanted = getattr(trueno, then)(getattr(trueno, first)(x.astype(np.float64)))
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_number_less_itself(chosen: None) -> None:
+    """One array twice is one buffer: x − x is 0 for numbers alone, and compilers know of nothing else."""
+    x = np.array([np.nan, np.inf, -np.inf, 1.0, 0.0], np.float32)
+    with trueno.use("wgpu"), trueno.Batch("wgpu") as b:
+        h = b.upload(x)
+        made = [b.sub(h, h), b.add(h, b.neg(h))]
+        b.execute()
+        for got in (trueno.sub(x, x), *map(b.read, made)):
+            np.testing.assert_array_equal(got, [np.nan, np.nan, np.nan, 0, 0])

@@ -3,7 +3,9 @@
 WGSL lets an implementation assume that there is neither NaN nor Inf and reassociate as it likes; drivers do both.
 So tests for NaN and Inf, signs and orders look at bits; no literal is infinite (`u.inf` and `u.nan` come with the
 call); and a rounded intermediate whose rounding is needed goes through `hide`, an exclusive or with a word that is
-zero, which no compiler can know.  Drivers may flush subnormals to zero; nothing here depends on it.
+zero, which no compiler can know.  So does a number whose sign is copied (where Mesa 22 knows it to be positive, it
+forgets the exponent of the result), and what is subtracted, which may be the very same number: x − x is not 0 for an
+Inf.  Drivers may flush subnormals to zero; nothing here depends on it.
 
 A module is printed with the functions that it uses, and those that they use.  `FUNCTIONS` has them all by name.
 """
@@ -28,7 +30,7 @@ fn is_inf(x: f32) -> bool { return size_bits(x) == 0x7f800000u; }
 
 fn ordered(x: f32, y: f32) -> bool { return max(size_bits(x), size_bits(y)) <= 0x7f800000u; }
 
-fn with_sign(x: f32, s: f32) -> f32 { return bitcast<f32>(size_bits(x) | (bits(s) & 0x80000000u)); }
+fn with_sign(x: f32, s: f32) -> f32 { return bitcast<f32>(size_bits(x) | (bits(hide(s)) & 0x80000000u)); }
 
 fn absolute(x: f32) -> f32 { return bitcast<f32>(size_bits(x)); }
 

@@ -34,7 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[DRAWN] = config.workerinput["drawn"]
         return
     seed = os.environ.pop(SEED, "") or str(random.SystemRandom().randrange(10**6))
-    selected = config.option.keyword or config.option.markexpr or config.args_source is config.ArgsSource.ARGS
+    again = any(getattr(config.option, name, False) for name in ("lf", "failedfirst", "stepwise", "newfirst"))
+    selected = again or config.option.keyword or config.option.markexpr
+    selected = selected or config.args_source is config.ArgsSource.ARGS
     config.stash[DRAWN] = "" if config.option.all or selected else seed
 
 
@@ -47,6 +49,12 @@ def pytest_configure_node(node) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     seed = config.stash[DRAWN]
     return f"long families are sampled: {SEED}={seed} draws the same cases, --all runs every one" if seed else ""
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    """At the end again, since `-q` leaves the head out."""
+    if config.stash[DRAWN] and terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(pytest_report_header(config))
 
 
 def family(item: pytest.Item) -> str:

@@ -166,6 +166,7 @@ PYTHONS: dict[str, tuple[type[Exception], ...]] = {
     "Vector @": (TypeError,),
     "Matrix @": (TypeError,),
     "@ q": (TypeError,),
+    "q ==": (TypeError, ValueError),
     "q[]": (IndexError, TypeError, ValueError),
 }
 """What Python's own operators, and NumPy's `==` and `[]`, raise of objects that they do not go with."""

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -183,7 +184,8 @@ def environment(**extra: str) -> dict[str, str]:
     """This process's environment without settings of Trueno but where its cache is; Mesa plays the GPU."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TRUENO_") or k == "TRUENO_CACHE_DIR"}
     kept.pop("FORCE_CPU", None)
-    return kept | {"TRUENO_WGPU_ADAPTER": "software", "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"} | extra
+    adapter = {"TRUENO_WGPU_ADAPTER": "software"} if find_spec("trueno_wgpu") else {}  # else no setting has that name
+    return kept | adapter | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"} | extra
 
 
 def _read(pipe: IO[str], lines: "queue.SimpleQueue[str]") -> None:

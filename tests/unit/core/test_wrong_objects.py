@@ -48,3 +48,21 @@ def test_a_tensor_of_a_file_that_is_no_array(tmp_path):
         with pytest.raises(trueno.TruenoError, match="gguf: tensor 'w'"):
             trueno.gguf.write(tmp_path / "x.gguf", {"w": data}, {"general.architecture": "llama"})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "x", [memoryview(bytearray(64)), object(), None, "abc", {}, {1.0}], ids=lambda x: type(x).__name__
+)
+def test_what_is_no_matrix_is_not_quantized(x):
+    with pytest.raises(trueno.TruenoError, match=r"quantize.*: x "):
+        trueno.quantize(x, "q8_0")
+    assert trueno.quantize(memoryview(np.ones(32, np.float32)), "q8_0").shape == (1, 32)
+
+
+def test_eigenvalues_under_a_strict_error_state():
+    """Of the caller's: what LAPACK lets underflow on the way is no concern of his."""
+    a = np.array([[1e-30, 1e-38], [1e-38, 1e-30]], np.float32)
+    for backend in ("simd", "scalar", "reference"):
+        with trueno.use(backend), np.errstate(all="raise"):
+            values, _ = trueno.symmetric_eigen(a)
+        np.testing.assert_allclose(values, [1e-30, 1e-30], rtol=1e-5)

@@ -24,7 +24,7 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
 
     f = format_of(format, "quantize", weights=True)
     name = f.plain or f.name
-    x = host("quantize", x) if isinstance(x, (list, tuple)) else held(x)
+    x = held(x) if hasattr(x, "reshape") or hasattr(x, "batch") or not hasattr(x, "__len__") else host("quantize", x)
     if hasattr(x, "batch"):
         raise DtypeError("quantize: x is a handle of a batch; go on in the batch: b.quantize_rows(x, format=...)")
     if hasattr(x, "shape") and len(x.shape) == 1:

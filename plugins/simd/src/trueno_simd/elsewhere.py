@@ -32,6 +32,7 @@ STACK: Final = 16 << 20  # bytes, for LLVM; a program may have set less for its 
 PATIENCE: Final = 60.0  # seconds that an exit or a fork waits for tasks under way, which take a few
 
 _here = threading.local()
+_gate = threading.RLock()  # held through a fork, so that no task begins between the wait for them and the fork
 _under_way: "set[_thread.LockType]" = set()
 
 
@@ -56,7 +57,8 @@ class _Task(Generic[T]):
 
     def run(self) -> None:
         """The whole life of the task, in whatever thread it is."""
-        _under_way.add(self.done)
+        with _gate:
+            _under_way.add(self.done)
         _here.inside = True
         try:
             with ieee():  # what is compiled now is kept
@@ -101,5 +103,22 @@ def wait(seconds: float = PATIENCE) -> bool:
 
 atexit.register(wait)
 
+
+def _before_fork() -> None:
+    limit = time.monotonic() + PATIENCE
+    while True:
+        ended = wait(limit - time.monotonic())
+        _gate.acquire()
+        if not _under_way or not ended or getattr(_here, "inside", False):
+            return
+        _gate.release()
+
+
+def _after_fork() -> None:
+    global _gate
+    _gate = threading.RLock()
+    _under_way.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=wait, after_in_child=_under_way.clear)
+    os.register_at_fork(before=_before_fork, after_in_parent=lambda: _gate.release(), after_in_child=_after_fork)

@@ -5,10 +5,12 @@ Python's own import would keep bytecode beside the text and believe it by its da
 
 import os
 import sys
+from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from threading import RLock
 from types import ModuleType
 
+from llvmlite.binding import ffi
 from numba.core.compiler_lock import global_compiler_lock
 
 from trueno_simd import store
@@ -17,10 +19,12 @@ _lock = RLock()
 
 
 def _after_fork() -> None:
-    """A lock that a thread of the parent held would never be released here; Numba's compiler has one too."""
+    """A lock that a thread of the parent held would never be released here; Numba's compiler and llvmlite have one too."""
     global _lock
     _lock = RLock()
     global_compiler_lock._lock = RLock()
+    with suppress(AttributeError):  # a finalizer of another thread's may have held it
+        ffi.lib._lock._lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):

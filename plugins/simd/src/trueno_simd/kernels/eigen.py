@@ -28,7 +28,8 @@ def symmetric_eigen(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., in
         if any(np.may_share_memory(x, y) for x, y in ((values, a), (vectors, a), (values, vectors))):
             return -1
         try:
-            values[:], vectors[:] = body(a)
+            with np.errstate(all="ignore"):
+                values[:], vectors[:] = body(a)
         except np.linalg.LinAlgError as error:
             raise KernelError(
                 f"symmetric_eigen: a has no eigenvalues that LAPACK finds ({error}); where its numbers are near the "

@@ -120,6 +120,8 @@ def product(c: Compiler, ins: Instruction) -> Step:
 
 
 def wait(keep: int) -> Step:
+    keep = min(keep, 2**31)  # more groups than any kernel commits
+
     def run(m: "Machine", g: Group, sel: Array | None) -> None:
         groups = groups_of(g)
         limit = np.full(len(m.product_group), -1, np.int64)

@@ -25,8 +25,7 @@ from trueno.errors import (
     UnknownBackend,
 )
 from trueno.firstuse import importing
-
-__version__ = "0.1.0"
+from trueno.version import __version__ as __version__
 
 _HOMES = {
     "Batch": "trueno.batch",

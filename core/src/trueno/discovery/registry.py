@@ -21,6 +21,7 @@ from trueno.errors import ParameterError, SettingError, UnknownBackend, suggesti
 from trueno.firstuse import importing
 from trueno.parsers import FALSE, TRUE
 from trueno.settings import settings
+from trueno.version import __version__
 
 GROUP = "trueno.backends"
 FORKED = (
@@ -374,8 +375,6 @@ def _warn(sentence: str) -> None:
 
 def _reference() -> Entry:
     """The core's own backend: always there, made at first need."""
-    import trueno
-
     entry = Entry(
         "reference",
         Manifest(
@@ -387,7 +386,7 @@ def _reference() -> Entry:
             install="",
             atomic=True,
             distribution="trueno",
-            version=trueno.__version__,
+            version=__version__,
         ),
     )
     entry.accept(Device("NumPy"))

@@ -28,6 +28,7 @@ from trueno.discovery.protocol import Call, Rates
 from trueno.errors import ParameterError, TruenoWarning, warn
 from trueno.select import cost
 from trueno.settings import settings
+from trueno.version import __version__
 
 VERSION = 1
 """Of the file's format, and of what classes and bands mean."""
@@ -239,7 +240,7 @@ def fingerprint() -> str:
 
 def facts() -> dict[str, Any]:
     """All that the speeds of every backend hang on: machine, settings, versions; a row has its own backend's."""
-    versions = {"trueno": _trueno(), "numpy": np.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    versions = {"trueno": __version__, "numpy": np.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
     return {
         "trueno calibration": VERSION,
         "cpu": cpu(),
@@ -266,12 +267,6 @@ def cpu() -> str:
     import platform
 
     return platform.processor() or platform.machine()
-
-
-def _trueno() -> str:
-    import trueno
-
-    return trueno.__version__
 
 
 def _under() -> tuple[Any, ...]:

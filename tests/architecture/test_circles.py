@@ -13,10 +13,10 @@ PACKAGES = [ROOT / "core" / "src", *sorted(ROOT.glob("plugins/*/src")), *sorted(
 KNOTS = {
     "core/src/trueno": 1,
     "core/src/trueno/discovery": 2,
-    "core/src/trueno/dispatch": 10,
+    "core/src/trueno/dispatch": 8,
     "core/src/trueno/events": 1,
     "core/src/trueno/guards": 2,
-    "core/src/trueno/select": 5,
+    "core/src/trueno/select": 3,
     "plugins/cuda/src/trueno_cuda/ptx/emulate": 14,
     "plugins/cuda/src/trueno_cuda/ptx/emulate/instructions": 14,
     "plugins/simd/src/trueno_simd": 2,

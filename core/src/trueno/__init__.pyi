@@ -17,6 +17,7 @@ from trueno.batch import Batch as Batch
 from trueno.context import device as device
 from trueno.context import sync_available as sync_available
 from trueno.discovery.registry import register as register
+from trueno.dispatch.explain import explain as explain
 from trueno.dispatch.fallback import forgive as forgive
 from trueno.dispatch.state import prefer as prefer
 from trueno.dispatch.state import set_default as set_default
@@ -52,8 +53,7 @@ from trueno.quant import quantize as quantize
 from trueno.quant import requantize as requantize
 from trueno.select.available import backends as backends
 from trueno.select.available import select_best_available_backend as select_best_available_backend
-from trueno.select.explain import explain as explain
-from trueno.select.policy import Decision as Decision
+from trueno.select.decision import Decision as Decision
 
 __all__ = [
     "BackendUnavailable",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from trueno.discovery.protocol import Call
     from trueno.events.stream import Event
-    from trueno.select.policy import Candidate
+    from trueno.select.decision import Candidate
 
     hookimpl: HookimplMarker
 

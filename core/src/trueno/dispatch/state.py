@@ -26,7 +26,7 @@ from trueno.errors import KernelError, ParameterError, TruenoError
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select import policy
-from trueno.select.policy import Asked, Decision
+from trueno.select.decision import Asked, Decision
 from trueno.settings import settings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ PACKAGES = [ROOT / "core" / "src", *sorted(ROOT.glob("plugins/*/src")), *sorted(
 KNOTS = {
     "core/src/trueno": 1,
     "core/src/trueno/discovery": 2,
-    "core/src/trueno/dispatch": 8,
+    "core/src/trueno/dispatch": 6,
     "core/src/trueno/events": 1,
     "core/src/trueno/guards": 2,
     "core/src/trueno/select": 3,

@@ -16,6 +16,7 @@ from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel, Refu
 from trueno.discovery.registry import Entry
 from trueno.dispatch import state
 from trueno.dispatch.arrange import Arranged, View, arranged
+from trueno.dispatch.axes import located, result_shapes
 from trueno.dispatch.canonical import canonical
 from trueno.dispatch.coerce import coerce_params, is_number, number
 from trueno.dispatch.fallback import telling
@@ -151,12 +152,10 @@ def _native(op: Op, entry: Entry, laid: _Laid | None) -> bool:
 
 def _final(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Shape, ...]:
     """Shapes of the results as the user sees them."""
-    from trueno.dispatch import general
-
     shapes = tuple(tuple(np.shape(x) if home(x) is None else x.shape) for x in operands)
     given = {k: v for k, v in scalars.items() if k not in ("axis", "keepdims")}
     _, static = coerce_params(op, given)
-    return general.result_shapes(op, shapes, static, scalars.get("axis", -1), scalars.get("keepdims", False))
+    return result_shapes(op, shapes, static, scalars.get("axis", -1), scalars.get("keepdims", False))
 
 
 def _widened(
@@ -214,8 +213,6 @@ def _run(
     try:
         status = _status(plan.kernel, *passed, *params, *views)
     except GuardError as error:
-        from trueno.dispatch.general import located
-
         located(error, op, laid.final)
         raise
     if status == -1 and out is not None and scratch is results:  # out may be an operand that the kernel still reads
@@ -256,8 +253,6 @@ def _rearranged(
     try:
         status = _status(plan.kernel, *passed, *params, *made)
     except GuardError as error:
-        from trueno.dispatch.general import located
-
         located(error, op, found.form.shapes, found.seen)
         raise
     if status == -1:

@@ -17,11 +17,11 @@ from trueno.batch import Batch as Batch
 from trueno.context import device as device
 from trueno.context import sync_available as sync_available
 from trueno.discovery.registry import register as register
+from trueno.dispatch.asking import forgive as forgive
+from trueno.dispatch.asking import prefer as prefer
+from trueno.dispatch.asking import set_default as set_default
+from trueno.dispatch.asking import use as use
 from trueno.dispatch.explain import explain as explain
-from trueno.dispatch.fallback import forgive as forgive
-from trueno.dispatch.state import prefer as prefer
-from trueno.dispatch.state import set_default as set_default
-from trueno.dispatch.state import use as use
 from trueno.dispatch.transfer import numpy as numpy
 from trueno.dispatch.transfer import to as to
 from trueno.errors import BackendUnavailable as BackendUnavailable

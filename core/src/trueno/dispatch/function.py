@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from trueno.dispatch import general, plan
+from trueno.dispatch.asking import use
 from trueno.dispatch.coerce import plain, unfit, unpack, unpacked
 from trueno.dispatch.fallback import passes
 from trueno.dispatch.parameters import parameters
-from trueno.dispatch.state import DTYPES, current, refuse, use
+from trueno.dispatch.state import DTYPES, current, refuse
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op, Parameter

@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from trueno.discovery import registry
+from trueno.changes import on_change
 from trueno.discovery.protocol import Call, Kernel, Refused
 from trueno.dispatch import fallback, plan
 from trueno.dispatch.plan import Plan, PluginFailed
@@ -236,7 +236,9 @@ class State:
 
     def failed(self, call: Call, name: str, error: BaseException) -> None:
         """A backend failed: leave it out for calls like this one and say so, or raise if it was asked for by name."""
-        fallback.failed(self, call, name, error)
+        fallback.leave_out(call, name, error, self.asked)
+        forget_plans(call.op.name)
+        fallback.say(call, name, error, self._choice(call)[0].chosen)
 
 
 _default = Asked()  # what `set_default` asked for
@@ -334,37 +336,6 @@ def _enter(frames: tuple[Under, ...]) -> None:
     current.set(_state(own, guard, traced))
 
 
-def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if not isinstance(name, str):
-            raise ParameterError(f'{function}: {name!r} is no name of a backend; write trueno.{function}("simd")')
-    return tuple(n.lower() for n in names)
-
-
-def use(*names: str) -> Under:
-    """Run everything inside on these backends, best first; an error if none of them can.
-
-    UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
-    No name: choose automatically inside, whatever TRUENO_BACKEND or `set_default` say.
-    """
-    asked = Asked(_names("use", names), (), not names, "trueno.use")
-    for name in asked.names:
-        registry.load(name)
-    return Under(f"use({', '.join(map(repr, names))})", asked)
-
-
-def prefer(*names: str) -> Under:
-    """Inside, take the first of these backends that can run a call; choose automatically where none can.
-
-    UnknownBackend for a name that is not installed.  Where TRUENO_BACKEND names backends, these stay the only ones.
-    """
-    preferred = _names("prefer", names)
-    for name in preferred:
-        if name not in registry.entries():
-            registry.load(name)  # raises with a suggestion
-    return Under(f"prefer({', '.join(map(repr, names))})", Asked((), preferred, False, "trueno.prefer"))
-
-
 def choosing(names: tuple[str, ...], origin: str) -> State:
     """The state that runs on these backends, under the guard and the trace in force; no name: the current state."""
     now = current.get()
@@ -391,15 +362,10 @@ def tracing() -> Under:
     return Under("a trace", traced=True)
 
 
-def set_default(*names: str) -> None:
-    """The backends for the whole process, every thread included; no name: choose automatically again.
-
-    Inside a `use` or `prefer` these hold on.
-    """
+def set_asked(asked: Asked) -> None:
+    """What is asked for in the whole process, where nothing else is; plans are dropped."""
     global _default
-    for name in _names("set_default", names):
-        registry.load(name)
-    _default = Asked(_names("set_default", names), (), False, "trueno.set_default") if names else Asked()
+    _default = asked
     forget_plans()
 
 
@@ -422,3 +388,4 @@ def forget_traced() -> None:
 
 
 settings.on_reload(forget_plans)
+on_change(forget_plans)

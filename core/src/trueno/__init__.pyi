@@ -42,11 +42,11 @@ from trueno.errors import TruenoWarning as TruenoWarning
 from trueno.errors import UnknownBackend as UnknownBackend
 from trueno.events.stream import stats as stats
 from trueno.events.tracing import trace as trace
-from trueno.guards.guard import Action as Action
-from trueno.guards.guard import Condition as Condition
 from trueno.guards.guard import JidokaAction as JidokaAction
 from trueno.guards.guard import JidokaCondition as JidokaCondition
 from trueno.guards.guard import JidokaGuard as JidokaGuard
+from trueno.guards.rules import Action as Action
+from trueno.guards.rules import Condition as Condition
 from trueno.ops.op import Op
 from trueno.quant import QuantizedMatrix as QuantizedMatrix
 from trueno.quant import quantize as quantize

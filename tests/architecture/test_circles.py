@@ -11,7 +11,6 @@ PACKAGES = [ROOT / "core" / "src", *sorted(ROOT.glob("plugins/*/src")), *sorted(
 
 # Circles that are still to be untied: how many files of a folder are in one.  Numbers only ever go down.
 KNOTS = {
-    "core/src/trueno/dispatch": 2,
     "plugins/cuda/src/trueno_cuda/ptx/emulate": 14,
     "plugins/cuda/src/trueno_cuda/ptx/emulate/instructions": 14,
     "plugins/simd/src/trueno_simd": 2,

@@ -23,7 +23,7 @@ def families() -> list[tuple[str, list[Any]]]:
 
 def call_text(op: Any) -> str:
     """How the op is called: `rms_norm(x, w, *, eps=1e-06, out=None)`."""
-    from trueno.dispatch.function import parameters
+    from trueno.dispatch.parameters import parameters
 
     shown, keyword = [], False
     for p in parameters(op):

@@ -7,7 +7,7 @@ import sys
 import pytest
 import trueno
 from trueno import _stubs
-from trueno.dispatch.function import parameters
+from trueno.dispatch.parameters import parameters
 from trueno.ops import ALIASES, TABLE
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import trueno
-from trueno.dispatch.function import parameters
+from trueno.dispatch.parameters import parameters
 from trueno.errors import KernelError, TruenoError
 from trueno.formats.samples import random_rows
 from trueno.ops import TABLE

@@ -25,8 +25,7 @@ from trueno.errors import (
     UnknownBackend,
 )
 from trueno.firstuse import importing
-
-__version__ = "0.1.0"
+from trueno.version import __version__ as __version__
 
 _HOMES = {
     "Batch": "trueno.batch",
@@ -35,21 +34,21 @@ _HOMES = {
     "QuantizedMatrix": "trueno.quant",
     "quantize": "trueno.quant",
     "requantize": "trueno.quant",
-    "use": "trueno.dispatch.state",
-    "prefer": "trueno.dispatch.state",
-    "set_default": "trueno.dispatch.state",
-    "explain": "trueno.select.explain",
-    "Decision": "trueno.select.policy",
+    "use": "trueno.dispatch.asking",
+    "prefer": "trueno.dispatch.asking",
+    "set_default": "trueno.dispatch.asking",
+    "explain": "trueno.dispatch.explain",
+    "Decision": "trueno.select.decision",
     "trace": "trueno.events.tracing",
     "stats": "trueno.events.stream",
-    "forgive": "trueno.dispatch.fallback",
+    "forgive": "trueno.dispatch.asking",
     "register": "trueno.discovery.registry",
     "to": "trueno.dispatch.transfer",
     "numpy": "trueno.dispatch.transfer",
     "device": "trueno.context",
     "sync_available": "trueno.context",
-    "Action": "trueno.guards.guard",
-    "Condition": "trueno.guards.guard",
+    "Action": "trueno.guards.rules",
+    "Condition": "trueno.guards.rules",
     "JidokaAction": "trueno.guards.guard",
     "JidokaCondition": "trueno.guards.guard",
     "JidokaGuard": "trueno.guards.guard",

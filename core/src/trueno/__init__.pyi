@@ -17,10 +17,11 @@ from trueno.batch import Batch as Batch
 from trueno.context import device as device
 from trueno.context import sync_available as sync_available
 from trueno.discovery.registry import register as register
-from trueno.dispatch.fallback import forgive as forgive
-from trueno.dispatch.state import prefer as prefer
-from trueno.dispatch.state import set_default as set_default
-from trueno.dispatch.state import use as use
+from trueno.dispatch.asking import forgive as forgive
+from trueno.dispatch.asking import prefer as prefer
+from trueno.dispatch.asking import set_default as set_default
+from trueno.dispatch.asking import use as use
+from trueno.dispatch.explain import explain as explain
 from trueno.dispatch.transfer import numpy as numpy
 from trueno.dispatch.transfer import to as to
 from trueno.errors import BackendUnavailable as BackendUnavailable
@@ -41,19 +42,18 @@ from trueno.errors import TruenoWarning as TruenoWarning
 from trueno.errors import UnknownBackend as UnknownBackend
 from trueno.events.stream import stats as stats
 from trueno.events.tracing import trace as trace
-from trueno.guards.guard import Action as Action
-from trueno.guards.guard import Condition as Condition
 from trueno.guards.guard import JidokaAction as JidokaAction
 from trueno.guards.guard import JidokaCondition as JidokaCondition
 from trueno.guards.guard import JidokaGuard as JidokaGuard
+from trueno.guards.rules import Action as Action
+from trueno.guards.rules import Condition as Condition
 from trueno.ops.op import Op
 from trueno.quant import QuantizedMatrix as QuantizedMatrix
 from trueno.quant import quantize as quantize
 from trueno.quant import requantize as requantize
 from trueno.select.available import backends as backends
 from trueno.select.available import select_best_available_backend as select_best_available_backend
-from trueno.select.explain import explain as explain
-from trueno.select.policy import Decision as Decision
+from trueno.select.decision import Decision as Decision
 
 __all__ = [
     "BackendUnavailable",

@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import trueno
-from trueno.dispatch.function import BLOCKS, parameters
+from trueno.dispatch.parameters import BLOCKS, parameters
 from trueno.ops import ALIASES, FAMILIES, TABLE
 from trueno.ops.op import Op
 

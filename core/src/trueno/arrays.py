@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import DeviceBackend
+from trueno.dispatch.asking import use
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.function import function
 from trueno.dispatch.half import is_float, is_half
-from trueno.dispatch.state import use
 from trueno.dispatch.transfer import empty, held, home, host, imported, to
 from trueno.errors import DeviceError, DtypeError, ShapeError, suggestion
 from trueno.floatenv import ieee

@@ -16,11 +16,12 @@ import numpy as np
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend
+from trueno.dispatch.asking import use
 from trueno.dispatch.coerce import is_number
 from trueno.dispatch.fallback import telling
-from trueno.dispatch.function import function, parameters
+from trueno.dispatch.function import function
 from trueno.dispatch.incoming import plain
-from trueno.dispatch.state import use
+from trueno.dispatch.parameters import parameters
 from trueno.dispatch.transfer import Q, download, held, home, host
 from trueno.dispatch.transfer import upload as send
 from trueno.errors import DeviceError, OutError, ParameterError, suggestion

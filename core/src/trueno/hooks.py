@@ -1,6 +1,6 @@
 """Hooks: what a site or a plugin may add to Trueno beside backends, through pluggy.
 
-A plugin is a module or an object with functions that are named as the methods of `Specs` and marked:
+A plugin is a module or an object with functions that are named as the methods of `trueno.hookspecs.Specs` and marked:
 
     from trueno.hooks import hookimpl
 
@@ -18,28 +18,27 @@ pluggy and the plugins are imported when the first hook is due, and never if the
 are being imported, and inside a hook for the same hook, there are none: what they call of Trueno runs unhooked.
 """
 
-import inspect
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from threading import RLock, local
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trueno.errors import ParameterError, SettingError, suggestion, warn
+from trueno.changes import changed
+from trueno.discovery import index
+from trueno.errors import ParameterError, SettingError, TruenoWarning, suggestion, warn
+from trueno.events.stream import LISTENING, SINKS, Event
 from trueno.firstuse import importing
+from trueno.hookspecs import HOOKS, Specs, misspelt
 from trueno.parsers import FALSE, TRUE
 from trueno.settings import settings
 
 if TYPE_CHECKING:
-    import typer
     from pluggy import HookimplMarker, PluginManager
 
     from trueno.discovery.protocol import Call
-    from trueno.events.stream import Event
-    from trueno.select.policy import Candidate
+    from trueno.select.decision import Candidate
 
     hookimpl: HookimplMarker
 
@@ -48,35 +47,6 @@ COMMANDS = "trueno.commands"
 """Entry points that name a function as `trueno_commands` is.  It is imported where the command line asks, and nowhere
 else: a plugin of hooks is imported by every program."""
 App = TypeVar("App")
-
-
-class Specs:
-    """The hooks.  An implementation takes those of the arguments that it needs, by name."""
-
-    def trueno_commands(self, app: "typer.Typer") -> None:
-        """Add commands to the command line `trueno`: `@app.command()` or `app.add_typer(...)`.
-
-        `app` is empty and the plugin's own; its commands join the core's, whose names are taken.
-        """
-
-    def trueno_select(self, call: "Call", candidates: "Sequence[Candidate]") -> str | None:
-        """The policy of a site: the name of the candidate that is to run calls of this key; None abstains.
-
-        Asked once a key, for automatic choices; candidates have `name`, predicted `seconds` and where these come from
-        (`source`), best first.  The first plugin that answers decides.
-        """
-
-    def trueno_on_event(self, event: "Event") -> None:
-        """Something happened: a decision, a fallback, a transfer …; `trueno.events.stream.KINDS` lists them.
-
-        Called in the thread where it happened, while the call waits.  One that raises is not called again.
-        """
-
-    def trueno_doctor_section(self) -> "str | list[str]":  # type: ignore[empty-body]
-        """Lines for the report of `trueno doctor`."""
-
-
-HOOKS = tuple(name for name in vars(Specs) if name.startswith("trueno_"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +110,7 @@ def register(plugin: object, name: str | None = None) -> str:
             raise ParameterError(f'hooks.register: this plugin is registered already, as "{held}"')
         _state.own[name] = plugin
     forget()
-    for sentence in _misspelt(name, plugin):
+    for sentence in misspelt(name, plugin):
         report(sentence)
     return name
 
@@ -162,9 +132,7 @@ def forget() -> None:
     """Look for plugins again at next need, and make plans anew; what is registered by hand stays."""
     with _lock:
         _state.crew = None
-    state = sys.modules.get("trueno.dispatch.state")
-    if state is not None:
-        state.forget_plans()
+    changed()
 
 
 def _reloaded() -> None:  # the settings, which may block others now; plans are forgotten by their own listener
@@ -219,7 +187,7 @@ def _gather(own: dict[str, object]) -> _Crew:
     manager.add_hookspecs(Specs)
     for name in sorted(found, reverse=True):  # pluggy asks last the one that came first
         try:
-            problems += _misspelt(name, found[name])
+            problems += misspelt(name, found[name])
             manager.register(found[name], name)
         except Exception as error:
             problems.append(f'hooks: the plugin "{name}" is refused: {" ".join(str(error).split())}')
@@ -227,12 +195,10 @@ def _gather(own: dict[str, object]) -> _Crew:
 
 
 def _installed(group: str, problems: list[str]) -> dict[str, object]:
-    from trueno.discovery.index import points
-
     found: dict[str, object] = {}
     named: dict[str, list[Any]] = {}
     try:
-        known = points()
+        known = index.points()
     except SettingError:
         raise
     except Exception as error:  # ours: what was registered by hand is asked all the same
@@ -268,32 +234,6 @@ def _allowed(name: str) -> bool:
         return False
     words = settings.get("TRUENO_AUTOLOAD").strip().lower()
     return words in TRUE or (words not in FALSE and name.lower() in [w.strip() for w in words.split(",")])
-
-
-def _misspelt(name: str, plugin: object) -> list[str]:
-    """A sentence for each function that was meant as a hook and is none."""
-    said = []
-    for attribute in dir(plugin):
-        function = inspect.getattr_static(plugin, attribute, None)
-        function = getattr(function, "__func__", function)
-        options = getattr(function, "trueno_impl", None) if inspect.isfunction(function) else None
-        if isinstance(options, dict):
-            hook = options.get("specname") or attribute
-            if hook not in HOOKS and not options.get("optionalhook"):
-                said.append(f'hooks: the plugin "{name}" has {hook}, which is no hook{suggestion(hook, HOOKS)}')
-            elif options.get("wrapper") or options.get("hookwrapper"):
-                said.append(f'hooks: {hook} of the plugin "{name}" is a wrapper, which is never called')
-        elif inspect.isfunction(function) and (attribute in HOOKS or _near(plugin, function, attribute)):
-            said.append(
-                f'hooks: the plugin "{name}" has {attribute} without @trueno.hooks.hookimpl, so it is never called'
-            )
-    return said
-
-
-def _near(plugin: object, function: Any, attribute: str) -> bool:
-    """Whether an unmarked function of the plugin itself is named nearly as a hook."""
-    home = plugin.__name__ if isinstance(plugin, ModuleType) else function.__module__
-    return attribute.startswith("trueno_") and function.__module__ == home and bool(suggestion(attribute, HOOKS))
 
 
 # ---- asking them -----------------------------------------------------------------------------------
@@ -359,9 +299,29 @@ def select(call: "Call", candidates: "Sequence[Candidate]") -> str | None:
     return found[0] if found else None
 
 
-def on_event(event: "Event") -> None:
+def on_event(event: Event) -> None:
     """Tell everyone who listens to events."""
     _ask("trueno_on_event", lambda: {"event": event}, lambda *_: False)
+
+
+def _listening() -> bool:
+    """Whether anyone would take an event now."""
+    try:
+        return implemented("trueno_on_event")
+    except TruenoWarning:  # warnings are errors here, and a plugin could not be read: `_tell` deals with that
+        return True
+
+
+def _tell(event: Event) -> None:
+    """Events, as `trueno.events.stream` gives them to a sink."""
+    try:
+        if implemented("trueno_on_event"):
+            on_event(event)
+    except TruenoWarning:  # warnings are errors here; `problems` has kept it, and nobody else is left out
+        return
+
+
+SINKS["the hooks"], LISTENING["the hooks"] = _tell, _listening
 
 
 def commands(new: "Callable[[], App]") -> "list[tuple[str, App]]":

@@ -19,7 +19,7 @@ from trueno.cli.app import Group
 from trueno.discovery import registry
 from trueno.discovery.protocol import Rates
 from trueno.ops import TABLE
-from trueno.select import calibration, cost, measure, timing
+from trueno.select import calibration, cost, honesty, measure, predict, timing
 from trueno.settings import settings
 from typer.testing import CliRunner
 
@@ -79,7 +79,7 @@ def test_every_class_is_measured_and_kept():
 def test_what_was_measured_predicts():
     scalar("--seconds", "2")
     *_, call = measure.calls(TABLE["mul"], np.dtype(np.float32), "small")
-    found = cost.predict(call, "scalar", Rates(9.0, 1.0, 1.0))
+    found = predict.predict(call, "scalar", Rates(9.0, 1.0, 1.0))
     assert found.source == "measured"
     assert found.seconds < 0.01
 
@@ -143,7 +143,7 @@ def test_what_did_not_fit_says_how_long_all_of_it_needs():
 
 
 def test_what_is_declared_is_judged_for_authors_alone(monkeypatch):
-    monkeypatch.setattr(calibration, "honesty", lambda name: [f"{name} lies"])
+    monkeypatch.setattr(honesty, "misdeclared", lambda name: [f"{name} lies"])
     args = ("--backend", "scalar", "--dtype", "float32", "--seconds", "0.1")
     assert "lies" not in run(*args).stdout
     assert "scalar lies" in run(*args, "-v").stdout
@@ -398,8 +398,8 @@ def test_a_foreign_backend_is_measured_in_its_own_arrays_with_its_link(boxed):
         assert r["link_s"] >= 0 and r["link_bytes"] > 0
     assert boxed.moved
     *_, call = measure.calls(TABLE["mul"], np.dtype(np.float32), "small")
-    here = cost.predict(call, "boxed", boxed.rates(call)).seconds
-    there = cost.predict(replace(call, residency="boxed"), "boxed", boxed.rates(call)).seconds
+    here = predict.predict(call, "boxed", boxed.rates(call)).seconds
+    there = predict.predict(replace(call, residency="boxed"), "boxed", boxed.rates(call)).seconds
     assert here > there
 
 

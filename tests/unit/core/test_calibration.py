@@ -17,6 +17,7 @@ from trueno.errors import ParameterError, TruenoWarning
 from trueno.ops import TABLE
 from trueno.select import calibration, cost, measure
 from trueno.select.calibration import Row
+from trueno.select.honesty import misdeclared
 from trueno.settings import settings
 
 F4 = np.dtype(np.float32)
@@ -90,7 +91,7 @@ def test_nothing_is_measured_at_first():
     assert calibration.load() == {}
     assert calibration.rates("scalar", ADD) is None
     assert calibration.describe().startswith("none:")
-    assert calibration.honesty("scalar") == []
+    assert misdeclared("scalar") == []
 
 
 def test_merging_keeps_what_others_stored():
@@ -131,7 +132,7 @@ def test_off_ignores_what_is_kept(monkeypatch):
     monkeypatch.setenv("TRUENO_CALIBRATION", "off")
     settings.reload()
     assert calibration.rates("scalar", ADD) is None
-    assert calibration.honesty("scalar") == []
+    assert misdeclared("scalar") == []
     assert "off" in calibration.describe() and "environment" in calibration.describe()
     monkeypatch.setenv("TRUENO_CALIBRATION", "on")
     settings.reload()
@@ -303,12 +304,12 @@ def test_a_backend_that_lies_is_reported():
         return replace(true, launch_s=true.launch_s * by, flops=true.flops / by, bytes=true.bytes / by)
 
     calibration.hold([honest])
-    assert calibration.honesty("scalar") == []
+    assert misdeclared("scalar") == []
     calibration.hold([replace(honest, rates=scaled(10))])
-    (said,) = calibration.honesty("scalar")
+    (said,) = misdeclared("scalar")
     assert said.startswith("scalar: elementwise plain, float32: declares itself 10.0× faster than measured")
     calibration.hold([replace(honest, rates=scaled(0.1))])
-    assert "10.0× slower than measured" in calibration.honesty("scalar")[0]
+    assert "10.0× slower than measured" in misdeclared("scalar")[0]
 
 
 def test_reading_warns_of_nothing_when_all_is_well():

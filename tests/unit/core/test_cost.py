@@ -8,6 +8,7 @@ from trueno.discovery.protocol import Call, Rates
 from trueno.ops import TABLE
 from trueno.ops.program import ELEMENTS, FOLDS
 from trueno.select import calibration, cost
+from trueno.select.predict import predict
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 PLAIN = Rates(1e-6, 1e9, 1e9)
@@ -158,27 +159,27 @@ def test_bands_cover_every_size():
 
 def test_prediction_is_launch_and_the_larger_bound():
     n = cost.elements(20)
-    assert near(cost.predict(call("add", (20,)), "x", Rates(1e-6, 1e9, 1e15)).seconds, 1e-6 + n / 1e9)
-    assert near(cost.predict(call("add", (20,)), "x", Rates(1e-6, 1e15, 1e9)).seconds, 1e-6 + 12 * n / 1e9)
-    assert cost.predict(call("add", (20,)), "x", PLAIN).source == "declared"
+    assert near(predict(call("add", (20,)), "x", Rates(1e-6, 1e9, 1e15)).seconds, 1e-6 + n / 1e9)
+    assert near(predict(call("add", (20,)), "x", Rates(1e-6, 1e15, 1e9)).seconds, 1e-6 + 12 * n / 1e9)
+    assert predict(call("add", (20,)), "x", PLAIN).source == "declared"
 
 
 def test_a_link_is_paid_for_host_arrays_only():
     linked, n = Rates(1e-6, 1e12, 1e12, 1e-5, 1e9), cost.elements(20)
-    here = cost.predict(call("add", (20,)), "x", linked).seconds
-    there = cost.predict(call("add", (20,), residency="x"), "x", linked).seconds
+    here = predict(call("add", (20,)), "x", linked).seconds
+    there = predict(call("add", (20,), residency="x"), "x", linked).seconds
     assert near(here - there, 3e-5 + 12 * n / 1e9)
 
 
 def test_measured_speeds_go_before_declared_ones():
     row = calibration.Row("x", "elementwise plain", "float32", "large", Rates(0.5, 1e9, 1e9), 3, 0.0, "2026-01-01")
     calibration.hold([row])
-    found = cost.predict(call("add", (20,)), "x", PLAIN)
+    found = predict(call("add", (20,)), "x", PLAIN)
     assert found.source == "measured"
     assert found.seconds > 0.5
-    assert cost.predict(call("add", (20,)), "y", PLAIN).source == "declared"
-    assert cost.predict(call("add", (20,), dtype=F8), "x", PLAIN).source == "declared"
-    assert cost.predict(call("add", (20,)), "x", Rates(-1, 0, 0)).source == "measured"  # what is declared is not needed
+    assert predict(call("add", (20,)), "y", PLAIN).source == "declared"
+    assert predict(call("add", (20,), dtype=F8), "x", PLAIN).source == "declared"
+    assert predict(call("add", (20,)), "x", Rates(-1, 0, 0)).source == "measured"  # what is declared is not needed
 
 
 @pytest.mark.parametrize("rates, said", [
@@ -198,7 +199,7 @@ def test_measured_speeds_go_before_declared_ones():
 ])  # fmt: skip
 def test_bad_speeds_are_a_sentence(rates, said):
     with pytest.raises(ValueError, match=r"^liar: rates") as error:
-        cost.predict(call("add", (20,)), "liar", rates)
+        predict(call("add", (20,)), "liar", rates)
     assert said in str(error.value)
     assert "it must be" in str(error.value)
 

@@ -20,10 +20,10 @@ from trueno import Action, Condition, JidokaGuard
 from trueno.discovery import registry
 from trueno.discovery.protocol import Accuracy, Call, Probe, Rates, Reject
 from trueno.dispatch import state
+from trueno.dispatch.watch import watch
 from trueno.errors import GuardError, ParameterError, TruenoError
 from trueno.events import stream as events
 from trueno.guards import health
-from trueno.guards.guard import watch
 from trueno.ops import TABLE
 from trueno.ops.evaluate import evaluate
 from trueno.ops.guarded import guarded
@@ -747,7 +747,7 @@ def test_a_guard_is_left_where_it_was_entered():
     with guard, ThreadPoolExecutor(1) as pool:
         with pytest.raises(TruenoError, match="same thread"):
             pool.submit(guard.__exit__, None, None, None).result()
-        assert state.current.get().guard == guard
+        assert state.current.get().rules == guard.rules
     assert state.current.get() is before
 
 
@@ -757,7 +757,7 @@ def test_guards_that_are_left_in_another_order_leave_nothing_behind():
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
-    assert state.current.get().guard == second
+    assert state.current.get().rules == second.rules
     second.__exit__(None, None, None)
     assert state.current.get() is before
 
@@ -861,12 +861,12 @@ def test_a_healthy_fused_call_looks_at_nothing(monkeypatch):
     monkeypatch.setattr(health, "status", never)
     monkeypatch.setattr(health, "where", never)
     x, y = np.ones(3, "f4"), np.empty(3, "f4")
-    watched = watch(lambda *_: None, call_of("neg", x), "scalar", STOP[NAN], True)
+    watched = watch(lambda *_: None, call_of("neg", x), "scalar", STOP[NAN].rules, True, state.current.get())
     assert watched(x, y) == 0
     assert watched(x, x) == -1
-    refused = watch(lambda *_: -1, call_of("neg", x), "scalar", STOP[NAN], True)
+    refused = watch(lambda *_: -1, call_of("neg", x), "scalar", STOP[NAN].rules, True, state.current.get())
     assert refused(x, y) == -1
-    other = watch(lambda *_: 2, call_of("neg", x), "scalar", STOP[NAN], True)
+    other = watch(lambda *_: 2, call_of("neg", x), "scalar", STOP[NAN].rules, True, state.current.get())
     assert other(x, y) == 0  # an Inf, which no rule asks for
 
 
@@ -875,8 +875,10 @@ def test_an_op_that_only_moves_data_is_not_watched():
         return 3
 
     x = np.ones((3, 3), "f4")
-    assert watch(kernel, call_of("transpose", x), "scalar", STOP[NAN], False) is kernel
-    assert watch(kernel, call_of("transpose", x), "scalar", STOP[NAN], True)(x, x.copy()) == 0
+    assert watch(kernel, call_of("transpose", x), "scalar", STOP[NAN].rules, False, state.current.get()) is kernel
+    assert (
+        watch(kernel, call_of("transpose", x), "scalar", STOP[NAN].rules, True, state.current.get())(x, x.copy()) == 0
+    )
 
 
 DEVICE = """

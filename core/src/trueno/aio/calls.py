@@ -12,7 +12,8 @@ from typing import Any
 
 from trueno.aio import threads
 from trueno.aio.inline import PROMISE, kind
-from trueno.dispatch.function import function, parameters
+from trueno.dispatch.function import function
+from trueno.dispatch.parameters import parameters
 from trueno.ops.op import Op
 
 

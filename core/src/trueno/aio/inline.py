@@ -21,7 +21,7 @@ from trueno.dispatch import plan, state
 from trueno.dispatch.state import State
 from trueno.dispatch.transfer import held
 from trueno.ops.op import Op
-from trueno.select import cost
+from trueno.select.predict import predict
 
 BUDGET = 100e-6
 """Seconds that a call may be predicted to take.  A prediction is for the middle of a size class, at most a third
@@ -98,7 +98,7 @@ def _judge(now: State, op: Op, operands: tuple[Any, ...], given: dict[str, Any])
             return None
         name = choice[0].chosen
         entry = registry.entries()[name]
-        predicted = cost.predict(call, name, entry.load().rates(call)).seconds
+        predicted = predict(call, name, entry.load().rates(call)).seconds
     except Exception:
         return None
     return Kind(key, choice, predicted <= BUDGET and not registry.foreign(entry))

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trueno.dispatch.axes import result_shapes
 from trueno.dispatch.canonical import groups, varies
-from trueno.dispatch.general import result_shapes
 from trueno.ops.op import Op
 
 Shape = tuple[int, ...]

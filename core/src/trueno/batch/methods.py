@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trueno.dispatch.function import parameters
+from trueno.dispatch.parameters import parameters
 from trueno.ops.op import Op
 
 

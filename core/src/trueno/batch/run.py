@@ -11,6 +11,7 @@ from trueno.batch.graph import Graph, Number
 from trueno.batch.steps import Schedule, Step
 from trueno.discovery.protocol import Backend, DeviceBackend, Refused
 from trueno.dispatch import general, resident, state, transfer
+from trueno.dispatch.axes import located
 from trueno.dispatch.fallback import passes, telling, told
 from trueno.dispatch.state import State, refuse
 from trueno.errors import BatchError, GuardError, KernelError, TruenoError
@@ -180,7 +181,7 @@ class Replay:
             except TruenoError as error:
                 step = self.schedule.steps[at]
                 if isinstance(error, GuardError) and step.call is not None:  # the general path has done it
-                    general.located(error, step.op, tuple(self.graph.values[v].shape for v, _ in step.makes))
+                    located(error, step.op, tuple(self.graph.values[v].shape for v, _ in step.makes))
                 error.add_note(self._told(at))
                 raise
             except BaseException as error:

@@ -13,7 +13,7 @@ from trueno.cli.warmup import warm
 from trueno.dispatch.state import forget_plans
 from trueno.errors import ParameterError
 from trueno.events.stream import emit
-from trueno.select import calibration, cost, measure
+from trueno.select import calibration, cost, honesty, measure
 
 LEAST = 5e-3  # seconds of an item, even where the budget is nearly spent
 UNSTEADY = 0.5  # spread from which a speed says more about the neighbours than about the backend
@@ -81,7 +81,7 @@ def command(
         emit("calibrate", backend=name, detail=f"{count} speeds were measured", start=start, seconds=took)
     missing = [str(item) for item in items[done:]]
     unsteady = [f"{r.backend}: {r.kind}, {r.dtype}, {r.band}" for r in rows if r.spread > UNSTEADY]
-    lies = [sentence for name in names for sentence in calibration.honesty(name)] if json or verbose else []
+    lies = [sentence for name in names for sentence in honesty.misdeclared(name)] if json or verbose else []
     whole = ceil(spent / done * len(items) / 10) * 10 if done and missing else 0  # the last are the longest: about
     if json:
         file = calibration.file()

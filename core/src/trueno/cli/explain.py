@@ -9,10 +9,10 @@ import numpy.typing as npt
 import typer
 
 from trueno.cli.report import SET, find_dtypes, find_op, find_parameters, screen, write_json
+from trueno.dispatch.asking import use
+from trueno.dispatch.explain import explain
 from trueno.dispatch.half import declare, known
-from trueno.dispatch.state import use
 from trueno.errors import ParameterError
-from trueno.select.explain import explain
 
 DIGITS = 13
 """Of an extent, at most; Python reads no number of thousands of them."""

@@ -10,7 +10,7 @@ from rich.text import Text
 from trueno.cli.report import Screen, find_op, screen, table, write_json
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
-from trueno.dispatch.function import parameters
+from trueno.dispatch.parameters import parameters
 from trueno.ops import ALIASES, FAMILIES, TABLE
 from trueno.ops.lower import lower
 from trueno.ops.op import Op

@@ -19,10 +19,11 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from trueno import __version__, cachedir
+from trueno import cachedir
 from trueno.discovery.manifest import Manifest, load, locate, parse
 from trueno.discovery.sealed import seal, unseal
 from trueno.escape import escaped
+from trueno.version import __version__
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

@@ -14,6 +14,7 @@ from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from trueno.changes import changed
 from trueno.discovery.entry import Entry as Entry  # others import it from here
 from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import API, Backend, Device
@@ -21,6 +22,7 @@ from trueno.errors import ParameterError, SettingError, UnknownBackend, suggesti
 from trueno.firstuse import importing
 from trueno.parsers import FALSE, TRUE
 from trueno.settings import settings
+from trueno.version import __version__
 
 GROUP = "trueno.backends"
 FORKED = (
@@ -217,7 +219,7 @@ def retire(name: str, reason: str) -> None:
     if entry is None or name == "reference":
         return
     entry.retire(reason)
-    _forget_plans()
+    changed()
 
 
 _active: set[str] = set()  # has run something, under an entry that was forgotten
@@ -226,12 +228,6 @@ _active: set[str] = set()  # has run something, under an entry that was forgotte
 def _forget_owners() -> None:
     global _owners, _arrays
     _owners, _arrays = WeakKeyDictionary(), (None, {})
-
-
-def _forget_plans() -> None:
-    state: Any = sys.modules.get("trueno.dispatch.state")
-    if state is not None and hasattr(state, "forget_plans"):
-        state.forget_plans()
 
 
 def _publish(found: dict[str, Entry]) -> dict[str, Entry]:
@@ -273,6 +269,8 @@ def _scan() -> dict[str, Entry]:
     _switch(list(found.values()))
     for name in found:
         _warn_of_a_clash(found[name], list(claims[name].values()))
+    if hooks:
+        import trueno.hooks  # noqa: F401 - which listens to events from now on
     found["reference"] = _reference()
     for entry in found.values():
         entry.hand_over(_refresh, entry.name in _active, _start_others)
@@ -374,8 +372,6 @@ def _warn(sentence: str) -> None:
 
 def _reference() -> Entry:
     """The core's own backend: always there, made at first need."""
-    import trueno
-
     entry = Entry(
         "reference",
         Manifest(
@@ -387,7 +383,7 @@ def _reference() -> Entry:
             install="",
             atomic=True,
             distribution="trueno",
-            version=trueno.__version__,
+            version=__version__,
         ),
     )
     entry.accept(Device("NumPy"))
@@ -419,7 +415,7 @@ def _after_fork() -> None:
             entry.retire(FORKED)
             lost = True
     if lost:
-        _forget_plans()
+        changed()
 
 
 if hasattr(os, "register_at_fork"):

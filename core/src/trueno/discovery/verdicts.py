@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import API, Device
 from trueno.settings import settings
+from trueno.version import __version__
 
 FAILED = 24 * 3600.0
 TIMED_OUT = 3600.0
@@ -140,10 +141,8 @@ def _stamp(path: str) -> str:
 @cache
 def _machine() -> str:
     """What no plugin changes, and no setting."""
-    import trueno
-
     lines = [
-        f"trueno {trueno.__version__} api {API}",
+        f"trueno {__version__} api {API}",
         f"python {sys.implementation.name} {sys.version}",
         f"platform {sys.platform} {_cpu()}",
         f"prefix {sys.prefix}",

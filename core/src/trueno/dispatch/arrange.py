@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trueno.dispatch.axes import move_axis, row_axis, seen
 from trueno.dispatch.canonical import Form, canonical
 from trueno.ops.op import Op
 
@@ -65,8 +66,6 @@ class Arranged:
 
 def arranged(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> Arranged:
     """Of a row program; ShapeError and ParameterError as the op itself has them."""
-    from trueno.dispatch.general import move_axis, row_axis, seen
-
     views = [View.whole(s) for s in shapes]
     ghosts = [np.broadcast_to(np.float32(0), s) for s in shapes]  # shapes that hold nothing
     plain = op.over is None or (axis.__class__ is int and axis == -1 and keepdims is False)

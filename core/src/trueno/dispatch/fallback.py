@@ -7,7 +7,7 @@ backend out for calls like that one.  What was asked for by name raises.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
@@ -16,7 +16,6 @@ from trueno.errors import (
     GuardError,
     KernelError,
     OutOfMemory,
-    ParameterError,
     TruenoError,
     TruenoWarning,
     warn,
@@ -24,10 +23,8 @@ from trueno.errors import (
 from trueno.escape import escaped
 from trueno.events.stream import emit, logger
 from trueno.select import quarantine
+from trueno.select.decision import Asked
 from trueno.settings import settings
-
-if TYPE_CHECKING:
-    from trueno.dispatch.state import State
 
 _said: set[tuple[str, str, str]] = set()
 
@@ -57,19 +54,18 @@ def _from_a_signal(error: BaseException) -> bool:
     return any(getattr(getsignal(s), "__code__", None) in codes for s in valid_signals())
 
 
-def failed(state: "State", call: Call, name: str, error: BaseException) -> None:
+def leave_out(call: Call, name: str, error: BaseException, asked: Asked) -> None:
     """Leave `name` out for calls like this one; raise if it was asked for by name, or nothing may fall back."""
-    op, what = call.op.name, words(error)
     _retire(error, name)
-    asked = name in state.asked.names or name in (call.residency, "reference")
-    if asked or settings.get("TRUENO_FALLBACK") == "error" or (not state.asked.automatic and name in _environment()):
-        raise told(error, op, name) from error
-    quarantine.add(call, name, what)
-    from trueno.dispatch.state import forget_plans
+    named = name in asked.names or name in (call.residency, "reference")
+    if named or settings.get("TRUENO_FALLBACK") == "error" or (not asked.automatic and name in _environment()):
+        raise told(error, call.op.name, name) from error
+    quarantine.add(call, name, words(error))
 
-    forget_plans(op)
-    decision, _ = state._choice(call)
-    other = decision.chosen
+
+def say(call: Call, name: str, error: BaseException, other: str) -> None:
+    """Say that `name` failed, and that `other` runs calls like this one from now on, as TRUENO_FALLBACK wants it."""
+    op, what = call.op.name, words(error)
     emit("quarantine", op, name, what)
     emit("fallback", op, name, what, to=other)
     message = f"{op}: {name} failed ({what}); {other} runs it from now on"
@@ -129,19 +125,6 @@ def telling(op: str, name: str) -> Iterator[None]:
         raise told(error, op, name) from error
 
 
-def forgive(backend: str | None = None) -> None:
-    """Let a backend (or all of them) have again the calls that it failed at; `trueno.stats()` lists those.
-
-    UnknownBackend for a name that is not installed.
-    """
-    if backend is not None:
-        if not isinstance(backend, str):
-            raise ParameterError(f'forgive: {backend!r} is no name of a backend; write trueno.forgive("simd")')
-        backend = backend.lower()
-    if backend is not None and backend not in registry.entries():
-        registry.load(backend)  # raises with a suggestion
-    from trueno.dispatch.state import forget_plans
-
-    quarantine.release(backend)
+def say_again(backend: str | None = None) -> None:
+    """Let failures of a backend, or of all of them, be said once more."""
     _said.difference_update([key for key in _said if backend in (None, key[1])])
-    forget_plans()

@@ -15,32 +15,15 @@ from typing import Any
 import numpy as np
 
 from trueno.dispatch import general, plan
+from trueno.dispatch.asking import use
 from trueno.dispatch.coerce import plain, unfit, unpack, unpacked
 from trueno.dispatch.fallback import passes
-from trueno.dispatch.state import DTYPES, current, refuse, use
+from trueno.dispatch.parameters import parameters
+from trueno.dispatch.state import DTYPES, current, refuse
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op, Parameter
 from trueno.ops.signature import ArraySpec
-
-BLOCKS = "QuantizedMatrix | NDArray[Any]"
-"""What the public functions take for an operand in blocks."""
-
-
-def parameters(op: Op) -> list[inspect.Parameter]:
-    """The public parameters of an op's function, in order; the stubs and docs read them too."""
-    P = inspect.Parameter
-    taken = {True: BLOCKS, False: "ArrayLike"}
-    listed = [P(s.name, P.POSITIONAL_OR_KEYWORD, annotation=taken[s.blocks]) for s in op.signature.inputs]
-    for p in op.params:
-        kind = P.KEYWORD_ONLY if p.keyword else P.POSITIONAL_OR_KEYWORD
-        listed.append(P(p.name, kind, default=p.default, annotation=p.type.__name__))
-    if op.over is not None and not op.structured:
-        listed.append(P("axis", P.KEYWORD_ONLY, default=-1, annotation="int | None" if op.reduces else "int"))
-        if op.reduces:
-            listed.append(P("keepdims", P.KEYWORD_ONLY, default=False, annotation="bool"))
-    listed.append(P("out", P.KEYWORD_ONLY, default=None, annotation="Any"))
-    return listed
 
 
 def _declaration(p: inspect.Parameter) -> str:
@@ -225,4 +208,4 @@ def function(name: str) -> Callable[..., Any]:
     return _functions[name]
 
 
-__all__ = ["Parameter", "build", "function", "parameters", "source"]
+__all__ = ["Parameter", "build", "function", "source"]

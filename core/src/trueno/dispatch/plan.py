@@ -1,7 +1,7 @@
 """Plans: a backend's kernel, made ready to be called for one key.
 
 What a key needs beyond the bare kernel is put around it once, each layer with the kernel's own signature:
-moving host arrays (`transfer.ferry`), failing without loss (`shield`), the guard (`guards.watch`), the
+moving host arrays (`transfer.ferry`), failing without loss (`shield`), the guard (`watch`), the
 trace (`timed`), the default floating-point environment (`steady`).  Whoever asks for none of it calls the bare kernel.
 """
 
@@ -20,10 +20,10 @@ from trueno.events.stream import emit, verbose
 from trueno.floatenv import steady
 from trueno.ops.op import Op
 from trueno.select import policy
+from trueno.select.keeper import Keeper
 
 if TYPE_CHECKING:
-    from trueno.dispatch.state import State
-    from trueno.guards.guard import JidokaGuard
+    from trueno.guards.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def key(call: Call) -> tuple[Any, ...]:
     return (call.op.name, call.dtype, call.layout, call.rank, call.sizes, call.static, call.residency)
 
 
-def prepare(call: Call, name: str, state: "State", guarded: "JidokaGuard | None") -> Plan:
+def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None") -> Plan:
     """The plan of `call` on backend `name` under `state`; PluginFailed with what the plugin raises."""
     entry = registry.entries()[name]
     backend = registry.load(name)
@@ -65,9 +65,9 @@ def prepare(call: Call, name: str, state: "State", guarded: "JidokaGuard | None"
     if not registry.atomic(entry):
         kernel = shield(kernel, call, name, state, fused)
     if guarded is not None:
-        from trueno.guards.guard import watch
+        from trueno.dispatch.watch import watch
 
-        kernel = watch(kernel, call, name, guarded, fused)
+        kernel = watch(kernel, call, name, guarded, fused, state)
     if state.traced or "run" in verbose():
         kernel = timed(kernel, call, name)
     if kernel is not bare or not _own_environment(backend, call):
@@ -96,7 +96,7 @@ def _kernel(backend: Backend, call: Call) -> Kernel:
     return kernel
 
 
-def shield(kernel: Kernel, call: Call, name: str, state: "State", fused: bool) -> Kernel:
+def shield(kernel: Kernel, call: Call, name: str, state: Keeper, fused: bool) -> Kernel:
     """A kernel whose failure costs nothing: what it raises sends the call to the next candidate.
 
     It may have written half a result by then, so it never writes over an operand: it refuses, and the general

@@ -15,6 +15,7 @@ from trueno.discovery.registry import Entry
 from trueno.dispatch import state
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.state import State
+from trueno.dispatch.table import Table
 from trueno.ops.op import Op
 
 Shape = tuple[int, ...]
@@ -171,5 +172,5 @@ def _written(operands: int) -> Callable[..., Any]:
     return space["run"]  # type: ignore[no-any-return]
 
 
-RUNS: Final = state.Table(_written)
+RUNS: Final = Table(_written)
 """By the number of operands."""

@@ -14,15 +14,17 @@ import numpy as np
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel, Refused
 from trueno.discovery.registry import Entry
-from trueno.dispatch import state
+from trueno.dispatch import host, state
 from trueno.dispatch.arrange import Arranged, View, arranged
+from trueno.dispatch.axes import located, result_shapes
 from trueno.dispatch.canonical import canonical
 from trueno.dispatch.coerce import coerce_params, is_number, number
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.half import TAKEN, WIDE, is_float, is_half
-from trueno.dispatch.repeated import Ready, in_order, keep
+from trueno.dispatch.repeated import NEVER, RUNS, Ready, in_order, keep
 from trueno.dispatch.transfer import download, empty, held, home, upload
 from trueno.errors import DeviceError, DtypeError, GuardError, KernelError, OutError
+from trueno.floatenv import ieee
 from trueno.ops.op import Op
 from trueno.select import policy
 
@@ -151,12 +153,10 @@ def _native(op: Op, entry: Entry, laid: _Laid | None) -> bool:
 
 def _final(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Shape, ...]:
     """Shapes of the results as the user sees them."""
-    from trueno.dispatch import general
-
     shapes = tuple(tuple(np.shape(x) if home(x) is None else x.shape) for x in operands)
     given = {k: v for k, v in scalars.items() if k not in ("axis", "keepdims")}
     _, static = coerce_params(op, given)
-    return general.result_shapes(op, shapes, static, scalars.get("axis", -1), scalars.get("keepdims", False))
+    return result_shapes(op, shapes, static, scalars.get("axis", -1), scalars.get("keepdims", False))
 
 
 def _widened(
@@ -164,8 +164,6 @@ def _widened(
     dtype: np.dtype[Any], out: Any,
 ) -> Any:  # fmt: skip
     """16-bit operands in float32, by the device; its results in the operands' type, each rounded once."""
-    from trueno.dispatch import general
-
     targets = None if out is None else _results(op, entry, backend, _final(op, operands, scalars), dtype, out)
     made: dict[int, Any] = {}
     with telling(op.name, entry.name):
@@ -179,7 +177,7 @@ def _widened(
             else:
                 made[id(x)] = empty(backend, tuple(x.shape), WIDE)
                 backend.cast(x, made[id(x)])
-    found = general.call(op, tuple(made[id(x)] for x in operands), dict(scalars), None)
+    found = _anew(op, entry, tuple(made[id(x)] for x in operands), scalars)
     results = list(found) if isinstance(found, tuple) else [found]
     with telling(op.name, entry.name):
         for k, (spec, r) in enumerate(zip(op.signature.outputs, results, strict=True)):
@@ -189,6 +187,15 @@ def _widened(
             (backend.copy if spec.type else backend.cast)(r, target)
             results[k] = target
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _anew(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Any:
+    """A call within a call, on other operands of the device."""
+    result = RUNS[len(operands)](op, operands, scalars, None)
+    if result is not NEVER:
+        return result
+    with ieee():  # a batch comes here by itself
+        return call(op, entry, operands, scalars, None)
 
 
 def _run(
@@ -214,8 +221,6 @@ def _run(
     try:
         status = _status(plan.kernel, *passed, *params, *views)
     except GuardError as error:
-        from trueno.dispatch.general import located
-
         located(error, op, laid.final)
         raise
     if status == -1 and out is not None and scratch is results:  # out may be an operand that the kernel still reads
@@ -256,8 +261,6 @@ def _rearranged(
     try:
         status = _status(plan.kernel, *passed, *params, *made)
     except GuardError as error:
-        from trueno.dispatch.general import located
-
         located(error, op, found.form.shapes, found.seen)
         raise
     if status == -1:
@@ -359,12 +362,11 @@ def _by_way_of_the_host(
 
     The moves show in `trueno.trace()` like all others.
     """
-    from trueno.dispatch import general
-
     targets = None if out is None else _results(op, entry, backend, _final(op, operands, scalars), dtype, out)
     with telling(op.name, backend.name):
         brought = tuple(download(backend, x, None, op.name) if home(x) else x for x in operands)
-    result = general.call(op, brought, dict(scalars), None)
+    with ieee():  # a batch comes here by itself
+        result = host.call(op, brought, dict(scalars), None)
     results = result if isinstance(result, tuple) else (result,)
     with telling(op.name, backend.name):
         sent = [upload(backend, np.ascontiguousarray(r).reshape(np.shape(r)), op.name) for r in results]

@@ -18,19 +18,20 @@ from weakref import WeakSet
 
 import numpy as np
 
-from trueno.discovery import registry
+from trueno.changes import on_change
 from trueno.discovery.protocol import Call, Kernel, Refused
 from trueno.dispatch import fallback, plan
 from trueno.dispatch.plan import Plan, PluginFailed
+from trueno.dispatch.table import Table
 from trueno.errors import KernelError, ParameterError, TruenoError
 from trueno.ops import TABLE
 from trueno.ops.op import Op
-from trueno.select import policy
-from trueno.select.policy import Asked, Decision
+from trueno.select import policy, quarantine
+from trueno.select.decision import Asked, Decision
 from trueno.settings import settings
 
 if TYPE_CHECKING:
-    from trueno.guards.guard import JidokaGuard
+    from trueno.guards.rules import Rules
 
 DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64)}
 CLASSES = 65  # size classes: bit lengths of any array's size
@@ -46,20 +47,6 @@ def refuse(*_: Any) -> int:
     return -1
 
 
-class Table(dict[Any, Any]):
-    """One level of a plan table that makes its entries at first sight."""
-
-    __slots__ = ("make",)
-
-    def __init__(self, make: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.make = make
-
-    def __missing__(self, key: Any) -> Any:
-        value = self[key] = self.make(key)
-        return value
-
-
 class State:
     """What was asked for, and all plans made under that: `f4_add`, `f8_add` … an attribute an op and dtype.
 
@@ -72,13 +59,13 @@ class State:
     """
 
     __slots__ = (
-        "__weakref__", "chains", "general", "guard", "own", "resident", "traced",
+        "__weakref__", "chains", "general", "own", "resident", "rules", "traced",
         *(f"{d}_{name}" for name in TABLE for d in DTYPES),
     )  # fmt: skip
 
-    def __init__(self, own: Asked | None = None, guard: "JidokaGuard | None" = None, traced: bool = False) -> None:
+    def __init__(self, own: Asked | None = None, rules: "Rules | None" = None, traced: bool = False) -> None:
         self.own = own
-        self.guard = guard
+        self.rules = rules
         self.traced = traced
         self.general: dict[Any, tuple[Decision, dict[int, Plan | None]]] = {}
         self.chains: deque[tuple[Any, ...]] = deque()
@@ -193,14 +180,20 @@ class State:
                 decision, plans = self._choice(call)
         return plans[skip]
 
-    def guarding(self) -> "JidokaGuard | None":
-        """The guard in force: the state's own, else TRUENO_GUARD's; None for one without rules."""
-        guard = self.guard
-        if guard is None and settings.get("TRUENO_GUARD"):
-            from trueno.guards.guard import JidokaGuard
+    def guarding(self) -> "Rules | None":
+        """The guard's rules in force: the state's own, else TRUENO_GUARD's; None where there are none."""
+        rules = self.rules
+        if rules is None and settings.get("TRUENO_GUARD"):
+            from trueno.guards.rules import parse
 
-            guard = JidokaGuard.parse(settings.get("TRUENO_GUARD"))
-        return guard if guard is not None and guard.rules else None
+            rules = parse(settings.get("TRUENO_GUARD"))
+        return rules or None
+
+    @contextmanager
+    def unguarded(self) -> Iterator["State"]:
+        """Run everything inside without a guard; gives the state that does."""
+        with guarded(()):
+            yield current.get()
 
     def run(self, call: Call, arguments: tuple[Any, ...], *, further: bool = True) -> tuple[Plan | None, int]:
         """Call the plan, and (`further`) the next candidates while they refuse: who answered, and the status.
@@ -236,7 +229,14 @@ class State:
 
     def failed(self, call: Call, name: str, error: BaseException) -> None:
         """A backend failed: leave it out for calls like this one and say so, or raise if it was asked for by name."""
-        fallback.failed(self, call, name, error)
+        fallback.leave_out(call, name, error, self.asked)
+        forget_plans(call.op.name)
+        fallback.say(call, name, error, self._choice(call)[0].chosen)
+
+    def leave_out(self, call: Call, name: str, reason: str) -> None:
+        """Put a backend into quarantine for calls like this one, and drop their plans."""
+        quarantine.add(call, name, reason)
+        forget_plans(call.op.name)
 
 
 _default = Asked()  # what `set_default` asked for
@@ -256,17 +256,17 @@ if hasattr(os, "register_at_fork"):  # another thread of the parent may have hel
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _state(own: Asked | None, guard: "JidokaGuard | None", traced: bool) -> State:
+def _state(own: Asked | None, rules: "Rules | None", traced: bool) -> State:
     """States are kept, so that entering a context again finds its plans warm."""
-    if own is None and guard is None and not traced:
+    if own is None and rules is None and not traced:
         return _base
-    key = (own, None if guard is None else guard.rules, traced)
+    key = (own, rules, traced)
     found = _states.get(key)
     if found is None:
         with _lock:
             if len(_states) >= KEPT:  # guards with ever new tolerances
                 _states.clear()
-            found = _states.setdefault(key, State(own, guard, traced))
+            found = _states.setdefault(key, State(own, rules, traced))
             _alive.add(found)
     return found
 
@@ -281,8 +281,8 @@ class Under:
     What is left in another order than it was entered takes only its own part away.
     """
 
-    def __init__(self, what: str, asked: Asked | None = None, guard: "JidokaGuard | None" = None, traced: bool = False):
-        self.what, self.asked, self.guard, self.traced = what, asked, guard, traced
+    def __init__(self, what: str, asked: Asked | None = None, rules: "Rules | None" = None, traced: bool = False):
+        self.what, self.asked, self.rules, self.traced = what, asked, rules, traced
 
     def __enter__(self) -> None:
         _enter((*_frames.get(), self))
@@ -324,51 +324,20 @@ class Under:
 
 def _enter(frames: tuple[Under, ...]) -> None:
     """Make the state that these frames come to: the innermost of each kind counts."""
-    own = guard = None
+    own = rules = None
     traced = False
     for frame in frames:
         own = frame.asked or own
-        guard = guard if frame.guard is None else frame.guard
+        rules = rules if frame.rules is None else frame.rules
         traced = traced or frame.traced
     _frames.set(frames)
-    current.set(_state(own, guard, traced))
-
-
-def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if not isinstance(name, str):
-            raise ParameterError(f'{function}: {name!r} is no name of a backend; write trueno.{function}("simd")')
-    return tuple(n.lower() for n in names)
-
-
-def use(*names: str) -> Under:
-    """Run everything inside on these backends, best first; an error if none of them can.
-
-    UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
-    No name: choose automatically inside, whatever TRUENO_BACKEND or `set_default` say.
-    """
-    asked = Asked(_names("use", names), (), not names, "trueno.use")
-    for name in asked.names:
-        registry.load(name)
-    return Under(f"use({', '.join(map(repr, names))})", asked)
-
-
-def prefer(*names: str) -> Under:
-    """Inside, take the first of these backends that can run a call; choose automatically where none can.
-
-    UnknownBackend for a name that is not installed.  Where TRUENO_BACKEND names backends, these stay the only ones.
-    """
-    preferred = _names("prefer", names)
-    for name in preferred:
-        if name not in registry.entries():
-            registry.load(name)  # raises with a suggestion
-    return Under(f"prefer({', '.join(map(repr, names))})", Asked((), preferred, False, "trueno.prefer"))
+    current.set(_state(own, rules, traced))
 
 
 def choosing(names: tuple[str, ...], origin: str) -> State:
     """The state that runs on these backends, under the guard and the trace in force; no name: the current state."""
     now = current.get()
-    return _state(Asked(names, (), False, origin), now.guard, now.traced) if names else now
+    return _state(Asked(names, (), False, origin), now.rules, now.traced) if names else now
 
 
 @contextmanager
@@ -381,9 +350,9 @@ def entered(state: State) -> Iterator[None]:
         current.reset(token)
 
 
-def guarded(by: "JidokaGuard") -> Under:
-    """Run everything inside under a guard."""
-    return Under("a guard", guard=by)
+def guarded(rules: "Rules") -> Under:
+    """Run everything inside under a guard; without rules, under none."""
+    return Under("a guard", rules=rules)
 
 
 def tracing() -> Under:
@@ -391,15 +360,10 @@ def tracing() -> Under:
     return Under("a trace", traced=True)
 
 
-def set_default(*names: str) -> None:
-    """The backends for the whole process, every thread included; no name: choose automatically again.
-
-    Inside a `use` or `prefer` these hold on.
-    """
+def set_asked(asked: Asked) -> None:
+    """What is asked for in the whole process, where nothing else is; plans are dropped."""
     global _default
-    for name in _names("set_default", names):
-        registry.load(name)
-    _default = Asked(_names("set_default", names), (), False, "trueno.set_default") if names else Asked()
+    _default = asked
     forget_plans()
 
 
@@ -422,3 +386,4 @@ def forget_traced() -> None:
 
 
 settings.on_reload(forget_plans)
+on_change(forget_plans)

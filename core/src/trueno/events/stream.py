@@ -286,33 +286,18 @@ def _log(event: Event) -> None:
         logger().log(_level(event.kind, event.seconds), "%s", event, extra={"event": event})
 
 
-def _hooks(event: Event) -> None:
-    from trueno.hooks import implemented, on_event
-
-    try:
-        if implemented("trueno_on_event"):
-            on_event(event)
-    except TruenoWarning:  # warnings are errors here; `trueno.hooks.problems` has kept it, and nobody else is left out
-        return
-
-
-SINKS: dict[str, Callable[[Event], None]] = {"TRUENO_VERBOSE": _print, "the logger": _log, "the hooks": _hooks}
+SINKS: dict[str, Callable[[Event], None]] = {"TRUENO_VERBOSE": _print, "the logger": _log}
 """Whom an event is told to, beside the counters and traces; one that raises is reported and dropped."""
-
-
-OURS = tuple(SINKS.items())
+OURS = frozenset(SINKS)
+LISTENING: dict[str, Callable[[], bool]] = {}
+"""Whether a sink that others added would do something with an event now; one that does not say always would."""
 
 
 def _told(kind: str, seconds: float = 0.0) -> bool:
     """Whether any of the sinks would do something with such an event."""
     if kind in verbose() or ("logging" in sys.modules and _logger().isEnabledFor(_level(kind, seconds))):
         return True
-    from trueno.hooks import implemented
-
-    try:
-        return implemented("trueno_on_event") or tuple(SINKS.items()) != OURS  # who knows what another one wants
-    except TruenoWarning:  # warnings are errors here, and a plugin could not be read: `_hooks` deals with that
-        return True
+    return any(name not in LISTENING or LISTENING[name]() for name in SINKS if name not in OURS)
 
 
 def active(kind: str = "run") -> bool:

@@ -1,2 +1,2 @@
-"""Quality guards: `guard` holds conditions, actions and the layer around a kernel, `inspection`
-applies the rules after a trip, `health` looks at numbers."""
+"""Quality guards: `rules` holds conditions and actions, `guard` the `with` that puts them in force, `health` looks at
+numbers, and `inspection` applies the rules after a trip.  The layer around a kernel is `trueno.dispatch.watch`."""

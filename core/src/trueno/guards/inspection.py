@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Call
-from trueno.dispatch import plan, state
 from trueno.errors import DtypeError, GuardError, KernelError
 from trueno.events.stream import emit, logger
 from trueno.guards import health
-from trueno.guards.guard import Action, Condition, JidokaGuard, Rule
 from trueno.guards.health import Finding
+from trueno.guards.rules import Action, Condition, Rules
 from trueno.select import quarantine
+from trueno.select.keeper import Keeper
 from trueno.settings import settings
 from trueno.text import number
 
@@ -40,7 +40,8 @@ class Inspection:
 
     call: Call
     name: str
-    rules: tuple[Rule, ...]
+    rules: Rules
+    state: Keeper
 
     def __call__(self, operands: Sequence[Array], params: Sequence[float], results: Sequence[Array]) -> list[Array]:
         """The results that the rules leave, host arrays as all here; GuardError from one that stops."""
@@ -49,7 +50,7 @@ class Inspection:
             finding = now.find(condition)
             if finding is None:
                 continue
-            trip = _Trip(self.call, self.name, condition, action, finding, now.held(condition))
+            trip = _Trip(self.call, self.name, self.state, condition, action, finding, now.held(condition))
             if action is Action.STOP:
                 trip.stop()
             elif action is Action.LOG:
@@ -124,6 +125,7 @@ class _Trip:
 
     call: Call
     name: str
+    state: Keeper
     condition: Condition
     action: Action
     finding: Finding
@@ -170,7 +172,7 @@ class _Trip:
         call = self.call
         if call.dtype == np.float64:
             self.stop("; it is computed in float64 already, and there is no wider type to promote it to")
-        wide = _in_float64(call, now.operands, now.params)
+        wide = _in_float64(self.state, call, now.operands, now.params)
         with np.errstate(all="ignore"):
             rounded = [w.astype(r.dtype) for w, r in zip(wide, now.results, strict=True)]
         again = now.other(rounded)
@@ -191,7 +193,7 @@ class _Trip:
         self.tell("; the reference computed it again")
         if self._asked_for():
             return results
-        key = (self.name, plan.key(call))
+        key = quarantine.key(call, self.name)
         if next(_trips.setdefault(key, count(1))) >= PATIENCE:
             _trips.pop(key, None)
             self._leave_out()
@@ -199,7 +201,7 @@ class _Trip:
 
     def _asked_for(self) -> bool:
         """Whether the backend runs this because it was named: that is a promise, so it goes on."""
-        named = (*state.current.get().asked.names, *settings.get("TRUENO_BACKEND"))
+        named = (*self.state.asked.names, *settings.get("TRUENO_BACKEND"))
         return self.name in named or self.name == "reference" or self.call.residency == self.name
 
     def _leave_out(self) -> None:
@@ -207,27 +209,26 @@ class _Trip:
         reason = (
             f"{call.op.name} tripped the guard on {self.condition.kind} {PATIENCE} times, and the reference did not"
         )
-        quarantine.add(call, self.name, reason)
+        self.state.leave_out(call, self.name, reason)
         emit("quarantine", call.op.name, self.name, reason)
         logger().warning(
             "%s: %s is left out for calls like it from now on; trueno.forgive() lets it back", reason, self.name
         )
-        state.forget_plans(call.op.name)
 
 
 def _number(call: Call, finding: Finding) -> int:
     return [s.name for s in call.op.signature.outputs].index(finding.result)
 
 
-def _in_float64(call: Call, operands: Sequence[Array], params: Sequence[float]) -> list[Array]:
+def _in_float64(state: Keeper, call: Call, operands: Sequence[Array], params: Sequence[float]) -> list[Array]:
     """The results in float64 by the best backend that takes it, without a guard; by the reference if none does."""
     wide = np.dtype(np.float64)
     request = replace(call, dtype=wide, residency="host", guarded=False)
     given = [x.astype(wide) if x.dtype.kind == "f" else x for x in operands]
     results = [np.empty(r, spec.holds(wide)) for r, spec in health.shapes(call, operands)]
     try:
-        with state.guarded(JidokaGuard()):
-            state.current.get().run(request, (*given, *params, *results))
+        with state.unguarded() as plain:
+            plain.run(request, (*given, *params, *results))
     except (DtypeError, KernelError):  # what was asked for by name has no float64
         return health.reference(call, operands, params, wide)
     return results

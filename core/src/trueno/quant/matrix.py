@@ -252,7 +252,7 @@ def _dense(x: Any, who: str) -> Any:
 def _multiplied(q: QuantizedMatrix, x: Any, who: str) -> Any:
     """q · x, or x · qᵀ where `who` says so; where x is a `Vector` or `Matrix`, on its backend and held in one."""
     if x.__class__ is not np.ndarray and hasattr(type(x), "_wrap_result"):
-        from trueno.dispatch.state import use
+        from trueno.dispatch.asking import use
 
         with use(x.backend) if x.backend else nullcontext():
             return x._wrap_result(_multiplied(q, x.array, who))

@@ -28,13 +28,12 @@ from trueno.discovery.protocol import Call, Rates
 from trueno.errors import ParameterError, TruenoWarning, warn
 from trueno.select import cost
 from trueno.settings import settings
+from trueno.version import __version__
 
 VERSION = 1
 """Of the file's format, and of what classes and bands mean."""
 KEEP = 0.10
 """A new measure within this share of the stored one changes nothing: choices must not flip from one run to the next."""
-LIE = 3.0
-"""A backend that declares itself this many times faster or slower than it is, is reported."""
 
 DTYPES = ("float32", "float64")
 NAME = r"[a-z]\w*"
@@ -193,39 +192,6 @@ def describe() -> str:
     return f"{len(rows)} speeds of {', '.join(names)}, measured {when}" + (f", in {path}" if path else "") + older
 
 
-def honesty(name: str) -> list[str]:
-    """A sentence for each class of op for which a backend declares a speed three times off the measured one.
-
-    Empty if nothing was measured.  Raises what loading the backend raises.
-    """
-    from trueno.select import measure
-
-    rows = [row for row in load().values() if row.backend == name]
-    if not rows:
-        return []
-    backend, typical = registry.load(name), measure.typical(name)
-    worst: dict[tuple[str, str], tuple[float, str]] = {}
-    for row in rows:
-        if row.kind not in typical:
-            continue
-        for call in measure.calls(typical[row.kind], np.dtype(row.dtype), row.band):
-            declared = backend.rates(call)
-            if problem := cost.refuse(declared):
-                return [f"{name}: {problem}"]
-            work = cost.work(call)
-            ratio = cost.seconds(declared, work) / cost.seconds(row.rates, work)
-            at = f"{work.elements:,.0f} elements".replace(",", "\u202f")
-            off = worst.setdefault((row.kind, row.dtype), (1.0, at))
-            if abs(math.log(ratio)) > abs(math.log(off[0])):
-                worst[row.kind, row.dtype] = ratio, at
-    said = []
-    for (kind, dtype), (ratio, at) in worst.items():
-        if not 1 / LIE <= ratio <= LIE:
-            times, how = (ratio, "slower") if ratio > 1 else (1 / ratio, "faster")
-            said.append(f"{name}: {kind}, {dtype}: declares itself {times:.1f}× {how} than measured, at {at}")
-    return said
-
-
 def file() -> Path | None:
     """Where the rows of this machine and these settings are kept; None without a cache."""
     folder = cachedir.folder("calibration")
@@ -239,7 +205,7 @@ def fingerprint() -> str:
 
 def facts() -> dict[str, Any]:
     """All that the speeds of every backend hang on: machine, settings, versions; a row has its own backend's."""
-    versions = {"trueno": _trueno(), "numpy": np.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    versions = {"trueno": __version__, "numpy": np.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
     return {
         "trueno calibration": VERSION,
         "cpu": cpu(),
@@ -266,12 +232,6 @@ def cpu() -> str:
     import platform
 
     return platform.processor() or platform.machine()
-
-
-def _trueno() -> str:
-    import trueno
-
-    return trueno.__version__
 
 
 def _under() -> tuple[Any, ...]:

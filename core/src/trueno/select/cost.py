@@ -6,7 +6,6 @@ replace declared ones; they are kept by class of op and by band of sizes, becaus
 """
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -49,14 +48,6 @@ class Work(NamedTuple):
     elements: float
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Predicted seconds of a call, and whether the speeds were `measured` here or `declared` by the backend."""
-
-    seconds: float
-    source: str
-
-
 def elements(size: int) -> float:
     """How many elements a size class stands for: the middle of 2**(size − 1) to 2**size − 1."""
     return 0.75 * 2.0**size if size > 1 else float(size)
@@ -92,22 +83,6 @@ def band(call: Call) -> str:
     """The band of sizes in which a call is measured."""
     size = work(call).elements.__ceil__().bit_length()
     return next(name for name, last in BANDS.items() if size <= last or name == "huge")
-
-
-def predict(call: Call, name: str, declared: Rates) -> Estimate:
-    """Seconds that a call takes on the backend `name`: by speeds measured here, else by those it declares.
-
-    Host arrays also pay for the backend's link, if it has one.  ValueError if declared speeds are needed and are none.
-    """
-    from trueno.select import calibration
-
-    rates = calibration.rates(name, call)
-    source = "declared" if rates is None else "measured"
-    if rates is None:
-        if problem := refuse(declared):
-            raise ValueError(f"{name}: {problem}")
-        rates = declared
-    return Estimate(seconds(rates, work(call), linked=call.residency == "host"), source)
 
 
 def seconds(rates: Rates, work: Work, *, linked: bool = False) -> float:

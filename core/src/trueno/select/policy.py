@@ -6,7 +6,6 @@ the order in which things were installed.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from threading import local
 from typing import Any
 
@@ -16,6 +15,7 @@ from trueno.discovery.registry import Entry
 from trueno.errors import BackendUnavailable, DeviceError, DtypeError, KernelError, UnknownBackend
 from trueno.floatenv import ieee
 from trueno.select import quarantine
+from trueno.select.decision import Asked, Candidate, Decision
 from trueno.select.reasons import PLUGIN
 from trueno.settings import settings
 
@@ -24,54 +24,6 @@ NEAR = 1.10
 GPU_ELEMENTS = 100_000
 GPU_FLOPS = 2.5e8
 """A GPU is considered for host arrays from 100 000 elements, for products of matrices from about 500³."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the caller asked for: `names` strictly, `preferred` softly; origin says with what.
-
-    automatic: explicitly nothing, so that TRUENO_BACKEND does not count either.
-    """
-
-    names: tuple[str, ...] = ()
-    preferred: tuple[str, ...] = ()
-    automatic: bool = False
-    origin: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One backend in a decision: a reason code, predicted seconds and where they come from, bytes that would move."""
-
-    name: str
-    code: str
-    detail: str = ""
-    seconds: float | None = None
-    source: str = ""
-    moved: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Who runs a call, and why nobody else.  ranking: those that can, in the order in which they are tried."""
-
-    call: Call
-    chosen: str
-    by: str
-    origin: str
-    candidates: tuple[Candidate, ...]
-    ranking: tuple[str, ...]
-
-    def __str__(self) -> str:
-        from trueno.select.explain import text
-
-        return text(self)
-
-    def json(self) -> dict[str, Any]:
-        """As plain data."""
-        from trueno.select.explain import plain
-
-        return plain(self)
 
 
 _here = local()
@@ -221,7 +173,7 @@ def _barred(entry: Entry, call: Call, wanted: bool) -> tuple[str, str]:
 
 def _priced(entry: Entry, call: Call) -> Candidate:
     """A candidate without a code and with its predicted time; with a code if it cannot take the call."""
-    from trueno.select import cost
+    from trueno.select import cost, predict
 
     if entry.name in _here.__dict__.get("names", ()):
         return Candidate(entry.name, "unsupported_call", "it asks for this call itself, while it is asked for another")
@@ -237,7 +189,7 @@ def _priced(entry: Entry, call: Call) -> Candidate:
     try:
         with asking(entry.name):
             rates = backend.rates(call)
-        estimate = cost.predict(call, entry.name, rates)
+        estimate = predict.predict(call, entry.name, rates)
     except RecursionError:
         raise
     except Exception as error:

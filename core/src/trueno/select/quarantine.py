@@ -24,7 +24,8 @@ class Quarantined:
 _held: dict[Quarantined, str] = {}
 
 
-def _key(call: Call, name: str) -> Quarantined:
+def key(call: Call, name: str) -> Quarantined:
+    """What calls like this one have in common, of backend `name`."""
     return Quarantined(
         name, call.op.name, call.dtype.name, call.layout, call.rank, call.sizes, call.static, call.residency
     )
@@ -32,20 +33,20 @@ def _key(call: Call, name: str) -> Quarantined:
 
 def add(call: Call, name: str, reason: str) -> None:
     """Leave `name` out for calls like this one."""
-    _held[_key(call, name)] = reason
+    _held[key(call, name)] = reason
 
 
 def held(call: Call, name: str) -> str | None:
     """Why `name` does not get calls like this one, or None."""
-    return _held.get(_key(call, name)) if _held else None
+    return _held.get(key(call, name)) if _held else None
 
 
 def quarantined() -> tuple[Quarantined, ...]:
     """All that is in quarantine."""
-    return tuple(replace(key, reason=reason) for key, reason in list(_held.items()))
+    return tuple(replace(one, reason=reason) for one, reason in list(_held.items()))
 
 
 def release(backend: str | None = None) -> None:
     """Empty it, of one backend or of all."""
-    for key in [k for k in _held if backend is None or k.backend == backend]:
-        _held.pop(key, None)
+    for one in [k for k in _held if backend is None or k.backend == backend]:
+        _held.pop(one, None)

@@ -1,0 +1,73 @@
+"""`trueno.explain(op, *operands)`: who would run this call, and why nobody else, without running it."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from trueno.discovery import registry
+from trueno.discovery.protocol import Call
+from trueno.dispatch import general, state
+from trueno.dispatch.function import function
+from trueno.errors import ParameterError, suggestion
+from trueno.ops import ALIASES, TABLE
+from trueno.select import cost, policy, predict
+from trueno.select.decision import Candidate, Decision, plain
+
+ABLE = ("named", "less_preferred", "preferred", "resident")
+"""Reasons of candidates that can run the call, and whose predicted time decided nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained(Decision):
+    """A decision about one call, with the operands' own shapes, which a decision's size classes stand for."""
+
+    shapes: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
+
+    def json(self) -> dict[str, Any]:
+        """As plain data."""
+        return plain(self) | {"shapes": [list(shape) for shape in self.shapes]}
+
+
+def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
+    """The decision for a call of `op` (a function of trueno, or its name) with these arguments.
+
+    Nothing is run, moved or compiled; plugins that may be chosen are probed.  `print` it: every candidate with its
+    reason, its predicted time, where that figure comes from, and the bytes that would move.
+    """
+    row = _op(op)
+    call = general.request(row, operands, parameters)
+    found = policy.decide(call, state.current.get().asked)
+    given = {**dict(zip(row.operands, operands, strict=False)), **parameters}
+    known = {f.name: getattr(found, f.name) for f in fields(found)}
+    known["candidates"] = tuple(_priced(c, call) for c in found.candidates)
+    return Explained(**known, shapes=tuple(_shape(given[name]) for name in row.operands))
+
+
+def _shape(operand: Any) -> tuple[int, ...]:
+    found = getattr(operand, "shape", None)
+    return tuple(found) if isinstance(found, tuple) else np.shape(operand)
+
+
+def _priced(c: Candidate, call: Call) -> Candidate:
+    """A candidate that was named, with the time that it would have been weighed by."""
+    if c.seconds is not None or c.code not in ABLE:
+        return c
+    try:
+        estimate = predict.predict(call, c.name, registry.load(c.name).rates(call))
+    except Exception:  # rates are a plugin's, and whoever is named runs whatever they are
+        return c
+    moved = registry.foreign(registry.entries()[c.name]) and call.residency == "host"
+    return replace(c, seconds=estimate.seconds, source=estimate.source, moved=int(cost.work(call).moved * moved))
+
+
+def _op(op: Any) -> Any:
+    if isinstance(op, str):
+        try:
+            return function(op).op  # type: ignore[attr-defined]
+        except KeyError:
+            raise ParameterError(f"explain: there is no op {op!r}{suggestion(op, [*TABLE, *ALIASES])}") from None
+    row = getattr(op, "op", None)
+    if row is None or TABLE.get(getattr(row, "name", "")) is not row:
+        raise ParameterError(f"explain: {op!r} is no op; give trueno.add or its name")
+    return row

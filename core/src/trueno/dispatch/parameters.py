@@ -1,0 +1,24 @@
+"""The parameters of the ops' public functions, which the functions themselves, the stubs and the docs are made of."""
+
+import inspect
+
+from trueno.ops.op import Op
+
+BLOCKS = "QuantizedMatrix | NDArray[Any]"
+"""What the public functions take for an operand in blocks."""
+
+
+def parameters(op: Op) -> list[inspect.Parameter]:
+    """The public parameters of an op's function, in order; the stubs and docs read them too."""
+    P = inspect.Parameter
+    taken = {True: BLOCKS, False: "ArrayLike"}
+    listed = [P(s.name, P.POSITIONAL_OR_KEYWORD, annotation=taken[s.blocks]) for s in op.signature.inputs]
+    for p in op.params:
+        kind = P.KEYWORD_ONLY if p.keyword else P.POSITIONAL_OR_KEYWORD
+        listed.append(P(p.name, kind, default=p.default, annotation=p.type.__name__))
+    if op.over is not None and not op.structured:
+        listed.append(P("axis", P.KEYWORD_ONLY, default=-1, annotation="int | None" if op.reduces else "int"))
+        if op.reduces:
+            listed.append(P("keepdims", P.KEYWORD_ONLY, default=False, annotation="bool"))
+    listed.append(P("out", P.KEYWORD_ONLY, default=None, annotation="Any"))
+    return listed

@@ -1,0 +1,143 @@
+"""The guard's layer around a kernel: a healthy call costs a look at the status bits of its own pass.
+
+Those the kernel has folded into it (`trueno.ops.guarded`); a kernel without them has its results read once more.
+Operands are scanned only after a trip; a watched call never writes over them.
+"""
+
+import os
+from functools import reduce
+from operator import or_
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from trueno.discovery import registry
+from trueno.discovery.protocol import Call, Kernel
+from trueno.dispatch.transfer import download, empty, upload
+from trueno.errors import GuardError
+from trueno.guards import health
+from trueno.guards.inspection import Inspection
+from trueno.guards.rules import BITS, Rules
+from trueno.ops import TABLE
+from trueno.select.keeper import Keeper
+
+_locks: dict[str, RLock] = {}
+"""One for each device whose kernels may leave their bits to `synchronize`: so each call gets its own."""
+if hasattr(os, "register_at_fork"):  # a thread of the parent may have held one
+    os.register_at_fork(after_in_child=_locks.clear)
+
+
+def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, state: Keeper) -> Kernel:
+    """The kernel of backend `name`, such that its results obey `rules`; it returns 0 or -1, or raises GuardError.
+
+    fused: the kernel returns status bits.  On the host, results that overlap operands are refused before anything is
+    written, and the general path offers fresh ones: if a guard stops, or computes again, operands are as they were.
+    """
+    kinds = [condition.kind for condition, _ in rules]
+    always = "divergence" in kinds
+    # What an op only moves, an operand explains.
+    wanted = 0 if call.op.flops_text == "0" else reduce(or_, (BITS[kind] for kind in kinds), 0)
+    device = call.residency != "host"
+    if fused and (device or registry.foreign(registry.entries()[name])):
+        kernel = _one_by_one(kernel, name, device)
+    if not wanted and not always:
+        return _deaf(kernel) if fused else kernel
+    judge = Inspection(call, name, rules, state)
+    specs = call.op.signature.outputs
+    blocks = any(spec.blocks for spec in specs)  # bytes, of which a kernel's bits say nothing
+    if device:
+        return _on_device(kernel, call, name, judge, wanted, always, fused and not blocks)
+    inputs, outs, share = len(call.op.operands), len(call.op.signature.outputs), np.may_share_memory
+    look = wanted and (blocks or not fused)
+
+    def watched(*args: Any) -> int:
+        for out in args[-outs:]:
+            own = out.flags.owndata
+            for x in args[:inputs]:  # two arrays that both own their memory share none, which is cheaper to know
+                if out is x or (not (own and x.flags.owndata) and share(out, x)):
+                    return -1
+        status = kernel(*args)
+        if status == -1:
+            return -1
+        if look:
+            status = health.status(health.floats(call, args[-outs:], specs) if blocks else args[-outs:])
+        if always or (status and status & wanted):
+            results = args[-outs:]
+            for out, better in zip(results, judge(args[:inputs], args[inputs:-outs], results), strict=True):
+                if better is not out:
+                    np.copyto(out, better)
+        return 0
+
+    return watched
+
+
+def _deaf(kernel: Kernel) -> Kernel:
+    """A guarded kernel whose bits nobody wants."""
+    return lambda *args: -1 if kernel(*args) == -1 else 0
+
+
+def _one_by_one(kernel: Kernel, name: str, wait: bool) -> Kernel:
+    """A guarded kernel of a device, one call at a time; wait: for the bits that it leaves to `synchronize`."""
+
+    def alone(*args: Any) -> int:
+        with _locks.setdefault(name, RLock()):
+            status: int = kernel(*args) or 0
+            if wait and status != -1:
+                status |= registry.load(name).synchronize() or 0
+            return status
+
+    return alone
+
+
+def _on_device(
+    kernel: Kernel, call: Call, name: str, judge: Inspection, wanted: int, always: bool, fused: bool
+) -> Kernel:
+    """`watch` for arrays that live on a device; they come home to be looked at, after a trip if the kernel is fused.
+
+    Where a result is an operand, scratch takes the first try, and only a healthy call is made again in place.
+    """
+    op = call.op.name
+    backend = registry.load(name)
+    inputs, outs = len(call.op.operands), len(call.op.signature.outputs)
+
+    def home(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(download(backend, x, None, op) for x in arrays)
+
+    def watched(*args: Any) -> int:
+        results = targets = args[-outs:]
+        inside = any(out is x for out in results for x in args[:inputs])
+        if inside:
+            targets = tuple(empty(backend, tuple(r.shape), np.dtype(r.dtype)) for r in results)
+        status: int = kernel(*args[:-outs], *targets) or 0
+        if status == -1:
+            return -1
+        found: tuple[Any, ...] = ()
+        if wanted and not fused:
+            found = home(targets)
+            status = health.status(health.floats(call, found, call.op.signature.outputs))
+        if always or status & wanted:
+            found = found or home(targets)
+            healthy = judge(home(args[:inputs]), args[inputs:-outs], found)
+            if any(better is not r for better, r in zip(healthy, found, strict=True)):
+                for out, better in zip(results, healthy, strict=True):
+                    _put(call, name, out, better)
+                return 0
+        return -1 if inside and kernel(*args) == -1 else 0
+
+    return watched
+
+
+def _put(call: Call, name: str, out: Any, result: np.ndarray[Any, Any]) -> None:
+    """Write a host array into one on a device; `scale` by 1 is the copy that every backend can make."""
+    backend = registry.load(name)
+    n = result.size
+    copy = Call(TABLE["scale"], result.dtype, "e", 1, (n.bit_length(),), (), name)
+    if result.dtype.kind != "f" or backend.supports(copy) is not None:
+        raise GuardError(
+            f"{call.op.name}: {name} cannot put the repaired result into its own array; "
+            "bring the operands home with trueno.numpy(x)"
+        )
+    there = upload(backend, np.ascontiguousarray(result).reshape(n), call.op.name)
+    if backend.kernel(copy)(there, 1.0, out.reshape((n,))) == -1:
+        raise GuardError(f"{call.op.name}: {name} refused to copy the repaired result of shape {result.shape}")

@@ -1,0 +1,103 @@
+"""Rules for results: what is not healthy in them, and what happens then."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from math import isfinite
+from typing import Any, ClassVar
+
+import numpy as np
+
+from trueno.errors import ParameterError, suggestion
+from trueno.guards import health
+
+BITS = {"nan": health.NAN, "inf": health.INF, "overflow": health.INF, "divergence": 0}
+"""Kinds of condition, and the status bits with which each becomes worth a closer look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What is not healthy in a result.
+
+    `Condition.NAN`: a NaN, though no float operand and no parameter holds one.
+    `Condition.INF`: an Inf, though no float operand and no parameter holds one.
+    `Condition.OVERFLOW`: an Inf, though operands and parameters are all finite.
+    `Condition.divergence(1e-5)`: further from the reference than that.
+    """
+
+    kind: str
+    tolerance: float | None = None
+
+    NAN: ClassVar["Condition"]
+    INF: ClassVar["Condition"]
+    OVERFLOW: ClassVar["Condition"]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or self.kind not in BITS:
+            near = suggestion(self.kind, BITS) if isinstance(self.kind, str) else ""
+            raise ParameterError(f"Condition({self.kind!r}): the conditions are {', '.join(BITS)}{near}")
+        if self.kind == "divergence":
+            object.__setattr__(self, "tolerance", _tolerance(self.tolerance))
+        elif self.tolerance is not None:
+            raise ParameterError(f"Condition({self.kind!r}, {self.tolerance!r}): only divergence has a tolerance")
+
+    @staticmethod
+    def divergence(tolerance: float) -> "Condition":
+        """A result that differs from the reference by more than `tolerance`, 0 or more.
+
+        The reference is the op's own body, computed in float64 from the call's operands and rounded to its dtype.
+        Differences count in units of the largest finite |value| of that result.  A NaN or an Inf where the
+        reference has none, or the reverse, always diverges; so does another position of an argmax.
+        """
+        return Condition("divergence", _tolerance(tolerance))
+
+    def __repr__(self) -> str:
+        return f"Condition.{self.kind.upper() if self.tolerance is None else f'divergence({self.tolerance:g})'}"
+
+
+def _tolerance(given: Any) -> float:
+    """A tolerance as a float; ParameterError for what is none."""
+    found = None
+    if isinstance(given, (float, int, np.floating, np.integer)) and not isinstance(given, bool):
+        try:
+            found = float(given)
+        except OverflowError:  # a whole number beyond every float
+            found = None
+    if found is None or not (isfinite(found) and found >= 0):
+        said = "no tolerance" if given is None else repr(given) if len(repr(given)) < 40 else f"{repr(given)[:36]}…"
+        raise ParameterError(f"divergence({said}): the tolerance is a finite number, 0 or more")
+    return found
+
+
+Condition.NAN = Condition("nan")
+Condition.INF = Condition("inf")
+Condition.OVERFLOW = Condition("overflow")
+
+
+class Action(Enum):
+    """What happens when a condition is met.
+
+    STOP: GuardError.  LOG: an event and a warning of the logger `trueno`; the result stands.
+    PROMOTE_F64: computed again in float64 and rounded to the call's dtype; GuardError if that is no better.
+    FALL_BACK: computed again by the reference; a backend that the reference had to repair three times is left out
+    for calls like that one.
+    """
+
+    STOP = "stop"
+    LOG = "log"
+    PROMOTE_F64 = "promote_f64"
+    FALL_BACK = "fall_back"
+
+
+Rule = tuple[Condition, Action]
+Rules = tuple[Rule, ...]
+
+
+def parse(words: Iterable[tuple[str, str]]) -> Rules:
+    """The rules that TRUENO_GUARD holds, as words: a kind of condition, with its tolerance, and an action."""
+    made = []
+    for word, action in words:
+        kind, _, rest = word.partition("(")
+        condition = Condition.divergence(float(rest.rstrip(")"))) if rest else Condition(kind)
+        made.append((condition, Action(action)))
+    return tuple(made)

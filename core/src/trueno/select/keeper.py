@@ -1,0 +1,29 @@
+"""What the layers around a kernel may ask of the state that keeps its plan."""
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from trueno.discovery.protocol import Call
+from trueno.select.decision import Asked
+
+
+class Keeper(Protocol):
+    """A state: `trueno.dispatch.state.State`."""
+
+    traced: bool
+
+    @property
+    def asked(self) -> Asked:
+        """What was asked for."""
+
+    def failed(self, call: Call, name: str, error: BaseException) -> None:
+        """Backend `name` raised in calls like this one."""
+
+    def leave_out(self, call: Call, name: str, reason: str) -> None:
+        """Backend `name` is not to get calls like this one any more."""
+
+    def unguarded(self) -> AbstractContextManager["Keeper"]:
+        """Run everything inside without a guard; gives the state that does."""
+
+    def run(self, call: Call, arguments: tuple[Any, ...]) -> Any:
+        """Call the plan."""

@@ -9,8 +9,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
-from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
-from trueno.settings import settings
+from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject, settings
 
 from trueno_simd import elsewhere, isa
 

@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from trueno.discovery.protocol import Call
-from trueno.ops.lower import lower
-from trueno.ops.op import Op
+from trueno.backend import Call, Op, lower
 
 from trueno_simd import isa, modules
 from trueno_simd.jit import entry

@@ -6,7 +6,7 @@ shapes that do not agree, or a result that overlaps an operand.  Guarded kernels
 
 from collections.abc import Callable
 
-from trueno.discovery.protocol import Call, Kernel, Reject
+from trueno.backend import Call, Kernel, Reject
 
 from trueno_cuda.device import Device
 from trueno_cuda.kernels import convolve2d, embedding, epilogue, gemm, gemv, outer, transpose

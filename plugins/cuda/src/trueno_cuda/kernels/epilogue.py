@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trueno.discovery.protocol import Call, Reject
-from trueno.ops.op import Op
-from trueno.ops.program import Program
+from trueno.backend import Call, Op, Program, Reject
 
 from trueno_cuda.ptx import Value
 from trueno_cuda.rows.expressions import EXPRESSIONS, cast

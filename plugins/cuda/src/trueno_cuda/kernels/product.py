@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, Kernel
 
 from trueno_cuda.device import Array, Device, Launch
 from trueno_cuda.kernels.epilogue import spliced

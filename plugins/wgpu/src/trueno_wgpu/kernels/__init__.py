@@ -6,7 +6,7 @@ not agree, or a result in an operand's buffer.  Guarded kernels leave their bits
 
 from collections.abc import Callable
 
-from trueno.discovery.protocol import Call, Kernel, Reject
+from trueno.backend import Call, Kernel, Reject
 
 from trueno_wgpu.device import Gpu
 from trueno_wgpu.kernels import convolve2d, embedding, epilogue, gemv, matmul, outer, quant, transpose

@@ -10,9 +10,7 @@ import struct
 from functools import lru_cache
 from math import inf, nan
 
-from trueno.discovery.protocol import Call, Reject
-from trueno.ops.op import Op
-from trueno.ops.program import Program
+from trueno.backend import Call, Op, Program, Reject
 
 from trueno_wgpu.kernels.store import Epilogue
 from trueno_wgpu.wgsl.prelude import prelude

@@ -66,6 +66,12 @@ def test_every_lazy_name_is_typed_and_is_what_its_home_has():
         backend.softmax  # noqa: B018
 
 
+def test_every_optional_method_says_what_it_is_for():
+    methods = {name: getattr(backend.OptionalMethods, name) for name in backend.OPTIONAL}
+    assert {"own_environment", "limits", "batch", "recording"} <= methods.keys()
+    assert all(method.__doc__ for method in methods.values())
+
+
 def test_importing_the_contract_loads_the_protocol_alone():
     code = "import sys, {}; print(*sorted(name for name in sys.modules if name.startswith('trueno')))"
     before, after = (

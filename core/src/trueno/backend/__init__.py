@@ -15,12 +15,15 @@ comes at the first use of its name, so a backend that only looks around costs no
 from typing import TYPE_CHECKING, Any
 
 from trueno.discovery.protocol import API as API
+from trueno.discovery.protocol import OPTIONAL as OPTIONAL
 from trueno.discovery.protocol import Accuracy as Accuracy
 from trueno.discovery.protocol import Backend as Backend
+from trueno.discovery.protocol import BindableKernel as BindableKernel
 from trueno.discovery.protocol import Call as Call
 from trueno.discovery.protocol import Device as Device
 from trueno.discovery.protocol import DeviceBackend as DeviceBackend
 from trueno.discovery.protocol import Kernel as Kernel
+from trueno.discovery.protocol import OptionalMethods as OptionalMethods
 from trueno.discovery.protocol import Probe as Probe
 from trueno.discovery.protocol import Rates as Rates
 from trueno.discovery.protocol import Recording as Recording
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from trueno.ops.lower import Lowering as Lowering
     from trueno.ops.lower import Pass as Pass
     from trueno.ops.lower import lower as lower
+    from trueno.ops.op import FusedOp as FusedOp
     from trueno.ops.op import Op as Op
     from trueno.ops.program import FOLDS as FOLDS
     from trueno.ops.program import LEAVES as LEAVES
@@ -65,47 +69,52 @@ if TYPE_CHECKING:
     from trueno.reference import ReferenceBackend as ReferenceBackend
     from trueno.settings import settings as settings
 
-HOMES = {
-    # Ops, and their programs.
-    "TABLE": "trueno.ops",
-    "Op": "trueno.ops.op",
-    "Program": "trueno.ops.program",
-    "Node": "trueno.ops.program",
-    "FOLDS": "trueno.ops.program",
-    "LEAVES": "trueno.ops.program",
-    "NUMBERS": "trueno.ops.program",
-    "extents": "trueno.ops.program",
-    "lower": "trueno.ops.lower",
-    "Lowering": "trueno.ops.lower",
-    "Pass": "trueno.ops.lower",
-    "with_flags": "trueno.ops.guarded",
-    "evaluate": "trueno.ops.evaluate",
-    "fma": "trueno.ops.fused",
-    "stacks": "trueno.ops.stacks",
-    "bound": "trueno.ops.bound",
-    "judge": "trueno.ops.bound",
-    "ReferenceBackend": "trueno.reference",
-    # Block formats.
-    "FORMATS": "trueno.formats.table",
-    "INTERLEAVED": "trueno.formats.table",
-    "ROWS": "trueno.formats.table",
-    "Format": "trueno.formats.table",
-    "Plane": "trueno.formats.table",
-    "Piece": "trueno.formats.table",
-    "Pieces": "trueno.formats.table",
-    "format_of": "trueno.formats.table",
-    "interleave": "trueno.formats.interleave",
-    "decode": "trueno.formats.decode",
-    "encode": "trueno.formats.encoders",
-    "rounded_activations": "trueno.formats.activations",
-    # Surroundings.
-    "settings": "trueno.settings",
-    "cachedir": "trueno.cachedir",
-    "ieee": "trueno.floatenv",
-    "steady": "trueno.floatenv",
-    "escape": "trueno.escape",
+GROUPS = {
+    "Ops and their programs": {
+        "TABLE": "trueno.ops",
+        "Op": "trueno.ops.op",
+        "FusedOp": "trueno.ops.op",
+        "Program": "trueno.ops.program",
+        "Node": "trueno.ops.program",
+        "FOLDS": "trueno.ops.program",
+        "LEAVES": "trueno.ops.program",
+        "NUMBERS": "trueno.ops.program",
+        "extents": "trueno.ops.program",
+        "lower": "trueno.ops.lower",
+        "Lowering": "trueno.ops.lower",
+        "Pass": "trueno.ops.lower",
+        "with_flags": "trueno.ops.guarded",
+        "evaluate": "trueno.ops.evaluate",
+        "fma": "trueno.ops.fused",
+        "stacks": "trueno.ops.stacks",
+        "bound": "trueno.ops.bound",
+        "judge": "trueno.ops.bound",
+        "ReferenceBackend": "trueno.reference",
+    },
+    "Block formats": {
+        "FORMATS": "trueno.formats.table",
+        "INTERLEAVED": "trueno.formats.table",
+        "ROWS": "trueno.formats.table",
+        "Format": "trueno.formats.table",
+        "Plane": "trueno.formats.table",
+        "Piece": "trueno.formats.table",
+        "Pieces": "trueno.formats.table",
+        "format_of": "trueno.formats.table",
+        "interleave": "trueno.formats.interleave",
+        "decode": "trueno.formats.decode",
+        "encode": "trueno.formats.encoders",
+        "rounded_activations": "trueno.formats.activations",
+    },
+    "Surroundings": {
+        "settings": "trueno.settings",
+        "cachedir": "trueno.cachedir",
+        "ieee": "trueno.floatenv",
+        "steady": "trueno.floatenv",
+        "escape": "trueno.escape",
+    },
 }
-"""Names that come at their first use, and the module that each is in, or is."""
+"""Names that come at their first use, and the module that each is in, or is; under the headings of their page."""
+HOMES = {name: home for group in GROUPS.values() for name, home in group.items()}
 
 
 def __getattr__(name: str) -> Any:

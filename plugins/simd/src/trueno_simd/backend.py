@@ -86,7 +86,9 @@ class SimdBackend:
         if call.dtype not in FLOATS:
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.op.structured:
-            if call.op.head is not None:
+            from trueno.backend import FusedOp  # here, as probes need no table of ops
+
+            if isinstance(call.op, FusedOp):
                 if reason := _module("epilogue").refusal(call):
                     return Reject("unsupported_op", reason)
             elif call.op.name not in _module("kernels").KERNELS:
@@ -103,9 +105,11 @@ class SimdBackend:
     def _kernel(self, call: Call) -> Kernel:
         self._set_threads()
         if call.op.structured:
+            from trueno.backend import FusedOp
+
             from trueno_simd.kernels import KERNELS
 
-            if call.op.head is not None:
+            if isinstance(call.op, FusedOp):
                 from trueno_simd.epilogue import with_epilogue
 
                 return with_epilogue(call)
@@ -137,7 +141,7 @@ class SimdBackend:
 
         A rough figure for a machine that nobody has measured: elementary functions differ twofold among themselves.
         """
-        found = STRUCTURED.get((call.op.head or call.op).name, ROWS) if call.op.structured else ROWS
+        found = STRUCTURED.get(call.op.table_op.name, ROWS) if call.op.structured else ROWS
         size = max(call.sizes)
         cores = (settings.get("TRUENO_THREADS") or _cpus()) if size >= PARALLEL_CLASS else 1
         flops = found.flops * 4 / call.dtype.itemsize

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trueno.backend import Call, Op, Program, Reject
+from trueno.backend import Call, FusedOp, Program, Reject
 
 from trueno_cuda.ptx import Value
 from trueno_cuda.rows.expressions import EXPRESSIONS, cast
@@ -81,7 +81,6 @@ def _reason(program: Program) -> str:
 
 
 @lru_cache(maxsize=1024)
-def spliced(op: Op) -> Epilogue:
+def spliced(op: FusedOp) -> Epilogue:
     """The epilogue of an op that a batch made."""
-    assert op.epilogue is not None
     return Epilogue(op.epilogue.program(op.kinds))

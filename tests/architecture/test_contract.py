@@ -72,6 +72,13 @@ def test_every_optional_method_says_what_it_is_for():
     assert all(method.__doc__ for method in methods.values())
 
 
+@pytest.mark.parametrize("module", ["trueno_simd.backend", "trueno_cuda.backend"])
+def test_a_backend_that_is_only_probed_needs_no_table_of_ops(module):
+    code = f"import sys, {module}; print(*sys.modules.keys() & {{'trueno.ops', 'numba', 'cupy'}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout.split()
+
+
 def test_importing_the_contract_loads_the_protocol_alone():
     code = "import sys, {}; print(*sorted(name for name in sys.modules if name.startswith('trueno')))"
     before, after = (

@@ -65,6 +65,16 @@ def test_the_callers_modes_come_back_after_an_error(mode: str) -> None:
         assert not floatenv.standard()
 
 
+def test_a_steady_kernel_binds_to_shapes_as_its_own_does():
+    def kernel(x):
+        return x
+
+    kernel.bind = lambda shapes: lambda x: (shapes, x, floatenv.standard())
+    bound = floatenv.steady(kernel).bind(((2, 3),))
+    assert bound(1.0) == (((2, 3),), 1.0, True)
+    assert not hasattr(floatenv.steady(lambda x: x), "bind")
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("backend", HOST)
 def test_every_row_op_gives_the_same_bits_in_every_mode(backend: str, mode: str) -> None:

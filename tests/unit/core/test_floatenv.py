@@ -65,13 +65,16 @@ def test_the_callers_modes_come_back_after_an_error(mode: str) -> None:
         assert not floatenv.standard()
 
 
-def test_a_steady_kernel_binds_to_shapes_as_its_own_does():
-    def kernel(x):
+@pytest.mark.parametrize("mode", MODES)
+def test_a_steady_kernel_that_is_bound_to_shapes_is_steady(mode: str) -> None:
+    def kernel(x: float) -> float:
         return x
 
     kernel.bind = lambda shapes: lambda x: (shapes, x, floatenv.standard())
     bound = floatenv.steady(kernel).bind(((2, 3),))
-    assert bound(1.0) == (((2, 3),), 1.0, True)
+    with in_mode(mode):
+        found = bound(1.0)
+    assert found == (((2, 3),), 1.0, True)
     assert not hasattr(floatenv.steady(lambda x: x), "bind")
 
 

@@ -4,14 +4,15 @@ The site gets a list of the decisions.  The pages of `reference/` are files, so 
 `python docs/reference.py` writes them, and `README.md` as an argument gets the short table between its markers.
 """
 
+import ast
+import inspect
 import re
 import sys
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent
-BEGIN, END = "<!-- ops -->", "<!-- /ops -->"
 
 
 def families() -> list[tuple[str, list[Any]]]:
@@ -123,6 +124,113 @@ def manifest_page() -> str:
     )
 
 
+def backend_page() -> str:
+    """The contract of a plugin: the protocol with every word, and the names beside it."""
+    from trueno import backend
+
+    parts = [f"# Backend contract\n\n{inspect.getdoc(backend)}\n"]
+    for name in ("Backend", "OptionalMethods", "DeviceBackend", "Kernel", "BindableKernel", "Recording"):
+        parts.append(f"\n## {name}\n\n{inspect.getdoc(getattr(backend, name))}\n")
+        parts += [f"\n**`{call}`**\n\n{doc}\n" for call, doc in members(name)]
+    parts.append("\n## Records\n")
+    for name in ("Call", "Probe", "Device", "Reject", "Rates", "Accuracy", "Refused"):
+        record = getattr(backend, name)
+        fields = inspect.signature(record) if hasattr(record, "__dataclass_fields__") else "(message)"
+        fields = re.sub(r" = <factory>", "", re.sub(r"<factory>", "…", str(fields).removesuffix(" -> None")))
+        parts.append(f"\n### {name}\n\n    {name}{_plain(fields)}\n\n{inspect.getdoc(record)}\n")
+    for title, homes in backend.GROUPS.items():
+        rows = [(f"`{name}`", _meaning(home, name)) for name, home in homes.items()]
+        parts.append(f"\n## {title}\n\n{_table(('name', 'what it is'), rows)}")
+        classes = [name for name in homes if hasattr(getattr(backend, name), "__dataclass_fields__")]
+        parts += [f"\n`{name}` has {_attributes(getattr(backend, name))}.\n" for name in classes]
+    return "".join(parts)
+
+
+def members(name: str) -> list[tuple[str, str]]:
+    """What a class of the protocol declares itself, as it is called or read, and what its docstring says."""
+    from trueno import backend
+
+    found = []
+    for node in ast.parse(inspect.getsource(getattr(backend, name))).body[0].body:  # type: ignore[attr-defined]
+        if isinstance(node, ast.FunctionDef):
+            arguments = ", ".join(a.arg for a in node.args.args[1:])
+            call = arguments if node.name != "__call__" else "*operands, *scalars, *results"
+            title = "kernel" if node.name == "__call__" else node.name
+            found.append((f"{title}({call})", str(ast.get_docstring(node))))
+    return sorted([*_documented(name), *found], key=lambda member: "(" in member[0])
+
+
+def members_table() -> str:
+    """The members of a backend in a sentence each, for the guide; the page has every word."""
+    groups = {
+        "Backend": "always",
+        "DeviceBackend": "with arrays of its own",
+        "OptionalMethods": "optional",
+        "BindableKernel": "optional, of a kernel",
+    }
+    rows = [(f"`{call}`", _sentence(doc), when) for name, when in groups.items() for call, doc in members(name)]
+    return _table(("member", "what it does", "needed"), rows).rstrip()
+
+
+def _documented(name: str) -> list[tuple[str, str]]:
+    """The attributes of a class of the protocol with the texts below them."""
+    from trueno import backend
+
+    return _texts(ast.parse(inspect.getsource(getattr(backend, name))).body[0].body)  # type: ignore[attr-defined]
+
+
+def _texts(body: list[ast.stmt]) -> list[tuple[str, str]]:
+    """Names that are assigned or annotated, with the text that follows each."""
+    found = []
+    for node, after in pairwise(body):
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            found += [(t.id, inspect.cleandoc(str(after.value.value))) for t in targets if isinstance(t, ast.Name)]
+    return found
+
+
+def _meaning(home: str, name: str) -> str:
+    """The first sentence about a name of the contract: its docstring, or the text below a constant."""
+    from importlib import import_module
+
+    module = import_module(home)
+    value = inspect.unwrap(getattr(module, name, module))
+    if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
+        return _sentence(str(inspect.getdoc(value)))
+    while name not in (texts := dict(_texts(ast.parse(inspect.getsource(module)).body))):
+        source = next(n for n in ast.walk(ast.parse(inspect.getsource(module))) if _brings(n, name))
+        module = import_module(str(source.module))  # type: ignore[attr-defined]
+    return _sentence(texts[name])
+
+
+def _brings(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names)
+
+
+def _attributes(record: type) -> str:
+    """The public attributes of a record, beside those of what it is derived from."""
+    base = record.__mro__[1]
+    inherited = getattr(base, "__dataclass_fields__", {})
+    fields = [name for name in vars(record)["__dataclass_fields__"] if name not in inherited]
+    own = dict.fromkeys(
+        name for name in [*fields, *vars(record)] if not name.startswith("_") and not hasattr(base, name)
+    )
+    more = f"what `{base.__name__}` has, and " if base is not object else ""
+    return more + ", ".join(f"`{name}`" for name in own)
+
+
+def _sentence(doc: str) -> str:
+    """What a docstring says first, on one line."""
+    return re.split(r"(?<=[.:;])\s{2,}|\.$", " ".join(doc.partition("\n\n")[0].split("\n")))[0].rstrip(".:;")
+
+
+def _plain(signature: str) -> str:
+    """A signature without the names of modules in its annotations."""
+    return re.sub(r": '(\w+)'", r": \1", re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Za-z])", "", signature))
+
+
 def builder_page() -> str:
     """All that a kernel may say, as its builder tells it."""
     from trueno_cuda.ptx.reference import page as builder
@@ -149,6 +257,7 @@ PAGES = {
     "reference/reasons.md": reasons_page,
     "reference/events.md": events_page,
     "reference/manifest.md": manifest_page,
+    "reference/backend.md": backend_page,
     "reference/ptx-builder.md": builder_page,
 }
 
@@ -159,13 +268,23 @@ def summary() -> str:
     return "\n".join(["| family | ops |", "|---|---|", *rows])
 
 
+TABLES = {"ops": summary, "members": members_table}
+"""The tables that stand in pages written by hand, by the name in their markers: `<!-- ops -->` … `<!-- /ops -->`."""
+FILLED = ("how-to/write-a-backend.md",)
+"""The pages of the docs with such tables."""
+
+
 def fill(text: str) -> str:
-    """`text` with a fresh table between its markers."""
-    head, _, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not end:
-        raise ValueError(f"no {BEGIN} … {END} to fill")
-    return f"{head}{BEGIN}\n{summary()}\n{END}{tail}"
+    """`text` with fresh tables between its markers."""
+    for name, table in TABLES.items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        if begin in text:
+            head, _, rest = text.partition(begin)
+            _, closed, tail = rest.partition(end)
+            if not closed:
+                raise ValueError(f"no {begin} … {end} to fill")
+            text = f"{head}{begin}\n{table()}\n{end}{tail}"
+    return text
 
 
 def on_config(config: Any) -> Any:
@@ -177,13 +296,17 @@ def on_config(config: Any) -> Any:
 
 
 def stale(docs: Path = DOCS) -> list[str]:
-    """The pages of `reference/` that are not what the tables say now; `make generate` writes them."""
+    """The pages that are not what the tables say now; `make generate` writes them."""
     found = []
     for name, write in PAGES.items():
         path = docs / name
         if not path.exists() or path.read_text("utf-8") != write():
             found.append(name)
-    return found
+    return found + [name for name in FILLED if (docs / name).exists() and fill(read(docs / name)) != read(docs / name)]
+
+
+def read(path: Path) -> str:
+    return path.read_text("utf-8")
 
 
 def _code(names: list[str]) -> str:
@@ -193,7 +316,7 @@ def _code(names: list[str]) -> str:
 if __name__ == "__main__":
     (DOCS / "reference").mkdir(exist_ok=True)
     for page_name in stale():
-        (DOCS / page_name).write_text(PAGES[page_name](), "utf-8")
-    for name in sys.argv[1:]:
-        path = Path(name)
+        if page_name in PAGES:
+            (DOCS / page_name).write_text(PAGES[page_name](), "utf-8")
+    for path in [*map(Path, sys.argv[1:]), *(DOCS / page_name for page_name in FILLED)]:
         path.write_text(fill(path.read_text("utf-8")), "utf-8")

@@ -1,7 +1,6 @@
 """One body is meaning, documentation and kernel source: look at all of them."""
 
-from trueno.ops import TABLE
-from trueno.ops.lower import lower
+from trueno.backend import TABLE, lower
 
 op = TABLE["softmax"]
 print(op.signature.text)

@@ -10,7 +10,7 @@ from textwrap import dedent, indent
 BASE = '''
 import os
 import numpy as np
-from trueno.discovery.protocol import Accuracy, Device, Probe, Rates, Reject
+from trueno.backend import Accuracy, Device, Probe, Rates, Reject
 
 class Adds:
     """Adds, with NumPy."""

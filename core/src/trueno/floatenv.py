@@ -46,10 +46,10 @@ def steady(kernel: Callable[..., Any]) -> Callable[..., Any]:
         with _Default():
             return kernel(*args)
 
-    again = getattr(kernel, "again", None)
+    bind = getattr(kernel, "bind", None)
     steadied.__dict__ |= getattr(kernel, "__dict__", {})
-    if again is not None:
-        steadied.again = lambda shapes: steady(again(shapes))  # type: ignore[attr-defined]
+    if bind is not None:
+        steadied.bind = lambda shapes: steady(bind(shapes))  # type: ignore[attr-defined]
     return steadied
 
 

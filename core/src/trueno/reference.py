@@ -10,6 +10,7 @@ import numpy as np
 from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 from trueno.errors import KernelError, ShapeError
 from trueno.ops.evaluate import evaluate
+from trueno.ops.op import FusedOp
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -36,12 +37,12 @@ class ReferenceBackend:
         A product of two operands is one call of BLAS; other sums of products are several calls.
         """
         if call.op.structured:
-            op = call.op.head or call.op
+            op = call.op.table_op
             product = op.chain and op.shapes is None and len(op.operands) == 2
             if op.quantized:  # decoded, or searched for, in some ten passes over arrays as large as the matrix
                 return Rates(1e-4, 4e8 if op.chain is None and op.check else 1e10, 4e7)
             launch = 2e-5 if op.chain and not product else 6e-6
-            if call.op.epilogue is not None:
+            if isinstance(call.op, FusedOp):
                 launch += 6e-6 + 1e-6 * len(call.op.epilogue.program(call.op.kinds).nodes)
             return Rates(launch, (2e11 if product else 3e10) / call.dtype.itemsize, 6e10 if product else 2e10)
         nodes = call.op.program(call.layout, **dict(call.static)).nodes

@@ -185,6 +185,7 @@ class Settings:
 
 
 settings = Settings()
+"""The settings of this process: `settings.get("TRUENO_FALLBACK")`, and a plugin's own alike."""
 
 get, origin, reload, values, override = (
     settings.get, settings.origin, settings.reload, settings.all, settings.override

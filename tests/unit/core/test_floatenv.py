@@ -66,6 +66,19 @@ def test_the_callers_modes_come_back_after_an_error(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_steady_kernel_that_is_bound_to_shapes_is_steady(mode: str) -> None:
+    def kernel(x: float) -> float:
+        return x
+
+    kernel.bind = lambda shapes: lambda x: (shapes, x, floatenv.standard())
+    bound = floatenv.steady(kernel).bind(((2, 3),))
+    with in_mode(mode):
+        found = bound(1.0)
+    assert found == (((2, 3),), 1.0, True)
+    assert not hasattr(floatenv.steady(lambda x: x), "bind")
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("backend", HOST)
 def test_every_row_op_gives_the_same_bits_in_every_mode(backend: str, mode: str) -> None:
     rng = np.random.default_rng(SEED)

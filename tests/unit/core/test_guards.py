@@ -26,7 +26,7 @@ from trueno.events import stream as events
 from trueno.guards import health
 from trueno.ops import TABLE
 from trueno.ops.evaluate import evaluate
-from trueno.ops.guarded import guarded
+from trueno.ops.guarded import with_flags
 from trueno.reference import ReferenceBackend
 from trueno.select import quarantine
 from trueno.testing.cases import natural
@@ -826,8 +826,8 @@ def test_flags_are_exactly_what_the_results_hold(op, program, dtype):
             x = natural(op, rng, shape)
             hit = rng.random(shape) < 0.05
             operands.append(np.where(hit, rng.choice(special, shape), x).astype(dtype) if special else x.astype(dtype))
-        one = evaluate(guarded(program), operands, params, dtype)
-        two = evaluate(guarded(program, bits=True), operands, params, dtype)
+        one = evaluate(with_flags(program), operands, params, dtype)
+        two = evaluate(with_flags(program, bits=True), operands, params, dtype)
         results = evaluate(program, operands, params, dtype)
         floats = [r.reshape(len(r), -1) for r in results if r.dtype.kind == "f"]
         assert (len(one), len(two)) == (len(results) + len(floats), len(results) + 2 * len(floats))
@@ -845,10 +845,10 @@ def test_flags_are_exactly_what_the_results_hold(op, program, dtype):
 
 def test_a_guarded_program_keeps_its_own():
     program = TABLE["softmax"].program()
-    made = guarded(program)
+    made = with_flags(program)
     assert made.nodes[: len(program.nodes)] == program.nodes and made.outputs[:1] == program.outputs
     assert [made.nodes[o].type for o in made.outputs[1:]] == ["bool"]
-    assert guarded(TABLE["argmax"].program()).outputs == TABLE["argmax"].program().outputs
+    assert with_flags(TABLE["argmax"].program()).outputs == TABLE["argmax"].program().outputs
 
 
 # ---- watch, the layer around a kernel -----------------------------------------------------------------

@@ -467,6 +467,16 @@ def test_a_guard_that_does_not_stop_is_found(op, kind):
         check_guard(TABLE[op], "sees_nothing", "float32")
 
 
+def test_an_optional_method_is_called_as_the_core_does_wherever_there_is_one():
+    from trueno_faulty.backend import sound
+
+    backend = sound()
+    before = declared.member_problems(backend, "sound", "cpu")
+    backend.own_environment, backend.limits = lambda: True, {"threads": 1}
+    (wrong,) = set(declared.member_problems(backend, "sound", "cpu")) - set(before)
+    assert "own_environment() cannot be called as own_environment(call)" in wrong
+
+
 def test_a_foreign_backend_must_copy():
     from trueno_faulty.backend import sound
 

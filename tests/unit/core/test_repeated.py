@@ -162,14 +162,14 @@ def test_a_kernel_is_told_shapes_once(fake, monkeypatch):
     asked, called = [], []
 
     def kernel(real):
-        def again(shapes):
+        def bind(shapes):
             asked.append(shapes)
             return lambda *given: called.append(len(given)) or real(*(x.reshape((12,)) for x in given))
 
         def made(*given):
             return real(*given)
 
-        made.again = again
+        made.bind = bind
         return made
 
     x, y = trueno.to(X, "fake"), trueno.to(X + 1, "fake")

@@ -111,8 +111,8 @@ def test_shapes_that_are_known(device, rng):
     x = rng.standard_normal((2, 16)).astype(F)
     a, out = there(device, x, np.zeros_like(x))
     neg = kernel(device, key("neg"))
-    again = [neg.again(((2, 16), (2, 16))) for _ in range(2)]
-    flat = kernel(device, key("neg", rank=1)).again(((32,), (32,)))
+    again = [neg.bind(((2, 16), (2, 16))) for _ in range(2)]
+    flat = kernel(device, key("neg", rank=1)).bind(((32,), (32,)))
     for _ in range(3):
         for call in again:
             out.elements[...] = 7
@@ -125,7 +125,7 @@ def test_shapes_that_are_known(device, rng):
     gaps._c_contiguous = False
     assert flat(gaps, out) == -1
     with pytest.raises(KernelError, match="1 operands and 1 results has no 3 shapes"):
-        neg.again(((2, 16),) * 3)
+        neg.bind(((2, 16),) * 3)
 
 
 def test_no_more_arrays_are_known_than_fit(device, monkeypatch, bindings):
@@ -142,7 +142,7 @@ def test_no_more_arrays_are_known_than_fit(device, monkeypatch, bindings):
 
 def test_where_another_gpu_may_have_the_array_it_is_looked_at_each_time(device):
     device.alone = False
-    assert not hasattr(kernel(device, key("neg")), "again")
+    assert not hasattr(kernel(device, key("neg")), "bind")
 
 
 @pytest.mark.parametrize("name", ["transpose", "outer", "matmul", "matvec", "vecmat"])
@@ -163,7 +163,7 @@ def test_kernels_written_by_hand(device, rng, name, bindings):
     assert len(bindings) == 2
     if vectors[0] == 2:
         assert run(*there_, there_[0]) == -1 and run(*there_[:-1], out, out) == -1
-    again = run.again((*(x.shape for x in operands), out.shape))
+    again = run.bind((*(x.shape for x in operands), out.shape))
     for _ in range(3):
         out.elements[...] = 7
         assert again(*there_, out) == 0

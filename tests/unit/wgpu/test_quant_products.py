@@ -15,7 +15,7 @@ pytest.importorskip("wgpu", reason="needs wgpu")
 from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
 from trueno.formats import FORMATS, WEIGHTS, decode
-from trueno.formats.activations import seen
+from trueno.formats.activations import rounded_activations
 from trueno.ops import TABLE
 from trueno_wgpu.array import Array
 from trueno_wgpu.kernels.quant import KERNELS, refusal
@@ -78,7 +78,7 @@ def assert_product(y: np.ndarray, a: np.ndarray, w: np.ndarray) -> None:
 def check(gpu: Any, name: str, w: np.ndarray, x: np.ndarray, mode: str, columns: bool = False) -> None:
     with np.errstate(all="ignore"):
         wide = decode(FORMATS[name], w).astype(float)
-        a = x if columns else seen(x, FORMATS[name], mode)
+        a = x if columns else rounded_activations(x, FORMATS[name], mode)
     assert_product(product(gpu, name, w, x, mode, columns), a.astype(float), wide if columns else wide.T)
 
 
@@ -88,7 +88,7 @@ def test_products_are_ggmls(gpu: Any, name: str) -> None:
     key, x = name.upper(), GGML["act"]
     w = GGML[f"q_{key}"]
     y = product(gpu, name, w, x)
-    wide, a = decode(FORMATS[name], w).astype(float), seen(x, FORMATS[name], "q8").astype(float)
+    wide, a = decode(FORMATS[name], w).astype(float), rounded_activations(x, FORMATS[name], "q8").astype(float)
     loose = 1e-3 if FORMATS[name].m == "m" else 2e-6  # q8_1 keeps its sum in float16
     assert (np.abs(y - GGML[f"vd_{key}"].T) <= loose * (np.abs(a) @ np.abs(wide).T)).all()
     assert_product(y, a, wide.T)

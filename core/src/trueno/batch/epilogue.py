@@ -14,10 +14,10 @@ import numpy as np
 from trueno.batch.merged import title
 from trueno.dispatch.state import CHAINS
 from trueno.ops.evaluate import evaluate
-from trueno.ops.op import Op, Parameter
+from trueno.ops.op import FusedOp, Op, Parameter
 from trueno.ops.signature import ArraySpec, Signature
 
-_ops: dict[tuple[str, str, str], Op] = {}  # the last `CHAINS` that were made
+_ops: dict[tuple[str, str, str], FusedOp] = {}  # the last `CHAINS` that were made
 
 
 def takes_tail(op: Op) -> bool:
@@ -26,7 +26,7 @@ def takes_tail(op: Op) -> bool:
     return op.structured and op.shapes is None and len(outputs) == 1 and not outputs[0].index and op.check is None
 
 
-def with_epilogue(head: Op, tail: Op, kinds: str, names: list[str]) -> Op:
+def with_epilogue(head: Op, tail: Op, kinds: str, names: list[str]) -> FusedOp:
     """`head`, and on its result `tail`, whose operands are of these kinds; `names` of the ops in the tail."""
     key = (head.name, tail.name, kinds)
     found = _ops.get(key)
@@ -42,7 +42,7 @@ def shapes(result: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     return {"e": result, "w": result[-1:], "r": result[:-1], "u": ()}
 
 
-def _make(head: Op, tail: Op, kinds: str, names: list[str]) -> Op:
+def _make(head: Op, tail: Op, kinds: str, names: list[str]) -> FusedOp:
     (made,) = head.signature.outputs
     dims = {
         "e": (made.dims, made.leading),
@@ -56,7 +56,7 @@ def _make(head: Op, tail: Op, kinds: str, names: list[str]) -> Op:
     each = "*".join([*made.dims, *(["rows"] if made.leading else [])])
     body = _body(head, tail, kinds)
     body.__doc__ = f"{' → '.join([head.name, *names])}, in one kernel."
-    return Op(
+    return FusedOp(
         name=f"{title([head.name, *names])}_{tail.name.rpartition('_')[2]}",
         family="batch",
         signature=Signature((*head.signature.inputs, *inputs), tuple(outputs)),

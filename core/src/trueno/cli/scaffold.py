@@ -50,7 +50,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
+from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 from trueno.errors import ShapeError
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))

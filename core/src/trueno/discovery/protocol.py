@@ -1,16 +1,18 @@
 """What a backend promises, and the records that it and the core exchange.
 
 A backend is any object with the methods of `Backend`; nothing needs to be inherited.  The core asks
-`supports` and `kernel` once per key and keeps the kernel; what hangs on an exact shape, the kernel itself
-refuses.  API number 1.
+`supports` and `kernel` once per key and keeps the kernel; a call whose exact shapes do not fit, the kernel itself
+refuses.  `trueno.backend` gives these names to plugins.  API number 1.
 """
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from trueno.ops.op import Op
 
 API = 1
 
@@ -22,27 +24,41 @@ class Refused(TypeError):
     """
 
 
-Kernel = Callable[..., Any]
-"""`kernel(*operands, *scalars, *outs) -> 0 | None | status bits | -1`, all positional.
+class Kernel(Protocol):
+    """What `kernel(call)` of a backend gives: a function, or any object that can be called.
 
-Operands come in the signature's order, then the float parameters in theirs, then each result's array.
-Row programs (rank 1: one row): `e` and `w` [n], `r` and `u` []; rank 2: `e` [rows, n], `w` [n], `r` [rows],
-`u` []; element results are shaped as `e`, row results as `r`.  All are C-contiguous with the call's dtype.
-Structured ops: the shapes of the signature, leading axes as given.
-The core hands over arrays of the key's type and dtype, in native byte order; the kernel verifies what else the key
-does not say: lengths, contiguity, and that each result is an operand of the same extent or overlaps none.
-−1 says "not for me", having written nothing; a kernel that cannot return it raises `Refused`.
-A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result; one that runs later than it returns gives 0 and
-leaves its bits to `synchronize`.
-A device's kernel may have an `again(shapes)`: the kernel for arrays, operands and results, that are known to hold the
-elements of these shapes, and are taken to be of them, whatever shape they have.  It need not look at their lengths, but
-still does at contiguity, without which it refuses what would have to be copied first, and at overlaps.
-Where arrays live on a device nobody has looked at their values: an index outside of its table gives a row of NaN.
-The call's dtype is float32 or float64; of the ops that the manifest names under `half`, a kernel on a device's arrays
-is also asked for in float16 and bfloat16, sums in float32 and rounds once, where it stores.
-The arrays are of the type that the manifest's `arrays` names first: NumPy's, or the backend's own, made by `empty` and
-`to_device`.  An own type has `shape`, `dtype` (as NumPy's) and `reshape(shape)`, which copies nothing.
-"""
+    The core hands over arrays of the key's type and dtype, in native byte order; the kernel verifies what else the key
+    does not say: lengths, contiguity, and that each result is an operand of the same extent or overlaps none.
+    The call's dtype is float32 or float64; of the ops that the manifest names under `half`, a kernel on a device's
+    arrays is also asked for in float16 and bfloat16, sums in float32 and rounds once, where it stores.
+    The arrays are of the type that the manifest's `arrays` names first: NumPy's, or the backend's own, made by `empty`
+    and `to_device`.  An own type has `shape`, `dtype` (as NumPy's) and `reshape(shape)`, which copies nothing.
+    Where arrays live on a device nobody has looked at their values: an index outside of its table gives a row of NaN.
+    """
+
+    def __call__(self, *arguments: Any, **none: Any) -> int | None:
+        """Compute `kernel(*operands, *scalars, *results)`, all positional: write the results, and return a status.
+
+        Operands come in the signature's order, then the float parameters in theirs, then each result's array.
+        Row programs (rank 1: one row): `e` and `w` [n], `r` and `u` []; rank 2: `e` [rows, n], `w` [n], `r` [rows],
+        `u` []; element results are shaped as `e`, row results as `r`.  All are C-contiguous with the call's dtype.
+        Structured ops: the shapes of the signature, leading axes as given.
+
+        0 or None: done.  −1: "not for me", with nothing written; a kernel that cannot return it raises `Refused`.
+        A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result; one that runs later than it returns gives 0
+        and leaves its bits to `synchronize`.
+        """
+
+
+class BindableKernel(Kernel, Protocol):
+    """A kernel of a device with the optional method `bind`; the core looks for the attribute."""
+
+    def bind(self, shapes: tuple[tuple[int, ...], ...]) -> Kernel:
+        """The kernel for arrays, operands and results, that are known to hold the elements of these shapes.
+
+        They are taken to be of these shapes, whatever shape they have.  The kernel need not look at their lengths, but
+        still does at contiguity, without which it refuses what would have to be copied first, and at overlaps.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +125,11 @@ class Call:
     rank of its first operand.  sizes: size classes (bit lengths): of a row program's first operand, of every
     operand of a structured op.  residency: `host`, or the backend on which the operands live.
 
-    A batch also asks for ops that are in no table.  A chain of row programs is one, and runs as any does.  A structured
-    op with an epilogue is one, too: `op.head` is the table's op, `op.epilogue` the row program that follows, over
-    operands of `op.kinds`, the first of which is the head's result; the others come after the head's operands, shaped
-    by kind: `e` as the result, `w` as its last axis, `r` without that axis, `u` [].  Parameters are the head's, then
-    the epilogue's.  Who answers a `Reject` is asked for the parts.
+    A batch also asks for ops that are in no table.  A chain of row programs is one, and runs as any does.  A `FusedOp`,
+    which is a structured op with an epilogue, is one, too.  A backend that answers a `Reject` is asked for the parts.
     """
 
-    op: Any
+    op: "Op"
     dtype: np.dtype[Any]
     layout: str
     rank: int
@@ -127,27 +140,29 @@ class Call:
 
 
 class Backend(Protocol):
-    """The methods of a backend.  `factory()` makes one a process.
-
-    A backend may also have `own_environment(call) -> bool`: whether the kernel for this key computes in IEEE 754's
-    default environment whatever its caller set, parameters and all.  For others the core sets it around each call.
-    """
+    """The methods of every backend; `OptionalMethods` has more that one may have.  `factory()` makes one a process."""
 
     name: str
+    """The manifest's name."""
     kind: Literal["cpu", "gpu"]
+    """The manifest's kind."""
     accuracy: Accuracy
+    """Errors in ulp of each element function, and how many additions follow one another in a sum."""
 
     def probe(self, level: int) -> Probe:
-        """Level 1: in process, no device context.  Level 2: run one tiny kernel and check it."""
+        """Whether it can run here, and why not.
+
+        Level 1: in process, no device context.  Level 2: run one tiny kernel and check it.
+        """
 
     def supports(self, call: Call) -> Reject | None:
-        """None if every call of this key can be taken, else why not."""
+        """None if every call of this key can be taken, else a `Reject` that says why not."""
 
     def kernel(self, call: Call) -> Kernel:
         """The kernel for this key; called once and kept."""
 
     def rates(self, call: Call) -> Rates:
-        """Declared speed for this key."""
+        """`Rates`: the declared speed for this key."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """An uninitialised array of the backend's own type."""
@@ -165,17 +180,17 @@ class Backend(Protocol):
         """Release devices; the backend is not used again."""
 
 
-class DeviceBackend(Backend, Protocol):
-    """A backend with arrays of its own.
+class OptionalMethods(Protocol):
+    """What a backend may have beside the methods of `Backend`; the core looks for each by its name."""
 
-    Any backend may also have `limits`, a dict or a method that gives one, in the device's own words;
-    `trueno.device(NAME).limits` shows it.
-    """
+    def own_environment(self, call: Call) -> bool:
+        """Whether the kernel for this key computes in IEEE 754's default environment whatever its caller set.
 
-    def copy(self, x: Any, out: Any) -> None:
-        """Copy one of them into another of its shape and dtype."""
+        That means parameters and all.  Around every other kernel the core sets the environment, at each call.
+        """
 
-    # Optional, as `OPTIONAL` says; the core asks with `hasattr` whether a backend has them.
+    def limits(self) -> dict[str, Any]:
+        """What the device can hold and run, in its own words, for `trueno.device(NAME).limits`; or that dict itself."""
 
     def batch(self) -> AbstractContextManager[None]:
         """Kernels called inside are submitted together, in order, when the context ends without an error.
@@ -210,12 +225,22 @@ class DeviceBackend(Backend, Protocol):
         """
 
 
+OPTIONAL = tuple(name for name in vars(OptionalMethods) if not name.startswith("_"))
+"""The names of the optional methods."""
+
+
+class DeviceBackend(Backend, OptionalMethods, Protocol):
+    """A backend with arrays of its own, which has `copy` too.
+
+    To type checkers it has the optional methods as well, as the core calls one only after it has found it.
+    """
+
+    def copy(self, x: Any, out: Any) -> None:
+        """Copy one of them into another of its shape and dtype."""
+
+
 class Recording(Protocol):
     """What `recording` gives."""
 
     def replay(self) -> None:
         """Run what was kept, in order, after whatever runs before; errors may wait until `synchronize`."""
-
-
-OPTIONAL = ("batch", "write", "contiguous", "strided", "cast", "recording")
-"""Methods of `DeviceBackend` that a backend may leave out."""

@@ -121,9 +121,9 @@ def keep(now: State, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any],
     shape, dtype = ready.results[0]
     kernel = None
     if len(ready.results) == 1 and not ready.params:
-        again = getattr(ready.kernel, "again", None)
-        if again is not None:
-            kernel = again(ready.shaped or (*(tuple(x.shape) for x in operands), shape))
+        bind = getattr(ready.kernel, "bind", None)
+        if bind is not None:
+            kernel = bind(ready.shaped or (*(tuple(x.shape) for x in operands), shape))
         elif ready.shaped is None:
             kernel = ready.kernel
     now.resident[made] = ready, ready.entry.load, kernel, shape, dtype

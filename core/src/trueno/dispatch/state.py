@@ -97,7 +97,7 @@ class State:
             return Table(inner)
         rows: list[Any] = []
 
-        def first(*args: Any) -> int:
+        def first(*args: Any) -> int | None:
             """Stands where a plan is not made yet: makes it, takes its own place out, and calls it."""
             x = args[0]
             sizes = tuple(a.size.bit_length() for a in args[: plan.keys(op)])
@@ -108,7 +108,7 @@ class State:
                 for size in sizes[:-1]:
                     row = row[size]
                 row[sizes[-1]] = kernel
-            return kernel(*args)  # type: ignore[no-any-return]
+            return kernel(*args)
 
         def level(depth: int) -> Any:
             return [first] * CLASSES if depth == 1 else Table(lambda _: level(depth - 1))

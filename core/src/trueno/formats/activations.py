@@ -48,7 +48,7 @@ def encode_activations(f: Format, x: Floats, *, reference: bool = False) -> Byte
     return out.reshape(*x.shape[:-1], nbytes)
 
 
-def seen(x: Any, f: Format, activations: str) -> Any:
+def rounded_activations(x: Any, f: Format, activations: str) -> Any:
     """x[..., k] as a product with blocks of `f` sees it: as it is ("f32"), or by way of the 8 bits of its partner."""
     if activations == "f32":
         return x

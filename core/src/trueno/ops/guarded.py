@@ -2,8 +2,8 @@
 
 Every float result gets flags after all results, folded in the very pass that stores it.  There are two forms:
 
-    guarded(program)             one flag a result and row: any(isnan(y − y)), true for NaN and ±Inf alone
-    guarded(program, bits=True)  two flags a result and row: any(isnan(y)), then any(isinf(y))
+    with_flags(program)             one flag a result and row: any(isnan(y − y)), true for NaN and ±Inf alone
+    with_flags(program, bits=True)  two flags a result and row: any(isnan(y)), then any(isinf(y))
 
 The first costs the least where a look back at the result is cheap (a CPU, in the rare case of a trip) and where the
 compiler keeps IEEE 754.  The second says at once which of the two it was, and is made of tests that can be done on
@@ -38,7 +38,7 @@ the results itself.
 from trueno.ops.program import FOLDS, Node, Program
 
 
-def guarded(program: Program, *, bits: bool = False) -> Program:
+def with_flags(program: Program, *, bits: bool = False) -> Program:
     """`program` with flags after its results: for every float result one, "not finite", or two, NaN and Inf."""
     nodes = list(program.nodes)
 

@@ -40,7 +40,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Lowering:
     """A lowered program: `passes`, then the row ops in `tail`.
 
     `hazards`: (output number, operand) pairs that must not share memory, because the output is written
@@ -60,8 +60,8 @@ class Plan:
 
 
 @lru_cache(maxsize=1024)
-def lower(program: Program, residence: Residence = "cache") -> Plan:
-    """Plan `program` for rows that live in `residence`."""
+def lower(program: Program, residence: Residence = "cache") -> Lowering:
+    """Plan the passes of `program` for rows that live in `residence`."""
     nodes = program.nodes
     when: list[int] = []
     flops: list[float] = []  # of recomputing an element node from leaves
@@ -123,7 +123,7 @@ def lower(program: Program, residence: Residence = "cache") -> Plan:
             Pass(row_ops(p), tuple(sorted(loads.items())), tuple(sorted(body)), tuple(here), tuple(stores + keeps))
         )
     tail = tuple(i for t in range(count, max(when, default=0) + 1) for i in row_ops(t))
-    return Plan(program, tuple(passes), tail, _hazards(tuple(passes)))
+    return Lowering(program, tuple(passes), tail, _hazards(tuple(passes)))
 
 
 def _hazards(passes: tuple[Pass, ...]) -> frozenset[tuple[int, str]]:

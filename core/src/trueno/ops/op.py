@@ -81,10 +81,12 @@ class Op:
     shapes: Callable[..., tuple[tuple[int, ...], ...]] | None = None
     check: Callable[..., None] | None = None
     magnitude: Callable[..., Any] | None = None
-    head: "Op | None" = None  # of a chain that a batch made of a structured op and what follows: that op,
-    epilogue: "Op | None" = None  # what follows, a row program whose first operand is the result of the head,
-    kinds: str = ""  # and the kinds of that program's operands
     _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def table_op(self) -> "Op":
+        """The op whose kernel this needs: itself, and of a `FusedOp` its head."""
+        return self
 
     @property
     def doc(self) -> str:
@@ -202,6 +204,24 @@ class Op:
     def chain_length(self, sizes: dict[str, int], rows: int = 1) -> float:
         """Products summed into one result of a structured op; 1 where none are."""
         return float(_evaluate(self.chain, {**sizes, "rows": rows})) if self.chain else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusedOp(Op):
+    """A structured op and what follows it in a batch, as one op that is in no table.
+
+    head: the structured op.  epilogue: a row program whose first operand is the head's result.  kinds: the kinds of the
+    epilogue's operands.  The op's operands are the head's, then the epilogue's but the first, shaped by their kinds:
+    `e` as the result, `w` as its last axis, `r` without that axis, `u` [].  So are its parameters.
+    """
+
+    head: Op
+    epilogue: Op
+    kinds: str
+
+    @property
+    def table_op(self) -> Op:
+        return self.head
 
 
 _EMPTY_IS_ZERO: set[str] = set()

@@ -81,11 +81,15 @@ FOLDS: dict[str, Fold] = {
     "argmax": Fold(-inf, None, "index"),
     "argmin": Fold(inf, None, "index"),
 }
-"""NaN: `max min argmax argmin` let NaN win, the first index among equals; `any all` take NaN as true."""
+"""Every fold by name.
+
+NaN: `max min argmax argmin` let it win, the first index among equals; `any all` take it as true.
+"""
 NUMBERS = "numbers"
 """The value of a `max` or `min` node whose result does not matter in a row with a NaN: a printer may give any float."""
 
 LEAVES = ("leaf", "param", "const", "count", "position")
+"""Kinds of nodes without arguments: operands, parameters, constants, a row's length, an element's place in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ def _encode(x: Any, format: str, imatrix: Any = None) -> Any:
 
 
 def _seen(x: Any, format: str, activations: str) -> Any:
-    from trueno.formats.activations import seen
+    from trueno.formats.activations import rounded_activations
 
-    return seen(x, format_of(format), activations)
+    return rounded_activations(x, format_of(format), activations)
 
 
 def _sizes(x: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from trueno.discovery.protocol import Accuracy
 from trueno.ops.bound import EXACT, Bound, Verdict, bound, judge
 from trueno.ops.interval import Array, Judge, Range, exact
-from trueno.ops.op import Op
+from trueno.ops.op import FusedOp, Op
 
 
 def structured_bound(
@@ -30,7 +30,7 @@ def structured_bound(
     accuracy: Accuracy = EXACT,
 ) -> list[Bound]:
     """A `Bound` for each result, shaped as the result.  params: float parameters, in calling order."""
-    if op.head is not None:
+    if isinstance(op, FusedOp):
         return _finished(op, operands, static, dtype, params, accuracy)
     given_params = dict(zip(op.symbolic, params, strict=True)) if params else {}
     arithmetic = Judge(np.dtype(dtype), EXACT)
@@ -70,16 +70,15 @@ def structured_bound(
 
 
 def _finished(
-    op: Op,
+    op: FusedOp,
     operands: Sequence[Array],
     static: dict[str, Any],
     dtype: npt.DTypeLike,
     params: Sequence[float],
     accuracy: Accuracy,
 ) -> list[Bound]:
-    """Of an op with an epilogue: the head's bound, through the program that follows."""
+    """Of a fused op: the head's bound, through the program that follows."""
     head, epilogue = op.head, op.epilogue
-    assert head is not None and epilogue is not None
     count, own = len(head.operands), len(head.symbolic)
     (made,) = structured_bound(head, operands[:count], static, dtype, params[:own])
     program = epilogue.program(op.kinds)

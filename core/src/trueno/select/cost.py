@@ -65,7 +65,7 @@ def op_class(op: Op) -> str:
     A structured op is its own, whatever follows it.
     """
     if op.structured:
-        return (op.head or op).name
+        return op.table_op.name
     nodes = op.program().nodes
     along = {
         node.kind for node in nodes if node.space == "e"

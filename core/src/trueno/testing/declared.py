@@ -13,7 +13,18 @@ import numpy as np
 
 from trueno.discovery import manifest as manifests
 from trueno.discovery import registry
-from trueno.discovery.protocol import API, OPTIONAL, Accuracy, Backend, Call, Device, DeviceBackend, Probe, Reject
+from trueno.discovery.protocol import (
+    API,
+    OPTIONAL,
+    Accuracy,
+    Backend,
+    Call,
+    Device,
+    DeviceBackend,
+    OptionalMethods,
+    Probe,
+    Reject,
+)
 from trueno.ops import TABLE
 from trueno.select.cost import refuse
 from trueno.select.reasons import PLUGIN
@@ -112,11 +123,12 @@ def member_problems(backend: Any, name: str, kind: str, *, foreign: bool = False
     foreign: it has arrays of its own, and must be able to `copy` them.
     """
     wrong = [f"{member} is missing" for member in Backend.__annotations__ if not hasattr(backend, member)]
-    for member, declared in {**vars(Backend), **(vars(DeviceBackend) if foreign else {})}.items():
+    owners = (Backend, DeviceBackend, OptionalMethods) if foreign else (Backend, OptionalMethods)
+    for member, declared in [item for owner in owners for item in vars(owner).items()]:
         if member.startswith("_") or not inspect.isfunction(declared):
             continue
         method = getattr(backend, member, None)
-        if method is None and member in OPTIONAL:
+        if member in OPTIONAL and (method is None or isinstance(method, dict)):  # `limits` may be the dict itself
             continue
         if not callable(method):
             wrong.append(f"{member}{_arguments(declared)} is missing")

@@ -9,9 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
+from trueno.backend import TABLE, Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 from trueno.errors import ShapeError
-from trueno.ops import TABLE
 
 DTYPES = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 NAMED = """neg abs floor ceil trunc maximum minimum copysign where isnan isinf add sub mul div lt le gt ge eq ne

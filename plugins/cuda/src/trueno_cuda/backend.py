@@ -6,10 +6,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from trueno.discovery.protocol import Accuracy, Call, Kernel, Probe, Rates, Reject
-from trueno.discovery.protocol import Device as Found
+from trueno.backend import Accuracy, Call, Kernel, Probe, Rates, Reject, settings
+from trueno.backend import Device as Found
 from trueno.errors import BackendUnavailable
-from trueno.settings import settings
 
 from trueno_cuda.device import Device
 

@@ -8,8 +8,8 @@ from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
+from trueno.backend import escape
 from trueno.errors import BackendUnavailable, ParameterError, TruenoError
-from trueno.escape import LINES, dumps, escaped
 
 from trueno_cuda import catalogue
 from trueno_cuda.catalogue import Run
@@ -57,7 +57,7 @@ def add(to: typer.Typer) -> None:
 
 def _say(text: str) -> None:
     """Print lines, at once; of what others have named, in their PTX for example, only what is visible."""
-    print(escaped(text, keep=LINES), flush=True)
+    print(escape.escaped(text, keep=escape.LINES), flush=True)
 
 
 @app.command("list")
@@ -65,7 +65,7 @@ def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = Fa
     """List the kernels, with the architectures that they are for and the constants of their builds."""
     entries = catalogue.catalogue().values()
     if json:
-        _say(dumps([_record(e) for e in entries], indent=2))
+        _say(escape.dumps([_record(e) for e in entries], indent=2))
         return
     rows = [("kernel", "family", "for", "what it does", "constants")]
     rows += [(e.name, e.family, _arches(e), e.help, " ".join(map(_constant, e.constants))) for e in entries]
@@ -98,7 +98,7 @@ def run(
     arch, constants = arch or catalogue.usual(entry), _constants(entry, given)
     made = catalogue.run(entry, arch, constants, seed)
     if json:
-        _say(dumps(_outcome(entry, made, constants, seed), indent=2))
+        _say(escape.dumps(_outcome(entry, made, constants, seed), indent=2))
     else:
         _say(f"{_command('run', entry, arch, constants)} --seed {seed}")
         for report in made.reports:

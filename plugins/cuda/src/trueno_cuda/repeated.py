@@ -47,7 +47,7 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
             known[key] = launch if floats else _fixed(launch, [x.data.ptr for x in arrays])
         return status
 
-    def again(shapes: tuple[tuple[int, ...], ...]) -> Callable[..., int]:
+    def bind(shapes: tuple[tuple[int, ...], ...]) -> Callable[..., int]:
         """The kernel for arrays that are known to hold the elements of these shapes, operands and results."""
         if len(shapes) != inputs + outs:
             raise KernelError(f"a kernel of {inputs} operands and {outs} results has no {len(shapes)} shapes")
@@ -62,7 +62,7 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
         return _written(inputs, floats, outs, True)(known.get, seen_so, next(numbers))  # type: ignore[no-any-return]
 
     kernel = _written(inputs, floats, outs, False)(known.get, slow, None)
-    kernel.again = again
+    kernel.bind = bind
     return kernel
 
 

@@ -11,9 +11,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Call, Kernel, Reject
+from trueno.backend import Call, Kernel, Reject, extents
 from trueno.errors import KernelError
-from trueno.ops.program import extents
 
 from trueno_cuda import ptx
 from trueno_cuda.device import Device, Launch

@@ -7,7 +7,7 @@ else.  It ranks above the reference and below everything that has vector code of
 from typing import Any, Literal
 
 import numpy as np
-from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
+from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 
 from trueno_scalar.kernel import row_kernel
 
@@ -40,7 +40,7 @@ class ScalarBackend:
         devices = (Device("NumPy " + np.__version__),)
         if level < 2:
             return Probe(True, devices=devices)
-        from trueno.ops import TABLE
+        from trueno.backend import TABLE
 
         x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
         kernel = self.kernel(Call(TABLE["add"], x.dtype, "ee", 1, (4,)))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from trueno.ops import fused
+from trueno.backend import fma
 
 Array = Any  # ndarray or NumPy scalar: both carry dtype, size, view
 
@@ -150,7 +150,7 @@ def fma32(x: Array, y: Array, z: Array, out: Array, d: Array, t: Array) -> Array
 
 def _again(x: Array, y: Array, z: Array, where: Array) -> Array:
     """Those elements by the core's own fma, which is right everywhere and takes 150 ns each."""
-    return fused.fma(*(np.broadcast_to(v, where.shape)[where] for v in (x, y, z)))
+    return fma(*(np.broadcast_to(v, where.shape)[where] for v in (x, y, z)))
 
 
 _SPLIT = 134217729.0  # 2²⁷ + 1: Veltkamp's constant

@@ -8,8 +8,7 @@ from contextvars import Context
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Call
-from trueno.ops.lower import lower
+from trueno.backend import Call, lower
 
 from trueno_scalar.functions import QUIET
 from trueno_scalar.schedule import ONE, SCHEDULES, Schedules

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Rates
-from trueno.formats import FORMATS, decode, format_of
-from trueno.formats.table import ROWS
+from trueno.backend import FORMATS, ROWS, Rates, decode, format_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -30,9 +28,9 @@ def _tiles(w: Array, format: str, dtype: Any) -> Iterator[tuple[slice, Array]]: 
 
 
 def _seen(x: Array, format: str, activations: str) -> Any:  # noqa: A002
-    from trueno.formats.activations import seen
+    from trueno.backend import rounded_activations
 
-    return seen(x, format_of(format), activations)
+    return rounded_activations(x, format_of(format), activations)
 
 
 def dequantize(w: Array, y: Array, *, format: str) -> None:  # noqa: A002
@@ -41,7 +39,7 @@ def dequantize(w: Array, y: Array, *, format: str) -> None:  # noqa: A002
 
 
 def _encode(x: Array, format: str, imatrix: Array | None = None) -> Array:  # noqa: A002
-    from trueno.formats.encoders import encode  # long, and few programs quantize
+    from trueno.backend import encode  # long, and few programs quantize
 
     return encode(FORMATS[format], x.astype(np.float32, copy=False), imatrix)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from trueno.ops.lower import Plan
+from trueno.backend import Lowering
 
 from trueno_scalar import functions
 from trueno_scalar.tape import REDUCE, Shape, Tape
@@ -31,7 +31,7 @@ SCHEDULES = ("one", "flat", "rows", "across", "long")
 class Schedules:
     """Source of every schedule of one plan; operands are x0 …, parameters p0 …, results y0 …."""
 
-    def __init__(self, plan: Plan, dtype: np.dtype[Any], rank: int, guarded: bool) -> None:
+    def __init__(self, plan: Lowering, dtype: np.dtype[Any], rank: int, guarded: bool) -> None:
         self.plan = plan
         self.program = plan.program
         self.dtype = dtype

@@ -9,9 +9,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Call, Rates
+from trueno.backend import Call, Op, Rates
 from trueno.errors import KernelError, ShapeError
-from trueno.ops.op import Op
 
 from trueno_scalar.functions import seen
 from trueno_scalar.kernel import apart, clash, ignoring

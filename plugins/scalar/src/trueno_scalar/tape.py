@@ -11,7 +11,7 @@ Values of row and uniform space are NumPy scalars where one row is at hand, and 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from trueno.ops.program import FOLDS, LEAVES, Program
+from trueno.backend import FOLDS, LEAVES, Program
 
 from trueno_scalar.functions import SCRATCH, UFUNC
 

@@ -9,8 +9,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
-from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
-from trueno.settings import settings
+from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject, settings
 
 from trueno_simd import elsewhere, isa
 
@@ -68,7 +67,9 @@ class SimdBackend:
         if call.dtype not in FLOATS:
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.op.structured:
-            if call.op.head is not None:
+            from trueno.backend import FusedOp  # here, as probes need no table of ops
+
+            if isinstance(call.op, FusedOp):
                 if reason := _module("epilogue").refusal(call):
                     return Reject("unsupported_op", reason)
             elif call.op.name not in _module("kernels").KERNELS:
@@ -85,9 +86,11 @@ class SimdBackend:
     def _kernel(self, call: Call) -> Kernel:
         self._set_threads()
         if call.op.structured:
+            from trueno.backend import FusedOp
+
             from trueno_simd.kernels import KERNELS
 
-            if call.op.head is not None:
+            if isinstance(call.op, FusedOp):
                 from trueno_simd.epilogue import with_epilogue
 
                 return with_epilogue(call)
@@ -123,7 +126,7 @@ class SimdBackend:
         if call.op.structured:
             from trueno_simd.kernels import RATES
 
-            found = RATES[(call.op.head or call.op).name]
+            found = RATES[call.op.table_op.name]
         size = max(call.sizes)
         cores = (settings.get("TRUENO_THREADS") or _cpus()) if size >= PARALLEL_CLASS else 1
         flops = found.flops * 4 / call.dtype.itemsize

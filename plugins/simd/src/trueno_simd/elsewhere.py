@@ -24,7 +24,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Final, Generic, TypeVar
 
-from trueno.floatenv import ieee
+from trueno.backend import ieee
 
 T = TypeVar("T")
 

@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from trueno.discovery.protocol import Call
-from trueno.ops.lower import lower
-from trueno.ops.op import Op
+from trueno.backend import Call, FusedOp, lower
 
 from trueno_simd import isa, modules
 from trueno_simd.jit import entry
@@ -51,9 +49,8 @@ class EpiloguePrinter(Printer):
 
     span = ("left", "left + width")
 
-    def __init__(self, op: Op, dtype: str, rank: int) -> None:
+    def __init__(self, op: FusedOp, dtype: str, rank: int) -> None:
         epilogue, head = op.epilogue, op.head
-        assert epilogue is not None and head is not None
         title = f"{op.name}: {op.signature.text}, {op.kinds}, {dtype}.  {op.doc}"
         program = epilogue.program(op.kinds)
         super().__init__(lower(program), dtype, isa.block(dtype), Variant(2, False, (), title))
@@ -126,13 +123,13 @@ class EpiloguePrinter(Printer):
         return found
 
 
-def printed(op: Op, dtype: str, rank: int) -> str:
+def printed(op: FusedOp, dtype: str, rank: int) -> str:
     """Source of the module that holds one kernel."""
     return EpiloguePrinter(op, dtype, rank).text()
 
 
 @lru_cache(maxsize=KEPT)
-def _compiled(op: Op, dtype: str, rank: int) -> Any:
+def _compiled(op: FusedOp, dtype: str, rank: int) -> Any:
     text = printed(op, dtype, rank)
     digest = blake2b(text.encode(), digest_size=8).hexdigest()
     return modules.module(f"k_{op.name}_{dtype}_{digest}", text).kernel

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from numba import njit, types
-from trueno.discovery.protocol import Refused
+from trueno.backend import Refused
 
 from trueno_simd.linking import INGREDIENT, WHOLE
 from trueno_simd.store import KernelCache

@@ -19,7 +19,7 @@ _lock = RLock()
 
 
 def _after_fork() -> None:
-    """A lock that a thread of the parent held would never be released here; Numba's compiler and llvmlite have one too."""
+    """A lock that a thread of the parent held would never be released here; Numba and llvmlite have one, too."""
     global _lock
     _lock = RLock()
     global_compiler_lock._lock = RLock()

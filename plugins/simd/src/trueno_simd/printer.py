@@ -15,8 +15,7 @@ Everything serial is one function: Numba optimizes a nested function again in ea
 
 from dataclasses import dataclass
 
-from trueno.ops.lower import Pass, Plan
-from trueno.ops.program import NUMBERS
+from trueno.backend import NUMBERS, Lowering, Pass
 
 from trueno_simd.expressions import EXPRESSIONS, FoldText, fold_text
 from trueno_simd.isa import RUNS
@@ -65,7 +64,7 @@ class Printer:
     span = ("0", "n")
     """Which elements of a row a pass goes over."""
 
-    def __init__(self, plan: Plan, dtype: str, block: int, variant: Variant) -> None:
+    def __init__(self, plan: Lowering, dtype: str, block: int, variant: Variant) -> None:
         self.plan = plan
         self.program = plan.program
         self.nodes = plan.program.nodes

@@ -4,9 +4,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
-from trueno.ops.guarded import guarded as with_flags
-from trueno.ops.lower import lower
-from trueno.ops.op import Op
+from trueno.backend import Op, lower, with_flags
 
 from trueno_simd import isa, modules
 from trueno_simd.printer import Printer, Variant

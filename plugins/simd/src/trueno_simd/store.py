@@ -25,7 +25,7 @@ import llvmlite.binding as llvm
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.serialize import dumps
-from trueno import cachedir
+from trueno.backend import cachedir
 
 from trueno_simd import isa, target, temporary
 

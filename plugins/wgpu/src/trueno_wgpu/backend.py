@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
+from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 from trueno.errors import BackendUnavailable
 
 from trueno_wgpu import device

@@ -15,8 +15,8 @@ from typing import Any
 from weakref import WeakSet
 
 import wgpu
+from trueno.backend import settings
 from trueno.errors import BackendUnavailable, DeviceLost, KernelError
-from trueno.settings import settings
 
 from trueno_wgpu import heap
 from trueno_wgpu.adapter import SETTING, Adapter, NoAdapter, absent, choose

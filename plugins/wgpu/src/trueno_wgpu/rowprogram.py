@@ -11,9 +11,8 @@ from math import ceil, prod
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
-from trueno.discovery.protocol import Call, Reject
+from trueno.backend import Call, Reject, extents
 from trueno.errors import KernelError
-from trueno.ops.program import extents
 
 from trueno_wgpu.grid import fold
 from trueno_wgpu.memory import Buffer, View

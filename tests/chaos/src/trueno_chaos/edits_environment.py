@@ -2,7 +2,7 @@
 
 import os
 
-from trueno.discovery.protocol import Probe
+from trueno.backend import Probe
 
 from trueno_chaos.sound import Sound
 

@@ -4,8 +4,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Call, Device, Kernel, Probe
-from trueno.reference import ReferenceBackend
+from trueno.backend import Call, Device, Kernel, Probe, ReferenceBackend
 
 from trueno_chaos.running import control
 from trueno_chaos.sound import Sound

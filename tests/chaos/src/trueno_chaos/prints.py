@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from trueno.discovery.protocol import Call, Kernel, Probe
+from trueno.backend import Call, Kernel, Probe
 
 from trueno_chaos.sound import Sound
 

@@ -6,7 +6,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from trueno.discovery.protocol import Device, Probe
+from trueno.backend import Device, Probe
 
 from trueno_chaos.marks import mark
 from trueno_chaos.sound import Sound

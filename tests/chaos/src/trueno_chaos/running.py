@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Call, Kernel, Rates
+from trueno.backend import Call, Kernel, Rates
 from trueno.errors import DeviceLost
 
 from trueno_chaos.sound import Sound, results, spoil

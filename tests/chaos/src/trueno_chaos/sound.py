@@ -3,8 +3,7 @@
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Call, Device, Kernel, Probe, Rates
-from trueno.reference import ReferenceBackend
+from trueno.backend import Call, Device, Kernel, Probe, Rates, ReferenceBackend
 
 
 class Sound(ReferenceBackend):

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
-from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
+from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 
 from trueno_fake.array import Array
 from trueno_fake.control import control
@@ -51,7 +51,7 @@ class FakeBackend:
         if control.lost:
             return Probe(False, "the fake device is lost; unset TRUENO_FAKE_LOST", devices)
         if level > 1:
-            from trueno.ops import TABLE
+            from trueno.backend import TABLE
 
             x = self.to_device(np.ones(8, np.float32))
             y = self.empty((8,), x.dtype)

@@ -3,9 +3,8 @@
 from threading import RLock
 from time import sleep
 
-from trueno.discovery.protocol import Rates
+from trueno.backend import Rates, settings
 from trueno.errors import DeviceLost, OutOfMemory, SettingError
-from trueno.settings import settings
 
 OPERATIONS = ("alloc", "upload", "download", "kernel", "copy", "submit", "synchronize")
 FAILURES = ("error", "memory", "lost")

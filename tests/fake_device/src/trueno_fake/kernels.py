@@ -9,8 +9,7 @@ from threading import local
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Call, Kernel
-from trueno.ops.evaluate import evaluate
+from trueno.backend import Call, Kernel, evaluate
 
 from trueno_fake.array import Array
 from trueno_fake.control import control

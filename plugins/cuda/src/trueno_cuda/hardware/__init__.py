@@ -7,7 +7,7 @@ Nothing here may need NVRTC, which CuPy's wheels lack: no element-wise ops, no c
 
 from typing import TYPE_CHECKING
 
-from trueno.discovery.protocol import Probe
+from trueno.backend import Probe
 
 if TYPE_CHECKING:
     from trueno_cuda.hardware.gpu import Gpu

@@ -3,8 +3,8 @@
 import os
 from typing import Final
 
+from trueno.backend import settings
 from trueno.errors import BackendUnavailable
-from trueno.settings import settings
 
 from trueno_cuda.hardware.driver import COMPUTE_MODE, PROHIBITED, Driver
 from trueno_cuda.hardware.failures import VISIBLE, nothing

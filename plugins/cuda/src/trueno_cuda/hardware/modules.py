@@ -15,7 +15,7 @@ from threading import RLock
 from time import perf_counter
 from typing import Final
 
-from trueno import cachedir
+from trueno.backend import cachedir
 from trueno.errors import KernelError
 
 from trueno_cuda.hardware.driver import (

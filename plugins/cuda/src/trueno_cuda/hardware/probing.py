@@ -5,8 +5,8 @@ from importlib import metadata, util
 from typing import Any, Final
 
 import numpy as np
-from trueno.discovery.protocol import Device as Found
-from trueno.discovery.protocol import Probe
+from trueno.backend import Device as Found
+from trueno.backend import Probe
 from trueno.errors import BackendUnavailable, TruenoError
 
 from trueno_cuda.hardware import driver as cuda

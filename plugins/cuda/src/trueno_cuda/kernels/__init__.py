@@ -6,7 +6,7 @@ shapes that do not agree, or a result that overlaps an operand.  Guarded kernels
 
 from collections.abc import Callable
 
-from trueno.discovery.protocol import Call, Kernel, Reject
+from trueno.backend import Call, FusedOp, Kernel, Reject
 
 from trueno_cuda.device import Device
 from trueno_cuda.kernels import convolve2d, embedding, epilogue, gemm, gemv, outer, transpose
@@ -30,12 +30,12 @@ KERNELS: dict[str, Factory] = {**PRODUCTS, **MOVES}
 
 def kernel(device: Device, call: Call) -> Kernel:
     """The kernel of a structured call, with what follows it where the op has an epilogue."""
-    return KERNELS[(call.op.head or call.op).name](device, call)
+    return KERNELS[call.op.table_op.name](device, call)
 
 
 def refusal(call: Call) -> Reject | None:
     """Why there is no kernel for a structured call; None if there is one."""
-    if call.op.head is not None:
+    if isinstance(call.op, FusedOp):
         return epilogue.refusal(call)
     if call.op.name not in KERNELS:
         return Reject("unsupported_op", f"no kernel for {call.op.name}")

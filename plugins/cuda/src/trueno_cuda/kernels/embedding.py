@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from ml_dtypes import bfloat16
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, Kernel
 
 from trueno_cuda.device import Device
 from trueno_cuda.entry import GUARDED, Constant, Entry, Sample, Want

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trueno.discovery.protocol import Call, Reject
-from trueno.ops.op import Op
-from trueno.ops.program import Program
+from trueno.backend import Call, FusedOp, Program, Reject
 
 from trueno_cuda.ptx import Value
 from trueno_cuda.rows.expressions import EXPRESSIONS, cast
@@ -83,7 +81,6 @@ def _reason(program: Program) -> str:
 
 
 @lru_cache(maxsize=1024)
-def spliced(op: Op) -> Epilogue:
+def spliced(op: FusedOp) -> Epilogue:
     """The epilogue of an op that a batch made."""
-    assert op.epilogue is not None
     return Epilogue(op.epilogue.program(op.kinds))

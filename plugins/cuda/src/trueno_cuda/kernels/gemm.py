@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from typing import Any
 
-from trueno.discovery.protocol import Call
-from trueno.discovery.protocol import Kernel as Called
+from trueno.backend import Call, settings
+from trueno.backend import Kernel as Called
 from trueno.errors import KernelError
-from trueno.settings import settings
 
 from trueno_cuda.device import Device
 from trueno_cuda.kernels import gemm_mma, gemm_simt, gemm_wgmma, gemv

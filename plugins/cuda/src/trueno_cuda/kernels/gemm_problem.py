@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import prod
 
-from trueno.ops.stacks import leading, merged
+from trueno.backend import stacks as broadcast
 
 Shape = tuple[int, ...]
 MOST = 1 << 31
@@ -43,10 +43,10 @@ def stacks(a: Shape, b: Shape, out: Shape) -> Problem | None:
     m, depth, n = a[-2], a[-1], b[-1]
     whole = out[:-2]
     pairs = zip((1,) * (len(whole) - len(a) + 2) + a[:-2], (1,) * (len(whole) - len(b) + 2) + b[:-2], strict=True)
-    gaps = leading(a[:-2], whole, m * depth), leading(b[:-2], whole, depth * n)
+    gaps = broadcast.leading(a[:-2], whole, m * depth), broadcast.leading(b[:-2], whole, depth * n)
     if gaps[0] is None or gaps[1] is None or tuple(y if x == 1 else x for x, y in pairs) != whole:
         return None
-    lead, (a_gaps, b_gaps) = merged(whole, gaps[0], gaps[1])
+    lead, (a_gaps, b_gaps) = broadcast.merged(whole, gaps[0], gaps[1])
     if len(lead) == 1 and b_gaps == (0,) and a_gaps == (m * depth,):  # one matrix for all: one tall product
         return Problem(m * lead[0], n, depth)
     return Problem(m, n, depth, lead, a_gaps, b_gaps)

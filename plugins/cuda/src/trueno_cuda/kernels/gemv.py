@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from trueno.discovery.protocol import Call
-from trueno.discovery.protocol import Kernel as Called
+from trueno.backend import Call
+from trueno.backend import Kernel as Called
 
 from trueno_cuda.device import Device
 from trueno_cuda.kernels.gemm_splits import THREADS, adding

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, FusedOp, Kernel
 
 from trueno_cuda.device import Array, Device, Launch
 from trueno_cuda.kernels.epilogue import spliced
@@ -39,9 +39,9 @@ def overlaps(out: Array, x: Array) -> bool:
 def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
     """The kernel of a product of two operands, with what follows it where the op has an epilogue."""
     op, guarded = call.op, call.guarded
-    kinds = op.kinds[1:] if op.head is not None else ""
+    kinds = op.kinds[1:] if isinstance(op, FusedOp) else ""
     beside, size = len(kinds), call.dtype.itemsize
-    store = Store(guarded, spliced(op) if op.head is not None else None)
+    store = Store(guarded, spliced(op) if isinstance(op, FusedOp) else None)
     plans: dict[Any, Sequence[Step] | None] = {}
     laid = device.contiguous
 
@@ -103,4 +103,4 @@ def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
         launch: Launch = steps[0].launch
         return launch
 
-    return kernel if guarded or op.head is not None or not device.alone else quick(kernel, seen, 2, 0, 1)
+    return kernel if guarded or isinstance(op, FusedOp) or not device.alone else quick(kernel, seen, 2, 0, 1)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, Kernel
 
 from trueno_cuda.device import Device
 from trueno_cuda.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want

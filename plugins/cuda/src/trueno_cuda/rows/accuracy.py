@@ -7,7 +7,7 @@ gives these bounds for its approximations (PTX ISA 9.0, 9.7.3) and no others.  `
 which tests try by moving every approximation as far as it may go.
 """
 
-from trueno.discovery.protocol import Accuracy
+from trueno.backend import Accuracy
 
 STATED: dict[str, float] = {"ex2.approx.f32": 2.0, "rcp.approx.f32": 1.0, "rsqrt.approx.f32": 2.0}
 """Largest errors, in ulps.  lg2, sin, cos and tanh.approx are off by more than an ulp somewhere, and are not used."""

@@ -6,11 +6,8 @@ from math import isinf
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Call
+from trueno.backend import TABLE, Call, Op, bound, judge
 from trueno.errors import KernelError
-from trueno.ops import TABLE
-from trueno.ops.bound import bound, judge
-from trueno.ops.op import Op
 
 from trueno_cuda.device import Device
 from trueno_cuda.entry import GUARDED, Constant, Entry, Result, Trial

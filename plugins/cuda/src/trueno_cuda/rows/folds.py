@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from trueno.ops.program import FOLDS as IDENTITIES
+from trueno.backend import FOLDS as IDENTITIES
 
 from trueno_cuda.ptx import Builder, Type, Value, Var, f32, pred, u32
 

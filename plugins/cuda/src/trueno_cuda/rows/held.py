@@ -10,7 +10,7 @@ The last `tails` groups alone are masked: the launch takes as few groups as hold
 from collections.abc import Callable
 from typing import Any
 
-from trueno.ops.lower import Pass, Plan
+from trueno.backend import Lowering, Pass
 
 from trueno_cuda.ptx import Kernel, Value, u64
 from trueno_cuda.rows.folds import NOBODY, State
@@ -122,7 +122,7 @@ class Held(Printer):
         return over_lanes if lanes <= 32 else self.k.block_reduce
 
 
-def burden(plan: Plan) -> int:
+def burden(plan: Lowering) -> int:
     """Operands and intermediate values that a lane holds of every element."""
     kinds = dict(plan.program.operands)
     most = 1

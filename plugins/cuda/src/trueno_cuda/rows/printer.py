@@ -16,7 +16,7 @@ from math import inf
 from struct import pack, unpack
 from typing import Any
 
-from trueno.ops.lower import Plan
+from trueno.backend import Lowering
 
 from trueno_cuda.ptx import Builder, Kernel, Pointer, Source, Type, Value, Var, f64, ptr, s64, u32, u64
 from trueno_cuda.ptx.builder import ParamType
@@ -39,7 +39,7 @@ class Printer:
     """
 
     def __init__(
-        self, plan: Plan, name: str, kind: Type, *, wide: bool, guarded: bool = False, stored: Type | None = None
+        self, plan: Lowering, name: str, kind: Type, *, wide: bool, guarded: bool = False, stored: Type | None = None
     ) -> None:
         self.plan, self.program, self.nodes = plan, plan.program, plan.program.nodes
         self.name, self.kind, self.wide, self.guarded = re.sub(r"\W+", "_", name), kind, wide, guarded

@@ -3,9 +3,7 @@
 from typing import Any
 
 import numpy as np
-from trueno.ops.lower import Plan, lower
-from trueno.ops.op import Op
-from trueno.ops.program import Program
+from trueno.backend import Lowering, Op, Program, lower
 
 from trueno_cuda.ptx import Kernel, bf16, f16, f32, f64
 from trueno_cuda.rows.flat import Flat
@@ -17,7 +15,7 @@ KINDS = {"float32": (f32, f32), "float64": (f64, f64), "float16": (f32, f16), "b
 """By the arrays' dtype: what is computed with, and what memory holds."""
 
 
-def planned(program: Program, kind: str, narrow: bool = False) -> Plan:
+def planned(program: Program, kind: str, narrow: bool = False) -> Lowering:
     """Registers keep whatever a later pass needs; a sweep computes it again, unless that is dear.
 
     narrow: memory holds fewer digits than values have, so that a sweep computes everything again.

@@ -13,8 +13,7 @@ short however long the row.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trueno.ops.lower import Pass
-from trueno.ops.program import Program
+from trueno.backend import Pass, Program
 
 from trueno_cuda.ptx import Kernel, Pointer, Value
 from trueno_cuda.rows.folds import LONG, NOBODY, State

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from trueno.backend import TABLE
 from trueno.errors import KernelError
-from trueno.ops import TABLE
 
 
 def symmetric_eigen(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:

@@ -6,7 +6,7 @@ not agree, or a result in an operand's buffer.  Guarded kernels leave their bits
 
 from collections.abc import Callable
 
-from trueno.discovery.protocol import Call, Kernel, Reject
+from trueno.backend import Call, FusedOp, Kernel, Reject
 
 from trueno_wgpu.device import Gpu
 from trueno_wgpu.kernels import convolve2d, embedding, epilogue, gemv, matmul, outer, quant, transpose
@@ -27,12 +27,12 @@ KERNELS: dict[str, Factory] = {**PRODUCTS, **MOVES, **quant.KERNELS}
 
 def kernel(gpu: Gpu, call: Call) -> Kernel:
     """The kernel of a structured call, with what follows it where the op has an epilogue."""
-    return KERNELS[(call.op.head or call.op).name](gpu, call)
+    return KERNELS[call.op.table_op.name](gpu, call)
 
 
 def refusal(call: Call) -> Reject | None:
     """Why there is no kernel for a structured call; None if there is one."""
-    if call.op.head is not None:
+    if isinstance(call.op, FusedOp):
         return epilogue.refusal(call)
     if call.op.name not in KERNELS:
         return Reject("unsupported_op", f"no kernel for {call.op.name}")

@@ -10,7 +10,7 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, Kernel
 from trueno.errors import KernelError
 
 from trueno_wgpu.device import Gpu, Limits

@@ -9,7 +9,7 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, Kernel
 
 from trueno_wgpu.device import Gpu, Limits
 from trueno_wgpu.grid import fold

@@ -10,9 +10,7 @@ import struct
 from functools import lru_cache
 from math import inf, nan
 
-from trueno.discovery.protocol import Call, Reject
-from trueno.ops.op import Op
-from trueno.ops.program import Program
+from trueno.backend import Call, FusedOp, Program, Reject
 
 from trueno_wgpu.kernels.store import Epilogue
 from trueno_wgpu.wgsl.prelude import prelude
@@ -67,9 +65,8 @@ class _Spliced(Printer):
 
 
 @lru_cache(maxsize=1024)
-def spliced(op: Op) -> Epilogue:
+def spliced(op: FusedOp) -> Epilogue:
     """The epilogue of an op that a batch made."""
-    assert op.epilogue is not None
     printer = _Spliced(planned(op.epilogue.program(op.kinds)), title(op, op.kinds))
     body = printer.function()
     constants = printer.constants()

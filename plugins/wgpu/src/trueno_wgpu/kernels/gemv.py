@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from functools import cache
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, Kernel
 from trueno.errors import KernelError
 
 from trueno_wgpu.device import Gpu, Limits

@@ -15,9 +15,8 @@ from dataclasses import replace
 from functools import cache
 from math import prod
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, Kernel, stacks
 from trueno.errors import KernelError
-from trueno.ops.stacks import leading, merged
 
 from trueno_wgpu.device import Gpu, Limits
 from trueno_wgpu.grid import fold
@@ -191,12 +190,12 @@ def batched_matmul(gpu: Gpu, call: Call) -> Kernel:
             return None
         m, k, n = a[-2], a[-1], b[-1]
         whole = out[:-2]
-        gaps = leading(a[:-2], whole, m * k), leading(b[:-2], whole, k * n)
+        gaps = stacks.leading(a[:-2], whole, m * k), stacks.leading(b[:-2], whole, k * n)
         if gaps[0] is None or gaps[1] is None or _broadcast(a[:-2], b[:-2]) != whole:
             return None
         if k == 0 or 0 in out:
             return []
-        lead, (a_step, b_step) = merged(whole, gaps[0], gaps[1])
+        lead, (a_step, b_step) = stacks.merged(whole, gaps[0], gaps[1])
         if not lead:
             return steps_for("batched_matmul", m, n, k, gpu.limits, store)
         if len(lead) > MOST_AXES:

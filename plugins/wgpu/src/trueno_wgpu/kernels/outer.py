@@ -4,7 +4,7 @@ import struct
 from functools import cache
 from typing import Any
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, Kernel
 
 from trueno_wgpu.device import Gpu, Limits
 from trueno_wgpu.grid import fold

@@ -6,8 +6,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from trueno.discovery.protocol import Call, Kernel, Reject
-from trueno.formats.table import FORMATS, Format
+from trueno.backend import FORMATS, Call, Format, Kernel, Reject
 
 from trueno_wgpu.device import Buffer, Gpu, View
 from trueno_wgpu.kernels import quant_columns, quant_rows, quant_tile

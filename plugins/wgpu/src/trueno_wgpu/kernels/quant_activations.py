@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from string import Template
 
-from trueno.formats.table import FORMATS
+from trueno.backend import FORMATS
 
 from trueno_wgpu.device import Buffer, Gpu, View
 from trueno_wgpu.grid import fold

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from string import Template
 
-from trueno.formats.table import FORMATS, Format
+from trueno.backend import FORMATS, Format
 
 from trueno_wgpu.device import Buffer, Gpu, View
 from trueno_wgpu.grid import fold

@@ -10,9 +10,8 @@ from functools import cache
 from string import Template
 from typing import Any
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import FORMATS, Call, Kernel
 from trueno.errors import KernelError
-from trueno.formats.table import FORMATS
 
 from trueno_wgpu.device import Gpu, View
 from trueno_wgpu.grid import fold

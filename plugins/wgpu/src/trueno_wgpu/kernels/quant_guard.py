@@ -6,7 +6,7 @@ keeps them as they are.  NaN and Inf are told by their bits, for WGSL lets a com
 
 from typing import Any
 
-from trueno.discovery.protocol import Kernel
+from trueno.backend import Kernel
 
 from trueno_wgpu.device import Buffer, Gpu, View
 from trueno_wgpu.grid import fold

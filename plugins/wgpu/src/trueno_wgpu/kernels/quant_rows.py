@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from functools import cache
 from string import Template
 
+from trueno.backend import FORMATS, Format
 from trueno.errors import KernelError
-from trueno.formats.table import FORMATS, Format
 
 from trueno_wgpu.device import Buffer, Gpu, View
 from trueno_wgpu.grid import fold

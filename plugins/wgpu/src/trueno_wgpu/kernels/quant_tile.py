@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from string import Template
 
-from trueno.formats.table import FORMATS, Format
+from trueno.backend import FORMATS, Format
 
 from trueno_wgpu.device import Buffer, Gpu, View
 from trueno_wgpu.grid import fold

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, FusedOp, Kernel
 from trueno.errors import KernelError
 
 from trueno_wgpu.device import Gpu, Groups
@@ -74,8 +74,8 @@ def product_kernel(gpu: Gpu, call: Call, make: Callable[..., Sequence[Step] | No
 
     make: (store, shapes of operands and result) → steps, none for a sum over no products, None for other shapes.
     """
-    guarded, head = call.guarded, call.op.head
-    if head is not None:
+    guarded = call.guarded
+    if isinstance(call.op, FusedOp):
         return _with_epilogue(gpu, call, make)
     plans = Plans(partial(make, Store(guarded)))
 

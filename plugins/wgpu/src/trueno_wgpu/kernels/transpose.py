@@ -6,7 +6,7 @@ A tile's rows are 33 words long there: a column then touches every bank once.  W
 import struct
 from typing import Any
 
-from trueno.discovery.protocol import Call, Kernel
+from trueno.backend import Call, Kernel
 
 from trueno_wgpu.device import Gpu, Limits
 from trueno_wgpu.grid import fold

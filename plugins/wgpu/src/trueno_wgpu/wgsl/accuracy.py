@@ -12,7 +12,7 @@ A sum's term passes through 31 plain additions of its block, an exact one, 8 joi
 4 + 8 more joins of chunks; a row of up to 1 024 elements through 15 and 6.
 """
 
-from trueno.discovery.protocol import Accuracy
+from trueno.backend import Accuracy
 
 WORST: dict[str, float] = {
     "exp": 1.25,

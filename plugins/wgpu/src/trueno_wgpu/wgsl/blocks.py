@@ -16,7 +16,7 @@ from functools import cache
 from math import gcd
 from string import Template
 
-from trueno.formats.table import FORMATS, Format, Piece, Pieces, Plane
+from trueno.backend import FORMATS, Format, Piece, Pieces, Plane
 
 COLUMN = 16
 """Elements of a column."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf, isinf, isnan
 from struct import pack, unpack
 
-from trueno.ops.lower import Pass, Plan
+from trueno.backend import Lowering, Pass
 
 from trueno_wgpu.shader import Shader
 from trueno_wgpu.wgsl.expressions import ARITHMETIC, EXPRESSIONS, SUMS
@@ -42,7 +42,7 @@ class Printer:
     alias: for every operand and result the first slot of the same buffer, its own where it shares none.
     """
 
-    def __init__(self, plan: Plan, title: str, *, guarded: bool = False, alias: tuple[int, ...] = ()) -> None:
+    def __init__(self, plan: Lowering, title: str, *, guarded: bool = False, alias: tuple[int, ...] = ()) -> None:
         self.plan, self.title, self.guarded = plan, title, guarded
         self.program = plan.program
         self.nodes = plan.program.nodes

@@ -3,15 +3,13 @@
 from functools import partial
 from typing import Any
 
-from trueno.ops.lower import Plan, lower
-from trueno.ops.op import Op
-from trueno.ops.program import Program
+from trueno.backend import Lowering, Op, Program, lower
 
 from trueno_wgpu.wgsl.printer import THREADS, Printed
 from trueno_wgpu.wgsl.sweeps import Sweeps
 
 
-def planned(program: Program) -> Plan:
+def planned(program: Program) -> Lowering:
     """Values that a later pass needs are computed again, unless that is dear: a GPU waits for memory, not for flops."""
     return lower(program, "memory")
 
@@ -44,7 +42,7 @@ def printed(
     return "\n".join(p.shader.source for p in shaders(planned(program), title(op, layout), schedule, guarded, alias))
 
 
-def shaders(plan: Plan, title: str, schedule: str, guarded: bool, alias: tuple[int, ...]) -> tuple[Printed, ...]:
+def shaders(plan: Lowering, title: str, schedule: str, guarded: bool, alias: tuple[int, ...]) -> tuple[Printed, ...]:
     """The shaders of a schedule, in the order in which they run."""
     printer = partial(Sweeps, plan, title, guarded=guarded, alias=alias)
     if schedule == "flat":

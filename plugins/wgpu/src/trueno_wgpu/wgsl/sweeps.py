@@ -12,7 +12,7 @@ of plain additions exactly, in two floats; so chains stay short however long the
 All invocations of a workgroup reach every barrier: those beyond the data have no trips instead of an early return.
 """
 
-from trueno.ops.lower import Pass
+from trueno.backend import Pass
 
 from trueno_wgpu.wgsl.folds import BLOCKED, FOLDS, PACK, FoldText
 from trueno_wgpu.wgsl.printer import THREADS, Lines, Printed, Printer, indent

@@ -10,7 +10,7 @@ Codes come unsigned, `bias` too high, or `signed`.  Formats with values keep the
 from collections.abc import Sequence
 from typing import Any
 
-from trueno.formats.table import Format, Pieces, Plane
+from trueno.backend import Format, Pieces, Plane
 
 from trueno_simd.kernels.quant.lanes import I8, I16, I32, ZERO, Lanes, vec
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from trueno.formats.table import FORMATS
+from trueno.backend import FORMATS
 
 from trueno_simd.kernels.quant import printed
 

@@ -18,8 +18,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from trueno.formats import FORMATS, INTERLEAVED
-from trueno.formats.table import Format, Piece, Plane
+from trueno.backend import FORMATS, INTERLEAVED, Format, Piece, Plane
 
 from trueno_simd.isa import current
 from trueno_simd.kernels.quant import groups, printed

@@ -19,7 +19,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from trueno.formats.table import FORMATS, Format
+from trueno.backend import FORMATS, Format
 
 from trueno_simd.isa import Isa
 from trueno_simd.kernels.quant.blocks import Tile

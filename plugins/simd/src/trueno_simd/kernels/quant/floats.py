@@ -11,7 +11,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from trueno.formats.table import FORMATS, Format
+from trueno.backend import FORMATS, Format
 
 from trueno_simd.kernels.quant.blocks import Tile
 from trueno_simd.kernels.quant.lanes import F32, I32, Lanes, vec

@@ -9,9 +9,7 @@ better than this every time.  Memory is that of a piece.
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from trueno.discovery.protocol import Refused
-from trueno.formats.interleave import Bytes, plain
-from trueno.formats.table import ROWS, Format
+from trueno.backend import ROWS, Format, Refused, interleave
 
 Run = Callable[..., int]
 
@@ -22,13 +20,13 @@ FEW = 16
 """Vectors up to which one product each, which reads interleaved rows, is faster than putting them back once."""
 
 
-def pieces(w: Bytes, f: Format) -> Iterator[tuple[slice, Bytes]]:
+def pieces(w: interleave.Bytes, f: Format) -> Iterator[tuple[slice, interleave.Bytes]]:
     """Where rows lie, and the same rows in plain order; those that fill no group at the end, as they are so already."""
     whole = len(w) // ROWS * ROWS
     step = max(PIECE // max(ROWS * w.shape[1], 1), 1) * ROWS
     for i in range(0, whole, step):
         rows = slice(i, min(i + step, whole))
-        yield rows, plain(w[rows], f)
+        yield rows, interleave.plain(w[rows], f)
     if whole < len(w) or not whole:
         yield slice(whole, len(w)), w[whole:]
 

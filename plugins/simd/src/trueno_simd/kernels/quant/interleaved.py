@@ -11,8 +11,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from trueno.formats.interleave import units
-from trueno.formats.table import FORMATS, ROWS, Format, Pieces
+from trueno.backend import FORMATS, ROWS, Format, Pieces, interleave
 
 from trueno_simd.kernels.quant.dots import Product
 from trueno_simd.kernels.quant.lanes import F32, I8, I16, I32, vec
@@ -25,7 +24,7 @@ class _Group(Product):
 
     def __init__(self, f: Format, builder: Any) -> None:
         super().__init__(f, builder, 4 * ROWS)
-        self.unit = {byte: (o, u) for o, n, u in units(f) for byte in range(o, o + n)}
+        self.unit = {byte: (o, u) for o, n, u in interleave.units(f) for byte in range(o, o + n)}
 
     def _at(self, byte: int) -> int:
         """Where a group's block has what is `byte` of a row's, for the first row."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from trueno.formats import FORMATS, INTERLEAVED
+from trueno.backend import FORMATS, INTERLEAVED
 
 from trueno_simd.jit import entry, inner, outer
 from trueno_simd.kernels import tile

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from trueno.formats import FORMATS
+from trueno.backend import FORMATS
 
 from trueno_simd.jit import entry, outer
 from trueno_simd.kernels import tile

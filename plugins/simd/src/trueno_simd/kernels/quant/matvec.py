@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from trueno.formats import FORMATS, INTERLEAVED
+from trueno.backend import FORMATS, INTERLEAVED
 
 from trueno_simd.kernels.quant import groups, printed
 

@@ -7,7 +7,7 @@ a hash of the format's entry, and so a kernel of another layout is never taken f
 from hashlib import blake2b
 from typing import Any
 
-from trueno.formats import FORMATS
+from trueno.backend import FORMATS
 
 from trueno_simd import modules
 

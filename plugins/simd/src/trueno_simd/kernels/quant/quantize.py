@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from trueno.formats import FORMATS
+from trueno.backend import FORMATS
 
 from trueno_simd.jit import exact_outer
 from trueno_simd.kernels.operands import reader as job_reader

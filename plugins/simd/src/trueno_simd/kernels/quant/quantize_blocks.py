@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba import literal_unroll, types
 from numba.extending import intrinsic
-from trueno.formats import FORMATS
+from trueno.backend import FORMATS
 
 from trueno_simd.jit import exact, exact_outer
 from trueno_simd.kernels.quant.activations import MAGIC, first_of, most_of_256, signed_most, sums_of_16

@@ -9,7 +9,7 @@ became 0 do the codes of the search stand.  Here the first step, and q2_k, q4_k,
 from typing import Any, NamedTuple
 
 import numpy as np
-from trueno.formats import FORMATS
+from trueno.backend import FORMATS
 
 from trueno_simd.jit import exact, exact_outer
 from trueno_simd.kernels.quant import quantize_search as search

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from trueno.formats import FORMATS
+from trueno.backend import FORMATS
 
 from trueno_simd.jit import exact, exact_outer
 from trueno_simd.kernels.quant import quantize_search as search

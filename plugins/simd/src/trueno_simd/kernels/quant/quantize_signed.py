@@ -6,7 +6,7 @@ The steps are those of `quantize_groups`.
 from typing import Any
 
 import numpy as np
-from trueno.formats import FORMATS
+from trueno.backend import FORMATS
 
 from trueno_simd.jit import exact, exact_outer
 from trueno_simd.kernels.quant import quantize_search as search

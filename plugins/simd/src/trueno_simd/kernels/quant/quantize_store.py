@@ -10,9 +10,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from trueno.backend import FORMATS, Format, Plane
 from trueno.errors import KernelError
-from trueno.formats import FORMATS
-from trueno.formats.table import Format, Plane
 
 from trueno_simd.jit import exact
 from trueno_simd.kernels.operands import reader

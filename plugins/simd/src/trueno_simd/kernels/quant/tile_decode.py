@@ -11,8 +11,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from trueno.formats import Format
-from trueno.formats.table import Piece
+from trueno.backend import Format, Piece
 
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.quant.tile_layout import LANES, ROW, Layout, unsigned_by

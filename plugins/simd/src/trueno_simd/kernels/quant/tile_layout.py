@@ -19,7 +19,7 @@ import platform
 from dataclasses import dataclass
 from functools import cached_property
 
-from trueno.formats import Format
+from trueno.backend import Format
 
 from trueno_simd import isa
 from trueno_simd.kernels.tile import VECTOR_BYTES, VECTORS, WIDE

@@ -1,0 +1,134 @@
+"""All of the core that a backend's code may import, beside `trueno.errors`.
+
+A backend is a plugin: an object with the methods of `Backend`, which the core calls, and which here finds what it
+needs for its answers.  Four groups:
+
+- the *protocol* between core and backend: `Call`, `Kernel`, `Probe`, `Rates`, `Reject` and their like;
+- *ops*: the table's rows, their programs, and `lower`, which plans the passes of a program over a row;
+- *block formats* of quantized tensors, as data, and their meaning in NumPy;
+- *surroundings*: settings, the cache folder, the floating-point environment, text for a terminal.
+
+What is in no list here may change between minor versions.  Importing this module loads the protocol alone; the rest
+comes at the first use of its name, so a backend that only looks around costs nothing.  API number 1.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from trueno.discovery.protocol import API as API
+from trueno.discovery.protocol import OPTIONAL as OPTIONAL
+from trueno.discovery.protocol import Accuracy as Accuracy
+from trueno.discovery.protocol import Backend as Backend
+from trueno.discovery.protocol import BindableKernel as BindableKernel
+from trueno.discovery.protocol import Call as Call
+from trueno.discovery.protocol import Device as Device
+from trueno.discovery.protocol import DeviceBackend as DeviceBackend
+from trueno.discovery.protocol import Kernel as Kernel
+from trueno.discovery.protocol import OptionalMethods as OptionalMethods
+from trueno.discovery.protocol import Probe as Probe
+from trueno.discovery.protocol import Rates as Rates
+from trueno.discovery.protocol import Recording as Recording
+from trueno.discovery.protocol import Refused as Refused
+from trueno.discovery.protocol import Reject as Reject
+from trueno.firstuse import importing
+
+if TYPE_CHECKING:
+    from trueno import cachedir as cachedir
+    from trueno import escape as escape
+    from trueno.floatenv import ieee as ieee
+    from trueno.floatenv import steady as steady
+    from trueno.formats import interleave as interleave
+    from trueno.formats.activations import rounded_activations as rounded_activations
+    from trueno.formats.decode import decode as decode
+    from trueno.formats.encoders import encode as encode
+    from trueno.formats.table import FORMATS as FORMATS
+    from trueno.formats.table import INTERLEAVED as INTERLEAVED
+    from trueno.formats.table import ROWS as ROWS
+    from trueno.formats.table import Format as Format
+    from trueno.formats.table import Piece as Piece
+    from trueno.formats.table import Pieces as Pieces
+    from trueno.formats.table import Plane as Plane
+    from trueno.formats.table import format_of as format_of
+    from trueno.ops import TABLE as TABLE
+    from trueno.ops import stacks as stacks
+    from trueno.ops.bound import bound as bound
+    from trueno.ops.bound import judge as judge
+    from trueno.ops.evaluate import evaluate as evaluate
+    from trueno.ops.fused import fma as fma
+    from trueno.ops.guarded import with_flags as with_flags
+    from trueno.ops.lower import Lowering as Lowering
+    from trueno.ops.lower import Pass as Pass
+    from trueno.ops.lower import lower as lower
+    from trueno.ops.op import FusedOp as FusedOp
+    from trueno.ops.op import Op as Op
+    from trueno.ops.program import FOLDS as FOLDS
+    from trueno.ops.program import LEAVES as LEAVES
+    from trueno.ops.program import NUMBERS as NUMBERS
+    from trueno.ops.program import Node as Node
+    from trueno.ops.program import Program as Program
+    from trueno.ops.program import extents as extents
+    from trueno.reference import ReferenceBackend as ReferenceBackend
+    from trueno.settings import settings as settings
+
+GROUPS = {
+    "Ops and their programs": {
+        "TABLE": "trueno.ops",
+        "Op": "trueno.ops.op",
+        "FusedOp": "trueno.ops.op",
+        "Program": "trueno.ops.program",
+        "Node": "trueno.ops.program",
+        "FOLDS": "trueno.ops.program",
+        "LEAVES": "trueno.ops.program",
+        "NUMBERS": "trueno.ops.program",
+        "extents": "trueno.ops.program",
+        "lower": "trueno.ops.lower",
+        "Lowering": "trueno.ops.lower",
+        "Pass": "trueno.ops.lower",
+        "with_flags": "trueno.ops.guarded",
+        "evaluate": "trueno.ops.evaluate",
+        "fma": "trueno.ops.fused",
+        "stacks": "trueno.ops.stacks",
+        "bound": "trueno.ops.bound",
+        "judge": "trueno.ops.bound",
+        "ReferenceBackend": "trueno.reference",
+    },
+    "Block formats": {
+        "FORMATS": "trueno.formats.table",
+        "INTERLEAVED": "trueno.formats.table",
+        "ROWS": "trueno.formats.table",
+        "Format": "trueno.formats.table",
+        "Plane": "trueno.formats.table",
+        "Piece": "trueno.formats.table",
+        "Pieces": "trueno.formats.table",
+        "format_of": "trueno.formats.table",
+        "interleave": "trueno.formats.interleave",
+        "decode": "trueno.formats.decode",
+        "encode": "trueno.formats.encoders",
+        "rounded_activations": "trueno.formats.activations",
+    },
+    "Surroundings": {
+        "settings": "trueno.settings",
+        "cachedir": "trueno.cachedir",
+        "ieee": "trueno.floatenv",
+        "steady": "trueno.floatenv",
+        "escape": "trueno.escape",
+    },
+}
+"""Names that come at their first use, and the module that each is in, or is; under the headings of their page."""
+HOMES = {name: home for group in GROUPS.values() for name, home in group.items()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"trueno.backend promises no {name!r}; docs/reference/backend.md lists what it does")
+    from importlib import import_module
+
+    from trueno.floatenv import ieee
+
+    with importing, ieee():  # Python folds constants when it compiles a module, and keeps what came out
+        module = import_module(HOMES[name])
+    value = globals()[name] = getattr(module, name, module)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *HOMES})

@@ -19,7 +19,6 @@ KNOTS = {
     "core/src/trueno/select": 5,
     "plugins/cuda/src/trueno_cuda/ptx/emulate": 14,
     "plugins/cuda/src/trueno_cuda/ptx/emulate/instructions": 14,
-    "plugins/simd/src/trueno_simd": 2,
 }
 
 

@@ -17,8 +17,6 @@ KNOTS = {
     "core/src/trueno/events": 1,
     "core/src/trueno/guards": 2,
     "core/src/trueno/select": 5,
-    "plugins/cuda/src/trueno_cuda/ptx/emulate": 14,
-    "plugins/cuda/src/trueno_cuda/ptx/emulate/instructions": 14,
 }
 
 

@@ -3,11 +3,12 @@
 Bounds are those of the array that the address was made from, where that is known; else of any array.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.memory import (
     CLUSTER_SHIFT,
     GLOBAL,
@@ -20,9 +21,6 @@ from trueno_cuda.ptx.emulate.memory import (
 )
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import TYPES, Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 SPACES = {GLOBAL >> WINDOW: "global", SHARED >> WINDOW: "shared", LOCAL >> WINDOW: "local", PARAM >> WINDOW: "param"}
 
@@ -37,10 +35,10 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Finds the places of accesses in the memory of one machine."""
+    """Finds the places of accesses in the memory of one chunk."""
 
-    def __init__(self, machine: "Machine") -> None:
-        self.m = machine
+    def __init__(self, lanes: Lanes) -> None:
+        self.m = lanes
 
     # ---- finding the place ----------------------------------------------------------------------
 

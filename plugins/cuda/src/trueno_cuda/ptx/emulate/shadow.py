@@ -7,15 +7,12 @@ named barriers, `bar.warp.sync`, mbarriers and cluster barriers synchronise; shu
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 LOG = 1 << 22  # reads kept in the log at most
 LATE = 1 << 19  # a clock's 20 bits are nearly used up
@@ -32,18 +29,18 @@ class SharedShadow:
     knows[block, a, b]: the tick of b that a is ordered behind; b's running tick is knows[block, b, b] + 1.
     """
 
-    def __init__(self, machine: "Machine") -> None:
-        self.m = machine
-        self.shift = machine.kernel.granule.bit_length() - 1
-        self.warps = machine.block_warps
-        words = (len(machine.shared) >> self.shift) + 1
+    def __init__(self, lanes: Lanes) -> None:
+        self.m = lanes
+        self.shift = lanes.layout.granule.bit_length() - 1
+        self.warps = lanes.block_warps
+        words = (len(lanes.shared) >> self.shift) + 1
         self.wrote = np.zeros(words, np.int32)
         self.read_by = np.zeros(words * self.warps, np.int32)
         self.read_in = np.zeros(words, np.int32)
         self.flying = np.zeros(words, np.uint8)
         self.in_flight = 0
-        self.knows = np.zeros((machine.blocks_here, self.warps, self.warps), np.int32)
-        self.epoch = np.zeros(machine.blocks_here, np.int32)
+        self.knows = np.zeros((lanes.blocks_here, self.warps, self.warps), np.int32)
+        self.epoch = np.zeros(lanes.blocks_here, np.int32)
         self.known_to_all = 0
         self.log: list[tuple[Array, Array]] = []  # reads since the last synchronisation: words, lanes
         self.logged = 0
@@ -292,5 +289,5 @@ class SharedShadow:
         k = int(np.argmax(bad))
         lane = int(np.broadcast_to(lanes, bad.shape)[k])
         offset = int(np.broadcast_to(index, bad.shape)[k]) % self.m.shared_size
-        name, place = self.m.kernel.shared_name(offset, ins)
+        name, place = self.m.layout.shared_name(offset, ins)
         self.m.find(kind, ins, f"{place} {words}", lane, int(np.count_nonzero(bad)), offset, name)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.findings import READ_ONLY
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.memory import GLOBAL, LOCAL, PARAM, SHARED
@@ -92,12 +93,12 @@ class Access(Places):
         where = address if sel is None or address.size == 1 else address[sel]
         place = self.place(ins, g, lanes, where, space, size, size)
         if space in ("const", "param"):
-            m.find("read-only", ins, f"{space} memory is read-only", lanes[0], len(lanes))
+            m.find(READ_ONLY, ins, f"{space} memory is read-only", lanes[0], len(lanes))
             return
         if space == "global":
             kept = m.arena.protected(where)
             if kept is not None:
-                self._say(ins, lanes, where, kept, "read-only", "in an array that NumPy holds read-only", "global")
+                self._say(ins, lanes, where, kept, READ_ONLY, "in an array that NumPy holds read-only", "global")
         self._account(ins, g, sel, address, space, size, len(lanes), "written")
         m.launch.changes += 1
         view = m.launch.view(place.buffer, kind.dtype)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.findings import BARRIER, DIVERGENT_BARRIER, EARLY_EXIT
 from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.kernel import Kernel
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.parking import Parking
-from trueno_cuda.ptx.emulate.report import RISK
 from trueno_cuda.ptx.emulate.types import Array
 
 NUMBERS = 16  # barriers a block
@@ -34,10 +34,10 @@ class Barriers:
         bar = self.kernel.barriers[at]
         number = bar.number(m, g)
         if (number >= NUMBERS).any():
-            m.find("barrier", bar.ins, f"barrier {int(number.max())} of {NUMBERS}", g.lanes[0])
+            m.find(BARRIER, bar.ins, f"barrier {int(number.max())} of {NUMBERS}", g.lanes[0])
         wanted = None if bar.count is None else bar.count(m, g)
         if wanted is not None and (wanted % WARP).any():
-            m.find("barrier", bar.ins, f"a count of {int(wanted.max())} is no multiple of 32", g.lanes[0])
+            m.find(BARRIER, bar.ins, f"a count of {int(wanted.max())} is no multiple of 32", g.lanes[0])
         if bar.arrive:
             key = self._key(g, number)
             np.add.at(self.arrived, key[self._firsts(g)], WARP)
@@ -99,7 +99,7 @@ class Barriers:
         over = done & (here + self.arrived > wanted)
         if over.any():
             at, g, key = waiting[0]
-            m.find("barrier", self.kernel.barriers[at].ins,
+            m.find(BARRIER, self.kernel.barriers[at].ins,
                    f"{int((here + self.arrived)[over][0])} threads came, {int(wanted[over][0])} are awaited",
                    g.lanes[0])  # fmt: skip
         going = [(at, g, key, done[key]) for at, g, key in waiting]
@@ -158,7 +158,7 @@ class Barriers:
             warp = g.warps[int(np.argmax(short))]
             words = "some lanes of the warp left the kernel before the barrier"
             lane = g.lanes[int(np.argmax(g.lanes >> 5 == warp))]
-            m.find("early-exit", self.kernel.barriers[at].ins, words, lane, severity=RISK)
+            m.find(EARLY_EXIT, self.kernel.barriers[at].ins, words, lane)
 
     def _divergent(self, g: Group, at: int) -> None:
         """A warp of which some lanes wait here while others are past this barrier, or at another one."""
@@ -183,7 +183,7 @@ class Barriers:
         m = self.m
         line = self.flow.instructions[min(self.flow.blocks[where].start, len(self.flow.instructions) - 1)].line
         mine = g.lanes[int(np.argmax(g.lanes >> 5 == lane >> 5))]
-        m.find("divergent-barrier", self.kernel.barriers[at].ins,
+        m.find(DIVERGENT_BARRIER, self.kernel.barriers[at].ins,
                f"lane {lane % WARP} of the warp does not come with the others: it is at line {line}", mine)  # fmt: skip
 
     def left(self, g: Group) -> None:
@@ -213,7 +213,7 @@ class Barriers:
             m.launch.changes += 1
             return g
         if (self.cluster_arrived[g.lanes] < 0).any():
-            m.find("barrier", ins, "barrier.cluster.wait without an arrive before it", g.lanes[0])
+            m.find(BARRIER, ins, "barrier.cluster.wait without an arrive before it", g.lanes[0])
         self.parking.park(g, at)
         return None
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate.effects import read, written
 from trueno_cuda.ptx.emulate.errors import Refusal, UnknownInstruction, no_other_errors
+from trueno_cuda.ptx.emulate.findings import MISSING_WAIT
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.layout import Layout
 from trueno_cuda.ptx.emulate.machine import Machine
@@ -133,7 +134,7 @@ class Compiler:
 
         def run(m: Machine, g: Group, sel: Array | None) -> None:
             if m.flying_registers and m.products_of(g, hot):
-                m.find("missing-wait", ins, "uses an accumulator of a wgmma that was not waited for", g.lanes[0], g.n)
+                m.find(MISSING_WAIT, ins, "uses an accumulator of a wgmma that was not waited for", g.lanes[0], g.n)
             inner(m, g, sel)
 
         return run

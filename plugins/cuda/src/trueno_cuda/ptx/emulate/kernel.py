@@ -9,6 +9,7 @@ import numpy as np
 from trueno_cuda.ptx.emulate import instructions  # registers the families
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store, refusals
 from trueno_cuda.ptx.emulate.effects import flops
+from trueno_cuda.ptx.emulate.findings import TRAP
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.layout import Layout
 from trueno_cuda.ptx.emulate.machine import Machine
@@ -125,7 +126,7 @@ class Kernel(Layout):
 
         def leave(m: Machine, control: Control, g: Group) -> int:
             if ins.opcode == "trap":
-                m.find("trap", ins, "the kernel gave up", g.lanes[0], g.n)
+                m.find(TRAP, ins, "the kernel gave up", g.lanes[0], g.n)
                 m.report.completed = False
             control.leave(g)
             return -1

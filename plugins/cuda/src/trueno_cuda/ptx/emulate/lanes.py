@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.findings import UNINITIALISED_REGISTER, Kind
 from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.launch_state import LaunchState
 from trueno_cuda.ptx.emulate.memory import LOCAL, PARAM, SHARED, SHARED_BASE
-from trueno_cuda.ptx.emulate.report import ERROR, Finding
+from trueno_cuda.ptx.emulate.report import Finding
 from trueno_cuda.ptx.emulate.syntax import Instruction, Variable
 from trueno_cuda.ptx.emulate.types import Array
 
@@ -65,22 +66,21 @@ class Lanes:
 
     def find(
         self,
-        kind: str,
+        kind: Kind,
         ins: Instruction,
         message: str,
         lane: int,
         count: int = 1,
         address: int | None = None,
         array: str | None = None,
-        severity: str = ERROR,
     ) -> None:
         """Report what the lane with this number in the chunk did."""
         cta, inside = divmod(int(lane), self.block_lanes)
         x, y, _ = self.launch.block
         self.report.add(
             Finding(
-                kind, ins.line, ins.text, message, self.launch.block_index(self.first + cta), inside // WARP,
-                inside % WARP, address, array, severity, count, (inside % x, inside // x % y, inside // (x * y)),
+                kind.id, ins.line, ins.text, message, self.launch.block_index(self.first + cta), inside // WARP,
+                inside % WARP, address, array, kind.severity, count, (inside % x, inside // x % y, inside // (x * y)),
                 self.layout.source(ins),
             )
         )  # fmt: skip
@@ -94,5 +94,5 @@ class Lanes:
         if bad.any():
             lane = g.lanes[int(np.argmax(bad))] if bad.size == g.n else g.lanes[0]
             name = self.layout.registers[register].name
-            self.find("uninitialised-register", ins, f"{name} is read before it is written", lane,
+            self.find(UNINITIALISED_REGISTER, ins, f"{name} is read before it is written", lane,
                       int(np.count_nonzero(bad)) if bad.size == g.n else g.n)  # fmt: skip

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.findings import MISSING_LANES
 from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.kernel import Kernel
 from trueno_cuda.ptx.emulate.machine import Machine
@@ -45,7 +46,7 @@ class Meetings:
         gone.reshape(-1, width)[coming] = False
         if gone.any():
             lane = int(np.argmax(gone))
-            m.find("missing-lanes", self.flow.first(at),
+            m.find(MISSING_LANES, self.flow.first(at),
                    f"lane {lane % WARP} is named but has left the kernel", g.lanes[0])  # fmt: skip
         stay = np.repeat(coming, width)[g.lanes]
         if not stay.any():
@@ -80,7 +81,7 @@ class Meetings:
         if outside.any():
             ins = self.flow.first(at)
             lane = g.lanes[int(np.argmax(outside))]
-            self.m.find("missing-lanes", ins, "the lane is not in its own member mask", lane)
+            self.m.find(MISSING_LANES, ins, "the lane is not in its own member mask", lane)
 
     def report_missing(self, g: Group, at: int) -> None:
         """Lanes that were waited for in vain."""
@@ -91,7 +92,7 @@ class Meetings:
         lane = int(np.argmax(absent))
         waiting = (*self.parking.parked.items(), *self.parking.yielded.items())
         where = next((f"line {self.flow.first(k).line}" for k, other in waiting if lane in other.lanes), "elsewhere")
-        m.find("missing-lanes", self.flow.first(at), f"lane {lane % WARP} is needed here but waits at {where}",
+        m.find(MISSING_LANES, self.flow.first(at), f"lane {lane % WARP} is needed here but waits at {where}",
                g.lanes[0], int(np.count_nonzero(absent)))  # fmt: skip
 
     # ---- phases of mbarriers --------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate.access import Access
 from trueno_cuda.ptx.emulate.copies import BulkCopy, Copies
+from trueno_cuda.ptx.emulate.findings import BARRIER
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.shadow import SharedShadow
@@ -48,14 +49,14 @@ class Phases:
     def check(self, ins: Instruction, lanes: Array, slots: Array) -> None:
         unset = self.expected[slots] == UNSET
         if unset.any():
-            self.m.find("barrier", ins, "the mbarrier was not initialised", lanes[int(np.argmax(unset))],
+            self.m.find(BARRIER, ins, "the mbarrier was not initialised", lanes[int(np.argmax(unset))],
                         int(np.count_nonzero(unset)))  # fmt: skip
         elif self.shadow is not None:
             self.shadow.ordered(ins, lanes, slots * 8)
 
     def init(self, ins: Instruction, lanes: Array, slots: Array, counts: Array) -> None:
         if (counts <= 0).any():
-            self.m.find("barrier", ins, f"an mbarrier of {int(counts.min())} arrivals", lanes[0])
+            self.m.find(BARRIER, ins, f"an mbarrier of {int(counts.min())} arrivals", lanes[0])
         self.expected[slots] = counts
         self.pending[slots] = counts
         self.bytes[slots] = 0
@@ -90,7 +91,7 @@ class Phases:
                     break
                 if step <= 0:
                     lane = lanes[int(np.argmax(slots == slot))]
-                    self.m.find("barrier", ins, f"{count} more arrivals than the mbarrier's phase expects", lane)
+                    self.m.find(BARRIER, ins, f"{count} more arrivals than the mbarrier's phase expects", lane)
                     break
                 self.pending[slot] -= step
                 count -= step

@@ -12,6 +12,7 @@ from trueno.errors import TruenoError
 from trueno_cuda.ptx.emulate.barriers import Barriers
 from trueno_cuda.ptx.emulate.compile import Fetch
 from trueno_cuda.ptx.emulate.errors import StepLimit, internal
+from trueno_cuda.ptx.emulate.findings import DEADLOCK
 from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.kernel import Kernel
 from trueno_cuda.ptx.emulate.machine import Machine
@@ -275,4 +276,4 @@ class Scheduler:
         at, g = next(iter(sorted(groups.items())))
         ins = self.flow.first(at)
         shown = "; ".join(rows[:16]) + (f"; and {len(rows) - 16} more" if len(rows) > 16 else "")
-        self.machine.find("deadlock", ins, f"nobody can move: {shown}", g.lanes[0], len(rows))
+        self.machine.find(DEADLOCK, ins, f"nobody can move: {shown}", g.lanes[0], len(rows))

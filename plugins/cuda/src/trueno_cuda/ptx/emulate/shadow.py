@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.findings import MISSING_WAIT, SHARED_RACE, UNINITIALISED_SHARED, Kind
 from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import Array
@@ -147,7 +148,7 @@ class SharedShadow:
         for word in self._words(index, size):
             last = self.wrote.take(word)
             if not last.min():
-                self._find("uninitialised-shared", ins, lanes, last == 0, index, UNWRITTEN)
+                self._find(UNINITIALISED_SHARED, ins, lanes, last == 0, index, UNWRITTEN)
             self._check_flight(ins, lanes, word, index, "read")
             if (int(last.max()) >> 11) > self.known_to_all:
                 self._check_write(ins, lanes, self._lane(lanes), last, index, atomic, "reads", None)
@@ -224,7 +225,7 @@ class SharedShadow:
             bad &= ~unchanged()
         if bad.any():
             k = int(np.argmax(bad))
-            self._find("shared-race", ins, lanes, bad, index,
+            self._find(SHARED_RACE, ins, lanes, bad, index,
                        f"{does} what warp {by[k]} lane {of[k]} wrote, {UNORDERED}")  # fmt: skip
 
     def _check_reads(
@@ -251,14 +252,12 @@ class SharedShadow:
         if some.any():
             k = int(np.argmax(some[hit]))
             reader = int(np.argmax(bad[k]))
-            self._find("shared-race", ins, lanes, some, index,
+            self._find(SHARED_RACE, ins, lanes, some, index,
                        f"overwrites what warp {reader} read, {UNORDERED}")  # fmt: skip
 
     def lost(self, ins: Instruction, lanes: Array, index: Array, different: Array) -> None:
         """Lanes of one instruction wrote different values to the same word."""
-        self._find(
-            "shared-race", ins, lanes, different, index, "is written by several lanes of this instruction at once"
-        )
+        self._find(SHARED_RACE, ins, lanes, different, index, "is written by several lanes of this instruction at once")
 
     # ---- asynchronous copies --------------------------------------------------------------------
 
@@ -282,10 +281,10 @@ class SharedShadow:
         if self.in_flight:
             bad = self.flying.take(word) != 0
             if bad.any():
-                self._find("missing-wait", ins, lanes, bad, index,
+                self._find(MISSING_WAIT, ins, lanes, bad, index,
                            f"is {does} while an asynchronous copy into it is in flight")  # fmt: skip
 
-    def _find(self, kind: str, ins: Instruction, lanes: Array, bad: Array, index: Array, words: str) -> None:
+    def _find(self, kind: Kind, ins: Instruction, lanes: Array, bad: Array, index: Array, words: str) -> None:
         k = int(np.argmax(bad))
         lane = int(np.broadcast_to(lanes, bad.shape)[k])
         offset = int(np.broadcast_to(index, bad.shape)[k]) % self.m.shared_size

@@ -7,6 +7,7 @@ clocks of the shared shadow decide.
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.findings import GLOBAL_RACE
 from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.memory import GLOBAL
 from trueno_cuda.ptx.emulate.syntax import Instruction
@@ -84,5 +85,5 @@ class GlobalShadow:
         who = int(np.broadcast_to(by, bad.shape)[k])
         name, place = m.arena.describe(GLOBAL + int(index[k]))
         other = "other threads" if who < 1 else "thread {1} of block {0}".format(*divmod(who - 1, m.block_lanes))
-        m.find("global-race", ins, f"{words.format(other)}: {place}", lanes[k], int(np.count_nonzero(bad)),
+        m.find(GLOBAL_RACE, ins, f"{words.format(other)}: {place}", lanes[k], int(np.count_nonzero(bad)),
                GLOBAL + int(index[k]), name)  # fmt: skip

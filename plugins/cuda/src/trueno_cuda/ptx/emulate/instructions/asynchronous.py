@@ -5,6 +5,7 @@ import numpy as np
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, literal, vector
 from trueno_cuda.ptx.emulate.copies import BulkCopy, ThreadCopy
 from trueno_cuda.ptx.emulate.errors import Refusal
+from trueno_cuda.ptx.emulate.findings import ASYNCHRONOUS_COPY
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.synchronise import chosen
 from trueno_cuda.ptx.emulate.machine import Machine
@@ -189,7 +190,7 @@ def bulk_copy(c: Compiler, ins: Instruction) -> Step:
         for k in each(g, sel):
             lane, size = g.lanes[k : k + 1], int(sizes[k])
             if size % 16:
-                m.find("asynchronous-copy", ins, f"a bulk copy of {size} bytes is no multiple of 16", lane[0])
+                m.find(ASYNCHRONOUS_COPY, ins, f"a bulk copy of {size} bytes is no multiple of 16", lane[0])
                 continue
             if size == 0:
                 continue
@@ -246,7 +247,7 @@ def map_of(m: Machine, ins: Instruction, lane: int, address: int) -> TensorMap |
     else:
         number = None
     if number is None:
-        m.find("asynchronous-copy", ins, f"{address:#x} holds no tensor map", lane)
+        m.find(ASYNCHRONOUS_COPY, ins, f"{address:#x} holds no tensor map", lane)
         return None
     return m.launch.tensor_maps[number]
 
@@ -271,7 +272,7 @@ def tensor_copy(c: Compiler, ins: Instruction) -> Step:
             if found is None:
                 continue
             if found.array.ndim != rank or len(coordinates) != rank:
-                m.find("asynchronous-copy", ins, f"the tensor map has {found.array.ndim} axes", lane)
+                m.find(ASYNCHRONOUS_COPY, ins, f"the tensor map has {found.array.ndim} axes", lane)
                 continue
             at = [int(np.broadcast_to(f(m, g), g.n)[k]) for f in coordinates]
             flat, inside = found.elements(at)

@@ -10,6 +10,7 @@ from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.access import BASES
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
 from trueno_cuda.ptx.emulate.errors import Refusal
+from trueno_cuda.ptx.emulate.findings import MISSING_LANES
 from trueno_cuda.ptx.emulate.fragments import GROUP, WITHIN, a_places, b_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.data import space_of
@@ -34,7 +35,7 @@ def elements(values: list[Array], g: Group, kind: Type) -> Array:
 
 def full(g: Group, m: Machine, ins: Instruction) -> None:
     if not g.whole:
-        m.find("missing-lanes", ins, "some lanes of the warp are not here", g.lanes[0])
+        m.find(MISSING_LANES, ins, "some lanes of the warp are not here", g.lanes[0])
 
 
 @opcode("mma", *(f"4 sync aligned {form}" for form in (

@@ -3,6 +3,7 @@
 import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Step
+from trueno_cuda.ptx.emulate.findings import MISSING_LANES
 from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
@@ -70,7 +71,7 @@ def shfl(c: Compiler, ins: Instruction) -> Step:
             bad = g.lanewise(absent)
             if bad.any():
                 k = int(np.argmax(bad))
-                m.find("missing-lanes", ins, f"reads lane {int(g.lanewise(lanes)[k])}, which is not here", g.lanes[k],
+                m.find(MISSING_LANES, ins, f"reads lane {int(g.lanewise(lanes)[k])}, which is not here", g.lanes[k],
                        int(np.count_nonzero(bad)))  # fmt: skip
         store(g, g.lanewise(got), None)
         store_p(g, g.lanewise(inside), None)

@@ -5,6 +5,7 @@ import numpy as np
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, literal, vector
 from trueno_cuda.ptx.emulate.errors import Refusal
+from trueno_cuda.ptx.emulate.findings import OUT_OF_BOUNDS, WGMMA
 from trueno_cuda.ptx.emulate.fragments import a_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.matrix import elements
@@ -83,7 +84,7 @@ def product(c: Compiler, ins: Instruction) -> Step:
             for r, flag in flags.items():
                 m.need_written(ins, g, None, flag, r)
         if not m.fenced[groups].all():
-            m.find("wgmma", ins, "no wgmma.fence before the first product since the registers were touched", g.lanes[0])
+            m.find(WGMMA, ins, "no wgmma.fence before the first product since the registers were touched", g.lanes[0])
         if in_registers:
             left = np.empty((len(g.warps), 16, k))
             left[:, a_at[0], a_at[1]] = elements([f(m, g) for f in a], g, a_type)
@@ -133,7 +134,7 @@ def shared_operand(
         words = (
             f"a descriptor leads to {where - SHARED_BASE}, outside the block's {m.shared_size} bytes of shared memory"
         )
-        m.find("out-of-bounds", one.ins, words, int(one.groups[hit][0]) << 7, int(bad.sum()), where)
+        m.find(OUT_OF_BOUNDS, one.ins, words, int(one.groups[hit][0]) << 7, int(bad.sum()), where)
         offset = np.where(bad, 0, offset)
     index = block[:, None, None] * m.shared_size + offset
     if m.shadow is not None:

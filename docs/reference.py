@@ -238,6 +238,13 @@ def builder_page() -> str:
     return builder()
 
 
+def findings_page() -> str:
+    """What the emulator finds, each with an example."""
+    from trueno_cuda.ptx.emulate.findings import page as findings
+
+    return findings()
+
+
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
@@ -259,6 +266,7 @@ PAGES = {
     "reference/manifest.md": manifest_page,
     "reference/backend.md": backend_page,
     "reference/ptx-builder.md": builder_page,
+    "reference/findings.md": findings_page,
 }
 
 

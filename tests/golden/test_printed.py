@@ -10,7 +10,7 @@ import pytest
 
 from trueno.ops import TABLE
 
-rowprogram = pytest.importorskip("trueno_simd.rowprogram", reason="trueno-simd is not installed")
+source = pytest.importorskip("trueno_simd.source", reason="trueno-simd is not installed")
 FOLDER = Path(__file__).parent / "simd"
 CASES = {
     "add": ("ee", 1, False, False),
@@ -32,7 +32,7 @@ def test_printed_source_is_the_golden_one(case: str) -> None:
     name = next(n for n in sorted(TABLE, key=len, reverse=True) if case.startswith(n))
     op = TABLE[name]
     static = tuple((p.name, p.default) for p in op.static)
-    text = rowprogram.printed(op, "float32", layout, rank, static, parallel, guarded, block=4096)
+    text = source.printed(op, "float32", layout, rank, static, parallel, guarded, block=4096)
     path = FOLDER / f"{case}.py.txt"
     if os.environ.get("TRUENO_GOLDEN") == "write":
         path.write_text(text, "utf-8")

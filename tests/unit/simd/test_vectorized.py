@@ -51,7 +51,7 @@ isa.level = lambda: level  # what the kernels choose their instructions by
 import llvmlite.binding as llvm
 from numba import njit
 from trueno_simd import jit
-from trueno_simd.rowprogram import printed
+from trueno_simd.source import printed
 
 def entry(signature, cache=True):  # a Python entry would be x86's: it counts references
     return njit(signature, no_cpython_wrapper=True, no_cfunc_wrapper=True, **jit.FLAGS)

@@ -15,7 +15,8 @@ FAR = "(top + q) * n + j"  # of the same element in the caller's array
 class TilePrinter(Printer):
     """Prints `tile`: all passes over rows top … top + 63 of n ≤ NARROW elements."""
 
-    def text(self) -> str:
+    def tile(self) -> str:
+        """The function alone."""
         self.rooms: dict[str, str] = {}  # stack arrays of the tile → their element type and size
         nodes = self.nodes
         leaves = [str(n.value) for n in nodes if n.kind == "leaf" and self.kinds[str(n.value)] == "e"]

@@ -90,13 +90,14 @@ class Printer:
         parts = [head + self.imports() + "\n".join(self.constants())]
         parts += [self.find(f) for f in self.program.folds if self.position(f)]
         by_rows = self.variant.rank == 2 and not self.flat
-        if self.tiled:
-            from trueno_simd.narrow import TilePrinter
-
-            parts.append(TilePrinter(self.plan, self.dtype, self.block, self.variant).text())
+        parts += self.tiles()
         if self.variant.parallel:
             parts += [self.piece_of_rows()] if by_rows else [self.piece(k, s) for k, s in enumerate(self.plan.passes)]
         return "\n\n\n".join([*parts, self.kernel(by_rows)]) + "\n"
+
+    def tiles(self) -> Lines:
+        """The functions that `all_rows` calls for tiles of narrow rows, which `trueno_simd.source` adds."""
+        return []
 
     def imports(self) -> str:
         return IMPORTS.format(dtype=self.dtype, block=self.block, run=self.block // RUNS)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from trueno_cuda.ptx import bf16, f16, f32, kernel, ptr, s32, u32
 from trueno_cuda.ptx.emulate import LaunchError, StepLimit, load
+from trueno_cuda.ptx.emulate.findings import KINDS
 
 from .conftest import kernel_text
 
@@ -55,6 +56,14 @@ def only(report, kind: str):
     """The finding of a kind; every finding of the report must be of that kind."""
     assert report.findings and {f.kind for f in report.findings} == {kind}, report
     return report.findings[0]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_example_of_a_finding_has_it(name):
+    text = kernel_text(f"{KINDS[name].example} ret;", ".param .u64 px")
+    report = load(text).launch("k", 1, 128, [np.zeros(128, np.uint32)], global_races=name == "global-race")
+    found = report.findings[0]
+    assert (found.kind, found.severity) == (name, KINDS[name].severity), report
 
 
 def test_missing_first_barrier():

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from trueno.discovery.protocol import Rates
+from trueno.backend import Rates
 
 from trueno_simd.kernels import convolve, eigen, gather, matmul, matvec, transpose
 from trueno_simd.kernels.quant import colmajor, dequantize, matmul_colmajor, quantize

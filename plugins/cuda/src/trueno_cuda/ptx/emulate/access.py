@@ -7,9 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.findings import READ_ONLY
 from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.memory import GLOBAL, LOCAL, PARAM, SHARED
 from trueno_cuda.ptx.emulate.places import Place, Places
+from trueno_cuda.ptx.emulate.shadow import SharedShadow
+from trueno_cuda.ptx.emulate.shadow_global import GlobalShadow
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import Array, Type
 
@@ -18,7 +22,12 @@ Combine = Callable[[Array, list[Array]], Array]
 
 
 class Access(Places):
-    """What instructions ask of memory."""
+    """What instructions ask of memory.  The shadows are None where nobody checks for races."""
+
+    def __init__(self, lanes: Lanes, shadow: SharedShadow | None, global_shadow: GlobalShadow | None) -> None:
+        super().__init__(lanes)
+        self.shadow = shadow
+        self.global_shadow = global_shadow
 
     # ---- loads and stores -----------------------------------------------------------------------
 
@@ -50,7 +59,7 @@ class Access(Places):
             lanes, where = g.lanes[sel], address[sel]
             place = self.place(ins, g, lanes, where, space, size, size)
         self._account(ins, g, sel, address, space, size, len(lanes), "read")
-        if space == "shared" and self.m.shadow is not None:
+        if space == "shared" and self.shadow is not None:
             self._shadow(ins, place, size, write=False)
         view = self.m.launch.view(place.buffer, kind.dtype)
         index = place.at >> (kind.bytes.bit_length() - 1)
@@ -84,12 +93,12 @@ class Access(Places):
         where = address if sel is None or address.size == 1 else address[sel]
         place = self.place(ins, g, lanes, where, space, size, size)
         if space in ("const", "param"):
-            m.find("read-only", ins, f"{space} memory is read-only", lanes[0], len(lanes))
+            m.find(READ_ONLY, ins, f"{space} memory is read-only", lanes[0], len(lanes))
             return
         if space == "global":
             kept = m.arena.protected(where)
             if kept is not None:
-                self._say(ins, lanes, where, kept, "read-only", "in an array that NumPy holds read-only", "global")
+                self._say(ins, lanes, where, kept, READ_ONLY, "in an array that NumPy holds read-only", "global")
         self._account(ins, g, sel, address, space, size, len(lanes), "written")
         m.launch.changes += 1
         view = m.launch.view(place.buffer, kind.dtype)
@@ -102,9 +111,9 @@ class Access(Places):
             if not len(lanes):
                 return
         raw = np.dtype(f"u{kind.bytes}")
-        shadowed = space == "shared" and m.shadow is not None
+        shadowed = space == "shared" and self.shadow is not None
         if shadowed:
-            assert m.shadow is not None
+            assert self.shadow is not None
 
             def unchanged() -> Array:
                 same = np.ones(len(lanes), bool)
@@ -112,17 +121,17 @@ class Access(Places):
                     same &= view.take(index + k).view(raw) == np.ascontiguousarray(v).view(raw)
                 return same
 
-            m.shadow.write(ins, lanes, index * kind.bytes, size, unchanged=unchanged)
+            self.shadow.write(ins, lanes, index * kind.bytes, size, unchanged=unchanged)
         for k, v in enumerate(values):
             view[index + k if k else index] = v
         if shadowed:
-            assert m.shadow is not None
+            assert self.shadow is not None
             for k, v in enumerate(values):
                 lost = view.take(index + k).view(raw) != np.ascontiguousarray(v).view(raw)
                 if lost.any():
-                    m.shadow.lost(ins, lanes, index * kind.bytes, lost)
-        if m.launch.global_shadow is not None and space == "global":
-            m.launch.global_shadow.write(m, ins, lanes, index * kind.bytes, size)
+                    self.shadow.lost(ins, lanes, index * kind.bytes, lost)
+        if self.global_shadow is not None and space == "global":
+            self.global_shadow.write(m, ins, lanes, index * kind.bytes, size)
 
     # ---- atomics --------------------------------------------------------------------------------
 
@@ -174,11 +183,11 @@ class Access(Places):
             who = lanes
         if len(index) == 0:
             return np.zeros(g.n, kind.dtype) if want_old else None
-        if space == "shared" and m.shadow is not None:
-            m.shadow.read(ins, who, index * kind.bytes, kind.bytes, atomic=True)
-            m.shadow.write(ins, who, index * kind.bytes, kind.bytes, atomic=True)
-        if m.launch.global_shadow is not None and space == "global":
-            m.launch.global_shadow.write(m, ins, who, index * kind.bytes, kind.bytes, atomic=True)
+        if space == "shared" and self.shadow is not None:
+            self.shadow.read(ins, who, index * kind.bytes, kind.bytes, atomic=True)
+            self.shadow.write(ins, who, index * kind.bytes, kind.bytes, atomic=True)
+        if self.global_shadow is not None and space == "global":
+            self.global_shadow.write(m, ins, who, index * kind.bytes, kind.bytes, atomic=True)
         if quick is not None and not want_old:
             quick(view, index, values[0])
             m.launch.changes += 1
@@ -218,22 +227,22 @@ class Access(Places):
         if launch.traffic is not None:
             if space == "global":
                 launch.traffic.touched(g, sel, address, ins, size)
-                if launch.global_shadow is not None and verb == "read":
+                if self.global_shadow is not None and verb == "read":
                     where = address if sel is None or address.size == 1 else address[sel]
                     who = g.lanes if sel is None else g.lanes[sel]
-                    launch.global_shadow.read(self.m, ins, who, np.broadcast_to(where - GLOBAL, who.shape), size)
+                    self.global_shadow.read(self.m, ins, who, np.broadcast_to(where - GLOBAL, who.shape), size)
             elif space == "shared":
                 launch.traffic.banks(g, sel, address, ins, size)
 
     def _shadow(self, ins: Instruction, place: Place, size: int, write: bool) -> None:
-        assert self.m.shadow is not None
+        assert self.shadow is not None
         lanes = place.lanes
         index = np.broadcast_to(place.at, lanes.shape)
         if place.good is not None:
             lanes, index = lanes[place.good], index[place.good]
             if not len(lanes):
                 return
-        self.m.shadow.read(ins, lanes, index, size)
+        self.shadow.read(ins, lanes, index, size)
 
 
 def serial(view: Array, index: Array, values: list[Array], combine: Combine) -> Array:

@@ -6,17 +6,19 @@ returns runs unguarded, and the guard, the watch on registers that may be uninit
 added here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.control import Flow
 from trueno_cuda.ptx.emulate.effects import read, written
 from trueno_cuda.ptx.emulate.errors import Refusal, UnknownInstruction, no_other_errors
+from trueno_cuda.ptx.emulate.findings import MISSING_WAIT
 from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.layout import Layout
+from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import form_of
+from trueno_cuda.ptx.emulate.special import special
 from trueno_cuda.ptx.emulate.syntax import (
     Address,
     Immediate,
@@ -31,13 +33,10 @@ from trueno_cuda.ptx.emulate.syntax import (
 )
 from trueno_cuda.ptx.emulate.types import PRED, TYPES, Array, Type, constant
 
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.kernel import Kernel
-    from trueno_cuda.ptx.emulate.machine import Machine
-
-Step = Callable[["Machine", Group, Array | None], None]
-Fetch = Callable[["Machine", Group], Array]
+Step = Callable[[Machine, Group, Array | None], None]
+Fetch = Callable[[Machine, Group], Array]
 Store = Callable[[Group, Array, Array | None], None]
+Family = Callable[["Compiler", Instruction], Step]
 
 TRUE = np.array([True])
 FALSE = np.array([False])
@@ -55,12 +54,12 @@ def refusals(ins: Instruction) -> Iterator[None]:
 
 
 class Compiler:
-    """Compiles the instructions of one function.  `places` gives each variable's address in its space."""
+    """Compiles the instructions of one entry."""
 
-    def __init__(self, flow: Flow, registers: Sequence[Register], entry_params: Sequence[Any]) -> None:
-        self.flow = flow
-        self.kernel: Kernel
-        self.params = {id(p) for p in entry_params}
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        flow, registers = layout.flow, layout.registers
+        self.params = {id(p) for p in layout.params}
         doubtful = flow.doubtful()
         self.flags: dict[int, int] = {}  # doubtful register → the place of its "was written" flag
         for r in registers:
@@ -94,7 +93,7 @@ class Compiler:
 
     def step(self, ins: Instruction) -> Step:
         """The step of one instruction, guard and all."""
-        family = form_of(ins).family
+        family: Family | None = form_of(ins).family
         assert family is not None
         with refusals(ins):
             inner = family(self, ins)
@@ -106,7 +105,7 @@ class Compiler:
         at, negated = ins.guard.index, ins.negated
         flag, line = self.flags.get(at), ins
 
-        def run(m: "Machine", g: Group, sel: Array | None) -> None:
+        def run(m: Machine, g: Group, sel: Array | None) -> None:
             p = g.registers[at]
             assert p is not None
             if flag is not None:
@@ -129,13 +128,13 @@ class Compiler:
 
     def _landed(self, ins: Instruction, inner: Step) -> Step:
         """Report the use of a wgmma's accumulator before wgmma.wait_group."""
-        hot = {r.index for r in (*read(ins), *written(ins))} & {r.index for r in self.kernel.accumulators}
+        hot = {r.index for r in (*read(ins), *written(ins))} & {r.index for r in self.layout.accumulators}
         if not hot or ins.opcode == "wgmma":
             return inner
 
-        def run(m: "Machine", g: Group, sel: Array | None) -> None:
+        def run(m: Machine, g: Group, sel: Array | None) -> None:
             if m.flying_registers and m.products_of(g, hot):
-                m.find("missing-wait", ins, "uses an accumulator of a wgmma that was not waited for", g.lanes[0], g.n)
+                m.find(MISSING_WAIT, ins, "uses an accumulator of a wgmma that was not waited for", g.lanes[0], g.n)
             inner(m, g, sel)
 
         return run
@@ -154,7 +153,7 @@ class Compiler:
         if not reads and not writes:
             return inner
 
-        def run(m: "Machine", g: Group, sel: Array | None) -> None:
+        def run(m: Machine, g: Group, sel: Array | None) -> None:
             for flag, at in reads:
                 m.need_written(ins, g, sel, flag, at)
             inner(m, g, sel)
@@ -187,7 +186,7 @@ class Compiler:
             return lambda m, g: value
         if isinstance(operand, Special):
             name, dtype = operand.name, kind.dtype
-            return lambda m, g: m.special(g, name).astype(dtype)
+            return lambda m, g: special(m, g, name).astype(dtype)
         if isinstance(operand, Symbol) and operand.variable is not None:
             where, offset, dtype = operand.variable, operand.offset, kind.dtype
             return lambda m, g: (np.array([m.address(where)]) + offset).astype(dtype)
@@ -263,19 +262,19 @@ class Compiler:
         if len(sources) == 1:
             (a,) = sources
 
-            def one(m: "Machine", g: Group, sel: Array | None) -> None:
+            def one(m: Machine, g: Group, sel: Array | None) -> None:
                 store(g, function(a(m, g)), sel)
 
             return one
         if len(sources) == 2:
             a, b = sources
 
-            def two(m: "Machine", g: Group, sel: Array | None) -> None:
+            def two(m: Machine, g: Group, sel: Array | None) -> None:
                 store(g, function(a(m, g), b(m, g)), sel)
 
             return two
 
-        def many(m: "Machine", g: Group, sel: Array | None) -> None:
+        def many(m: Machine, g: Group, sel: Array | None) -> None:
             store(g, function(*[s(m, g) for s in sources]), sel)
 
         return many

@@ -58,6 +58,10 @@ class Flow:
         self._liveness()
         self._definedness()
 
+    def first(self, at: int) -> Instruction:
+        """The first instruction of a block: of a meeting point, the one that lanes meet at."""
+        return self.instructions[self.blocks[at].start]
+
     # ---- blocks ---------------------------------------------------------------------------------
 
     def _targets(self, ins: Instruction) -> list[int]:

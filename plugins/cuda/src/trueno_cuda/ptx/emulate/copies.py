@@ -1,15 +1,13 @@
 """Asynchronous copies in flight: what they will write once somebody waits for them."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.lanes import Lanes
+from trueno_cuda.ptx.emulate.shadow import SharedShadow
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 
 @dataclass
@@ -22,23 +20,23 @@ class ThreadCopy:
     data: Array
     number: Array
 
-    def land(self, m: "Machine", mask: Array) -> bool:
+    def land(self, m: Lanes, shadow: SharedShadow | None, mask: Array) -> bool:
         """The copies of some lanes arrive; whether any stay in flight."""
         size = self.data.shape[1]
         at = self.index[mask][:, None] + np.arange(size)
         m.shared[at] = self.data[mask]
-        if m.shadow is not None:
-            words = m.shadow.words(self.index[mask], size)
-            m.shadow.land(words, np.broadcast_to(self.lanes[mask][:, None], words.shape))
+        if shadow is not None:
+            words = shadow.words(self.index[mask], size)
+            shadow.land(words, np.broadcast_to(self.lanes[mask][:, None], words.shape))
         keep = ~mask
         if not keep.any():
             return False
         self.lanes, self.index, self.data, self.number = (
             self.lanes[keep], self.index[keep], self.data[keep], self.number[keep],
         )  # fmt: skip
-        if m.shadow is not None:
-            m.shadow.in_flight += 1
-            m.shadow.flying[m.shadow.words(self.index, size)] = 1
+        if shadow is not None:
+            shadow.in_flight += 1
+            shadow.flying[shadow.words(self.index, size)] = 1
         return True
 
 
@@ -57,17 +55,43 @@ class BulkCopy:
     data: Array | None
     source: Array | None = None
 
-    def start(self, m: "Machine") -> None:
-        if m.shadow is not None and self.data is not None:
-            m.shadow.depart(np.unique(self.index >> m.shadow.shift))
+    def start(self, shadow: SharedShadow | None) -> None:
+        if shadow is not None and self.data is not None:
+            shadow.depart(np.unique(self.index >> shadow.shift))
 
-    def land(self, m: "Machine") -> None:
+    def land(self, m: Lanes, shadow: SharedShadow | None) -> None:
         m.launch.changes += 1
         if self.data is not None:
             m.shared[self.index] = self.data
-            if m.shadow is not None:
-                words = np.unique(self.index >> m.shadow.shift)
-                m.shadow.land(words, np.full(len(words), self.lane))
+            if shadow is not None:
+                words = np.unique(self.index >> shadow.shift)
+                shadow.land(words, np.full(len(words), self.lane))
         else:
             assert self.source is not None
             m.arena.bytes[self.index] = m.shared[self.source]
+
+
+class Copies:
+    """The copies of a chunk that are in flight, but for those that report to an mbarrier, which it keeps itself.
+
+    threads: cp.async; bulk: with the number of its group.  group, bulk_group: of each lane, the one that it is filling.
+    """
+
+    def __init__(self, lanes: Lanes, shadow: SharedShadow | None) -> None:
+        self.m = lanes
+        self.shadow = shadow
+        self.threads: list[ThreadCopy] = []
+        self.group = np.zeros(lanes.size, np.int64)
+        self.bulk: list[tuple[int, BulkCopy]] = []
+        self.bulk_group = np.zeros(lanes.size, np.int64)
+
+    def land(self, lanes: Array, before: Array) -> None:
+        """cp.async of these lanes whose group number is below `before` arrive, in the order in which they began."""
+        limit = np.full(self.m.size, -1, np.int64)
+        limit[lanes] = before
+        kept = []
+        for copy in self.threads:
+            mask = copy.number < limit[copy.lanes]
+            if not mask.any() or copy.land(self.m, self.shadow, mask):
+                kept.append(copy)
+        self.threads[:] = kept

@@ -11,12 +11,14 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate.errors import LaunchError, no_other_errors
 from trueno_cuda.ptx.emulate.kernel import Kernel
+from trueno_cuda.ptx.emulate.launch_state import MAX_STEPS, LaunchState
 from trueno_cuda.ptx.emulate.machine import Machine
-from trueno_cuda.ptx.emulate.memory import LIMITS, Allocation, Arena
+from trueno_cuda.ptx.emulate.memory import LIMITS
 from trueno_cuda.ptx.emulate.parse import parse
 from trueno_cuda.ptx.emulate.report import Report
+from trueno_cuda.ptx.emulate.scheduler import Scheduler
 from trueno_cuda.ptx.emulate.shadow_global import GlobalShadow
-from trueno_cuda.ptx.emulate.syntax import Instruction, Symbol, Variable
+from trueno_cuda.ptx.emulate.syntax import Symbol, Variable
 from trueno_cuda.ptx.emulate.tensor_map import TensorMap
 from trueno_cuda.ptx.emulate.traffic import SAMPLE, Traffic
 from trueno_cuda.ptx.emulate.types import TYPES, Array, constant
@@ -26,7 +28,6 @@ LANES = 32768
 """Lanes that run together: enough to hide what a NumPy call costs, few enough that registers stay in the cache."""
 MEMORY = 256 << 20  # bytes of shared and local memory (with shadow) of the blocks that run together
 SHARED_LIMIT = LIMITS["shared"]
-MAX_STEPS = 20_000_000
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 """Of a grid, on every architecture."""
 BITS: Final = {"bf16": 16, "e4m3": 8, "e5m2": 8, "tf32": 32}
@@ -39,59 +40,13 @@ def three(size: Size, name: str) -> tuple[int, int, int]:
     return (*(int(p) for p in parts), *(1,) * (3 - len(parts)))  # type: ignore[return-value]
 
 
-class Launch:
-    """One launch: memory, sizes and counts that all its chunks share."""
+class Launch(LaunchState):
+    """One launch: what its chunks share, and how they run."""
 
     def __init__(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+        super().__init__(kernel, grid, block)
         self.kernel = kernel
-        self.grid, self.block = grid, block
-        self.cluster = (1, 1, 1)
-        self.cluster_blocks = 1
-        self.threads = math.prod(block)
-        self.report = Report(kernel.name, grid, block)
-        self.arena = Arena()
-        self.addresses: dict[int, int] = {}
-        self.arrays: dict[Variable, Allocation] = {}  # those of pointers and of the module's variables
-        self._homes: dict[tuple[Instruction, str], Allocation | None] = {}
-        self.param_bytes = np.zeros(-(-kernel.param_size // 16) * 16 + 16, np.uint8)
-        self.tensor_maps: list[TensorMap] = []
-        self.dynamic_shared = 0
-        self.shared_size = 0
-        self.races = True
         self.global_shadow: GlobalShadow | None = None
-        self.traffic: Traffic | None = None
-        self.changes = 0
-        self.steps = 0
-        self.max_steps = MAX_STEPS
-        self.lane_counts = [0] * len(kernel.flow.blocks)
-        self.warp_counts = [0] * len(kernel.flow.blocks)
-        self.linear: Array = np.zeros(0, np.int64)
-
-    def view(self, buffer: Array, dtype: np.dtype[Any]) -> Array:
-        return buffer.view(dtype)
-
-    def home(self, ins: Instruction, space: str) -> Allocation | None:
-        """The array of a space that an instruction's address was made from; None where that is not one."""
-        key = ins, space
-        if key not in self._homes:
-            shared = space == "shared"
-            arrays = self.kernel.shared_arrays if shared else self.arrays
-            origins = self.kernel.provenance.of(ins, {*self.arrays, *self.kernel.shared_arrays})
-            found = {v for v in origins if v is None or (v.space == "shared") == shared}
-            one = found.pop() if len(found) == 1 else None
-            self._homes[key] = None if one is None else arrays.get(one)
-        return self._homes[key]
-
-    def order_blocks(self) -> None:
-        """Blocks in the order in which they run: those of a cluster stand together, by rank."""
-        gx, gy, gz = self.grid
-        cx, cy, cz = self.cluster
-        linear = np.arange(gx * gy * gz).reshape(gz // cz, cz, gy // cy, cy, gx // cx, cx)
-        self.linear = linear.transpose(0, 2, 4, 1, 3, 5).reshape(-1)
-
-    def block_index(self, position: int) -> tuple[int, int, int]:
-        n = int(self.linear[position])
-        return n % self.grid[0], n // self.grid[0] % self.grid[1], n // (self.grid[0] * self.grid[1])
 
     def run(self) -> None:
         """All chunks, one after the other; one that spins waits while later ones run."""
@@ -101,20 +56,21 @@ class Launch:
         count = max(1, min(LANES // lanes, MEMORY // max(cost, 1)))
         count = max(count // self.cluster_blocks, 1) * self.cluster_blocks
         total = len(self.linear)
-        stalled: list[Machine] = []
+        stalled: list[Scheduler] = []
         for first in range(0, total, count):
-            machine = Machine(self, first, min(count, total - first))
-            if not machine.run():
-                stalled.append(machine)
+            machine = Machine(self, first, min(count, total - first), self.global_shadow)
+            scheduler = Scheduler(kernel, machine)
+            if not scheduler.run():
+                stalled.append(scheduler)
             elif stalled:
-                stalled = [m for m in stalled if not m.resume()]
+                stalled = [one for one in stalled if not one.resume()]
         while stalled:
             before = self.changes, len(stalled)
-            stalled = [m for m in stalled if not m.resume()]
+            stalled = [one for one in stalled if not one.resume()]
             if (self.changes, len(stalled)) == before:
                 break
-        for machine in stalled:
-            machine.deadlock()
+        for scheduler in stalled:
+            scheduler.deadlock()
             self.report.completed = False
 
     def count(self) -> None:

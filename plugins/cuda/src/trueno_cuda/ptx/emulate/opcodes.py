@@ -11,16 +11,15 @@ What has no form is refused before a family sees it, so that a family may take f
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import TYPES
 
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.compile import Compiler, Step
-
-    Family = Callable[[Compiler, Instruction], Step]
+Family = Callable[[Any, Instruction], Any]
+"""From a compiler and an instruction to its step: `compile`, which needs this table, has the exact types."""
+F = TypeVar("F", bound=Family)
 
 GROUPS = {
     "BITS": "b16|b32|b64",
@@ -51,29 +50,29 @@ class Form(NamedTuple):
     most: int
     groups: tuple[tuple[str, ...], ...]
     optional: frozenset[int]
-    family: "Family | None"
+    family: Family | None
 
 
 FORMS: dict[str, list[Form]] = {}
 """Of each opcode."""
 
 
-def opcode(names: str, *forms: str) -> Callable[["Family"], "Family"]:
+def opcode(names: str, *forms: str) -> Callable[[F], F]:
     """Register a family for these forms of some opcodes; their other forms may be another family's."""
 
-    def register(family: "Family") -> "Family":
+    def register(family: F) -> F:
         _declare(names, family, forms)
         return family
 
     return register
 
 
-def _declare(names: str, family: "Family | None", forms: tuple[str, ...]) -> None:
+def _declare(names: str, family: Family | None, forms: tuple[str, ...]) -> None:
     for name in names.split():
         FORMS.setdefault(name, []).extend(_form(text, family) for text in forms)
 
 
-def _form(text: str, family: "Family | None") -> Form:
+def _form(text: str, family: Family | None) -> Form:
     count, *words = text.split()
     least, _, most = count.partition("-")
     groups = []

@@ -4,17 +4,16 @@ An mbarrier is eight bytes of shared memory; its state is kept beside the memory
 copies that report to a barrier land when somebody waits for it, so data that is read without a wait is old data.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from trueno_cuda.ptx.emulate.access import Access
+from trueno_cuda.ptx.emulate.copies import BulkCopy, Copies
+from trueno_cuda.ptx.emulate.findings import BARRIER
 from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.lanes import Lanes
+from trueno_cuda.ptx.emulate.shadow import SharedShadow
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.copies import BulkCopy
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 UNSET = -1
 
@@ -23,17 +22,18 @@ class Phases:
     """expected: arrivals a phase wants (UNSET before init); pending: still missing; bytes: still to come; phase: how
     many have completed."""
 
-    def __init__(self, machine: "Machine") -> None:
-        self.m = machine
-        slots = (
-            len(machine.shared) // 8 if machine.kernel.uses_mbarrier else 0
-        )  # the last lies behind all blocks' memory
+    def __init__(self, lanes: Lanes, access: Access, copies: Copies, shadow: SharedShadow | None) -> None:
+        self.m = lanes
+        self.access = access
+        self.thread_copies = copies
+        self.shadow = shadow
+        slots = len(lanes.shared) // 8 if lanes.layout.uses_mbarrier else 0  # the last lies behind all blocks' memory
         self.expected = np.full(slots, UNSET, np.int64)
         self.pending = np.zeros(slots, np.int64)
         self.bytes = np.zeros(slots, np.int64)
         self.phase = np.zeros(slots, np.int64)
-        self.tried = np.zeros(machine.size, bool)  # lanes that polled in vain a moment ago
-        self.answer = np.zeros(machine.size, bool)  # what the last poll said
+        self.tried = np.zeros(lanes.size, bool)  # lanes that polled in vain a moment ago
+        self.answer = np.zeros(lanes.size, bool)  # what the last poll said
         self.copies: dict[int, list[BulkCopy]] = {}
         self.deferred: dict[int, list[tuple[Array, Array]]] = {}  # cp.async.mbarrier.arrive: lanes, copies before
 
@@ -42,28 +42,28 @@ class Phases:
         m = self.m
         if space == "generic":
             address = address - m.generic("shared")
-        place = m.access.place(ins, g, lanes, address, "shared", 8, 8)
+        place = self.access.place(ins, g, lanes, address, "shared", 8, 8)
         found = np.broadcast_to(place.at >> 3, lanes.shape)
         return found if place.good is None else np.where(place.good, found, len(self.phase) - 1)
 
     def check(self, ins: Instruction, lanes: Array, slots: Array) -> None:
         unset = self.expected[slots] == UNSET
         if unset.any():
-            self.m.find("barrier", ins, "the mbarrier was not initialised", lanes[int(np.argmax(unset))],
+            self.m.find(BARRIER, ins, "the mbarrier was not initialised", lanes[int(np.argmax(unset))],
                         int(np.count_nonzero(unset)))  # fmt: skip
-        elif self.m.shadow is not None:
-            self.m.shadow.ordered(ins, lanes, slots * 8)
+        elif self.shadow is not None:
+            self.shadow.ordered(ins, lanes, slots * 8)
 
     def init(self, ins: Instruction, lanes: Array, slots: Array, counts: Array) -> None:
         if (counts <= 0).any():
-            self.m.find("barrier", ins, f"an mbarrier of {int(counts.min())} arrivals", lanes[0])
+            self.m.find(BARRIER, ins, f"an mbarrier of {int(counts.min())} arrivals", lanes[0])
         self.expected[slots] = counts
         self.pending[slots] = counts
         self.bytes[slots] = 0
         self.phase[slots] = 0
         self.m.launch.changes += 1
-        if self.m.shadow is not None:
-            self.m.shadow.write(ins, lanes, slots * 8, 8)
+        if self.shadow is not None:
+            self.shadow.write(ins, lanes, slots * 8, 8)
 
     def expect(self, slots: Array, amounts: Array) -> None:
         np.add.at(self.bytes, slots, amounts)
@@ -73,8 +73,8 @@ class Phases:
         """Count arrivals; returns the phase that each lane arrived in."""
         self.check(ins, lanes, slots)
         before = self.phase[slots]
-        if self.m.shadow is not None:
-            self.m.shadow.arrive(slots, lanes >> 5)
+        if self.shadow is not None:
+            self.shadow.arrive(slots, lanes >> 5)
         if drop:
             np.subtract.at(self.expected, slots, counts)
         total: dict[int, int] = {}
@@ -91,7 +91,7 @@ class Phases:
                     break
                 if step <= 0:
                     lane = lanes[int(np.argmax(slots == slot))]
-                    self.m.find("barrier", ins, f"{count} more arrivals than the mbarrier's phase expects", lane)
+                    self.m.find(BARRIER, ins, f"{count} more arrivals than the mbarrier's phase expects", lane)
                     break
                 self.pending[slot] -= step
                 count -= step
@@ -109,51 +109,19 @@ class Phases:
         """Copies that report to these barriers arrive, and arrivals that wait for a thread's own copies happen."""
         for slot in np.unique(slots).tolist():
             for lanes, before in self.deferred.pop(slot, []):
-                self.m.kernel.land_thread_copies(self.m, lanes, before)
+                self.thread_copies.land(lanes, before)
                 self.pending[slot] -= len(lanes)
-                if self.m.shadow is not None:
-                    self.m.shadow.arrive(np.full(len(lanes), slot), lanes >> 5)
+                if self.shadow is not None:
+                    self.shadow.arrive(np.full(len(lanes), slot), lanes >> 5)
                 self._complete(slot)
             for copy in self.copies.pop(slot, []):
-                copy.land(self.m)
+                copy.land(self.m, self.shadow)
                 self.bytes[slot] -= copy.size
-                if self.m.shadow is not None:
-                    self.m.shadow.arrive(np.array([slot]), np.array([copy.lane >> 5]))
+                if self.shadow is not None:
+                    self.shadow.arrive(np.array([slot]), np.array([copy.lane >> 5]))
                 self._complete(slot)
 
     def passed(self, slots: Array, state: Array, parity: bool) -> Array:
         """Whether the phase that a lane waits for is complete."""
         now = self.phase[slots]
         return np.asarray(((now & 1) != (state & 1)) if parity else (now != state.astype(np.int64)))
-
-    # ---- try_wait -------------------------------------------------------------------------------
-
-    def wait(self, g: Group, at: int) -> Group | None:
-        """mbarrier.try_wait: lanes pass when their phase is complete, or told that it is not; else they wait here."""
-        m = self.m
-        test = m.kernel.waits[at]
-        pass_ = test(m, g, True)
-        if pass_.all():
-            return g
-        if not pass_.any():
-            m.park(g, at)
-            return None
-        m.park(g.take(~pass_, m.kernel.live[at], at), at)
-        return g.take(pass_, m.kernel.live[at], at)
-
-    def release(self) -> bool:
-        """Let all go whose phase has completed."""
-        m = self.m
-        moved = False
-        for at in [at for at in m.parked if m.flow.blocks[at].meeting == "phase"]:
-            g = m.parked[at]
-            done = m.kernel.waits[at](m, g, False)
-            if not done.any():
-                continue
-            moved = True
-            del m.parked[at]
-            if not done.all():
-                m.parked[at] = g.take(~done, m.kernel.live[at], at)
-                g = g.take(done, m.kernel.live[at], at)
-            m.pass_meeting(g, at)
-        return moved

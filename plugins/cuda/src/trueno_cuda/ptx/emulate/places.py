@@ -3,11 +3,13 @@
 Bounds are those of the array that the address was made from, where that is known; else of any array.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.findings import ADDRESS_SPACE, MISALIGNED, OUT_OF_BOUNDS, Kind
 from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.memory import (
     CLUSTER_SHIFT,
     GLOBAL,
@@ -20,9 +22,6 @@ from trueno_cuda.ptx.emulate.memory import (
 )
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import TYPES, Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 SPACES = {GLOBAL >> WINDOW: "global", SHARED >> WINDOW: "shared", LOCAL >> WINDOW: "local", PARAM >> WINDOW: "param"}
 
@@ -37,10 +36,10 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Finds the places of accesses in the memory of one machine."""
+    """Finds the places of accesses in the memory of one chunk."""
 
-    def __init__(self, machine: "Machine") -> None:
-        self.m = machine
+    def __init__(self, lanes: Lanes) -> None:
+        self.m = lanes
 
     # ---- finding the place ----------------------------------------------------------------------
 
@@ -60,7 +59,7 @@ class Places:
             bad = None if inside.all() else ~inside
             index = lanes * m.local_size + address
             if bad is not None:
-                self._say(ins, lanes, address, bad, "out-of-bounds",
+                self._say(ins, lanes, address, bad, OUT_OF_BOUNDS,
                           f"outside the {m.local_size} bytes of local memory")  # fmt: skip
         else:
             buffer = m.params
@@ -68,10 +67,10 @@ class Places:
             bad = None if inside.all() else ~inside
             index = address
             if bad is not None:
-                self._say(ins, lanes, address, bad, "out-of-bounds", "outside the parameters")
+                self._say(ins, lanes, address, bad, OUT_OF_BOUNDS, "outside the parameters")
         if align > 1 and int(np.bitwise_or.reduce(address)) & (align - 1):
             odd = (address & (align - 1)) != 0
-            self._say(ins, lanes, address, odd, "misaligned",
+            self._say(ins, lanes, address, odd, MISALIGNED,
                       f"at no multiple of {align} bytes, which an access of {size} bytes wants", space)  # fmt: skip
             bad = odd if bad is None else bad | odd
         if bad is None:
@@ -94,7 +93,7 @@ class Places:
             cluster = m.launch.cluster_blocks
             generic = (rank > cluster) | (rank < 0)
             if generic.any():
-                self._say(ins, lanes, address, generic, "address-space",
+                self._say(ins, lanes, address, generic, ADDRESS_SPACE,
                           "no shared address (is it generic? cvta.to.shared makes one)")  # fmt: skip
             mine = lanes // m.block_lanes
             block = np.where(rank > 0, mine // cluster * cluster + np.where(generic, 0, rank - 1), mine)
@@ -113,7 +112,7 @@ class Places:
                     words = f"offset {int(offset[k])} of shared memory; {has}"
                 else:
                     words = f"{_by_element(home, ins).outside(int(offset[k]) + SHARED_BASE, size)}; {has}"
-                m.find("out-of-bounds", ins, words, lanes[k], _count(shown, lanes), int(address[k]),
+                m.find(OUT_OF_BOUNDS, ins, words, lanes[k], _count(shown, lanes), int(address[k]),
                        home and home.name)  # fmt: skip
         if generic is not None and generic.any():
             bad = generic if bad is None else bad | generic
@@ -137,11 +136,11 @@ class Places:
         if home is not None:
             there = f"; {words} lies there" if name not in (None, home.name) and ":" not in words else ""
             name, words = home.name, home.outside(where, size) + there
-        m.find("out-of-bounds" if name else "address-space", ins, words, lanes[k], _count(bad, lanes), where, name)
+        m.find(OUT_OF_BOUNDS if name else ADDRESS_SPACE, ins, words, lanes[k], _count(bad, lanes), where, name)
         return bad
 
     def _say(
-        self, ins: Instruction, lanes: Array, address: Array, bad: Array, kind: str, words: str, space: str = ""
+        self, ins: Instruction, lanes: Array, address: Array, bad: Array, kind: Kind, words: str, space: str = ""
     ) -> None:
         """Report what the first of the bad lanes does: where it accesses, `is`, and the words."""
         k = int(np.argmax(bad))

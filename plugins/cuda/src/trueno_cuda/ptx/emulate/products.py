@@ -5,18 +5,31 @@ wrong sums, as on the hardware.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.tensor_map import swizzle
-from trueno_cuda.ptx.emulate.types import Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.instructions.warpgroup import Shape
+from trueno_cuda.ptx.emulate.types import Array, Type
 
 SWIZZLE_BYTES = {0: 0, 1: 128, 2: 64, 3: 32}
+
+
+@dataclass
+class Shape:
+    """What a wgmma computes: [64, n] += [64, k] · [k, n], and the registers of D."""
+
+    n: int
+    k: int
+    d_type: Type
+    a_type: Type
+    b_type: Type
+    registers: list[int]
+    negate_a: bool
+    negate_b: bool
+    transpose_a: bool
+    transpose_b: bool
+    limit: bool
 
 
 @dataclass
@@ -33,7 +46,7 @@ class Product:
     a_in_registers: bool
     b: Array
     scale: Array
-    spec: "Shape"
+    spec: Shape
 
     @property
     def registers(self) -> list[int]:

@@ -3,16 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-ERROR, RISK = "error", "risk"
+from trueno_cuda.ptx.emulate.findings import ERROR
 
 
 @dataclass
 class Finding:
     """One thing that a kernel does wrong, with the first lane that did it and how often it was seen.
 
-    kind: out-of-bounds, misaligned, address-space, read-only, uninitialised-register, uninitialised-shared,
-    shared-race, global-race, divergent-barrier, early-exit, missing-lanes, missing-wait, barrier, deadlock, trap,
-    asynchronous-copy, wgmma.  severity: "error", or "risk" where the hardware copes.
+    kind: an id of `findings.KINDS`.  severity: "error", or "risk" where the hardware copes.
     line, text: of the PTX; source: the line that it was written from, as `add.py:12`, where the PTX says so.
     """
 

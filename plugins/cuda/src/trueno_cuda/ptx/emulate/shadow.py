@@ -7,15 +7,13 @@ named barriers, `bar.warp.sync`, mbarriers and cluster barriers synchronise; shu
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trueno_cuda.ptx.emulate.findings import MISSING_WAIT, SHARED_RACE, UNINITIALISED_SHARED, Kind
+from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 LOG = 1 << 22  # reads kept in the log at most
 LATE = 1 << 19  # a clock's 20 bits are nearly used up
@@ -32,18 +30,18 @@ class SharedShadow:
     knows[block, a, b]: the tick of b that a is ordered behind; b's running tick is knows[block, b, b] + 1.
     """
 
-    def __init__(self, machine: "Machine") -> None:
-        self.m = machine
-        self.shift = machine.kernel.granule.bit_length() - 1
-        self.warps = machine.block_warps
-        words = (len(machine.shared) >> self.shift) + 1
+    def __init__(self, lanes: Lanes) -> None:
+        self.m = lanes
+        self.shift = lanes.layout.granule.bit_length() - 1
+        self.warps = lanes.block_warps
+        words = (len(lanes.shared) >> self.shift) + 1
         self.wrote = np.zeros(words, np.int32)
         self.read_by = np.zeros(words * self.warps, np.int32)
         self.read_in = np.zeros(words, np.int32)
         self.flying = np.zeros(words, np.uint8)
         self.in_flight = 0
-        self.knows = np.zeros((machine.blocks_here, self.warps, self.warps), np.int32)
-        self.epoch = np.zeros(machine.blocks_here, np.int32)
+        self.knows = np.zeros((lanes.blocks_here, self.warps, self.warps), np.int32)
+        self.epoch = np.zeros(lanes.blocks_here, np.int32)
         self.known_to_all = 0
         self.log: list[tuple[Array, Array]] = []  # reads since the last synchronisation: words, lanes
         self.logged = 0
@@ -150,7 +148,7 @@ class SharedShadow:
         for word in self._words(index, size):
             last = self.wrote.take(word)
             if not last.min():
-                self._find("uninitialised-shared", ins, lanes, last == 0, index, UNWRITTEN)
+                self._find(UNINITIALISED_SHARED, ins, lanes, last == 0, index, UNWRITTEN)
             self._check_flight(ins, lanes, word, index, "read")
             if (int(last.max()) >> 11) > self.known_to_all:
                 self._check_write(ins, lanes, self._lane(lanes), last, index, atomic, "reads", None)
@@ -227,7 +225,7 @@ class SharedShadow:
             bad &= ~unchanged()
         if bad.any():
             k = int(np.argmax(bad))
-            self._find("shared-race", ins, lanes, bad, index,
+            self._find(SHARED_RACE, ins, lanes, bad, index,
                        f"{does} what warp {by[k]} lane {of[k]} wrote, {UNORDERED}")  # fmt: skip
 
     def _check_reads(
@@ -254,14 +252,12 @@ class SharedShadow:
         if some.any():
             k = int(np.argmax(some[hit]))
             reader = int(np.argmax(bad[k]))
-            self._find("shared-race", ins, lanes, some, index,
+            self._find(SHARED_RACE, ins, lanes, some, index,
                        f"overwrites what warp {reader} read, {UNORDERED}")  # fmt: skip
 
     def lost(self, ins: Instruction, lanes: Array, index: Array, different: Array) -> None:
         """Lanes of one instruction wrote different values to the same word."""
-        self._find(
-            "shared-race", ins, lanes, different, index, "is written by several lanes of this instruction at once"
-        )
+        self._find(SHARED_RACE, ins, lanes, different, index, "is written by several lanes of this instruction at once")
 
     # ---- asynchronous copies --------------------------------------------------------------------
 
@@ -285,12 +281,12 @@ class SharedShadow:
         if self.in_flight:
             bad = self.flying.take(word) != 0
             if bad.any():
-                self._find("missing-wait", ins, lanes, bad, index,
+                self._find(MISSING_WAIT, ins, lanes, bad, index,
                            f"is {does} while an asynchronous copy into it is in flight")  # fmt: skip
 
-    def _find(self, kind: str, ins: Instruction, lanes: Array, bad: Array, index: Array, words: str) -> None:
+    def _find(self, kind: Kind, ins: Instruction, lanes: Array, bad: Array, index: Array, words: str) -> None:
         k = int(np.argmax(bad))
         lane = int(np.broadcast_to(lanes, bad.shape)[k])
         offset = int(np.broadcast_to(index, bad.shape)[k]) % self.m.shared_size
-        name, place = self.m.kernel.shared_name(offset, ins)
+        name, place = self.m.layout.shared_name(offset, ins)
         self.m.find(kind, ins, f"{place} {words}", lane, int(np.count_nonzero(bad)), offset, name)

@@ -5,16 +5,13 @@ volatile, relaxed, acquire or release count as atomic, which never race with eac
 clocks of the shared shadow decide.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from trueno_cuda.ptx.emulate.findings import GLOBAL_RACE
+from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.memory import GLOBAL
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel"}
 
@@ -34,11 +31,11 @@ class GlobalShadow:
         self.atomic = np.zeros(words, bool)
         self.several = np.zeros(words, bool)
 
-    def _thread(self, m: "Machine", lanes: Array) -> tuple[Array, Array]:
+    def _thread(self, m: Lanes, lanes: Array) -> tuple[Array, Array]:
         thread = m.first * m.block_lanes + lanes + 1
-        return thread, m.barriers.passed[lanes // m.block_lanes]
+        return thread, m.passed[lanes // m.block_lanes]
 
-    def read(self, m: "Machine", ins: Instruction, lanes: Array, index: Array, size: int) -> None:
+    def read(self, m: Lanes, ins: Instruction, lanes: Array, index: Array, size: int) -> None:
         thread, epoch = self._thread(m, lanes)
         strong = bool(STRONG & set(ins.mods))
         for k in range(max(size // 4, 1)):
@@ -54,9 +51,7 @@ class GlobalShadow:
             self.reader[word] = np.where((old != 0) & (old != thread) & (self.read_epoch[word] == epoch), -1, thread)
             self.read_epoch[word] = epoch
 
-    def write(
-        self, m: "Machine", ins: Instruction, lanes: Array, index: Array, size: int, atomic: bool = False
-    ) -> None:
+    def write(self, m: Lanes, ins: Instruction, lanes: Array, index: Array, size: int, atomic: bool = False) -> None:
         thread, epoch = self._thread(m, lanes)
         strong = atomic or bool(STRONG & set(ins.mods))
         for k in range(max(size // 4, 1)):
@@ -78,17 +73,17 @@ class GlobalShadow:
             self.atomic[word] = strong
 
     @staticmethod
-    def _unordered(m: "Machine", by: Array, thread: Array, then: Array, now: Array) -> Array:
+    def _unordered(m: Lanes, by: Array, thread: Array, then: Array, now: Array) -> Array:
         other = (by - 1) // m.block_lanes != (thread - 1) // m.block_lanes
         return np.asarray(other | (then == now))
 
     @staticmethod
-    def _report(m: "Machine", ins: Instruction, lanes: Array, bad: Array, by: Array, index: Array, words: str) -> None:
+    def _report(m: Lanes, ins: Instruction, lanes: Array, bad: Array, by: Array, index: Array, words: str) -> None:
         if not bad.any():
             return
         k = int(np.argmax(bad))
         who = int(np.broadcast_to(by, bad.shape)[k])
         name, place = m.arena.describe(GLOBAL + int(index[k]))
         other = "other threads" if who < 1 else "thread {1} of block {0}".format(*divmod(who - 1, m.block_lanes))
-        m.find("global-race", ins, f"{words.format(other)}: {place}", lanes[k], int(np.count_nonzero(bad)),
+        m.find(GLOBAL_RACE, ins, f"{words.format(other)}: {place}", lanes[k], int(np.count_nonzero(bad)),
                GLOBAL + int(index[k]), name)  # fmt: skip

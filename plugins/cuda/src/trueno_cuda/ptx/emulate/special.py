@@ -1,16 +1,13 @@
 """Special registers: who a lane is."""
 
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.memory import SHARED_BASE
 from trueno_cuda.ptx.emulate.types import Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 
 def one(value: int) -> Array:
@@ -29,8 +26,15 @@ def coordinate(linear: Array, size: tuple[int, int, int], axis: str) -> Array:
     return np.asarray(found).astype(np.uint32)
 
 
-def special(m: "Machine", g: Group, name: str) -> Array:
-    """The value of `%name` for the lanes of a group."""
+def special(m: Lanes, g: Group, name: str) -> Array:
+    """The value of `%name` for the lanes of a group, uint32 or uint64: one value where all lanes agree."""
+    known: Array | None = g.cached.get(name)
+    if known is None:
+        known = g.cached[name] = _value(m, g, name)
+    return known
+
+
+def _value(m: Lanes, g: Group, name: str) -> Array:
     head, _, axis = name.partition(".")
     launch = m.launch
     block, grid, cluster = launch.block, launch.grid, launch.cluster

@@ -15,7 +15,6 @@ from trueno_cuda.ptx.emulate.instructions import (
     warp,
     warpgroup,
 )
-from trueno_cuda.ptx.emulate.instructions.asynchronous import land_copies
 from trueno_cuda.ptx.emulate.instructions.synchronise import wait_test
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "carries",
     "convert",
     "data",
-    "land_copies",
     "logic",
     "matrix",
     "synchronise",

@@ -1,22 +1,19 @@
 """cp.async, cp.async.bulk and cp.async.bulk.tensor: copies that land only when they are waited for."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, literal, vector
 from trueno_cuda.ptx.emulate.copies import BulkCopy, ThreadCopy
 from trueno_cuda.ptx.emulate.errors import Refusal
+from trueno_cuda.ptx.emulate.findings import ASYNCHRONOUS_COPY
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.synchronise import chosen
+from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, GLOBAL, PARAM
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Address, Immediate, Instruction, Register, Vector
 from trueno_cuda.ptx.emulate.tensor_map import TensorMap, number_of, swizzle
 from trueno_cuda.ptx.emulate.types import PRED, S32, U16, U32, Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 ALL = 1 << 60
 BYTES = "mbarrier::complete_tx::bytes"
@@ -74,7 +71,7 @@ def thread_copy(c: Compiler, ins: Instruction) -> Step:
         else:
             amount = c.fetch(rest[0], U32)
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         lanes = chosen(g, sel, g.lanes)
         to, out_of = chosen(g, sel, target(m, g)), chosen(g, sel, source(m, g))
         count = np.full(len(lanes), size, np.int64)
@@ -101,7 +98,7 @@ def thread_copy(c: Compiler, ins: Instruction) -> Step:
         if m.shadow is not None and len(lanes):
             m.shadow.write(ins, lanes, index, size)
             m.shadow.depart(m.shadow.words(index, size))
-        m.copies.append(ThreadCopy(ins, lanes, index, data, m.copy_group[lanes]))
+        m.copies.threads.append(ThreadCopy(ins, lanes, index, data, m.copies.group[lanes]))
 
     return run
 
@@ -113,22 +110,10 @@ def spread(g: Group, sel: Array | None, some: Array) -> Array:
     return out
 
 
-def land_copies(m: "Machine", lanes: Array, before: Array) -> None:
-    """The copies of these lanes whose group number is below `before` arrive, in the order in which they began."""
-    limit = np.full(m.size, -1, np.int64)
-    limit[lanes] = before
-    kept = []
-    for copy in m.copies:
-        mask = copy.number < limit[copy.lanes]
-        if not mask.any() or copy.land(m, mask):
-            kept.append(copy)
-    m.copies[:] = kept
-
-
 def commit(bulk: bool) -> Step:
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         lanes = chosen(g, sel, g.lanes)
-        (m.bulk_group if bulk else m.copy_group)[lanes] += 1
+        (m.copies.bulk_group if bulk else m.copies.group)[lanes] += 1
 
     return run
 
@@ -137,19 +122,19 @@ def wait(c: Compiler, ins: Instruction, bulk: bool) -> Step:
     keep = literal(ins.operands[0]) if ins.operands else 0
     everything = "wait_all" in ins.mods
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         lanes = chosen(g, sel, g.lanes)
         if bulk:
-            limit = dict(zip(lanes.tolist(), (m.bulk_group[lanes] - keep).tolist(), strict=True))
+            limit = dict(zip(lanes.tolist(), (m.copies.bulk_group[lanes] - keep).tolist(), strict=True))
             kept = []
-            for number, copy in m.bulk_copies:
+            for number, copy in m.copies.bulk:
                 if number < limit.get(copy.lane, -1):
-                    copy.land(m)
+                    copy.land(m, m.shadow)
                 else:
                     kept.append((number, copy))
-            m.bulk_copies[:] = kept
-        elif m.copies:
-            land_copies(m, lanes, np.full(len(lanes), ALL) if everything else m.copy_group[lanes] - keep)
+            m.copies.bulk[:] = kept
+        elif m.copies.threads:
+            m.copies.land(lanes, np.full(len(lanes), ALL) if everything else m.copies.group[lanes] - keep)
 
     return run
 
@@ -159,16 +144,16 @@ def arrive_when_done(c: Compiler, ins: Instruction) -> Step:
     address = c.address(ins.operands[0])
     noinc = "noinc" in ins.mods
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         lanes = chosen(g, sel, g.lanes)
         slots = m.phases.slots(ins, g, lanes, chosen(g, sel, address(m, g)))
         m.phases.check(ins, lanes, slots)
-        m.copy_group[lanes] += 1
+        m.copies.group[lanes] += 1
         for slot in np.unique(slots).tolist():
             who = lanes[slots == slot]
             if not noinc:
                 m.phases.pending[slot] += len(who)
-            m.phases.deferred.setdefault(slot, []).append((who, m.copy_group[who].copy()))
+            m.phases.deferred.setdefault(slot, []).append((who, m.copies.group[who].copy()))
 
     return run
 
@@ -181,7 +166,7 @@ def each(g: Group, sel: Array | None) -> list[int]:
     return list(range(g.n)) if sel is None else np.flatnonzero(sel).tolist()
 
 
-def blocks_of(m: "Machine", lane: int, mask: int | None) -> list[int]:
+def blocks_of(m: Machine, lane: int, mask: int | None) -> list[int]:
     """The blocks (of this chunk) that a multicast reaches; None: the lane's own."""
     own = lane // m.block_lanes
     if mask is None:
@@ -200,12 +185,12 @@ def bulk_copy(c: Compiler, ins: Instruction) -> Step:
     multicast = "multicast::cluster" in ins.mods
     mask = c.fetch(ins.operands[4], U16) if multicast else None
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         sizes, to, out_of = (np.broadcast_to(f(m, g), g.n) for f in (amount, target, source))
         for k in each(g, sel):
             lane, size = g.lanes[k : k + 1], int(sizes[k])
             if size % 16:
-                m.find("asynchronous-copy", ins, f"a bulk copy of {size} bytes is no multiple of 16", lane[0])
+                m.find(ASYNCHRONOUS_COPY, ins, f"a bulk copy of {size} bytes is no multiple of 16", lane[0])
                 continue
             if size == 0:
                 continue
@@ -225,13 +210,13 @@ def bulk_copy(c: Compiler, ins: Instruction) -> Step:
             else:
                 copy = BulkCopy(ins, int(lane[0]), size, np.arange(first, first + size), None,
                                 np.arange(start, start + size))  # fmt: skip
-                m.bulk_copies.append((int(m.bulk_group[lane[0]]), copy))
+                m.copies.bulk.append((int(m.copies.bulk_group[lane[0]]), copy))
 
     return run
 
 
 def send(
-    m: "Machine", ins: Instruction, g: Group, k: int, first: int, data: Array, barrier: int, mask: int | None,
+    m: Machine, ins: Instruction, g: Group, k: int, first: int, data: Array, barrier: int, mask: int | None,
     order: Array | None = None,
 ) -> None:  # fmt: skip
     """Start copies of `data` to byte `first` of shared memory (in each block of a mask), reporting to a barrier."""
@@ -247,12 +232,12 @@ def send(
         if m.shadow is not None and block == own:
             words = np.unique(index >> m.shadow.shift) << m.shadow.shift
             m.shadow.write(ins, np.full(len(words), lane), words, 1 << m.shadow.shift)
-        copy.start(m)
+        copy.start(m.shadow)
         m.phases.copies.setdefault(slot, []).append(copy)
     m.launch.changes += 1
 
 
-def map_of(m: "Machine", ins: Instruction, lane: int, address: int) -> TensorMap | None:
+def map_of(m: Machine, ins: Instruction, lane: int, address: int) -> TensorMap | None:
     """The tensor map at a generic address."""
     offset = address - PARAM if address >= PARAM else address
     if offset >= 0 and offset + 128 <= len(m.params):
@@ -262,7 +247,7 @@ def map_of(m: "Machine", ins: Instruction, lane: int, address: int) -> TensorMap
     else:
         number = None
     if number is None:
-        m.find("asynchronous-copy", ins, f"{address:#x} holds no tensor map", lane)
+        m.find(ASYNCHRONOUS_COPY, ins, f"{address:#x} holds no tensor map", lane)
         return None
     return m.launch.tensor_maps[number]
 
@@ -280,14 +265,14 @@ def tensor_copy(c: Compiler, ins: Instruction) -> Step:
     barrier = c.address(ins.operands[2]) if to_shared else None
     mask = c.fetch(ins.operands[3], U16) if "multicast::cluster" in ins.mods else None
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         for k in each(g, sel):
             lane = int(g.lanes[k])
             found = map_of(m, ins, lane, int(np.broadcast_to(map_address(m, g), g.n)[k]))
             if found is None:
                 continue
             if found.array.ndim != rank or len(coordinates) != rank:
-                m.find("asynchronous-copy", ins, f"the tensor map has {found.array.ndim} axes", lane)
+                m.find(ASYNCHRONOUS_COPY, ins, f"the tensor map has {found.array.ndim} axes", lane)
                 continue
             at = [int(np.broadcast_to(f(m, g), g.n)[k]) for f in coordinates]
             flat, inside = found.elements(at)
@@ -316,7 +301,7 @@ def tensor_copy(c: Compiler, ins: Instruction) -> Step:
                 )
             else:
                 copy = BulkCopy(ins, lane, found.size, source[here], None, (first + order)[here])
-                m.bulk_copies.append((int(m.bulk_group[lane]), copy))
+                m.copies.bulk.append((int(m.copies.bulk_group[lane]), copy))
             key = "global read" if to_shared else "global written"
             m.report.bytes[key] = m.report.bytes.get(key, 0) + int(here.sum())
 

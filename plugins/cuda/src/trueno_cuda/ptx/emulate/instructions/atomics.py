@@ -1,7 +1,5 @@
 """atom and red: read, combine, write, one lane after the other."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
@@ -10,12 +8,10 @@ from trueno_cuda.ptx.emulate.compile import Compiler, Step, vector
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import half_of, halves
 from trueno_cuda.ptx.emulate.instructions.data import space_of, vector_of
+from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Register
 from trueno_cuda.ptx.emulate.types import Array, Type
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 QUICK = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "min": np.minimum,
          "max": np.maximum}  # fmt: skip
@@ -92,7 +88,7 @@ def atomic(c: Compiler, ins: Instruction) -> Step:
     stores = [c.store(t, kind) if t is not None and wanted else None for t in targets]
     width = kind.bytes * count
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         at = address(m, g)
         for k, (sources, store) in enumerate(zip(values, stores, strict=True)):
             old = m.access.atomic(ins, g, sel, at, space, kind, combine, [v(m, g) for v in sources], quick, wanted, k,

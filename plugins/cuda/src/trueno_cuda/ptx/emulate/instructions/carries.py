@@ -1,18 +1,14 @@
 """Arithmetic on long integers: add.cc, addc, sub.cc, subc, mad.cc, madc.  The carry is a register of its own."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import product
+from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import TYPES, Array, Type
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 
 @opcode("addc subc", "3 cc? u32|s32|u64|s64")
@@ -32,7 +28,7 @@ def products(c: Compiler, ins: Instruction) -> Step:
     a, b = (c.fetch(o, kind) for o in ins.operands[1:3])
     bits = TYPES[f"u{kind.bits}"]
 
-    def upper(m: "Machine", g: Group) -> Array:
+    def upper(m: Machine, g: Group) -> Array:
         return times(a(m, g), b(m, g)).view(bits.dtype)
 
     return carried(c, ins, bits, upper, c.fetch(ins.operands[3], bits))
@@ -43,7 +39,7 @@ def carried(c: Compiler, ins: Instruction, kind: Type, a: Fetch, b: Fetch) -> St
     store = c.store(ins.operands[0], kind)
     takes, gives, subtract, at = ins.opcode.endswith("c"), "cc" in ins.mods, ins.opcode.startswith("sub"), c.carry
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         x, y = a(m, g), b(m, g)
         old = g.registers[at]
         assert old is not None

@@ -1,20 +1,17 @@
 """mov, ld, st, and the instructions that only advise the hardware."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Step, Store, vector
 from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
+from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, SHARED, WINDOW
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.places import SPACES as WINDOWS
+from trueno_cuda.ptx.emulate.special import special
 from trueno_cuda.ptx.emulate.syntax import Address, Instruction, Register, Symbol, Variable, Vector
 from trueno_cuda.ptx.emulate.types import B64, PRED, TYPES, U32, U64, Array, Type
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 SPACES = ("global", "shared", "local", "param", "const")
 
@@ -31,7 +28,7 @@ def mov(c: Compiler, ins: Instruction) -> Step:
     if isinstance(source, Register) and isinstance(target, Register) and source.type == target.type:
         a, b = source.index, target.index
 
-        def copy(m: "Machine", g: Group, sel: Array | None) -> None:
+        def copy(m: Machine, g: Group, sel: Array | None) -> None:
             v = g.registers[a]
             old = g.registers[b]
             assert v is not None
@@ -52,7 +49,7 @@ def mov(c: Compiler, ins: Instruction) -> Step:
         part = part_of(target, kind)
         whole, stores = c.fetch(source, kind), [c.store(o, part) for o in target.items]
 
-        def unpack(m: "Machine", g: Group, sel: Array | None) -> None:
+        def unpack(m: Machine, g: Group, sel: Array | None) -> None:
             raw = whole(m, g)
             for k, store in enumerate(stores):
                 store(g, (raw >> raw.dtype.type(k * part.bits)).astype(part.dtype), sel)
@@ -104,12 +101,12 @@ def ld(c: Compiler, ins: Instruction) -> Step:
     if count == 1:
         (store,) = stores
 
-        def one(m: "Machine", g: Group, sel: Array | None) -> None:
+        def one(m: Machine, g: Group, sel: Array | None) -> None:
             store(g, m.access.load(ins, g, sel, address(m, g), space, kind, 1)[0], sel)
 
         return one
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         for store, v in zip(stores, m.access.load(ins, g, sel, address(m, g), space, kind, count), strict=True):
             store(g, v, sel)
 
@@ -118,13 +115,13 @@ def ld(c: Compiler, ins: Instruction) -> Step:
 
 def parameter(ins: Instruction, c: Compiler, var: Variable, offset: int, kind: Type, stores: list[Store]) -> Step:
     """ld.param of an entry's parameter: the same for all lanes."""
-    at = c.kernel.offsets[id(var)] + offset
+    at = c.layout.offsets[id(var)] + offset
     if offset < 0 or offset + kind.bytes * len(stores) > var.size:
         raise Refusal(f"{var.name} has {var.size} bytes; {kind.bytes * len(stores)} at {offset} are read")
     if at % kind.bytes:
         raise Refusal(f"{var.name}+{offset} is not aligned to {kind.bytes} bytes")
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         for k, store in enumerate(stores):
             first = at + k * kind.bytes
             store(g, m.params[first : first + kind.bytes].view(kind.dtype), sel)
@@ -144,7 +141,7 @@ def st(c: Compiler, ins: Instruction) -> Step:
     address = c.address(target)
     values = [c.fetch(s, kind, wide=True) for s in vector(ins.operands[1], count)]
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         m.access.store(ins, g, sel, address(m, g), space, kind, [v(m, g) for v in values])
 
     return run
@@ -202,9 +199,9 @@ def mapa(c: Compiler, ins: Instruction) -> Step:
     if ins.opcode == "getctarank":
         store = c.store(ins.operands[0], U32)
 
-        def rank(m: "Machine", g: Group, sel: Array | None) -> None:
+        def rank(m: Machine, g: Group, sel: Array | None) -> None:
             found = (a(m, g).astype(np.int64) - base) >> CLUSTER_SHIFT
-            own = m.special(g, "cluster_ctarank").astype(np.int64)
+            own = special(m, g, "cluster_ctarank").astype(np.int64)
             store(g, np.where(found > 0, found - 1, own).astype(np.uint32), sel)
 
         return rank

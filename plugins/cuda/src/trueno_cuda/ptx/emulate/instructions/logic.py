@@ -1,7 +1,6 @@
 """Comparison, selection, bits: setp, set, selp, slct, and/or/xor/not/cnot, shifts, bfe, bfi, prmt, lop3, …"""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,12 +9,10 @@ from trueno_cuda.ptx.emulate.compile import Compiler, Step, literal
 from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import half_of
+from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Immediate, Instruction, Pair, Sink
 from trueno_cuda.ptx.emulate.types import B32, F32, PRED, TYPES, U32, Array, Type
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 Function = Callable[..., Array]
 COMPARE: dict[str, Function] = {
@@ -78,12 +75,12 @@ def setp(c: Compiler, ins: Instruction) -> Step:
     other = c.fetch(ins.operands[3], PRED) if len(ins.operands) > 3 else None
     if other is None and isinstance(second, Sink):
 
-        def plain(m: "Machine", g: Group, sel: Array | None) -> None:
+        def plain(m: Machine, g: Group, sel: Array | None) -> None:
             store(g, test(a(m, g), b(m, g)), sel)
 
         return plain
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         p = test(a(m, g), b(m, g))
         q = ~p
         if other is not None and join is not None:
@@ -106,7 +103,7 @@ def setp_pair(c: Compiler, ins: Instruction, kind: Type) -> Step:
     join = next((LOGIC[m] for m in ins.mods if m in LOGIC), None)
     other = c.fetch(ins.operands[3], PRED) if join else None
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         x, y = a(m, g), b(m, g)
         p = test(x.astype(np.uint16).view(half), y.astype(np.uint16).view(half))
         q = test((x >> 16).astype(np.uint16).view(half), (y >> 16).astype(np.uint16).view(half))
@@ -371,7 +368,7 @@ def lop3(c: Compiler, ins: Instruction) -> Step:
     other = c.fetch(ins.operands[5], PRED)
     join = LOGIC["or" if "or" in ins.mods else "and"]
 
-    def pair(m: "Machine", g: Group, sel: Array | None) -> None:
+    def pair(m: Machine, g: Group, sel: Array | None) -> None:
         r = run(*[s(m, g) for s in sources])
         p = join(r != 0, other(m, g))
         store(g, r, sel)

@@ -4,23 +4,20 @@ Products are summed in float64 and rounded once to the accumulator's type: close
 cores, which truncate as they align.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.access import BASES
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
 from trueno_cuda.ptx.emulate.errors import Refusal
+from trueno_cuda.ptx.emulate.findings import MISSING_LANES
 from trueno_cuda.ptx.emulate.fragments import GROUP, WITHIN, a_places, b_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.data import space_of
+from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Vector
 from trueno_cuda.ptx.emulate.types import B32, F64, TYPES, Array, Type
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:
@@ -36,9 +33,9 @@ def elements(values: list[Array], g: Group, kind: Type) -> Array:
     return floats.decode(split, kind) if kind.kind == "f" else split
 
 
-def full(g: Group, m: "Machine", ins: Instruction) -> None:
+def full(g: Group, m: Machine, ins: Instruction) -> None:
     if not g.whole:
-        m.find("missing-lanes", ins, "some lanes of the warp are not here", g.lanes[0])
+        m.find(MISSING_LANES, ins, "some lanes of the warp are not here", g.lanes[0])
 
 
 @opcode("mma", *(f"4 sync aligned {form}" for form in (
@@ -62,7 +59,7 @@ def mma(c: Compiler, ins: Instruction) -> Step:
     limit = "satfinite" in ins.mods
     integer = d_type.kind == "s"
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         full(g, m, ins)
         x = elements([f(m, g) for f in a], g, a_type)
         y = elements([f(m, g) for f in b], g, b_type)
@@ -90,7 +87,7 @@ def accumulator(c: Compiler, operand: Operand, kind: Type, places: tuple[Array, 
         raise Refusal(f"C has {len(fetches)} registers of {kind.name}")
     height, width = int(rows.max()) + 1, int(columns.max()) + 1
 
-    def load(m: "Machine", g: Group) -> Array:
+    def load(m: Machine, g: Group) -> Array:
         values = np.stack([np.ascontiguousarray(g.matrix(np.broadcast_to(f(m, g), g.n))) for f in fetches], axis=2)
         if packed:
             values = floats.decode(values.view(kind.dtype), kind)
@@ -128,7 +125,7 @@ def matrix_shape(ins: Instruction) -> tuple[int, bool, str]:
     return count, "trans" in ins.mods, space_of(ins)
 
 
-def row_places(m: "Machine", ins: Instruction, g: Group, address: Fetch, count: int, space: str) -> tuple[Array, Array]:
+def row_places(m: Machine, ins: Instruction, g: Group, address: Fetch, count: int, space: str) -> tuple[Array, Array]:
     """Byte places [warps, matrices, 8] of the rows of 16 bytes, and who gave each address."""
     full(g, m, ins)
     at = np.broadcast_to(address(m, g), g.n)
@@ -159,7 +156,7 @@ def ldmatrix(c: Compiler, ins: Instruction) -> Step:
         raise Refusal(f"{count} registers are wanted")
     address = c.address(ins.operands[1])
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         index, lanes = row_places(m, ins, g, address, count, space)
         if m.shadow is not None:
             m.shadow.read(ins, lanes, index, 16)
@@ -182,7 +179,7 @@ def stmatrix(c: Compiler, ins: Instruction) -> Step:
     if len(values) != count:
         raise Refusal(f"{count} registers are wanted")
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         index, lanes = row_places(m, ins, g, address, count, space)
         words = np.stack([g.matrix(np.broadcast_to(v(m, g), g.n)) for v in values], axis=1)
         matrices = np.empty((len(words), count, 8, 8), np.uint16)
@@ -203,7 +200,7 @@ def movmatrix(c: Compiler, ins: Instruction) -> Step:
     """The transpose of an 8 by 8 matrix that lies across the warp."""
     value, store = c.fetch(ins.operands[1], B32), c.store(ins.operands[0], B32)
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         words = g.matrix(np.broadcast_to(value(m, g), g.n))
         halves = np.ascontiguousarray(words).view(np.uint16).reshape(-1, 8, 8)
         turned = np.ascontiguousarray(halves.transpose(0, 2, 1)).reshape(-1, 64).view(np.uint32)

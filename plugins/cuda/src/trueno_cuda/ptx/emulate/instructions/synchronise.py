@@ -1,7 +1,6 @@
 """bar.warp.sync and the mbarrier instructions; block and cluster barriers are the scheduler's."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,14 +8,12 @@ from trueno_cuda.ptx.emulate.compile import Compiler, Step
 from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.data import space_of
+from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Address, Immediate, Instruction
 from trueno_cuda.ptx.emulate.types import B64, PRED, U32, Array
 
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
-
-Test = Callable[["Machine", Group, bool], Array]
+Test = Callable[[Machine, Group, bool], Array]
 
 
 @opcode("bar", "1-2 cta? sync", "2 cta? arrive", "3-4 cta? red popc u32", "3-4 cta? red and|or pred", "1 warp sync")
@@ -26,7 +23,7 @@ Test = Callable[["Machine", Group, bool], Array]
 def warp_barrier(c: Compiler, ins: Instruction) -> Step:
     """Reached with bar.warp.sync alone."""
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         if m.shadow is not None:
             m.shadow.warp_sync(g.warps)
 
@@ -50,7 +47,7 @@ def wait_test(c: Compiler, ins: Instruction) -> Test:
     state = c.fetch(ins.operands[2], U32 if parity else B64)
     space = space_of(ins)
 
-    def test(m: "Machine", g: Group, arriving: bool) -> Array:
+    def test(m: Machine, g: Group, arriving: bool) -> Array:
         phases = m.phases
         slots = phases.slots(ins, g, g.lanes, np.broadcast_to(address(m, g), g.n), space)
         phases.check(ins, g.lanes, slots)
@@ -88,7 +85,7 @@ def mbarrier(c: Compiler, ins: Instruction) -> Step:
     amount = c.fetch(ins.operands[1] if len(ins.operands) > 1 else Immediate(0), U32)
     what = next(m for m in mods if m in ("init", "inval", "expect_tx", "complete_tx"))
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         lanes = chosen(g, sel, g.lanes)
         slots = m.phases.slots(ins, g, lanes, chosen(g, sel, address(m, g)), space)
         counts = chosen(g, sel, amount(m, g)).astype(np.int64)
@@ -108,7 +105,7 @@ def test_wait(c: Compiler, ins: Instruction) -> Step:
     """Never waits: a loop around it yields to the others."""
     test, store = wait_test(c, ins), c.store(ins.operands[0], PRED)
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         some = g if sel is None else g.take(sel, range(len(g.registers)), g.block)
         test(m, some, True)
         store(g, m.phases.answer[g.lanes], sel)
@@ -128,7 +125,7 @@ def arrive(c: Compiler, ins: Instruction) -> Step:
     amount = c.fetch(rest[0], U32) if rest else c.fetch(Immediate(1), U32)
     drop = "arrive_drop" in ins.mods
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         lanes = chosen(g, sel, g.lanes)
         slots = m.phases.slots(ins, g, lanes, chosen(g, sel, address(m, g)), space)
         counts = chosen(g, sel, amount(m, g)).astype(np.int64)

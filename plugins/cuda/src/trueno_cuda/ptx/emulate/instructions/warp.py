@@ -1,17 +1,14 @@
 """What the lanes of a warp do together: shuffles, votes, matches, reductions, elections."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Step
+from trueno_cuda.ptx.emulate.findings import MISSING_LANES
 from trueno_cuda.ptx.emulate.group import WARP, Group
+from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Pair, Sink
 from trueno_cuda.ptx.emulate.types import B32, PRED, U32, Array
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
 
 LANE = np.arange(WARP, dtype=np.int64)
 BIT = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).astype(np.uint32)
@@ -54,7 +51,7 @@ def shfl(c: Compiler, ins: Instruction) -> Step:
     first, second = two_results(ins)
     store, store_p = c.store(first, B32), c.store(second, PRED)
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         value, by, limit = a(m, g), b(m, g), clamp(m, g)
         if value.size == 1 and g.n > 1 and g.whole:
             value = np.broadcast_to(value, g.n)
@@ -74,7 +71,7 @@ def shfl(c: Compiler, ins: Instruction) -> Step:
             bad = g.lanewise(absent)
             if bad.any():
                 k = int(np.argmax(bad))
-                m.find("missing-lanes", ins, f"reads lane {int(g.lanewise(lanes)[k])}, which is not here", g.lanes[k],
+                m.find(MISSING_LANES, ins, f"reads lane {int(g.lanewise(lanes)[k])}, which is not here", g.lanes[k],
                        int(np.count_nonzero(bad)))  # fmt: skip
         store(g, g.lanewise(got), None)
         store_p(g, g.lanewise(inside), None)
@@ -88,7 +85,7 @@ def vote(c: Compiler, ins: Instruction) -> Step:
     predicate, mask = c.fetch(ins.operands[1], PRED), c.fetch(ins.operands[2], B32)
     store = c.store(ins.operands[0], B32 if mode == "ballot" else PRED)
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         members = mask(m, g)
         here = bits(g.present())[:, None] & _rows(g, members)
         yes = bits(g.matrix(np.broadcast_to(predicate(m, g), g.n), False))[:, None] & here
@@ -118,7 +115,7 @@ def match(c: Compiler, ins: Instruction) -> Step:
     store, store_p = c.store(first, B32), c.store(second, PRED)
     every = "all" in ins.mods
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         v = g.matrix(np.broadcast_to(value(m, g), g.n))
         members = np.broadcast_to(_rows(g, mask(m, g)), v.shape) & bits(g.present())[:, None]
         same = (v[:, :, None] == v[:, None, :]).astype(np.uint32)
@@ -145,7 +142,7 @@ def redux(c: Compiler, ins: Instruction) -> Step:
     value, mask = c.fetch(ins.operands[1], kind), c.fetch(ins.operands[2], B32)
     store = c.store(ins.operands[0], kind)
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         v = g.matrix(np.broadcast_to(value(m, g), g.n))
         members = np.broadcast_to(_rows(g, mask(m, g)), v.shape) & bits(g.present())[:, None]
         out = np.zeros_like(v)
@@ -162,7 +159,7 @@ def redux(c: Compiler, ins: Instruction) -> Step:
 def activemask(c: Compiler, ins: Instruction) -> Step:
     store = c.store(ins.operands[0], B32)
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         here = g.present() if sel is None else g.matrix(sel, False)
         store(g, g.lanewise(np.broadcast_to(bits(here)[:, None], here.shape)), sel)
 
@@ -176,7 +173,7 @@ def elect(c: Compiler, ins: Instruction) -> Step:
     first, second = two_results(ins)
     store, store_p = c.store(first, U32), c.store(second, PRED)
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         members = np.broadcast_to(_rows(g, mask(m, g)), (len(g.warps), WARP)) & bits(g.present())[:, None]
         lowest = members & (~members + np.uint32(1))
         leader = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)

@@ -1,41 +1,20 @@
 """wgmma: matrix products of four warps, from descriptors of shared memory, that land at wgmma.wait_group."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, literal, vector
 from trueno_cuda.ptx.emulate.errors import Refusal
+from trueno_cuda.ptx.emulate.findings import OUT_OF_BOUNDS, WGMMA
 from trueno_cuda.ptx.emulate.fragments import a_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.matrix import elements
+from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.memory import SHARED_BASE
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.products import Product, operand_bytes
+from trueno_cuda.ptx.emulate.products import Product, Shape, operand_bytes
 from trueno_cuda.ptx.emulate.syntax import Instruction, Register, Vector
 from trueno_cuda.ptx.emulate.types import B32, PRED, S32, TYPES, U64, Array, Type
-
-if TYPE_CHECKING:
-    from trueno_cuda.ptx.emulate.machine import Machine
-
-
-@dataclass
-class Shape:
-    """What a wgmma computes: [64, n] += [64, k] · [k, n], and the registers of D."""
-
-    n: int
-    k: int
-    d_type: Type
-    a_type: Type
-    b_type: Type
-    registers: list[int]
-    negate_a: bool
-    negate_b: bool
-    transpose_a: bool
-    transpose_b: bool
-    limit: bool
 
 
 @opcode("wgmma", "0 fence|commit_group sync aligned", "1 wait_group sync aligned", *(
@@ -60,11 +39,11 @@ def groups_of(g: Group) -> Array:
     return g.lanes[::128] >> 7
 
 
-def fence(m: "Machine", g: Group, sel: Array | None) -> None:
+def fence(m: Machine, g: Group, sel: Array | None) -> None:
     m.fenced[groups_of(g)] = True
 
 
-def commit(m: "Machine", g: Group, sel: Array | None) -> None:
+def commit(m: Machine, g: Group, sel: Array | None) -> None:
     m.product_group[groups_of(g)] += 1
 
 
@@ -98,14 +77,14 @@ def product(c: Compiler, ins: Instruction) -> Step:
     a_at = a_places(16, k, e)
     flags = {r: c.flags[r] for r in registers if r in c.flags}
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         groups = groups_of(g)
         adds = np.broadcast_to(scale(m, g) != 0, g.n)[::128]
         if adds.any():
             for r, flag in flags.items():
                 m.need_written(ins, g, None, flag, r)
         if not m.fenced[groups].all():
-            m.find("wgmma", ins, "no wgmma.fence before the first product since the registers were touched", g.lanes[0])
+            m.find(WGMMA, ins, "no wgmma.fence before the first product since the registers were touched", g.lanes[0])
         if in_registers:
             left = np.empty((len(g.warps), 16, k))
             left[:, a_at[0], a_at[1]] = elements([f(m, g) for f in a], g, a_type)
@@ -122,7 +101,7 @@ def product(c: Compiler, ins: Instruction) -> Step:
 def wait(keep: int) -> Step:
     keep = min(keep, 2**31)  # more groups than any kernel commits
 
-    def run(m: "Machine", g: Group, sel: Array | None) -> None:
+    def run(m: Machine, g: Group, sel: Array | None) -> None:
         groups = groups_of(g)
         limit = np.full(len(m.product_group), -1, np.int64)
         limit[groups] = m.product_group[groups] - keep
@@ -143,7 +122,7 @@ def wait(keep: int) -> Step:
 
 
 def shared_operand(
-    m: "Machine", one: Product, descriptors: Array, hit: Array, rows: int, transposed: bool, kind: Type
+    m: Machine, one: Product, descriptors: Array, hit: Array, rows: int, transposed: bool, kind: Type
 ) -> Array:
     """[groups, rows, k] of an operand in shared memory, as numbers."""
     spec = one.spec
@@ -157,7 +136,7 @@ def shared_operand(
         words = (
             f"a descriptor leads to {where - SHARED_BASE}, outside the block's {m.shared_size} bytes of shared memory"
         )
-        m.find("out-of-bounds", one.ins, words, int(one.groups[hit][0]) << 7, int(bad.sum()), where)
+        m.find(OUT_OF_BOUNDS, one.ins, words, int(one.groups[hit][0]) << 7, int(bad.sum()), where)
         offset = np.where(bad, 0, offset)
     index = block[:, None, None] * m.shared_size + offset
     if m.shadow is not None:
@@ -170,7 +149,7 @@ def shared_operand(
     return (floats.decode(raw, kind) if kind.kind == "f" else raw).astype(np.float64)
 
 
-def land(m: "Machine", g: Group, one: Product, hit: Array) -> None:
+def land(m: Machine, g: Group, one: Product, hit: Array) -> None:
     """D += A · B for the chosen warp groups, in their registers."""
     spec = one.spec
     left = one.a[hit] if one.a_in_registers else shared_operand(m, one, one.a, hit, 64, spec.transpose_a, spec.a_type)
@@ -202,4 +181,4 @@ def land(m: "Machine", g: Group, one: Product, hit: Array) -> None:
         else:
             base = np.where(add, current[where].view(np.float32), 0)
             current[where] = (values[:, k] + base).astype(np.float32).view(np.uint32)
-        g.registers[r] = current.view(m.kernel.registers[r].type.dtype)
+        g.registers[r] = current.view(m.layout.registers[r].type.dtype)

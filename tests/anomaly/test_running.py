@@ -4,6 +4,7 @@ import logging
 import signal
 import warnings
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -284,18 +285,27 @@ def test_a_refusal_by_exception_is_one(chaos):
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no signal of the user's own")
 @pytest.mark.parametrize("kind", ["fails", "fails_mid_run"])
 @pytest.mark.parametrize("named", [False, True])
-def test_what_a_signal_raises_is_the_users(chaos, kind, named):
+@pytest.mark.parametrize("handler", ["function", "partial", "object", "resets itself"])
+def test_what_a_signal_raises_is_the_users(chaos, kind, named, handler):
     """A timer's exception is on its way to the user; the kernel that it came by has not failed."""
 
-    def too_late(*_):
+    def raises(number, frame):
+        if handler == "resets itself":
+            signal.signal(number, signal.SIG_DFL)
         raise TimeoutError("the user's own")
 
+    class Callable:
+        def __call__(self, *given):
+            raises(*given)
+
+    too_late = {"partial": partial(raises), "object": Callable()}.get(handler, raises)
     control = chaos(kind)
     x = np.arange(8, dtype=np.float32)
     control.fail = lambda: signal.raise_signal(signal.SIGUSR1)
     before = signal.signal(signal.SIGUSR1, too_late)
     try:
         for operand in (x, 1.0):
+            signal.signal(signal.SIGUSR1, too_late)
             control.arm(forever=False)
             with trueno.use(kind) if named else nullcontext(), pytest.raises(TimeoutError, match="the user's own"):
                 trueno.add(x, operand)

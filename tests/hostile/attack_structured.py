@@ -8,7 +8,7 @@ from trueno.discovery import registry
 from trueno.dispatch.general import request
 from trueno.errors import KernelError, OutError
 from trueno.formats import decode, format_of
-from trueno.formats.activations import seen
+from trueno.formats.activations import rounded_activations
 from trueno.formats.interleave import plain
 from trueno.formats.samples import random_rows
 from trueno.formats.table import FORMATS
@@ -79,7 +79,7 @@ def _meaning(op, arrays, given, params):
     form, how = given["format"], given.get("activations", "f32")
     (w,) = (a for a in arrays if a.dtype == np.uint8)
     (x,) = (a for a in arrays if a.dtype != np.uint8)
-    x = np.asarray(seen(x, format_of(form), how)).astype(wide)
+    x = np.asarray(rounded_activations(x, format_of(form), how)).astype(wide)
     w = _numbers(w, form).astype(wide)
     if op.columnwise:
         return np.einsum("...k,kn->...n", x, w)

@@ -226,7 +226,7 @@ def _distrust_above(path: Path) -> str:
 
 
 def _alone_in(group: int) -> bool:
-    """Whether a group is the user's own: it has the user's name, and no other member."""
+    """Whether a group is the user's own: it has the user's name, and no other user is in it or begins in it."""
     import grp
     import pwd
 
@@ -234,7 +234,9 @@ def _alone_in(group: int) -> bool:
         name, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
     except KeyError:
         return False
-    return found.gr_name == name and set(found.gr_mem) <= {name}
+    if not group or found.gr_name != name or not set(found.gr_mem) <= {name}:  # containers run anybody with group 0
+        return False
+    return all(user.pw_name == name for user in pwd.getpwall() if user.pw_gid == group)
 
 
 def _try(path: Path) -> str:

@@ -1,6 +1,6 @@
 """The floating-point environment that everything here computes in: IEEE 754's default.
 
-Rounding is to nearest even, subnormals are kept, nothing traps.  A caller's thread may have other modes
+Rounding is to nearest even and subnormals are kept; traps stay the caller's.  A caller's thread may have other modes
 (`fesetround`, `torch.set_flush_denormal`, a library that was linked with `-ffast-math`), and NumPy, Python and LLVM
 obey the thread that they run in.  So a call computes inside `ieee()`, and so does what is computed once and kept:
 constants of traced bodies, printed kernels, machine code on disk.  Afterwards the thread has the caller's modes again.

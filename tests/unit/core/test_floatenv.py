@@ -123,6 +123,15 @@ def test_conversions_plans_batches_and_guards_too(backend: str) -> None:
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b), err_msg=f"way {i}, seed {SEED}")
 
 
+@pytest.mark.parametrize("mode", ["up", "zero"])
+def test_a_number_that_a_batch_keeps_is_rounded_to_nearest(mode: str) -> None:
+    batch = trueno.Batch("reference")
+    with in_mode(mode):
+        h = batch.maximum(batch.upload(np.zeros(4, np.float32)), 1.1)
+    batch.execute()
+    assert batch.read(h)[0] == np.float32(1.1)
+
+
 SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -208,3 +208,33 @@ def test_where_there_are_no_threads_it_runs_in_place(monkeypatch: pytest.MonkeyP
     with pytest.raises(ZeroDivisionError):
         elsewhere.run(lambda: 1 // 0)
     assert elsewhere.wait(0.0)
+
+
+COMPILING = """
+import numba, numpy as np, trueno
+from numba.extending import overload
+
+def table(x): ...
+
+@overload(table)
+def made(x):
+    c = float(trueno.sum(np.ones(8, np.float32)))  # while Numba compiles f
+    return lambda x: x + c
+
+@numba.njit
+def f(x):
+    return table(x)
+
+with trueno.use("simd"):
+    assert f(1.0) == 9.0
+print("done")
+"""
+
+
+def test_a_call_within_numbas_own_compilation_waits_for_nobody(tmp_path):
+    """Its lock is this thread's; another thread would wait for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILING], env=os.environ | {"TRUENO_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stdout == "done\n", done.stderr

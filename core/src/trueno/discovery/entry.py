@@ -16,6 +16,7 @@ from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import Backend, Device
 from trueno.errors import BackendUnavailable
 from trueno.escape import escaped
+from trueno.firstuse import importing
 from trueno.floatenv import ieee
 from trueno.settings import settings
 
@@ -218,7 +219,8 @@ class Entry:
             if self.known():
                 return
             if self.trying() and settings.get("TRUENO_PROBE") == "on":
-                from trueno.discovery.trial import wait
+                with importing:
+                    from trueno.discovery.trial import wait
 
                 assert self.manifest is not None
                 verdict = wait(self.manifest)
@@ -305,7 +307,8 @@ class Entry:
         """Start the process that tries it, if nothing is known yet and processes may try."""
         self.look()
         if not self.known() and self.manifest and settings.get("TRUENO_PROBE") == "on" and self.trying():
-            from trueno.discovery.trial import start
+            with importing:
+                from trueno.discovery.trial import start
 
             start(self.manifest)
 

@@ -404,10 +404,6 @@ def _after_fork() -> None:
     """In the child of a fork: locks may be held by threads that are not here, and contexts of GPUs are dead."""
     global _lock
     _lock = RLock()
-    if "trueno.discovery.trial" in sys.modules:
-        from trueno.discovery.trial import after_fork
-
-        after_fork()
     lost = False
     for entry in (_entries or {}).values():
         entry.after_fork()

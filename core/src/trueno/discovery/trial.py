@@ -320,3 +320,7 @@ def after_fork() -> None:
         if child.process is not None:
             child.process.returncode = 0  # not ours to wait for
     _children.clear()
+
+
+if hasattr(os, "register_at_fork"):  # here, because whoever imported it in the child of a fork might wait for ever
+    os.register_at_fork(after_in_child=after_fork)

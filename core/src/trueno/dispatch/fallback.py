@@ -7,6 +7,8 @@ backend out for calls like that one.  What was asked for by name raises.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import CO_VARARGS
+from types import FrameType
 from typing import Any
 
 from trueno.discovery import registry
@@ -42,16 +44,27 @@ def passes(error: BaseException) -> bool:
 
 
 def _from_a_signal(error: BaseException) -> bool:
-    """Whether the handler of a signal raised it, in whatever code the signal came."""
-    codes, trace = set(), error.__traceback__
-    while trace is not None:
-        codes.add(trace.tb_frame.f_code)
-        trace = trace.tb_next
-    if len(codes) < 2:  # raised where it was caught
-        return False
-    from signal import getsignal, valid_signals
+    """Whether the handler of a signal raised it, in whatever code the signal came.
 
-    return any(getattr(getsignal(s), "__code__", None) in codes for s in valid_signals())
+    A handler is told which frame it interrupted, and that frame is its caller: nobody else is given such an argument.
+    What another thread sets off in this one (PyThreadState_SetAsyncExc) leaves no such trace.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_back is not None and _given(frame, frame.f_back):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _given(frame: FrameType, what: object) -> bool:
+    """Whether `what` is an argument of the call that a frame is."""
+    code, local = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
+    names = code.co_varnames[:count]
+    values = [local.get(name) for name in names]
+    return any(v is what or (isinstance(v, tuple) and any(w is what for w in v)) for v in values)
 
 
 def leave_out(call: Call, name: str, error: BaseException, asked: Asked) -> None:

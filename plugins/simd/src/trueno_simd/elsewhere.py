@@ -17,6 +17,7 @@ import _thread
 import atexit
 import logging  # noqa: F401 - what it does before a fork is done later than what was registered after it: take its lock
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -38,13 +39,19 @@ _under_way: "set[_thread.LockType]" = set()
 
 def run(function: Callable[[], T]) -> T:
     """What `function` returns or raises in a thread of its own, with the caller's context; within a task, at once."""
-    if getattr(_here, "inside", False):
+    if getattr(_here, "inside", False) or _compiling():
         return function()
     task = _Task(function)
     if not _started(task.run):
         task.run()
     with task.done:  # and free again at once, for an exit or a fork that waits for it too
         return task.outcome()
+
+
+def _compiling() -> bool:
+    """Whether this thread is in the middle of one of Numba's compilations, for which the task would wait for ever."""
+    lock = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+    return lock is not None and bool(lock.is_locked())
 
 
 class _Task(Generic[T]):

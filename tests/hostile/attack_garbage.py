@@ -160,13 +160,13 @@ OTHERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 PYTHONS: dict[str, tuple[type[Exception], ...]] = {
     "Vector[]": (IndexError, TypeError, ValueError, OverflowError),
-    "Vector ==": (TypeError, ValueError),
+    "Vector ==": (TypeError, ValueError, OverflowError),
     "Vector +": (TypeError,),
     "Vector r+": (TypeError,),
     "Vector @": (TypeError,),
     "Matrix @": (TypeError,),
     "@ q": (TypeError,),
-    "q ==": (TypeError, ValueError),
+    "q ==": (TypeError, ValueError, OverflowError),
     "q[]": (IndexError, TypeError, ValueError),
 }
 """What Python's own operators, and NumPy's `==` and `[]`, raise of objects that they do not go with."""

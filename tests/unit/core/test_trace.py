@@ -1,6 +1,8 @@
 """Tracing and lowering: what a body becomes, what it may not do, and that no pass loses or invents a value."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -409,3 +411,26 @@ def test_every_node_is_computed_where_its_arguments_are_known(residence):
         assert reads == {n.value for n in plan.program.nodes if n.kind == "leaf" and n.space == "e"}
         stored = [k for sweep in plan.passes for k, i in sweep.stores if i == plan.program.outputs[k]]
         assert sorted([*stored, *plan.row_outputs]) == list(range(len(plan.program.outputs)))
+
+
+def test_a_table_whose_import_was_cut_off_is_imported_again():
+    """Ctrl-C in the middle of a family's module leaves the ops before it declared."""
+    program = """
+import sys
+count = 0
+def cut_off(frame, event, _):
+    global count
+    count += event == "return" and frame.f_code.co_name == "declare"
+    if count == 60:
+        sys.setprofile(None)
+        raise KeyboardInterrupt
+sys.setprofile(cut_off)
+try:
+    import trueno
+    trueno.add
+except KeyboardInterrupt:
+    assert count == 60 and "trueno.ops" not in sys.modules
+import numpy as np
+assert trueno.dot(np.ones(3), np.ones(3)) == 3 and len(trueno.ops.TABLE) > 90
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)

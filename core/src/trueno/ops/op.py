@@ -288,7 +288,9 @@ def op(
             magnitude=magnitude,
         )
         for taken in (row.name, *row.aliases):
-            if taken in TABLE or taken in ALIASES:
+            before = TABLE.get(ALIASES.get(taken, taken))
+            # A module whose import was cut off, by Ctrl-C, is imported again from its beginning.
+            if before is not None and (before.body.__module__, before.name) != (body.__module__, row.name):
                 raise ValueError(f"{taken} is declared twice")
         TABLE[row.name] = row
         ALIASES.update(dict.fromkeys(row.aliases, row.name))

@@ -21,7 +21,6 @@ from trueno.dispatch.coerce import coerce_params, number, unpack
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.half import FLOATS
 from trueno.errors import BatchError, DtypeError, ParameterError, ShapeError, suggestion
-from trueno.floatenv import ieee
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 
@@ -243,8 +242,7 @@ class Batch:
 
     def _number(self, op: Op, index: bool, x: Any, dtype: np.dtype[Any]) -> "int | Number":
         """A number beside handles: a parameter of a row program, an upload for any other op."""
-        with ieee():
-            array = np.asarray(x, np.int64) if index else number(op, x, dtype)
+        array = np.asarray(x, np.int64) if index else number(op, x, dtype)
         if not op.structured:
             return Number(float(array))
         return self._new(array).value

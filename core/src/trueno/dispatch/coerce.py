@@ -15,6 +15,7 @@ import numpy.typing as npt
 from trueno.dispatch.half import FLOATS, TAKEN, is_half
 from trueno.dispatch.transfer import imported
 from trueno.errors import DtypeError, ParameterError, ShapeError
+from trueno.floatenv import ieee
 from trueno.formats.table import INTERLEAVED
 from trueno.ops.fused import narrowed
 from trueno.ops.op import Op, Parameter
@@ -126,7 +127,7 @@ def _bytes(op: Op, name: str, x: Any) -> Array:
 def number(op: Op, x: Any, dtype: np.dtype[Any]) -> Array:
     """A number as an array without axes; ParameterError for a whole number past every float."""
     try:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"), ieee():  # a batch keeps it
             return narrowed(np.asarray(x, np.float64), dtype) if dtype.itemsize == 2 else np.asarray(x, dtype)
     except OverflowError:
         raise ParameterError(f"{op.name}: a whole number of {x.bit_length()} bits is past every {dtype}") from None

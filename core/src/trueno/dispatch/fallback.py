@@ -49,7 +49,7 @@ def _from_a_signal(error: BaseException) -> bool:
     A handler is told which frame it interrupted, and that frame is its caller: nobody else is given such an argument.
     What another thread sets off in this one (PyThreadState_SetAsyncExc) leaves no such trace.
     """
-    trace = error.__traceback__
+    trace = error.__traceback__ and error.__traceback__.tb_next  # the first frame catches: its locals hold the error
     while trace is not None:
         frame = trace.tb_frame
         if frame.f_back is not None and _given(frame, frame.f_back):

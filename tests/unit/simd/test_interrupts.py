@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -15,6 +16,16 @@ pytest.importorskip("numba", reason="needs numba")
 from trueno_simd import elsewhere
 
 MAIN = threading.main_thread().ident or 0
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c() -> Iterator[None]:
+    """A shell's background job ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 ON_POSIX = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="elsewhere a wait is not interrupted")
 
 HEAD = """

@@ -181,7 +181,7 @@ def structured_kernel(call: Call) -> Callable[..., int]:
         if expected is None or len(expected) != len(outs):
             return -1
         for y, shape, dtype in zip(outs, expected, results, strict=True):
-            if y.shape != shape or y.dtype != dtype or not y.flags.c_contiguous:
+            if y.shape != shape or y.dtype != dtype or not (y.flags.c_contiguous and y.flags.writeable):
                 return -1
         if not apart(operands, outs) and clash(operands, outs):
             return -1

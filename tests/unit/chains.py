@@ -135,7 +135,7 @@ class Run:
             terms = a.value.shape[-1]
             slack = off @ sizes + (terms + 4) * arithmetic.u * (most @ sizes) + terms * arithmetic.smallest
             wild = ~np.isfinite(slack) | (most @ sizes > arithmetic.largest / 2) | a.range.nan.any(-1, keepdims=True)
-        low, high = np.where(wild, -np.inf, value - slack), np.where(wild, np.inf, value + slack)
+            low, high = np.where(wild, -np.inf, value - slack), np.where(wild, np.inf, value + slack)
         return Known(value, Range(low, high, wild))
 
     def judge(self, k, got):

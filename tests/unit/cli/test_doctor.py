@@ -72,7 +72,8 @@ def test_a_failure_is_degraded_and_refresh_tries_again(tmp_path):
     assert code == 1 and frail["probed"] == "cached" and frail["checked"] > 1e9
     assert "impl.py" in frail["error"] and frail["code"] == "probe_failed" and frail["status"] == "failed"
     code, _, backends = report(tmp_path, "--refresh")
-    assert code == 0 and backends["frail"]["probed"] == "now" and backends["frail"]["available"]
+    assert code == 0, backends
+    assert backends["frail"]["probed"] == "now" and backends["frail"]["available"]
     assert report(tmp_path)[0] == 0
 
 

@@ -268,7 +268,8 @@ def _scan() -> dict[str, Entry]:
     found = _limit(found, known)
     _switch(list(found.values()))
     for name in found:
-        _warn_of_a_clash(found[name], list(claims[name].values()))
+        if len(claims[name]) > 1:  # of the others nothing is asked yet: whether old verdicts count is told below
+            _warn_of_a_clash(found[name], list(claims[name].values()))
     if hooks:
         import trueno.hooks  # noqa: F401 - which listens to events from now on
     found["reference"] = _reference()

@@ -484,7 +484,7 @@ def test_chains_that_nobody_records_any_more_are_let_go():
 
     def alive():
         gc.collect()
-        return sum(isinstance(o, Op) and o.family == "batch" for o in gc.get_objects())
+        return sum(issubclass(type(o), Op) and o.family == "batch" for o in gc.get_objects())  # proxies may be dead
 
     first = ("tanh", "neg", "exp", "relu", "sin")
     with trueno.Batch("reference") as kept:

@@ -244,7 +244,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
         for (var col = low; col < end; col += 256u) {
             let at = base + col;
             let v0 = in0[at];
-            let v11 = v0 - hide(r10);
+            let v11 = v0 - r10;
             let v12 = hide(v11) * hide(v11);
             s13 = s13 + v12;
         }
@@ -417,7 +417,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
         let v0 = in0[at];
         let v1 = in1[col - skipped];
         let v2 = in2[col - skipped];
-        let v11 = v0 - hide(r10);
+        let v11 = v0 - r10;
         let v17 = hide(v11) * r16;
         let v18 = v1 * hide(v17);
         let v19 = v2 + v18;

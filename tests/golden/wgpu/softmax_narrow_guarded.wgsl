@@ -104,7 +104,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     for (var col = lane; col < n; col += 8u) {
         let at = base + col;
         let v0 = in0[at];
-        let v2 = v0 - hide(r1);
+        let v2 = v0 - r1;
         let v3 = safe_exp(v2);
         s4 = s4 + v3;
     }
@@ -125,7 +125,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     for (var col = lane; col < n; col += 8u) {
         let at = base + col;
         let v0 = in0[at];
-        let v2 = v0 - hide(r1);
+        let v2 = v0 - r1;
         let v3 = safe_exp(v2);
         let v7 = v3 * r6;
         out0[at] = v7;

@@ -4,7 +4,7 @@ EXPRESSIONS: dict[str, str] = {
     "neg": "negative({0})",
     "abs": "absolute({0})",
     "add": "{0} + {1}",
-    "sub": "{0} - hide({1})",
+    "sub": "{0} - {1}",
     "mul": "{0} * {1}",
     "div": "quotient({0}, {1})",
     "maximum": "maximum({0}, {1})",

@@ -4,7 +4,7 @@ WGSL lets an implementation assume that there is neither NaN nor Inf and reassoc
 So tests for NaN and Inf, signs and orders look at bits; no literal is infinite (`u.inf` and `u.nan` come with the
 call); and a rounded intermediate whose rounding is needed goes through `hide`, an exclusive or with a word that is
 zero, which no compiler can know.  So does a number whose sign is copied (where Mesa 22 knows it to be positive, it
-forgets the exponent of the result), and what is subtracted, which may be the very same number: x − x is not 0 for an
+forgets the exponent of the result), and an operand less another, which may be the same array: x − x is not 0 for an
 Inf.  Drivers may flush subnormals to zero; nothing here depends on it.
 
 A module is printed with the functions that it uses, and those that they use.  `FUNCTIONS` has them all by name.

@@ -151,8 +151,10 @@ class Printer:
         for a in node.args:
             hidden = self.nodes[a].kind in (ARITHMETIC if apart else SUMS) and node.kind in ARITHMETIC
             given.append(f"hide({self.name(a)})" if hidden else self.name(a))
-        if node.kind == "sub" and node.args[0] == node.args[1]:
-            given = [self.name(node.args[0]), f"hide({self.name(node.args[0])})"]
+        x, y = (*node.args, -1, -1)[:2]
+        alike = x == y or all(self.nodes[a].kind == "leaf" for a in node.args)  # two operands may be one array
+        if node.kind == "sub" and alike:
+            given = [self.name(x), f"hide({self.name(y)})"]
         return EXPRESSIONS[node.kind].format(*given)
 
     def element(self, sweep: Pass, at: str) -> Lines:

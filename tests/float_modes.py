@@ -1,40 +1,27 @@
-"""A thread's floating-point modes, for tests that change them: the C library's rounding, PyTorch's flushing."""
+"""A thread's floating-point modes, for tests that change them; `tests.hostile.environments` reads and sets them."""
 
-import ctypes
-import platform
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-LINUX = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
-needs_modes = pytest.mark.skipif(not LINUX, reason="the numbers of fesetround's modes are known for Linux here")
+from tests.hostile import environments
 
-# <fenv.h>: x86 keeps the mode in MXCSR's order, ARM in FPCR's.
-_ROUNDING = (
-    {"up": 0x800, "down": 0x400, "zero": 0xC00}
-    if platform.machine() == "x86_64"
-    else {"up": 0x400000, "down": 0x800000, "zero": 0xC00000}
-)
-ROUNDING = tuple(_ROUNDING)
-MODES = (*ROUNDING, "flush")
+LINUX = environments.available()
+needs_modes = pytest.mark.skipif(not LINUX, reason="where the C library keeps the modes is known for Linux alone")
+
+_BITS = {"up": "up", "down": "down", "zero": "zero", "flush": "both" if environments.X86 else "flush", "nearest": ""}
+MODES = ("up", "down", "zero", "flush")
 
 
 def rounding() -> int:
-    return int(ctypes.CDLL("libm.so.6").fegetround())
+    """The bits in force in this thread."""
+    return environments.control()
 
 
 def set_mode(mode: str) -> None:
     """Set one of MODES in this thread, or "nearest": the default again."""
-    if mode == "flush":
-        import torch
-
-        assert torch.set_flush_denormal(True)
-        return
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_flush_denormal(False)
-    assert ctypes.CDLL("libm.so.6").fesetround(_ROUNDING.get(mode, 0)) == 0
+    environments.change(_BITS[mode])
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def _change(rng: np.random.Generator) -> None:
 
 
 def _judge(run: Run, k: int, got: np.ndarray) -> None:
-    from trueno.ops.bound import judge
+    from trueno.judge.bound import judge
 
     assert got.shape == run.plain[k].shape, f"value {k}: shape {got.shape}, not {run.plain[k].shape}"
     assert got.dtype == run.plain[k].dtype

@@ -12,8 +12,8 @@ from trueno.formats.activations import rounded_activations
 from trueno.formats.interleave import plain
 from trueno.formats.samples import random_rows
 from trueno.formats.table import FORMATS
+from trueno.judge.structured import structured_bound
 from trueno.ops import TABLE
-from trueno.ops.structured import structured_bound
 from trueno.testing.cases import keywords
 from trueno.testing.expected import split, verdict
 from trueno.testing.halves import is_half

@@ -2,7 +2,7 @@
 
 Element functions and folds make one node each.  Everything below the line is plain Python over them:
 printers never hear of it, and every backend has it at once.  A backend says how accurate each node kind
-is; how accurate a composition is follows from the program (`trueno.ops.bound`).
+is; how accurate a composition is follows from the program (`trueno.judge.bound`).
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """The judge: how far may a right kernel be from the meaning of a program?
 
 `bound` interprets a program in a wider type than the kernel's while carrying with every node the range of
-values that a right kernel may have there (`trueno.ops.interval`).  So every output gets its own tolerance,
+values that a right kernel may have there (`trueno.judge.interval`).  So every output gets its own tolerance,
 which follows from the program and from what the backend states about itself (`Accuracy`); there is no
 tolerance table to tune, and a wrong constant in the sixth digit is caught.
 
@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
+from trueno.judge.interval import Array, Judge, Range, Truth, exact, unsigned
 from trueno.ops.evaluate import evaluate
-from trueno.ops.interval import Array, Judge, Range, Truth, exact, unsigned
 from trueno.ops.program import Program
 
 EXACT = Accuracy(default=1.0)

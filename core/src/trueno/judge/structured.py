@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
-from trueno.ops.bound import EXACT, Bound, Verdict, bound, judge
-from trueno.ops.interval import Array, Judge, Range, exact
+from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
+from trueno.judge.interval import Array, Judge, Range, exact
 from trueno.ops.op import FusedOp, Op
 
 

@@ -15,11 +15,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from trueno.calibrate import measure
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
 from trueno.ops.op import Op
-from trueno.select import calibration, cost, measure, policy
+from trueno.select import calibration, cost, policy
 from trueno.select.decision import Asked
 
 from benchmarks.compare import Record

@@ -12,14 +12,15 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from trueno.calibrate import measure
+from trueno.calibrate.timing import race
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call
 from trueno.dispatch.transfer import ferry
 from trueno.ops import TABLE
 from trueno.ops.op import Op
-from trueno.select import calibration, cost, measure, policy
+from trueno.select import calibration, cost, policy
 from trueno.select.decision import Asked
-from trueno.select.timing import race
 
 from benchmarks.compare import Record
 from benchmarks.inputs import required

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import trueno
+from trueno.calibrate import measure
 from trueno.discovery.protocol import Call, Rates
 from trueno.ops import TABLE
-from trueno.select import calibration, cost, measure, policy
+from trueno.select import calibration, cost, policy
 from trueno.select.decision import Asked
 
 F4 = np.dtype(np.float32)

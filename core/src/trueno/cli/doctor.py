@@ -9,7 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import typer
 from rich.text import Text
 
 from trueno import cachedir
+from trueno.calibrate.store import describe
 from trueno.cli.crew import processors
 from trueno.cli.report import Screen, screen, table, write_json
 from trueno.discovery import registry
@@ -95,7 +96,7 @@ def examine() -> dict[str, Any]:
         values = _settings(broken)  # with those that plugins declare, which are known now
         cache = _cache(broken) if values else None
         sections, problems = ([], []) if broken else _sections()
-        calibration = None if broken else _calibration()
+        calibration = None if broken else describe()
     notes = [str(w.message.args[0]) for w in caught if isinstance(w.message, TruenoWarning)]
     notes += [] if broken else settings.unknown()  # which is warned of once a process, and that may have been before
     failed = [b for b in backends if b["status"] == "failed" and not b["opt_in"]]
@@ -232,14 +233,6 @@ def _sections() -> tuple[list[dict[str, Any]], list[str]]:
 
     sections = [{"plugin": plugin, "lines": lines} for plugin, lines in hooks.doctor_sections()]
     return sections, hooks.problems()
-
-
-def _calibration() -> str | None:
-    try:
-        describe = import_module("trueno.select.calibration").describe
-    except ImportError:  # a core without it
-        return None
-    return str(describe())
 
 
 def _advice(backends: list[dict[str, Any]], failed: list[dict[str, Any]]) -> list[str]:

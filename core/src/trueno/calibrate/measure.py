@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.calibrate.timing import race
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Kernel, Rates
 from trueno.errors import TruenoError
@@ -25,7 +26,6 @@ from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select import cost
 from trueno.select.calibration import Row
-from trueno.select.timing import race
 
 Array = npt.NDArray[Any]
 Shapes = tuple[tuple[int, ...], ...]

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
+from trueno.calibrate import measure
 from trueno.discovery import registry
-from trueno.select import calibration, cost, measure
+from trueno.select import calibration, cost
 
 LIE = 3.0
 """A backend that declares itself this many times faster or slower than it is, is reported."""

@@ -99,7 +99,7 @@ def _one(op: Op, dtype: np.dtype[Any], shapes: Shapes, label: str) -> list[Recor
     call, calls, arguments = _call(op, dtype, shapes), {}, (*operands, *params, *outs)
     for name in measure.available():
         backend = registry.load(name)
-        if registry.foreign(registry.entries()[name]) or backend.supports(call) is not None:
+        if registry.entries()[name].foreign or backend.supports(call) is not None:
             continue
         kernel = backend.kernel(call)
         if kernel(*arguments) == -1:

@@ -47,7 +47,7 @@ _began: list[float] = []
 def gpu() -> str:
     """The GPU that automatic choices consider, the best by tier; empty where there is none."""
     entries = registry.entries()
-    return next((n for n in measure.available() if entries[n].kind == "gpu" and registry.foreign(entries[n])), "")
+    return next((n for n in measure.available() if entries[n].kind == "gpu" and entries[n].foreign), "")
 
 
 def cells(plan: Plan, shapes: Callable[[Op, int], Any], operands: Callable[..., Any]) -> Iterator[Cell]:
@@ -132,7 +132,7 @@ def _able(names: Sequence[str], call: Call) -> Iterator[Backend]:
 
 
 def _foreign(backend: Backend) -> bool:
-    return registry.foreign(registry.entries()[backend.name])
+    return registry.entries()[backend.name].foreign
 
 
 def _from_host(names: Sequence[str], call: Call, operands: list[np.ndarray[Any, Any]]) -> dict[str, Callable[[], Any]]:

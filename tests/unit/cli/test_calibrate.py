@@ -162,7 +162,7 @@ def speed(backend="scalar", version="", measured="2026-01-01"):
 def test_rows_survive_another_plugin(boxed):
     store.save([speed()])
     before = calibration.fingerprint()
-    registry._given.pop("boxed")
+    registry._registered.pop("boxed")
     registry.forget()
     calibration.forget()
     assert calibration.fingerprint() == before
@@ -387,7 +387,7 @@ def boxed():
         factory=backend,
     )  # fmt: skip
     yield backend
-    registry._given.pop("boxed", None)
+    registry._registered.pop("boxed", None)
     registry.forget()
 
 

@@ -108,7 +108,7 @@ def unwell(request):
     manifest = {"name": "unwell", "api": [1, 1], "kind": "cpu", "tier": 1, "opt_in": True, "arrays": ["numpy:ndarray"]}
     registry.register(manifest, factory=made)
     yield made
-    registry._given.pop("unwell")
+    registry._registered.pop("unwell")
     registry.forget()
     state.forget_plans()
     trueno.forgive()

@@ -83,7 +83,7 @@ def available(names: Sequence[str] = ()) -> list[str]:
     if names:
         return [registry.load(name).name for name in names]
     entries = registry.entries().values()
-    return [e.name for e in entries if not e.opt_in and e.available and not registry.software(e)]
+    return [e.name for e in entries if not e.opt_in and e.available and not e.software]
 
 
 def typical(backend: str, dtype: npt.DTypeLike = np.float32) -> dict[str, Op]:
@@ -204,7 +204,7 @@ def fit(points: Sequence[tuple[cost.Work, float]], link: tuple[float, float] = (
 def link(name: str) -> tuple[float, float]:
     """Seconds an array and bytes a second between host and a backend; (0, inf) where arrays are NumPy's. Kept."""
     entry = registry.entries()[name]
-    if not registry.foreign(entry):
+    if not entry.foreign:
         return 0.0, math.inf
     backend = registry.load(name)
     if backend not in _links:
@@ -344,7 +344,7 @@ def _prepared(
     wanted: Sequence[Array],
 ) -> Callable[[], Any]:
     """A thunk that runs the kernel to its end, having run it once and compared; raises a sentence if it is wrong."""
-    foreign = registry.foreign(registry.entries()[backend.name])
+    foreign = registry.entries()[backend.name].foreign
     given = [backend.to_device(x) for x in operands] if foreign else list(operands)
     outs = _outs(call.op, call, operands, backend.empty if foreign else np.empty)
     arguments = (*given, *params, *outs)

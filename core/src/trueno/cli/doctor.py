@@ -22,6 +22,7 @@ from trueno.cli.crew import processors
 from trueno.cli.report import Screen, screen, table, write_json
 from trueno.discovery import registry
 from trueno.discovery.entry import Entry
+from trueno.discovery.index import extras
 from trueno.errors import SettingError, TruenoError, TruenoWarning
 from trueno.select.available import select_best_available_backend
 from trueno.settings import settings
@@ -153,7 +154,7 @@ def _not_installed() -> list[dict[str, str]]:
     known = registry.entries()
     return [
         {"name": name, "install": f"pip install 'trueno[{name}]'"}
-        for name, distribution in registry.extras().items()
+        for name, distribution in extras().items()
         if name not in known and distribution not in here
     ]
 
@@ -161,7 +162,7 @@ def _not_installed() -> list[dict[str, str]]:
 def described() -> list[dict[str, Any]]:
     """Every installed backend, as the report has it."""
     for entry in registry.entries().values():
-        entry.start()  # side by side
+        entry.start_probe()  # side by side
     return [_backend(entry) for entry in registry.entries().values()]
 
 

@@ -57,7 +57,7 @@ def _priced(c: Candidate, call: Call) -> Candidate:
         estimate = predict.predict(call, c.name, registry.load(c.name).rates(call))
     except Exception:  # rates are a plugin's, and whoever is named runs whatever they are
         return c
-    moved = registry.foreign(registry.entries()[c.name]) and call.residency == "host"
+    moved = registry.entries()[c.name].foreign and call.residency == "host"
     return replace(c, seconds=estimate.seconds, source=estimate.source, moved=int(cost.work(call).moved * moved))
 
 

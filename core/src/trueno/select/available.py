@@ -36,7 +36,7 @@ def select_best_available_backend() -> Best:
         registry.load(name)
         return _described(registry.entries()[name])
     for entry in registry.entries().values():
-        if entry.opt_in or not entry.available or registry.software(entry):
+        if entry.opt_in or not entry.available or entry.software:
             continue
         try:
             entry.load()

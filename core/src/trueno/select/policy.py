@@ -71,7 +71,7 @@ def candidates(explicit: tuple[str, ...]) -> Iterable[Entry]:
         for name in names:
             registry.load(name)  # raises, with the reason, what cannot be honoured
         return [registry.entries()[name] for name in names]
-    return [e for e in registry.entries().values() if not e.opt_in and e.available and not registry.software(e)]
+    return [e for e in registry.entries().values() if not e.opt_in and e.available and not e.software]
 
 
 def decide(call: Call, asked: Asked) -> Decision:
@@ -165,7 +165,7 @@ def _barred(entry: Entry, call: Call, wanted: bool) -> tuple[str, str]:
             return "too_small", ""
     if not entry.available:
         return entry.code, entry.reason
-    if registry.software(entry) and not wanted:
+    if entry.software and not wanted:
         return "software", ", ".join(d.name for d in entry.devices)
     reason = quarantine.held(call, entry.name)
     return ("quarantined", reason) if reason is not None else ("", "")
@@ -194,7 +194,7 @@ def _priced(entry: Entry, call: Call) -> Candidate:
         raise
     except Exception as error:
         return Candidate(entry.name, "bad_rates", f"{type(error).__name__}: {error}")
-    moved = int(cost.work(call).moved) if registry.foreign(entry) and call.residency == "host" else 0
+    moved = int(cost.work(call).moved) if entry.foreign and call.residency == "host" else 0
     return Candidate(entry.name, "", "", estimate.seconds, estimate.source, moved)
 
 

@@ -21,7 +21,7 @@ from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select import calibration, cost, policy
-from trueno.select.decision import Asked
+from trueno.select.decision import Request
 
 from benchmarks.compare import Record
 from benchmarks.inputs import kind, required, values
@@ -111,7 +111,7 @@ def _one(op: Op, dtype: np.dtype[Any], shapes: Shapes, label: str) -> list[Recor
     hopeful = {name: call for name, call in calls.items() if first[name] <= HOPELESS * least}
     runs = race(hopeful, ONE, tuple(hopeful))
     record.seconds = first | fastest(runs)
-    choice = policy.decide(call, Asked()).chosen
+    choice = policy.decide(call, Request()).chosen
     record.peer = min(record.seconds, key=record.seconds.__getitem__)
     record.ratios = [run.get(choice, first[choice]) / min(run.values()) for run in runs]
     record.seconds = {OURS: record.seconds[choice]} | record.seconds

@@ -20,7 +20,7 @@ from trueno.dispatch.transfer import ferry
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select import calibration, cost, policy
-from trueno.select.decision import Asked
+from trueno.select.decision import Request
 
 from benchmarks.compare import Record
 from benchmarks.inputs import required
@@ -100,7 +100,7 @@ def _one(
     key = request(call.op, call.dtype, [x.shape for x in operands], device if there else "host")
     if there and registry.load(device).supports(key) is not None:
         return [record]
-    choice = policy.decide(key, Asked(automatic=True)).chosen
+    choice = policy.decide(key, Request(automatic=True)).chosen
     calls = race_of(
         [name for name in measure.available() if name in (choice, device) or name != "reference"], key, operands
     )

@@ -93,7 +93,7 @@ def test_reloading_while_others_compute(fake):
         if i == 0:
             for k in range(40):
                 trueno.settings.reload()
-                trueno.forgive()
+                trueno.reset_quarantine()
                 trueno.set_default(*["scalar"] * (k % 2))
             trueno.set_default()
             done.set()

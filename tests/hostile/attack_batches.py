@@ -81,7 +81,7 @@ def _change(rng: np.random.Generator) -> None:
     elif which == 1:
         trueno.settings.override("TRUENO_CALIBRATION", "off")
     elif which == 2:
-        trueno.forgive()
+        trueno.reset_quarantine()
     elif which == 3:
         registry.forget()
 

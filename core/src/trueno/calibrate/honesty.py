@@ -35,9 +35,9 @@ def misdeclared(name: str) -> list[str]:
             off = worst.setdefault((row.kind, row.dtype), (1.0, at))
             if abs(math.log(ratio)) > abs(math.log(off[0])):
                 worst[row.kind, row.dtype] = ratio, at
-    said = []
+    sentences = []
     for (kind, dtype), (ratio, at) in worst.items():
         if not 1 / LIE <= ratio <= LIE:
             times, how = (ratio, "slower") if ratio > 1 else (1 / ratio, "faster")
-            said.append(f"{name}: {kind}, {dtype}: declares itself {times:.1f}× {how} than measured, at {at}")
-    return said
+            sentences.append(f"{name}: {kind}, {dtype}: declares itself {times:.1f}× {how} than measured, at {at}")
+    return sentences

@@ -37,7 +37,7 @@ def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     """
     row = _op(op)
     call = general.request(row, operands, parameters)
-    found = policy.decide(call, state.current.get().asked)
+    found = policy.decide(call, state.current.get().request)
     given = {**dict(zip(row.operands, operands, strict=False)), **parameters}
     known = {f.name: getattr(found, f.name) for f in fields(found)}
     known["candidates"] = tuple(_priced(c, call) for c in found.candidates)

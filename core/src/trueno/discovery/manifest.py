@@ -93,11 +93,6 @@ class Manifest:
         names = {re.split(r"[^\w.-]", need.strip(), maxsplit=1)[0].lower().replace("-", "_") for need in needs}
         return f". Install: pip install {module}" if module.lower() in names else ""
 
-    def missing(self) -> str:
-        """The sentence of `unmet`; empty when nothing is missing."""
-        unmet = self.unmet()
-        return unmet[1] if unmet else ""
-
     def _mismatch(self) -> str:
         low, high = self.api
         spoken = f"version {low}" if low == high else f"versions {low} to {high}"
@@ -106,12 +101,6 @@ class Manifest:
             f"it speaks {spoken} of the backend protocol, and this trueno speaks {API}. "
             f"Install: pip install --upgrade {older}"
         )
-
-
-def read(name: str, value: str, distribution: str = "", version: str = "") -> Manifest:
-    """The manifest that an entry point names; ValueError with a sentence when it is not one."""
-    path = locate(value)
-    return parse(load(path), value.replace(":", "/"), name, distribution, version, path)
 
 
 def locate(value: str) -> str:

@@ -11,7 +11,6 @@ from trueno.ops.program import NUMBERS
 from trueno.ops.trace import Symbol
 
 LN2 = 0.6931471805599453
-PI = 3.141592653589793
 
 
 def _of(*values: Any) -> Symbol:

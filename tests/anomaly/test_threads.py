@@ -86,7 +86,7 @@ def test_one_thread_fails_and_the_others_do_not_notice(plugins):
 
 
 def test_reloading_while_others_compute(fake):
-    """settings.reload, forgive and set_default in one thread, calls in the others."""
+    """settings.reload, reset_quarantine and set_default in one thread, calls in the others."""
     done = threading.Event()
 
     def work(i):

@@ -61,7 +61,7 @@ def as_bytes(arrays):
 
 @pytest.mark.parametrize("name", [5, b"scalar", ["scalar"]])
 def test_resetting_the_quarantine_wants_a_name(name):
-    with pytest.raises(trueno.ParameterError, match=r"reset_quarantine: .* is no name of a backend"):
+    with pytest.raises(trueno.ParameterError, match=r"reset_quarantine: .* is not the name of a backend"):
         trueno.reset_quarantine(name)
     trueno.reset_quarantine("SCALAR")  # as everywhere, in any case
     assert trueno.forgive is trueno.reset_quarantine

@@ -11,9 +11,9 @@ from trueno.events.stream import emit
 from trueno.select.calibration import Row
 
 LEAST = 5e-3
-"""Seconds of an item, even where the budget is nearly spent."""
+"""Seconds per item, even if the budget is nearly spent."""
 UNSTEADY = 0.5
-"""Spread from which a speed says more about the neighbours than about the backend."""
+"""From this spread on a speed says more about other processes than about the backend."""
 
 
 class Run:
@@ -73,7 +73,7 @@ class Run:
 
 
 def take(path: str) -> int:
-    """Take over the speeds of another run's file, and let plans be chosen by them; how many there were."""
+    """Import the speeds of another run's file, and let plans be chosen by them; returns their number."""
     count = store.merge(path)
     forget_plans()
     return count

@@ -12,11 +12,11 @@ from trueno.select.calibration import Key, Row
 from trueno.settings import settings
 
 KEEP = 0.10
-"""A new measure within this share of the stored one changes nothing: choices must not flip from one run to the next."""
+"""A new measure within this share of the stored one changes nothing: choices must not flip from run to run."""
 
 
 def save(rows: Iterable[Row]) -> bool:
-    """Merge newly measured rows into those that are kept; False if they cannot be kept beyond this process.
+    """Merge newly measured rows into the stored ones; False if they cannot be kept beyond this process.
 
     Rows that another process stored meanwhile stay.  A row that differs from the stored one by less than a tenth does
     not replace it.
@@ -25,7 +25,7 @@ def save(rows: Iterable[Row]) -> bool:
 
 
 def merge(path: str | Path) -> int:
-    """Take over the rows of a file that another run on this machine wrote, newest first; how many there were.
+    """Import the rows of a file that another run on this machine wrote, the newest first; returns their number.
 
     ParameterError if there is no such file, or it was measured on another machine or with other versions.
     """
@@ -55,14 +55,14 @@ def settled(old: Row, new: Row) -> Row:
 
 
 def describe() -> str:
-    """One sentence for `trueno doctor`: what is in force."""
+    """One sentence for `trueno doctor`: which speeds are in use."""
     if not settings.get("TRUENO_CALIBRATION"):
         return f"ignored: TRUENO_CALIBRATION is off ({settings.origin('TRUENO_CALIBRATION').origin})"
     loaded = calibration.loaded()
     rows, others = loaded.rows.values(), loaded.others
-    older = f"; those of another version of {', '.join(others)} do not count" if others else ""
+    older = f"; those of another version of {', '.join(others)} are not valid" if others else ""
     if not rows and others:
-        return f"none that counts{older}; `trueno calibrate` measures them again"
+        return f"none that is valid{older}; `trueno calibrate` measures them again"
     if not rows:
         return "none: speeds are those that the backends declare; `trueno calibrate` measures them here"
     names = sorted({row.backend for row in rows})
@@ -80,12 +80,12 @@ def _edges(band: str) -> tuple[float, float]:
 
 
 def _merge(new: Mapping[Key, Row], choose: Callable[[Row, Row], Row]) -> bool:
-    """Re-read under the lock, join, write; what is in force here is the joined rows in any case."""
+    """Read again under the lock, merge, write; this process uses the merged rows in any case."""
     path = calibration.file()
     if path is None:
         calibration.hold(_joined(calibration.load(), new, choose).values())
         return False
-    with cachedir.lock(path.with_suffix(".lock"), 5.0):  # not held: a read-only folder, where writing says so itself
+    with cachedir.lock(path.with_suffix(".lock"), 5.0):  # not held: a read-only folder, where writing reports it
         rows = _joined(calibration.parse(cachedir.read(path), str(path)), new, choose)
         lines = [json.dumps(calibration.facts(), ensure_ascii=False), *(rows[key].line() for key in sorted(rows))]
         kept = cachedir.write(path, "\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""`trueno calibrate`: measure the backends here, so that choices rest on that and not on what was declared."""
+"""`trueno calibrate`: measure the backends here, so that choices use measured and not declared speeds."""
 
 from math import isfinite
 from time import perf_counter
@@ -40,7 +40,7 @@ def command(
         raise ParameterError(f"--seconds is {budget}; give a number of seconds, such as 60")
     if merge:
         count = take(merge)
-        _say(json, {"merged": count, "file": merge}, f"{count} speeds taken over from {merge}")
+        _say(json, {"merged": count, "file": merge}, f"{count} speeds imported from {merge}")
         return
     run = Run(measure.available([name.lower() for name in words(backend)]), find_dtypes(dtype))
     if dry_run:
@@ -84,7 +84,7 @@ def command(
 
 
 def _compile(run: Run) -> list[str]:
-    """Compile the kernels that are needed, with several processes where a backend compiles: a sentence a failure."""
+    """Compile the necessary kernels, with several processes where a backend compiles; a sentence per failure."""
     failures = []
     for name in run.backends:
         needed: dict[tuple[str, str], set[tuple[int, int]]] = {}
@@ -96,7 +96,7 @@ def _compile(run: Run) -> list[str]:
             continue
         start = perf_counter()
         outcomes = warm(name, todo[:1], 1)
-        if perf_counter() - start > 0.25 and todo[1:]:  # it compiles: nobody loads a kernel for this long
+        if perf_counter() - start > 0.25 and todo[1:]:  # it compiles: loading a kernel never takes this long
             outcomes += warm(name, todo[1:], crew.processors())
         failures += [f"{name}: {failure}" for outcome in outcomes for failure in outcome.failures]
     return failures

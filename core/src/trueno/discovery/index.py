@@ -248,7 +248,7 @@ def _claims(distribution: "Distribution", name: str, version: str) -> list[Point
     name, version = escaped(name), escaped(version)  # a header may go on in further lines
     try:
         points = [(point.group, point.name, point.value) for point in distribution.entry_points]
-    except Exception as error:  # lines that are no entry points
+    except Exception as error:  # lines that are not entry points
         problem = f"its entry_points.txt cannot be read: {type(error).__name__}: {error}"
         return [Point(BACKENDS, name, "", name, version, problem=problem)]
     return [Point(*claim, name, version) for claim in dict.fromkeys(points) if claim[0] in GROUPS]

@@ -202,7 +202,7 @@ def _refuse_further(contents: dict[str, Any], name: str) -> str:
             return f"{key} is {shown(contents[key])}; it must be a text that is not empty"
     for i, text in enumerate(contents.get("arrays", ())):
         if text.partition(":")[0].partition(".")[0] in ANYBODYS:
-            return f"arrays[{i}] is {text!r}, which is no backend's own; it must be a type that this backend brings"
+            return f"arrays[{i}] is {text!r}, which is not a backend's own; it must be a type that this backend brings"
     for variable in contents.get("settings", ()):
         if variable in SETTINGS:
             return f"settings.{variable} is a variable of trueno's own; it must have another name"

@@ -57,7 +57,7 @@ def reset_quarantine(backend: str | None = None) -> None:
     if backend is not None:
         if not isinstance(backend, str):
             raise ParameterError(
-                f'reset_quarantine: {backend!r} is no name of a backend; write trueno.reset_quarantine("simd")'
+                f'reset_quarantine: {backend!r} is not the name of a backend; write trueno.reset_quarantine("simd")'
             )
         backend = backend.lower()
     if backend is not None and backend not in registry.entries():

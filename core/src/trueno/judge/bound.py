@@ -1,7 +1,7 @@
 """The judge: how far may a right kernel be from the meaning of a program?
 
 `bound` interprets a program in a wider type than the kernel's while carrying with every node the range of
-values that a right kernel may have there (`trueno.judge.interval`).  So every output gets its own tolerance,
+values that a correct kernel may have there (`trueno.judge.interval`).  So every output gets its own tolerance,
 which follows from the program and from what the backend states about itself (`Accuracy`); there is no
 tolerance table to tune, and a wrong constant in the sixth digit is caught.
 
@@ -63,7 +63,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judge's answer: `worst` is the largest |got − value| / allowed, `free` the share not judged."""
+    """The judge's result: `worst` is the largest |got − value| / allowed, `free` the share that was not judged."""
 
     ok: bool
     worst: float

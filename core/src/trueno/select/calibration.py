@@ -31,7 +31,7 @@ from trueno.settings import settings
 from trueno.version import __version__
 
 VERSION = 1
-"""Of the file's format, and of what classes and bands mean."""
+"""The version of the file's format, and of the meaning of classes and bands."""
 
 DTYPES = ("float32", "float64")
 NAME = r"[a-z]\w*"
@@ -75,10 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What is in force: rows by key, and the settings that they were read under.
-
-    others: backends of which rows of other versions are left out.
-    """
+    """The current rows by key, and the settings in force at load; others: backends with rows of other versions."""
 
     rows: Mapping[Key, Row]
     under: tuple[Any, ...]
@@ -108,7 +105,7 @@ def rates(backend: str, call: Call) -> Rates | None:
 
 
 def load() -> Mapping[Key, Row]:
-    """Every row in force; none if TRUENO_CALIBRATION is off."""
+    """Every current row; none if TRUENO_CALIBRATION is off."""
     return loaded().rows if settings.get("TRUENO_CALIBRATION") else {}
 
 
@@ -141,12 +138,12 @@ def file() -> Path | None:
 
 
 def fingerprint() -> str:
-    """Eight hex digits of everything that the timings depend on; the file's header has it in full."""
+    """Eight hex digits of everything the timings depend on; the file's header has all of it."""
     return f"{crc32(json.dumps(facts(), sort_keys=True).encode()):08x}"
 
 
 def facts() -> dict[str, Any]:
-    """What the timings of every backend depend on: machine, settings, versions; a row has its own backend's."""
+    """Everything that the speeds of all backends depend on: machine, settings, versions; a row adds its backend's."""
     versions = {"trueno": __version__, "numpy": np.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
     return {
         "trueno calibration": VERSION,
@@ -182,7 +179,7 @@ def _under() -> tuple[Any, ...]:
 
 
 def sift(rows: Mapping[Key, Row], under: tuple[Any, ...] = ()) -> Loaded:
-    """The rows that were measured with the backends' installed versions; whose others there are."""
+    """The rows measured with the backends' installed versions, and the backends with rows of other versions."""
     current = {key: row for key, row in rows.items() if row.version in ("", version(row.backend))}
     installed = registry.entries()
     others = {row.backend for key, row in rows.items() if key not in current and row.backend in installed}
@@ -199,7 +196,7 @@ def header(text: str) -> dict[str, Any] | None:
 
 
 def parse(text: str | None, path: str) -> dict[Key, Row]:
-    """The rows of a file; nothing of one that cannot be read, or is not of this machine and these versions."""
+    """The rows of a file; none if it cannot be read, or its header is not of this machine and these versions."""
     if text is None:
         return {}
     if header(text) != facts():
@@ -249,7 +246,7 @@ def _row(data: Any) -> Row:
 
 
 def _warn(sentence: str, path: str) -> None:
-    """Once a file and process; where warnings are errors nothing, for the rows that are good are used all the same."""
+    """Warn once per file and process; not where warnings are errors, because the good rows are used all the same."""
     if path not in _warned:
         _warned.add(path)
         with suppress(TruenoWarning):

@@ -86,7 +86,7 @@ def band(call: Call) -> str:
 
 
 def seconds(rates: Rates, work: Work, *, linked: bool = False) -> float:
-    """The model: launch + the larger of compute and memory; + what the link takes."""
+    """The model: launch + the larger of compute and memory; + the link."""
     total = rates.launch_s + max(work.flops / rates.flops, work.bytes / rates.bytes)
     if linked and (rates.link_s or rates.link_bytes != math.inf):
         total += work.arrays * rates.link_s + work.moved / rates.link_bytes

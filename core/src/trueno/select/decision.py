@@ -1,4 +1,4 @@
-"""What the caller requested, which backends could run a call, and which does: a decision, which prints itself."""
+"""What was requested, which backends could run a call, and which one does: a decision, which prints itself."""
 
 from dataclasses import dataclass, field
 from math import prod
@@ -11,7 +11,7 @@ from trueno.text import columns, duration, number
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the caller requested: `names` strictly, `preferred` softly; origin says with what.
+    """The caller's request: `names` strictly, `preferred` softly; origin says where it comes from.
 
     automatic: explicitly nothing, so that TRUENO_BACKEND does not count either.
     """
@@ -36,7 +36,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Which backend runs a call, and why no other does.  ranking: those that can, in the order in which they follow."""
+    """Which backend runs a call, and why no other.  ranking: the capable ones, in the order in which they are tried."""
 
     call: Call
     chosen: str

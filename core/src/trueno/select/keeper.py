@@ -14,7 +14,7 @@ class Keeper(Protocol):
 
     @property
     def request(self) -> Request:
-        """What was asked for."""
+        """The request in force."""
 
     def failed(self, call: Call, name: str, error: BaseException) -> None:
         """Backend `name` raised in calls like this one."""

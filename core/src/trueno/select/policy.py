@@ -1,4 +1,4 @@
-"""Which backend runs a call: the requested one, else where the data lives, else the fastest of those that can.
+"""Which backend runs a call: the requested one, else the data's device, else the fastest of the capable ones.
 
 Decided once per key; the answer, with every candidate's reason, is a `Decision`.  Nothing in it depends on
 the order in which things were installed.
@@ -31,7 +31,7 @@ _thread = local()
 
 @contextmanager
 def asking(name: str) -> Iterator[None]:
-    """While a plugin's code answers.  Ops that it calls meanwhile are run by others, and nothing of that is kept."""
+    """Active while a plugin's code answers.  Other backends run the ops that it calls then, without caching."""
     names: list[str] = _thread.__dict__.setdefault("names", [])
     names.append(name)
     try:
@@ -42,7 +42,7 @@ def asking(name: str) -> Iterator[None]:
 
 
 def nested() -> bool:
-    """Whether this is decided while a plugin or a hook is being asked about another call."""
+    """Whether this decision is made while a plugin or a hook answers for another call."""
     return bool(_thread.__dict__.get("names"))
 
 
@@ -65,7 +65,7 @@ def rejection(backend: Backend, call: Call) -> Reject | None:
 
 
 def decide(call: Call, request: Request) -> Decision:
-    """The decision for a call; raises when nobody can take it, or when what was asked for cannot."""
+    """The decision for a call; raises when no backend can take it, or when the request cannot be met."""
     names, origin = request.names, request.origin
     if not names and not request.automatic:
         names = settings.get("TRUENO_BACKEND")
@@ -165,7 +165,7 @@ def _priced(entry: Entry, call: Call) -> Candidate:
     from trueno.select import cost, predict
 
     if entry.name in _thread.__dict__.get("names", ()):
-        return Candidate(entry.name, "unsupported_call", "it asks for this call itself, while it is asked for another")
+        return Candidate(entry.name, "unsupported_call", "it makes this call itself, while it answers for another")
     try:
         backend = entry.load()
     except RecursionError:

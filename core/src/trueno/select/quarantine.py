@@ -32,12 +32,12 @@ def key(call: Call, name: str) -> Quarantined:
 
 
 def add(call: Call, name: str, why: str) -> None:
-    """Leave `name` out for calls like this one."""
+    """Quarantine `name` for calls like this one."""
     _reasons[key(call, name)] = why
 
 
 def reason(call: Call, name: str) -> str | None:
-    """Why `name` does not get calls like this one, or None."""
+    """Why `name` is quarantined for calls like this one, or None."""
     return _reasons.get(key(call, name)) if _reasons else None
 
 
@@ -47,6 +47,6 @@ def quarantined() -> tuple[Quarantined, ...]:
 
 
 def release(backend: str | None = None) -> None:
-    """Empty it, of one backend or of all."""
+    """End the quarantine of one backend, or of all."""
     for one in [k for k in _reasons if backend is None or k.backend == backend]:
         _reasons.pop(one, None)

@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,6 +19,7 @@ from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import API, Backend, Device
 from trueno.errors import ParameterError, SettingError, UnknownBackend, suggestion, warn
 from trueno.firstuse import importing
+from trueno.locks import ForkSafeLock
 from trueno.parsers import FALSE, TRUE
 from trueno.settings import settings
 from trueno.version import __version__
@@ -33,7 +33,7 @@ FORKED = (
 
 # ---- the registry ----------------------------------------------------------------------------------
 
-_lock = RLock()
+_lock = ForkSafeLock()
 _entries: dict[str, Entry] | None = None
 _given: dict[str, tuple[Manifest, Any]] = {}  # by `register`
 _owners: WeakKeyDictionary[type, Entry | None] = WeakKeyDictionary()
@@ -402,9 +402,7 @@ def _start_others(asked: Entry) -> None:
 
 
 def _after_fork() -> None:
-    """In the child of a fork: locks may be held by threads that are not here, and contexts of GPUs are dead."""
-    global _lock
-    _lock = RLock()
+    """In the child of a fork: another thread may have been at work on an entry, and contexts of GPUs are dead."""
     lost = False
     for entry in (_entries or {}).values():
         entry.after_fork()

@@ -4,10 +4,8 @@ Those the kernel has folded into it (`trueno.ops.guarded`); a kernel without the
 Operands are scanned only after a trip; a watched call never writes over them.
 """
 
-import os
 from functools import reduce
 from operator import or_
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -19,13 +17,12 @@ from trueno.errors import GuardError
 from trueno.guards import health
 from trueno.guards.inspection import Inspection
 from trueno.guards.rules import BITS, Rules
+from trueno.locks import ForkSafeLock
 from trueno.ops import TABLE
 from trueno.select.keeper import Keeper
 
-_locks: dict[str, RLock] = {}
+_locks: dict[str, ForkSafeLock] = {}
 """One for each device whose kernels may leave their bits to `synchronize`: so each call gets its own."""
-if hasattr(os, "register_at_fork"):  # a thread of the parent may have held one
-    os.register_at_fork(after_in_child=_locks.clear)
 
 
 def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, state: Keeper) -> Kernel:
@@ -81,7 +78,7 @@ def _one_by_one(kernel: Kernel, name: str, wait: bool) -> Kernel:
     """A guarded kernel of a device, one call at a time; wait: for the bits that it leaves to `synchronize`."""
 
     def alone(*args: Any) -> int:
-        with _locks.setdefault(name, RLock()):
+        with _locks.get(name) or _locks.setdefault(name, ForkSafeLock()):
             status: int = kernel(*args) or 0
             if wait and status != -1:
                 status |= registry.load(name).synchronize() or 0

@@ -23,11 +23,11 @@ class Scope:
     One that is left in another order than it was entered takes only its own part away.
 
     A kind of scope sets some of three attributes, which whoever decides how calls run reads off the open scopes.
-    asked: the backends to choose from.  rules: the guard's; () is a guard that lets everything pass, None no guard.
+    request: for backends.  rules: the guard's; () is a guard that lets everything pass, None no guard.
     traced: whether every call is an event.
     """
 
-    asked: Any = None
+    request: Any = None
     rules: Any = None
     traced: bool = False
     _name: str = "a scope"

@@ -16,11 +16,11 @@ def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n.lower() for n in names)
 
 
-class Request(Scope):
-    """What `use` and `prefer` give: inside, these backends are asked for."""
+class BackendScope(Scope):
+    """What `use` and `prefer` give: inside, these backends are requested."""
 
-    def __init__(self, function: str, names: tuple[str, ...], asked: Asked) -> None:
-        self.asked = asked
+    def __init__(self, function: str, names: tuple[str, ...], request: Asked) -> None:
+        self.request = request
         self._name = f"{function}({', '.join(map(repr, names))})"
 
     def _follow(self, scopes: tuple[Scope, ...]) -> None:
@@ -30,7 +30,7 @@ class Request(Scope):
         return f"<trueno.{self._name}>"
 
 
-def use(*names: str) -> Request:
+def use(*names: str) -> BackendScope:
     """Run everything inside on these backends, best first; an error if none of them can.
 
     UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
@@ -39,10 +39,10 @@ def use(*names: str) -> Request:
     asked = Asked(_names("use", names), (), not names, "trueno.use")
     for name in asked.names:
         registry.load(name)
-    return Request("use", names, asked)
+    return BackendScope("use", names, asked)
 
 
-def prefer(*names: str) -> Request:
+def prefer(*names: str) -> BackendScope:
     """Inside, take the first of these backends that can run a call; choose automatically where none can.
 
     UnknownBackend for a name that is not installed.  Where TRUENO_BACKEND names backends, these stay the only ones.
@@ -51,7 +51,7 @@ def prefer(*names: str) -> Request:
     for name in preferred:
         if name not in registry.entries():
             registry.load(name)  # raises with a suggestion
-    return Request("prefer", names, Asked((), preferred, False, "trueno.prefer"))
+    return BackendScope("prefer", names, Asked((), preferred, False, "trueno.prefer"))
 
 
 def set_default(*names: str) -> None:

@@ -268,7 +268,7 @@ def follow(scopes: tuple[Scope, ...]) -> None:
     own = rules = None
     traced = False
     for scope in scopes:
-        own = own if scope.asked is None else scope.asked
+        own = own if scope.request is None else scope.request
         rules = rules if scope.rules is None else scope.rules
         traced = traced or scope.traced
     current.set(_state(own, rules, traced))

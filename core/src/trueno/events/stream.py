@@ -158,7 +158,7 @@ class Listener(Scope):
     def __exit__(self, *error: Any) -> None:
         global _everywhere
         with _lock:
-            _everywhere = tuple(x for x in _everywhere if x is not self)
+            _everywhere = tuple([x for x in _everywhere if x is not self])
         super().__exit__(*error)
 
 

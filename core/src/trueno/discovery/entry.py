@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from threading import RLock, get_ident, local
+from threading import get_ident, local
 from typing import TYPE_CHECKING, Any
 
 from trueno.discovery.manifest import Manifest
@@ -18,6 +18,7 @@ from trueno.errors import BackendUnavailable
 from trueno.escape import escaped
 from trueno.firstuse import importing
 from trueno.floatenv import ieee
+from trueno.locks import ForkSafeLock
 from trueno.settings import settings
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Entry:
         self._probe_others: Callable[[Entry], None] | None = None  # starts probes of those likely to be asked next
         self._prechecked = self._decided = bool(reason)
         self._loading = 0
-        self._lock = RLock()
+        self._lock = ForkSafeLock()
 
     installed = True
 
@@ -350,5 +351,5 @@ class Entry:
         self.mark_unavailable("lost", reason)
 
     def after_fork(self) -> None:
-        """In the child of a fork: a thread that is not here may have held the lock."""
-        self._lock, self._loading = RLock(), 0
+        """In the child of a fork: a thread that is not here may have been loading it."""
+        self._loading = 0

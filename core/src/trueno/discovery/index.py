@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -23,6 +22,7 @@ from trueno import cachedir
 from trueno.discovery.manifest import Manifest, load, locate, parse
 from trueno.discovery.sealed import seal, unseal
 from trueno.escape import escaped
+from trueno.locks import ForkSafeLock
 from trueno.version import __version__
 
 if TYPE_CHECKING:
@@ -38,15 +38,7 @@ KEPT = 64
 
 Stamp = list[int] | None
 
-_scanning = RLock()  # `importlib.metadata` shares caches between threads, and takes no care of them
-
-if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
-
-    def _after_fork() -> None:
-        global _scanning
-        _scanning = RLock()
-
-    os.register_at_fork(after_in_child=_after_fork)
+_scanning = ForkSafeLock()  # `importlib.metadata` shares caches between threads, and takes no care of them
 
 
 @dataclass(frozen=True, slots=True)

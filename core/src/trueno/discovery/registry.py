@@ -9,7 +9,6 @@ Reads take no lock: what changes is put in place whole.
 import os
 import sys
 from collections.abc import Mapping
-from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +20,7 @@ from trueno.discovery.protocol import Backend
 from trueno.discovery.scan import declare_settings, described_source, same_manifest, scan, switch_off
 from trueno.errors import ParameterError, UnknownBackend, suggestion
 from trueno.firstuse import importing
+from trueno.locks import ForkSafeLock
 from trueno.settings import settings
 
 FORKED = (
@@ -31,7 +31,7 @@ FORKED = (
 
 # ---- the registry ----------------------------------------------------------------------------------
 
-_lock = RLock()
+_lock = ForkSafeLock()
 _entries: dict[str, Entry] | None = None
 _registered: dict[str, tuple[Manifest, Any]] = {}  # manifest and factory by name, from `register`
 _owners: WeakKeyDictionary[type, Entry | None] = WeakKeyDictionary()
@@ -213,9 +213,7 @@ def _probe_others(probed: Entry) -> None:
 
 
 def _after_fork() -> None:
-    """In the child of a fork: locks may be held by threads that are not here, and contexts of GPUs are dead."""
-    global _lock
-    _lock = RLock()
+    """In the child of a fork: another thread may have been at work on an entry, and contexts of GPUs are dead."""
     lost = False
     for entry in (_entries or {}).values():
         entry.after_fork()

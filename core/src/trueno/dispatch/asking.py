@@ -2,8 +2,9 @@
 
 from trueno.discovery import registry
 from trueno.dispatch.fallback import say_again
-from trueno.dispatch.state import Under, forget_plans, set_asked
+from trueno.dispatch.state import follow, forget_plans, set_asked
 from trueno.errors import ParameterError
+from trueno.scope import Scope
 from trueno.select import quarantine
 from trueno.select.decision import Request
 
@@ -15,7 +16,21 @@ def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n.lower() for n in names)
 
 
-def use(*names: str) -> Under:
+class BackendScope(Scope):
+    """What `use` and `prefer` give: inside, these backends are requested."""
+
+    def __init__(self, function: str, names: tuple[str, ...], request: Request) -> None:
+        self.request = request
+        self._name = f"{function}({', '.join(map(repr, names))})"
+
+    def _follow(self, scopes: tuple[Scope, ...]) -> None:
+        follow(scopes)
+
+    def __repr__(self) -> str:
+        return f"<trueno.{self._name}>"
+
+
+def use(*names: str) -> BackendScope:
     """Run everything inside on these backends, best first; an error if none of them can.
 
     UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
@@ -24,10 +39,10 @@ def use(*names: str) -> Under:
     asked = Request(_names("use", names), (), not names, "trueno.use")
     for name in asked.names:
         registry.load(name)
-    return Under(f"use({', '.join(map(repr, names))})", asked)
+    return BackendScope("use", names, asked)
 
 
-def prefer(*names: str) -> Under:
+def prefer(*names: str) -> BackendScope:
     """Inside, take the first of these backends that can run a call; choose automatically where none can.
 
     UnknownBackend for a name that is not installed.  Where TRUENO_BACKEND names backends, these stay the only ones.
@@ -36,7 +51,7 @@ def prefer(*names: str) -> Under:
     for name in preferred:
         if name not in registry.entries():
             registry.load(name)  # raises with a suggestion
-    return Under(f"prefer({', '.join(map(repr, names))})", Request((), preferred, False, "trueno.prefer"))
+    return BackendScope("prefer", names, Request((), preferred, False, "trueno.prefer"))
 
 
 def set_default(*names: str) -> None:

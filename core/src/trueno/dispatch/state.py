@@ -1,18 +1,15 @@
 """The state that decides how calls run: which backends were asked for, under which guard, and the plans made so.
 
-One choice in a ContextVar: `trueno.use`, `trueno.prefer`, guards and traces are local to a thread or task;
-`trueno.set_default` is for the whole process.  Plans are tables that fill themselves: a key that is missing
-asks the selector once.  Nothing here is locked on reads; two threads that miss at once make the same plan twice.
+A ContextVar holds the current one, which follows from the scopes that the thread or task is inside of: `trueno.use`,
+`trueno.prefer`, guards and traces; `trueno.set_default` is for the whole process.  Plans are tables that fill
+themselves: a key that is missing asks the selector once.  Nothing here is locked on reads; two threads that miss at
+once make the same plan twice.
 """
 
-import inspect
-import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import wraps
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -23,9 +20,11 @@ from trueno.discovery.protocol import Call, Kernel, Refused
 from trueno.dispatch import fallback, plan
 from trueno.dispatch.plan import Plan, PluginFailed
 from trueno.dispatch.table import Table
-from trueno.errors import KernelError, ParameterError, TruenoError
+from trueno.errors import KernelError
+from trueno.locks import ForkSafeLock
 from trueno.ops import TABLE
 from trueno.ops.op import Op
+from trueno.scope import Scope
 from trueno.select import policy, quarantine
 from trueno.select.decision import Decision, Request
 from trueno.settings import settings
@@ -192,8 +191,9 @@ class State:
     @contextmanager
     def unguarded(self) -> Iterator["State"]:
         """Run everything inside without a guard; gives the state that does."""
-        with guarded(()):
-            yield current.get()
+        state = _state(self.own, (), self.traced)
+        with entered(state):
+            yield state
 
     def run(self, call: Call, arguments: tuple[Any, ...], *, further: bool = True) -> tuple[Plan | None, int]:
         """Call the plan, and (`further`) the next candidates while they refuse: who answered, and the status.
@@ -244,16 +244,8 @@ _base = State()
 current: ContextVar[State] = ContextVar("trueno_state", default=_base)
 _states: dict[Any, State] = {}
 _alive: "WeakSet[State]" = WeakSet((_base,))  # those too that `_states` no longer holds, but a context does
-_lock = RLock()  # for the two above; not on the path of a call
+_lock = ForkSafeLock()  # for the two above; not on the path of a call
 KEPT = 256
-
-if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
-
-    def _after_fork() -> None:
-        global _lock
-        _lock = RLock()
-
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _state(own: Request | None, rules: "Rules | None", traced: bool) -> State:
@@ -261,76 +253,24 @@ def _state(own: Request | None, rules: "Rules | None", traced: bool) -> State:
     if own is None and rules is None and not traced:
         return _base
     key = (own, rules, traced)
-    found = _states.get(key)
-    if found is None:
+    state = _states.get(key)
+    if state is None:
         with _lock:
             if len(_states) >= KEPT:  # guards with ever new tolerances
                 _states.clear()
-            found = _states.setdefault(key, State(own, rules, traced))
-            _alive.add(found)
-    return found
+            state = _states.setdefault(key, State(own, rules, traced))
+            _alive.add(state)
+    return state
 
 
-_frames: ContextVar[tuple["Under", ...]] = ContextVar("trueno_frames", default=())
-"""What this thread or task is inside of, outermost first."""
-
-
-class Under:
-    """Changes the state inside of a `with`, or of a function that it decorates; may be used again, and nested.
-
-    What is left in another order than it was entered takes only its own part away.
-    """
-
-    def __init__(self, what: str, asked: Request | None = None, rules: "Rules | None" = None, traced: bool = False):
-        self.what, self.asked, self.rules, self.traced = what, asked, rules, traced
-
-    def __enter__(self) -> None:
-        _enter((*_frames.get(), self))
-
-    def __exit__(self, *error: Any) -> None:
-        frames = _frames.get()
-        last = max((i for i, frame in enumerate(frames) if frame is self), default=None)
-        if last is None:
-            raise TruenoError(
-                f"{self.what} is left in another thread, task or context than it was entered in; keep the whole "
-                "`with` in one of them (a generator that pauses inside may be resumed elsewhere)"
-            )
-        _enter(frames[:last] + frames[last + 1 :])
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, plain or async, such that it runs inside."""
-        if not callable(function):
-            raise ParameterError(f"{self.what}: {function!r} is no function; for a block of code write `with`")
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise ParameterError(
-                f"{self.what}: {function.__name__} is a generator, which runs when it is asked for items"
-            )
-        if inspect.iscoroutinefunction(function):
-
-            @wraps(function)
-            async def later(*args: Any, **kwargs: Any) -> Any:
-                with self:
-                    return await function(*args, **kwargs)
-
-            return later
-
-        @wraps(function)
-        def inside(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return inside
-
-
-def _enter(frames: tuple[Under, ...]) -> None:
-    """Make the state that these frames come to: the innermost of each kind counts."""
+def follow(scopes: tuple[Scope, ...]) -> None:
+    """Call from now on, in this thread or task, as these scopes want it; the innermost of each kind counts."""
     own = rules = None
     traced = False
-    for frame in frames:
-        own = frame.asked or own
-        rules = rules if frame.rules is None else frame.rules
-        traced = traced or frame.traced
-    _frames.set(frames)
+    for scope in scopes:
+        own = own if scope.request is None else scope.request
+        rules = rules if scope.rules is None else scope.rules
+        traced = traced or scope.traced
     current.set(_state(own, rules, traced))
 
 
@@ -348,16 +288,6 @@ def entered(state: State) -> Iterator[None]:
         yield
     finally:
         current.reset(token)
-
-
-def guarded(rules: "Rules") -> Under:
-    """Run everything inside under a guard; without rules, under none."""
-    return Under("a guard", rules=rules)
-
-
-def tracing() -> Under:
-    """Run everything inside in the traced twin of the current state: every call emits a `run` event."""
-    return Under("a trace", traced=True)
 
 
 def set_asked(asked: Request) -> None:

@@ -153,7 +153,7 @@ def _left_size(w: Any, x: Any, *, format: str) -> Any:
 
 
 @op("w[k,n]:blocks x[k] -> y[n]", structured=True, flops="2*n*k", chain="k", choices={"format": MATRICES},
-    magnitude=_left_size)  # fmt: skip
+    magnitude=_left_size, columnwise=True)  # fmt: skip
 def quant_matvec_colmajor(w, x, *, format: str = ""):
     """y[j] = Σₖ w[k,j] · x[k], w read from its blocks, which run along the columns of the matrix that wᵀ is.
 
@@ -169,7 +169,7 @@ def _columns_size(x: Any, w: Any, *, format: str) -> Any:
 
 
 @op("x[m,k] w[k,n]:blocks -> y[m,n]", structured=True, flops="2*m*n*k", chain="k", choices={"format": MATRICES},
-    magnitude=_columns_size)  # fmt: skip
+    magnitude=_columns_size, columnwise=True)  # fmt: skip
 def quant_matmul_colmajor(x, w, *, format: str = ""):
     """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j.
 

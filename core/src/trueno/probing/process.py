@@ -10,10 +10,10 @@ import os
 import sys
 import time
 from contextlib import suppress
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from trueno.discovery.manifest import Manifest
+from trueno.locks import ForkSafeLock
 from trueno.parsers import TYPES
 from trueno.probing import verdicts
 from trueno.probing.verdicts import Verdict
@@ -260,7 +260,7 @@ def _spelled(value: Any) -> str:
 
 
 _children: dict[tuple[str, str], _Child] = {}
-_lock = Lock()
+_lock = ForkSafeLock()
 
 
 def start(manifest: Manifest) -> _Child:
@@ -314,9 +314,7 @@ def _at_exit() -> None:
 
 
 def after_fork() -> None:
-    """In the child of a fork: the processes are the parent's, and nobody here holds the lock."""
-    global _lock
-    _lock = Lock()
+    """In the child of a fork: the processes are the parent's."""
     for child in _children.values():
         if child.process is not None:
             child.process.returncode = 0  # not ours to wait for

@@ -10,8 +10,6 @@ LINES = 400
 LONG = {
     "core/src/trueno/batch/record.py": 434,
     "core/src/trueno/discovery/registry.py": 420,
-    "plugins/simd/src/trueno_simd/float32.py": 423,
-    "plugins/simd/src/trueno_simd/threads.py": 418,
 }
 
 

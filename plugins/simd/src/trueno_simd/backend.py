@@ -1,6 +1,6 @@
 """The backend: row programs through the Numba printer, structured ops through kernels written by hand.
 
-What needs Numba is imported and compiled in a thread of its own (`trueno_simd.elsewhere`).
+What needs Numba is imported and compiled in a thread of its own (`trueno_simd.llvm.elsewhere`).
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject, settings
 
-from trueno_simd import elsewhere, isa
+from trueno_simd.llvm import elsewhere, isa
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 PARALLEL_CLASS = 17  # size classes from 65 536 elements get kernels that may use the thread pool
@@ -50,7 +50,7 @@ class SimdBackend:
     @cached_property
     def accuracy(self) -> Accuracy:
         """The measured bounds of the element functions, and the additions that the printer's sums make."""
-        narrow, wide = _module("float32").ULP, _module("float64").ULP
+        narrow, wide = _module("rows.float32").ULP, _module("rows.float64").ULP
         worst = {n: max(narrow.get(n, 0.5), wide.get(n, 0.5)) for n in {*narrow, *wide}}
         return Accuracy(worst, chain=isa.chain())
 
@@ -70,7 +70,7 @@ class SimdBackend:
             from trueno.backend import FusedOp  # here, as probes need no table of ops
 
             if isinstance(call.op, FusedOp):
-                if reason := _module("epilogue").refusal(call):
+                if reason := _module("rows.epilogue").refusal(call):
                     return Reject("unsupported_op", reason)
             elif call.op.name not in _module("kernels").KERNELS:
                 return Reject("unsupported_op", f"no kernel for {call.op.name}")
@@ -91,11 +91,11 @@ class SimdBackend:
             from trueno_simd.kernels import KERNELS
 
             if isinstance(call.op, FusedOp):
-                from trueno_simd.epilogue import with_epilogue
+                from trueno_simd.rows.epilogue import with_epilogue
 
                 return with_epilogue(call)
             return KERNELS[call.op.name](call.dtype, dict(call.static))
-        from trueno_simd.rowprogram import compiled
+        from trueno_simd.rows.rowprogram import compiled
 
         parallel = max(call.sizes) >= PARALLEL_CLASS
         found: Kernel = compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded)
@@ -103,7 +103,7 @@ class SimdBackend:
 
     def own_environment(self, call: Call) -> bool:
         """Compiled kernels see to it; LAPACK, which NumPy calls in the caller's thread, does not."""
-        from trueno_simd import environment
+        from trueno_simd.llvm import environment
 
         return environment.known() and call.op.name != "symmetric_eigen"
 
@@ -111,10 +111,10 @@ class SimdBackend:
         """Follow the setting: whenever it is changed, plans are made anew, and kernels asked for again."""
         count = settings.get("TRUENO_THREADS")
         if count != self._threads:
-            from trueno_simd import threads
-            from trueno_simd.cpus import usable_cpus
+            from trueno_simd.threads import pool
+            from trueno_simd.threads.cpus import usable_cpus
 
-            threads.set_count(count or usable_cpus())
+            pool.set_count(count or usable_cpus())
             self._threads = count
 
     def rates(self, call: Call) -> Rates:

@@ -17,14 +17,14 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS, INTERLEAVED, WEIGHTS, decode
 from trueno.formats.interleave import interleaved
-from trueno_simd import isa
 from trueno_simd.kernels import KERNELS
+from trueno_simd.llvm import isa
 
 GGML = np.load(Path(__file__).parents[3] / "golden/ggml/quant.npz", allow_pickle=False)
 SENTINEL = -77.0
 CHILD = """
 import runpy, sys
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 assert isa.apply() is None
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")

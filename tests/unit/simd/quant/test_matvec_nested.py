@@ -6,8 +6,8 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS
 from trueno.formats.samples import random_rows
-from trueno_simd import threads
 from trueno_simd.kernels import KERNELS
+from trueno_simd.threads import pool
 
 
 def test_a_product_in_the_middle_of_another_leaves_it_alone(monkeypatch):
@@ -17,7 +17,7 @@ def test_a_product_in_the_middle_of_another_leaves_it_alone(monkeypatch):
     run = KERNELS["quant_matvec"](np.dtype("f4"), {"format": "q4_k", "activations": "q8"})
     wanted, got, inner = np.empty(4096, np.float32), np.empty(4096, np.float32), []
     assert run(w, x, wanted) == 0
-    start = threads.ensure_started
+    start = pool.ensure_started
 
     def interrupted():
         if not inner:
@@ -25,12 +25,12 @@ def test_a_product_in_the_middle_of_another_leaves_it_alone(monkeypatch):
             assert run(w[:8], other, inner[0]) == 0
         return start()
 
-    before = threads.count()
+    before = pool.count()
     try:
-        threads.set_count(2)  # the next region starts its threads anew
-        monkeypatch.setattr(threads, "ensure_started", interrupted)
+        pool.set_count(2)  # the next region starts its threads anew
+        monkeypatch.setattr(pool, "ensure_started", interrupted)
         assert run(w, x, got) == 0
     finally:
-        threads.set_count(before)
+        pool.set_count(before)
     assert inner, "nothing came between"
     assert np.array_equal(got, wanted)

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS, WEIGHTS, encode
-from trueno_simd import threads
 from trueno_simd.kernels import KERNELS
+from trueno_simd.threads import pool
 
 GGML = np.load(Path(__file__).parents[3] / "golden/ggml/quant.npz", allow_pickle=False)
 PLAIN, WEIGHTED = "quantize_rows", "quantize_rows_weighted"
@@ -141,12 +141,12 @@ def test_a_row_is_the_same_alone_and_among_others(op: str, name: str) -> None:
         together = quantize(op, name, x, imatrix[:k])
         apart = [quantize(op, name, row[None], imatrix[:k])[0] for row in x]
         same(name, together, np.array(apart))
-        count = threads.count()
+        count = pool.count()
         try:
-            threads.set_count(1 if count > 1 else 2)
+            pool.set_count(1 if count > 1 else 2)
             same(name, quantize(op, name, x, imatrix[:k]), together)
         finally:
-            threads.set_count(count)
+            pool.set_count(count)
 
 
 @BOTH

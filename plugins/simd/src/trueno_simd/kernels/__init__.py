@@ -13,9 +13,10 @@ import numpy as np
 from trueno.backend import Rates
 
 from trueno_simd.kernels import convolve, eigen, gather, matmul, matvec, transpose
-from trueno_simd.kernels.quant import colmajor, dequantize, matmul_colmajor, quantize
+from trueno_simd.kernels.quant import dequantize, matmul_colmajor, matvec_colmajor
 from trueno_simd.kernels.quant import matmul as quant_matmul
 from trueno_simd.kernels.quant import matvec as quant_matvec
+from trueno_simd.kernels.quant.quantize import kernel as quantize
 
 Factory = Callable[[np.dtype, dict[str, Any]], Callable[..., int]]
 
@@ -34,7 +35,7 @@ _LISTED: dict[str, tuple[Factory, Rates]] = {
     "quantize_rows_weighted": (quantize.quantize_rows_weighted, Rates(0.5e-6, 4e10, 4e10)),
     "quant_matvec": (quant_matvec.quant_matvec, Rates(1e-6, 1.2e11, 4e10)),
     "quant_matmul": (quant_matmul.quant_matmul, Rates(2e-6, 3e11, 4e10)),
-    "quant_matvec_colmajor": (colmajor.quant_matvec_colmajor, Rates(1e-6, 4e10, 4e10)),
+    "quant_matvec_colmajor": (matvec_colmajor.quant_matvec_colmajor, Rates(1e-6, 4e10, 4e10)),
     "quant_matmul_colmajor": (matmul_colmajor.quant_matmul_colmajor, Rates(2e-6, 6e10, 4e10)),
 }
 """By op: what makes its kernel, and its rates in float32 on one core; eigenvalues are LAPACK's, through NumPy."""

@@ -21,12 +21,14 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from trueno_simd import elsewhere
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, reader, source, target, with_scratch
 from trueno_simd.kernels.tile import LONG, MIDDLE, VECTOR_BYTES, VECTORS, address, put_word, size_of
-from trueno_simd.threads import acquire_gil, address_of, pack, parallel_for, release_gil
+from trueno_simd.llvm import elsewhere
+from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 FEW = MIDDLE // 2  # up to so many output channels each takes the one-row tile: the tall one would idle
 CHUNK = 1 << 20  # operations that are worth a chunk of their own
@@ -184,7 +186,7 @@ def convolve2d(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
                 return -1
             sizes = (2, 2, 2) if x.ndim == 2 else (3, 4, 3)
             signature = types.intp(source(kind, sizes[0]), source(kind, sizes[1]), target(kind, sizes[2]), SCRATCH)
-            chosen = kernels[x.ndim] = with_scratch(elsewhere.run(lambda: entry(signature)(function)))
+            chosen = kernels[x.ndim] = with_scratch(elsewhere.run(lambda: kernel_entry(signature)(function)))
         return chosen(x, weights, out)
 
     return kernel

@@ -12,12 +12,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from trueno_simd import elsewhere
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
 from trueno_simd.kernels.tile import address, at, call, get_int32, get_word, masks, size_of, splat, vector
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.llvm import elsewhere
+from trueno_simd.llvm.calls import address_of, pack
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 CHUNK = 1 << 16  # bytes of the result that are worth a chunk of their own
 SHARES = 64  # chunks at most
@@ -77,7 +79,7 @@ def embedding_lookup(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., i
             if which is None or not indices.dtype.isnative:
                 return -1
             signature = types.intp(source(kind, 2), source(which, 1), target(kind, 2))
-            chosen = kernels[indices.dtype] = elsewhere.run(lambda: entry(signature)(_embedding))
+            chosen = kernels[indices.dtype] = elsewhere.run(lambda: kernel_entry(signature)(_embedding))
         if indices.ndim != 1:
             if out.shape[:-1] != indices.shape or not (indices.flags.c_contiguous and out.flags.c_contiguous):
                 return -1
@@ -166,4 +168,4 @@ def outer_product(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]
     """x[m] y[n] -> out[m,n]."""
     kind = number(dtype)
     signature = types.intp(source(kind, 1), source(kind, 1), target(kind, 2))
-    return entry(signature)(_outer32 if kind == types.float32 else _outer64)
+    return kernel_entry(signature)(_outer32 if kind == types.float32 else _outer64)

@@ -8,8 +8,8 @@ NumPy's OpenBLAS 90 to 120 on one thread, 210 to 250 on two.
 panels one tile wide and a slab of A into rows of one pitch, because the rows of a large matrix lie so far
 apart (often a power of two) that they fall into few cache sets and touch a page each.
 
-An epilogue (`trueno_simd.epilogue`) is a compiled function that finishes a block of C: it is called by address, on the
-thread that made the block, while the block is in L2.  So no chain compiles the product anew.
+An epilogue (`trueno_simd.rows.epilogue`) is a compiled function that finishes a block of C: it is called by address, on
+the thread that made the block, while the block is in L2.  So no chain compiles the product anew.
 
 The BLAS inside NumPy takes over only for large products on a CPU without AVX-512 that nobody has capped: there it
 is as wide as we are and better tuned (at AVX2 these tiles make 1.33x its speed at 64x64, 1.04x at 128x128, 0.82 to
@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from trueno_simd import elsewhere, isa
-from trueno_simd.calls import call_finish, call_piece
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, reader, source, target, with_scratch
 from trueno_simd.kernels.tile import LOW, MIDDLE, TALL, VECTOR_BYTES, VECTORS, address, size_of
-from trueno_simd.threads import acquire_gil, address_of, pack, parallel_for, release_gil
+from trueno_simd.llvm import elsewhere, isa
+from trueno_simd.llvm.calls import acquire_gil, address_of, call_finish, call_piece, pack, release_gil
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 WIDTH = VECTORS * VECTOR_BYTES  # bytes of a row of the tile
 DEPTH = 256  # steps of k between two visits of C: a panel of B is then 32 KiB and stays in L1
@@ -357,7 +358,7 @@ def matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
     """a[m,k] b[k,n] -> out[m,n]."""
     kind = number(dtype)
     signature = types.intp(source(kind, 2), source(kind, 2), target(kind, 2), SCRATCH)
-    ours = with_scratch(entry(signature)(_matmul32 if kind == types.float32 else _matmul64))
+    ours = with_scratch(kernel_entry(signature)(_matmul32 if kind == types.float32 else _matmul64))
     if not BLAS:
         return ours
 
@@ -381,7 +382,7 @@ def batched_matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int
         if ndim == 2:
             return matmul(dtype, static)
         signature = types.intp(source(kind, ndim), source(kind, ndim), target(kind, ndim), SCRATCH)
-        return with_scratch(entry(signature)(function))
+        return with_scratch(kernel_entry(signature)(function))
 
     def kernel(a: Any, b: Any, out: Any) -> int:
         ndim = a.ndim

@@ -17,12 +17,13 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from trueno_simd.calls import call_finish, call_piece
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
 from trueno_simd.kernels.tile import LONG, VECTOR_BYTES, WIDE, address, at, call, masks, size_of, vector
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.llvm.calls import address_of, call_finish, call_piece, pack
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 ROWS, VECTORS = (8 if WIDE else 4), 2  # matvec: rows at a time, vectors of sums for each
 STEPS = 16  # vecmat: rows of the matrix between two visits of y
@@ -283,11 +284,11 @@ def matvec(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
     """a[m,k] x[k] -> out[m]."""
     kind = number(dtype)
     signature = types.intp(source(kind, 2), source(kind, 1), target(kind, 1))
-    return entry(signature)(_matvec32 if kind == types.float32 else _matvec64)
+    return kernel_entry(signature)(_matvec32 if kind == types.float32 else _matvec64)
 
 
 def vecmat(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
     """x[k] a[k,n] -> out[n]."""
     kind = number(dtype)
     signature = types.intp(source(kind, 1), source(kind, 2), target(kind, 1))
-    return entry(signature)(_vecmat32 if kind == types.float32 else _vecmat64)
+    return kernel_entry(signature)(_vecmat32 if kind == types.float32 else _vecmat64)

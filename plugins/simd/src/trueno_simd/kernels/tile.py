@@ -19,7 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from trueno_simd.bits import LEVEL
+from trueno_simd.llvm.bits import LEVEL
 
 # Registers decide the shape: 32 of 64 bytes (AVX-512) hold 12 x 2 sums, 2 vectors of B and the broadcast;
 # 32 of 16 (NEON) the same; 16 registers (AVX2 and below) hold 6 x 2.

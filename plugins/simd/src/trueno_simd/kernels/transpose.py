@@ -16,11 +16,13 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from trueno_simd import elsewhere
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
 from trueno_simd.kernels.tile import VECTOR_BYTES, address, at, call, masks, size_of, vector
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.llvm import elsewhere
+from trueno_simd.llvm.calls import address_of, pack
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 DOWN, ACROSS = 16, 16  # blocks of a chunk
 STRIP = 32  # blocks of a chunk, all below each other, where rows alias
@@ -164,7 +166,7 @@ def transpose(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
             if x.ndim < 2:
                 return -1
             signature = types.intp(source(kind, x.ndim), target(kind, x.ndim))
-            chosen = kernels[x.ndim] = elsewhere.run(lambda: entry(signature)(function))
+            chosen = kernels[x.ndim] = elsewhere.run(lambda: kernel_entry(signature)(function))
         return chosen(x, out)
 
     return kernel

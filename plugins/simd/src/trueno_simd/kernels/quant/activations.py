@@ -21,11 +21,11 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from trueno_simd.isa import current
-from trueno_simd.jit import exact, exact_outer
 from trueno_simd.kernels.quant.halves import INFINITE, bits_float, float_bits, through_half
 from trueno_simd.kernels.tile import VECTOR_BYTES
-from trueno_simd.vectors import (
+from trueno_simd.llvm.isa import current
+from trueno_simd.llvm.jit import exact, exact_outer
+from trueno_simd.llvm.vectors import (
     Vector,
     bits,
     call,

@@ -20,11 +20,11 @@ from numba import types
 from numba.extending import intrinsic
 from trueno.backend import FORMATS, INTERLEAVED, Format, Piece, Plane
 
-from trueno_simd.isa import current
 from trueno_simd.kernels.quant import groups, printed
 from trueno_simd.kernels.quant.halves import HALF
-from trueno_simd.kernels.quant.quantize_store import whole_vectors
-from trueno_simd.vectors import call, splat
+from trueno_simd.kernels.quant.quantize.store import whole_vectors
+from trueno_simd.llvm.isa import current
+from trueno_simd.llvm.vectors import call, splat
 
 STEP = 16  # elements of a vector: every run and group of the table is a multiple of it, save runs of 1
 X86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -201,13 +201,14 @@ TEMPLATE = '''"""dequantize: rows of <format> blocks to float32."""
 
 from numba import types
 
-from trueno_simd.jit import entry, exact_outer
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.jit import exact_outer
 from trueno_simd.kernels.operands import overlaps, reader, source, target
 from trueno_simd.kernels.quant.dequantize import decoder
 from trueno_simd.kernels.quant.printed import CHUNK
 from trueno_simd.kernels.quant.regions import share_out
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import address_of, pack
+from trueno_simd.llvm.calls import address_of, pack
 
 JOB = reader(4)
 decode = decoder("<format>")
@@ -222,7 +223,7 @@ def blocks(args, index):
     return 0
 
 
-@entry(types.intp(source(types.uint8, 2), target(types.float32, 2)))
+@kernel_entry(types.intp(source(types.uint8, 2), target(types.float32, 2)))
 def kernel(w, out):
     m, b = w.shape
     if b % <nbytes> or out.shape[0] != m or out.shape[1] != b // <nbytes> * <elements> or overlaps(out, w):

@@ -1,8 +1,8 @@
 """quant_matvec y[n] = W[n,k] x[k], W in blocks, read as it lies in a file, or with its rows interleaved.
 
 With "q8" activations x is first quantized as ggml's CPU code does it, once, to the format's partner (half a microsecond
-for 4096), and the products are of whole numbers (`dots`, `interleaved`).  With "f32" nothing of x is lost, and values
-are decoded in registers (`floats`): three times as much work.  Rows go to the threads in a few even shares.
+for 4096), and the products are of whole numbers (`vector`: `dots`, `interleaved`).  With "f32" nothing of x is lost,
+and values are decoded in registers (`floats`): three times as much work.  Rows go to the threads in a few even shares.
 
 Floor: the matrix's bytes, once, at the bandwidth of where it lies: on the Zen 5 core where this was measured 113 GB/s
 from L3, 41 from memory.  4096x4096, AVX-512 with VNNI, one thread, us (two threads when both cores were free),
@@ -34,15 +34,16 @@ QUANTIZED = '''"""quant_matvec: rows of <format> blocks times activations in <pa
 
 from numba import types
 
-from trueno_simd.jit import entry, outer
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.jit import outer
 from trueno_simd.kernels.operands import SCRATCH, reader, source, target
 from trueno_simd.kernels.quant.activations import quantized
-from trueno_simd.kernels.quant.dots import ROWS, quantized_rows
+from trueno_simd.kernels.quant.vector.dots import ROWS, quantized_rows
 from trueno_simd.kernels.quant.matvec import SHARES
 from trueno_simd.kernels.quant.printed import CHUNK
 from trueno_simd.kernels.quant.regions import settled, share_out
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import address_of, pack
+from trueno_simd.llvm.calls import address_of, pack
 
 JOB = reader(9)
 quantize = quantized("<partner>")
@@ -58,7 +59,7 @@ def rows(args, index):
     return 0
 
 
-@entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1), SCRATCH))
+@kernel_entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1), SCRATCH))
 def kernel(w, x, out, scratch):
     status = settled(w, out.size, x.size, <elements>, <nbytes>, x, out)
     if status:
@@ -84,16 +85,17 @@ GROUPED = '''"""quant_matvec: interleaved rows of <format> blocks times activati
 
 from numba import types
 
-from trueno_simd.jit import entry, outer
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.jit import outer
 from trueno_simd.kernels.operands import SCRATCH, reader, source, target
 from trueno_simd.kernels.quant.activations import quantized
-from trueno_simd.kernels.quant.dots import ROWS, quantized_rows
+from trueno_simd.kernels.quant.vector.dots import ROWS, quantized_rows
 from trueno_simd.kernels.quant.matvec import SHARES
-from trueno_simd.kernels.quant.interleaved import ROWS as GROUP, interleaved_rows
+from trueno_simd.kernels.quant.vector.interleaved import ROWS as GROUP, interleaved_rows
 from trueno_simd.kernels.quant.printed import CHUNK
 from trueno_simd.kernels.quant.regions import settled, share_out
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import address_of, pack
+from trueno_simd.llvm.calls import address_of, pack
 
 JOB = reader(9)
 quantize = quantized("<partner>")
@@ -112,20 +114,21 @@ def rows(args, index):
     return 0
 
 
-''' + QUANTIZED[QUANTIZED.index("@entry") :].replace("ROWS", "GROUP")
+''' + QUANTIZED[QUANTIZED.index("@kernel_entry") :].replace("ROWS", "GROUP")
 
 FLOAT = '''"""quant_matvec: rows of <format> blocks times activations in float32."""
 
 from numba import types
 
-from trueno_simd.jit import entry, outer
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.jit import outer
 from trueno_simd.kernels.operands import reader, source, target
-from trueno_simd.kernels.quant.floats import ROWS, float_rows
+from trueno_simd.kernels.quant.vector.floats import ROWS, float_rows
 from trueno_simd.kernels.quant.matvec import SHARES
 from trueno_simd.kernels.quant.printed import CHUNK
 from trueno_simd.kernels.quant.regions import settled, share_out
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import address_of, pack
+from trueno_simd.llvm.calls import address_of, pack
 
 JOB = reader(7)
 product = float_rows("<format>")
@@ -140,7 +143,7 @@ def rows(args, index):
     return 0
 
 
-@entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1)))
+@kernel_entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1)))
 def kernel(w, x, out):
     status = settled(w, out.size, x.size, <elements>, <nbytes>, x, out)
     if status:

@@ -20,9 +20,9 @@ import numpy as np
 from trueno_simd.llvm import isa
 assert isa.apply() is None
 from trueno.formats import WEIGHTS
-from trueno_simd.kernels import KERNELS
+from unit.simd.structured import structured_kernel
 g, wrong = np.load(sys.argv[1]), []
-def made(op, name): return KERNELS[op](np.dtype("f4"), {"format": name})
+def made(op, name): return structured_kernel(op, format=name)
 for name in WEIGHTS:
     T = name.upper()
     for data, values in (("q", "dq"), ("rb", "rbdq")):

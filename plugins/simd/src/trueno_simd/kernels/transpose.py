@@ -8,16 +8,16 @@ Floor: every byte read once and written once.  Measured with two threads, float3
 2048x2048 39 (its rows are a power of two apart, so few of them fit into the caches' sets at once).
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from trueno.backend import Call, Kernel, Rates
 
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
+from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import VECTOR_BYTES, address, at, call, masks, size_of, vector
 from trueno_simd.llvm import elsewhere
 from trueno_simd.llvm.calls import address_of, pack
@@ -154,19 +154,20 @@ def _transpose64(x, out):
     return turn(F64, patch64, x, out)
 
 
-def transpose(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+@KERNELS.add("transpose", rates=Rates(0.3e-6, 1e11, 7e10))
+def transpose(device: None, call: Call) -> Kernel:
     """x[...,m,n] -> out[...,n,m]."""
-    kind = number(dtype)
+    kind = number(call.dtype)
     function = _transpose32 if kind == types.float32 else _transpose64
     kernels: dict[int, Any] = {}
 
     def kernel(x: Any, out: Any) -> int:
-        chosen = kernels.get(x.ndim)
-        if chosen is None:
+        compiled = kernels.get(x.ndim)
+        if compiled is None:
             if x.ndim < 2:
                 return -1
             signature = types.intp(source(kind, x.ndim), target(kind, x.ndim))
-            chosen = kernels[x.ndim] = elsewhere.run(lambda: kernel_entry(signature)(function))
-        return chosen(x, out)
+            compiled = kernels[x.ndim] = elsewhere.run(lambda: kernel_entry(signature)(function))
+        return compiled(x, out)
 
     return kernel

@@ -6,43 +6,22 @@
 The product lies in the first result before it is finished; each element is read before any result of it is written.
 """
 
-from collections.abc import Callable
 from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numba import types
-from trueno.backend import Call, FusedOp, lower
+from trueno.backend import Call, FusedOp, Kernel, lower
 
 from trueno_simd.codecache import modules
 from trueno_simd.codecache.entry import kernel_entry
-from trueno_simd.kernels import matmul, matvec
+from trueno_simd.kernels import PRODUCTS
+from trueno_simd.kernels.matmul import ELSEWHERE
 from trueno_simd.kernels.operands import NONE
 from trueno_simd.llvm import isa
 from trueno_simd.rows.printer import Lines, Printer, Variant, indent
 from trueno_simd.rows.rowprogram import KEPT
-
-HEADS = {
-    "matmul": ("matmul", "fits", "run", (2, 2, 2)),
-    "batched_matmul": ("matmul", "fits", "run", (0, 0, 0)),
-    "matvec": ("matvec", "fits", "run", (2, 1, 1)),
-    "vecmat": ("matvec", "left_fits", "left_run", (1, 2, 1)),
-}
-"""The kernel's module, what checks operands, what runs it; axes of operands and result, 0 for those of the call."""
-MOST_AXES = 4
-
-
-def refusal(call: Call) -> str:
-    """Why there is no such kernel; empty if there is."""
-    head, program = call.op.head, call.op.epilogue.program(call.op.kinds)
-    if head.name not in HEADS:
-        return f"{head.name} takes no epilogue"
-    if call.rank > MOST_AXES:
-        return f"{call.rank} axes are more than {MOST_AXES}"
-    if head.params or any(program.nodes[o].type != "T" for o in program.outputs):
-        return "only numbers come out of an epilogue, and its product has no parameters"
-    return ""
 
 
 class EpiloguePrinter(Printer):
@@ -55,12 +34,12 @@ class EpiloguePrinter(Printer):
         title = f"{op.name}: {op.signature.text}, {op.kinds}, {dtype}.  {op.doc}"
         program = epilogue.program(op.kinds)
         super().__init__(lower(program), dtype, isa.block(dtype), Variant(2, False, (), title))
-        self.module, self.fits, self.runs, axes = HEADS[head.name]
-        self.axes = [a or rank for a in axes]
-        self.made, *self.beside = self.kinds
-        self.slots[self.made] = self.slots["out0"]  # one memory, so one slot
+        self.head = PRODUCTS[head.name]
+        self.axes = [a or rank for a in self.head.axes]
+        self.product, *self.beside = self.kinds
+        self.slots[self.product] = self.slots["out0"]  # one memory, so one slot
         self.operands = [f"operand{i}" for i in range(len(head.operands))]
-        self.read = [a for a in self.arrays if a != self.made]
+        self.read = [a for a in self.arrays if a != self.product]
 
     def text(self) -> str:
         head = f'"""{self.variant.title}\n\n{self.program.text}\n"""\n\n'
@@ -68,7 +47,10 @@ class EpiloguePrinter(Printer):
         more = [
             "from trueno_simd.llvm.calls import finish_address",
             "from trueno_simd.rows.finish import over_all",
-            f"from trueno_simd.kernels.{self.module} import {self.fits} as fits, {self.runs} as run",
+            *(
+                f"from {f.py_func.__module__} import {f.py_func.__name__} as {name}"
+                for name, f in (("fits", self.head.fits), ("run", self.head.run))
+            ),
             "",
         ]
         return "\n\n\n".join([head + "\n".join(more) + imports, self.finish(), self.kernel()]) + "\n"
@@ -79,7 +61,7 @@ class EpiloguePrinter(Printer):
 
     def finish(self) -> str:
         body = [f"{', '.join(['n', *self.read, *self.params])} = given(args)"]
-        body += [f"{self.made} = out0"] if self.made in self.arrays else []
+        body += [f"{self.product} = out0"] if self.product in self.arrays else []
         body += ["for r in range(first, first + height):", *indent(self.row(False)), "return 0"]
         head = [f"given = unpack({self.finish_types()})", "", "", "@outer"]
         return "\n".join([*head, "def finish(args, first, height, left, width):", *indent(body)])
@@ -102,26 +84,29 @@ class EpiloguePrinter(Printer):
             *(f"{p} = T({p}_)" for p in self.params),
             *(f"{a} = pointer({a}_)" for a in self.read),
             f"more = pack(({', '.join(['n', *self.read, *self.params])},))",
-            "if made == 0:",
+            "if multiply_at == 0:",
             "    return over_all(finish_address(finish), more, out0_.size // max(n, 1), n)",
-            f"return run(made, {operands}, out0_, scratch, finish_address(finish), more)",
+            f"return run(multiply_at, {operands}, out0_, scratch, finish_address(finish), more)",
         ]
-        head = [f"@kernel_entry(int64({', '.join(kinds)}))", f"def kernel({', '.join([*names, 'made', 'scratch'])}):"]
+        head = [
+            f"@kernel_entry(int64({', '.join(kinds)}))",
+            f"def kernel({', '.join([*names, 'multiply_at', 'scratch'])}):",
+        ]
         return "\n".join([*head, *indent(lines)])
 
     def wrong(self) -> Lines:
         """Conditions under which the kernel refuses."""
         *_, whole = self.axes
-        found = [f"not fits({''.join(f'{o}_, ' for o in self.operands)}out0_)"]
+        tests = [f"not fits({''.join(f'{o}_, ' for o in self.operands)}out0_)"]
         for name, kind in [*((b, self.kinds[b]) for b in self.beside), *((o, "e") for o in self.outs if o != "out0")]:
             if kind in ("e", "r"):
-                found += [f"{name}_.shape[{i}] != out0_.shape[{i}]" for i in range(whole if kind == "e" else whole - 1)]
+                tests += [f"{name}_.shape[{i}] != out0_.shape[{i}]" for i in range(whole if kind == "e" else whole - 1)]
             elif kind == "w":
-                found.append(f"{name}_.shape[0] != n")
+                tests.append(f"{name}_.shape[0] != n")
         for k, out in enumerate(self.outs):
             others = [*self.beside, *list(self.outs)[:k], *(self.operands if k else [])]
-            found += [f"not apart({out}_, {other}_)" for other in others]
-        return found
+            tests += [f"not apart({out}_, {other}_)" for other in others]
+        return tests
 
 
 def printed(op: FusedOp, dtype: str, rank: int) -> str:
@@ -137,22 +122,21 @@ def _compiled(op: FusedOp, dtype: str, rank: int) -> Any:
 
 
 @cache
-def _product(name: str, dtype: str) -> Any:
-    where = {**matmul.MADE, **matvec.MADE}[name][dtype == "float64"]
-    return kernel_entry(types.int64())(where)
+def _address(name: str, dtype: str) -> Any:
+    return kernel_entry(types.int64())(PRODUCTS[name].addresses[dtype])
 
 
-def with_epilogue(call: Call) -> Callable[..., int]:
+def with_epilogue(call: Call) -> Kernel:
     """The kernel of a product with an epilogue."""
     head = call.op.head
-    finished, made = _compiled(call.op, call.dtype.name, call.rank), _product(head.name, call.dtype.name)()
+    finished, multiply_at = _compiled(call.op, call.dtype.name, call.rank), _address(head.name, call.dtype.name)()
     first = len(call.op.operands) + len(call.op.symbolic)
 
     def kernel(*args: Any) -> int:
-        need: int = finished(*args, made, NONE)
+        need: int = finished(*args, multiply_at, NONE)
         if need > 0:
-            need = finished(*args, made, np.empty(need, np.uint8))
-        if need != matmul.ELSEWHERE:
+            need = finished(*args, multiply_at, np.empty(need, np.uint8))
+        if need != ELSEWHERE:
             return need
         np.matmul(args[0], args[1], out=args[first])
         return finished(*args, 0, NONE)  # type: ignore[no-any-return]

@@ -10,19 +10,18 @@ one Zen 5 core, 262 144 elements in cache: 15 to 25 G elements/s with AVX-512, w
 """
 
 import platform
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from trueno.backend import FORMATS, INTERLEAVED, Format, Piece, Plane
+from trueno.backend import FORMATS, INTERLEAVED, Call, Format, Kernel, Piece, Plane, Rates
 
 from trueno_simd.kernels.quant import groups, printed
 from trueno_simd.kernels.quant.halves import HALF
 from trueno_simd.kernels.quant.quantize.store import whole_vectors
+from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.llvm.isa import current
 from trueno_simd.llvm.vectors import call, splat
 
@@ -236,10 +235,15 @@ def kernel(w, out):
 '''
 
 
-def dequantize(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """w[m,b] bytes -> out[m,k] float32, static["format"] blocks."""
-    if static["format"] in INTERLEAVED:
-        laid = INTERLEAVED[static["format"]]
-        return groups.dequantize(laid, dequantize(dtype, {"format": laid.plain}))
-    f = FORMATS[static["format"]]
+@KERNELS.add("dequantize", rates=Rates(0.3e-6, 1e11, 8e10), dtypes=BLOCKS)
+def dequantize(device: None, call: Call) -> Kernel:
+    """w[m,b] bytes -> out[m,k] float32; the parameter `format` names the blocks."""
+    name = dict(call.static)["format"]
+    if laid := INTERLEAVED.get(name):
+        return groups.dequantize(laid, _plain(laid.plain))
+    return _plain(name)
+
+
+def _plain(name: str) -> Kernel:
+    f = FORMATS[name]
     return printed.compiled("dequantize", TEMPLATE, f.name, nbytes_and_floats=f.nbytes + 4 * f.elements)

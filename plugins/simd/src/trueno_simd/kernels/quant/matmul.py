@@ -18,9 +18,8 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
 from numba import types
-from trueno.backend import FORMATS, INTERLEAVED
+from trueno.backend import FORMATS, INTERLEAVED, Call, Kernel, Rates
 
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
@@ -48,6 +47,7 @@ from trueno_simd.kernels.quant.tile.shares import (
     tile_at,
     tiles_of,
 )  # fmt: skip
+from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.kernels.tile import VECTOR_BYTES, VECTORS, address
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
 from trueno_simd.llvm.jit import inner, outer
@@ -269,11 +269,12 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
     return with_scratch(kernel_entry(signature)(function))
 
 
-def quant_matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """x[m,k] float32, w[n,bytes] of static["format"] -> out[m,n]; static["activations"] is "q8", or "f32"."""
+@KERNELS.add("quant_matmul", rates=Rates(2e-6, 3e11, 4e10), dtypes=BLOCKS)
+def quant_matmul(device: None, call: Call) -> Kernel:
+    """x[m,k] float32, w[n,bytes] of the format -> out[m,n]; the parameter `activations` is "q8" or "f32"."""
+    static = dict(call.static)
     name, activations = static["format"], static.get("activations", "q8")
-    if name in INTERLEAVED:
-        laid = INTERLEAVED[name]
-        product = quant_matvec(dtype, static) if activations == "q8" else None
+    if laid := INTERLEAVED.get(name):
+        product = quant_matvec(device, call) if activations == "q8" else None
         return groups.matmul(laid, _kernel(laid.plain, activations), product)
     return _kernel(name, activations)

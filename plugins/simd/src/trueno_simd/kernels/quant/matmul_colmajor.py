@@ -12,9 +12,8 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
 from numba import types
-from trueno.backend import FORMATS
+from trueno.backend import FORMATS, Call, Kernel, Rates
 
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
@@ -24,6 +23,7 @@ from trueno_simd.kernels.quant.regions import settled
 from trueno_simd.kernels.quant.tile.floats import multiply, rows_in_slabs, slab_bytes
 from trueno_simd.kernels.quant.tile.layout import COLUMNS, DEPTH, ROW
 from trueno_simd.kernels.quant.tile.shares import CHUNK, FLOAT_ROWS, SHARES, put, special
+from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.kernels.tile import address
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
 from trueno_simd.llvm.jit import outer
@@ -101,6 +101,7 @@ def _kernel(name: str) -> Callable[..., int]:
     return with_scratch(kernel_entry(signature)(special(_multiply, word, known)))
 
 
-def quant_matmul_colmajor(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """x[m,k] float32, w[k,bytes] of static["format"] -> out[m,n]."""
-    return _kernel(static["format"])
+@KERNELS.add("quant_matmul_colmajor", rates=Rates(2e-6, 6e10, 4e10), dtypes=BLOCKS)
+def quant_matmul_colmajor(device: None, call: Call) -> Kernel:
+    """x[m,k] float32, w[k,bytes] of the format -> out[m,n]."""
+    return _kernel(dict(call.static)["format"])

@@ -23,9 +23,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from trueno.backend import FORMATS, INTERLEAVED
+from trueno.backend import FORMATS, INTERLEAVED, Call, Kernel, Rates
 
 from trueno_simd.kernels.quant import groups, printed
+from trueno_simd.kernels.table import BLOCKS, KERNELS
 
 SHARES = 8  # chunks of rows at most: few, for each begins with cold caches, and enough to balance
 FIRST, KEPT = 1 << 14, 1 << 20  # bytes of scratch that a kernel has at first, and keeps
@@ -183,18 +184,18 @@ def with_kept_scratch(compiled: Any) -> Callable[..., int]:
     return kernel
 
 
-def quant_matvec(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """w[n,b] bytes of static["format"], x[k] float32 -> out[n] float32.
+@KERNELS.add("quant_matvec", rates=Rates(1e-6, 1.2e11, 4e10), dtypes=BLOCKS)
+def quant_matvec(device: None, call: Call) -> Kernel:
+    """w[n,b] bytes of the format, x[k] float32 -> out[n] float32.
 
     Of interleaved rows only the product with quantized activations has a kernel of its own.
     """
-    name: str = static["format"]
-    f, floats = INTERLEAVED.get(name) or FORMATS[name], static.get("activations", "q8") == "f32"
-    if f.plain and floats:
-        return groups.matvec(f, quant_matvec(dtype, static | {"format": f.plain}))
+    static = dict(call.static)
+    name, floats = static["format"], static.get("activations", "q8") == "f32"
+    f = INTERLEAVED.get(name) or FORMATS[name]
     if floats:
-        found: Callable[..., int] = printed.compiled("quant_matvec_f32", FLOAT, f.name)
-        return found
+        product = printed.compiled("quant_matvec_f32", FLOAT, f.plain or f.name)
+        return groups.matvec(f, product) if f.plain else product
     partner = FORMATS[f.activations]
     op, template = ("quant_matvec_interleaved", GROUPED) if f.plain else ("quant_matvec", QUANTIZED)
     compiled = printed.compiled(op, template, f.plain or f.name, partner=partner.name, block=partner.elements)

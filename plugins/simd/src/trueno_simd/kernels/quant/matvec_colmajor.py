@@ -6,13 +6,10 @@ thread has a share of whole blocks: small enough to stay in its L1 cache.
 Floor: the matrix's bytes over the memory's bandwidth; here it is the decoding, some 4 instructions for 16 values.
 """
 
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-from trueno.backend import FORMATS
+from trueno.backend import FORMATS, Call, Kernel, Rates
 
 from trueno_simd.kernels.quant import printed
+from trueno_simd.kernels.table import BLOCKS, KERNELS
 
 SHARE = 1024  # columns of a chunk at least, and its multiple: rows are then read in long enough pieces
 SHARES = 8  # chunks at most
@@ -64,7 +61,8 @@ def kernel(w, x, out):
 '''
 
 
-def quant_matvec_colmajor(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """w[k,b] bytes of static["format"], x[k] float32 -> out[n] float32."""
-    found: Callable[..., int] = printed.compiled("quant_matvec_colmajor", COLUMNS, FORMATS[static["format"]].name)
-    return found
+@KERNELS.add("quant_matvec_colmajor", rates=Rates(1e-6, 4e10, 4e10), dtypes=BLOCKS)
+def quant_matvec_colmajor(device: None, call: Call) -> Kernel:
+    """w[k,b] bytes of the format, x[k] float32 -> out[n] float32."""
+    name = FORMATS[dict(call.static)["format"]].name
+    return printed.compiled("quant_matvec_colmajor", COLUMNS, name)

@@ -5,6 +5,7 @@ Where their C is undefined (a factor that overflows, in blocks of subnormal numb
 x86's conversions make of it.
 """
 
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -17,6 +18,7 @@ from trueno.backend import FORMATS
 
 from trueno_simd.kernels.quant.activations import MAGIC, first_of, most_of_256, signed_most, sums_of_16
 from trueno_simd.kernels.quant.halves import INFINITE, bits_float, float_bits, half_bits
+from trueno_simd.kernels.quant.quantize.encoders import encodes
 from trueno_simd.kernels.quant.quantize.store import codes_of, job, room
 from trueno_simd.llvm.jit import exact, exact_outer
 from trueno_simd.llvm.vectors import (
@@ -84,6 +86,37 @@ def truncated(v):
 most_of_32 = signed_most(32)
 
 
+Block = Callable[[str], Any]
+
+
+def _encodes_blocks(*formats: str, weighted: tuple[bool, ...] = (False,)) -> Callable[[Block], Block]:
+    """Decorate what makes, for these formats, the function block(x, w) that encodes one block."""
+
+    def added(make: Block) -> Block:
+        encodes(*formats, weighted=weighted, searches=False)(lambda name, _: _encoder(make, name))
+        return make
+
+    return added
+
+
+@cache
+def _encoder(make: Block, format: str) -> Any:
+    """The piece of a region that encodes some blocks, which looks at no importance matrix."""
+    f = FORMATS[format]
+    elements, nbytes = f.elements, f.nbytes
+    block = make(format)
+
+    @exact_outer
+    def encode(args, index):
+        x, _, w, _, first, stop = job(args, index)
+        for i in range(first, stop):
+            block(x + 4 * i * elements, w + i * nbytes)
+        return 0
+
+    return encode
+
+
+@_encodes_blocks("q4_0", "q5_0")
 def _symmetric(format: str) -> Any:
     """q4_0, q5_0: d = v / -half, code = x / d + half + 1/2, cut."""
     f, put = FORMATS[format], codes_of(format)
@@ -104,6 +137,7 @@ def _symmetric(format: str) -> Any:
     return block
 
 
+@_encodes_blocks("q4_1", "q5_1")
 def _affine(format: str) -> Any:
     """q4_1, q5_1: m = least, d = (most - least) / top, code = (x - m) / d + 1/2, cut."""
     f, put = FORMATS[format], codes_of(format)
@@ -145,6 +179,8 @@ def away(v):
     return choose(rest <= np.float32(-0.5), t - 1, t)
 
 
+@_encodes_blocks("q8_0", weighted=(False, True))  # it looks at no matrix, as in ggml
+@_encodes_blocks("q8_1")
 def _q8(format: str) -> Any:
     """q8_0, q8_1: d = largest / 127, code = x / d to the nearest, halves away from zero."""
     f = FORMATS[format]
@@ -167,6 +203,7 @@ def _q8(format: str) -> Any:
     return block
 
 
+@_encodes_blocks("q8_k")
 def _q8_k(format: str) -> Any:
     """q8_k: v = the first number of the largest magnitude, code = x * (-127 / v) to the nearest even, d = 1 / that."""
     f = FORMATS[format]
@@ -199,6 +236,7 @@ def early_powers() -> np.ndarray:
     return np.array(found, np.int32)
 
 
+@_encodes_blocks("mxfp4", weighted=(False, True))  # as q8_0
 def _e8m0(format: str) -> Any:
     """mxfp4: d = 2^(floor(log2 largest) - 2), halved as the values are doubled; code = the nearest value, ties to zero.
 
@@ -235,26 +273,3 @@ def _e8m0(format: str) -> Any:
         put(codes, w)
 
     return block
-
-
-ENCODERS = {
-    "q4_0": _symmetric, "q5_0": _symmetric, "q4_1": _affine, "q5_1": _affine,
-    "q8_0": _q8, "q8_1": _q8, "q8_k": _q8_k, "mxfp4": _e8m0,
-}  # fmt: skip
-
-
-@cache
-def encoder(format: str) -> Any:
-    """The piece of a region that encodes some blocks."""
-    f = FORMATS[format]
-    elements, nbytes = f.elements, f.nbytes
-    block = ENCODERS[format](format)
-
-    @exact_outer
-    def encode(args, index):
-        x, _, w, _, first, stop = job(args, index)
-        for i in range(first, stop):
-            block(x + 4 * i * elements, w + i * nbytes)
-        return 0
-
-    return encode

@@ -29,6 +29,7 @@ from trueno_simd.kernels.quant.quantize.batch import (
     weights_of,
 )
 from trueno_simd.kernels.quant.quantize.blocks import as_half, to_bytes
+from trueno_simd.kernels.quant.quantize.encoders import encodes
 from trueno_simd.kernels.quant.quantize.search import LANES, MAGIC, ZERO, load, rounded, spread
 from trueno_simd.kernels.quant.quantize.store import codes_of, compact, job, room, scales_of
 from trueno_simd.llvm.jit import exact, exact_outer
@@ -162,6 +163,7 @@ def affine_block(format: str) -> Any:
     return finish
 
 
+@encodes("q2_k", "q4_k", "q5_k")
 def affine_encoder(format: str, weighted: bool) -> Any:
     """q2_k, q4_k, q5_k."""
     f = FORMATS[format]

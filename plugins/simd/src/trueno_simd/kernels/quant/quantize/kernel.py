@@ -17,16 +17,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 from numba import types
-from trueno.backend import FORMATS
+from trueno.backend import FORMATS, Call, Kernel, Rates
 
 from trueno_simd.kernels.operands import reader as job_reader
 from trueno_simd.kernels.quant import printed
-from trueno_simd.kernels.quant.quantize import blocks
-from trueno_simd.kernels.quant.quantize.groups import affine_encoder
-from trueno_simd.kernels.quant.quantize.rows import row_encoder
-from trueno_simd.kernels.quant.quantize.signed import symmetric_encoder, table_encoder
+from trueno_simd.kernels.quant.quantize import blocks, groups, rows, signed  # noqa: F401 - each adds its encoders
+from trueno_simd.kernels.quant.quantize.encoders import ENCODERS
+from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.llvm.jit import exact_outer
 from trueno_simd.llvm.vectors import Vector, bits, constant, larger, most, number_reader, reader
 
@@ -51,25 +49,12 @@ def strange(args, index):
     return types.int64(bad)
 
 
-ENCODERS: dict[str, Callable[[str, bool], Any]] = {
-    "q2_k": affine_encoder, "q4_k": affine_encoder, "q5_k": affine_encoder,
-    "q3_k": symmetric_encoder, "q6_k": symmetric_encoder, "iq4_xs": table_encoder, "iq4_nl": row_encoder,
-}  # fmt: skip
-OF_ROWS = ("q4_0", "q4_1", "q5_0", "q5_1")
-"""Formats whose weights, with an importance matrix, depend on the whole row; without one they search nothing."""
-
-
 @cache
 def encoder(format: str, weighted: bool) -> Any:
     """The piece of a region that encodes some blocks; KeyError for a format without one."""
-    f = FORMATS[format]
-    if weighted and not f.weights:
+    if weighted and not FORMATS[format].weights:
         raise KeyError(f"{format}: a format of activations takes no importance matrix")
-    if weighted and format in OF_ROWS:
-        return row_encoder(format, weighted)
-    if format in ENCODERS:
-        return ENCODERS[format](format, weighted)
-    return blocks.encoder(format)  # q8_0 and mxfp4 look at no matrix, as in ggml
+    return ENCODERS[format, weighted].make(format, weighted)
 
 
 TEMPLATE = '''"""quantize_rows: rows of float32 to <format> blocks<with_matrix>."""
@@ -111,11 +96,11 @@ MATRIX_CHECK = """if imatrix.size != k or overlaps(out, imatrix):
 QUICK, SLOW = 1 << 15, 1 << 12  # elements of a chunk of encoders that search nothing, and of the others: some 10 us
 
 
-def _made(format: str, weighted: bool) -> Callable[..., int]:
+def _compiled(format: str, weighted: bool) -> Callable[..., int]:
     f = FORMATS[format]
     encoder(format, weighted)  # KeyError before anything is written
-    by_row = weighted and format in OF_ROWS
-    elements = SLOW if by_row or format in ENCODERS else QUICK
+    how = ENCODERS[format, weighted]
+    elements = SLOW if how.searches else QUICK
     return printed.compiled(
         "quantize_rows_weighted" if weighted else "quantize_rows",
         TEMPLATE,
@@ -126,15 +111,17 @@ def _made(format: str, weighted: bool) -> Callable[..., int]:
         matrix_argument="imatrix, " if weighted else "",
         matrix_check=MATRIX_CHECK if weighted else "",
         matrix_address="address(imatrix)" if weighted else "0",
-        share=f"k // {f.elements} * max(1, {elements} // k)" if by_row else str(elements // f.elements),
+        share=f"k // {f.elements} * max(1, {elements} // k)" if how.by_row else str(elements // f.elements),
     )
 
 
-def quantize_rows(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """x[m,k] -> out[m,b], static["format"] blocks."""
-    return _made(static["format"], weighted=False)
+@KERNELS.add("quantize_rows", rates=Rates(0.5e-6, 4e10, 4e10), dtypes=BLOCKS)
+def quantize_rows(device: None, call: Call) -> Kernel:
+    """x[m,k] -> out[m,b]; the parameter `format` names the blocks."""
+    return _compiled(dict(call.static)["format"], weighted=False)
 
 
-def quantize_rows_weighted(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """x[m,k], imatrix[k] -> out[m,b], static["format"] blocks; the squares of errors are weighted by imatrix."""
-    return _made(static["format"], weighted=True)
+@KERNELS.add("quantize_rows_weighted", rates=Rates(0.5e-6, 4e10, 4e10), dtypes=BLOCKS)
+def quantize_rows_weighted(device: None, call: Call) -> Kernel:
+    """x[m,k], imatrix[k] -> out[m,b] of the format; the squares of errors are weighted by imatrix."""
+    return _compiled(dict(call.static)["format"], weighted=True)

@@ -18,6 +18,7 @@ from trueno_simd.kernels.quant.quantize.batch import (
     weights_of,
 )
 from trueno_simd.kernels.quant.quantize.blocks import as_half, to_bytes
+from trueno_simd.kernels.quant.quantize.encoders import encodes
 from trueno_simd.kernels.quant.quantize.groups import WEIGHTED
 from trueno_simd.kernels.quant.quantize.search import LANES, ONE, ZERO, load, rounded, spread
 from trueno_simd.kernels.quant.quantize.store import codes_of, compact, job, room
@@ -25,6 +26,8 @@ from trueno_simd.llvm.jit import exact, exact_outer
 from trueno_simd.llvm.vectors import write
 
 
+@encodes("iq4_nl")
+@encodes("q4_0", "q4_1", "q5_0", "q5_1", weighted=(True,), by_row=True)  # without a matrix they search nothing
 def row_encoder(format: str, weighted: bool) -> Any:
     """iq4_nl, and, with an importance matrix, q4_0 q4_1 q5_0 q5_1: 16 blocks at a time.
 

@@ -21,6 +21,7 @@ from trueno_simd.kernels.quant.quantize.batch import (
     put_int,
 )
 from trueno_simd.kernels.quant.quantize.blocks import as_half, to_bytes
+from trueno_simd.kernels.quant.quantize.encoders import encodes
 from trueno_simd.kernels.quant.quantize.groups import UNIT, first_step, found_at
 from trueno_simd.kernels.quant.quantize.search import LANES, ONE, TINY, ZERO, load, rounded, spread
 from trueno_simd.kernels.quant.quantize.store import codes_of, compact, job, room, scales_of
@@ -29,6 +30,7 @@ from trueno_simd.llvm.jit import exact, exact_outer
 from trueno_simd.llvm.vectors import write
 
 
+@encodes("q3_k", "q6_k")
 def symmetric_encoder(format: str, weighted: bool) -> Any:
     """q3_k, q6_k."""
     f = FORMATS[format]
@@ -137,6 +139,7 @@ def byte_of(whole):
     return ((whole + I32(128)) & I32(0xFF)) - I32(128)
 
 
+@encodes("iq4_xs")
 def table_encoder(format: str, weighted: bool) -> Any:
     """iq4_xs."""
     f = FORMATS[format]

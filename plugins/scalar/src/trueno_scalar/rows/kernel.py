@@ -4,54 +4,14 @@ A schedule is compiled at its first use, so that a first call compiles only what
 """
 
 from collections.abc import Callable
-from contextvars import Context
 from typing import Any
 
 import numpy as np
 from trueno.backend import Call, lower
 
-from trueno_scalar.functions import QUIET
-from trueno_scalar.schedule import ONE, SCHEDULES, Schedules
-
-# NumPy's error state is a context variable.  Running in a copy of a context that ignores everything costs
-# 20 ns where `with np.errstate(...)` costs 500, and a copy is this call's alone: threads and re-entry are free.
-_IGNORE = Context()
-_IGNORE.run(np.seterr, all="ignore")
-
-
-def ignoring(function: Callable[..., Any], *args: Any) -> Any:
-    """Call `function` where NumPy neither warns nor raises."""
-    return _IGNORE.copy().run(function, *args)
-
-
-def apart(operands: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
-    """Whether it is plain that no result shares memory: each owns its own, and no operand is a view or a result.
-
-    0.1 µs, where may_share_memory takes 0.2 for each pair; what is not plain is for `clash` to find out.
-    """
-    for y in outs:
-        if not y.flags.owndata:
-            return False
-        for x in operands:
-            if x.base is not None or x is y:
-                return False
-    return len(outs) < 2 or len({id(y) for y in outs}) == len(outs)
-
-
-def clash(operands: tuple[Any, ...], outs: tuple[Any, ...], hazards: frozenset[tuple[int, int]] = frozenset()) -> int:
-    """0: no result shares memory with anything.  1: some result is an operand of the same extent.  −1: refuse."""
-    alias = 0
-    for k, y in enumerate(outs):
-        for j, x in enumerate(operands):
-            if x is not y and not np.may_share_memory(x, y):
-                continue
-            same = x.shape == y.shape and x.strides == y.strides
-            if not same or x.__array_interface__["data"][0] != y.__array_interface__["data"][0] or (k, j) in hazards:
-                return -1
-            alias = 1
-        if any(np.may_share_memory(y, other) for other in outs[:k]):
-            return -1
-    return alias
+from trueno_scalar.operands import QUIETLY, clash
+from trueno_scalar.rows.functions import QUIET
+from trueno_scalar.rows.schedule import ONE, SCHEDULES, Schedules
 
 
 def row_kernel(call: Call) -> Callable[..., int]:
@@ -61,7 +21,7 @@ def row_kernel(call: Call) -> Callable[..., int]:
     schedules = Schedules(plan, call.dtype, call.rank, call.guarded)
     names = schedules.namespace()
     hazards = frozenset((k, schedules.slot[x]) for k, x in plan.hazards)
-    names |= {"ignore": _IGNORE, "clash": clash, "HAZARDS": hazards, "NDARRAY": np.ndarray, "INT64": np.dtype(np.int64)}
+    names |= {"ignore": QUIETLY, "clash": clash, "HAZARDS": hazards, "NDARRAY": np.ndarray, "INT64": np.dtype(np.int64)}
     texts: dict[str, str] = {}
 
     def late(schedule: str, alias: bool) -> Callable[..., int]:
@@ -77,14 +37,14 @@ def row_kernel(call: Call) -> Callable[..., int]:
     for alias in (False, True):
         for schedule in SCHEDULES:
             names[f"run_{schedule}{'_alias' * alias}"] = late(schedule, alias)
-    texts["kernel"] = _entry(schedules)
+    texts["kernel"] = _front(schedules)
     exec(compile(texts["kernel"], f"<trueno_scalar {call.op.name}>", "exec"), names)
     kernel = names["kernel"]
     kernel.text = texts  # for people: what ran, by schedule
     return kernel  # type: ignore[no-any-return]
 
 
-def _entry(s: Schedules) -> str:
+def _front(s: Schedules) -> str:
     """Source of the kernel itself: lengths, dtypes, memory, then one of the schedules."""
     program, rank = s.program, s.rank
     nodes = program.nodes

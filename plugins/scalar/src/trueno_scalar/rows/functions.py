@@ -227,13 +227,6 @@ def product(x: Array) -> Any:
     return np.multiply.reduce(lanes) * np.multiply.reduce(x[whole:])
 
 
-def seen(y: Array) -> int:
-    """Status bits of a result: 1 a NaN, 2 an Inf.  A finite sum has only finite terms; else look closely."""
-    if math.isfinite(np.add.reduce(y, None)):
-        return 0
-    return int(np.isnan(y).any()) | int(np.isinf(y).any()) << 1
-
-
 UFUNC: dict[str, str] = {
     **{k: k for k in ("add", "maximum", "minimum", "floor", "ceil", "trunc", "rint", "isnan", "isinf")},
     **{k: k for k in ("sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sin", "cos")},

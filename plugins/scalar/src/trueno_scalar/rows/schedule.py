@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from trueno.backend import Lowering
 
-from trueno_scalar import functions
-from trueno_scalar.tape import REDUCE, Shape, Tape
+from trueno_scalar.operands import seen
+from trueno_scalar.rows import functions
+from trueno_scalar.rows.tape import REDUCE, Shape, Tape
 
 TILE_BYTES = 262144
 """Bytes of one tile: three of them fit a core's L2.  Half or twice as many cost 5 to 10 % (measured, Zen 5)."""
@@ -71,7 +72,7 @@ class Schedules:
             "WIDE": np.dtype(np.float64),
             "empty": np.empty, "full": np.full, "array": np.array, "arange": np.arange, "copyto": np.copyto,
             "broadcast_to": np.broadcast_to, "np_copysign": np.copysign, "product": functions.product,
-            "seen": functions.seen, "add_reduce": np.add.reduce, "mul_reduce": np.multiply.reduce,
+            "seen": seen, "add_reduce": np.add.reduce, "mul_reduce": np.multiply.reduce,
             "max_reduce": np.maximum.reduce, "min_reduce": np.minimum.reduce,
             "any_reduce": np.logical_or.reduce, "all_reduce": np.logical_and.reduce,
         }  # fmt: skip

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from trueno.backend import FOLDS, LEAVES, Program
 
-from trueno_scalar.functions import SCRATCH, UFUNC
+from trueno_scalar.rows.functions import SCRATCH, UFUNC
 
 OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|",

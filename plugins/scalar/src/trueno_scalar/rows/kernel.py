@@ -84,7 +84,7 @@ def _front(s: Schedules) -> str:
             return [f"if shape[0] * shape[1] <= {ONE}:", f"    {go('one')}", go("flat")]
         return [
             "height, n = shape",
-            f"if n <= {s.narrow} and height >= 64:",
+            f"if n <= {s.short_row} and height >= 64:",
             f"    {go('across')}",
             f"if height * n <= {ONE}:",
             f"    {go('one')}",

@@ -1,7 +1,7 @@
 """Schedules: the Python source that drives a tape over whole arrays.
 
 `one`: all of it is a single tile, and the first op of each register allocates it.  `flat`: no row matters, so
-arrays are one long line.  `rows`: tiles of whole rows.  `across`: narrow rows, tiles transposed so that NumPy's
+arrays are one long line.  `rows`: tiles of whole rows.  `across`: short rows, tiles transposed so that NumPy's
 inner loop runs over many rows.  `long`: rows longer than a tile, pass by pass as the plan says, with folds joined.
 What a call does is a short straight function, printed here once per kernel and readable as `kernel.text`.
 """
@@ -18,11 +18,11 @@ from trueno_scalar.rows.tape import REDUCE, Shape, Tape
 
 TILE_BYTES = 262144
 """Bytes of one tile: three of them fit a core's L2.  Half or twice as many cost 5 to 10 % (measured, Zen 5)."""
-SWEEP = 1 << 22
+LONE_TILE = 1 << 22
 """Elements of a tile of a lone call, which has nothing to keep in cache; a bound only so that sums stay exact."""
 ONE = 8192
 """Elements up to which everything is one tile; above, a loop also brings what needs its registers beforehand."""
-NARROW = 16
+SHORT_ROW = 16
 """Rows up to this length run across, if there are enough of them (up to twice this, where a maximum is folded,
 for which NumPy has no fast loop over short rows)."""
 
@@ -38,7 +38,7 @@ class Schedules:
         self.dtype = dtype
         self.rank = rank
         self.tile = TILE_BYTES // dtype.itemsize
-        self.narrow = NARROW << any(n.kind in ("max", "min") for n in plan.program.nodes)
+        self.short_row = SHORT_ROW << any(n.kind in ("max", "min") for n in plan.program.nodes)
         self.guarded = guarded
         nodes = self.program.nodes
         self.kinds = [kind for _, kind in self.program.operands]
@@ -153,14 +153,14 @@ class Schedules:
 
     def _one(self, alias: bool) -> list[str]:
         columns = self.rank == 2
-        names, made = self._names("" if columns else "()")
+        names, row_lines = self._names("" if columns else "()")
         lines = self._views("ewr" if columns else "ew", {"e": "", "w": "", "r": "[:, None]"})
         lines += self._results("", "[:, None]" if columns else "")
         if columns:
             lines += ["shape = rows, n = " + self.shape_of(), "column = rows, 1"]
         else:
             lines += ["shape = " + self.shape_of(), "n = shape[0]"]
-        lines += made
+        lines += row_lines
         if "pos" in names.values():
             lines.append("pos = arange(n)")
         tape = self._whole(Shape(columns, 1, ready=False, alias=alias, early=True), names)
@@ -197,7 +197,7 @@ class Schedules:
         return f"({' '.join(rows)} 1,)"
 
     def _flat(self, alias: bool) -> list[str]:
-        names, made = self._names("()" if self.rank == 1 else "")
+        names, row_lines = self._names("()" if self.rank == 1 else "")
         tape = self._whole(Shape(False, 0, ready=True, alias=alias, early=True), names)
         lines = []
         if self.rank == 2:
@@ -205,15 +205,24 @@ class Schedules:
             lines += ["    return -1"]
             lines += [f"x{j} = x{j}.reshape(-1)" for j, kind in enumerate(self.kinds) if kind == "e"]
             lines += [f"y{k} = y{k}.reshape(-1)" for k in sorted(self.element_outputs)]
-        lines += [*made, "size = y0.shape[0]", f"step = min(size, {self._tile(tape)})", *self._allocate(tape, "step")]
+        lines += [
+            *row_lines,
+            "size = y0.shape[0]",
+            f"step = min(size, {self._tile(tape)})",
+            *self._allocate(tape, "step"),
+        ]
         loop = self._views("ew", {"e": "[lo:hi]", "w": "[lo:hi]"}) + self._results("[lo:hi]", None)
         loop += self._shorten(tape, ":size - lo", "hi > size") + tape.lines + self._status(self.float_outputs)
         return [*lines, "status = 0", *_loop("lo", "size", "step", ["hi = lo + step", *loop]), "return status"]
 
     def _rows(self, alias: bool) -> list[str]:
-        names, made = self._names("")
+        names, row_lines = self._names("")
         tape = self._whole(Shape(True, 1, ready=True, alias=alias, early=True), names)
-        lines = ["rows, n = " + self.shape_of(), *made, f"step = min(rows, max(1, {self._tile(tape)} // max(1, n)))"]
+        lines = [
+            "rows, n = " + self.shape_of(),
+            *row_lines,
+            f"step = min(rows, max(1, {self._tile(tape)} // max(1, n)))",
+        ]
         if "pos" in names.values():
             lines.append("pos = arange(n)")
         lines += self._allocate(tape, "(step, n)", "(step, 1)") + self._views("w", {"w": ""})
@@ -223,9 +232,13 @@ class Schedules:
         return [*lines, "status = 0", *_loop("lo", "rows", "step", loop), "return status"]
 
     def _across(self, alias: bool) -> list[str]:
-        names, made = self._names("")
+        names, row_lines = self._names("")
         tape = self._whole(Shape(True, 0, ready=True, alias=alias, early=False), names)
-        lines = ["rows, n = " + self.shape_of(), *made, f"step = min(rows, max(1, {self._tile(tape)} // max(1, n)))"]
+        lines = [
+            "rows, n = " + self.shape_of(),
+            *row_lines,
+            f"step = min(rows, max(1, {self._tile(tape)} // max(1, n)))",
+        ]
         if "pos" in names.values():
             lines.append("pos = arange(n)[:, None]")
         lines += self._allocate(tape, "(n, step)", "(1, step)") + self._views("w", {"w": "[:, None]"})
@@ -243,29 +256,29 @@ class Schedules:
         return [*lines, "status = 0", *_loop("lo", "rows", "step", loop), "return status"]
 
     def _long(self, alias: bool) -> list[str]:
-        """One row after the other; each pass sweeps it in tiles and joins its folds before row ops go on."""
+        """One row after the other; each pass goes over it in tiles and joins its folds before row ops go on."""
         nodes = self.program.nodes
         two = self.rank == 2
-        names, made = self._names("row" if two else "()")
+        names, row_lines = self._names("row" if two else "()")
         body: list[str] = []
         allocations: dict[str, str] = {}
         scalars = self._tape(Shape(False, 0, True, alias, False), names)
         written: set[int] = set()
-        for sweep in self.plan.passes:
-            for i in sweep.before:
+        for pass_ in self.plan.passes:
+            for i in pass_.before:
                 body.append(f"v{i} = {scalars.scalar_text(i)}")
                 scalars.names[i] = names[i] = f"v{i}"
             known = dict(names)
-            for i, source in sweep.loads:
+            for i, source in pass_.loads:
                 known[i] = f"v{i}" if isinstance(source, str) else f"o{source}"
-            loaded = {source for _, source in sweep.loads if not isinstance(source, str)}
-            stored = {k for k, _ in sweep.stores}
+            loaded = {source for _, source in pass_.loads if not isinstance(source, str)}
+            stored = {k for k, _ in pass_.stores}
             careful = alias or bool(loaded & stored)
             tape = self._tape(Shape(False, 0, ready=True, alias=careful, early=True), known)
-            order = sorted({*sweep.body, *sweep.folds})
-            tape.run(order, sweep.stores, stored - written, partial=True)
+            order = sorted({*pass_.body, *pass_.folds})
+            tape.run(order, pass_.stores, stored - written, partial=True)
             written |= stored
-            for f in sweep.folds:
+            for f in pass_.folds:
                 body += self._start(f)
             body.append(f"step = min(n, {self._tile(tape)})")
             for line in self._allocate(tape, "step"):
@@ -277,7 +290,7 @@ class Schedules:
             loop = ["hi = min(lo + step, n)"]
             if "pos" in names.values():
                 loop.append("pos = arange(lo, hi)")
-            for _, source in sweep.loads:
+            for _, source in pass_.loads:
                 if isinstance(source, str):
                     j = self.slot[source]
                     loop += [
@@ -290,10 +303,10 @@ class Schedules:
             loop += [f"{r} = {r}_all[:hi - lo]" for r in tape.registers]
             loop += [f"{r} = {r}[:hi - lo]" for r in tape.fills]
             loop += tape.lines
-            final = [k for k, o in sweep.stores if self.program.outputs[k] == o and k in self.float_outputs]
+            final = [k for k, o in pass_.stores if self.program.outputs[k] == o and k in self.float_outputs]
             loop += self._status(final)
             body += _loop("lo", "n", "step", loop)
-            for f in sweep.folds:
+            for f in pass_.folds:
                 if nodes[f].kind in ("sum", "fsum", "prod"):
                     body.append(f"v{f} = T(v{f})")
                 names[f] = scalars.names[f] = f"v{f}"
@@ -307,7 +320,7 @@ class Schedules:
                     body.append(f"status |= seen(y{k}[{'row' if two else '...'}{', ...' * two}])")
         head = [f"{'rows, n' if two else 'n,'} = {self.shape_of()}", f"step = min(n, {self.tile})", "status = 0"]
         head += [f"{name}_all = {value}" for name, value in allocations.items()]
-        per_row = made + body
+        per_row = row_lines + body
         if two:
             return [*head, "for row in range(rows):", *(f"    {x}" for x in per_row), "return status"]
         return [*head, *per_row, "return status"]
@@ -324,7 +337,7 @@ class Schedules:
     def _tile(self, tape: Tape) -> int:
         """Elements of a tile: all of 2²² where one call does everything, fewer where many registers are live."""
         if tape.calls < 2 and not tape.registers and not tape.fills:
-            return SWEEP
+            return LONE_TILE
         return self.tile // (1 if len(tape.registers) < 4 else 2)
 
 

@@ -97,13 +97,13 @@ class Tape:
                 copies.append((k, o))
                 self._last[o] = len(order)
         self._early = {k for k in early if k in self._due} if self.shape.early and not self.shape.alias else set()
-        held: dict[int, str] = {}
+        copied: dict[int, str] = {}
         if self.shape.alias and len(stores) > 1:
             # One result may be the operand that another result is a plain copy of: hold the operand first.
             for k, o in copies:
                 if nodes[o].kind == "leaf":
-                    self.lines.append(f"held{k} = array({self.read(o)})")
-                    held[k] = f"held{k}"
+                    self.lines.append(f"copy{k} = array({self.read(o)})")
+                    copied[k] = f"copy{k}"
         for at, i in enumerate(order):
             node = nodes[i]
             self.calls += not self.scalar(i) or node.kind in FOLDS
@@ -122,7 +122,7 @@ class Tape:
                     self._release(a)
         for k, o in copies:
             if nodes[o].space == "e" or self.shape.columns:
-                self.lines.append(f"copyto(o{k}, {held.get(k) or self.read(o)})")
+                self.lines.append(f"copyto(o{k}, {copied.get(k) or self.read(o)})")
             else:
                 self.lines.append(f"o{k}[()] = {self.read(o, scalar=True)}")
 

@@ -44,11 +44,11 @@ def module(name: str, text: str) -> ModuleType:
             beside.replace(path)
         spec = spec_from_file_location(name, path)
         assert spec is not None
-        made = module_from_spec(spec)
-        sys.modules[name] = made
+        loaded = module_from_spec(spec)
+        sys.modules[name] = loaded
         try:
-            exec(compile(source, path, "exec"), made.__dict__)
+            exec(compile(source, path, "exec"), loaded.__dict__)
         except BaseException:
             del sys.modules[name]
             raise
-        return made
+        return loaded

@@ -30,7 +30,7 @@ from trueno.backend import cachedir
 from trueno_simd.codecache import temporary
 from trueno_simd.llvm import isa, target
 
-isa.settle()  # before anything is printed or compiled: both ask for the level
+isa.settle()  # before anything is printed: that asks for the level, as compiling does
 
 DIGEST = 32  # bytes
 
@@ -80,9 +80,9 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
 class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_Locator,)
 
-    def check_cachable(self, made: Any) -> bool:
+    def check_cachable(self, result: Any) -> bool:
         """Whether the code is good in another process, in silence: NUMBA_OPT=0 leaves addresses in it."""
-        return not (made.library.has_dynamic_globals or any(not part.can_cache for part in made.lifted))
+        return not (result.library.has_dynamic_globals or any(not part.can_cache for part in result.lifted))
 
 
 class _Files:
@@ -107,8 +107,8 @@ class _Files:
             return None
         if whole[:DIGEST] != _digest(whole[DIGEST:]):
             return None
-        found, data = pickle.loads(whole[DIGEST:])
-        return data if found == key else None
+        stored, data = pickle.loads(whole[DIGEST:])
+        return data if stored == key else None
 
     def save(self, key: Any, data: Any) -> None:
         path = self.path(key)
@@ -159,10 +159,16 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
     def _index_key(self, signature: Any, codegen: Any) -> Any:
         """Numba's, with the target that was made in place of the one that its configuration names now."""
         signature, (triple, _, _), code = super()._index_key(signature, codegen)
-        made = target.make()
+        compiled_for = target.make()
         return (
             signature,
-            (triple, made.cpu or llvm.get_host_cpu_name(), made.features, made.options, self._options),
+            (
+                triple,
+                compiled_for.cpu or llvm.get_host_cpu_name(),
+                compiled_for.features,
+                compiled_for.options,
+                self._options,
+            ),
             code,
         )
 

@@ -54,8 +54,8 @@ def _remove_abandoned() -> None:
     """Remove what this user's processes left behind."""
     if fcntl is None:
         return
-    with suppress(OSError), os.scandir(tempfile.gettempdir()) as found:
-        for entry in found:
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
             if entry.name.startswith(PREFIX):
                 with suppress(OSError):
                     _remove_if_abandoned(Path(entry.path))

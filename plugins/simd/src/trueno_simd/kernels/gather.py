@@ -39,9 +39,9 @@ def shares(rows, size):
 @outer
 def look_up(args, index):
     """Copy the rows that some of the indices name."""
-    table, indices, narrow, out, count, row, share = LOOKUP_JOB(args)
+    table, indices, is_int32, out, count, row, share = LOOKUP_JOB(args)
     for i in range(index * share, min((index + 1) * share, count)):
-        number_ = get_int32(indices, i) if narrow else get_word(indices, i)
+        number_ = get_int32(indices, i) if is_int32 else get_word(indices, i)
         tile.copy(out + i * row, table + number_ * row, row)
     return 0
 

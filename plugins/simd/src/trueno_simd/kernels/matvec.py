@@ -60,8 +60,8 @@ def dots(typing: Any, like: Any, a: Any, a_row: Any, x: Any, k: Any, y: Any, val
             builder.position_at_end(head)
             p = builder.phi(ir.IntType(64))
             p.add_incoming(start, before)
-            held = [[builder.phi(kind) for _ in row] for row in sums]
-            for row, sums_row in zip(held, sums, strict=True):
+            running = [[builder.phi(kind) for _ in row] for row in sums]
+            for row, sums_row in zip(running, sums, strict=True):
                 for phi, value in zip(row, sums_row, strict=True):
                     phi.add_incoming(value, before)
             builder.cbranch(builder.icmp_signed("<", p, stop), body, end)
@@ -80,13 +80,13 @@ def dots(typing: Any, like: Any, a: Any, a_row: Any, x: Any, k: Any, y: Any, val
             for i in range(ROWS):
                 for j, value in enumerate(loaded):
                     product = builder.fmul(load(a_rows[i], j), value, flags=("contract",))
-                    held[i][j].add_incoming(builder.fadd(held[i][j], product, flags=("contract",)), builder.block)
+                    running[i][j].add_incoming(builder.fadd(running[i][j], product, flags=("contract",)), builder.block)
                 for j in range(len(loaded), VECTORS):
-                    held[i][j].add_incoming(held[i][j], builder.block)
+                    running[i][j].add_incoming(running[i][j], builder.block)
             p.add_incoming(builder.add(p, const(step)), builder.block)
             builder.branch(head)
             builder.position_at_end(end)
-            return held
+            return running
 
         sums = [[zero] * VECTORS for _ in range(ROWS)]
         sums = loop("pairs", const(0), full, group, sums, mask=False)

@@ -24,8 +24,8 @@ def _c_function(name: str, result: Any, *arguments: Any, then: Any = None) -> An
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kind = ir.FunctionType(result, [_I64 for _ in values] + [type_ for type_, _ in arguments])
         function = cgutils.get_or_insert_function(builder.module, kind, name)
-        made = builder.call(function, [*values, *(type_(constant) for type_, constant in arguments)])
-        return made if result == _I64 else context.get_dummy_value()
+        answer = builder.call(function, [*values, *(type_(constant) for type_, constant in arguments)])
+        return answer if result == _I64 else context.get_dummy_value()
 
     if then is None:
 
@@ -54,11 +54,11 @@ def new_lock() -> int:
     acquire = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(
         ("PyThread_acquire_lock", ctypes.pythonapi)
     )
-    made = allocate()
-    if not made:
+    handle = allocate()
+    if not handle:
         raise MemoryError("threads: no lock")
-    acquire(made, 1)
-    return int(made)
+    acquire(handle, 1)
+    return int(handle)
 
 
 # ---- functions and tuples as int64

@@ -39,13 +39,13 @@ def known(machine: str = platform.machine()) -> bool:
 
 def kernels(module: ir.Module) -> set[str]:
     """Names of the kernels that Numba lowered into `module`; from now on nothing inlines them."""
-    found = set()
+    names = set()
     for function in module.functions:
         # Numba's calling convention: every compiled function has a place to put an exception, and nothing else has.
         if function.blocks and "excinfo" in [argument.name for argument in function.args]:
             function.attributes.add("noinline")
-            found.add(function.name)
-    return found
+            names.add(function.name)
+    return names
 
 
 def guard(module: ir.Module, names: set[str], machine: str = platform.machine()) -> int:

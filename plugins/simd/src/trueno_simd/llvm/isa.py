@@ -75,8 +75,8 @@ def detect() -> Isa:
 
 def current() -> Isa:
     """What kernels are compiled for: Numba's target, or before it is made the host, less the cap, less Numba's word."""
-    if made := target.made():
-        return _compiled_for(made.cpu, made.features)
+    if compiled_for := target.made():
+        return _compiled_for(compiled_for.cpu, compiled_for.features)
     if cpu := _capped_cpu():
         return _compiled_for(cpu, "")
     name, words, avx = target.setting()
@@ -104,12 +104,12 @@ def apply() -> str | None:
     cpu = _capped_cpu()
     if cpu is None:
         return None
-    made = target.made() or target.tell(cpu, "")
-    if (made.cpu, made.features) == (cpu, ""):
+    compiled_for = target.made() or target.tell(cpu, "")
+    if (compiled_for.cpu, compiled_for.features) == (cpu, ""):
         return None
     return (
         f"{VARIABLE}={asked} came too late: Numba already compiles for "
-        f"{made.cpu or 'the host'} in this process; set it before the first Numba function is made"
+        f"{compiled_for.cpu or 'the host'} in this process; set it before the first Numba function is made"
     )
 
 
@@ -197,15 +197,15 @@ def _host() -> Isa:
     import llvmlite.binding as llvm
 
     try:
-        name, found = llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
+        name, features = llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
     except RuntimeError:  # LLVM cannot tell on this platform: the architecture's floor
-        name, found = "generic", {}
+        name, features = "generic", {}
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64"):
-        found["sse2"] = True
+        features["sse2"] = True
     elif machine in ("aarch64", "arm64"):
-        found["neon"] = True  # part of the architecture; LLVM does not list it on every system
-    return _isa(frozenset(f for f in _ASKED if found.get(f)), name)
+        features["neon"] = True  # part of the architecture; LLVM does not list it on every system
+    return _isa(frozenset(f for f in _ASKED if features.get(f)), name)
 
 
 RUNS = 8  # runs of a block, which sums are joined after: 8 additions a lane
@@ -222,8 +222,8 @@ def chain() -> int:
     They are a lane's share of a run, the join of the lanes by halves, and elements that fill no vector, one by one.
     LLVM adds in four registers, or in one where a long body needs the others; on Intel's AVX-512 in half a one.
     """
-    narrow = min(lanes(level(), 4), 8)
-    return max(64 * _lanes_used() // RUNS // w + w.bit_length() - 1 + w - 1 for w in (narrow, 4 * narrow))
+    fewest = min(lanes(level(), 4), 8)
+    return max(64 * _lanes_used() // RUNS // w + w.bit_length() - 1 + w - 1 for w in (fewest, 4 * fewest))
 
 
 def _lanes_used() -> int:

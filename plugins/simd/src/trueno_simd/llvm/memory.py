@@ -65,8 +65,8 @@ def store(_: Any, base: Any, i: Any, value: Any, slot: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         converted = context.cast(builder, values[2], signature.args[2], base.dtype)
         data = context.data_model_manager[base.dtype].as_data(builder, converted)
-        made = builder.store(data, builder.gep(values[0], [values[1]], inbounds=True))
-        _scope(builder.module, made, slot.literal_value)
+        instruction = builder.store(data, builder.gep(values[0], [values[1]], inbounds=True))
+        _scope(builder.module, instruction, slot.literal_value)
         return context.get_dummy_value()
 
     return types.void(base, i, value, slot), emit

@@ -34,11 +34,11 @@ def rarely(name: str, function: Any, kind: Any, limit: float) -> Any:
         return builder.or_(above, builder.fcmp_ordered("<", x, same(-limit)))
 
     def define(module: Any, symbol: str, type_: Any, *attributes: str) -> tuple[Any, Any]:
-        made = ir.Function(module, ir.FunctionType(type_, [type_]), symbol)
-        made.linkage = "weak_odr"
+        defined = ir.Function(module, ir.FunctionType(type_, [type_]), symbol)
+        defined.linkage = "weak_odr"
         for word in ("nounwind", "willreturn", "memory(none)", *attributes):
-            set.add(made.attributes, word)  # llvmlite's own `add` knows an older list of words
-        return made, ir.IRBuilder(made.append_basic_block())
+            set.add(defined.attributes, word)  # llvmlite's own `add` knows an older list of words
+        return defined, ir.IRBuilder(defined.append_basic_block())
 
     def build(context: Any, module: Any) -> Any:
         compiled = function.overloads[(kind,)]
@@ -55,8 +55,8 @@ def rarely(name: str, function: Any, kind: Any, limit: float) -> Any:
             vector, builder = define(module, f"{name}_{n}", lanes)
             vector.calling_convention = CONVENTION
             mask = builder.bitcast(beyond(builder, vector.args[0]), ir.IntType(n))
-            found = builder.icmp_unsigned("!=", mask, ir.Constant(mask.type, 0))
-            with builder.if_then(found, likely=False):
+            any_beyond = builder.icmp_unsigned("!=", mask, ir.Constant(mask.type, 0))
+            with builder.if_then(any_beyond, likely=False):
                 values = ir.Constant(lanes, None)
                 for k in (ir.Constant(index, i) for i in range(n)):
                     x = builder.extract_element(vector.args[0], k)

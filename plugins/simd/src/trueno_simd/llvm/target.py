@@ -61,12 +61,12 @@ def tell(cpu: str, features: str) -> Target:
 
 def make() -> Target:
     """The target, which is made if it is not."""
-    if (found := made()) is None:
+    if (target := made()) is None:
         context: Any = import_module("numba.core.registry").cpu_target.target_context
         assert context is not None
-        found = made()
-        assert found is not None
-    return found
+        target = made()
+        assert target is not None
+    return target
 
 
 def setting() -> tuple[str | None, str | None, bool]:

@@ -85,13 +85,13 @@ def _operator(function: Any, emit: Callable[[Any, Vector, Any, Any], Any], *, co
             if len(args) != 2 or not any(isinstance(arg, Vector) for arg in args):
                 return None
             vector = next(arg for arg in args if isinstance(arg, Vector))
-            given = []
+            operands = []
             for arg in args:
                 if arg != vector and not (isinstance(arg, types.Number) and not isinstance(arg, types.Complex)):
                     return None
-                given.append(arg if arg == vector else vector.element)
+                operands.append(arg if arg == vector else vector.element)
             result = Vector(types.boolean, vector.count) if compares else vector
-            return signature(result, *given)
+            return signature(result, *operands)
 
     def lowered(context: Any, builder: Any, sig: Any, values: Any) -> Any:
         vector = next(arg for arg in sig.args if isinstance(arg, Vector))
@@ -155,8 +155,8 @@ def choose(_: Any, mask: Any, a: Any, b: Any) -> Any:
         ]
         return builder.select(mask_, *wide)
 
-    given = [arg if isinstance(arg, Vector) else kind.element for arg in (a, b)]
-    return kind(mask, *given), emit
+    operands = [arg if isinstance(arg, Vector) else kind.element for arg in (a, b)]
+    return kind(mask, *operands), emit
 
 
 def _reduction(name: str) -> Any:

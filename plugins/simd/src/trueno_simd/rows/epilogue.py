@@ -67,9 +67,9 @@ class EpiloguePrinter(Printer):
         return "\n".join([*head, "def finish(args, first, height, left, width):", *indent(body)])
 
     def kernel(self) -> str:
-        scalar, (*given, whole) = f"types.{self.dtype}", self.axes
+        scalar, (*operand_axes, whole) = f"types.{self.dtype}", self.axes
         dims = {"e": whole, "w": 1, "r": whole - 1, "u": 0}
-        ranks = [*given, *(dims[self.kinds[name]] for name in self.beside)]
+        ranks = [*operand_axes, *(dims[self.kinds[name]] for name in self.beside)]
         kinds = [f'types.Array({scalar}, {rank}, "C", readonly=True)' for rank in ranks]
         kinds += ["float64"] * len(self.params) + [f'types.Array({scalar}, {whole}, "C")'] * len(self.outs)
         kinds += ["int64", "types.Array(types.uint8, 1, 'C')"]

@@ -47,7 +47,7 @@ class FoldText(NamedTuple):
     """How a fold is printed.
 
     start, step: the accumulator of one block, in the program's type.  state: initial values of what a
-    sweep carries from block to block; `join` takes a block's result {q} (of the block at `lo`) into the
+    pass carries from block to block; `join` takes a block's result {q} (of the block at `lo`) into the
     state {a}, {b}, and also a later chunk's state into an earlier one's, {qa} and {qb}.  result: the fold's
     value, from the state.
     """

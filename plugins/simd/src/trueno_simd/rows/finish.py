@@ -1,4 +1,4 @@
-"""Finishing a whole result that somebody else made, where the BLAS is the better product."""
+"""Finishing a whole result at once, where the BLAS made the product."""
 
 from trueno_simd.kernels.operands import reader
 from trueno_simd.llvm.calls import address_of, call_finish, pack

@@ -3,7 +3,7 @@
 Straight lines of selects, integer adds and Horner's rule: no branch, no table, no libm, no SVML, so every ISA
 level gets packed code.  Each function is right at NaN (which stays), ±Inf, ±0 (whose sign stays), subnormals,
 overflow and the edges of its domain.  `ULP` states the bounds; what the docstrings call the error is the worst
-seen in sweeps with AVX-512 (every 7th float) and SSE2 (every 61st), in ulps of the result, oracle float64.
+seen in tests with AVX-512 (every 7th float) and SSE2 (every 61st), in ulps of the result, oracle float64.
 
 The ideas are Cody and Waite's (reduction in parts), Cephes' and FDLIBM's (how the logarithms split), Dekker's
 (exact sums) and Muller's (Elementary Functions; the sum with a magic number).  Code and coefficients are our

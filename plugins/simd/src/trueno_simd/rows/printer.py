@@ -169,8 +169,8 @@ class Printer:
             return f"r{f} = {self.fold(f).result.format(**self.state_pair(f))}"
         loads, body = self.argument(f)
         arrays = [str(source) for _, source in loads]
-        given = ", ".join(["base", f"b{f}", "n", f"a{f}", *arrays, *self.outside(body)])
-        return f"r{f} = find_{f}({given})"
+        arguments = ", ".join(["base", f"b{f}", "n", f"a{f}", *arrays, *self.outside(body)])
+        return f"r{f} = find_{f}({arguments})"
 
     def argument(self, f: int) -> tuple[tuple[tuple[int, str | int], ...], tuple[int, ...]]:
         """Loads and element ops that compute a fold's argument from leaves."""
@@ -188,27 +188,27 @@ class Printer:
         lines.append(f"        k = least(k, select(either({value} == best, {value} != {value}), j, FAR))")
         return "\n".join([*lines, "    return at + (0 if k == FAR else k)"])
 
-    # ---- sweeps -------------------------------------------------------------------------------------
+    # ---- passes -------------------------------------------------------------------------------------
 
-    def sweep(self, sweep: Pass, start: str, stop: str) -> Lines:
+    def loop(self, pass_: Pass, start: str, stop: str) -> Lines:
         """One pass over elements start … stop of the row at `base`; leaves its folds in their states."""
-        inside = self.elements(sweep.loads, sweep.body)
-        for f in sweep.folds:
+        inside = self.elements(pass_.loads, pass_.body)
+        for f in pass_.folds:
             v = self.nodes[f].args[0]
             truth = self.nodes[f].type == "bool" and self.nodes[v].type == "T"
             value = f"{self.name(v)} != T(0)" if truth else self.name(v)
             inside.append(f"s{f} = {self.fold(f).step.format(s=f's{f}', v=value)}")
-        inside += [f"store(out{k}, base + i, {self.name(v)}, {self.slots[f'out{k}']})" for k, v in sweep.stores]
-        if not sweep.folds:
+        inside += [f"store(out{k}, base + i, {self.name(v)}, {self.slots[f'out{k}']})" for k, v in pass_.stores]
+        if not pass_.folds:
             return [f"for i in range({start}, {stop}):", *indent(inside)]
         lines = []
-        for f in sweep.folds:
+        for f in pass_.folds:
             lines += [f"{name} = {value}" for name, value in zip(self.states(f), self.fold(f).state, strict=True)]
-        step = "RUN" if any(self.nodes[f].kind == "sum" for f in sweep.folds) else "BLOCK"
+        step = "RUN" if any(self.nodes[f].kind == "sum" for f in pass_.folds) else "BLOCK"
         lines.append(f"for lo in range({start}, {stop}, {step}):")
-        lines += [f"    s{f} = {self.fold(f).start}" for f in sweep.folds]
+        lines += [f"    s{f} = {self.fold(f).start}" for f in pass_.folds]
         lines += [f"    for i in range(lo, min(lo + {step}, {stop})):", *indent(inside, 2)]
-        for f in sweep.folds:
+        for f in pass_.folds:
             lines += indent(self.fold(f).join.format(q=f"s{f}", **self.state_pair(f)).split("\n"))
         return lines
 
@@ -221,10 +221,10 @@ class Printer:
             if node.kind == "leaf" and node.space != "e":
                 name = str(node.value)
                 lines.append(f"r{i} = load({name}, {'r' if self.kinds[name] == 'r' else '0'}, {self.slots[name]})")
-        for k, sweep in enumerate(self.plan.passes):
-            lines += [f"r{i} = {self.expression(i)}" for i in sweep.before]
-            lines += self.split(k, sweep) if split else self.sweep(sweep, *self.span)
-            lines += [self.finish(f) for f in sweep.folds]
+        for k, pass_ in enumerate(self.plan.passes):
+            lines += [f"r{i} = {self.expression(i)}" for i in pass_.before]
+            lines += self.split(k, pass_) if split else self.loop(pass_, *self.span)
+            lines += [self.finish(f) for f in pass_.folds]
         lines += [f"r{i} = {self.expression(i)}" for i in self.plan.tail]
         for out, k in self.outs.items():
             if not self.is_element(k):
@@ -233,15 +233,15 @@ class Printer:
 
     # ---- pieces for the thread pool -----------------------------------------------------------------
 
-    def parts(self, k: int, sweep: Pass) -> dict[str, str]:
+    def parts(self, k: int, pass_: Pass) -> dict[str, str]:
         """Arrays of partial states, one element a piece, with their types."""
-        kinds = [kind.replace("T", f"types.{self.dtype}") for f in sweep.folds for kind in self.fold(f).types]
+        kinds = [kind.replace("T", f"types.{self.dtype}") for f in pass_.folds for kind in self.fold(f).types]
         return {f"part{k}_{j}": kind for j, kind in enumerate(kinds)}
 
-    def values(self, sweep: Pass) -> Lines:
+    def values(self, pass_: Pass) -> Lines:
         """What a pass reads from outside: arrays, then row values."""
-        arrays = [s if isinstance(s, str) else f"out{s}" for _, s in sweep.loads] + [f"out{k}" for k, _ in sweep.stores]
-        return [*dict.fromkeys(arrays), *self.outside(sweep.body)]
+        arrays = [s if isinstance(s, str) else f"out{s}" for _, s in pass_.loads] + [f"out{k}" for k, _ in pass_.stores]
+        return [*dict.fromkeys(arrays), *self.outside(pass_.body)]
 
     def type_of(self, name: str) -> str:
         """Numba type of a value that travels to a piece."""
@@ -257,28 +257,28 @@ class Printer:
         kinds = ["int64" for _ in integers] + [self.type_of(v) for v in values]
         kinds += [f"types.CPointer({kind})" for kind in parts.values()]
         lines = [f"load_{name} = unpack(types.Tuple(({', '.join(kinds)},)))", "", "", "@outer", f"def {name}(args, i):"]
-        given = ", ".join([*integers, *values, *parts])
-        return "\n".join([*lines, f"    {given} = load_{name}(args)", *indent(body)])
+        names = ", ".join([*integers, *values, *parts])
+        return "\n".join([*lines, f"    {names} = load_{name}(args)", *indent(body)])
 
-    def piece(self, k: int, sweep: Pass) -> str:
-        parts = self.parts(k, sweep)
-        states = [name for f in sweep.folds for name in self.states(f)]
-        body = ["start = i * step", "stop = min(start + step, n)", "piece = i", *self.sweep(sweep, "start", "stop")]
+    def piece(self, k: int, pass_: Pass) -> str:
+        parts = self.parts(k, pass_)
+        states = [name for f in pass_.folds for name in self.states(f)]
+        body = ["start = i * step", "stop = min(start + step, n)", "piece = i", *self.loop(pass_, "start", "stop")]
         body += [f"{part}[piece] = {state}" for part, state in zip(parts, states, strict=True)]
         rooms = [f"room_{part} = stack({kind}, PIECES)" for part, kind in parts.items()]
-        function = self.function(f"piece_{k}", ["base", "n", "step"], self.values(sweep), parts, [*body, "return 0"])
+        function = self.function(f"piece_{k}", ["base", "n", "step"], self.values(pass_), parts, [*body, "return 0"])
         return "\n".join([*rooms, function])
 
-    def split(self, k: int, sweep: Pass) -> Lines:
+    def split(self, k: int, pass_: Pass) -> Lines:
         """A pass in pieces, its folds joined in order."""
-        parts = list(self.parts(k, sweep))
+        parts = list(self.parts(k, pass_))
         lines = [f"{part} = room_{part}()" for part in parts]
-        packed = ", ".join(["base", "n", "step", *self.values(sweep), *parts])
+        packed = ", ".join(["base", "n", "step", *self.values(pass_), *parts])
         lines.append(f"parallel_for(address_of(piece_{k}), pack(({packed},)), pieces)")
         if not parts:
             return lines
         joins = []
-        for f in sweep.folds:
+        for f in pass_.folds:
             mine = [parts.pop(0) for _ in self.states(f)]
             truth = " != 0" if self.nodes[f].type == "bool" else ""
             lines += [f"{state} = {part}[0]{truth}" for state, part in zip(self.states(f), mine, strict=True)]
@@ -290,11 +290,11 @@ class Printer:
         """Rows start … stop, short ones in tiles."""
         if not self.tiled:
             return [f"for r in range({start}, {stop}):", *indent(self.row(False))]
-        given = ", ".join(["first", "n", *self.arrays, *self.params])
+        arguments = ", ".join(["first", "n", *self.arrays, *self.params])
         tiles = [
             "if n <= SHORT_ROW:",
             f"    while first + TILE <= {stop}:",
-            f"        bad |= tile({given})",
+            f"        bad |= tile({arguments})",
             "        first += TILE",
         ]
         return [f"first = {start}", *tiles, f"for r in range(first, {stop}):", *indent(self.row(False))]
@@ -317,8 +317,8 @@ class Printer:
         lines += [f"{p} = T({p}_)" for p in self.params] + [f"{a} = pointer({a}_)" for a in self.arrays]
         lines += ["n, rows = n * rows, 1"] if self.flat and rank == 2 else []
         lines += ["bad = 0", *self.run(by_rows)]
-        given = ", ".join(f"{name}_" for name in [*self.kinds, *self.params, *self.outs])
-        head = [f"@kernel_entry(int64({', '.join(kinds)}))", f"def kernel({given}):"]
+        arguments = ", ".join(f"{name}_" for name in [*self.kinds, *self.params, *self.outs])
+        head = [f"@kernel_entry(int64({', '.join(kinds)}))", f"def kernel({arguments}):"]
         return "\n".join([*head, *indent(lines)])
 
     def checks(self) -> Lines:

@@ -30,20 +30,20 @@ class TilePrinter(Printer):
                 name = str(n.value)
                 value = f"load({name}, {'top + q' if self.kinds[name] == 'r' else '0'}, {self.slots[name]})"
                 body += self.over_rows([], [f"r{i} = {value}"], [i])
-        for sweep in self.plan.passes:
-            for i in sweep.before:
+        for pass_ in self.plan.passes:
+            for i in pass_.before:
                 body += self.row_op(i)
-            for f in sweep.folds:
+            for f in pass_.folds:
                 for room, kind, start in zip(self.fold_rooms(f), self.fold_kinds(f), self.starts(f), strict=True):
                     self.room(room, kind, str(ROWS))
                     body += [f"for q in range({ROWS}):", f"    store({room}, q, {start}, {self.slot(room)})"]
-            body += self.columns(sweep)
+            body += self.columns(pass_)
         for i in self.plan.tail:
             body += self.row_op(i)
         body += self.results()
         arrays = ", ".join(["top", "n", *self.arrays, *self.params])
         rooms = [f"{name} = reserve_{name}()" for name in self.rooms]
-        head = [f"reserve_{name} = {made}" for name, made in self.rooms.items()]
+        head = [f"reserve_{name} = {reserve}" for name, reserve in self.rooms.items()]
         lines = [*head, "", "", "@outer", f"def tile({arrays}):", *indent([*rooms, *body, "return int64(bad)"])]
         return "\n".join(lines)
 
@@ -68,13 +68,13 @@ class TilePrinter(Printer):
         start = self.fold(f).start
         return [start, "0"] if self.position(f) else [start]
 
-    def held(self, i: int) -> str:
+    def room_of(self, i: int) -> str:
         """The room that holds row value `i`: of an argmax the positions, of anything else the value."""
         return f"k{i}" if i in self.program.folds and self.position(i) else f"b{i}"
 
     def take(self, values: list[int]) -> Lines:
         """Loads of row values for row q."""
-        return [f"r{i} = load({self.held(i)}, q, {self.slot(self.held(i))})" for i in dict.fromkeys(values)]
+        return [f"r{i} = load({self.room_of(i)}, q, {self.slot(self.room_of(i))})" for i in dict.fromkeys(values)]
 
     def outer_values(self, body: list[int]) -> list[int]:
         """Row values, with a room of their own, that nodes need."""
@@ -87,10 +87,10 @@ class TilePrinter(Printer):
     def transposed(self, statement: str) -> Lines:
         return ["for j in range(n):", f"    for q in range({ROWS}):", f"        {statement}"]
 
-    def over_rows(self, before: Lines, lines: Lines, made: list[int]) -> Lines:
-        """A loop over the tile's rows that leaves the values `made` in rooms."""
+    def over_rows(self, before: Lines, lines: Lines, results: list[int]) -> Lines:
+        """A loop over the tile's rows that leaves the values `results` in rooms."""
         stores = []
-        for i in made:
+        for i in results:
             room = self.room(f"b{i}", self.element_type(i), str(ROWS))
             stores.append(f"store({room}, q, r{i}, {self.slot(room)})")
         return [f"for q in range({ROWS}):", *indent([*before, *lines, *stores])]
@@ -98,26 +98,26 @@ class TilePrinter(Printer):
     def row_op(self, i: int) -> Lines:
         return self.over_rows(self.take(self.outer_values([i])), [f"r{i} = {self.expression(i)}"], [i])
 
-    def columns(self, sweep) -> Lines:  # type: ignore[no-untyped-def]
+    def columns(self, pass_) -> Lines:  # type: ignore[no-untyped-def]
         """One pass: columns outside, the 64 rows inside."""
-        inside = self.take(self.outer_values(list(sweep.body)))
+        inside = self.take(self.outer_values(list(pass_.body)))
         shared = []
-        for i, source in sweep.loads:
+        for i, source in pass_.loads:
             array = source if isinstance(source, str) else f"out{source}"
             if self.kinds.get(array) == "w":
                 shared.append(f"v{i} = load({array}, j, {self.slots[array]})")
             else:
                 room = f"t_{array}"
                 inside.append(f"v{i} = load({room}, {AT}, {self.slot(room)})")
-        inside += [f"v{i} = {self.expression(i)}" for i in sweep.body]
-        for f in sweep.folds:
-            inside += self.step(f)
-        for k, v in sweep.stores:
+        inside += [f"v{i} = {self.expression(i)}" for i in pass_.body]
+        for f in pass_.folds:
+            inside += self.fold_step(f)
+        for k, v in pass_.stores:
             room = self.room(f"t_out{k}", self.element_type(self.program.outputs[k]), f"{ROWS} * SHORT_ROW")
             inside.append(f"store({room}, {AT}, {self.name(v)}, {self.slot(room)})")
         return ["for j in range(n):", *indent(shared), f"    for q in range({ROWS}):", *indent(inside, 2)]
 
-    def step(self, f: int) -> Lines:
+    def fold_step(self, f: int) -> Lines:
         v, node = self.nodes[f].args[0], self.nodes[f]
         value = f"{self.name(v)} != T(0)" if node.type == "bool" and self.nodes[v].type == "T" else self.name(v)
         best = self.slot(f"b{f}")
@@ -143,12 +143,12 @@ class TilePrinter(Printer):
                     f"store({out}, {FAR}, load({room}, {AT}, {self.slot(room)}), {self.slots[out]})"
                 )
             else:
-                room = self.held(o)
+                room = self.room_of(o)
                 lines += [
                     f"for q in range({ROWS}):",
                     f"    store({out}, top + q, load({room}, q, {self.slot(room)}), {self.slots[out]})",
                 ]
         for k in self.variant.flags:
-            room = self.held(self.program.outputs[k])
+            room = self.room_of(self.program.outputs[k])
             lines += [f"for q in range({ROWS}):", f"    bad = either(bad, load({room}, q, {self.slot(room)}))"]
         return lines

@@ -35,17 +35,17 @@ def poke_cpus() -> None:
 
 def usable_cpus() -> int:
     if hasattr(os, "process_cpu_count"):  # 3.13
-        found = os.process_cpu_count()
+        cpus = os.process_cpu_count()
     elif hasattr(os, "sched_getaffinity"):
-        found = len(os.sched_getaffinity(0))
+        cpus = len(os.sched_getaffinity(0))
     else:
-        found = os.cpu_count()
-    return max(1, min(found or 1, _quota() or MOST + 1, MOST + 1))
+        cpus = os.cpu_count()
+    return max(1, min(cpus or 1, _quota() or MOST + 1, MOST + 1))
 
 
 def _quota() -> int | None:
     """CPUs that the control group grants (Linux), rounded up; None if it sets no limit."""
-    found = []
+    quotas = []
     for line in _read("/proc/self/cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         while controllers == "" or "cpu" in controllers.split(","):
@@ -55,11 +55,11 @@ def _quota() -> int | None:
                 where = f"/sys/fs/cgroup/cpu{path.rstrip('/')}/cpu.cfs_"
                 words = [_read(f"{where}quota_us").strip(), _read(f"{where}period_us").strip()]
             if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]):
-                found.append(math.ceil(int(words[0]) / int(words[1])))
+                quotas.append(math.ceil(int(words[0]) / int(words[1])))
             if path in ("", "/"):
                 break
             path = path.rpartition("/")[0]
-    return max(1, min(found)) if found else None
+    return max(1, min(quotas)) if quotas else None
 
 
 def _read(path: str) -> str:

@@ -58,14 +58,14 @@ class _Block:
 
     def pieces(self, parts: tuple[Piece, ...]) -> Any:
         """Bits of several bytes put together, as int32."""
-        builder, found = self.builder, None
+        builder, code = self.builder, None
         for p in parts:
             part = self.byte(p.byte)
             part = builder.lshr(part, _I32(p.shift)) if p.shift else part
             part = builder.and_(part, _I32((1 << p.bits) - 1)) if p.shift + p.bits < 8 else part
             part = builder.shl(part, _I32(p.to)) if p.to else part
-            found = part if found is None else builder.or_(found, part)
-        return found
+            code = part if code is None else builder.or_(code, part)
+        return code
 
     def number(self, name: str) -> Any:
         """A field of one float16, float32 or (the scale of e8m0 formats) power of two, as float."""
@@ -174,10 +174,12 @@ def looked_up(builder: Any, code: Any, values: tuple[int, ...]) -> Any:
         return call(builder, "llvm.x86.ssse3.pshuf.b.128", _BYTES, [table, code])
     if current().has("neon"):
         return call(builder, "llvm.aarch64.neon.tbl1.v16i8", _BYTES, [table, code])
-    found = _every(_BYTES, values[0] % 256)
+    chosen = _every(_BYTES, values[0] % 256)
     for i, value in enumerate(values[1:], 1):
-        found = builder.select(builder.icmp_unsigned("==", code, _every(_BYTES, i)), _every(_BYTES, value % 256), found)
-    return found
+        chosen = builder.select(
+            builder.icmp_unsigned("==", code, _every(_BYTES, i)), _every(_BYTES, value % 256), chosen
+        )
+    return chosen
 
 
 @cache

@@ -49,13 +49,13 @@ def put_codes(codes, v):
 @exact
 def squares(x, row, count, rows, to):
     """The sums of squares of up to 8 rows of `count` numbers, `row` bytes apart, each from left to right."""
-    found = eight(ZERO)
+    eight_sums = eight(ZERO)
     for i in range(count):
         v = eight(ZERO)
         for j in range(8):
             v = with_lane(v, j, number(x + min(j, rows - 1) * row + 4 * i))
-        found = found + v * v
-    write(to, found)
+        eight_sums = eight_sums + v * v
+    write(to, eight_sums)
 
 
 def gathered(n: int) -> Any:
@@ -101,10 +101,10 @@ def transpose(_: Any, rows: Any, offset: Any, to: Any) -> Any:
         def at(address: Any, shift: int, of: Any) -> Any:
             return builder.inttoptr(builder.add(address, ir.Constant(i64, shift)), of.as_pointer())
 
-        held = []
+        vectors = []
         for lane in range(LANES):
             row = builder.load(at(rows, 8 * lane, i64))
-            held.append(builder.load(at(builder.add(row, offset), 0, kind), align=4))
+            vectors.append(builder.load(at(builder.add(row, offset), 0, kind), align=4))
         # exchange halves of blocks of 16, 8, 4 and 2 lanes between rows that lie as far apart
         for half in (8, 4, 2, 1):
             low = [i if not i & half else i - half + LANES for i in range(LANES)]
@@ -112,10 +112,10 @@ def transpose(_: Any, rows: Any, offset: Any, to: Any) -> Any:
             index = [ir.Constant(ir.VectorType(ir.IntType(32), LANES), lanes) for lanes in (low, high)]
             for r in range(LANES):
                 if not r & half:
-                    a, b = held[r], held[r + half]
-                    held[r], held[r + half] = (builder.shuffle_vector(a, b, i) for i in index)
+                    a, b = vectors[r], vectors[r + half]
+                    vectors[r], vectors[r + half] = (builder.shuffle_vector(a, b, i) for i in index)
         for i in range(LANES):
-            builder.store(held[i], at(to, ROW * i, kind), align=64)
+            builder.store(vectors[i], at(to, ROW * i, kind), align=64)
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp, types.intp), emit

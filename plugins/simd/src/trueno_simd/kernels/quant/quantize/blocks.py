@@ -229,13 +229,13 @@ def _q8_k(format: str) -> Any:
 
 def early_powers() -> np.ndarray:
     """For each power of two from 2^-149 on, the bits of the least float32 whose float32 logarithm rounds up to it."""
-    found = []
+    earliest = []
     for power in range(-149, 129):
         bits_ = int(np.float32(2.0**power).view(np.uint32)) if power < 128 else int(INFINITE)
         below = np.arange(max(1, bits_ - 64), bits_ + 1, dtype=np.uint32)
         logs = np.log2(below.view(np.float32).astype(np.float64)).astype(np.float32)
-        found.append(below[np.argmax(logs >= power)])
-    return np.array(found, np.int32)
+        earliest.append(below[np.argmax(logs >= power)])
+    return np.array(earliest, np.int32)
 
 
 @_encodes_blocks("mxfp4", weighted=(False, True))  # as q8_0

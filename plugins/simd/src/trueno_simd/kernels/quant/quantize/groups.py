@@ -56,10 +56,10 @@ WEIGHTED = Affine(-0.9, 0.05, 36, False)
 
 
 def first_step(format: str, weighted: bool) -> Any:
-    """(x, imatrix, k, first, stop, found, kept): the search for the groups of blocks first ... stop - 1.
+    """(x, imatrix, k, first, stop, results, kept): the search for the groups of blocks first ... stop - 1.
 
-    `found` gets five numbers for each group: scale, least, factor, base, and the sum of its weights, 16 groups' scales
-    first, then their leasts and so on.  `kept` gets the codes of q3_k, whose search no factor can repeat.
+    `results` gets five numbers for each group: scale, least, factor, base, and the sum of its weights, 16 groups'
+    scales first, then their leasts and so on.  `kept` gets the codes of q3_k, whose search no factor can repeat.
     """
     f = FORMATS[format]
     n, groups, top = f.group, f.groups, (1 << f.code_bits) - 1
@@ -79,7 +79,7 @@ def first_step(format: str, weighted: bool) -> Any:
     x_room, w_room, code_room, squares_room = room(ROW * n), room(ROW * n), room(ROW * n), room(64)
 
     @exact
-    def step(x, imatrix, k, first, stop, found, kept):
+    def step(x, imatrix, k, first, stop, results, kept):
         compact()
         xt, wt, codes, sums = x_room(), w_room(), code_room(), squares_room()
         last = stop * groups - 1
@@ -90,7 +90,7 @@ def first_step(format: str, weighted: bool) -> Any:
             if at > last:
                 break
             gather(x, at, last, xt)
-            to = found + 5 * ROW * b
+            to = results + 5 * ROW * b
             if weighted:
                 columns(imatrix, k, at, last, wt)
                 if not by_matrix_alone:
@@ -124,20 +124,20 @@ def first_step(format: str, weighted: bool) -> Any:
 
 
 @exact
-def found_at(found, group, which):
+def result_at(results, group, which):
     """Where number `which` of a group stands among those that the first step left."""
-    return found + (group // LANES * 5 + which) * ROW + group % LANES * 4
+    return results + (group // LANES * 5 + which) * ROW + group % LANES * 4
 
 
 def affine_block(format: str) -> Any:
-    """(x, w, found, block, d, dmin, scales, mins): the codes of one block, and all its bytes."""
+    """(x, w, results, block, d, dmin, scales, mins): the codes of one block, and all its bytes."""
     f = FORMATS[format]
     n, groups, top = f.group, f.groups, np.float32((1 << f.code_bits) - 1)
     d_at, m_at = f.fields[f.d].offset, f.fields[f.m].offset
     put, put_scales, reserve = codes_of(format), scales_of(format), room(256)
 
     @exact_outer
-    def finish(x, w, found, block, d, dmin, scales, mins):
+    def finish(x, w, results, block, d, dmin, scales, mins):
         compact()
         codes = reserve()
         write(w + d_at, as_half(d))
@@ -147,7 +147,7 @@ def affine_block(format: str) -> Any:
         for j in range(groups):
             step, least = d_ * np.float32(integer(scales + 4 * j)), m_ * np.float32(integer(mins + 4 * j))
             g = block * groups + j
-            factor, base = number(found_at(found, g, 2)), number(found_at(found, g, 3))
+            factor, base = number(result_at(results, g, 2)), number(result_at(results, g, 3))
             for i in range(j * n, (j + 1) * n, LANES):
                 v = load(x + 4 * i)
                 if step != ZERO:
@@ -172,7 +172,7 @@ def affine_encoder(format: str, weighted: bool) -> Any:
     most = np.float32(widest)
     first, finish = first_step(format, weighted), affine_block(format)
     positive = search.positive(groups, widest)
-    found_room, number_room = room(5 * 4 * UNIT * groups), room(8 * groups)
+    result_room, number_room = room(5 * 4 * UNIT * groups), room(8 * groups)
     batch_room, weight_room, code_room = room(ROW * groups), room(ROW * groups), room(ROW * groups)
 
     @exact
@@ -199,53 +199,53 @@ def affine_encoder(format: str, weighted: bool) -> Any:
         put_int(least, down & I32(widest))
 
     @exact
-    def plain(x, w, found, block, scales, mins):
+    def plain(x, w, results, block, scales, mins):
         compact()
         best, deepest = ZERO, ZERO
         for j in range(groups):
             g = block * groups + j
-            scale, least = number(found_at(found, g, 0)), -number(found_at(found, g, 1))
+            scale, least = number(result_at(results, g, 0)), -number(result_at(results, g, 1))
             best, deepest = scale if scale > best else best, least if least > deepest else deepest
         up = most / best if best > ZERO else ZERO
         down = most / deepest if deepest > ZERO else ZERO
         for j in range(groups):
             g = block * groups + j
-            put_int(scales + 4 * j, whole(number(found_at(found, g, 0)), up))
-            put_int(mins + 4 * j, whole(-number(found_at(found, g, 1)), down))
-        finish(x, w, found, block, half_bits(best / most), half_bits(deepest / most), scales, mins)
+            put_int(scales + 4 * j, whole(number(result_at(results, g, 0)), up))
+            put_int(mins + 4 * j, whole(-number(result_at(results, g, 1)), down))
+        finish(x, w, results, block, half_bits(best / most), half_bits(deepest / most), scales, mins)
 
     @exact
-    def searched(x, w, found, blocks, scales, mins):
+    def searched(x, w, results, blocks, scales, mins):
         compact()
         batch, weights, codes = batch_room(), weight_room(), code_room()
         for s in range(UNIT):
             for j in range(groups):
                 g = min(s, blocks - 1) * groups + j
-                write(batch + ROW * j + 4 * s, number(found_at(found, g, 0)))
-                write(batch + ROW * j + 4 * s + 32, -number(found_at(found, g, 1)))
-                write(weights + ROW * j + 4 * s, number(found_at(found, g, 4)))
-                write(weights + ROW * j + 4 * s + 32, number(found_at(found, g, 4)))
+                write(batch + ROW * j + 4 * s, number(result_at(results, g, 0)))
+                write(batch + ROW * j + 4 * s + 32, -number(result_at(results, g, 1)))
+                write(weights + ROW * j + 4 * s, number(result_at(results, g, 4)))
+                write(weights + ROW * j + 4 * s + 32, number(result_at(results, g, 4)))
         write(batch, positive(batch, weights, codes))
         for s in range(blocks):
             for j in range(groups):
                 stored(codes + ROW * j + 4 * s, j, scales + 4 * j, mins + 4 * j)
             d, dmin = half_bits(number(batch + 4 * s)), half_bits(number(batch + 4 * s + 32))
-            finish(x + 1024 * s, w + nbytes * s, found, s, d, dmin, scales, mins)
+            finish(x + 1024 * s, w + nbytes * s, results, s, d, dmin, scales, mins)
 
     @exact_outer
     def encode(args, index):
         compact()
         x, imatrix, w, k, start, stop = job(args, index)
-        found, scales = found_room(), number_room()
+        results, scales = result_room(), number_room()
         mins = scales + 4 * groups
         for at in range(start, stop, UNIT):
             end = min(at + UNIT, stop)
-            first(x, imatrix, k, at, end, found, 0)
+            first(x, imatrix, k, at, end, results, 0)
             if weighted:
-                searched(x + 1024 * at, w + nbytes * at, found, end - at, scales, mins)
+                searched(x + 1024 * at, w + nbytes * at, results, end - at, scales, mins)
             else:
                 for i in range(at, end):
-                    plain(x + 1024 * i, w + nbytes * i, found, i - at, scales, mins)
+                    plain(x + 1024 * i, w + nbytes * i, results, i - at, scales, mins)
         return 0
 
     return encode

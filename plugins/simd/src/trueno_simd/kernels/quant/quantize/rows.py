@@ -43,12 +43,12 @@ def row_encoder(format: str, weighted: bool) -> Any:
     from_table, place = search.from_table(n, values), search.nearest_value(values, index=True)
     put, top_ = codes_of(format), np.float32(top)
     x_room, w_room, code_room, sum_room = room(ROW * n), room(ROW * n), room(ROW * n), room(64)
-    found_room, byte_room = room(4 * ROW), room(32)
+    result_room, byte_room = room(4 * ROW), room(32)
 
     @exact
     def batch(x, imatrix, w, k, at, stop, sigma):
         compact()
-        xt, wt, codes, found, packed = x_room(), w_room(), code_room(), found_room(), byte_room()
+        xt, wt, codes, results, packed = x_room(), w_room(), code_room(), result_room(), byte_room()
         gather(x, at, stop - 1, xt)
         if weighted:
             columns(imatrix, k, at, stop - 1, wt)
@@ -67,16 +67,16 @@ def row_encoder(format: str, weighted: bool) -> Any:
             factor = scale
         elif is_affine:
             scale, least, factor, base = affine(xt, wt, codes)
-            write(found + 2 * ROW, least)
-            write(found + 3 * ROW, base)
+            write(results + 2 * ROW, least)
+            write(results + 3 * ROW, base)
         else:
             scale, factor = symmetric(xt, wt)
-        write(found, scale)
-        write(found + ROW, factor)
+        write(results, scale)
+        write(results + ROW, factor)
         for lane in range(min(LANES, stop - at)):
             source, block = x + 128 * (at + lane), w + nbytes * (at + lane)
-            write(block, as_half(half_bits(number(found + 4 * lane))))
-            one = number(found + ROW + 4 * lane)
+            write(block, as_half(half_bits(number(results + 4 * lane))))
+            one = number(results + ROW + 4 * lane)
             if is_table:
                 one = ONE / one if one != ZERO else ZERO
             for i in range(0, n, LANES):
@@ -86,11 +86,11 @@ def row_encoder(format: str, weighted: bool) -> Any:
                 elif one == ZERO:
                     put_codes(packed + i, spread(ZERO))
                 elif is_affine:
-                    put_codes(packed + i, rounded(one * (v - number(found + 3 * ROW + 4 * lane)), ZERO, top_))
+                    put_codes(packed + i, rounded(one * (v - number(results + 3 * ROW + 4 * lane)), ZERO, top_))
                 else:
                     put_codes(packed + i, rounded(one * v, -half, half - ONE) + half)
             if is_affine:
-                write(block + m_at, as_half(half_bits(number(found + 2 * ROW + 4 * lane))))
+                write(block + m_at, as_half(half_bits(number(results + 2 * ROW + 4 * lane))))
             put(packed, block)
 
     @exact_outer

@@ -53,12 +53,12 @@ def bytes_of(code):
 @exact
 def signed_most(x, n):
     """(magnitude, number) of the first number of the largest magnitude."""
-    found, size = spread(ZERO), spread(ZERO)
+    most, size = spread(ZERO), spread(ZERO)
     for i in range(n):
         v = load(x + 64 * i)
         a = absolute(v)
-        found, size = choose(a > size, v, found), choose(a > size, a, size)
-    return size, found
+        most, size = choose(a > size, v, most), choose(a > size, a, size)
+    return size, most
 
 
 def affine(n: int, top: int, first: float, step: float, tries: int, absolute_error: bool) -> Any:
@@ -146,9 +146,9 @@ def symmetric(n: int, half: int) -> Any:
                 trial = -(half_ + tenth * np.float32(t)) / most
                 lx, l2 = sums(x, w, trial)
                 better = (l2 > ZERO) & (lx * lx > best * l2)
-                found = lx / l2
-                scale, factor = choose(better, found, scale), choose(better, trial, factor)
-                best = choose(better, found * lx, best)
+                candidate = lx / l2
+                scale, factor = choose(better, candidate, scale), choose(better, trial, factor)
+                best = choose(better, candidate * lx, best)
         return choose(zero, ZERO, scale), choose(zero, ZERO, factor)
 
     return search
@@ -271,11 +271,11 @@ def nearest_value(values: tuple[int, ...], index: bool = False) -> Any:
             def every(of: Any, value: Any) -> Any:
                 return ir.Constant(of, [value] * LANES)
 
-            found = every(kind, names[-1])
+            nearest = every(kind, names[-1])
             for i in reversed(range(len(values) - 1)):
                 below = builder.fcmp_ordered("<", args[0], every(args[0].type, (values[i] + values[i + 1]) / 2))
-                found = builder.select(below, every(kind, names[i]), found)
-            return found
+                nearest = builder.select(below, every(kind, names[i]), nearest)
+            return nearest
 
         return (INTS if index else FLOATS)(v), emit
 
@@ -308,8 +308,8 @@ def from_table(n: int, values: tuple[int, ...]) -> Any:
         for t in range(-7, 8):
             qx, q2 = sums(x, w, np.float32(t + first) / most)
             better = (q2 > ZERO) & (qx * qx > best * q2)
-            found = qx / q2
-            scale, best = choose(better, found, scale), choose(better, found * qx, best)
+            candidate = qx / q2
+            scale, best = choose(better, candidate, scale), choose(better, candidate * qx, best)
         return choose(size < TINY, ZERO, scale)
 
     return search

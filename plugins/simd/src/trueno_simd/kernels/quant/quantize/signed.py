@@ -22,7 +22,7 @@ from trueno_simd.kernels.quant.quantize.batch import (
 )
 from trueno_simd.kernels.quant.quantize.blocks import as_half, to_bytes
 from trueno_simd.kernels.quant.quantize.encoders import encodes
-from trueno_simd.kernels.quant.quantize.groups import UNIT, first_step, found_at
+from trueno_simd.kernels.quant.quantize.groups import UNIT, first_step, result_at
 from trueno_simd.kernels.quant.quantize.search import LANES, ONE, TINY, ZERO, load, rounded, spread
 from trueno_simd.kernels.quant.quantize.store import codes_of, compact, job, room, scales_of
 from trueno_simd.kernels.tile import clear
@@ -41,12 +41,12 @@ def symmetric_encoder(format: str, weighted: bool) -> Any:
     first, by_weights = first_step(format, weighted), search.symmetric(groups, 32)
     d_at = f.fields[f.d].offset
     put, put_scales = codes_of(format), scales_of(format)
-    found_room, number_room, code_room = room(5 * 4 * UNIT * groups), room(4 * groups), room(256)
+    result_room, number_room, code_room = room(5 * 4 * UNIT * groups), room(4 * groups), room(256)
     batch_room, weight_room = room(ROW * groups), room(ROW * groups)
     kept_room = room(UNIT * 256 if kept_codes else LANES)
 
     @exact_outer
-    def finish(x, w, found, kept, block, d, scales):
+    def finish(x, w, results, kept, block, d, scales):
         """The codes of one block, and all its bytes."""
         compact()
         codes = code_room()
@@ -56,7 +56,7 @@ def symmetric_encoder(format: str, weighted: bool) -> Any:
         for j in range(groups):
             step = d_ * np.float32(integer(scales + 4 * j) - bias)
             g = block * groups + j
-            factor = number(found_at(found, g, 2))
+            factor = number(result_at(results, g, 2))
             v = load(x + 4 * LANES * j)
             if step != ZERO:
                 put_codes(codes + LANES * j, rounded(v / step, -half, half - ONE) + half)
@@ -71,11 +71,11 @@ def symmetric_encoder(format: str, weighted: bool) -> Any:
         return 0
 
     @exact
-    def plain(x, w, found, kept, block, scales):
+    def plain(x, w, results, kept, block, scales):
         compact()
         best, size = ZERO, ZERO
         for j in range(groups):
-            scale = number(found_at(found, block * groups + j, 0))
+            scale = number(result_at(results, block * groups + j, 0))
             if abs(scale) > size:
                 best, size = scale, abs(scale)
         if is_q6 and size < TINY:
@@ -84,25 +84,25 @@ def symmetric_encoder(format: str, weighted: bool) -> Any:
         if best == ZERO:
             for j in range(groups):
                 put_int(scales + 4 * j, I32(0))
-            finish(x, w, found, kept, block, I32(0), scales)
+            finish(x, w, results, kept, block, I32(0), scales)
             return
         inverse = np.float32(lowest) / best
         for j in range(groups):
-            whole = nearest(inverse * number(found_at(found, block * groups + j, 0)))
+            whole = nearest(inverse * number(result_at(results, block * groups + j, 0)))
             if not is_q6:
                 whole = max(I32(lowest), I32(byte_of(whole)))
             put_int(scales + 4 * j, min(whole, I32(highest)) + I32(bias))
-        finish(x, w, found, kept, block, half_bits(ONE / inverse), scales)
+        finish(x, w, results, kept, block, half_bits(ONE / inverse), scales)
 
     @exact
-    def searched(x, w, found, blocks, scales):
+    def searched(x, w, results, blocks, scales):
         compact()
         batch, weights = batch_room(), weight_room()
         for s in range(LANES):
             for j in range(groups):
                 g = min(s, blocks - 1) * groups + j
-                write(batch + ROW * j + 4 * s, number(found_at(found, g, 0)))
-                write(weights + ROW * j + 4 * s, number(found_at(found, g, 4)))
+                write(batch + ROW * j + 4 * s, number(result_at(results, g, 0)))
+                write(weights + ROW * j + 4 * s, number(result_at(results, g, 4)))
         d, factor = by_weights(batch, weights)
         write(weights, d)
         write(weights + ROW, factor)
@@ -113,21 +113,21 @@ def symmetric_encoder(format: str, weighted: bool) -> Any:
                 whole = max(I32(lowest), min(whole, I32(highest))) + I32(bias) if f_ != ZERO else I32(0)
                 put_int(scales + 4 * j, whole)
             d_ = half_bits(number(weights + 4 * s))
-            finish(x + 1024 * s, w + nbytes * s, found, 0, s, d_, scales)
+            finish(x + 1024 * s, w + nbytes * s, results, 0, s, d_, scales)
 
     @exact_outer
     def encode(args, index):
         compact()
         x, imatrix, w, k, start, stop = job(args, index)
-        found, scales, kept = found_room(), number_room(), kept_room()
+        results, scales, kept = result_room(), number_room(), kept_room()
         for at in range(start, stop, UNIT):
             end = min(at + UNIT, stop)
-            first(x, imatrix, k, at, end, found, kept)
+            first(x, imatrix, k, at, end, results, kept)
             if second:
-                searched(x + 1024 * at, w + nbytes * at, found, end - at, scales)
+                searched(x + 1024 * at, w + nbytes * at, results, end - at, scales)
             else:
                 for i in range(at, end):
-                    plain(x + 1024 * i, w + nbytes * i, found, kept, i - at, scales)
+                    plain(x + 1024 * i, w + nbytes * i, results, kept, i - at, scales)
         return 0
 
     return encode
@@ -147,21 +147,21 @@ def table_encoder(format: str, weighted: bool) -> Any:
     first, place = first_step(format, weighted), search.nearest_value(f.values, index=True)
     d_at = f.fields[f.d].offset
     put, put_scales = codes_of(format), scales_of(format)
-    found_room, number_room, code_room = room(5 * 4 * UNIT * groups), room(4 * groups), room(256)
+    result_room, number_room, code_room = room(5 * 4 * UNIT * groups), room(4 * groups), room(256)
 
     @exact
-    def block_of(x, w, found, block, scales):
+    def block_of(x, w, results, block, scales):
         compact()
         codes = code_room()
         best, size = ZERO, ZERO
         for j in range(groups):
-            scale = number(found_at(found, block * groups + j, 0))
+            scale = number(result_at(results, block * groups + j, 0))
             if abs(scale) > size:
                 best, size = scale, abs(scale)
         d = -best / np.float32(bias)
         inverse = ONE / d if d != ZERO else ZERO
         for j in range(groups):
-            whole = nearest(inverse * number(found_at(found, block * groups + j, 0)))
+            whole = nearest(inverse * number(result_at(results, block * groups + j, 0)))
             whole = max(I32(-bias), min(whole, I32(bias - 1)))
             put_int(scales + 4 * j, whole + I32(bias))
             step = d * np.float32(whole)
@@ -176,12 +176,12 @@ def table_encoder(format: str, weighted: bool) -> Any:
     def encode(args, index):
         compact()
         x, imatrix, w, k, start, stop = job(args, index)
-        found, scales = found_room(), number_room()
+        results, scales = result_room(), number_room()
         for at in range(start, stop, UNIT):
             end = min(at + UNIT, stop)
-            first(x, imatrix, k, at, end, found, 0)
+            first(x, imatrix, k, at, end, results, 0)
             for i in range(at, end):
-                block_of(x + 1024 * i, w + nbytes * i, found, i - at, scales)
+                block_of(x + 1024 * i, w + nbytes * i, results, i - at, scales)
         return 0
 
     return encode

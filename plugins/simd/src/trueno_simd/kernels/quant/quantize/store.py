@@ -85,15 +85,15 @@ def _plane(builder: Any, f: Format, plane: Plane, codes: Any, block: Any) -> Non
 
 def _pieces(builder: Any, f: Format, scales: Any, mins: Any, block: Any) -> None:
     """The bytes that hold scales and mins: of each, all its bits at once."""
-    found: dict[int, Any] = {}
+    by_target: dict[int, Any] = {}
     for groups, numbers in ((f.scales, scales), (f.mins, mins)):
         for g, parts in enumerate(groups):
             value = builder.load(_at(builder, numbers, 4 * g, _I32), align=4)
             for p in parts:
                 part = builder.lshr(value, _I32(p.to)) if p.to else value
                 part = builder.shl(builder.and_(part, _I32((1 << p.bits) - 1)), _I32(p.shift))
-                found[p.byte] = builder.or_(found[p.byte], part) if p.byte in found else part
-    for byte, value in found.items():
+                by_target[p.byte] = builder.or_(by_target[p.byte], part) if p.byte in by_target else part
+    for byte, value in by_target.items():
         builder.store(builder.trunc(value, _I8), _at(builder, block, byte, _I8))
 
 

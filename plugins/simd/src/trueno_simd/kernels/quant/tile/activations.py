@@ -38,10 +38,10 @@ class _Row:
     def total(self, sums: Any, elements: int) -> Any:
         """The sum of a group's codes."""
         parts = [self.b.sext(self.load(sums, 2 * i, I16), I32) for i in range(elements // SUMMED)]
-        found = parts[0]
+        whole = parts[0]
         for part in parts[1:]:
-            found = self.b.add(found, part)
-        return found
+            whole = self.b.add(whole, part)
+        return whole
 
     def joined(self, low: Any, high: Any) -> Any:
         """Two int32 that fit into 16 bits, in one word."""

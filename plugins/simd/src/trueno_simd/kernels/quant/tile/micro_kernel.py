@@ -62,22 +62,22 @@ def micro_kernel(layout: Layout, rows: int) -> Any:
         """`totals` with a group's sums, times their scales."""
         place = layout.steps * ROW
         scales = [e.load(panel, place + v * VECTOR_BYTES, FLOATS) for v in range(VECTORS)]
-        found = {}
+        products = {}
         if layout.nested:
             for r, v in everywhere:
-                found[r, v] = e.fma(e.floats(sums[r, v]), scales[v], totals[r, v])
-            return found
+                products[r, v] = e.fma(e.floats(sums[r, v]), scales[v], totals[r, v])
+            return products
         m = [e.load(panel, place + ROW + v * VECTOR_BYTES, FLOATS) for v in range(VECTORS)] if layout.flat_m else []
         after = (layout.steps + (layout.offset > 0)) * rows * 4
         for r in range(rows):
             d = e.broadcast(x, after + r * 4, FLOATS)
             for v in range(VECTORS):
-                found[r, v] = e.fma(e.b.fmul(e.floats(sums[r, v]), scales[v]), d, totals[r, v])
+                products[r, v] = e.fma(e.b.fmul(e.floats(sums[r, v]), scales[v]), d, totals[r, v])
             if layout.flat_m:
                 total = e.broadcast(x, after + (rows + r) * 4, FLOATS)
                 for v in range(VECTORS):
-                    found[r, v] = e.fma(m[v], total, found[r, v])
-        return found
+                    products[r, v] = e.fma(m[v], total, products[r, v])
+        return products
 
     def finish(e: Words, totals: Any, panel: Any, x: Any, out: Any) -> None:
         """A nested format's d, dmin and the sums that mins multiply."""
@@ -108,9 +108,9 @@ def micro_kernel(layout: Layout, rows: int) -> Any:
             if layout.nested:
                 groups = number(layout.groups)
             before = builder.block
-            held = {}
+            initial = {}
             for r, v in everywhere:
-                held[r, v] = ZERO if layout.nested else e.load(out, r * ROW + v * VECTOR_BYTES, FLOATS)
+                initial[r, v] = ZERO if layout.nested else e.load(out, r * ROW + v * VECTOR_BYTES, FLOATS)
             body, end = builder.append_basic_block("group"), builder.append_basic_block("group.end")
             builder.branch(body)
             builder.position_at_end(body)
@@ -119,11 +119,11 @@ def micro_kernel(layout: Layout, rows: int) -> Any:
                 phis[name].add_incoming(start, before)
             totals = {at: builder.phi(FLOATS) for at in everywhere}
             for at, phi in totals.items():
-                phi.add_incoming(held[at], before)
+                phi.add_incoming(initial[at], before)
             sums = products(e, phis["panel"], phis["x"])
-            found = scaled(e, sums, totals, phis["panel"], phis["x"])
+            new = scaled(e, sums, totals, phis["panel"], phis["x"])
             for at, phi in totals.items():
-                phi.add_incoming(found[at], body)
+                phi.add_incoming(new[at], body)
             left = builder.sub(phis["left"], number(1))
             panel = builder.add(phis["panel"], number(layout.w_group))
             x = builder.add(phis["x"], number(layout.x_group * rows))
@@ -132,9 +132,9 @@ def micro_kernel(layout: Layout, rows: int) -> Any:
             builder.cbranch(builder.icmp_signed(">", left, number(0)), body, end)
             builder.position_at_end(end)
             if layout.nested:
-                finish(e, found, panel, x, out)
+                finish(e, new, panel, x, out)
             else:
-                for (r, v), value in found.items():
+                for (r, v), value in new.items():
                     e.store(value, out, r * ROW + v * VECTOR_BYTES)
             return context.get_dummy_value()
 

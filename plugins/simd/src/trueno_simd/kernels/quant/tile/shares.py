@@ -88,6 +88,6 @@ def special(function: Any, name: str, known: dict[str, Any]) -> Any:
     A closure would do, but Numba could not keep its machine code on disk: what it closes over is part of the key.
     """
     plain = getattr(function, "py_func", function)
-    made = FunctionType(plain.__code__, plain.__globals__ | known, name)
-    made.__module__, made.__qualname__ = plain.__module__, name
-    return made
+    copy = FunctionType(plain.__code__, plain.__globals__ | known, name)
+    copy.__module__, copy.__qualname__ = plain.__module__, name
+    return copy

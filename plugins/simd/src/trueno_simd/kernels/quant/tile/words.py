@@ -134,8 +134,8 @@ class Words:
             values = ir.Constant(kind, [v - 256 if v > 127 else v for v in table] * (size // 16))
             codes = self.cast(codes, BYTES)
             parts = self.pieces(codes, size) if size < VECTOR_BYTES else [codes]
-            found = [tile.call(self.b, f"llvm.x86.{name}", kind, [values, part]) for part in parts]
-            return self.cast(self.joined(found), INTS)
+            results = [tile.call(self.b, f"llvm.x86.{name}", kind, [values, part]) for part in parts]
+            return self.cast(self.joined(results), INTS)
         level: list[Any] = [ints(v * 0x01010101) for v in table]
         for bit in range(4):  # choose between neighbours by one bit of the code after another
             chosen = self.b.mul(self.masked(codes, bit, 0x01010101), ints(255))
@@ -147,9 +147,9 @@ class Words:
 
     def any_infinite(self, values: list[Any]) -> Any:
         """1 if a lane of these floats is infinite, else 0."""
-        found = None
+        infinite = None
         for value in values:
             here = self.b.icmp_unsigned("==", self.b.and_(self.cast(value, INTS), ints(MAGNITUDE)), ints(INFINITE))
-            found = here if found is None else self.b.or_(found, here)
-        assert found is not None
-        return self.b.zext(tile.call(self.b, f"llvm.vector.reduce.or.v{LANES}i1", ir.IntType(1), [found]), I64)
+            infinite = here if infinite is None else self.b.or_(infinite, here)
+        assert infinite is not None
+        return self.b.zext(tile.call(self.b, f"llvm.vector.reduce.or.v{LANES}i1", ir.IntType(1), [infinite]), I64)

@@ -41,14 +41,14 @@ class Tile:
     def _order(self, plane: Plane) -> list[list[int]]:
         """For each vector, its elements; those of one load follow each other."""
         count = self.f.fields[plane.field].nbytes
-        held = [(block, byte) for block in range(self.blocks) for byte in range(count)]
-        width = min(self.lanes.width, len(held))
+        places = [(block, byte) for block in range(self.blocks) for byte in range(count)]
+        width = min(self.lanes.width, len(places))
         return [
             [
                 block * self.f.elements + (byte // plane.run * plane.ways + way) * plane.run + byte % plane.run
-                for block, byte in held[start : start + width]
+                for block, byte in places[start : start + width]
             ]
-            for start in range(0, len(held), width)
+            for start in range(0, len(places), width)
             for way in range(plane.ways)
         ]
 
@@ -91,27 +91,27 @@ class Tile:
         if plane.bits != 1:
             raise NotImplementedError(f"{self.f.name}: bits of {plane.field} that shift byte by byte")
         bit = b.and_(raw, lanes.fill(raw.type, [1 << s for s in shifts]))
-        found = b.icmp_signed("!=", bit, lanes.fill(raw.type, 0))
-        return b.select(found, lanes.fill(raw.type, mask), lanes.fill(raw.type, 0))
+        is_set = b.icmp_signed("!=", bit, lanes.fill(raw.type, 0))
+        return b.select(is_set, lanes.fill(raw.type, mask), lanes.fill(raw.type, 0))
 
     def codes(self, address: Any, elements: Sequence[int]) -> Any:
         """Bytes that stand for these elements of the tile at `address`."""
         parts = [self._part(address, plane, elements) for plane in self.f.planes]
-        found = parts[0]
+        code = parts[0]
         for part in parts[1:]:
-            found = self.lanes.builder.or_(found, part)
-        return self.valued(found)
+            code = self.lanes.builder.or_(code, part)
+        return self.valued(code)
 
-    def valued(self, found: Any) -> Any:
+    def valued(self, code: Any) -> Any:
         """Codes as they come from the block, as they are wanted."""
         b, lanes = self.lanes.builder, self.lanes
         if self.f.values:
-            return lanes.lookup(found, [(v + self.bias) % 256 for v in self.f.values])
+            return lanes.lookup(code, [(v + self.bias) % 256 for v in self.f.values])
         if self.f.signed and not self.signed:
-            return b.xor(found, lanes.fill(found.type, 0x80))
+            return b.xor(code, lanes.fill(code.type, 0x80))
         if self.signed and self.f.bias:
-            return b.sub(found, lanes.fill(found.type, self.f.bias))
-        return found
+            return b.sub(code, lanes.fill(code.type, self.f.bias))
+        return code
 
     # ---- scales of a block of 256
 
@@ -147,10 +147,10 @@ class Tile:
         return total
 
     def group_scales(self, header: Any, start: int) -> Any:
-        found = self.words(header, start, self.f.scales, signed=self.f.scale_signed)
+        scales = self.words(header, start, self.f.scales, signed=self.f.scale_signed)
         if self.f.scale_bias:
-            found = self.lanes.builder.sub(found, self.lanes.fill(found.type, self.f.scale_bias))
-        return found
+            scales = self.lanes.builder.sub(scales, self.lanes.fill(scales.type, self.f.scale_bias))
+        return scales
 
     def factors(self, addresses: Sequence[Any], header: Any, start: int) -> tuple[Any, Any]:
         """d of each row, float32; and m, where there is one, else None."""
@@ -159,13 +159,13 @@ class Tile:
         if d >= 0 and max(d, m or 0) < 15:
             words = lanes.bits(header, I16, 8 * rows)
             order = [8 * r + o // 2 for o in ([d] if m is None else [d, m]) for r in range(rows)]
-            found = lanes.halves(lanes.shuffle(words, order))
+            pair = lanes.halves(lanes.shuffle(words, order))
         else:
             order = [f.fields[name].offset for name in ((f.d, f.m) if f.m else (f.d,))]
-            found = lanes.halves(lanes.scalars([lanes.load(a, o, I16) for o in order for a in addresses]))
+            pair = lanes.halves(lanes.scalars([lanes.load(a, o, I16) for o in order for a in addresses]))
         if m is None:
-            return found, None
-        return lanes.shuffle(found, range(rows)), lanes.shuffle(found, range(rows, 2 * rows))
+            return pair, None
+        return lanes.shuffle(pair, range(rows)), lanes.shuffle(pair, range(rows, 2 * rows))
 
     # ---- scales of blocks of 32
 

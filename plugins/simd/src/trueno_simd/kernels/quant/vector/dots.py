@@ -74,14 +74,14 @@ class Product:
                 total = lanes.dot4(total, u, a)
             return total
         multiply = lanes.madd8_signed if self.tile.signed else lanes.madd8
-        largest, words, held = 128 if self.tile.signed else self.tile.largest, None, 0
+        largest, words, added = 128 if self.tile.signed else self.tile.largest, None, 0
         for u, a in pairs:
             part = multiply(u, a)
-            held += 1
+            added += 1
             words = part if words is None else b.add(words, part)
-            if (held + 1) * 2 * largest * 127 > 32767:
+            if (added + 1) * 2 * largest * 127 > 32767:
                 total = lanes.add_madd16(total, words, lanes.fill(words.type, 1))
-                words, held = None, 0
+                words, added = None, 0
         return total if words is None else lanes.add_madd16(total, words, lanes.fill(words.type, 1))
 
 
@@ -94,12 +94,12 @@ class Super(Product):
         header, start = tile.headers(rows)
         scales = tile.group_scales(header, start)
         factor, offset = tile.factors(rows, header, start)
-        held = [self.zero] * ROWS
+        running = [self.zero] * ROWS
         for elements in tile.vectors:
             a = lanes.gather(codes, elements, tile.elements)
             for r, row in enumerate(rows):
-                held[r] = self._scaled(held[r], tile.codes(row, elements), a, scales, r, elements)
-        whole = _abcd(lanes, held)
+                running[r] = self._scaled(running[r], tile.codes(row, elements), a, scales, r, elements)
+        whole = _abcd(lanes, running)
         count = whole.type.count
         if tile.bias:  # in whole numbers and not lane by lane, for what is taken off may be all there is
             whole = b.sub(whole, self._times_sums(scales, sums, tile.bias, count))
@@ -128,8 +128,8 @@ class Super(Product):
         known = lanes.load(sums, 0, vec(I16, 16))
         if self.f.groups == 8:
             known = b.add(lanes.shuffle(known, range(0, 16, 2)), lanes.shuffle(known, range(1, 16, 2)))
-        found = _abcd_of_rows(lanes, lanes.madd16(words, lanes.repeat(known, ROWS)), count)
-        return b.mul(found, lanes.fill(found.type, times)) if times != 1 else found
+        products = _abcd_of_rows(lanes, lanes.madd16(words, lanes.repeat(known, ROWS)), count)
+        return b.mul(products, lanes.fill(products.type, times)) if times != 1 else products
 
 
 class Plain(Product):
@@ -148,7 +148,7 @@ class Plain(Product):
         scale = lanes.shuffle(lanes.load(d, 0, vec(F32, tile.blocks)), each)
         ones = lanes.fill(activations[0].type, 1)
         sums = b.fmul(lanes.floats(self.dot(self.zero, [(ones, a) for a in activations])), scale) if f.m else None
-        found = []
+        results = []
         for row, total in zip(rows, totals, strict=True):
             pairs = [(tile.codes(row, elements), a) for elements, a in zip(tile.vectors, activations, strict=True)]
             # the activations' scale first: it is a float16, and mxfp4's may be close to the largest number
@@ -156,8 +156,8 @@ class Plain(Product):
             total = b.fadd(total, b.fmul(value, tile.spread(row, f.d, count)))
             if sums is not None:
                 total = b.fadd(total, b.fmul(sums, tile.spread(row, f.m, count)))
-            found.append(total)
-        return found
+            results.append(total)
+        return results
 
 
 def quantized_rows(name: str, width: int = VECTOR_BYTES, isa: Isa | None = None) -> Any:
@@ -195,19 +195,19 @@ def quantized_rows(name: str, width: int = VECTOR_BYTES, isa: Isa | None = None)
             if f.group:
                 product = Super(f, b, width, isa)
 
-                def step(i: Any, held: list[Any]) -> list[Any]:
+                def step(i: Any, running: list[Any]) -> list[Any]:
                     here, c, s, t = places(product.tile, i, at.int64(0))
-                    return [product.step(here, c, s, t, held[0])]
+                    return [product.step(here, c, s, t, running[0])]
 
                 count = ROWS if product.tile.bias else product.ints.count
                 zero = ir.Constant(vec(F32, count), [0.0] * count)
                 total = product.lanes.loop(blocks, [zero], step)[0]
                 lanes = product.lanes
-                found = [lanes.shuffle(total, range(i, total.type.count, ROWS)) for i in range(ROWS)]
-                found = [lanes.sum_floats(x) for x in found]
+                totals = [lanes.shuffle(total, range(i, total.type.count, ROWS)) for i in range(ROWS)]
+                totals = [lanes.sum_floats(x) for x in totals]
             else:
-                found = _plain(f, b, width, isa, places, blocks)
-            for i, value in enumerate(found):
+                totals = _plain(f, b, width, isa, places, blocks)
+            for i, value in enumerate(totals):
                 with b.if_then(b.icmp_signed("<", at.int64(i), valid)):
                     at.store(value, y, 4 * i)
             return context.get_dummy_value()
@@ -219,20 +219,20 @@ def quantized_rows(name: str, width: int = VECTOR_BYTES, isa: Isa | None = None)
 
 def _plain(f: Format, b: Any, width: int, isa: Isa | None, places: Any, blocks: Any) -> list[Any]:
     """Whole tiles, then single blocks."""
-    found: list[Any] = []
+    results: list[Any] = []
     done = ir.Constant(blocks.type, 0)
     products = [Plain(f, b, size, isa) for size in (width, 16)]
     for product in products if products[0].tile.blocks > 1 else products[:1]:
         count, wide = product.ints.count, product.tile.blocks
         whole = b.udiv(b.sub(blocks, done), ir.Constant(blocks.type, wide))
 
-        def step(i: Any, held: list[Any], product: Any = product, done: Any = done) -> list[Any]:
+        def step(i: Any, running: list[Any], product: Any = product, done: Any = done) -> list[Any]:
             here, c, s, _ = places(product.tile, i, done)
-            return product.step(here, c, s, held)
+            return product.step(here, c, s, running)
 
         zero = ir.Constant(vec(F32, count), [0.0] * count)
         totals = product.lanes.loop(whole, [zero] * ROWS, step)
         sums = [product.lanes.sum_floats(x) for x in totals]
-        found = [b.fadd(x, y) for x, y in zip(found, sums, strict=True)] if found else sums
+        results = [b.fadd(x, y) for x, y in zip(results, sums, strict=True)] if results else sums
         done = b.add(done, b.mul(whole, ir.Constant(blocks.type, wide)))
-    return found
+    return results

@@ -38,7 +38,7 @@ class _Group(Product):
     def codes(self, address: Any, elements: Sequence[int]) -> Any:
         """Four elements of every row."""
         b, f, n = self.b, self.f, 4 * ROWS
-        found = None
+        code = None
         for plane in f.planes:
             offsets, shifts = self.tile.places(plane, elements)
             start = f.fields[plane.field].offset
@@ -54,8 +54,8 @@ class _Group(Product):
                 if move:
                     words = (b.lshr if move > 0 else b.shl)(words, self.lanes.fill(words.type, abs(move)))
                 part = b.and_(words, self.lanes.fill(words.type, mask * 0x01010101)) if plane.bits < 8 else words
-            found = part if found is None else b.or_(found, part)
-        return self.tile.valued(self.lanes.bits(found, I8, n))
+            code = part if code is None else b.or_(code, part)
+        return self.tile.valued(self.lanes.bits(code, I8, n))
 
     def _whole(self, address: Any, pieces: Pieces, g: int, *, signed: bool = False) -> Any:
         """Group g's scale, or min, of every row."""
@@ -97,29 +97,29 @@ class _Group(Product):
         size, together = f.group or f.elements, 1 if lanes.fours else 4
         waiting: dict[int, list[Any]] = {g: [] for g in range(f.groups)}
         left = [size // 4] * f.groups
-        found: dict[int, Any] = {}
+        by_scale: dict[int, Any] = {}
         whole, mins = self.zero, self.zero
         for e in self._quads():
             g = e // size
-            if g not in found:
-                found[g] = self.zero
+            if g not in by_scale:
+                by_scale[g] = self.zero
                 if self.tile.bias:
-                    found[g] = lanes.splat(b.mul(self._sum(sums, g), I32(-self.tile.bias)), ROWS)
+                    by_scale[g] = lanes.splat(b.mul(self._sum(sums, g), I32(-self.tile.bias)), ROWS)
             a = lanes.bits(lanes.splat(lanes.load(codes, e, I32), ROWS), I8, 4 * ROWS)
             waiting[g].append((self.codes(address, range(e, e + 4)), a))
             left[g] -= 1
             if len(waiting[g]) == together or not left[g]:
-                found[g] = self.dot(found[g], waiting[g])
+                by_scale[g] = self.dot(by_scale[g], waiting[g])
                 waiting[g] = []
             if left[g]:
                 continue
             if not f.scales:
-                whole = found[g]
+                whole = by_scale[g]
                 continue
             factor = self._whole(address, f.scales, g, signed=f.scale_signed)
             if f.scale_bias:
                 factor = b.sub(factor, lanes.fill(factor.type, f.scale_bias))
-            whole = b.add(whole, b.mul(found[g], factor))
+            whole = b.add(whole, b.mul(by_scale[g], factor))
             if f.mins:
                 mins = b.add(mins, b.mul(self._whole(address, f.mins, g), lanes.splat(self._sum(sums, g), ROWS)))
         scale = lanes.splat(lanes.load(d, 0, F32), ROWS)
@@ -146,12 +146,12 @@ def interleaved_rows(name: str) -> Any:
             group = _Group(f, builder)
             lanes, b = group.lanes, builder
 
-            def step(i: Any, held: list[Any]) -> list[Any]:
+            def step(i: Any, running: list[Any]) -> list[Any]:
                 p = b.mul(i, lanes.int64(f.elements))
                 address = b.add(w, b.mul(i, lanes.int64(ROWS * f.nbytes)))
                 lanes.prefetch(b.add(address, lanes.int64(AHEAD)), ROWS * f.nbytes)
                 scale = b.add(d, b.mul(i, lanes.int64(4)))
-                return [group.step(address, b.add(codes, p), scale, b.add(sums, b.lshr(p, lanes.int64(3))), held[0])]
+                return [group.step(address, b.add(codes, p), scale, b.add(sums, b.lshr(p, lanes.int64(3))), running[0])]
 
             zero = ir.Constant(vec(F32, ROWS), [0.0] * ROWS)
             total = lanes.loop(b.udiv(k, lanes.int64(f.elements)), [zero], step)[0]

@@ -100,10 +100,10 @@ class Lanes:
 
     def scalars(self, values: Sequence[Any]) -> Any:
         """A vector of these numbers."""
-        made = ir.Constant(vec(values[0].type, len(values)), ir.Undefined)
+        vector = ir.Constant(vec(values[0].type, len(values)), ir.Undefined)
         for i, value in enumerate(values):
-            made = self.builder.insert_element(made, value, I32(i))
-        return made
+            vector = self.builder.insert_element(vector, value, I32(i))
+        return vector
 
     def gather(self, address: Any, offsets: Sequence[int], size: int) -> Any:
         """The bytes at these offsets of an object of `size` bytes, as a vector; nothing beyond the object is read."""
@@ -198,11 +198,11 @@ class Lanes:
         function.linkage = "internal"
         function.attributes.add("noinline")  # or a kernel has it a hundred times
         b, codes = ir.IRBuilder(function.append_basic_block()), function.args[0]
-        found = [self.fill(kind, value) for value in table]
+        candidates = [self.fill(kind, value) for value in table]
         for bit in range(4):
             set_ = b.icmp_signed("!=", b.and_(codes, self.fill(kind, 1 << bit)), self.fill(kind, 0))
-            found = [b.select(set_, y, x) for x, y in zip(found[::2], found[1::2], strict=True)]
-        b.ret(found[0])
+            candidates = [b.select(set_, y, x) for x, y in zip(candidates[::2], candidates[1::2], strict=True)]
+        b.ret(candidates[0])
         return function
 
     def by_parts(self, count: int, function: Callable[..., Any], *operands: Any) -> Any:
@@ -305,18 +305,18 @@ class Lanes:
         b.position_at_end(head)
         i = b.phi(I64)
         i.add_incoming(self.int64(0), before)
-        held = []
+        phis = []
         for value in carried:
             phi = b.phi(value.type)
             phi.add_incoming(value, before)
-            held.append(phi)
+            phis.append(phi)
         b.cbranch(b.icmp_signed("<", i, count), inside, end)
         b.position_at_end(inside)
         self.forget()
-        for phi, value in zip(held, body(i, held), strict=True):
+        for phi, value in zip(phis, body(i, phis), strict=True):
             phi.add_incoming(value, b.block)
         i.add_incoming(b.add(i, self.int64(1)), b.block)
         b.branch(head)
         b.position_at_end(end)
         self.forget()
-        return held
+        return phis

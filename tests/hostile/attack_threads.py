@@ -133,9 +133,9 @@ def _override(own: np.random.Generator, _: str) -> None:
 
 def _count(own: np.random.Generator, backend: str) -> None:
     if backend == "simd":
-        from trueno_simd import threads
+        from trueno_simd.threads import pool
 
-        threads.set_count(int(own.integers(1, 5)))
+        pool.set_count(int(own.integers(1, 5)))
 
 
 def _batches(own: np.random.Generator, backend: str) -> None:

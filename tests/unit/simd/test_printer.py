@@ -11,7 +11,7 @@ from trueno.judge.bound import bound, judge
 pytest.importorskip("numba")
 
 from trueno_simd.backend import SimdBackend
-from trueno_simd.rowprogram import compiled
+from trueno_simd.rows.rowprogram import compiled
 
 ACCURACY: Accuracy = SimdBackend().accuracy
 COLUMN_FIRST = Recipe(

@@ -16,8 +16,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from trueno_wgpu.array import Array
-from trueno_wgpu.device import Gpu
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.device.gpu import Gpu
 from trueno_wgpu.kernels import gemv, matmul
 from trueno_wgpu.kernels.gemv import Lanes
 from trueno_wgpu.kernels.steps import Step, run

@@ -6,15 +6,15 @@ import sys
 import numpy as np
 import pytest
 from trueno.errors import ParameterError
-from trueno_cuda import catalogue
-from trueno_cuda.catalogue import build, chosen, compare, find, module, read, run
-from trueno_cuda.entry import Constant, Entry, Sample, Want, constants
+from trueno_cuda.catalogue import registry
+from trueno_cuda.catalogue.entry import Constant, Entry, Sample, Want, constants
+from trueno_cuda.catalogue.registry import build, chosen, compare, find, module, read, run
 from trueno_cuda.ptx import TARGETS, f32, kernel, ptr, u32
 from unit.cuda.kernels.moves import random
 from unit.cuda.ptx.assembler import run as ptxas
 from unit.cuda.ptx.examples import mma_gemm
 
-ENTRIES = catalogue.catalogue()
+ENTRIES = registry.catalogue()
 VARIANTS = [pytest.param(name, v, id=f"{name}-{i}") for name, e in ENTRIES.items() for i, v in enumerate(e.variants)]
 
 
@@ -59,9 +59,9 @@ def test_it_needs_no_gpu_and_no_cupy():
     code = """
 import sys
 sys.modules["cupy"] = None
-from trueno_cuda import catalogue
-assert catalogue.run(catalogue.find("outer")).good
-assert not [m for m in sys.modules if m.startswith(("trueno_cuda.hardware", "cuda", "typer", "rich"))]
+from trueno_cuda.catalogue import registry
+assert registry.run(registry.find("outer")).good
+assert not [m for m in sys.modules if m.startswith(("trueno_cuda.device.hardware", "cuda", "typer", "rich"))]
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
@@ -227,4 +227,4 @@ def test_entries_of_one_name_are_refused(monkeypatch):
 
     monkeypatch.setattr(outer, "CATALOGUE", [*outer.CATALOGUE, *outer.CATALOGUE])
     with pytest.raises(ValueError, match="two entries of the catalogue are called outer"):
-        catalogue.catalogue.__wrapped__()
+        registry.catalogue.__wrapped__()

@@ -5,10 +5,10 @@ import pytest
 from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
 from trueno.ops import TABLE
-from trueno_cuda import repeated
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device import repeated
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import kernel as by_hand
-from trueno_cuda.rowprogram import kernel
+from trueno_cuda.rows.rowprogram import kernel
 from unit.cuda.rows.calls import Inside, key
 
 F = np.float32

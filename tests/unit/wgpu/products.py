@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
-from trueno_wgpu.array import Array
+from trueno_wgpu.device.array import Array
 from trueno_wgpu.kernels import KERNELS
 from trueno_wgpu.kernels.steps import run
 

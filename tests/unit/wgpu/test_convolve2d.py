@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("wgpu")
 from trueno.errors import KernelError
-from trueno_wgpu.array import Array
+from trueno_wgpu.device.array import Array
 from trueno_wgpu.kernels import convolve2d
 from trueno_wgpu.kernels.store import PLAIN
 from unit.wgpu.products import assert_within, compute, floats, kernel, planned, unwritten

@@ -14,9 +14,9 @@ from trueno.ops.structured import judge_structured
 
 pytest.importorskip("wgpu")
 from trueno_wgpu import kernels
-from trueno_wgpu.array import Array
+from trueno_wgpu.device.array import Array
 from trueno_wgpu.kernels import matmul
-from trueno_wgpu.wgsl.accuracy import ACCURACY
+from trueno_wgpu.rows.accuracy import ACCURACY
 from unit.wgpu.products import floats, unwritten
 
 KINDS = {"matmul": "ewreu", "batched_matmul": "ewru", "matvec": "eeu", "vecmat": "eeu"}

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("wgpu")
 from trueno.errors import KernelError
-from trueno_wgpu.array import Array
+from trueno_wgpu.device.array import Array
 from trueno_wgpu.kernels.gemv import COLUMNS, MOST_VECTORS, ROWS, Lanes, column_steps, row_steps
 from unit.wgpu.products import assert_product, compute, floats, kernel, planned, unwritten
 

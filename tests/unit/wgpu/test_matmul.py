@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("wgpu")
 from trueno.errors import KernelError
-from trueno_wgpu.array import Array
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.device.shader import Shader, shared_bytes
 from trueno_wgpu.kernels import matmul
 from trueno_wgpu.kernels.matmul import LARGE, MIDDLE, SMALL, choose, product_steps
 from trueno_wgpu.kernels.store import PLAIN, Store
 from trueno_wgpu.kernels.tile import NAIVE, Form, Tile, naive, tiled
-from trueno_wgpu.shader import Shader, shared_bytes
 from unit.wgpu.products import assert_product, assert_within, compute, floats, kernel, planned, unwritten
 
 TWO = Tile(128, 128, 8, 8, 8, unroll=8, slices=2)

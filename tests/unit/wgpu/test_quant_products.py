@@ -17,8 +17,8 @@ from trueno.errors import KernelError
 from trueno.formats import FORMATS, WEIGHTS, decode
 from trueno.formats.activations import rounded_activations
 from trueno.ops import TABLE
-from trueno_wgpu.array import Array
-from trueno_wgpu.kernels.quant import KERNELS, refusal
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.kernels.quant.products import KERNELS, refusal
 
 GGML = np.load(Path(__file__).parents[2] / "golden/ggml/quant.npz", allow_pickle=False)
 USUAL = ("q4_k", "q6_k", "q8_0")

@@ -10,7 +10,7 @@ from trueno.backend import Accuracy, Call, Kernel, Probe, Rates, Reject, setting
 from trueno.backend import Device as Found
 from trueno.errors import BackendUnavailable
 
-from trueno_cuda.device import Device
+from trueno_cuda.device.protocol import Device
 
 if TYPE_CHECKING:
     from trueno_cuda.kernels.cast import Cast
@@ -50,7 +50,7 @@ class PtxBackend:
             from trueno_cuda import kernels
 
             return kernels.refusal(call)
-        from trueno_cuda import rowprogram
+        from trueno_cuda.rows import rowprogram
 
         return rowprogram.refusal(call)
 
@@ -59,7 +59,7 @@ class PtxBackend:
             from trueno_cuda import kernels
 
             return kernels.kernel(self.device, call)
-        from trueno_cuda.rowprogram import kernel
+        from trueno_cuda.rows.rowprogram import kernel
 
         return kernel(self.device, call)
 
@@ -126,7 +126,7 @@ class CudaBackend(PtxBackend):
     @cached_property
     def _opened(self) -> ModuleType:
         """Imported once: with it comes CuPy, and `device` is asked for at every call."""
-        from trueno_cuda.hardware import opened
+        from trueno_cuda.device.hardware import opened
 
         return opened
 
@@ -140,7 +140,7 @@ class CudaBackend(PtxBackend):
 
     def probe(self, level: int) -> Probe:
         """Level 1 starts no driver; level 2 adds on the GPU that would be used."""
-        from trueno_cuda.hardware import probe
+        from trueno_cuda.device.hardware import probe
 
         return probe(level)
 
@@ -158,8 +158,8 @@ class EmulatedBackend(PtxBackend):
 
     @cached_property
     def device(self) -> Device:  # type: ignore[override]
-        from trueno_cuda.emulated import Emulator
-        from trueno_cuda.hardware.targets import LEAST
+        from trueno_cuda.device.emulated import Emulator
+        from trueno_cuda.device.hardware.targets import LEAST
         from trueno_cuda.ptx import TARGETS
 
         wanted = str(settings.get("TRUENO_CUDA_EMULATED_ARCH"))

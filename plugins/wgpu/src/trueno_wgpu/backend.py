@@ -9,11 +9,11 @@ import numpy as np
 from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 from trueno.errors import BackendUnavailable
 
-from trueno_wgpu import device
-from trueno_wgpu.adapter import NoAdapter
-from trueno_wgpu.array import Array
-from trueno_wgpu.device import Gpu
-from trueno_wgpu.shader import Shader
+from trueno_wgpu.device import opened, runtime
+from trueno_wgpu.device.adapter import NoAdapter
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.device.gpu import Gpu
+from trueno_wgpu.device.shader import Shader
 
 FLOAT32 = np.dtype(np.float32)
 HARDWARE = Rates(launch_s=1e-4, flops=3e12, bytes=3e11, link_s=6e-5, link_bytes=8e9)
@@ -44,12 +44,12 @@ class WgpuBackend:
     @property
     def gpu(self) -> Gpu:
         """The process's device, opened at first need."""
-        return device.gpu()
+        return opened.gpu()
 
     @cached_property
     def accuracy(self) -> Accuracy:
         """What the printer's element functions were measured to keep."""
-        from trueno_wgpu.wgsl.accuracy import ACCURACY
+        from trueno_wgpu.rows.accuracy import ACCURACY
 
         return ACCURACY
 
@@ -62,7 +62,7 @@ class WgpuBackend:
             return Probe(True)
         devices: tuple[Device, ...] = ()
         try:
-            found = device.adapter()
+            found = runtime.adapter()
             devices = (Device(found.name, found.through.lower(), found.software),)
             x = Array.of(self.gpu, np.arange(65, dtype=np.float32))
             y = Array.empty(self.gpu, (65,), FLOAT32)
@@ -82,7 +82,7 @@ class WgpuBackend:
             from trueno_wgpu import kernels
 
             return kernels.refusal(call)
-        from trueno_wgpu import rowprogram
+        from trueno_wgpu.rows import rowprogram
 
         return rowprogram.refusal(call)
 
@@ -91,7 +91,7 @@ class WgpuBackend:
             from trueno_wgpu import kernels
 
             return kernels.kernel(self.gpu, call)
-        from trueno_wgpu.rowprogram import kernel
+        from trueno_wgpu.rows.rowprogram import kernel
 
         return kernel(self.gpu, call)
 
@@ -101,7 +101,7 @@ class WgpuBackend:
 
     def rates(self, call: Call) -> Rates:
         """A mid-size discrete GPU's; software's own where that was named."""
-        if device.adapter().software:
+        if runtime.adapter().software:
             return SOFTWARE
         return PRODUCTS if call.op.structured else HARDWARE
 

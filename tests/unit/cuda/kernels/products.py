@@ -8,9 +8,9 @@ from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
 from trueno.ops.structured import judge_structured
 from trueno_cuda import kernels
-from trueno_cuda.emulated import Emulator
-from trueno_cuda.kernels.gemm import ELEMENTS, Choice, product_steps
-from trueno_cuda.kernels.gemm_problem import Problem
+from trueno_cuda.device.emulated import Emulator
+from trueno_cuda.kernels.gemm.matmul import ELEMENTS, Choice, product_steps
+from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.product import Step
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import Kernel

@@ -5,7 +5,7 @@ from math import prod
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import copy, operands
 from unit.cuda.kernels.moves import random
 

@@ -8,10 +8,10 @@ from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
 from trueno.ops.structured import judge_structured
 from trueno_cuda import kernels
-from trueno_cuda.kernels import gemm
 from trueno_cuda.kernels.epilogue import spliced
-from trueno_cuda.kernels.gemm import TILES, Choice
-from trueno_cuda.kernels.gemm_simt import simt
+from trueno_cuda.kernels.gemm import matmul
+from trueno_cuda.kernels.gemm.matmul import TILES, Choice
+from trueno_cuda.kernels.gemm.simt import simt
 from trueno_cuda.kernels.store import Store
 from trueno_cuda.ptx import f32
 from trueno_cuda.rows.accuracy import ACCURACY
@@ -88,12 +88,12 @@ def test_activations(last):
 @pytest.mark.parametrize("choice", [Choice("small", 2), Choice("middle"), Choice("large", 3)], ids=str)
 def test_after_the_last_sum(choice, monkeypatch):
     op = op_of("matmul", "ewr")
-    monkeypatch.setattr(gemm, "choose", lambda *_: choice)
+    monkeypatch.setattr(matmul, "choose", lambda *_: choice)
     judged(op, *operands_of(op, 130, 132, 130, np.float32, fresh()))
 
 
 def test_rows_of_stacks_that_several_grids_make(monkeypatch):
-    monkeypatch.setattr(gemm, "GRID_Z", 2)
+    monkeypatch.setattr(matmul, "GRID_Z", 2)
     op = op_of("batched_matmul", "erew")
     judged(op, *operands_of(op, 5, 7, 9, np.float32, fresh()))
 

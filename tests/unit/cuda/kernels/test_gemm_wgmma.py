@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from trueno.errors import KernelError
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels.epilogue import spliced
-from trueno_cuda.kernels.gemm import WARPGROUPS, Choice, choose_tensor, launch, product_steps
-from trueno_cuda.kernels.gemm_problem import Problem
-from trueno_cuda.kernels.gemm_wgmma import wgmma
+from trueno_cuda.kernels.gemm.matmul import WARPGROUPS, Choice, choose_tensor, launch, product_steps
+from trueno_cuda.kernels.gemm.problem import Problem
+from trueno_cuda.kernels.gemm.wgmma import wgmma
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import bf16, f16, f32
 from trueno_cuda.ptx.emulate import TensorMap

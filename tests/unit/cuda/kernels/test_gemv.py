@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from trueno_cuda.kernels import gemv
-from trueno_cuda.kernels.gemm import ELEMENTS
+from trueno_cuda.kernels.gemm.matmul import ELEMENTS
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import f32, f64
 from unit.cuda.kernels.products import (

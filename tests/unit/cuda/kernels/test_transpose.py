@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from trueno_cuda.catalogue import find, run
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.catalogue.registry import find, run
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import operands, transpose
 from trueno_cuda.ptx.emulate import load
 from unit.cuda.kernels.moves import FLOATS, call, compute, part, random, shifted, unwritten

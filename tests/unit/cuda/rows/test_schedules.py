@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from trueno.errors import KernelError
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.rows.flat import division
 from trueno_cuda.rows.schedule import Schedule, choose, chunked, fitted, parse
 from unit.cuda.rows.calls import judged

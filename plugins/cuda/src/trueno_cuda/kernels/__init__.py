@@ -8,14 +8,15 @@ from collections.abc import Callable
 
 from trueno.backend import Call, FusedOp, Kernel, Reject
 
-from trueno_cuda.device import Device
-from trueno_cuda.kernels import convolve2d, embedding, epilogue, gemm, gemv, outer, transpose
+from trueno_cuda.device.protocol import Device
+from trueno_cuda.kernels import convolve2d, embedding, epilogue, gemv, outer, transpose
+from trueno_cuda.kernels.gemm import matmul
 
 Factory = Callable[[Device, Call], Kernel]
 
 PRODUCTS: dict[str, Factory] = {
-    "matmul": gemm.matmul,
-    "batched_matmul": gemm.batched_matmul,
+    "matmul": matmul.matmul,
+    "batched_matmul": matmul.batched_matmul,
     "matvec": gemv.matvec,
     "vecmat": gemv.vecmat,
 }

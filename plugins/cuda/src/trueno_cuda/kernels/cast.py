@@ -16,8 +16,8 @@ import numpy as np
 from ml_dtypes import bfloat16
 from trueno.errors import KernelError
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import Constant, Entry, Sample, Want
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.operands import FLOATS, REACH, SHAPES, VECTOR, Step, prepared, typed
 from trueno_cuda.ptx import TARGETS, Builder, Pointer, Source, Type, Value, bf16, f16, f32, f64, ptr, u32
 from trueno_cuda.ptx import Kernel as Built

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import Constant, Entry, Sample, Want
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels import transpose
 from trueno_cuda.kernels.operands import REACH, SHAPES, Shape, Step, prepared, typed
 from trueno_cuda.ptx import Builder, Pointer, Source, Value, ptr, u8, u16, u32, u64

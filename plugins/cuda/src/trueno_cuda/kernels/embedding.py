@@ -14,8 +14,8 @@ import numpy as np
 from ml_dtypes import bfloat16
 from trueno.backend import Call, Kernel
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import GUARDED, Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import GUARDED, Constant, Entry, Sample, Want
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.operands import (
     FLOATS,
     VECTOR,

@@ -14,8 +14,8 @@ from typing import Any
 from trueno.backend import Call
 from trueno.backend import Kernel as Called
 
-from trueno_cuda.device import Device
-from trueno_cuda.kernels.gemm_splits import THREADS, adding
+from trueno_cuda.device.protocol import Device
+from trueno_cuda.kernels.gemm.splits import THREADS, adding
 from trueno_cuda.kernels.product import Shape, Step, product_kernel
 from trueno_cuda.kernels.source import build
 from trueno_cuda.kernels.store import PARTIAL, Finish, Store

@@ -7,9 +7,9 @@ from inspect import Parameter, Signature
 from math import inf
 from typing import Any, NamedTuple
 
-from trueno_cuda.device import Device, Launch
+from trueno_cuda.device.protocol import Device, Launch
+from trueno_cuda.device.repeated import quick
 from trueno_cuda.ptx import Builder, Kernel, Pointer, Source, Type, Value, Var, bf16, f16, f32, f64, kernel, ptr, u32
-from trueno_cuda.repeated import quick
 
 Shape = tuple[int, ...]
 VECTOR = 16

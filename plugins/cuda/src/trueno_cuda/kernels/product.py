@@ -9,10 +9,10 @@ from typing import Any
 
 from trueno.backend import Call, FusedOp, Kernel
 
-from trueno_cuda.device import Array, Device, Launch
+from trueno_cuda.device.protocol import Array, Device, Launch
+from trueno_cuda.device.repeated import quick
 from trueno_cuda.kernels.epilogue import spliced
 from trueno_cuda.kernels.store import Store
-from trueno_cuda.repeated import quick
 
 Shape = tuple[int, ...]
 Make = Callable[[Store, bool, Shape, Shape, Shape], "Sequence[Step] | None"]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from trueno.backend import Call, Kernel
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.operands import (
     VECTOR,
     Plan,

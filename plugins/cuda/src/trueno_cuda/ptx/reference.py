@@ -48,7 +48,7 @@ def page() -> str:
     parts.append(f"What `build` gives, a `Kernel`:\n\n{_text(Kernel)}\n")
     rows = [(f"`{t}`", str(t.bits), _kind(t), f"`{t.widened}`" if t.widened.register else "–") for t in TYPES.values()]
     parts.append("## Types\n\n" + _table(("type", "bits", "what it is", "in a register"), rows))
-    launches = import_module("trueno_cuda.launching")  # which needs the core, and the builder does not
+    launches = import_module("trueno_cuda.device.launching")  # which needs the core, and the builder does not
     parts.append('## Running\n\nOn a GPU with `backend="cuda"`, without one on `cuda_emulated`.\n')
     parts += [_member(f"trueno_cuda.{name}", getattr(launches, name)) for name in ("prepared", "run")]
     shown: set[str] = set()

@@ -9,11 +9,11 @@ import numpy as np
 from trueno.backend import TABLE, Call, Op, bound, judge
 from trueno.errors import KernelError
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import GUARDED, Constant, Entry, Result, Trial
+from trueno_cuda.catalogue.entry import GUARDED, Constant, Entry, Result, Trial
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.ptx import Kernel
-from trueno_cuda.rowprogram import RowKernel, refusal
 from trueno_cuda.rows.accuracy import ACCURACY
+from trueno_cuda.rows.rowprogram import RowKernel, refusal
 from trueno_cuda.rows.schedule import Schedule, parse
 from trueno_cuda.rows.source import HELD, is_flat, printed
 

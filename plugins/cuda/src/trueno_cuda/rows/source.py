@@ -1,4 +1,4 @@
-"""The kernels of an op's row program: what golden files and the kernels of `trueno_cuda.rowprogram` print."""
+"""The kernels of an op's row program: what golden files and the kernels of `trueno_cuda.rows.rowprogram` print."""
 
 from typing import Any
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from trueno.backend import Call, FusedOp, Kernel, Reject
 
-from trueno_wgpu.device import Gpu
-from trueno_wgpu.kernels import convolve2d, embedding, epilogue, gemv, matmul, outer, quant, transpose
+from trueno_wgpu.device.gpu import Gpu
+from trueno_wgpu.kernels import convolve2d, embedding, epilogue, gemv, matmul, outer, transpose
+from trueno_wgpu.kernels.quant import products
 
 Factory = Callable[[Gpu, Call], Kernel]
 
@@ -22,7 +23,7 @@ PRODUCTS: dict[str, Factory] = {
     "outer": outer.outer,
 }
 MOVES: dict[str, Factory] = {"transpose": transpose.transpose, "embedding_lookup": embedding.embedding_lookup}
-KERNELS: dict[str, Factory] = {**PRODUCTS, **MOVES, **quant.KERNELS}
+KERNELS: dict[str, Factory] = {**PRODUCTS, **MOVES, **products.KERNELS}
 
 
 def kernel(gpu: Gpu, call: Call) -> Kernel:
@@ -36,7 +37,7 @@ def refusal(call: Call) -> Reject | None:
         return epilogue.refusal(call)
     if call.op.name not in KERNELS:
         return Reject("unsupported_op", f"no kernel for {call.op.name}")
-    return quant.refusal(call) if call.op.quantized else None
+    return products.refusal(call) if call.op.quantized else None
 
 
 __all__ = ["KERNELS", "Factory", "kernel", "refusal"]

@@ -13,12 +13,12 @@ from typing import Any
 from trueno.backend import Call, Kernel
 from trueno.errors import KernelError
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import Band, bands, clashes, zero
 from trueno_wgpu.kernels.steps import Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import Store
-from trueno_wgpu.shader import Shader
 
 ACROSS, DOWN = 32, 8  # invocations of a workgroup over the columns and rows of the result
 PLACES, CHANNELS = 4, 4  # of an invocation, where there are as many

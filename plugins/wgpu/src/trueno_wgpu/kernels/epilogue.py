@@ -13,9 +13,9 @@ from math import inf, nan
 from trueno.backend import Call, FusedOp, Program, Reject
 
 from trueno_wgpu.kernels.store import Epilogue
-from trueno_wgpu.wgsl.prelude import prelude
-from trueno_wgpu.wgsl.printer import Printer
-from trueno_wgpu.wgsl.source import is_flat, planned, title
+from trueno_wgpu.rows.prelude import prelude
+from trueno_wgpu.rows.printer import Printer
+from trueno_wgpu.rows.source import is_flat, planned, title
 
 HEADS = ("matmul", "batched_matmul", "matvec", "vecmat")
 BESIDE = 4

@@ -14,12 +14,12 @@ from functools import cache
 from trueno.backend import Call, Kernel
 from trueno.errors import KernelError
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import Band, bands
 from trueno_wgpu.kernels.steps import INVOCATIONS, Shape, Step, added, product_kernel
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
-from trueno_wgpu.shader import Shader
 
 MOST_VECTORS = 3
 FILLING = 1024

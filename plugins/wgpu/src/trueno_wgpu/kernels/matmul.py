@@ -18,15 +18,15 @@ from math import prod
 from trueno.backend import Call, Kernel, stacks
 from trueno.errors import KernelError
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels import gemv
 from trueno_wgpu.kernels.memory import Band, bands
 from trueno_wgpu.kernels.steps import Shape, Step, added, product_kernel
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
 from trueno_wgpu.kernels.tile import NAIVE, Form, Tile, naive, tiled
 from trueno_wgpu.kernels.tile_text import Reads
-from trueno_wgpu.shader import Shader
 
 SMALL = Tile(32, 32, 32, 4, 4)
 MIDDLE = Tile(64, 64, 16, 4, 4)

@@ -6,12 +6,12 @@ from typing import Any
 
 from trueno.backend import Call, Kernel
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import Band, bands, clashes
 from trueno_wgpu.kernels.steps import INVOCATIONS, Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import Store
-from trueno_wgpu.shader import Shader
 
 HEAD = """\
 struct Sizes {

@@ -14,11 +14,11 @@ from typing import Any
 from trueno.backend import Call, FusedOp, Kernel
 from trueno.errors import KernelError
 
-from trueno_wgpu.device import Gpu, Groups
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Groups
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import Band, bind, clashes, zero
 from trueno_wgpu.kernels.store import Store
-from trueno_wgpu.shader import Shader
 
 Shape = tuple[int, ...]
 INVOCATIONS = 256

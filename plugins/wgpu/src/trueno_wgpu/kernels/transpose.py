@@ -8,12 +8,12 @@ from typing import Any
 
 from trueno.backend import Call, Kernel
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import Band, bands, clashes
 from trueno_wgpu.kernels.steps import Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import GUARD, Store
-from trueno_wgpu.shader import Shader
 
 SIDE = 32
 

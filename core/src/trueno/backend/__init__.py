@@ -1,9 +1,10 @@
 """All of the core that a backend's code may import, beside `trueno.errors`.
 
 A backend is a plugin: an object with the methods of `Backend`, which the core calls, and which here finds what it
-needs for its answers.  Four groups:
+needs for its answers.  Five groups:
 
 - the *protocol* between core and backend: `Call`, `Kernel`, `Probe`, `Rates`, `Reject` and their like;
+- the *table of kernels* for structured ops, with each kernel's facts beside it;
 - *ops*: the table's rows, their programs, and `lower`, which plans the passes of a program over a row;
 - *block formats* of quantized tensors, as data, and their meaning in NumPy;
 - *surroundings*: settings, the cache folder, the floating-point environment, text for a terminal.
@@ -34,6 +35,8 @@ from trueno.firstuse import importing
 if TYPE_CHECKING:
     from trueno import cachedir as cachedir
     from trueno import escape as escape
+    from trueno.backend.kernels import KernelTable as KernelTable
+    from trueno.backend.kernels import TableKernel as TableKernel
     from trueno.floatenv import ieee as ieee
     from trueno.floatenv import steady as steady
     from trueno.formats import interleave as interleave
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
     from trueno.settings import settings as settings
 
 GROUPS = {
+    "Kernels of structured ops": {"KernelTable": "trueno.backend.kernels", "TableKernel": "trueno.backend.kernels"},
     "Ops and their programs": {
         "TABLE": "trueno.ops",
         "Op": "trueno.ops.op",

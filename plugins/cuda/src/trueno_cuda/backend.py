@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 HALVES = ("float16", "bfloat16")
-HALF = ("matmul", "batched_matmul", "embedding_lookup")
-"""Structured ops with kernels for 16-bit floats; every row program has them."""
+"""What row programs are printed for; the table of structured kernels says it of each."""
 
 
 class PtxBackend:
@@ -39,26 +38,23 @@ class PtxBackend:
         return ACCURACY
 
     def supports(self, call: Call) -> Reject | None:
-        if call.dtype.name in HALVES:
-            if call.guarded:
-                return Reject("unguarded", "guards look at values in float32")
-            if call.op.structured:
-                return None if call.op.name in HALF else Reject("unsupported_dtype", f"{call.dtype}: by float32")
-        elif call.dtype not in FLOATS:
-            return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
+        if call.guarded and call.dtype.name in HALVES:
+            return Reject("unguarded", "guards look at values in float32")
         if call.op.structured:
-            from trueno_cuda import kernels
+            from trueno_cuda.kernels import KERNELS
 
-            return kernels.refusal(call)
+            return KERNELS.refusal(call)
+        if call.dtype not in FLOATS and call.dtype.name not in HALVES:
+            return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         from trueno_cuda.rows import rowprogram
 
         return rowprogram.refusal(call)
 
     def kernel(self, call: Call) -> Kernel:
         if call.op.structured:
-            from trueno_cuda import kernels
+            from trueno_cuda.kernels import KERNELS
 
-            return kernels.kernel(self.device, call)
+            return KERNELS.kernel(call, self.device)
         from trueno_cuda.rows.rowprogram import kernel
 
         return kernel(self.device, call)
@@ -145,10 +141,14 @@ class CudaBackend(PtxBackend):
         return probe(level)
 
     def rates(self, call: Call) -> Rates:
-        """An H200's, as measured."""
+        """An H200's, as they stand beside each structured kernel and beside what runs row programs."""
         if call.op.structured:
-            return Rates(launch_s=5e-6, flops=4e13, bytes=4e12, link_s=2e-5, link_bytes=8e9)
-        return Rates(launch_s=5e-6, flops=2e13, bytes=4e12, link_s=2e-5, link_bytes=8e9)
+            from trueno_cuda.kernels import KERNELS
+
+            return KERNELS.rates(call)
+        from trueno_cuda.rows.rowprogram import RATES
+
+        return RATES
 
 
 class EmulatedBackend(PtxBackend):

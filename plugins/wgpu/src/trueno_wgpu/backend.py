@@ -16,9 +16,6 @@ from trueno_wgpu.device.gpu import Gpu
 from trueno_wgpu.device.shader import Shader
 
 FLOAT32 = np.dtype(np.float32)
-HARDWARE = Rates(launch_s=1e-4, flops=3e12, bytes=3e11, link_s=6e-5, link_bytes=8e9)
-"""Of a discrete GPU, mostly waiting for one: a fence is 50 to 90 µs, and staging copies 8 GB a second."""
-PRODUCTS = Rates(launch_s=1e-4, flops=1e13, bytes=3e11, link_s=6e-5, link_bytes=8e9)
 SOFTWARE = Rates(launch_s=1e-4, flops=2e9, bytes=2e9, link_s=1e-4, link_bytes=3e9)
 """Of llvmpipe on two cores; it is chosen only by name, so this ranks it for nobody."""
 ONE = Shader(
@@ -76,21 +73,21 @@ class WgpuBackend:
         return Probe(True, devices=devices)
 
     def supports(self, call: Call) -> Reject | None:
+        if call.op.structured:
+            from trueno_wgpu.kernels import KERNELS
+
+            return KERNELS.refusal(call)
         if call.dtype != FLOAT32:
             return Reject("unsupported_dtype", f"{call.dtype}: float32")
-        if call.op.structured:
-            from trueno_wgpu import kernels
-
-            return kernels.refusal(call)
         from trueno_wgpu.rows import rowprogram
 
         return rowprogram.refusal(call)
 
     def kernel(self, call: Call) -> Kernel:
         if call.op.structured:
-            from trueno_wgpu import kernels
+            from trueno_wgpu.kernels import KERNELS
 
-            return kernels.kernel(self.gpu, call)
+            return KERNELS.kernel(call, self.gpu)
         from trueno_wgpu.rows.rowprogram import kernel
 
         return kernel(self.gpu, call)
@@ -100,10 +97,16 @@ class WgpuBackend:
         return not call.op.symbolic
 
     def rates(self, call: Call) -> Rates:
-        """A mid-size discrete GPU's; software's own where that was named."""
+        """A mid-size discrete GPU's, as they stand beside the kernels; software's own where that was named."""
         if runtime.adapter().software:
             return SOFTWARE
-        return PRODUCTS if call.op.structured else HARDWARE
+        if call.op.structured:
+            from trueno_wgpu.kernels import KERNELS
+
+            return KERNELS.rates(call)
+        from trueno_wgpu.rows.rowprogram import RATES
+
+        return RATES
 
     def limits(self) -> dict[str, int | None]:
         """What one binding, buffer, workgroup and grid may have; memory: the bytes of all arrays."""

@@ -7,8 +7,8 @@ import numpy as np
 from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
 from trueno.ops.structured import judge_structured
-from trueno_cuda import kernels
 from trueno_cuda.device.emulated import Emulator
+from trueno_cuda.kernels import KERNELS
 from trueno_cuda.kernels.gemm.matmul import ELEMENTS, Choice, product_steps
 from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.product import Step
@@ -36,8 +36,8 @@ def called(device: Any, op: str, *operands: Any, guarded: bool = False) -> Any:
     sizes = tuple(int(np.size(x)).bit_length() for x in operands)
     call = Call(TABLE[op], operands[0].dtype, "e" * len(operands), np.ndim(operands[0]), sizes, (), "cuda_emulated",
                 guarded)  # fmt: skip
-    assert kernels.refusal(call) is None
-    return kernels.kernel(device, call)
+    assert KERNELS.refusal(call) is None
+    return KERNELS.kernel(call, device)
 
 
 def compute(device: Any, op: str, shape: tuple[int, ...], *operands: Any, guarded: bool = False) -> Any:

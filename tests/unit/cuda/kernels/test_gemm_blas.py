@@ -8,7 +8,7 @@ from trueno.discovery.protocol import Call
 from trueno.errors import OutOfMemory
 from trueno.ops import TABLE
 from trueno_cuda.device.emulated import Emulator
-from trueno_cuda.kernels import kernel
+from trueno_cuda.kernels import KERNELS
 from trueno_cuda.kernels.gemm import blas
 
 F = np.dtype(np.float32)
@@ -45,7 +45,7 @@ def product(device, guarded=False):
     x, y = (rng.standard_normal((48, 48)).astype(F) for _ in range(2))
     a, b = device.to_device(x), device.to_device(y)
     call = Call(TABLE["matmul"], F, "", 2, (12, 12), residency="cuda_emulated", guarded=guarded)
-    run, out = kernel(device, call), device.to_device(np.zeros((48, 48), F))
+    run, out = KERNELS.kernel(call, device), device.to_device(np.zeros((48, 48), F))
     device.full = device.full or False
     assert run(a, b, out) == 0
     np.testing.assert_allclose(device.to_host(out), x.astype("f8") @ y, rtol=1e-4, atol=1e-4)

@@ -35,6 +35,7 @@ from trueno_cuda.kernels.operands import (
     tell,
     typed,
 )
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Builder, BuildError, Pointer, Source, Value, Var, ptr, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
@@ -245,6 +246,7 @@ def launch(
     }  # fmt: skip
 
 
+@KERNELS.add("convolve2d", rates=RATES)
 def convolve2d(device: Device, call: Call, schedule: str = "", constants: dict[str, int] | None = None) -> Kernel:
     """x[h,w] kernel[p,q] -> out[i,j], or x[c,h,w] kernel[o,c,p,q] -> out[o,i,j]."""
     itemsize, guarded, same = call.dtype.itemsize, call.guarded, dict(call.static).get("mode", "valid") == "same"

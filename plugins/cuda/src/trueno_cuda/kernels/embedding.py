@@ -31,6 +31,7 @@ from trueno_cuda.kernels.operands import (
     tell,
     typed,
 )
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Builder, Pointer, Source, Value, ptr, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
@@ -93,6 +94,7 @@ def steps(device: Device, v: int, d: int, rows: int, dtype: str, *, wide: bool, 
     return found
 
 
+@KERNELS.add("embedding_lookup", rates=RATES, dtypes=tuple(FLOATS))
 def embedding_lookup(device: Device, call: Call) -> Kernel:
     """table[v,d] i[...] -> out[...,d]."""
     dtype, guarded = call.dtype.name, call.guarded

@@ -19,6 +19,7 @@ from trueno_cuda.kernels.gemm.splits import THREADS, adding
 from trueno_cuda.kernels.product import Shape, Step, product_kernel
 from trueno_cuda.kernels.source import build
 from trueno_cuda.kernels.store import PARTIAL, Finish, Store
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Kernel, Type, f32, f64, ptr, u32, u64
 from trueno_cuda.ptx.builder import ParamType
 
@@ -220,6 +221,7 @@ def column_steps(
 ELEMENTS = {"float32": f32, "float64": f64}
 
 
+@KERNELS.add("matvec", rates=RATES)
 def matvec(device: Device, call: Call) -> Called:
     """a[m,k] x[k] -> out[m]."""
     element = ELEMENTS[call.dtype.name]
@@ -232,6 +234,7 @@ def matvec(device: Device, call: Call) -> Called:
     return product_kernel(device, call, make)
 
 
+@KERNELS.add("vecmat", rates=RATES)
 def vecmat(device: Device, call: Call) -> Called:
     """x[k] a[k,n] -> out[n]."""
     element = ELEMENTS[call.dtype.name]

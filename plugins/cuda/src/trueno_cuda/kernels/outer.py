@@ -30,6 +30,7 @@ from trueno_cuda.kernels.operands import (
     tell,
     typed,
 )
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Builder, Pointer, Source, Value, ptr, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
@@ -89,6 +90,7 @@ def steps(device: Device, m: int, n: int, itemsize: int, *, wide: bool, guarded:
     return found
 
 
+@KERNELS.add("outer", rates=RATES)
 def outer(device: Device, call: Call) -> Kernel:
     """x[m] y[n] -> out[m,n]."""
     itemsize, guarded = call.dtype.itemsize, call.guarded

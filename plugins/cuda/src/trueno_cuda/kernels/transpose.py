@@ -34,6 +34,7 @@ from trueno_cuda.kernels.operands import (
     tell,
     typed,
 )
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Builder, BuildError, Pointer, Source, Value, ptr, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
@@ -177,6 +178,7 @@ def steps(
     return found
 
 
+@KERNELS.add("transpose", rates=RATES)
 def transpose(device: Device, call: Call, schedule: str = "") -> Kernel:
     """x[m,n] -> y[n,m]."""
     itemsize, guarded = call.dtype.itemsize, call.guarded

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from trueno.backend import Call, Kernel, Reject, extents
+from trueno.backend import Call, Kernel, Rates, Reject, extents
 from trueno.errors import KernelError
 
 from trueno_cuda import ptx
@@ -24,6 +24,8 @@ from trueno_cuda.rows.schedule import Schedule, choose, chunked, fitted, parse
 from trueno_cuda.rows.source import KINDS, is_flat, kernels, planned
 from trueno_cuda.rows.swept import slots
 
+RATES = Rates(launch_s=5e-6, flops=2e13, bytes=4e12, link_s=2e-5, link_bytes=8e9)
+"""An H200's, as measured."""
 REMEMBERED = 64
 """Shapes whose launches a kernel keeps."""
 LONGEST = (1 << 32) - (1 << 20)

@@ -19,6 +19,7 @@ from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import Band, bands, clashes, zero
 from trueno_wgpu.kernels.steps import Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import Store
+from trueno_wgpu.kernels.table import KERNELS, RATES
 
 ACROSS, DOWN = 32, 8  # invocations of a workgroup over the columns and rows of the result
 PLACES, CHANNELS = 4, 4  # of an invocation, where there are as many
@@ -119,6 +120,7 @@ def steps(x: Shape, weights: Shape, out: Shape, same: bool, limits: Limits, stor
     return found
 
 
+@KERNELS.add("convolve2d", rates=RATES)
 def convolve2d(gpu: Gpu, call: Call) -> Kernel:
     """x[h,w] kernel[p,q] -> out[i,j], or x[c,h,w] kernel[o,c,p,q] -> out[o,i,j]."""
     store, same = Store(call.guarded), dict(call.static).get("mode", "valid") == "same"

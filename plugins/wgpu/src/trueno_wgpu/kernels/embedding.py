@@ -17,6 +17,7 @@ from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import Band, bands, clashes
 from trueno_wgpu.kernels.steps import INVOCATIONS, Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import Store
+from trueno_wgpu.kernels.table import KERNELS, RATES
 
 TEXT = """\
 struct Sizes {
@@ -71,6 +72,7 @@ def steps(v: int, d: int, rows: int, limits: Limits, guarded: bool) -> list[Step
     return found
 
 
+@KERNELS.add("embedding_lookup", rates=RATES)
 def embedding_lookup(gpu: Gpu, call: Call) -> Kernel:
     """table[v,d] i[...] -> out[...,d]."""
 

@@ -10,7 +10,7 @@ import struct
 from functools import lru_cache
 from math import inf, nan
 
-from trueno.backend import Call, FusedOp, Program, Reject
+from trueno.backend import Call, FusedOp, Program
 
 from trueno_wgpu.kernels.store import Epilogue
 from trueno_wgpu.rows.prelude import prelude
@@ -23,14 +23,14 @@ BESIDE = 4
 PLACES = {"e": "at", "w": "column", "r": "row", "u": "0"}
 
 
-def refusal(call: Call) -> Reject | None:
+def refusal(call: Call) -> str | None:
     """Why a product does not take in what follows it; None if it does."""
     head, op = call.op.head, call.op
     if head.name not in HEADS or head.params:
-        return Reject("unsupported_op", f"{head.name} takes no epilogue")
+        return f"{head.name} takes no epilogue"
     program = op.epilogue.program(op.kinds)
     reason = _reason(program, op.kinds)
-    return Reject("unsupported_op", f"{op.name}: {reason}") if reason else None
+    return f"{op.name}: {reason}" if reason else None
 
 
 def _reason(program: Program, kinds: str) -> str:

@@ -20,6 +20,7 @@ from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import Band, bands
 from trueno_wgpu.kernels.steps import INVOCATIONS, Shape, Step, added, product_kernel
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
+from trueno_wgpu.kernels.table import KERNELS, RATES
 
 MOST_VECTORS = 3
 FILLING = 1024
@@ -283,6 +284,7 @@ def column_steps(
     return found
 
 
+@KERNELS.add("matvec", rates=RATES)
 def matvec(gpu: Gpu, call: Call) -> Kernel:
     """a[m,k] x[k] -> out[m]."""
 
@@ -294,6 +296,7 @@ def matvec(gpu: Gpu, call: Call) -> Kernel:
     return product_kernel(gpu, call, make)
 
 
+@KERNELS.add("vecmat", rates=RATES)
 def vecmat(gpu: Gpu, call: Call) -> Kernel:
     """x[k] a[k,n] -> out[n]."""
 

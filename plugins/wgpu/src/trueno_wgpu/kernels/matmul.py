@@ -25,6 +25,7 @@ from trueno_wgpu.kernels import gemv
 from trueno_wgpu.kernels.memory import Band, bands
 from trueno_wgpu.kernels.steps import Shape, Step, added, product_kernel
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
+from trueno_wgpu.kernels.table import KERNELS, RATES
 from trueno_wgpu.kernels.tile import NAIVE, Form, Tile, naive, tiled
 from trueno_wgpu.kernels.tile_text import Reads
 
@@ -169,6 +170,7 @@ def steps_for(op: str, m: int, n: int, k: int, limits: Limits, store: Store) -> 
     return product_steps(op, m, n, k, limits, store)
 
 
+@KERNELS.add("matmul", rates=RATES)
 def matmul(gpu: Gpu, call: Call) -> Kernel:
     """a[m,k] b[k,n] -> out[m,n]."""
 
@@ -180,6 +182,7 @@ def matmul(gpu: Gpu, call: Call) -> Kernel:
     return product_kernel(gpu, call, make)
 
 
+@KERNELS.add("batched_matmul", rates=RATES)
 def batched_matmul(gpu: Gpu, call: Call) -> Kernel:
     """a[...,m,k] b[...,k,n] -> out[...,m,n]; leading axes are broadcast."""
 

@@ -12,6 +12,7 @@ from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import Band, bands, clashes
 from trueno_wgpu.kernels.steps import INVOCATIONS, Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import Store
+from trueno_wgpu.kernels.table import KERNELS, RATES
 
 HEAD = """\
 struct Sizes {
@@ -55,6 +56,7 @@ def steps(m: int, n: int, limits: Limits, store: Store) -> list[Step]:
     return found
 
 
+@KERNELS.add("outer", rates=RATES)
 def outer(gpu: Gpu, call: Call) -> Kernel:
     """x[m] y[n] -> out[m,n]."""
     store = Store(call.guarded)

@@ -14,6 +14,7 @@ from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import Band, bands, clashes
 from trueno_wgpu.kernels.steps import Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import GUARD, Store
+from trueno_wgpu.kernels.table import KERNELS, RATES
 
 SIDE = 32
 
@@ -76,6 +77,7 @@ def steps(m: int, n: int, limits: Limits, shader: Shader) -> list[Step]:
     return found
 
 
+@KERNELS.add("transpose", rates=RATES)
 def transpose(gpu: Gpu, call: Call) -> Kernel:
     """x[m,n] -> out[n,m]."""
     shader = _shader(call.guarded)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from typing import Any
 
-from trueno.backend import Call, settings
+from trueno.backend import Call, FusedOp, Reject, settings
 from trueno.backend import Kernel as Called
 from trueno.errors import KernelError
 
@@ -30,6 +30,7 @@ from trueno_cuda.kernels.gemm.simt import Tile
 from trueno_cuda.kernels.gemm.splits import THREADS, adding
 from trueno_cuda.kernels.product import Shape, Step, product_kernel
 from trueno_cuda.kernels.store import PARTIAL, PLAIN, Store
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Kernel, Type, bf16, f16, f32, f64
 
 LARGE = Tile((2, 2), (16, 8))
@@ -301,11 +302,20 @@ def _kernel(device: Device, call: Call, problem_of: Callable[[Shape, Shape, Shap
     return product_kernel(device, call, make)
 
 
+def _refusal(call: Call) -> Reject | None:
+    """What 16-bit floats lack."""
+    if isinstance(call.op, FusedOp) and ELEMENTS[call.dtype.name].bits == 16:
+        return Reject("unsupported_dtype", f"{call.dtype}: an epilogue computes in float32 or float64")
+    return None
+
+
+@KERNELS.add("matmul", rates=RATES, dtypes=tuple(ELEMENTS), refusal=_refusal)
 def matmul(device: Device, call: Call) -> Called:
     """a[m,k] b[k,n] -> out[m,n]."""
     return _kernel(device, call, matrices)
 
 
+@KERNELS.add("batched_matmul", rates=RATES, dtypes=tuple(ELEMENTS), refusal=_refusal)
 def batched_matmul(device: Device, call: Call) -> Called:
     """a[...,m,k] b[...,k,n] -> out[...,m,n]; leading axes are broadcast."""
     return _kernel(device, call, stacks)

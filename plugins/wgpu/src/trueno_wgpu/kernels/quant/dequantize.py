@@ -18,6 +18,7 @@ from trueno_wgpu.device.grid import fold
 from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import clashes, whole
 from trueno_wgpu.kernels.quant import blocks
+from trueno_wgpu.kernels.quant.declared import declared
 
 SIZE = 64  # invocations of a workgroup
 
@@ -87,6 +88,7 @@ def shader(name: str) -> Shader:
     return Shader(f"dequantize {name}", source, (False, True))
 
 
+@declared("dequantize")
 def dequantize(gpu: Gpu, call: Call) -> Kernel:
     """w[m,b] bytes -> out[m,k] float32, static["format"] blocks: one row of blocks after another is one long row."""
     f, s = FORMATS[dict(call.static)["format"]], blocks.shape(dict(call.static)["format"])

@@ -1,26 +1,24 @@
 """Kernels of the ops on quantized matrices: what is read from blocks, and never held as floats.
 
-`KERNELS[op](gpu, call)` makes the kernel of a call; `refusal(call)` says why there is none.
+The table has them as `declared` puts them there.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from trueno.backend import FORMATS, Call, Format, Kernel, Reject
+from trueno.backend import FORMATS, Call, Format, Kernel
 
 from trueno_wgpu.device.gpu import Buffer, Gpu, View
 from trueno_wgpu.kernels.memory import bands, clashes, whole, zero
+from trueno_wgpu.kernels.quant import dequantize  # noqa: F401 - it declares its kernel
 from trueno_wgpu.kernels.quant.activations import quantized
 from trueno_wgpu.kernels.quant.columns import MOST as MOST_ROWS
 from trueno_wgpu.kernels.quant.columns import run as run_columns
-from trueno_wgpu.kernels.quant.dequantize import dequantize
-from trueno_wgpu.kernels.quant.guard import guarded
+from trueno_wgpu.kernels.quant.declared import declared
 from trueno_wgpu.kernels.quant.rows import run as run_rows
 from trueno_wgpu.kernels.quant.tile import Sizes
 from trueno_wgpu.kernels.quant.tile import run as run_tile
 
 Bound = Buffer | View
-Factory = Callable[[Gpu, Call], Kernel]
 
 
 def padded(nbytes: int) -> int:
@@ -82,6 +80,7 @@ def multiply_colmajor(gpu: Gpu, op: str, f: Format, w: Any, x: Any, out: Any, m:
             run_tile(gpu, f, "colmajor", ws, (xs,), ys, sizes)
 
 
+@declared("quant_matvec")
 def quant_matvec(gpu: Gpu, call: Call) -> Kernel:
     """w[n,b] bytes of static["format"], x[k] -> out[n]."""
     static = dict(call.static)
@@ -101,6 +100,7 @@ def quant_matvec(gpu: Gpu, call: Call) -> Kernel:
     return kernel
 
 
+@declared("quant_matmul")
 def quant_matmul(gpu: Gpu, call: Call) -> Kernel:
     """x[m,k], w[n,b] bytes of static["format"] -> out[m,n]."""
     static = dict(call.static)
@@ -120,6 +120,7 @@ def quant_matmul(gpu: Gpu, call: Call) -> Kernel:
     return kernel
 
 
+@declared("quant_matvec_colmajor")
 def quant_matvec_colmajor(gpu: Gpu, call: Call) -> Kernel:
     """w[k,b] bytes of static["format"], x[k] -> out[n], the blocks of w along n."""
     f = FORMATS[dict(call.static)["format"]]
@@ -138,6 +139,7 @@ def quant_matvec_colmajor(gpu: Gpu, call: Call) -> Kernel:
     return kernel
 
 
+@declared("quant_matmul_colmajor")
 def quant_matmul_colmajor(gpu: Gpu, call: Call) -> Kernel:
     """x[m,k], w[k,b] bytes of static["format"] -> out[m,n], the blocks of w along n."""
     f = FORMATS[dict(call.static)["format"]]
@@ -155,31 +157,3 @@ def quant_matmul_colmajor(gpu: Gpu, call: Call) -> Kernel:
         return 0
 
     return kernel
-
-
-def _with_guard(factory: Factory) -> Factory:
-    def made(gpu: Gpu, call: Call) -> Kernel:
-        plain = factory(gpu, call)
-        return guarded(gpu, plain) if call.guarded else plain
-
-    return made
-
-
-PLAIN: tuple[Factory, ...] = (
-    dequantize,
-    quant_matvec,
-    quant_matmul,
-    quant_matvec_colmajor,
-    quant_matmul_colmajor,
-)
-KERNELS: dict[str, Factory] = {factory.__name__: _with_guard(factory) for factory in PLAIN}
-
-
-def refusal(call: Call) -> Reject | None:
-    """Why no kernel of this family takes a call of one of its ops."""
-    if call.op.name not in KERNELS:
-        return Reject("unsupported_op", f"no kernel for {call.op.name}: quantize on the host")
-    form = dict(call.static)["format"]
-    if form not in FORMATS:  # nothing to gain from that order on a GPU
-        return Reject("unsupported_op", f"{form}: rows are read as files hold them; q.plain() puts them back")
-    return None

@@ -2,7 +2,7 @@
 
 `table` has them all, each declared by the module of its op: `matmul` with `tile` and `tile_text`, `gemv`, `outer`,
 `convolve2d`, `transpose`, `embedding`, and `quant/` for quantized matrices.  `steps` plans and runs dispatches,
-`memory` binds operands band by band, `store` and `epilogue` are how products end.  `cached_matmul` keeps weights on the GPU.
+`memory` binds operands band by band, `store` and `epilogue` end products.  `cached_matmul` keeps weights on the GPU.
 """
 
 from trueno_wgpu.kernels import convolve2d, embedding, gemv, matmul, outer, transpose  # noqa: F401 - they declare theirs

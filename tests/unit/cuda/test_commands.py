@@ -18,7 +18,7 @@ from trueno.discovery import index
 from trueno.errors import ParameterError
 from trueno_cuda import commands
 from trueno_cuda.catalogue import registry
-from trueno_cuda.catalogue.entry import Entry, Sample, Want, constants
+from trueno_cuda.catalogue.entry import CatalogueEntry, Sample, Want, constants
 from trueno_cuda.ptx import f32, kernel, ptr
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -162,7 +162,7 @@ def _sample(rng, *, beyond):
 
 @pytest.mark.parametrize("given, said", [([], "y: WRONG: 32 elements"), (["--set", "beyond=1"], "out-of-bounds")])
 def test_a_wrong_kernel_is_seen(monkeypatch, given, said):
-    entry = Entry("broken", "tests", "is wrong", broken.build, _sample, constants(broken))
+    entry = CatalogueEntry("broken", "tests", "is wrong", broken.build, _sample, constants(broken))
     monkeypatch.setattr(registry, "catalogue", lambda: {"broken": entry})
     result = ptx("run", "broken", *given)
     assert result.exit_code == 1 and said in result.stdout
@@ -184,7 +184,7 @@ def test_check():
 @pytest.mark.parametrize("beyond, said", [(False, "as usual: y WRONG: 32 elements"), (True, "out-of-bounds")])
 def test_check_sees_a_wrong_kernel(monkeypatch, beyond, said):
     variants = ({"beyond": True},) if beyond else ({},)
-    entry = Entry("broken", "tests", "is wrong", broken.build, _sample, constants(broken), variants=variants)
+    entry = CatalogueEntry("broken", "tests", "is wrong", broken.build, _sample, constants(broken), variants=variants)
     alike = registry.find("transpose")
     monkeypatch.setattr(registry, "catalogue", lambda: {"broken": entry, "transpose": alike})
     result = ptx("check", "--backend", "cuda_emulated")

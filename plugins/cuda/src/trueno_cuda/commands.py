@@ -12,7 +12,7 @@ from trueno.backend import escape
 from trueno.errors import BackendUnavailable, ParameterError, TruenoError
 
 from trueno_cuda.catalogue import registry
-from trueno_cuda.catalogue.entry import Constant, Entry, Result
+from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Result
 from trueno_cuda.catalogue.registry import Run
 from trueno_cuda.device.launching import opened
 from trueno_cuda.ptx import TARGETS, Kernel
@@ -144,7 +144,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _checked(device: Any, entry: Entry, constants: Mapping[str, Any], seed: int) -> str:
+def _checked(device: Any, entry: CatalogueEntry, constants: Mapping[str, Any], seed: int) -> str:
     """What is wrong with a variant; empty if nothing is."""
     of = ", ".join(f"{n}={v}" for n, v in constants.items())
     try:
@@ -158,7 +158,7 @@ def _count(variants: int) -> str:
     return f"{variants} variant{'s' * (variants != 1)}"
 
 
-def _constants(entry: Entry, given: list[str] | None) -> dict[str, Any]:
+def _constants(entry: CatalogueEntry, given: list[str] | None) -> dict[str, Any]:
     """The values of `--set NAME=VALUE`."""
     found: dict[str, Any] = {}
     for text in given or ():
@@ -171,7 +171,7 @@ def _constants(entry: Entry, given: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def _command(verb: str, entry: Entry, arch: str, constants: Mapping[str, Any]) -> str:
+def _command(verb: str, entry: CatalogueEntry, arch: str, constants: Mapping[str, Any]) -> str:
     """The command with every constant spelled out: what was chosen, and how to have it again."""
     said = " ".join(f"--set {name}={value}" for name, value in registry.chosen(entry, constants).items())
     return f"trueno ptx {verb} {entry.name} --arch {arch} {said}".rstrip()
@@ -202,7 +202,7 @@ def _broken(cell: str, width: int) -> list[str]:
     return lines
 
 
-def _arches(entry: Entry) -> str:
+def _arches(entry: CatalogueEntry) -> str:
     """`from sm_80`, or their names where some newer ones are left out."""
     known = list(TARGETS)
     rest = known[known.index(entry.arches[0]) :]
@@ -228,7 +228,7 @@ def _verdict(result: Result) -> str:
     return f"{'right' if result.good else 'WRONG'}: {result.elements:,} elements, {what}{at}"
 
 
-def _record(entry: Entry) -> dict[str, Any]:
+def _record(entry: CatalogueEntry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "family": entry.family,
@@ -240,7 +240,7 @@ def _record(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _outcome(entry: Entry, made: Run, constants: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _outcome(entry: CatalogueEntry, made: Run, constants: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return {
         "good": made.good,
         "seed": seed,

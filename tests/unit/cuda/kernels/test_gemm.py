@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from trueno_cuda.kernels.gemm import matmul
-from trueno_cuda.kernels.gemm.matmul import TILES, Choice, choose, product_steps
+from trueno_cuda.kernels.gemm.matmul import TILES, Choice, choose, product_launches
 from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.gemm.simt import simt
 from trueno_cuda.kernels.store import PLAIN, Store
@@ -148,9 +148,9 @@ def test_splits_of_stacks():
     a, b = floats(rng, np.float32, 2, 3, 20, 200), floats(rng, np.float32, 3, 200, 24)
     from unit.cuda.kernels.products import run
 
-    steps = product_steps(DEVICE, problem, f32, PLAIN, True, Choice("small", 2))
-    assert steps[0].then is not None
-    assert_right("batched_matmul", run(DEVICE, steps, a, b, (2, 3, 20, 24)), a, b)
+    launches = product_launches(DEVICE, problem, f32, PLAIN, True, Choice("small", 2))
+    assert launches[0].then is not None
+    assert_right("batched_matmul", run(DEVICE, launches, a, b, (2, 3, 20, 24)), a, b)
 
 
 @pytest.mark.parametrize("name, splits", [("naive", 1), ("small", 1), ("middle", 1), ("small", 2)])

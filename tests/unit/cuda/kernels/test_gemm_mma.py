@@ -154,7 +154,7 @@ def test_what_ops_take_for_16_bit_floats(element):
         (512, 512, 64, True, "mma"), (1, 1, 1, True, "mma"),
     ):  # fmt: skip
         device.kernels.clear()
-        matmul.steps_for(device, Problem(m, n, depth), element, PLAIN, aligned)
+        matmul.launches_for(device, Problem(m, n, depth), element, PLAIN, aligned)
         (name,) = device.kernels
         assert name.startswith(f"gemm_{wanted}_{element}_{element}_"), name
 

@@ -1,6 +1,6 @@
 """What a module says of a kernel beside it, so that anyone can list it, print it and try it on the emulator.
 
-A module that has kernels keeps `CATALOGUE = [Entry(...), ...]`; `trueno_cuda.catalogue.registry` finds these lists.
+A module that has kernels keeps `CATALOGUE = [CatalogueEntry(...), ...]`; `registry` finds these lists.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -103,7 +103,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A kernel of the catalogue, with all its variants.
 
     build: (arch, **constants) -> Kernel, or several that run one after the other.

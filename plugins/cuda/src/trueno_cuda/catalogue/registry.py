@@ -1,7 +1,7 @@
 """Every kernel of this plugin: to list, to print, and to try on the emulator.  Needs neither a GPU nor CuPy.
 
 An entry is written once, beside its kernel: a module below `trueno_cuda.kernels` or `trueno_cuda.rows` that has a list
-`CATALOGUE` of entries (see `trueno_cuda.catalogue.entry`) is found by itself.
+`CATALOGUE` of entries (see `entry`) is found by itself.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from trueno.errors import KernelError, ParameterError, suggestion
 
-from trueno_cuda.catalogue.entry import Constant, Entry, Result, Sample, Trial, compare
+from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Result, Sample, Trial, compare
 from trueno_cuda.device.emulated import Emulator, runs
 from trueno_cuda.device.protocol import Device, Grid
 from trueno_cuda.ptx import TARGETS, BuildError, Kernel
@@ -29,15 +29,15 @@ ARCH = "sm_90"
 
 
 @cache
-def catalogue() -> dict[str, Entry]:
+def catalogue() -> dict[str, CatalogueEntry]:
     """All entries by name, families together."""
-    entries: list[Entry] = []
+    entries: list[CatalogueEntry] = []
     for package in PACKAGES:
         if find_spec(package) is None:
             continue
         for module in walk_packages(import_module(package).__path__, f"{package}."):
             entries += getattr(import_module(module.name), "CATALOGUE", [])
-    found: dict[str, Entry] = {}
+    found: dict[str, CatalogueEntry] = {}
     for entry in sorted(entries, key=lambda e: (e.family, e.name)):
         if entry.name in found:
             raise ValueError(f"two entries of the catalogue are called {entry.name}")
@@ -45,7 +45,7 @@ def catalogue() -> dict[str, Entry]:
     return found
 
 
-def find(name: str) -> Entry:
+def find(name: str) -> CatalogueEntry:
     """The entry called so; ParameterError with the nearest name."""
     known = catalogue()
     if name not in known:
@@ -60,7 +60,7 @@ def find(name: str) -> Entry:
     return known[name]
 
 
-def usual(entry: Entry) -> str:
+def usual(entry: CatalogueEntry) -> str:
     """The architecture for which an entry is printed where none is named: the newest where sm_90 is not claimed."""
     return ARCH if ARCH in entry.arches else entry.arches[-1]
 
@@ -68,7 +68,7 @@ def usual(entry: Entry) -> str:
 # ------------------------------------------------------------------------------------- building
 
 
-def chosen(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
+def chosen(entry: CatalogueEntry, given: Mapping[str, Any]) -> dict[str, Any]:
     """All constants of a build, `given` ones in place of the defaults; ParameterError for what cannot be."""
     known = {c.name: c for c in entry.constants}
     for name, value in given.items():
@@ -85,7 +85,7 @@ def chosen(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def read(entry: Entry, name: str, text: str) -> Any:
+def read(entry: CatalogueEntry, name: str, text: str) -> Any:
     """The value of a constant from its text; ParameterError where it has another type."""
     constant = next((c for c in entry.constants if c.name == name), None)
     if constant is None:
@@ -99,7 +99,7 @@ def read(entry: Entry, name: str, text: str) -> Any:
         raise ParameterError(f"{entry.name}: {name} is {text!r}; it must be {wanted}{_default(constant)}") from None
 
 
-def build(entry: Entry, arch: str = ARCH, constants: Mapping[str, Any] | None = None) -> tuple[Kernel, ...]:
+def build(entry: CatalogueEntry, arch: str = ARCH, constants: Mapping[str, Any] | None = None) -> tuple[Kernel, ...]:
     """The kernels for an architecture that the entry claims; ParameterError for what cannot be built."""
     if arch not in entry.arches:
         known = ", ".join(entry.arches)
@@ -176,7 +176,7 @@ class Watched(Emulator):
         self.kernels.append(kernel)
 
 
-def run(entry: Entry, arch: str = ARCH, constants: Mapping[str, Any] | None = None, seed: int = 0) -> Run:
+def run(entry: CatalogueEntry, arch: str = ARCH, constants: Mapping[str, Any] | None = None, seed: int = 0) -> Run:
     """The entry's sample on the emulator, compared with its oracle."""
     kernels = build(entry, arch, constants)
     device = Watched(arch)
@@ -190,12 +190,14 @@ def run(entry: Entry, arch: str = ARCH, constants: Mapping[str, Any] | None = No
     return Run((kernel,), tuple(device.reports), results)
 
 
-def newest(entry: Entry, device: Device) -> str | None:
+def newest(entry: CatalogueEntry, device: Device) -> str | None:
     """The newest architecture that an entry claims and a device runs; None where there is none."""
     return next((arch for arch in reversed(entry.arches) if runs(arch, device.arch)), None)
 
 
-def on(device: Device, entry: Entry, constants: Mapping[str, Any] | None = None, seed: int = 0) -> tuple[Result, ...]:
+def on(
+    device: Device, entry: CatalogueEntry, constants: Mapping[str, Any] | None = None, seed: int = 0
+) -> tuple[Result, ...]:
     """How the results of the entry's sample compare that any device runs; ParameterError where none of it does."""
     arch = newest(entry, device)
     if arch is None:
@@ -214,7 +216,7 @@ def on(device: Device, entry: Entry, constants: Mapping[str, Any] | None = None,
     return tuple(compare(n, device.to_host(there[n]), want) for n, want in sample.wants.items())
 
 
-def _sample(entry: Entry, constants: Mapping[str, Any] | None, seed: int) -> Sample | Trial:
+def _sample(entry: CatalogueEntry, constants: Mapping[str, Any] | None, seed: int) -> Sample | Trial:
     made = chosen(entry, constants or {})
     try:
         return entry.sample(np.random.default_rng(seed), **made)
@@ -223,7 +225,7 @@ def _sample(entry: Entry, constants: Mapping[str, Any] | None, seed: int) -> Sam
         raise ParameterError(f"{entry.name}: no sample with {said} ({type(error).__name__}: {error})") from error
 
 
-def _alone(entry: Entry, kernels: Sequence[Kernel], sample: Sample) -> tuple[Kernel, Grid]:
+def _alone(entry: CatalogueEntry, kernels: Sequence[Kernel], sample: Sample) -> tuple[Kernel, Grid]:
     """The kernel of a sample that is one launch, and the threads of its blocks."""
     (kernel,) = kernels
     threads = kernel.threads or sample.block

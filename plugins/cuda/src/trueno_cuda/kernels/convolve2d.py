@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from trueno.backend import Call, Kernel
 
-from trueno_cuda.catalogue.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import GUARDED, ITEMSIZE, CatalogueEntry, Constant, Sample, Want
 from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.operands import (
     VECTOR,
+    ArrayLaunch,
     Plan,
     Shape,
-    Step,
     build,
     called,
     element,
@@ -266,7 +266,7 @@ def convolve2d(device: Device, call: Call, schedule: str = "", constants: dict[s
         if max(*x, *weights, *out) > MOST or blocks >= 1 << 31:
             return None
         numbers = [sizes[n] for n in (TAPS if chosen == "taps" else PRODUCT)]
-        return [Step(prepared(device, source(itemsize, chosen, guarded), given, blocks, numbers))]
+        return [ArrayLaunch(prepared(device, source(itemsize, chosen, guarded), given, blocks, numbers))]
 
     return called(device, plan, guarded, 2)
 
@@ -306,7 +306,7 @@ def _sample(rng: np.random.Generator, *, schedule: str, itemsize: int, guarded: 
 
 
 CATALOGUE = [
-    Entry(
+    CatalogueEntry(
         "convolve2d",
         "convolutions",
         "cross-correlation of planes with zeros outside",

@@ -14,14 +14,14 @@ import numpy as np
 from ml_dtypes import bfloat16
 from trueno.backend import Call, Kernel
 
-from trueno_cuda.catalogue.entry import GUARDED, Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import GUARDED, CatalogueEntry, Constant, Sample, Want
 from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.operands import (
     FLOATS,
     VECTOR,
+    ArrayLaunch,
     Plan,
     Shape,
-    Step,
     bands,
     called,
     look,
@@ -76,7 +76,7 @@ def source(dtype: str, guarded: bool) -> Source:
     )
 
 
-def steps(device: Device, v: int, d: int, rows: int, dtype: str, *, wide: bool, guarded: bool) -> list[Step]:
+def launches(device: Device, v: int, d: int, rows: int, dtype: str, *, wide: bool, guarded: bool) -> list[ArrayLaunch]:
     """Launches that copy a row of d elements for each index.  wide: whether pointers are aligned to 16 bytes."""
     itemsize = FLOATS[dtype].bytes
     vec = VECTOR // itemsize
@@ -90,7 +90,7 @@ def steps(device: Device, v: int, d: int, rows: int, dtype: str, *, wide: bool, 
             numbers = (v, d, height, width)
             launch = prepared(device, source(dtype, guarded), {"V": vec, "C": along}, grid, numbers)
             offsets = (left * itemsize, first * 8, (first * d + left) * itemsize)
-            found.append(Step(launch, offsets if any(offsets) else ()))
+            found.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
     return found
 
 
@@ -102,7 +102,7 @@ def embedding_lookup(device: Device, call: Call) -> Kernel:
     def plan(table: Shape, i: Shape, out: Shape, wide: bool) -> Plan:
         if len(table) != 2 or out != (*i, table[1]) or (table[0] == 0 and 0 not in out):
             return None
-        return steps(device, *table, prod(i), dtype, wide=wide, guarded=guarded) if 0 not in out else []
+        return launches(device, *table, prod(i), dtype, wide=wide, guarded=guarded) if 0 not in out else []
 
     return called(device, plan, guarded, 2)
 
@@ -131,7 +131,7 @@ def _sample(rng: np.random.Generator, *, dtype: str, guarded: bool, V: int, C: i
 
 
 CATALOGUE = [
-    Entry(
+    CatalogueEntry(
         "embedding_lookup",
         "moves",
         "rows of a table by index; NaN for an index outside",

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from trueno.backend import Call, Kernel
 
-from trueno_cuda.catalogue.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import GUARDED, ITEMSIZE, CatalogueEntry, Constant, Sample, Want
 from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.operands import (
     VECTOR,
+    ArrayLaunch,
     Plan,
     Shape,
-    Step,
     bands,
     called,
     element,
@@ -72,7 +72,7 @@ def source(itemsize: int, guarded: bool) -> Source:
     return typed(_outer, name, THREADS, {"x": kind, "y": kind, "out": kind, **status_parameter(guarded), **sizes})
 
 
-def steps(device: Device, m: int, n: int, itemsize: int, *, wide: bool, guarded: bool) -> list[Step]:
+def launches(device: Device, m: int, n: int, itemsize: int, *, wide: bool, guarded: bool) -> list[ArrayLaunch]:
     """Launches that write m rows of n products.  wide: whether pointers are aligned to 16 bytes."""
     vec = VECTOR // itemsize
     if not wide or n % vec:
@@ -86,7 +86,7 @@ def steps(device: Device, m: int, n: int, itemsize: int, *, wide: bool, guarded:
             numbers = (n, height, width, across)
             launch = prepared(device, source(itemsize, guarded), {"V": vec, "C": along}, grid, numbers)
             offsets = (top * itemsize, left * itemsize, (top * n + left) * itemsize)
-            found.append(Step(launch, offsets if any(offsets) else ()))
+            found.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
     return found
 
 
@@ -98,7 +98,7 @@ def outer(device: Device, call: Call) -> Kernel:
     def plan(x: Shape, y: Shape, out: Shape, wide: bool) -> Plan:
         if len(x) != 1 or len(y) != 1 or out != x + y:
             return None
-        return steps(device, *out, itemsize, wide=wide, guarded=guarded) if 0 not in out else []
+        return launches(device, *out, itemsize, wide=wide, guarded=guarded) if 0 not in out else []
 
     return called(device, plan, guarded, 2)
 
@@ -124,7 +124,7 @@ def _sample(rng: np.random.Generator, *, itemsize: int, guarded: bool, V: int, C
 
 
 CATALOGUE = [
-    Entry(
+    CatalogueEntry(
         "outer",
         "moves",
         "out[i,j] = x[i] * y[j], y in registers",

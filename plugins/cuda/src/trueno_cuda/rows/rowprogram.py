@@ -18,11 +18,11 @@ from trueno_cuda import ptx
 from trueno_cuda.device.protocol import Device, Launch
 from trueno_cuda.device.repeated import READY, quick
 from trueno_cuda.rows.flat import MOST, USUAL_GROUPS, division
-from trueno_cuda.rows.held import burden
+from trueno_cuda.rows.multi_pass import slots
 from trueno_cuda.rows.printer import VECTOR
+from trueno_cuda.rows.register_resident import live_values
 from trueno_cuda.rows.schedule import Schedule, choose, chunked, fitted, parse
 from trueno_cuda.rows.source import KINDS, is_flat, kernels, planned
-from trueno_cuda.rows.swept import slots
 
 RATES = Rates(launch_s=5e-6, flops=2e13, bytes=4e12, link_s=2e-5, link_bytes=8e9)
 """An H200's, as measured."""
@@ -41,7 +41,7 @@ def refusal(call: Call) -> Reject | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RowLaunch:
     """One launch of a call.  offsets: bytes to add to each pointer, () where none are."""
 
     launch: Launch
@@ -56,7 +56,7 @@ class Launches:
     alone: the launch, where there is one only and it needs nothing beside the arrays.
     """
 
-    steps: tuple[Step, ...]
+    each: tuple[RowLaunch, ...]
     sizes: tuple[int, ...]
     same: frozenset[tuple[int, int]]
     scratch: int = 0
@@ -91,7 +91,7 @@ class RowKernel:
         """Of what is computed with, by which schedules count: 16-bit floats come four at a time, as float32 does."""
         self.first_out = len(self.kinds)
         self.after_params = self.first_out + len(self.program.params)
-        self.burden = burden(planned(self.program, "held"))
+        self.live_values = live_values(planned(self.program, "held"))
         self._contiguous = device.contiguous
         self._ready: dict[tuple[Any, ...], Launches] = {}
         self._launches: Callable[..., Launches | None] = lru_cache(REMEMBERED)(self._plan)
@@ -122,9 +122,9 @@ class RowKernel:
             pointers.append(scratch.data.ptr)
         if self.guarded:
             pointers.append(self.device.status())
-        for step in launches.steps:
-            moved = [p + o for p, o in zip(pointers, step.offsets, strict=False)]
-            step.launch([*moved, *pointers[len(moved) :]], floats)
+        for one in launches.each:
+            moved = [p + o for p, o in zip(pointers, one.offsets, strict=False)]
+            one.launch([*moved, *pointers[len(moved) :]], floats)
         return 0
 
     def seen(self, arrays: Sequence[Any]) -> Launch | None:
@@ -165,17 +165,17 @@ class RowKernel:
             return Launches((), sizes, frozenset()) if not any(sizes[self.first_out :]) else None
         if self.flat:
             schedule = self.forced or parse("flat")
-            steps, scratch = self._flat(schedule, rows, n, aligned), 0
+            each, scratch = self._flat(schedule, rows, n, aligned), 0
         else:
             self._check(n)
             itemsize = self.itemsize
             schedule = (
                 fitted(self.forced, n, itemsize)
                 if self.forced
-                else choose(rows, n, itemsize, self.device.sms, self.burden)
+                else choose(rows, n, itemsize, self.device.sms, self.live_values)
             )
             wide = aligned and n * itemsize % VECTOR == 0
-            steps, scratch = (self._long if schedule.kind == "long" else self._rows)(schedule, rows, n, wide)
+            each, scratch = (self._long if schedule.kind == "long" else self._rows)(schedule, rows, n, wide)
         hazards = planned(self.program, schedule.kind, self.narrow).hazards
         same = {
             (j, self.first_out + k)
@@ -183,8 +183,8 @@ class RowKernel:
             for j, (name, kind) in enumerate(self.program.operands)
             if kind == space == "e" and (k, name) not in hazards
         }
-        simple = len(steps) == 1 and not (steps[0].offsets or scratch or self.guarded)
-        return Launches(tuple(steps), sizes, frozenset(same), scratch, steps[0].launch if simple else None)
+        simple = len(each) == 1 and not (each[0].offsets or scratch or self.guarded)
+        return Launches(tuple(each), sizes, frozenset(same), scratch, each[0].launch if simple else None)
 
     def _print(self, schedule: Schedule, wide: bool) -> tuple[ptx.Kernel, ...]:
         arch, guarded = self.device.arch, self.guarded
@@ -197,26 +197,28 @@ class RowKernel:
                 "Split them, or use another backend"
             )
 
-    def _rows(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[Step], int]:
+    def _rows(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[RowLaunch], int]:
         """A team or a block a row."""
         (kernel,) = self._kernels(schedule, wide)
         assert kernel.threads is not None
         blocks = -(-rows * schedule.lanes // kernel.threads[0])
-        return [Step(self.device.prepare(kernel, (blocks, 1, 1), (rows, n)))], 0
+        return [RowLaunch(self.device.prepare(kernel, (blocks, 1, 1), (rows, n)))], 0
 
-    def _long(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[Step], int]:
+    def _long(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[RowLaunch], int]:
         """Chunks of rows, a block each; then what joins them."""
         schedule, chunk = chunked(schedule, rows, n, self.itemsize, self.device.sms)
         chunks = -(-n // chunk)
         found = self._kernels(schedule, wide)
         passes = len(planned(self.program, "long", self.narrow).passes)
-        steps = [
-            Step(self.device.prepare(kernel, (rows * (chunks if i < passes else 1), 1, 1), (rows, n, chunk, chunks)))
+        each = [
+            RowLaunch(
+                self.device.prepare(kernel, (rows * (chunks if i < passes else 1), 1, 1), (rows, n, chunk, chunks))
+            )
             for i, kernel in enumerate(found)
         ]
-        return steps, slots(self.program) * rows * chunks
+        return each, slots(self.program) * rows * chunks
 
-    def _flat(self, schedule: Schedule, rows: int, n: int, aligned: bool) -> list[Step]:
+    def _flat(self, schedule: Schedule, rows: int, n: int, aligned: bool) -> list[RowLaunch]:
         """All elements, in launches of so many that their numbers fit."""
         nodes, itemsize = self.program.nodes, self.itemsize
         by_row = "w" in self.kinds or "r" in self.kinds or any(node.kind == "position" for node in nodes)
@@ -228,17 +230,17 @@ class RowKernel:
         (kernel,) = self._kernels(replace(schedule, groups=groups), wide)
         width = VECTOR // itemsize if wide else 1
         block = schedule.lanes * groups * VECTOR // itemsize
-        steps = []
-        for row, column, count, pitch in _pieces(rows, n, by_row):
+        each = []
+        for row, column, count, pitch in _ranges(rows, n, by_row):
             numbers = (count // width, min(n, LONGEST), pitch, *division(pitch), column)
             launch = self.device.prepare(kernel, (-(-count // block), 1, 1), numbers)
             start = {"e": row * n + column, "w": column, "r": row, "u": 0}
             offsets = tuple(self.dtype.itemsize * start[kind] for kind in (*self.kinds, *self.out_spaces))
-            steps.append(Step(launch, offsets if any(offsets) else ()))
-        return steps
+            each.append(RowLaunch(launch, offsets if any(offsets) else ()))
+        return each
 
 
-def _pieces(rows: int, n: int, by_row: bool) -> Iterator[tuple[int, int, int, int]]:
+def _ranges(rows: int, n: int, by_row: bool) -> Iterator[tuple[int, int, int, int]]:
     """Launches that cover all elements: first row and column, elements, and elements of a row as the launch sees it."""
     if not by_row:
         for start in range(0, rows * n, MOST):

@@ -5,7 +5,8 @@
     swept1024x4     rows read again in every pass: 1 024 threads a row, 4 times 16 bytes a turn
     long256x4c32    rows in chunks over many blocks, 32 an SM: as swept, then a kernel that joins
 
-A schedule that is forced may leave numbers out (`held256`, `long`): they are then as usual, or follow from the row.
+`held` kernels are printed by `register_resident`, `swept` and `long` ones by `multi_pass`.  A schedule that is forced may
+leave numbers out (`held256`, `long`): they are then as usual, or follow from the row.
 """
 
 import re
@@ -76,13 +77,13 @@ def parse(text: str) -> Schedule:
     return Schedule(kind, lanes, groups, chunks)  # type: ignore[arg-type]
 
 
-def choose(rows: int, n: int, itemsize: int, sms: int, burden: int = 1) -> Schedule:
-    """The schedule of a program that folds, by its shape.  burden: values that a lane holds of every element."""
+def choose(rows: int, n: int, itemsize: int, sms: int, live_values: int = 1) -> Schedule:
+    """The schedule of a program that folds, by its shape.  live_values: values that a lane holds of every element."""
     groups = -(-n * itemsize // 16)
     if rows <= sms and n * itemsize >= LONG * sms:
         return parse("long")
     for lanes, most in TEAMS:
-        if groups <= lanes * max(most // burden, 1):
+        if groups <= lanes * max(most // live_values, 1):
             return fitted(Schedule("held", lanes), n, itemsize)
     return parse("long" if rows <= FEW * sms else "swept")
 
@@ -105,6 +106,6 @@ def chunked(schedule: Schedule, rows: int, n: int, itemsize: int, sms: int) -> t
     """`schedule` for long rows, and elements of a chunk, a multiple of a tile."""
     tile = schedule.lanes * schedule.groups * 16 // itemsize
     tiles = -(-n // tile)
-    pieces = min(schedule.chunks * sms, max(SOME * sms, rows * tiles // TILES))
-    chunk = -(-tiles * rows // pieces) * tile
+    count = min(schedule.chunks * sms, max(SOME * sms, rows * tiles // TILES))
+    chunk = -(-tiles * rows // count) * tile
     return replace(schedule, joiners=1024 if rows <= sms else 256), chunk

@@ -1,7 +1,7 @@
 """The structured kernels, written by hand: what is no row program.
 
 `table` has them all, each declared by the module of its op: `matmul` with `tile` and `tile_text`, `gemv`, `outer`,
-`convolve2d`, `transpose`, `embedding`, and `quant/` for quantized matrices.  `steps` plans and runs dispatches,
+`convolve2d`, `transpose`, `embedding`, and `quant/` for quantized matrices.  `dispatches` plans and runs dispatches,
 `memory` binds operands band by band, `store` and `epilogue` end products.  `cached_matmul` keeps weights on the GPU.
 """
 

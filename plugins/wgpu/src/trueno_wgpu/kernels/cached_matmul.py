@@ -24,9 +24,9 @@ from trueno_wgpu.device import opened
 from trueno_wgpu.device.array import Array
 from trueno_wgpu.device.gpu import Gpu
 from trueno_wgpu.kernels import gemv
-from trueno_wgpu.kernels.matmul import product_steps
+from trueno_wgpu.kernels.dispatches import Dispatch, run
+from trueno_wgpu.kernels.matmul import product_dispatches
 from trueno_wgpu.kernels.memory import bands
-from trueno_wgpu.kernels.steps import Step, run
 from trueno_wgpu.kernels.store import Store
 
 Floats = npt.NDArray[np.float32]
@@ -43,25 +43,27 @@ class _Weight:
         self.n, self.k = w.shape
         self.nbytes = w.nbytes
         self.blocks: list[tuple[int, Array]] = []
-        self.plans: dict[int, list[list[Step]]] = {}
+        self.plans: dict[int, list[list[Dispatch]]] = {}
         if w.size:
             for first, count in bands(f"CachedMatmul: weight {name!r}", "w", self.n, (self.k * 4,), gpu.limits):
                 self.blocks.append((first, Array.of(gpu, w[first : first + count])))
 
-    def steps(self, m: int, gpu: Gpu) -> list[list[Step]]:
+    def dispatches(self, m: int, gpu: Gpu) -> list[list[Dispatch]]:
         """For each block; its operands are x and the block."""
         found = self.plans.get(m)
         if found is None:
             if len(self.plans) >= MOST_PLANS:
                 self.plans.clear()
-            found = self.plans[m] = [self._steps(m, first, block.shape[0], gpu) for first, block in self.blocks]
+            found = self.plans[m] = [self._dispatches(m, first, block.shape[0], gpu) for first, block in self.blocks]
         return found
 
-    def _steps(self, m: int, first: int, n: int, gpu: Gpu) -> list[Step]:
+    def _dispatches(self, m: int, first: int, n: int, gpu: Gpu) -> list[Dispatch]:
         if m <= gemv.MOST_VECTORS:
-            return gemv.row_steps("CachedMatmul", n, self.k, gpu.limits, SCALED, vectors=m, x=0, a=1, first=first,
+            return gemv.row_dispatches("CachedMatmul", n, self.k, gpu.limits, SCALED, vectors=m, x=0, a=1, first=first,
                                   pitch=self.n)  # fmt: skip
-        return product_steps("CachedMatmul", m, n, self.k, gpu.limits, SCALED, turned=True, first=first, pitch=self.n)
+        return product_dispatches(
+            "CachedMatmul", m, n, self.k, gpu.limits, SCALED, turned=True, first=first, pitch=self.n
+        )
 
 
 class CachedMatmul:
@@ -154,8 +156,8 @@ class CachedMatmul:
         given = Array((m, weight.k), FLOAT32, self._input.buffer)
         made = Array((m, weight.n), FLOAT32, self._output.buffer)
         word = struct.pack("<f", alpha)
-        for (_, block), steps in zip(weight.blocks, weight.steps(m, gpu), strict=True):
-            run(gpu, steps, (given, block), made, word)
+        for (_, block), dispatches in zip(weight.blocks, weight.dispatches(m, gpu), strict=True):
+            run(gpu, dispatches, (given, block), made, word)
         gpu.read(self._output.buffer, flat.nbytes, into=flat.view(np.uint8))
 
     def _find(self, name: str) -> _Weight:

@@ -50,15 +50,15 @@ class _Spliced(Printer):
         return f"beside{slot - 1}"
 
     def function(self) -> str:
-        sweep = self.plan.passes[0]
+        pass_ = self.plan.passes[0]
         lines = [*self.preamble(), *self.row_leaves("row")]
         made = next(iter(self.kinds))
-        for i, source in sweep.loads:
+        for i, source in pass_.loads:
             assert isinstance(source, str)
             place = PLACES[self.kinds[source]]
             lines.append(f"let v{i} = {'made' if source == made else f'{self.bind(self.slots[source])}[{place}]'};")
-        lines += self.row_ops(sweep.before)
-        lines += [f"let v{i} = {self.expression(i)};" for i in sweep.body]
+        lines += self.row_ops(pass_.before)
+        lines += [f"let v{i} = {self.expression(i)};" for i in pass_.body]
         lines.append(f"return {self.name(self.program.outputs[0])};")
         head = "fn epilogue(made: f32, row: u32, column: u32, at: u32) -> f32 {"
         return "\n".join([head, *(f"    {line}" for line in lines), "}"])

@@ -2,7 +2,7 @@
 
     flat      nothing folds: one invocation for ITEMS elements
 
-(`trueno_wgpu.rows.sweeps` prints the others.)  A shader has uniforms, buffers, the safe functions that it uses, and
+(`trueno_wgpu.rows.multi_pass` prints the others.)  A shader has uniforms, buffers, the safe functions that it uses, and
 `main`, in which a value of the program is a `let`: v of an element, r of a row.  Names are numbers of nodes, and the
 program stands above as a comment.
 """
@@ -157,21 +157,21 @@ class Printer:
             given = [self.name(x), f"hide({self.name(y)})"]
         return EXPRESSIONS[node.kind].format(*given)
 
-    def element(self, sweep: Pass, at: str) -> Lines:
+    def element(self, pass_: Pass, at: str) -> Lines:
         """One element at `at` of the arrays and `col` of its row: its loads, then its ops."""
         lines = []
-        for i, source in sweep.loads:
+        for i, source in pass_.loads:
             slot = self.slots[source] if isinstance(source, str) else self.first_out + source
             shared = isinstance(source, str) and self.kinds[source] == "w"
             lines.append(f"let v{i} = {self.bind(slot)}[{self.shared if shared else at}];")
-        return lines + [f"let v{i} = {self.expression(i)};" for i in sweep.body if self.nodes[i].kind != "position"]
+        return lines + [f"let v{i} = {self.expression(i)};" for i in pass_.body if self.nodes[i].kind != "position"]
 
     shared = "col"
     """Index of a shared row's element."""
 
-    def stores(self, sweep: Pass, at: str) -> Lines:
+    def stores(self, pass_: Pass, at: str) -> Lines:
         lines = []
-        for k, i in sweep.stores:
+        for k, i in pass_.stores:
             lines.append(f"{self.bind(self.first_out + k, True)}[{at}] = {self.name(i)};")
             if self.guarded and self.program.outputs[k] == i:
                 lines.append(f"bad |= trouble({self.name(i)});")
@@ -216,11 +216,11 @@ class Printer:
 
     def flat(self) -> Printed:
         """rows · n elements, one after the other."""
-        sweep = self.plan.passes[0]
+        pass_ = self.plan.passes[0]
         by_row = self.by_row
         place = ["let place = u.start + i;", "let row = place / u.n;", "let col = place - row * u.n;"] if by_row else []
-        inside = [*place, *self.row_leaves("row"), *self.row_ops(sweep.before)]
-        inside += [*self.element(sweep, "i"), *self.stores(sweep, "i")]
+        inside = [*place, *self.row_leaves("row"), *self.row_ops(pass_.before)]
+        inside += [*self.element(pass_, "i"), *self.stores(pass_, "i")]
         body = [
             f"let first = (wid.x + wid.y * grid.x) * {THREADS * ITEMS}u + lid;",
             f"for (var k = 0u; k < {ITEMS}u; k++) {{",

@@ -5,8 +5,8 @@ from typing import Any
 
 from trueno.backend import Lowering, Op, Program, lower
 
+from trueno_wgpu.rows.multi_pass import MultiPass
 from trueno_wgpu.rows.printer import THREADS, Printed
-from trueno_wgpu.rows.sweeps import Sweeps
 
 
 def planned(program: Program) -> Lowering:
@@ -44,11 +44,11 @@ def printed(
 
 def shaders(plan: Lowering, title: str, schedule: str, guarded: bool, alias: tuple[int, ...]) -> tuple[Printed, ...]:
     """The shaders of a schedule, in the order in which they run."""
-    printer = partial(Sweeps, plan, title, guarded=guarded, alias=alias)
+    printer = partial(MultiPass, plan, title, guarded=guarded, alias=alias)
     if schedule == "flat":
         return (printer().flat(),)
     if schedule == "long":
-        parts = [printer().part(k) for k in range(len(plan.passes))]
-        return (*parts, printer().finish()) if plan.row_outputs else tuple(parts)
+        parts = [printer().partial(k) for k in range(len(plan.passes))]
+        return (*parts, printer().final()) if plan.row_outputs else tuple(parts)
     lanes = int(schedule.removeprefix("rows"))
     return (printer().rows(lanes, blocked=lanes == THREADS),)

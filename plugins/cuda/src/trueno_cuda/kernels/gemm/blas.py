@@ -8,7 +8,7 @@ import numpy as np
 from trueno.errors import OutOfMemory
 
 from trueno_cuda.device.protocol import Device, Launch
-from trueno_cuda.kernels.product import Step
+from trueno_cuda.kernels.product import ProductLaunch
 
 LEAST = 1 << 24
 """Multiply-adds from which on a product is worth the launches that tell which way is quicker."""
@@ -21,8 +21,8 @@ def worth_trying(device: Device, m: int, n: int, depth: int) -> bool:
 
 
 def quickest(
-    device: Any, sizes: tuple[int, int, int], dtype: np.dtype[Any], ours: Sequence[Step], alone: Launch
-) -> Sequence[Step]:
+    device: Any, sizes: tuple[int, int, int], dtype: np.dtype[Any], ours: Sequence[ProductLaunch], alone: Launch
+) -> Sequence[ProductLaunch]:
     """Our launches of a product of m, n, depth, or cuBLAS'.  alone: one launch of ours, for recordings.
 
     Tried on memory of their own, whose content does not matter.
@@ -31,27 +31,29 @@ def quickest(
     theirs = device.blas(dtype, m, n, depth, alone)
     if theirs is None:
         return ours
-    rival = [Step(theirs, (0, 0, 0, 0))]
+    rival = [ProductLaunch(theirs, (0, 0, 0, 0))]
     try:
         arrays = [device.empty(shape, dtype) for shape in ((m, depth), (depth, n), (m, n))]
-        return min((_seconds(device, steps, arrays, dtype), i, steps) for i, steps in enumerate((ours, rival)))[2]
+        return min(
+            (_seconds(device, launches, arrays, dtype), i, launches) for i, launches in enumerate((ours, rival))
+        )[2]
     except OutOfMemory:  # no room to try: the product is large, and cuBLAS the better guess
         return rival
 
 
-def _seconds(device: Device, steps: Sequence[Step], arrays: Sequence[Any], dtype: np.dtype[Any]) -> float:
+def _seconds(device: Device, launches: Sequence[ProductLaunch], arrays: Sequence[Any], dtype: np.dtype[Any]) -> float:
     a, b, out = (x.data.ptr for x in arrays)
     best = float("inf")
     for _ in range(ROUNDS):
         device.wait()
         start = perf_counter()
-        for step in steps:
-            if step.then is None:
-                step.launch((a, b, out))
+        for planned in launches:
+            if planned.then is None:
+                planned.launch((a, b, out))
             else:
-                parts = device.empty((step.scratch,), dtype)
-                step.launch((a, b, parts.data.ptr))
-                step.then((parts.data.ptr, out))
+                parts = device.empty((planned.scratch,), dtype)
+                planned.launch((a, b, parts.data.ptr))
+                planned.then((parts.data.ptr, out))
         device.wait()
         best = min(best, perf_counter() - start)
     return best

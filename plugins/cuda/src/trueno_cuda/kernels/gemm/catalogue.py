@@ -11,19 +11,19 @@ import numpy as np
 from ml_dtypes import bfloat16
 from trueno.errors import KernelError
 
-from trueno_cuda.catalogue.entry import ALL, GUARDED, Constant, Entry, Result, Trial, Want, compare
+from trueno_cuda.catalogue.entry import ALL, GUARDED, CatalogueEntry, Constant, Result, Trial, Want, compare
 from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.device.protocol import Device, Grid, Launch
 from trueno_cuda.kernels import gemv
 from trueno_cuda.kernels.gemm import naive, wgmma
-from trueno_cuda.kernels.gemm.matmul import ELEMENTS, TENSOR, TILES, WARPGROUPS, Choice, product_steps
+from trueno_cuda.kernels.gemm.matmul import ELEMENTS, TENSOR, TILES, WARPGROUPS, Choice, product_launches
 from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.gemm.splits import THREADS
-from trueno_cuda.kernels.product import Step
+from trueno_cuda.kernels.product import ProductLaunch
 from trueno_cuda.kernels.store import Store
 from trueno_cuda.ptx import Kernel, Type, bf16, f16, f32
 
-Plan = Callable[[Device], list[Step]]
+Plan = Callable[[Device], list[ProductLaunch]]
 TYPES: dict[str, tuple[Type, Any]] = {"bf16": (bf16, bfloat16), "f16": (f16, np.float16), "tf32": (f32, np.float32)}
 """What tensor cores multiply, and what NumPy calls the array."""
 UNITS = {"float32": 2.0**-24, "float64": 2.0**-52}
@@ -88,16 +88,16 @@ def _tried(
     a, b = map(device.to_device, given)
     out = device.to_device(np.full(want.value.shape, np.nan, result))
     status = (device.status(),) if guarded else ()
-    for step in plan(device):
-        x, y, first, _ = step.offsets
+    for planned in plan(device):
+        x, y, first, _ = planned.offsets
         pointers = a.data.ptr + x * a.dtype.itemsize, b.data.ptr + y * b.dtype.itemsize
         to = out.data.ptr + first * result.itemsize
-        if step.then is None:
-            step.launch((*pointers, to, *status))
+        if planned.then is None:
+            planned.launch((*pointers, to, *status))
         else:
-            parts = device.empty((step.scratch,), result)
-            step.launch((*pointers, parts.data.ptr))
-            step.then((parts.data.ptr, to, *status))
+            parts = device.empty((planned.scratch,), result)
+            planned.launch((*pointers, parts.data.ptr))
+            planned.then((parts.data.ptr, to, *status))
     found = [compare("out", device.to_host(out), want)]
     if guarded:
         found.append(compare("status", np.array([device.take_status()], np.uint32), Want(np.array([2], np.uint32))))
@@ -122,7 +122,7 @@ def _matmul(
     m, n, depth = rows - 3, columns - (8 if aligned else 5), depth + 5
     problem = Problem(m, n, depth, lead, tuple(m * depth for _ in lead), tuple(0 for _ in lead))
     choice = Choice(variant, 2 if split else 1)
-    return problem, lambda device: product_steps(device, problem, element, Store(guarded), aligned, choice)
+    return problem, lambda device: product_launches(device, problem, element, Store(guarded), aligned, choice)
 
 
 def _build_matmul(arch: str, **constants: Any) -> tuple[Kernel, ...]:
@@ -151,8 +151,8 @@ def _mma(variant: str, element: str, turned: bool, aligned: bool, guarded: bool)
     problem = Problem(tile.rows - 3, tile.columns - (8 if aligned else 5), depth if aligned else depth - 1)
     store = Store(guarded)
 
-    def plan(device: Device) -> list[Step]:
-        return product_steps(device, problem, kind, store, aligned, Choice(variant), result=f32, turned=turned)
+    def plan(device: Device) -> list[ProductLaunch]:
+        return product_launches(device, problem, kind, store, aligned, Choice(variant), result=f32, turned=turned)
 
     return problem, plan
 
@@ -168,8 +168,8 @@ def _wgmma(variant: str, element: str, result: str, turned: bool, guarded: bool)
     problem = Problem(tile.rows + 5, 2 * tile.columns + 8, tile.stages * wgmma.SLICE // kind.bytes + 8)
     narrow = kind if result == "narrow" else f32
 
-    def plan(device: Device) -> list[Step]:
-        return product_steps(device, problem, kind, store, True, Choice(variant), result=narrow, turned=turned)
+    def plan(device: Device) -> list[ProductLaunch]:
+        return product_launches(device, problem, kind, store, True, Choice(variant), result=narrow, turned=turned)
 
     return problem, plan
 
@@ -210,7 +210,7 @@ def _matvec(lanes: int, dtype: str, aligned: bool, split: bool, guarded: bool) -
     width = 16 // element.bytes if aligned else 1
     m, depth = THREADS // lanes + 4, lanes * width * (gemv.AHEAD + 1) + 4 + (not aligned)
     splits, store = 2 if split else 1, Store(guarded)
-    return m, depth, lambda device: gemv.row_steps(
+    return m, depth, lambda device: gemv.row_launches(
         device, element, m, depth, store, aligned, team=lanes, splits=splits
     )  # fmt: skip
 
@@ -230,7 +230,7 @@ def _vecmat(vectors: int, dtype: str, aligned: bool, split: bool, guarded: bool)
     width = 16 // element.bytes if aligned else 1
     depth, m = 2 * gemv.WARPS * gemv.AHEAD + 5, 32 * width + (8 if aligned else 5)
     splits, store = 2 if split else 1, Store(guarded)
-    return depth, m, lambda device: gemv.column_steps(
+    return depth, m, lambda device: gemv.column_launches(
         device, element, vectors, m, depth, store, aligned, splits=splits
     )  # fmt: skip
 
@@ -257,7 +257,7 @@ AMPERE = tuple(arch for arch in ALL if arch != "sm_75")
 """Those that have cp.async, as tiles in shared memory want it."""
 
 CATALOGUE = [
-    Entry(
+    CatalogueEntry(
         "matmul", "matrix", "C = A B by fma", _build_matmul, _sample_matmul,
         (TILE, DTYPE, ALIGNED, SPLIT, GUARDED),
         AMPERE,
@@ -268,14 +268,14 @@ CATALOGUE = [
             {"aligned": False, "split": True, "guarded": True},
         ),
     ),
-    Entry(
+    CatalogueEntry(
         "batched_matmul", "matrix", "C = A B along leading axes, by the kernels of matmul",
         _build_batched, _sample_batched,
         (TILE, DTYPE, ALIGNED, SPLIT, GUARDED),
         AMPERE,
         ({}, {"variant": "naive", "split": True}),
     ),
-    Entry(
+    CatalogueEntry(
         "matmul_mma", "matrix", "C = A B by tensor cores, sums and C in float32", _build_mma, _sample_mma,
         (
             Constant("variant", "mma", "the tile", tuple(TENSOR)),
@@ -290,7 +290,7 @@ CATALOGUE = [
             {"variant": "mma_small", "element": "f16"},
         ),
     ),
-    Entry(
+    CatalogueEntry(
         "matmul_wgmma", "matrix", "C = A B by tensor cores of Hopper, fed by tensor maps, sums in float32",
         _build_wgmma, _sample_wgmma,
         (
@@ -303,7 +303,7 @@ CATALOGUE = [
         ({}, {"turned": True, "element": "f16", "guarded": True}, {"variant": "wgmma_middle", "result": "float32"},
          {"variant": "wgmma", "turned": True}, {"element": "tf32"}),
     ),
-    Entry(
+    CatalogueEntry(
         "matvec", "matrix", "y = A x, a warp or a block a row", _build_matvec, _sample_matvec,
         (Constant("lanes", 32, "threads that sum a row", (32, THREADS)), DTYPE, ALIGNED, SPLIT, GUARDED),
         variants=(
@@ -311,7 +311,7 @@ CATALOGUE = [
             {"aligned": False, "guarded": True}, {"lanes": THREADS, "dtype": "float64", "aligned": False},
         ),
     ),
-    Entry(
+    CatalogueEntry(
         "vecmat", "matrix", "y = x A of one vector, or of up to four at once", _build_vecmat, _sample_vecmat,
         (
             Constant("vectors", 1, "x that read A once", tuple(range(1, gemv.MOST_VECTORS + 1))),

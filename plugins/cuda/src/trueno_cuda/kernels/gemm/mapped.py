@@ -10,7 +10,7 @@ from trueno_cuda.device.protocol import Device, Launch
 from trueno_cuda.kernels import transpose
 from trueno_cuda.kernels.gemm.problem import MOST, Problem
 from trueno_cuda.kernels.gemm.wgmma import Tile, wgmma
-from trueno_cuda.kernels.product import Step
+from trueno_cuda.kernels.product import ProductLaunch
 from trueno_cuda.kernels.store import Store
 from trueno_cuda.ptx import Type, bf16, f16, f32
 
@@ -53,13 +53,13 @@ class Mapped:
         self.launch((*maps, *pointers[len(maps) :]), floats)
 
 
-def mapped_step(
+def mapped_launch(
     device: Device, problem: Problem, element: Type, result: Type, tile: Tile, turned: bool, store: Store
-) -> Step:
+) -> ProductLaunch:
     """The launch of a product that `takes` accepts, with operands and result at multiples of 16 bytes."""
     m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
     unit = 1 if n % 2 else 8 if n % 8 == 0 and result.bits == 16 else 2
-    turns = transpose.steps(device, depth, n, element.bytes, wide=True) if element is f32 and not turned else ()
+    turns = transpose.launches(device, depth, n, element.bytes, wide=True) if element is f32 and not turned else ()
     turned = turned or bool(turns)
     kernel = wgmma(element, result, tile, turned, unit, store)
     down, across = -(-m // tile.rows), -(-n // tile.columns)
@@ -69,4 +69,4 @@ def mapped_step(
     many_a, many_b = (count if step else 1 for step in steps)
     shapes: Any = (many_a, m, depth), (many_b, n, depth) if turned else (many_b, depth, n)
     name = "tf32" if element is f32 else element.name
-    return Step(Mapped(device, launch, name, shapes, tile.boxes(element, turned), turns), (0, 0, 0, 0))
+    return ProductLaunch(Mapped(device, launch, name, shapes, tile.boxes(element, turned), turns), (0, 0, 0, 0))

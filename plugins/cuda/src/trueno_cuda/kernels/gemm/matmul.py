@@ -23,12 +23,12 @@ from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels import gemv
 from trueno_cuda.kernels.gemm import mma, simt, wgmma
 from trueno_cuda.kernels.gemm.blas import quickest, worth_trying
-from trueno_cuda.kernels.gemm.mapped import mapped_step, takes
+from trueno_cuda.kernels.gemm.mapped import mapped_launch, takes
 from trueno_cuda.kernels.gemm.naive import COLUMNS, ROWS, naive
 from trueno_cuda.kernels.gemm.problem import MOST, Problem, matrices, stacks
 from trueno_cuda.kernels.gemm.simt import Tile
 from trueno_cuda.kernels.gemm.splits import THREADS, adding
-from trueno_cuda.kernels.product import Shape, Step, product_kernel
+from trueno_cuda.kernels.product import ProductLaunch, Shape, product_kernel
 from trueno_cuda.kernels.store import PARTIAL, PLAIN, Store
 from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Kernel, Type, bf16, f16, f32, f64
@@ -157,10 +157,10 @@ def _products(problem: Problem) -> Iterator[tuple[int, int, tuple[int, int, int]
             yield outer * count, count, at, strides
 
 
-def product_steps(
+def product_launches(
     device: Device, problem: Problem, element: Type, store: Store, aligned: bool, choice: Choice | None = None, *,
     result: Type | None = None, turned: bool = False,
-) -> list[Step]:  # fmt: skip
+) -> list[ProductLaunch]:  # fmt: skip
     """The launches of a product.
 
     aligned: operands and result begin at multiples of 16 bytes.  result: of what type C is, by default the operands'.
@@ -184,7 +184,7 @@ def product_steps(
                 f"{choice.name} multiplies bf16, f16 and f32 on sm_90a, in rows of multiples of {width} elements that "
                 f"begin at multiples of 16 bytes; this is {element} on {arch}, {m}x{depth} by {depth}x{n}; use mma"
             )
-        return [mapped_step(device, problem, element, result, WARPGROUPS[choice.name], turned, store)]
+        return [mapped_launch(device, problem, element, result, WARPGROUPS[choice.name], turned, store)]
     elif choice.name != "naive":
         tile = TILES[element][choice.name]
         unit, rows, columns = tile.depth, tile.rows, tile.columns
@@ -201,7 +201,7 @@ def product_steps(
 
     first = kernel(store if splits == 1 else PARTIAL)
     across, down = -(-n // columns), -(-m // rows)
-    steps = []
+    launches = []
     for count, inner, (a, b, number), strides in _products(problem):
         launch = device.prepare(first, (across * down, splits, count), (m, n, depth, share, across, inner, *strides))
         then, scratch = None, 0
@@ -211,8 +211,8 @@ def product_steps(
             second = adding(arch, result, fours, store)
             then = device.prepare(second, (-(-m * n // threads), 1, count), (m, n, splits))
             scratch = count * splits * m * n
-        steps.append(Step(launch, (a, b, number * m * n, number * m), then, scratch))
-    return steps
+        launches.append(ProductLaunch(launch, (a, b, number * m * n, number * m), then, scratch))
+    return launches
 
 
 ELEMENTS = {"float32": f32, "float64": f64, "float16": f16, "bfloat16": bf16}
@@ -249,55 +249,55 @@ def launch(
         raise ValueError(
             f"gemm.launch: {choice.name} does not give {out.dtype} of {a.dtype}, {splits} splits, {turned=}"
         )
-    (step,) = product_steps(device, problem, element, PLAIN, aligned, choice, result=result, turned=turned)
+    (planned,) = product_launches(device, problem, element, PLAIN, aligned, choice, result=result, turned=turned)
     pointers = (a.data.ptr, b.data.ptr, out.data.ptr)
 
     def run() -> None:
-        if step.then is None:
-            step.launch(pointers)
+        if planned.then is None:
+            planned.launch(pointers)
         else:
-            parts = device.empty((step.scratch,), out.dtype)
-            step.launch((*pointers[:2], parts.data.ptr))
-            step.then((parts.data.ptr, pointers[2]))
+            parts = device.empty((planned.scratch,), out.dtype)
+            planned.launch((*pointers[:2], parts.data.ptr))
+            planned.then((parts.data.ptr, pointers[2]))
 
     return run
 
 
-def steps_for(device: Device, problem: Problem, element: Type, store: Store, aligned: bool) -> list[Step]:
+def launches_for(device: Device, problem: Problem, element: Type, store: Store, aligned: bool) -> list[ProductLaunch]:
     """The launches of a product, by the kernel that fits its shape."""
     m, n, depth = problem.m, problem.n, problem.depth
     if element.bits == 16:
         tensor = choose_tensor(problem, element, device, aligned=aligned)
-        return product_steps(device, problem, element, store, aligned, tensor)
+        return product_launches(device, problem, element, store, aligned, tensor)
     if not problem.lead and depth >= 32:
         if n == 1:
-            return gemv.row_steps(device, element, m, depth, store, aligned, upright=True)
+            return gemv.row_launches(device, element, m, depth, store, aligned, upright=True)
         if m <= gemv.MOST_VECTORS:
-            return gemv.column_steps(device, element, m, n, depth, store, aligned)
+            return gemv.column_launches(device, element, m, n, depth, store, aligned)
     large = m * n * depth > 64**3
     choice = choose_tensor(problem, element, device, aligned=aligned) if element is f32 and large and tf32() else None
-    return product_steps(device, problem, element, store, aligned, choice)
+    return product_launches(device, problem, element, store, aligned, choice)
 
 
 def _kernel(device: Device, call: Call, problem_of: Callable[[Shape, Shape, Shape], Problem | None]) -> Called:
     element = ELEMENTS[call.dtype.name]
 
-    def make(store: Store, aligned: bool, a: Shape, b: Shape, out: Shape) -> Sequence[Step] | None:
+    def make(store: Store, aligned: bool, a: Shape, b: Shape, out: Shape) -> Sequence[ProductLaunch] | None:
         problem = problem_of(a, b, out)
         if problem is None or max(problem.m, problem.n, problem.depth) >= MOST:
             return None
         if not problem.count * problem.m * problem.n:
             return []
-        steps = steps_for(device, problem, element, store, aligned)
+        launches = launches_for(device, problem, element, store, aligned)
         ours = element.bits == 16 or store != PLAIN or problem.lead  # cuBLAS is not asked
         if ours or not worth_trying(device, problem.m, problem.n, problem.depth):
-            return steps
+            return launches
         one = (
-            steps
-            if len(steps) == 1 and steps[0].then is None
-            else product_steps(device, problem, element, PLAIN, aligned, Choice("small", 1))
+            launches
+            if len(launches) == 1 and launches[0].then is None
+            else product_launches(device, problem, element, PLAIN, aligned, Choice("small", 1))
         )
-        return quickest(device, (problem.m, problem.n, problem.depth), call.dtype, steps, one[0].launch)
+        return quickest(device, (problem.m, problem.n, problem.depth), call.dtype, launches, one[0].launch)
 
     return product_kernel(device, call, make)
 

@@ -21,10 +21,10 @@ BATCH = 4
 """Groups whose shared operands are asked for together, and whose elements a fold takes together; of one operand."""
 
 
-class Held(Printer):
+class RegisterResident(Printer):
     """Prints the kernel."""
 
-    def held(
+    def rows(
         self,
         arch: str,
         lanes: int,
@@ -53,10 +53,10 @@ class Held(Printer):
             self.start: Value = k.mad_wide(row, n, first.to(u64))
             self.known: dict[int, list[list[Value]]] = {}
             self.row_leaves(row, alive)
-            for number, sweep in enumerate(self.plan.passes):
-                self.row_ops(sweep.before)
+            for number, pass_ in enumerate(self.plan.passes):
+                self.row_ops(pass_.before)
                 later = {i for after in self.plan.passes[number + 1 :] for i, _ in after.loads}
-                self._pass(sweep, later, lanes)
+                self._pass(pass_, later, lanes)
             self.row_ops(self.plan.tail)
             self.row_stores(row, self._live(self.lane == 0, alive))
 
@@ -66,18 +66,18 @@ class Held(Printer):
     def _live(self, inside: Value | None, alive: Value | None) -> Value | None:
         return inside if alive is None else alive if inside is None else inside & alive
 
-    def _pass(self, sweep: Pass, later: set[int], lanes: int) -> None:
+    def _pass(self, pass_: Pass, later: set[int], lanes: int) -> None:
         """known: node → its values, [unit][element], of what an earlier pass left in registers."""
         k, units = self.k, range(len(self.at))
-        shared = {i: s for i, s in sweep.loads if isinstance(s, str) and self.kinds[s] == "w" and i not in self.known}
-        for i, source in sweep.loads:
+        shared = {i: s for i, s in pass_.loads if isinstance(s, str) and self.kinds[s] == "w" and i not in self.known}
+        for i, source in pass_.loads:
             if i not in self.known and i not in shared:
                 base = self.pointer(source) + self.start
                 self.known[i] = [self.load(base, self.steps[j], self.live[j], self.width) for j in units]
         bases = {i: self.pointer(s) + self.at[0] for i, s in shared.items()}
-        outs = {number: self.pointer(number) + self.start for number, _ in sweep.stores}
-        states: dict[int, State] = {f: tuple(self.fold(f).begin(k, self.kind)) for f in sweep.folds}
-        made: dict[int, list[list[Value]]] = {i: [] for i in later & {*sweep.body, *shared}}
+        outs = {number: self.pointer(number) + self.start for number, _ in pass_.stores}
+        states: dict[int, State] = {f: tuple(self.fold(f).begin(k, self.kind)) for f in pass_.folds}
+        made: dict[int, list[list[Value]]] = {i: [] for i in later & {*pass_.body, *shared}}
         batch_groups = BATCH // (2 if lanes == 1024 else 1)  # whose threads have 64 registers each
         size = max(batch_groups // max(len(shared), 1), 1) * self.units
         for first in range(0, len(units), size):
@@ -88,20 +88,20 @@ class Held(Printer):
             }
             taken: list[tuple[Lane, Value, Value | None]] = []
             for j in batch:
-                held = {i: self.known[i][j] for i, _ in sweep.loads if i in self.known}
-                held |= {i: values[j] for i, values in asked.items()}
-                table = [{i: v[e] for i, v in held.items()} for e in range(self.width)]
+                resident = {i: self.known[i][j] for i, _ in pass_.loads if i in self.known}
+                resident |= {i: values[j] for i, values in asked.items()}
+                table = [{i: v[e] for i, v in resident.items()} for e in range(self.width)]
                 for e, lane in enumerate(table):
-                    self.compute(sweep.body, lane, self.column(self.at[j], e))
+                    self.compute(pass_.body, lane, self.column(self.at[j], e))
                 for i, kept in made.items():
                     kept.append([self.value(i, lane) for lane in table])
-                for number, i in sweep.stores:
+                for number, i in pass_.stores:
                     if self.program.outputs[number] == i:  # what is only kept for later stays in registers
                         values = [self.value(i, lane) for lane in table]
                         self.store(outs[number], self.steps[j], values, self.live[j])
                         self.watch(values, self.live[j])
                 taken += [(lane, self.column(self.at[j], e), self.live[j]) for e, lane in enumerate(table)]
-            for f in sweep.folds:
+            for f in pass_.folds:
                 states[f] = self.fold(f).take(k, states[f], self.elements(f, taken))
         self.known |= made
         self.results(self.joined({f: self._settled(f, s) for f, s in states.items()}, self._team(lanes)))
@@ -122,12 +122,12 @@ class Held(Printer):
         return over_lanes if lanes <= 32 else self.k.block_reduce
 
 
-def burden(plan: Lowering) -> int:
+def live_values(plan: Lowering) -> int:
     """Operands and intermediate values that a lane holds of every element."""
     kinds = dict(plan.program.operands)
     most = 1
-    for number, sweep in enumerate(plan.passes):
+    for number, pass_ in enumerate(plan.passes):
         later = {i for after in plan.passes[number + 1 :] for i, _ in after.loads}
-        held = {i for i, s in sweep.loads if not (isinstance(s, str) and kinds[s] == "w")}
-        most = max(most, len(held), len(later & {*held, *sweep.body}))
+        resident = {i for i, s in pass_.loads if not (isinstance(s, str) and kinds[s] == "w")}
+        most = max(most, len(resident), len(later & {*resident, *pass_.body}))
     return most

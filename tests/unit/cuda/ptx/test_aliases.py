@@ -5,11 +5,11 @@ import re
 
 import pytest
 from trueno_cuda.ptx import Array, Builder, BuildError, Pointer, Value, Var, f32, kernel, ptr, u32
+from trueno_cuda.ptx.aliases import KERNEL, POINTER, VALUE
 from trueno_cuda.ptx.asynchronous import Mbarrier
 from trueno_cuda.ptx.control import Loop
-from trueno_cuda.ptx.guesses import KERNEL, POINTER, VALUE
 from trueno_cuda.ptx.instructions import CLOCKS, INSTRUCTIONS, SPECIAL_REGISTERS, STATEMENTS
-from trueno_cuda.ptx.topics import MEMBERS, TOPICS
+from trueno_cuda.ptx.reference_topics import MEMBERS, TOPICS
 
 
 def said(use) -> str:

@@ -2,7 +2,7 @@
 
 A sum over k may come in several dispatches that add to one another, where a binding or an invocation's loop budget
 ends, and in splits that run side by side, each into its own part of a scratch array, which a second pass adds up in
-order: so results do not hang on who came first.
+order: so results do not depend on who came first.
 """
 
 import struct
@@ -23,11 +23,11 @@ from trueno_wgpu.kernels.store import Store
 Shape = tuple[int, ...]
 INVOCATIONS = 256
 MOST_PLANS = 256
-"""Shapes whose plans a kernel keeps; then it begins anew."""
+"""Shapes whose plans a kernel keeps; the cache is cleared when full."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Dispatch:
     """One dispatch, or two: `then` adds up what this one leaves in `scratch` bytes.
 
     reads: which operands, in the shader's order, and which rows of them; out: which rows of the result.
@@ -41,38 +41,40 @@ class Step:
     out: Band | None = None
     final: bool = True
     scratch: int = 0
-    then: "Step | None" = None
+    then: "Dispatch | None" = None
 
 
 ONE = struct.pack("<f", 1.0)
 
 
 def run(
-    gpu: Gpu, steps: Sequence[Step], operands: Sequence[Any], out: Any, alpha: bytes = ONE,
+    gpu: Gpu, dispatches: Sequence[Dispatch], operands: Sequence[Any], out: Any, alpha: bytes = ONE,
     beside: Sequence[Any] = (), numbers: bytes = b"", guarded: bool = False,
 ) -> int:  # fmt: skip
-    """Run planned steps.  beside: the arrays that an epilogue reads; numbers: its parameters, padded to 16 bytes."""
+    """Run what was planned.  beside: the arrays that an epilogue reads; numbers: its parameters, padded to 16 bytes."""
     limits = gpu.limits
     after = [bind(None, x.buffer, x.nbytes, limits) for x in beside]
     if guarded:
         after.append(gpu.status)
-    for step in steps:
-        buffers = [bind(band, operands[i].buffer, operands[i].nbytes, limits) for i, band in step.reads]
-        target = bind(step.out, out.buffer, out.nbytes, limits)
-        ends, more = (after, numbers) if step.final else ([], b"")
-        if step.then is None:
-            gpu.run(step.shader, [*buffers, target, *ends], alpha + step.uniforms + more, step.groups)
+    for dispatch in dispatches:
+        buffers = [bind(band, operands[i].buffer, operands[i].nbytes, limits) for i, band in dispatch.reads]
+        target = bind(dispatch.out, out.buffer, out.nbytes, limits)
+        ends, more = (after, numbers) if dispatch.final else ([], b"")
+        if dispatch.then is None:
+            gpu.run(dispatch.shader, [*buffers, target, *ends], alpha + dispatch.uniforms + more, dispatch.groups)
             continue
-        scratch = gpu.alloc(step.scratch)
-        gpu.run(step.shader, [*buffers, scratch], alpha + step.uniforms, step.groups)
-        gpu.run(step.then.shader, [scratch, target, *ends], alpha + step.then.uniforms + more, step.then.groups)
+        scratch = gpu.alloc(dispatch.scratch)
+        gpu.run(dispatch.shader, [*buffers, scratch], alpha + dispatch.uniforms, dispatch.groups)
+        gpu.run(
+            dispatch.then.shader, [scratch, target, *ends], alpha + dispatch.then.uniforms + more, dispatch.then.groups
+        )
     return 0
 
 
-def product_kernel(gpu: Gpu, call: Call, make: Callable[..., Sequence[Step] | None]) -> Kernel:
+def product_kernel(gpu: Gpu, call: Call, make: Callable[..., Sequence[Dispatch] | None]) -> Kernel:
     """The kernel of a product of two operands, with what follows it if the call says so.
 
-    make: (store, shapes of operands and result) → steps, none for a sum over no products, None for other shapes.
+    make: (store, shapes of operands and result) → dispatches, none for a sum over no products, None for other shapes.
     """
     guarded = call.guarded
     if isinstance(call.op, FusedOp):
@@ -80,17 +82,17 @@ def product_kernel(gpu: Gpu, call: Call, make: Callable[..., Sequence[Step] | No
     plans = Plans(partial(make, Store(guarded)))
 
     def kernel(a: Any, b: Any, out: Any) -> int:
-        steps = plans(a.shape, b.shape, out.shape)
-        if steps is None or clashes(out, a, b):
+        dispatches = plans(a.shape, b.shape, out.shape)
+        if dispatches is None or clashes(out, a, b):
             return -1
-        if not steps:
+        if not dispatches:
             return zero(out) if out.size else 0
-        return run(gpu, steps, (a, b), out, guarded=guarded)
+        return run(gpu, dispatches, (a, b), out, guarded=guarded)
 
     return kernel
 
 
-def _with_epilogue(gpu: Gpu, call: Call, make: Callable[..., Sequence[Step] | None]) -> Kernel:
+def _with_epilogue(gpu: Gpu, call: Call, make: Callable[..., Sequence[Dispatch] | None]) -> Kernel:
     from trueno_wgpu.kernels.epilogue import numbers, spliced
 
     op, guarded = call.op, call.guarded
@@ -103,29 +105,29 @@ def _with_epilogue(gpu: Gpu, call: Call, make: Callable[..., Sequence[Step] | No
         shapes = {"e": out.shape, "w": out.shape[-1:], "r": out.shape[:-1], "u": ()}
         if any(x.shape != shapes[kind] for x, kind in zip(others, op.kinds[1:], strict=True)):
             return -1
-        steps = plans(a.shape, b.shape, out.shape)
-        if steps is None or clashes(out, a, b, *others):
+        dispatches = plans(a.shape, b.shape, out.shape)
+        if dispatches is None or clashes(out, a, b, *others):
             return -1
         if not out.size:
             return 0
-        if not steps or any(step.out is not None for step in steps):
+        if not dispatches or any(dispatch.out is not None for dispatch in dispatches):
             raise KernelError(
                 f"{op.name}: k is {a.shape[-1]}, and the result has {out.nbytes} bytes, of which this adapter binds "
                 f"{gpu.limits.binding}; call {op.head.name} and what follows it apart"
             )
-        return run(gpu, steps, (a, b), out, ONE, others, numbers(tuple(params)), guarded)
+        return run(gpu, dispatches, (a, b), out, ONE, others, numbers(tuple(params)), guarded)
 
     return kernel
 
 
 class Plans:
-    """The steps for each set of shapes: made by `make`, which gives None for shapes that do not agree."""
+    """The dispatches for each set of shapes: made by `make`, which gives None for shapes that do not agree."""
 
-    def __init__(self, make: Callable[..., "Sequence[Step] | None"]) -> None:
+    def __init__(self, make: Callable[..., "Sequence[Dispatch] | None"]) -> None:
         self._make = make
-        self._made: dict[tuple[Shape, ...], Sequence[Step] | None] = {}
+        self._made: dict[tuple[Shape, ...], Sequence[Dispatch] | None] = {}
 
-    def __call__(self, *shapes: Shape) -> Sequence[Step] | None:
+    def __call__(self, *shapes: Shape) -> Sequence[Dispatch] | None:
         try:
             return self._made[shapes]
         except KeyError:
@@ -184,7 +186,7 @@ def adding(width: int, store: Store) -> Shader:
 def added(
     count: int, each: int, splits: int, n: int, store: Store, limit: int, *, add: bool = False, first: int = 0,
     pitch: int = 0, above: int = 0, left: int = 0,
-) -> Step:  # fmt: skip
+) -> Dispatch:  # fmt: skip
     """The pass that adds up `splits` products of `each` elements, rows of n, for each `each` of `count`.
 
     above, left: for an epilogue, the row and the column of the first of them in the whole result.
@@ -192,4 +194,4 @@ def added(
     pitch = pitch or n
     width = 4 if n % 4 == first % 4 == pitch % 4 == 0 else 1
     packed = struct.pack("<9I", count, each, splits, add, n, first, pitch, above, left)
-    return Step(adding(width, store), packed, fold(-(-count // (INVOCATIONS * width)), limit), ())
+    return Dispatch(adding(width, store), packed, fold(-(-count // (INVOCATIONS * width)), limit), ())

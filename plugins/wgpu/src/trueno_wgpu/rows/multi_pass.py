@@ -1,12 +1,12 @@
 """Shaders of programs that fold: rows in teams of lanes, long rows in chunks.
 
     rows      a team of `lanes` invocations a row, 256 / lanes rows a workgroup, folds joined in workgroup memory
-    part k    pass k over chunks of long rows: a workgroup joins what earlier passes left of its row, sweeps its chunk
+    partial   pass k over chunks of long rows: a workgroup joins what earlier passes left of its row, sweeps its chunk
               and leaves its own partial folds in the scratch buffer
-    finish    joins the last partials and stores what there is one of a row
+    final     joins the last partials and stores what there is one of a row
 
 Loops have few trips by construction, for software adapters end a loop in silence at 65 535: a row's elements over its
-lanes in `rows`, a chunk's over 256 in `part`, plus the joins (see `rowprogram`).  A long sum adds blocks
+lanes in `rows`, a chunk's over 256 in `partial`, plus the joins (see `rowprogram`).  A long sum adds blocks
 of plain additions exactly, in two floats; so chains stay short however long the row.
 
 All invocations of a workgroup reach every barrier: those beyond the data have no trips instead of an early return.
@@ -23,7 +23,7 @@ ROOMS = 6
 """Folds that are joined at once: each takes 2 KiB of workgroup memory, of which WebGPU promises 16."""
 
 
-class Sweeps(Printer):
+class MultiPass(Printer):
     """Prints the passes of a plan."""
 
     def fold(self, f: int) -> FoldText:
@@ -35,19 +35,19 @@ class Sweeps(Printer):
         value = f"size_bits({self.name(v)}) != 0u" if truth else self.name(v)
         return f"{state} = {self.fold(f).step.format(s=state, v=value, i='col')};"
 
-    def sweep(self, sweep: Pass, start: str, stop: str, stride: int, at: str, blocked: bool) -> Lines:
+    def one_pass(self, pass_: Pass, start: str, stop: str, stride: int, at: str, blocked: bool) -> Lines:
         """One pass over elements start, start + stride … below stop; its folds are left in `s`."""
-        inside = self.element(sweep, "at")
-        blocks = [f for f in sweep.folds if blocked and self.nodes[f].kind in BLOCKED]
+        inside = self.element(pass_, "at")
+        blocks = [f for f in pass_.folds if blocked and self.nodes[f].kind in BLOCKED]
         lines = []
-        for f in sweep.folds:
+        for f in pass_.folds:
             state, start_value = f"s{f}", self.fold(f).start
             if f in blocks:
                 lines.append(f"var pair{f} = vec2<f32>(0.0, 0.0);")
             else:
                 lines.append(f"var {state} = {start_value};")
             inside.append(self.step(f, state))
-        inside = [f"let at = {at};", *inside, *self.stores(sweep, "at")]
+        inside = [f"let at = {at};", *inside, *self.stores(pass_, "at")]
         if not blocks:
             lines.append(f"for (var col = {start}; col < {stop}; col += {stride}u) {{")
             return [*lines, *indent(inside), "}"]
@@ -98,11 +98,11 @@ class Sweeps(Printer):
             "let base = row * u.n;",
             *self.row_leaves("u.start + row"),
         ]
-        for sweep in self.plan.passes:
-            lines += self.row_ops(sweep.before)
-            lines += self.sweep(sweep, "lane", "n", lanes, "base + col", blocked)
-            lines += self.joined([str(f) for f in sweep.folds], lanes) if sweep.folds and lanes > 1 else []
-            lines += self.results(sweep.folds)
+        for pass_ in self.plan.passes:
+            lines += self.row_ops(pass_.before)
+            lines += self.one_pass(pass_, "lane", "n", lanes, "base + col", blocked)
+            lines += self.joined([str(f) for f in pass_.folds], lanes) if pass_.folds and lanes > 1 else []
+            lines += self.results(pass_.folds)
         lines += self.row_ops(self.plan.tail)
         if stores := self.row_stores("u.start + row"):
             lines += ["if (lane == 0u && team < u.items) {", *indent(stores), "}"]
@@ -117,22 +117,22 @@ class Sweeps(Printer):
     def gathered(self, k: int) -> Lines:
         """Row values before pass k: partials of the folds of all earlier passes, joined, and the row ops between."""
         lines = []
-        for sweep in self.plan.passes[:k]:
-            lines += self.row_ops(sweep.before)
-            if not sweep.folds:
+        for pass_ in self.plan.passes[:k]:
+            lines += self.row_ops(pass_.before)
+            if not pass_.folds:
                 continue
-            lines += [f"var s{f} = {self.fold(f).start};" for f in sweep.folds]
+            lines += [f"var s{f} = {self.fold(f).start};" for f in pass_.folds]
             lines.append(f"for (var c = lane; c < u.chunks; c += {THREADS}u) {{")
-            for f in sweep.folds:
+            for f in pass_.folds:
                 at = f"({self.place(f)}u * u.items + row) * u.chunks + c"
                 lines.append(f"    let t{f} = {self.unpacked(f, f'{self.bind(self.scratch)}[{at}]')};")
                 lines.append(f"    s{f} = {self.fold(f).join.format(s=f's{f}', t=f't{f}')};")
-            lines += ["}", *self.joined([str(f) for f in sweep.folds], THREADS), *self.results(sweep.folds)]
+            lines += ["}", *self.joined([str(f) for f in pass_.folds], THREADS), *self.results(pass_.folds)]
         return lines
 
-    def part(self, k: int) -> Printed:
+    def partial(self, k: int) -> Printed:
         """Pass k over chunks."""
-        sweep = self.plan.passes[k]
+        pass_ = self.plan.passes[k]
         self.shared = "col - skipped"
         lines = [
             "let lane = lid;",
@@ -145,19 +145,19 @@ class Sweeps(Printer):
             "let stop = select(from_col, min(from_col + u.chunk, u.n), group < u.items * u.here);",
             *self.row_leaves("row"),
             *self.gathered(k),
-            *self.row_ops(sweep.before),
-            *self.sweep(sweep, "from_col + lane", "stop", THREADS, "base + col", True),
+            *self.row_ops(pass_.before),
+            *self.one_pass(pass_, "from_col + lane", "stop", THREADS, "base + col", True),
         ]
-        if sweep.folds:
-            lines += self.joined([str(f) for f in sweep.folds], THREADS)
+        if pass_.folds:
+            lines += self.joined([str(f) for f in pass_.folds], THREADS)
             lines.append("if (lane == 0u && group < u.items * u.here) {")
-            for f in sweep.folds:
+            for f in pass_.folds:
                 at = f"({self.place(f)}u * u.items + row) * u.chunks + number"
                 lines.append(f"    {self.bind(self.scratch, True)}[{at}] = {self.packed(f, f's{f}')};")
             lines.append("}")
         return self.shader(f"part {k}", lines)
 
-    def finish(self) -> Printed:
+    def final(self) -> Printed:
         """What there is one of a row."""
         lines = [
             "let lane = lid;",

@@ -81,9 +81,9 @@ class PtxBackend:
     def strided(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         device = self.device
         x, size = device.contiguous(x), x.dtype.itemsize
-        made = device.empty(shape, x.dtype)
-        self._moves(device)[0](x.data.ptr, shape, tuple(s * size for s in strides), size, made.data.ptr)
-        return made
+        result = device.empty(shape, x.dtype)
+        self._moves(device)[0](x.data.ptr, shape, tuple(s * size for s in strides), size, result.data.ptr)
+        return result
 
     def cast(self, x: Any, out: Any) -> None:
         self._moves(self.device)[1](x, out)

@@ -96,16 +96,16 @@ def run(
     """
     entry = registry.find(name)
     arch, constants = arch or registry.usual(entry), _constants(entry, given)
-    made = registry.run(entry, arch, constants, seed)
+    sample_run = registry.run(entry, arch, constants, seed)
     if json:
-        _say(escape.dumps(_outcome(entry, made, constants, seed), indent=2))
+        _say(escape.dumps(_outcome(entry, sample_run, constants, seed), indent=2))
     else:
         _say(f"{_command('run', entry, arch, constants)} --seed {seed}")
-        for report in made.reports:
+        for report in sample_run.reports:
             _say("\n".join(report.lines()))
-        for result in made.results:
+        for result in sample_run.results:
             _say(f"  {result.name}: {_verdict(result)}")
-    if not made.good:
+    if not sample_run.good:
         raise typer.Exit(1)
 
 
@@ -173,8 +173,8 @@ def _constants(entry: CatalogueEntry, given: list[str] | None) -> dict[str, Any]
 
 def _command(verb: str, entry: CatalogueEntry, arch: str, constants: Mapping[str, Any]) -> str:
     """The command with every constant spelled out: what was chosen, and how to have it again."""
-    said = " ".join(f"--set {name}={value}" for name, value in registry.chosen(entry, constants).items())
-    return f"trueno ptx {verb} {entry.name} --arch {arch} {said}".rstrip()
+    settings = " ".join(f"--set {name}={value}" for name, value in registry.chosen(entry, constants).items())
+    return f"trueno ptx {verb} {entry.name} --arch {arch} {settings}".rstrip()
 
 
 def _table(rows: Sequence[tuple[str, ...]], columns: int) -> Iterable[str]:
@@ -240,12 +240,12 @@ def _record(entry: CatalogueEntry) -> dict[str, Any]:
     }
 
 
-def _outcome(entry: CatalogueEntry, made: Run, constants: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _outcome(entry: CatalogueEntry, sample_run: Run, constants: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return {
-        "good": made.good,
+        "good": sample_run.good,
         "seed": seed,
         "constants": registry.chosen(entry, constants),
-        "launches": [_launch(k, r) for k, r in zip(made.kernels, made.reports, strict=True)],
+        "launches": [_launch(k, r) for k, r in zip(sample_run.kernels, sample_run.reports, strict=True)],
         "results": [
             {
                 "name": r.name,
@@ -255,7 +255,7 @@ def _outcome(entry: CatalogueEntry, made: Run, constants: Mapping[str, Any], see
                 "error": r.error if isfinite(r.error) else None,
                 "wrong": r.wrong,
             }
-            for r in made.results
+            for r in sample_run.results
         ],
     }
 

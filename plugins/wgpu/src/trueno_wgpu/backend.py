@@ -59,13 +59,13 @@ class WgpuBackend:
             return Probe(True)
         devices: tuple[Device, ...] = ()
         try:
-            found = runtime.adapter()
-            devices = (Device(found.name, found.through.lower(), found.software),)
+            adapter = runtime.adapter()
+            devices = (Device(adapter.name, adapter.through.lower(), adapter.software),)
             x = Array.of(self.gpu, np.arange(65, dtype=np.float32))
             y = Array.empty(self.gpu, (65,), FLOAT32)
             self.gpu.run(ONE, (x.buffer, y.buffer), np.uint32(65).tobytes(), (2, 1, 1))
             if y.numpy().tolist() != [2.0 * i for i in range(65)]:
-                return Probe(False, f"{found}: one and one is not two; update the GPU's driver", devices)
+                return Probe(False, f"{adapter}: one and one is not two; update the GPU's driver", devices)
         except NoAdapter as error:  # one that was named and is not there is something wrong
             return Probe(False, str(error), absent=not error.wanted)
         except BackendUnavailable as error:

@@ -127,8 +127,8 @@ class CatalogueEntry:
 
 def constants(source: Source, **helps: str) -> tuple[Constant, ...]:
     """The constants of a kernel function, from its signature; helps: a sentence for each."""
-    made = []
+    declared = []
     for name, parameter in source.defaults.items():
         default = None if parameter.default is parameter.empty else parameter.default
-        made.append(Constant(name, default, helps.get(name, "")))
-    return tuple(made)
+        declared.append(Constant(name, default, helps.get(name, "")))
+    return tuple(declared)

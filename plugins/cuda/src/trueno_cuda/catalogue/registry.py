@@ -37,12 +37,12 @@ def catalogue() -> dict[str, CatalogueEntry]:
             continue
         for module in walk_packages(import_module(package).__path__, f"{package}."):
             entries += getattr(import_module(module.name), "CATALOGUE", [])
-    found: dict[str, CatalogueEntry] = {}
+    by_name: dict[str, CatalogueEntry] = {}
     for entry in sorted(entries, key=lambda e: (e.family, e.name)):
-        if entry.name in found:
+        if entry.name in by_name:
             raise ValueError(f"two entries of the catalogue are called {entry.name}")
-        found[entry.name] = entry
-    return found
+        by_name[entry.name] = entry
+    return by_name
 
 
 def find(name: str) -> CatalogueEntry:
@@ -78,11 +78,11 @@ def chosen(entry: CatalogueEntry, given: Mapping[str, Any]) -> dict[str, Any]:
         choices = known[name].choices
         if choices and value not in choices:
             raise ParameterError(f"{entry.name}: {name} is {value!r}; it must be {_alternatives(choices)}")
-    made = entry.defaults | dict(given)
-    missing = [name for name, value in made.items() if value is None]
+    values = entry.defaults | dict(given)
+    missing = [name for name, value in values.items() if value is None]
     if missing:
         raise ParameterError(f"{entry.name}: {missing[0]} has no default; give it with --set {missing[0]}=VALUE")
-    return made
+    return values
 
 
 def read(entry: CatalogueEntry, name: str, text: str) -> Any:
@@ -105,14 +105,14 @@ def build(entry: CatalogueEntry, arch: str = ARCH, constants: Mapping[str, Any] 
         known = ", ".join(entry.arches)
         hint = "" if arch in TARGETS else suggestion(arch, entry.arches)
         raise ParameterError(f"{entry.name}: it is not for {arch}{hint or ';'} it runs on {known}")
-    made = chosen(entry, constants or {})
+    values = chosen(entry, constants or {})
     try:
-        kernels = entry.build(arch, **made)
+        kernels = entry.build(arch, **values)
     except (BuildError, KernelError) as error:
         raise ParameterError(f"{entry.name}: {error}") from None
     except Exception as error:  # Python's own words for an impossible constant: a division by 0, a shape that is empty
-        said = ", ".join(f"{n}={v}" for n, v in made.items())
-        raise ParameterError(f"{entry.name}: no kernel with {said} ({type(error).__name__}: {error})") from error
+        listed = ", ".join(f"{n}={v}" for n, v in values.items())
+        raise ParameterError(f"{entry.name}: no kernel with {listed} ({type(error).__name__}: {error})") from error
     return kernels if isinstance(kernels, tuple) else (kernels,)
 
 
@@ -217,12 +217,12 @@ def on(
 
 
 def _sample(entry: CatalogueEntry, constants: Mapping[str, Any] | None, seed: int) -> Sample | Trial:
-    made = chosen(entry, constants or {})
+    values = chosen(entry, constants or {})
     try:
-        return entry.sample(np.random.default_rng(seed), **made)
+        return entry.sample(np.random.default_rng(seed), **values)
     except Exception as error:
-        said = ", ".join(f"{n}={v}" for n, v in made.items())
-        raise ParameterError(f"{entry.name}: no sample with {said} ({type(error).__name__}: {error})") from error
+        listed = ", ".join(f"{n}={v}" for n, v in values.items())
+        raise ParameterError(f"{entry.name}: no sample with {listed} ({type(error).__name__}: {error})") from error
 
 
 def _alone(entry: CatalogueEntry, kernels: Sequence[Kernel], sample: Sample) -> tuple[Kernel, Grid]:

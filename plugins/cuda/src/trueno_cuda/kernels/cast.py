@@ -86,13 +86,13 @@ def launches(device: Device, count: int, given: str, wanted: str, *, wide: bool)
     """Launches that cast so many elements.  wide: whether both arrays begin at multiples of 16 bytes."""
     x, out = FLOATS[given], FLOATS[wanted]
     vec = VECTOR // min(x.bytes, out.bytes) if wide else 1
-    found = []
+    planned = []
     for first in range(0, count, REACH):
         many = min(REACH, count - first)
         grid = -(-many // (THREADS * UNROLL * vec))
         launch = prepared(device, source(given, wanted), {"V": vec}, grid, (many,))
-        found.append(ArrayLaunch(launch, (first * x.bytes, first * out.bytes)))
-    return found
+        planned.append(ArrayLaunch(launch, (first * x.bytes, first * out.bytes)))
+    return planned
 
 
 class Cast:

@@ -127,15 +127,15 @@ def _columns(device: Device, axes: list[Axis], word: int, wide: bool, offset: in
     *outer, (n, _), (m, stride) = axes
     if min(m, n) < 8 or prod(length for length, _ in outer) > FEW:
         return None
-    found = []
+    planned = []
     for index in np.ndindex(*(length for length, _ in outer)):
         at = offset + sum(i * s for i, (_, s) in zip(index, outer, strict=True))
         to = int(np.ravel_multi_index(index, [length for length, _ in outer]) if outer else 0) * m * n * word
         aligned = wide and at % 16 == to % 16 == 0
         for launch, places in transpose.launches(device, m, n, word, x_pitch=stride // word, wide=aligned):
             x, y = places or (0, 0)
-            found.append(ArrayLaunch(launch, (at + x, to + y)))
-    return found
+            planned.append(ArrayLaunch(launch, (at + x, to + y)))
+    return planned
 
 
 def launches(
@@ -147,10 +147,10 @@ def launches(
     """
     low = -sum(min(0, (length - 1) * stride) for length, stride in axes)
     words, word = widest(axes, itemsize, low, source_at, target_at)
-    found = _columns(device, words, word, (source_at - low) % 16 == target_at % 16 == 0, low)
-    if found is not None:
-        return low, found
-    found = []
+    planned = _columns(device, words, word, (source_at - low) % 16 == target_at % 16 == 0, low)
+    if planned is not None:
+        return low, planned
+    planned = []
     for some, start, target in parts(words, low, 0, word):
         count = prod(n for n, _ in some)
         strides = [stride // word % (1 << 64) for _, stride in some]
@@ -158,8 +158,8 @@ def launches(
         rank = len(some)
         grid = -(-count // (THREADS * UNROLL))
         launch = prepared(device, source(rank, word), {"R": rank, "W": word}, grid, numbers)
-        found.append(ArrayLaunch(launch, (0, target)))
-    return low, found
+        planned.append(ArrayLaunch(launch, (0, target)))
+    return low, planned
 
 
 class StridedCopy:
@@ -180,8 +180,8 @@ class StridedCopy:
     def __call__(self, pointer: int, shape: Shape, strides: Shape, itemsize: int, out: int) -> None:
         if 0 in shape:
             return
-        low, found = self._plan(tuple(zip(shape, strides, strict=True)), itemsize, pointer % 16, out % 16)
-        for launch, offsets in found:
+        low, planned = self._plan(tuple(zip(shape, strides, strict=True)), itemsize, pointer % 16, out % 16)
+        for launch, offsets in planned:
             x, y = offsets
             launch([pointer - low + x, out + y])
 

@@ -83,15 +83,15 @@ def launches(device: Device, v: int, d: int, rows: int, dtype: str, *, wide: boo
     if not wide or d % vec:
         vec = 1
     along = next((c for c in ALONG if c * vec * UNROLL >= d), ALONG[-1])
-    found = []
+    planned = []
     for first, height in bands(rows):
         for left, width in bands(d):
             grid = -(-height // (THREADS // along))
             numbers = (v, d, height, width)
             launch = prepared(device, source(dtype, guarded), {"V": vec, "C": along}, grid, numbers)
             offsets = (left * itemsize, first * 8, (first * d + left) * itemsize)
-            found.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
-    return found
+            planned.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
+    return planned
 
 
 @KERNELS.add("embedding_lookup", rates=RATES, dtypes=tuple(FLOATS))

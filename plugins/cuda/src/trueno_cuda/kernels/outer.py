@@ -78,7 +78,7 @@ def launches(device: Device, m: int, n: int, itemsize: int, *, wide: bool, guard
     if not wide or n % vec:
         vec = 1
     along = min(power(-(-n // vec)), THREADS)
-    found = []
+    planned = []
     for top, height in bands(m):
         for left, width in bands(n):
             across = -(-width // (along * vec))
@@ -86,8 +86,8 @@ def launches(device: Device, m: int, n: int, itemsize: int, *, wide: bool, guard
             numbers = (n, height, width, across)
             launch = prepared(device, source(itemsize, guarded), {"V": vec, "C": along}, grid, numbers)
             offsets = (top * itemsize, left * itemsize, (top * n + left) * itemsize)
-            found.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
-    return found
+            planned.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
+    return planned
 
 
 @KERNELS.add("outer", rates=RATES)

@@ -166,7 +166,7 @@ def launches(
     vectors = fits and min(m, n) >= THIN if not schedule else schedule == "vectors"
     rows, columns = (16 * vec, 16 * vec) if vectors else tile(itemsize, m, n)
     constants = {} if vectors else {"R": rows, "C": columns}
-    found = []
+    planned = []
     for top, height in bands(m):
         for left, width in bands(n):
             across = -(-width // columns)
@@ -174,8 +174,8 @@ def launches(
             grid = -(-height // rows) * across
             launch = prepared(device, source(itemsize, vectors, guarded), constants, grid, numbers)
             offsets = ((top * x_pitch + left) * itemsize, (left * y_pitch + top) * itemsize)
-            found.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
-    return found
+            planned.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
+    return planned
 
 
 @KERNELS.add("transpose", rates=RATES)

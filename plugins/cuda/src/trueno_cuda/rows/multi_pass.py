@@ -72,8 +72,8 @@ class MultiPass(Printer):
                     self.watch(values, live)
             taken += [(lane, self.column(first, step + e), live) for e, lane in enumerate(table)]
         for f, state in states.items():
-            found = self.fold(f, LONG).take(self.k, tuple(state), self.elements(f, taken))
-            for var, value in zip(state, found, strict=True):
+            folded = self.fold(f, LONG).take(self.k, tuple(state), self.elements(f, taken))
+            for var, value in zip(state, folded, strict=True):
                 var.set(value)
 
     def _settled(self, f: int, state: State, first: Value, high: Value) -> State:

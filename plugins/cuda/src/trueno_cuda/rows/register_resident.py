@@ -77,7 +77,7 @@ class RegisterResident(Printer):
         bases = {i: self.pointer(s) + self.at[0] for i, s in shared.items()}
         outs = {number: self.pointer(number) + self.start for number, _ in pass_.stores}
         states: dict[int, State] = {f: tuple(self.fold(f).begin(k, self.kind)) for f in pass_.folds}
-        made: dict[int, list[list[Value]]] = {i: [] for i in later & {*pass_.body, *shared}}
+        computed: dict[int, list[list[Value]]] = {i: [] for i in later & {*pass_.body, *shared}}
         batch_groups = BATCH // (2 if lanes == 1024 else 1)  # whose threads have 64 registers each
         size = max(batch_groups // max(len(shared), 1), 1) * self.units
         for first in range(0, len(units), size):
@@ -93,7 +93,7 @@ class RegisterResident(Printer):
                 table = [{i: v[e] for i, v in resident.items()} for e in range(self.width)]
                 for e, lane in enumerate(table):
                     self.compute(pass_.body, lane, self.column(self.at[j], e))
-                for i, kept in made.items():
+                for i, kept in computed.items():
                     kept.append([self.value(i, lane) for lane in table])
                 for number, i in pass_.stores:
                     if self.program.outputs[number] == i:  # what is only kept for later stays in registers
@@ -103,7 +103,7 @@ class RegisterResident(Printer):
                 taken += [(lane, self.column(self.at[j], e), self.live[j]) for e, lane in enumerate(table)]
             for f in pass_.folds:
                 states[f] = self.fold(f).take(k, states[f], self.elements(f, taken))
-        self.known |= made
+        self.known |= computed
         self.results(self.joined({f: self._settled(f, s) for f, s in states.items()}, self._team(lanes)))
 
     def _settled(self, f: int, state: State) -> State:
@@ -115,9 +115,9 @@ class RegisterResident(Printer):
 
     def _team(self, lanes: int) -> Reduce:
         def over_lanes(states: State, combine: Callable[[State, State], State]) -> State:
-            found = self.k.warp_reduce(states, combine, lanes)
-            assert isinstance(found, tuple)
-            return found
+            folded = self.k.warp_reduce(states, combine, lanes)
+            assert isinstance(folded, tuple)
+            return folded
 
         return over_lanes if lanes <= 32 else self.k.block_reduce
 

@@ -156,10 +156,10 @@ class RowKernel:
 
     def _plan(self, shapes: tuple[tuple[int, ...], ...], aligned: bool) -> Launches | None:
         """What to launch for arrays of these shapes; None if they do not agree."""
-        found = extents((*self.kinds, *self.out_spaces), shapes, self.rank)
-        if found is None:
+        extent = extents((*self.kinds, *self.out_spaces), shapes, self.rank)
+        if extent is None:
             return None
-        rows, n = found
+        rows, n = extent
         sizes = tuple(prod(s) * b for s, b in zip(shapes, self.item_bytes, strict=True))
         if rows * n == 0:
             return Launches((), sizes, frozenset()) if not any(sizes[self.first_out :]) else None
@@ -208,13 +208,13 @@ class RowKernel:
         """Chunks of rows, a block each; then what joins them."""
         schedule, chunk = chunked(schedule, rows, n, self.itemsize, self.device.sms)
         chunks = -(-n // chunk)
-        found = self._kernels(schedule, wide)
+        printed = self._kernels(schedule, wide)
         passes = len(planned(self.program, "long", self.narrow).passes)
         each = [
             RowLaunch(
                 self.device.prepare(kernel, (rows * (chunks if i < passes else 1), 1, 1), (rows, n, chunk, chunks))
             )
-            for i, kernel in enumerate(found)
+            for i, kernel in enumerate(printed)
         ]
         return each, slots(self.program) * rows * chunks
 
@@ -260,7 +260,13 @@ def kernel(device: Device, call: Call) -> Kernel:
     """The kernel of a call; KernelError where `refusal` says why there is none."""
     if (reject := refusal(call)) is not None:
         raise KernelError(f"{call.op.name} on cuda: {reject.detail}")
-    made = RowKernel(device, call)
+    row_kernel = RowKernel(device, call)
     if call.guarded or not device.alone:  # the thread's status word, or whose array it is, is asked for each time
-        return made
-    return quick(made, made.seen, made.first_out, made.after_params - made.first_out, len(made.out_spaces))
+        return row_kernel
+    return quick(
+        row_kernel,
+        row_kernel.seen,
+        row_kernel.first_out,
+        row_kernel.after_params - row_kernel.first_out,
+        len(row_kernel.out_spaces),
+    )

@@ -5,7 +5,7 @@
     swept1024x4     rows read again in every pass: 1 024 threads a row, 4 times 16 bytes a turn
     long256x4c32    rows in chunks over many blocks, 32 an SM: as swept, then a kernel that joins
 
-`held` kernels are printed by `register_resident`, `swept` and `long` ones by `multi_pass`.  A schedule that is forced may
+`held` kernels are printed by `register_resident`, `swept` and `long` ones by `multi_pass`.  A forced schedule may
 leave numbers out (`held256`, `long`): they are then as usual, or follow from the row.
 """
 
@@ -63,10 +63,10 @@ class Schedule:
 
 def parse(text: str) -> Schedule:
     """A schedule by its name; KernelError where there is none."""
-    found = re.fullmatch(r"(flat|held|swept)(\d+)?(?:x(\d+))?()|(long)(\d+)?(?:x(\d+))?(?:c(\d+))?", text)
-    if found is None:
+    match = re.fullmatch(r"(flat|held|swept)(\d+)?(?:x(\d+))?()|(long)(\d+)?(?:x(\d+))?(?:c(\d+))?", text)
+    if match is None:
         raise KernelError(f"schedule {text!r} is not known; write flat256x4, held32x8, swept1024x4 or long256x4c32")
-    kind, *numbers = found.groups()[4:] if found[5] else found.groups()[:4]
+    kind, *numbers = match.groups()[4:] if match[5] else match.groups()[:4]
     assert kind is not None
     lanes, groups, chunks = (int(n or 0) or usual for n, usual in zip(numbers, USUAL[kind], strict=True))
     part_of_warp = kind == "held" and lanes in (1, 2, 4, 8, 16)

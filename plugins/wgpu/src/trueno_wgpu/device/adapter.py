@@ -43,9 +43,9 @@ class Adapter:
         return f"{self.name or 'one without a name'} ({self.through}, {self.kind})"
 
 
-def choose(found: Sequence[Adapter], wanted: str) -> Adapter | None:
+def choose(adapters: Sequence[Adapter], wanted: str) -> Adapter | None:
     """The best adapter for a value of the setting; None where none will do."""
-    named = [a for a in found if matches(a, wanted)]
+    named = [a for a in adapters if matches(a, wanted)]
     return min(named, key=_rank, default=None)
 
 
@@ -66,11 +66,11 @@ def _rank(adapter: Adapter) -> tuple[int, int, int]:
     return int(adapter.through.startswith("OpenGL")), kind, api
 
 
-def absent(found: Sequence[Adapter], wanted: str, platform: str) -> str:
+def absent(adapters: Sequence[Adapter], wanted: str, platform: str) -> str:
     """Why none will do, as a sentence with its remedy."""
     word = wanted.strip()
-    there = ", ".join(dict.fromkeys(map(str, found)))
-    if not found:
+    there = ", ".join(dict.fromkeys(map(str, adapters)))
+    if not adapters:
         remedy = f"; without a GPU, software can play one: {SOFTWARE_HINT}" if platform.startswith("linux") else ""
         loader = " and libvulkan1" if platform.startswith("linux") else ""
         return f"no adapter was found through Vulkan, Metal, DX12 or OpenGL; install the GPU's driver{loader}{remedy}"

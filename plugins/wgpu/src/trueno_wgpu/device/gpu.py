@@ -245,15 +245,15 @@ class Gpu:
 FOREIGN = "an array lives on another device, or on one that was closed; upload it again"
 
 
-def _limits(found: Any, software: bool) -> Limits:
+def _limits(native: Any, software: bool) -> Limits:
     """A device's limits in round numbers: llvmpipe's largest buffer is odd."""
     return Limits(
-        binding=found["max-storage-buffer-binding-size"] // 4 * 4,
-        buffer=found["max-buffer-size"] // 4 * 4,
-        workgroup=found["max-compute-workgroup-storage-size"],
+        binding=native["max-storage-buffer-binding-size"] // 4 * 4,
+        buffer=native["max-buffer-size"] // 4 * 4,
+        workgroup=native["max-compute-workgroup-storage-size"],
         alignment=ALIGNMENT,
-        invocations=min(found["max-compute-invocations-per-workgroup"], INVOCATIONS),
-        groups=found["max-compute-workgroups-per-dimension"],
+        invocations=min(native["max-compute-invocations-per-workgroup"], INVOCATIONS),
+        groups=native["max-compute-workgroups-per-dimension"],
         trips=TRIPS if software else 0,
     )
 

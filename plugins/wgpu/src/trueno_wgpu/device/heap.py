@@ -41,12 +41,12 @@ class Heap:
         with self._queue.lock:
             self._queue.check()
             self._bindings.forget(self.pool.collect())
-            found = self.pool.lend(size)
-            if found is None:
+            memory = self.pool.lend(size)
+            if memory is None:
                 self._make_room(size, gpu.name)
-                found = self.pool.add(Memory(self.create(size, STORAGE), size))
+                memory = self.pool.add(Memory(self.create(size, STORAGE), size))
                 self._counts.allocations += 1
-            return Buffer(gpu, found, needed, self.pool.dropped)
+            return Buffer(gpu, memory, needed, self.pool.dropped)
 
     def _make_room(self, size: int, name: str) -> None:
         pool, budget = self.pool, self.budget
@@ -70,9 +70,9 @@ class Heap:
         try:
             return self._device.create_buffer(size=size, usage=usage)
         except Exception as error:
-            told = self._queue.told(error, f"a buffer of {size} bytes")
-            if not isinstance(told, OutOfMemory):
-                raise told from error
+            translated = self._queue.told(error, f"a buffer of {size} bytes")
+            if not isinstance(translated, OutOfMemory):
+                raise translated from error
         self._queue.submit_held()
         gc.collect()
         self.empty()

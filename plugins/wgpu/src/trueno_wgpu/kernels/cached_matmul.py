@@ -50,12 +50,12 @@ class _Weight:
 
     def dispatches(self, m: int, gpu: Gpu) -> list[list[Dispatch]]:
         """For each block; its operands are x and the block."""
-        found = self.plans.get(m)
-        if found is None:
+        planned = self.plans.get(m)
+        if planned is None:
             if len(self.plans) >= MOST_PLANS:
                 self.plans.clear()
-            found = self.plans[m] = [self._dispatches(m, first, block.shape[0], gpu) for first, block in self.blocks]
-        return found
+            planned = self.plans[m] = [self._dispatches(m, first, block.shape[0], gpu) for first, block in self.blocks]
+        return planned
 
     def _dispatches(self, m: int, first: int, n: int, gpu: Gpu) -> list[Dispatch]:
         if m <= gemv.MOST_VECTORS:

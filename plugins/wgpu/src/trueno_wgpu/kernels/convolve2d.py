@@ -103,7 +103,7 @@ def dispatches(x: Shape, weights: Shape, out: Shape, same: bool, limits: Limits,
     top, left = ((p - 1) // 2, (q - 1) // 2) if same else (0, 0)
     places = PLACES if width > NARROW else 1
     budget = int(limits.trips * 0.9) if limits.trips else taps
-    found = []
+    planned = []
     for first, count in bands("convolve2d", "the result", channels, (height * width * 4,), limits):
         each = CHANNELS if count >= CHANNELS else 1
         result = None if count == channels else Band(first, count, height * width * 4)
@@ -116,8 +116,8 @@ def dispatches(x: Shape, weights: Shape, out: Shape, same: bool, limits: Limits,
                      first)  # fmt: skip
             packed = struct.pack("<17I", *words)
             grid = fold(groups, limits.groups)
-            found.append(Dispatch(used, packed, grid, ((0, None), (1, None)), result, end == taps))
-    return found
+            planned.append(Dispatch(used, packed, grid, ((0, None), (1, None)), result, end == taps))
+    return planned
 
 
 @KERNELS.add("convolve2d", rates=RATES)

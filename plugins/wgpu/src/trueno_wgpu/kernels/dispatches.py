@@ -133,8 +133,8 @@ class Plans:
         except KeyError:
             if len(self._made) >= MOST_PLANS:
                 self._made.clear()
-            made = self._made[shapes] = self._make(*shapes)
-            return made
+            dispatches = self._made[shapes] = self._make(*shapes)
+            return dispatches
 
 
 # ------------------------------------------------------------------------------------- adding up splits

@@ -59,7 +59,7 @@ def shader(width: int, guarded: bool) -> Shader:
 
 def dispatches(v: int, d: int, rows: int, limits: Limits, guarded: bool) -> list[Dispatch]:
     width = 4 if d % 4 == 0 else 1
-    found = []
+    planned = []
     for first, count in bands("embedding_lookup", "the result", rows, (d * 4, 8), limits):
         some = count != rows
         indices, out = (Band(first, count, size) if some else None for size in (8, d * 4))
@@ -68,8 +68,8 @@ def dispatches(v: int, d: int, rows: int, limits: Limits, guarded: bool) -> list
             words = count * d // width
             packed = struct.pack("<5I", words, d // width, v, top, height)
             groups = fold(-(-words // INVOCATIONS), limits.groups)
-            found.append(Dispatch(shader(width, guarded), packed, groups, ((0, table), (1, indices)), out))
-    return found
+            planned.append(Dispatch(shader(width, guarded), packed, groups, ((0, table), (1, indices)), out))
+    return planned
 
 
 @KERNELS.add("embedding_lookup", rates=RATES)

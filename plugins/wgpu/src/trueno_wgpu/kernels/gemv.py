@@ -194,7 +194,7 @@ def row_dispatches(
         raise KernelError(
             f"{op}: the result has {last * 4} bytes, and this adapter binds {limits.binding}; compute parts of it"
         )
-    found = []
+    planned = []
     for top, height in bands(op, "a", m, (k * 4,) if near else (k * 4, 4), limits):
         band = None if height == m else Band(top, height, k * 4)
         out = None if height == m or near else Band(top, height, 4)
@@ -222,7 +222,7 @@ def row_dispatches(
             shader = Shader(
                 f"rows {lanes}", rows_text(lanes, width, vectors, upright, mine), (False, False, True, *mine.writes)
             )
-            found.append(
+            planned.append(
                 Dispatch(
                     shader,
                     struct.pack("<11I", *words),
@@ -234,7 +234,7 @@ def row_dispatches(
                     then,
                 )
             )
-    return found
+    return planned
 
 
 def column_dispatches(
@@ -252,7 +252,7 @@ def column_dispatches(
     groups = -(-m // (width * across))
     parts = splits or _splits(groups, -(-k // down), k * width * across, limits)
     budget = _trips(limits, lanes.ahead, down * lanes.ahead, k)
-    found = []
+    planned = []
     along = bands(op, "a", k, (m * 4,), limits)
     cuts = [(b, s, min(s + budget, b[0] + b[1])) for b in along for s in range(b[0], b[0] + b[1], budget)]
     for number, (b, begin, end) in enumerate(cuts):
@@ -269,7 +269,7 @@ def column_dispatches(
             f"columns {lanes}", columns_text(lanes, width, vectors, mine), (False, False, True, *mine.writes)
         )
         band = None if len(along) == 1 else Band(*b, m * 4)
-        found.append(
+        planned.append(
             Dispatch(
                 shader,
                 struct.pack("<11I", *words),
@@ -281,7 +281,7 @@ def column_dispatches(
                 then,
             )
         )
-    return found
+    return planned
 
 
 @KERNELS.add("matvec", rates=RATES)

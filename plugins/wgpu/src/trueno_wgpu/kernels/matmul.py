@@ -63,7 +63,7 @@ def choose(m: int, n: int, k: int, batch: int, limits: Limits) -> tuple[Tile, in
     if limits.trips:  # a CPU has no grid to fill, and takes seconds to compile a large tile
         work = m * n * k
         return (NAIVE if work <= 32**3 or min(m, n) < 8 else MIDDLE if work < 256**3 else LARGE), 1
-    best, found = float("inf"), (MIDDLE, 1)
+    best, choice = float("inf"), (MIDDLE, 1)
     for tile, (speed, filling) in SPEEDS.items():
         if tile.workgroup_bytes > limits.workgroup:
             continue
@@ -75,9 +75,9 @@ def choose(m: int, n: int, k: int, batch: int, limits: Limits) -> tuple[Tile, in
             if splits > 1:
                 cost += PASS + 8 * 4 * (splits + 1) * m * n * batch
             if cost < best:
-                best, found = cost, (tile, splits)
+                best, choice = cost, (tile, splits)
             splits *= 2
-    return found
+    return choice
 
 
 def _reads(tile: Tile, m: int, n: int, k: int, turned: bool, first: int = 0, pitch: int = 0) -> Reads:
@@ -239,6 +239,6 @@ def batch_dispatches(
     dispatches: list[Dispatch] = []
     for first, count in bands(op, "the batch", lead[0], each, limits):
         a, b, c = (Band(first, count, size) if size else None for size in each)
-        made = product_dispatches(op, m, n, k, limits, store, lead=[count], a_step=a_step, b_step=b_step)
-        dispatches += [replace(dispatch, reads=((0, a), (1, b)), out=c) for dispatch in made]
+        planned = product_dispatches(op, m, n, k, limits, store, lead=[count], a_step=a_step, b_step=b_step)
+        dispatches += [replace(dispatch, reads=((0, a), (1, b)), out=c) for dispatch in planned]
     return dispatches

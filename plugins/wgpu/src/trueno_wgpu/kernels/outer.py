@@ -47,13 +47,13 @@ def shader(width: int, store: Store) -> Shader:
 
 def dispatches(m: int, n: int, limits: Limits, store: Store) -> list[Dispatch]:
     width = 4 if n % 4 == 0 else 1
-    found = []
+    planned = []
     for top, height in bands("outer", "the result", m, (n * 4,), limits):
         packed = struct.pack("<3I", height * n, n, top)
         groups = fold(-(-height * n // (INVOCATIONS * width)), limits.groups)
         out = None if height == m else Band(top, height, n * 4)
-        found.append(Dispatch(shader(width, store), packed, groups, ((0, None), (1, None)), out))
-    return found
+        planned.append(Dispatch(shader(width, store), packed, groups, ((0, None), (1, None)), out))
+    return planned
 
 
 @KERNELS.add("outer", rates=RATES)

@@ -64,7 +64,7 @@ def _shader(guarded: bool) -> Shader:
 
 def dispatches(m: int, n: int, limits: Limits, shader: Shader) -> list[Dispatch]:
     """Blocks of x's rows by blocks of y's, each of them as many as a binding holds: most often one."""
-    found = []
+    planned = []
     tops, lefts = (bands("transpose", "x", *size, limits) for size in ((m, (n * 4,)), (n, (m * 4,))))
     for top, height in tops:
         for left, width in lefts:
@@ -73,8 +73,8 @@ def dispatches(m: int, n: int, limits: Limits, shader: Shader) -> list[Dispatch]
             across = -(-width // SIDE)
             groups = -(-height // SIDE) * across
             packed = struct.pack("<8I", m, n, top, height, left, width, groups, across)
-            found.append(Dispatch(shader, packed, fold(groups, limits.groups), ((0, x),), out))
-    return found
+            planned.append(Dispatch(shader, packed, fold(groups, limits.groups), ((0, x),), out))
+    return planned
 
 
 @KERNELS.add("transpose", rates=RATES)

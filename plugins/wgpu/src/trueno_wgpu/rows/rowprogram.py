@@ -110,19 +110,19 @@ class RowKernel:
 
     def _plan(self, shapes: tuple[tuple[int, ...], ...], alias: tuple[int, ...]) -> Launches | None:
         """What to launch for arrays of these shapes, of which some share buffers; None if they do not agree."""
-        found = extents((*self.kinds, *self.out_spaces), shapes, self.rank)
-        if found is None:
+        extent = extents((*self.kinds, *self.out_spaces), shapes, self.rank)
+        if extent is None:
             return None
-        rows, n = found
+        rows, n = extent
         if rows * n == 0:
             return Launches((), 0) if not any(prod(s) for s in shapes[len(self.kinds) :]) else None
         schedule = self._schedule(rows, n)
         if not self._may_share(alias):
             return None
-        found = self._shaders(schedule, () if alias == tuple(range(len(alias))) else alias)
+        printed = self._shaders(schedule, () if alias == tuple(range(len(alias))) else alias)
         if schedule == "flat":
-            return self._flat(found[0], rows, n)
-        return self._long(found, rows, n) if schedule == "long" else self._rows(found[0], schedule, rows, n)
+            return self._flat(printed[0], rows, n)
+        return self._long(printed, rows, n) if schedule == "long" else self._rows(printed[0], schedule, rows, n)
 
     def _print(self, schedule: str, alias: tuple[int, ...]) -> tuple[Printed, ...]:
         return shaders(self.plan, self.title, schedule, self.guarded, alias)
@@ -202,7 +202,7 @@ class RowKernel:
             each.append(self._launch(printed, ceil(items / teams), (items, n, start, 0, 0, 0), n, part))
         return Launches(tuple(each), 0)
 
-    def _long(self, found: tuple[Printed, ...], rows: int, n: int) -> Launches:
+    def _long(self, shaders: tuple[Printed, ...], rows: int, n: int) -> Launches:
         chunk = max(CHUNK, -(-n // CHUNKS))
         chunk = -(-chunk // THREADS) * THREADS
         chunks = -(-n // chunk)
@@ -213,13 +213,13 @@ class RowKernel:
             most = self.gpu.limits.binding // (4 * chunk)
         each = []
         passes = len(self.plan.passes)
-        for printed in found[:passes]:
+        for printed in shaders[:passes]:
             for start in range(0, chunks, most):
                 here = min(most, chunks - start)
                 end = min((start + here) * chunk, n)
                 part = None if here == chunks else (4 * start * chunk, 4 * (end - start * chunk))
                 each.append(self._launch(printed, rows * here, (rows, n, start, chunk, chunks, here), n, part))
-        each += [self._launch(p, rows, (rows, n, 0, chunk, chunks, chunks), n) for p in found[passes:]]
+        each += [self._launch(p, rows, (rows, n, 0, chunk, chunks, chunks), n) for p in shaders[passes:]]
         return Launches(tuple(each), 8 * len(self.program.folds) * rows * chunks)
 
 

@@ -251,14 +251,14 @@ class Gpu:
     ) -> bytes:
         """The 128 bytes for a launch's tensor map (see `device.Device.tensor_map`); the latest ones are kept."""
         key = address, element, tuple(shape), tuple(box), swizzle
-        found = self._maps.get(key)
-        if found is None:
+        encoded = self._maps.get(key)
+        if encoded is None:
             if len(self._maps) >= MOST_MAPS:
                 self._maps.clear()
             pitches = [prod(shape[i:]) * TYPES[element].bytes for i in range(1, len(shape))]
-            found = tensor_maps.encoded(self.driver, address, element, shape, pitches, box, swizzle)
-            self._maps[key] = found
-        return found
+            encoded = tensor_maps.encoded(self.driver, address, element, shape, pitches, box, swizzle)
+            self._maps[key] = encoded
+        return encoded
 
     def status(self) -> int:
         """Address of the word into which this thread's guarded kernels OR their bits: 1 a NaN, 2 an Inf."""

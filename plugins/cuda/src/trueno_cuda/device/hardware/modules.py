@@ -57,14 +57,14 @@ class Modules:
 
         KernelError where the driver refuses the text, or a block would need more than it may have.
         """
-        found = self._functions.get(kernel.key)
-        if found is None or dynamic > self._granted.get(found, FREE_SHARED):
+        loaded = self._functions.get(kernel.key)
+        if loaded is None or dynamic > self._granted.get(loaded, FREE_SHARED):
             with self._lock:
-                found = self._functions.get(kernel.key)
-                if found is None:
-                    found = self._functions[kernel.key] = self._loaded(kernel)
-                self._grant(kernel, found, dynamic)
-        return found
+                loaded = self._functions.get(kernel.key)
+                if loaded is None:
+                    loaded = self._functions[kernel.key] = self._loaded(kernel)
+                self._grant(kernel, loaded, dynamic)
+        return loaded
 
     def figures(self, kernel: Kernel) -> dict[str, int]:
         """What a block of a kernel takes: registers and bytes of local memory a thread, of static shared memory."""

@@ -20,13 +20,13 @@ _forked = False
 def gpu() -> Gpu:
     """The process's GPU, opened when it is first asked for; BackendUnavailable where none will do."""
     global _gpu
-    found = _gpu
-    if found is None or found.closed:
+    current = _gpu
+    if current is None or current.closed:
         with _lock:
-            found = _gpu
-            if found is None or found.closed:
-                found = _gpu = Gpu(*chosen())
-    return found
+            current = _gpu
+            if current is None or current.closed:
+                current = _gpu = Gpu(*chosen())
+    return current
 
 
 def in_use() -> Gpu | None:

@@ -68,10 +68,10 @@ def add(device: Any) -> None:
     """Run the smallest kernel, and check it; BackendUnavailable where the sum is wrong."""
     x, out = device.to_device(np.ones(2, np.float32)), device.to_device(np.zeros(1, np.float32))
     device.prepare(one_and_one.build(arch=device.arch), (1, 1, 1))((x.data.ptr, out.data.ptr))
-    found = float(device.to_host(out)[0])
-    if found != 2.0:
+    value = float(device.to_host(out)[0])
+    if value != 2.0:
         raise BackendUnavailable(
-            f"{device.name} adds 1 and 1 to {found}; do not trust it, and look for errors with dmesg"
+            f"{device.name} adds 1 and 1 to {value}; do not trust it, and look for errors with dmesg"
         )
 
 

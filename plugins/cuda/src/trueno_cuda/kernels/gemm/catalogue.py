@@ -179,11 +179,11 @@ def _build_wgmma(arch: str, **constants: Any) -> tuple[Kernel, ...]:
 
 
 def _sample_tensor(
-    rng: np.random.Generator, made: tuple[Problem, Plan], *, element: str, turned: bool, guarded: bool,
+    rng: np.random.Generator, case: tuple[Problem, Plan], *, element: str, turned: bool, guarded: bool,
     result: str = "float32",
 ) -> Trial:  # fmt: skip
     """Of float32, `tf32`, the operands are rounded first; sums are float32, and so is the result, or `narrow`."""
-    problem, plan = made
+    problem, plan = case
     dtype = TYPES[element][1]
     return _sampled(
         plan, rng, (problem.m, problem.depth), (problem.depth, problem.n), dtype, turned=turned, guarded=guarded,

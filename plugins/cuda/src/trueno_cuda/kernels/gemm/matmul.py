@@ -91,7 +91,7 @@ def choose(problem: Problem, element: Type, device: Device) -> Choice:
     m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
     if not depth or m * n * depth <= 24**3 or (min(m, n) < 4 and depth < 64):
         return Choice("naive")
-    best, found = float("inf"), Choice("naive")
+    best, choice = float("inf"), Choice("naive")
     for name, tile in TILES[element].items():
         if simt.shared_bytes(tile, element.bytes) > device.shared:
             continue
@@ -108,9 +108,9 @@ def choose(problem: Problem, element: Type, device: Device) -> Choice:
             if splits > 1:
                 cost += PASS + 4 * (splits + 1) * m * n * count * element.bytes / device.sms
             if cost < best:
-                best, found = cost, Choice(name, splits)
+                best, choice = cost, Choice(name, splits)
             splits *= 2
-    return found
+    return choice
 
 
 def choose_tensor(

@@ -32,20 +32,20 @@ FEW = 16
 def _banded(op: str, w: Any, gpu: Gpu) -> list[tuple[int, int, Bound]]:
     """The rows of w, as many at a time as fit into a binding: (first row, rows, what is bound)."""
     n, row_bytes = w.shape
-    found = bands(op, "w", n, (row_bytes,), gpu.limits)
-    if len(found) == 1:
+    parts = bands(op, "w", n, (row_bytes,), gpu.limits)
+    if len(parts) == 1:
         return [(0, n, whole(w.buffer, padded(w.nbytes), gpu.limits))]
-    return [(first, rows, View(w.buffer, first * row_bytes, padded(rows * row_bytes))) for first, rows in found]
+    return [(first, rows, View(w.buffer, first * row_bytes, padded(rows * row_bytes))) for first, rows in parts]
 
 
 def _in_turns(op: str, gpu: Gpu, x: Any, out: Any, m: int, k: int, n: int) -> list[tuple[int, Bound, Bound]]:
     """The rows of x and of the result, as many at a time as fit into a binding."""
-    found = bands(op, "the result or x", m, (4 * k, 4 * n), gpu.limits)
-    if len(found) == 1:
+    parts = bands(op, "the result or x", m, (4 * k, 4 * n), gpu.limits)
+    if len(parts) == 1:
         return [(m, whole(x.buffer, 4 * m * k, gpu.limits), whole(out.buffer, 4 * m * n, gpu.limits))]
     return [
         (rows, View(x.buffer, first * 4 * k, rows * 4 * k), View(out.buffer, first * 4 * n, rows * 4 * n))
-        for first, rows in found
+        for first, rows in parts
     ]
 
 
@@ -56,8 +56,8 @@ def multiply(gpu: Gpu, op: str, f: Format, activations: str, w: Any, x: Any, out
     for count, xs, ys in _in_turns(op, gpu, x, out, m, k, n):
         given: tuple[Bound, ...] = (xs,)
         if activations != "f32":
-            made = quantized(gpu, xs, count * k, f.activations)
-            given = (made.codes, made.scales, made.sums)
+            activation = quantized(gpu, xs, count * k, f.activations)
+            given = (activation.codes, activation.scales, activation.sums)
         for first, rows, ws in _banded(op, w, gpu):
             if count <= FEW:
                 run_rows(gpu, op, f, activations, ws, given, ys, (rows, first, n, k, count))

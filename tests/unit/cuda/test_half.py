@@ -32,7 +32,7 @@ def still(call):
     result = call()
     assert here.moved == before, f"{before} became {here.moved}"
     results = result if isinstance(result, tuple) else (result,)
-    assert all(type(r).__module__ == "trueno_cuda.emulated" for r in results)
+    assert all(type(r).__module__ == "trueno_cuda.device.emulated" for r in results)
     home = tuple(map(trueno.numpy, results))
     return home if isinstance(result, tuple) else home[0]
 

@@ -8,8 +8,8 @@ import trueno
 from trueno.batch.epilogue import shapes, with_epilogue
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Call
+from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
-from trueno.ops.structured import judge_structured
 
 pytest.importorskip("numba")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Accuracy
-from trueno.ops.bound import bound, judge
+from trueno.judge.bound import bound, judge
 
 pytest.importorskip("numba")
 

@@ -9,8 +9,8 @@ from trueno.batch.epilogue import with_epilogue
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
+from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
-from trueno.ops.structured import judge_structured
 
 pytest.importorskip("wgpu")
 from trueno_wgpu.device.array import Array

@@ -14,8 +14,8 @@ import pytest
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
+from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
-from trueno.ops.bound import bound, judge
 from trueno.ops.trace import trace
 
 pytest.importorskip("wgpu")

@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from trueno.formats.table import Pieces as Pieces
     from trueno.formats.table import Plane as Plane
     from trueno.formats.table import format_of as format_of
+    from trueno.judge.bound import bound as bound
+    from trueno.judge.bound import judge as judge
     from trueno.ops import TABLE as TABLE
     from trueno.ops import stacks as stacks
-    from trueno.ops.bound import bound as bound
-    from trueno.ops.bound import judge as judge
     from trueno.ops.evaluate import evaluate as evaluate
     from trueno.ops.fused import fma as fma
     from trueno.ops.guarded import with_flags as with_flags
@@ -91,8 +91,8 @@ GROUPS = {
         "evaluate": "trueno.ops.evaluate",
         "fma": "trueno.ops.fused",
         "stacks": "trueno.ops.stacks",
-        "bound": "trueno.ops.bound",
-        "judge": "trueno.ops.bound",
+        "bound": "trueno.judge.bound",
+        "judge": "trueno.judge.bound",
         "ReferenceBackend": "trueno.reference",
     },
     "Block formats": {

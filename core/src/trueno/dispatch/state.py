@@ -27,7 +27,7 @@ from trueno.errors import KernelError, ParameterError, TruenoError
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select import policy, quarantine
-from trueno.select.decision import Asked, Decision
+from trueno.select.decision import Decision, Request
 from trueno.settings import settings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class State:
         *(f"{d}_{name}" for name in TABLE for d in DTYPES),
     )  # fmt: skip
 
-    def __init__(self, own: Asked | None = None, rules: "Rules | None" = None, traced: bool = False) -> None:
+    def __init__(self, own: Request | None = None, rules: "Rules | None" = None, traced: bool = False) -> None:
         self.own = own
         self.rules = rules
         self.traced = traced
@@ -72,7 +72,7 @@ class State:
         self.resident: dict[Any, Any] = {}
 
     @property
-    def asked(self) -> Asked:
+    def request(self) -> Request:
         """What was asked for: here, else for the whole process."""
         return _default if self.own is None else self.own
 
@@ -151,7 +151,7 @@ class State:
         found = self.general.get(key)
         if found is None:
             before = drops
-            found = (policy.decide(call, self.asked), {})
+            found = (policy.decide(call, self.request), {})
             if before == drops and not policy.nested():
                 self.general[key] = found
                 if call.op.family == "batch":
@@ -229,7 +229,7 @@ class State:
 
     def failed(self, call: Call, name: str, error: BaseException) -> None:
         """A backend failed: leave it out for calls like this one and say so, or raise if it was asked for by name."""
-        fallback.leave_out(call, name, error, self.asked)
+        fallback.leave_out(call, name, error, self.request)
         forget_plans(call.op.name)
         fallback.say(call, name, error, self._choice(call)[0].chosen)
 
@@ -239,7 +239,7 @@ class State:
         forget_plans(call.op.name)
 
 
-_default = Asked()  # what `set_default` asked for
+_default = Request()  # what `set_default` asked for
 _base = State()
 current: ContextVar[State] = ContextVar("trueno_state", default=_base)
 _states: dict[Any, State] = {}
@@ -256,7 +256,7 @@ if hasattr(os, "register_at_fork"):  # another thread of the parent may have hel
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _state(own: Asked | None, rules: "Rules | None", traced: bool) -> State:
+def _state(own: Request | None, rules: "Rules | None", traced: bool) -> State:
     """States are kept, so that entering a context again finds its plans warm."""
     if own is None and rules is None and not traced:
         return _base
@@ -281,7 +281,7 @@ class Under:
     What is left in another order than it was entered takes only its own part away.
     """
 
-    def __init__(self, what: str, asked: Asked | None = None, rules: "Rules | None" = None, traced: bool = False):
+    def __init__(self, what: str, asked: Request | None = None, rules: "Rules | None" = None, traced: bool = False):
         self.what, self.asked, self.rules, self.traced = what, asked, rules, traced
 
     def __enter__(self) -> None:
@@ -337,7 +337,7 @@ def _enter(frames: tuple[Under, ...]) -> None:
 def choosing(names: tuple[str, ...], origin: str) -> State:
     """The state that runs on these backends, under the guard and the trace in force; no name: the current state."""
     now = current.get()
-    return _state(Asked(names, (), False, origin), now.rules, now.traced) if names else now
+    return _state(Request(names, (), False, origin), now.rules, now.traced) if names else now
 
 
 @contextmanager
@@ -360,7 +360,7 @@ def tracing() -> Under:
     return Under("a trace", traced=True)
 
 
-def set_asked(asked: Asked) -> None:
+def set_asked(asked: Request) -> None:
     """What is asked for in the whole process, where nothing else is; plans are dropped."""
     global _default
     _default = asked

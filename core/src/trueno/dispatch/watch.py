@@ -39,7 +39,7 @@ def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, stat
     # What an op only moves, an operand explains.
     wanted = 0 if call.op.flops_text == "0" else reduce(or_, (BITS[kind] for kind in kinds), 0)
     device = call.residency != "host"
-    if fused and (device or registry.foreign(registry.entries()[name])):
+    if fused and (device or registry.entries()[name].foreign):
         kernel = _one_by_one(kernel, name, device)
     if not wanted and not always:
         return _deaf(kernel) if fused else kernel

@@ -125,7 +125,8 @@ def quant_matvec(w, x, *, format: str = "", activations: str = "q8"):
     Shapes: a QuantizedMatrix (or bytes with `format`) and one vector; blocks run along k.
     Edges: a NaN, an Inf, or a scale past its float16 in x makes every y NaN or Inf with "q8"; a scale of w that is NaN
     or Inf makes its y not finite.  With "q8" and a format of 32 elements a block, 32 elements of x share a float16
-    scale, as in ggml: they lose digits if all are below 8e-3, and count as 0 if all are below 3.7e-6.
+    scale, as in ggml: they lose digits if all are below 8e-3, and count as 0 if all are below 3.7e-6.  Only mxfp4 can
+    hold a weight past float32 under a finite scale; such a weight is Inf, or its exact product is taken.
     """
     return decode(format_of(format), w).astype(x.dtype) @ _seen(x, format, activations)
 

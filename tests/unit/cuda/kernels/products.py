@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 from trueno.discovery.protocol import Call
+from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
-from trueno.ops.structured import judge_structured
 from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import KERNELS
 from trueno_cuda.kernels.gemm.matmul import ELEMENTS, Choice, product_launches

@@ -5,8 +5,8 @@ import pytest
 from trueno.batch.epilogue import with_epilogue
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Call
+from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
-from trueno.ops.structured import judge_structured
 from trueno_cuda.kernels import KERNELS
 from trueno_cuda.kernels.epilogue import spliced
 from trueno_cuda.kernels.gemm import matmul

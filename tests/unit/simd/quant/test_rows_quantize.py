@@ -50,6 +50,19 @@ def test_so_are_those_of_activation_formats(name: str) -> None:
         KERNELS[WEIGHTED](np.dtype("f4"), {"format": name})
 
 
+@pytest.mark.parametrize("name", ["q4_1", "q5_1"])
+def test_zeros_of_either_sign_have_a_scale_of_zero_and_the_first_ones_sign(name: str) -> None:
+    """ggml keeps the first of equal numbers as least and as greatest, so the scale is 0 − 0 or −0 − −0, which is 0."""
+    rng = np.random.default_rng(20261122)
+    x = np.where(rng.random((64, 64)) < 0.5, np.float32(0), np.float32(-0.0))
+    f = FORMATS[name]
+    wanted = np.zeros((64, 2, f.nbytes), np.uint8)
+    m = f.fields["m"].offset
+    wanted[:, :, m : m + 2] = x[:, ::32].astype("<f2").view(np.uint8).reshape(64, 2, 2)
+    same(name, quantize(PLAIN, name, x, np.ones(64, "f4")), wanted.reshape(64, -1))
+    same(name, encode(f, x), wanted.reshape(64, -1))
+
+
 def hard_rows(seed: int, k: int) -> np.ndarray:
     """Rows at which a search goes astray if a single operation is not ggml's."""
     rng = np.random.default_rng(seed)

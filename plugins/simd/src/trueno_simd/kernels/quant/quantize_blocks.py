@@ -117,6 +117,8 @@ def _affine(format: str) -> Any:
         low, high = least(choose(a < b, a, b)), greatest(choose(a > b, a, b))
         if low == 0:
             low = first_of(x, 32, np.float32(0))
+        if high == low:  # −0 and 0 are equal, but −0 − 0 is −0: ggml subtracts the first number from itself
+            high = low
         d = (high - low) / np.float32(top)
         factor = np.float32(1) / d if d != 0 else np.float32(0)
         codes = reserve()

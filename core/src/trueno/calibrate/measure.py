@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.calibrate.timing import race
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Kernel, Rates
 from trueno.errors import TruenoError
@@ -24,8 +25,8 @@ from trueno.formats.samples import random_rows
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select import cost
+from trueno.select.available import automatic
 from trueno.select.calibration import Row
-from trueno.select.timing import race
 
 Array = npt.NDArray[Any]
 Shapes = tuple[tuple[int, ...], ...]
@@ -82,8 +83,7 @@ def available(names: Sequence[str] = ()) -> list[str]:
     """The backends to measure: those named, which must be available, or all that automatic choices consider."""
     if names:
         return [registry.load(name).name for name in names]
-    entries = registry.entries().values()
-    return [e.name for e in entries if not e.opt_in and e.available and not registry.software(e)]
+    return [entry.name for entry in automatic()]
 
 
 def typical(backend: str, dtype: npt.DTypeLike = np.float32) -> dict[str, Op]:
@@ -92,16 +92,16 @@ def typical(backend: str, dtype: npt.DTypeLike = np.float32) -> dict[str, Op]:
     classes: dict[str, list[Op]] = {}
     for op in TABLE.values():
         classes.setdefault(cost.op_class(op), []).append(op)
-    found = {}
+    chosen = {}
     for kind, ops in classes.items():
         ranked = sorted(ops, key=_weight)
         middle = len(ranked) // 2
         nearest = sorted(range(len(ranked)), key=lambda i: abs(i - middle))
         for i in nearest:
             if taker.supports(_call(ranked[i], np.dtype(dtype), shapes(ranked[i], 1024))) is None:
-                found[kind] = ranked[i]
+                chosen[kind] = ranked[i]
                 break
-    return found
+    return chosen
 
 
 def items(backends: Sequence[str], dtypes: Sequence[str]) -> list[Item]:
@@ -110,14 +110,14 @@ def items(backends: Sequence[str], dtypes: Sequence[str]) -> list[Item]:
     Row programs come in the large and the small band, then structured ops, then all of these in the other bands; ops
     that compute much for each byte close, as one of them may take as long as all others.
     """
-    found: dict[tuple[str, str, str], list[str]] = {}
+    takers: dict[tuple[str, str, str], list[str]] = {}
     for dtype in dtypes:
         for name in backends:
             for kind, op in typical(name, dtype).items():
-                found.setdefault((kind, op.name, dtype), []).append(name)
+                takers.setdefault((kind, op.name, dtype), []).append(name)
     listed = [
         Item(kind, TABLE[op], dtype, band, tuple(names))
-        for (kind, op, dtype), names in found.items()
+        for (kind, op, dtype), names in takers.items()
         for band in ORDER
         if any(True for _ in calls(TABLE[op], np.dtype(dtype), band))
     ]
@@ -168,10 +168,10 @@ def measure(item: Item, budget: float) -> Outcome:
                 ready[name] = _prepared(backend, kernel, call, operands, params, wanted)
             except Exception as error:  # a kernel may raise anything, and the others are wanted all the same
                 failed[name] = error
-        found, late = race(ready, budget / len(wanted_here))
-        for name, (best, count, spread) in found.items():
+        times, errors = race(ready, budget / len(wanted_here))
+        for name, (best, count, spread) in times.items():
             samples[name].append(_Sample(cost.work(call), best, count, spread))
-        failed |= late
+        failed |= errors
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for name, listed in samples.items():
         try:
@@ -182,8 +182,8 @@ def measure(item: Item, budget: float) -> Outcome:
         except Exception as error:  # of the link
             failed[name] = error
     for name, problem in failed.items():
-        said = " ".join(str(problem).split())[:200]
-        outcome.skipped.append(f"{name}: {item}, {item.op.name}: {said or type(problem).__name__}")
+        reason = " ".join(str(problem).split())[:200]
+        outcome.skipped.append(f"{name}: {item}, {item.op.name}: {reason or type(problem).__name__}")
     return outcome
 
 
@@ -204,7 +204,7 @@ def fit(points: Sequence[tuple[cost.Work, float]], link: tuple[float, float] = (
 def link(name: str) -> tuple[float, float]:
     """Seconds an array and bytes a second between host and a backend; (0, inf) where arrays are NumPy's. Kept."""
     entry = registry.entries()[name]
-    if not registry.foreign(entry):
+    if not entry.foreign:
         return 0.0, math.inf
     backend = registry.load(name)
     if backend not in _links:
@@ -220,17 +220,16 @@ def _link(backend: Backend) -> tuple[float, float]:
     for size in LINK_BYTES:
         x = np.ones(size // 4, np.float32)  # written: pages of zeros are all one page, which the cache holds
 
-        def there(x: Array = x) -> Any:
-            device = backend.to_device(x)
+        def upload(x: Array = x) -> Any:
+            array = backend.to_device(x)
             backend.synchronize()
-            return device
+            return array
 
-        device = there()
-        back = np.empty_like(x)
-        found, failed = race({"up": there, "down": partial(backend.to_host, device, back)}, 0.1)
-        for error in failed.values():
+        array, out = upload(), np.empty_like(x)
+        transfers, errors = race({"up": upload, "down": partial(backend.to_host, array, out)}, 0.1)
+        for error in errors.values():
             raise error
-        times.append((found["up"][0] + found["down"][0]) / 2)
+        times.append((transfers["up"][0] + transfers["down"][0]) / 2)
     launch, slope = _line([float(s) for s in LINK_BYTES], times)
     return launch, 1 / slope
 
@@ -263,9 +262,10 @@ def _wanted(op: Op, dtype: np.dtype[Any], band: str) -> Iterator[tuple[Shapes, C
     if op.quantized and dtype != np.float32:  # blocks go with float32
         return
     for size in SIZES[band]:
-        call = _call(op, dtype, found := shapes(op, size))
+        extents = shapes(op, size)
+        call = _call(op, dtype, extents)
         if cost.work(call).flops <= MOST_FLOPS and cost.band(call) == band:
-            yield found, call
+            yield extents, call
 
 
 def _weight(op: Op) -> tuple[float, int, str]:
@@ -344,10 +344,10 @@ def _prepared(
     wanted: Sequence[Array],
 ) -> Callable[[], Any]:
     """A thunk that runs the kernel to its end, having run it once and compared; raises a sentence if it is wrong."""
-    foreign = registry.foreign(registry.entries()[backend.name])
-    given = [backend.to_device(x) for x in operands] if foreign else list(operands)
+    foreign = registry.entries()[backend.name].foreign
+    inputs = [backend.to_device(x) for x in operands] if foreign else list(operands)
     outs = _outs(call.op, call, operands, backend.empty if foreign else np.empty)
-    arguments = (*given, *params, *outs)
+    arguments = (*inputs, *params, *outs)
     status = kernel(*arguments)
     backend.synchronize()
     if status == -1:

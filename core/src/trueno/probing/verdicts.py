@@ -1,4 +1,4 @@
-"""Verdicts of probes, kept between processes under a fingerprint of all that they hang on.
+"""Verdicts of probes, kept between processes under a fingerprint of all that they depend on.
 
 The fingerprint is made without any code of the plugin: versions, the CPU, the driver, the settings, and the
 sizes and times of the files that would be imported.  It is kept as text beside the verdict and compared
@@ -42,10 +42,10 @@ def sentence(text: str) -> str:
 
 
 class Verdict(NamedTuple):
-    """What a probe found.  code and reason: empty where ok.  notes: about the plugin's manners.
+    """What a probe found.  code and reason: empty where ok.  notes: about the plugin's side effects.
 
     seconds: how long it took.  trace: the traceback where it raised.  time: when, in seconds since the epoch.
-    limit: the seconds that it was given.
+    limit: the seconds that it had.
     """
 
     ok: bool
@@ -76,7 +76,7 @@ class Verdict(NamedTuple):
 def parse(data: Any) -> Verdict:
     """The verdict that `plain` wrote; ValueError for anything else."""
     try:
-        found = Verdict(
+        verdict = Verdict(
             data["ok"],
             data["code"],
             data["reason"],
@@ -89,22 +89,22 @@ def parse(data: Any) -> Verdict:
         )
     except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"no verdict: {error!r}") from None
-    texts = [found.code, found.reason, found.trace, *found.notes]
-    for device in found.devices:
+    texts = [verdict.code, verdict.reason, verdict.trace, *verdict.notes]
+    for device in verdict.devices:
         texts += [device.name, device.isa]
-    flags = [found.ok, *(device.software for device in found.devices)]
+    flags = [verdict.ok, *(device.software for device in verdict.devices)]
     if not all(isinstance(t, str) for t in texts) or not all(isinstance(f, bool) for f in flags):
         raise ValueError("no verdict: a field has the wrong type")
-    if found.ok == bool(found.reason):
+    if verdict.ok == bool(verdict.reason):
         raise ValueError("no verdict: a refusal needs a reason, and nothing else has one")
-    return found
+    return verdict
 
 
 # ---- the fingerprint -------------------------------------------------------------------------------
 
 
 def fingerprint(manifest: Manifest) -> str:
-    """All that the verdict on a backend hangs on, as lines of text."""
+    """All that the verdict on a backend depends on, as lines of text."""
     lines = [_machine(), f"backend {manifest.name} {manifest.distribution} {manifest.version}"]
     lines.append(f"manifest {_stamp(manifest.path)}")
     lines.append(f"factory {manifest.factory} {_stamp(origin(manifest.factory.partition(':')[0]))}")

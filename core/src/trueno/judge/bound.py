@@ -1,7 +1,7 @@
 """The judge: how far may a right kernel be from the meaning of a program?
 
 `bound` interprets a program in a wider type than the kernel's while carrying with every node the range of
-values that a right kernel may have there (`trueno.ops.interval`).  So every output gets its own tolerance,
+values that a right kernel may have there (`trueno.judge.interval`).  So every output gets its own tolerance,
 which follows from the program and from what the backend states about itself (`Accuracy`); there is no
 tolerance table to tune, and a wrong constant in the sixth digit is caught.
 
@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
+from trueno.judge.interval import Array, Judge, Range, Truth, exact, unsigned
 from trueno.ops.evaluate import evaluate
-from trueno.ops.interval import Array, Judge, Range, Truth, exact, unsigned
 from trueno.ops.program import Program
 
 EXACT = Accuracy(default=1.0)
@@ -63,7 +63,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the judge found: `worst` is the largest |got − value| / allowed, `free` the share not judged."""
+    """The judge's answer: `worst` is the largest |got − value| / allowed, `free` the share not judged."""
 
     ok: bool
     worst: float
@@ -142,12 +142,12 @@ def bound(
     judge = Judge(np.dtype(dtype), accuracy)
     T, wide = judge.dtype.type, judge.wide
     names = [name for name, _ in program.operands]
-    given: list[Array] = [np.asarray(x, wide if name in known else T) for name, x in zip(names, operands, strict=True)]
+    inputs: list[Array] = [np.asarray(x, wide if name in known else T) for name, x in zip(names, operands, strict=True)]
     scalars = {name: float(T(value)) for name, value in zip(program.params, params, strict=True)}
     leaves: dict[str, Array] = {}
     ranges: dict[str, Range] = {}
     rows, n = 1, 1
-    for (name, kind), a in zip(program.operands, given, strict=True):
+    for (name, kind), a in zip(program.operands, inputs, strict=True):
         shape = {"e": (-1, a.shape[-1] if a.ndim else 1), "w": (1, -1), "r": (-1, 1), "u": (1, 1)}[kind]
         leaves[name] = a = a.reshape(shape)
         if name in known:
@@ -182,7 +182,7 @@ def bound(
                 case kind:
                     value = judge.element(kind, *args)
             values.append(value)
-        meant = evaluate(program, [a.astype(wide) for a in given], [scalars[p] for p in program.params], wide)
+        meant = evaluate(program, [a.astype(wide) for a in inputs], [scalars[p] for p in program.params], wide)
     return [
         _result(program, o, values[o], m, rows, n, winners.get(o)) for o, m in zip(program.outputs, meant, strict=True)
     ]

@@ -1,8 +1,8 @@
-"""Trying a backend in a process of its own, so that whatever it does there is a sentence and not the end.
+"""Subprocess probes: a backend is tried in a process of its own, so that a crash there is a sentence and not the end.
 
-A crash, a hang or a wrong number of the child becomes a verdict here, which is kept (`trueno.discovery.verdicts`).
+A crash, a hang or a wrong number of the child becomes a verdict here, which is kept (`trueno.probing.verdicts`).
 Children are started with `subprocess`, never `multiprocessing`, which would run the user's script again; what runs in
-one is `trueno.discovery.child`.
+one is `trueno.probing.child`.
 """
 
 import atexit
@@ -13,31 +13,31 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from trueno.discovery import verdicts
 from trueno.discovery.manifest import Manifest
-from trueno.discovery.verdicts import Verdict
 from trueno.parsers import TYPES
+from trueno.probing import verdicts
+from trueno.probing.verdicts import Verdict
 from trueno.settings import settings
 
 if TYPE_CHECKING:
     import subprocess
 
 READY = "ready"
-"""The first line of a child: what ends it from here on is the plugin's doing, and its time begins."""
+"""The first line of a child: from here on its time runs, and whatever ends it is the plugin's doing."""
 STARTING = 10.0
 """Seconds that a child has at least until it is ready: Python and NumPy start slowly where the machine is busy."""
 ENDED = "the process that was to try it was ended"
-AGAIN = 5
-"""So often one is started anew that was ended because the registry forgot."""
+RESTARTS = 5
+"""Restarts allowed for a probe that was ended because the registry forgot."""
 STARTS = 2
-"""So often a child is started that does not become ready in time."""
+"""Starts of a child that does not become ready in time."""
 
 
 class _Child:
-    """A process that tries one backend."""
+    """A process that probes one backend."""
 
     __slots__ = (
-        "deadline", "errors", "failed", "fingerprint", "late", "limit", "manifest", "process", "ready", "said",
+        "deadline", "errors", "failed", "fingerprint", "late", "limit", "manifest", "output", "process", "ready",
         "started", "starts", "verdict",
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ class _Child:
         self._begin()
 
     def _begin(self) -> None:
-        self.said = b""  # what came through its pipe
+        self.output = b""  # what came through its pipe
         self.ready = self.late = False
         self.starts += 1
         self.started = time.monotonic()
@@ -78,14 +78,15 @@ class _Child:
 
         m = self.manifest
         flags = ["-P", *["-s"] * sys.flags.no_user_site, *["-S"] * sys.flags.no_site, *["-O"] * sys.flags.optimize]
-        spelt = {parser: word for word, parser in TYPES.items()}
-        own = {name: [spelt[setting.parse], setting.default, setting.help] for name, setting in m.settings.items()}
-        tried = [m.name, m.factory, m.arrays[0] if m.arrays else "numpy:ndarray", str(self.limit), json.dumps(own)]
+        types = {parser: word for word, parser in TYPES.items()}
+        own = {name: [types[setting.parse], setting.default, setting.help] for name, setting in m.settings.items()}
+        array = m.arrays[0] if m.arrays else "numpy:ndarray"
+        arguments = [m.name, m.factory, array, str(self.limit), json.dumps(own)]
         group: dict[str, Any] = {"start_new_session": True}  # so that its own children can be ended with it
         if os.name == "nt":
             group = {"creationflags": getattr(subprocess, "CREATE_NO_WINDOW", 0)}
         return subprocess.Popen(
-            [sys.executable, *flags, "-m", "trueno.discovery.child", *tried],
+            [sys.executable, *flags, "-m", "trueno.probing.child", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if self.errors is None else self.errors,
@@ -99,38 +100,38 @@ class _Child:
             return True
         assert self.process is not None
         if not self.late and self.process.poll() is None:
-            self._listen()
+            self._await_ready()
             if time.monotonic() < self.deadline:
                 return False
             self.late = True  # before it is ended: that it ends now is not the plugin's doing
         self.kill()
-        if self.late and READY.encode() not in self._heard():
+        if self.late and READY.encode() not in self._lines():
             self._close()
             if self.starts < STARTS:
                 self._begin()
                 return False
             self.verdict = self._never_ready()  # not kept: it says nothing of the plugin
             return True
-        verdict = self._judge(self.late)
+        verdict = self._conclude(self.late)
         if verdict is not None:
             verdict = verdict._replace(limit=self.limit)
             verdicts.keep(self.manifest, verdict, self.fingerprint)
         self.verdict = verdict
         return True
 
-    def _listen(self) -> None:
-        """Read what it has said so far; its time begins when it is ready."""
+    def _await_ready(self) -> None:
+        """Read what it has written so far; its time begins when it is ready."""
         if self.ready or os.name == "nt":  # a read would wait there
             return
-        if READY.encode() in self._heard():
+        if READY.encode() in self._lines():
             self.ready = True
             self.deadline = time.monotonic() + self.limit
 
-    def _heard(self) -> list[bytes]:
+    def _lines(self) -> list[bytes]:
         """The lines that came through its pipe until now."""
         assert self.process is not None
-        self.said += _drain(self.process.stdout)
-        return self.said.splitlines()
+        self.output += _drain(self.process.stdout)
+        return self.output.splitlines()
 
     def _never_ready(self) -> Verdict:
         waited = f"{max(self.limit, STARTING):g}"
@@ -169,14 +170,14 @@ class _Child:
         if self.process.poll() is not None:
             self.ended()
             return
-        self.failed = ENDED  # first: nobody may judge what we end
+        self.failed = ENDED  # first: what we end is no failure of the plugin
         self.kill()
         self._close()
 
-    def _judge(self, late: bool) -> Verdict | None:
-        """What its answer, or its end, says; None, and `failed`, if it ended before it came to the plugin."""
+    def _conclude(self, late: bool) -> Verdict | None:
+        """The verdict from its answer or its end; None, and `failed`, if it ended before it came to the plugin."""
         assert self.process is not None and self.process.stdout is not None
-        lines = [line.decode("utf-8", "replace") for line in self._heard()]
+        lines = [line.decode("utf-8", "replace") for line in self._lines()]
         last = self._last_words()
         self.process.stdout.close()
         if READY not in lines:
@@ -243,14 +244,14 @@ def _environment() -> dict[str, str]:
     # An empty entry is the current folder.  `-P` keeps the child from putting that folder first by itself.
     path = dict.fromkeys(entry or os.getcwd() for entry in sys.path if isinstance(entry, str))
     environ["PYTHONPATH"] = os.pathsep.join(path)
-    for name, found in settings.all().items():
-        if found.origin == "code" and found.value is not None:
-            environ[name] = _spelt(found.value)
+    for name, setting in settings.all().items():
+        if setting.origin == "code" and setting.value is not None:
+            environ[name] = _spelled(setting.value)
     environ["TRUENO_PROBE"] = "off"
     return environ
 
 
-def _spelt(value: Any) -> str:
+def _spelled(value: Any) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, tuple):
@@ -263,7 +264,7 @@ _lock = Lock()
 
 
 def start(manifest: Manifest) -> _Child:
-    """The process that tries this backend, started if it is not."""
+    """The process that probes this backend, started if it is not."""
     key = (manifest.name, manifest.factory)
     with _lock:
         if key not in _children:
@@ -272,20 +273,20 @@ def start(manifest: Manifest) -> _Child:
 
 
 def wait(manifest: Manifest) -> Verdict | str:
-    """The verdict of the process that tries this backend; a sentence if none could."""
+    """The verdict of the process that probes this backend; a sentence if none could."""
     child = start(manifest)
-    pause, again = 0.002, AGAIN
+    pause, restarts = 0.002, RESTARTS
     try:
         while True:
             with _lock:
                 for other in _children.values():  # its verdict is kept even if nobody asks for it
                     other.ended()
                 done = child.ended()
-                if done and not (child.failed == ENDED and again and not _exiting):
+                if done and not (child.failed == ENDED and restarts and not _exiting):
                     _children.pop((manifest.name, manifest.factory), None)
                     return child.verdict or child.failed
             if done:  # another thread made the registry forget, and ended it for that
-                again -= 1
+                restarts -= 1
                 child = start(manifest)
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)

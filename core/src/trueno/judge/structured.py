@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
-from trueno.ops.bound import EXACT, Bound, Verdict, bound, judge
-from trueno.ops.interval import Array, Judge, Range, exact
+from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
+from trueno.judge.interval import Array, Judge, Range, exact
 from trueno.ops.op import FusedOp, Op
 
 
@@ -32,7 +32,7 @@ def structured_bound(
     """A `Bound` for each result, shaped as the result.  params: float parameters, in calling order."""
     if isinstance(op, FusedOp):
         return _finished(op, operands, static, dtype, params, accuracy)
-    given_params = dict(zip(op.symbolic, params, strict=True)) if params else {}
+    scalars = dict(zip(op.symbolic, params, strict=True)) if params else {}
     arithmetic = Judge(np.dtype(dtype), EXACT)
     wide = arithmetic.wide
 
@@ -41,8 +41,8 @@ def structured_bound(
         specs = op.signature.inputs
         return [x if s.type else change(np.asarray(x).astype(wide)) for s, x in zip(specs, operands, strict=True)]
 
-    def run(given: list[Array]) -> list[Array]:
-        result = op.body(*given, **given_params, **static)
+    def run(inputs: list[Array]) -> list[Array]:
+        result = op.body(*inputs, **scalars, **static)
         return [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
 
     with np.errstate(all="ignore"):
@@ -57,7 +57,7 @@ def structured_bound(
             sizes = run(each(_size))
         lost = [np.zeros(())] * len(meant) if accuracy.subnormals else _flushed(op, each(_size), static, run, dtype)
         tiny = 0.0 if accuracy.subnormals else 2 * float(np.finfo(dtype).tiny)  # a product, and the sum so far
-        found = []
+        bounds = []
         for m, count, size, less in zip(meant, products, sizes, lost, strict=True):
             slack = (count + 4) * arithmetic.u * size + count * (arithmetic.smallest + tiny) + less
             may = size * (1 + (count + 4) * arithmetic.u) > arithmetic.largest
@@ -65,8 +65,8 @@ def structured_bound(
             number = np.isfinite(m)
             low, high = np.where(number, m - slack, low), np.where(number, m + slack, high)
             low, high = np.where(may & ~nan, -inf, low), np.where(may & ~nan, inf, high)
-            found.append(Bound(m, low, high, nan | may))
-    return found
+            bounds.append(Bound(m, low, high, nan | may))
+    return bounds
 
 
 def _finished(
@@ -80,11 +80,11 @@ def _finished(
     """Of a fused op: the head's bound, through the program that follows."""
     head, epilogue = op.head, op.epilogue
     count, own = len(head.operands), len(head.symbolic)
-    (made,) = structured_bound(head, operands[:count], static, dtype, params[:own])
+    (inner,) = structured_bound(head, operands[:count], static, dtype, params[:own])
     program = epilogue.program(op.kinds)
-    known = {program.operands[0][0]: Range(made.low, made.high, made.nan)}
-    bounds = bound(program, [made.value, *operands[count:]], params[own:], dtype, accuracy, known)
-    return [b.reshape(np.shape(made.value)) for b in bounds]
+    known = {program.operands[0][0]: Range(inner.low, inner.high, inner.nan)}
+    bounds = bound(program, [inner.value, *operands[count:]], params[own:], dtype, accuracy, known)
+    return [b.reshape(np.shape(inner.value)) for b in bounds]
 
 
 def judge_structured(
@@ -130,11 +130,11 @@ def _flushed(op: Op, sizes: list[Array], static: dict[str, Any], run: Any, dtype
     for i, spec in enumerate(op.signature.inputs):
         if spec.type:
             continue
-        given = [np.where(x < smallest, x, 0) if k == i else x for k, x in enumerate(sizes)]
+        inputs = [np.where(x < smallest, x, 0) if k == i else x for k, x in enumerate(sizes)]
         if op.magnitude is not None:
-            given = [x if s.type else x.astype(dtype) for s, x in zip(op.signature.inputs, given, strict=True)]
-        found = [op.magnitude(*given, **static)] if op.magnitude is not None else run(given)
-        total = [a + b for a, b in zip(total, found, strict=True)] if total else list(found)
+            inputs = [x if s.type else x.astype(dtype) for s, x in zip(op.signature.inputs, inputs, strict=True)]
+        lost = [op.magnitude(*inputs, **static)] if op.magnitude is not None else run(inputs)
+        total = [a + b for a, b in zip(total, lost, strict=True)] if total else list(lost)
     return total
 
 

@@ -1,8 +1,8 @@
-"""A process that tries one backend: `python -m trueno.discovery.child NAME`, which prints a verdict as JSON.
+"""The process that probes one backend, `python -m trueno.probing.child NAME …`: it prints a verdict as JSON.
 
 The factory, `probe(1)`, `probe(2)`, and then the core's own check: one or two ops on a few numbers, compared
 with float64.  Whatever the plugin prints is caught; only a line that says "ready" and the verdict go to the
-stdout that this process was started with.  The registry, which has read the manifest, also gives the factory, the
+stdout that this process was started with.  The parent, which has read the manifest, also gives the factory, the
 array type that its kernels take, the seconds after which it ends this process, and the plugin's own settings.
 """
 
@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from trueno.discovery import probe, trial
 from trueno.discovery.protocol import Backend, Call, Device
-from trueno.discovery.verdicts import Verdict, sentence
 from trueno.ops import TABLE
 from trueno.ops.evaluate import evaluate
 from trueno.ops.op import Op
 from trueno.parsers import TYPES
+from trueno.probing import probe, process
+from trueno.probing.verdicts import Verdict, sentence
 from trueno.settings import Setting, settings
 
 FIRST = ("add", "relu", "sum", "mul", "max", "dot", "exp", "softmax")
@@ -41,24 +41,20 @@ class Wrong(Exception):
     """The sentence that says what a backend did wrong."""
 
 
-def main(name: str, factory: str = "", array: str = "", seconds: str = "", own: str = "{}") -> None:
-    """Try the backend `name` and print the verdict; ends this process."""
+def main(name: str, factory: str, array: str, seconds: str, own: str) -> None:
+    """Probe the backend `name` and print the verdict; ends this process.
+
+    own: the plugin's settings as JSON, {variable: [type, default, help]}.
+    """
     answers = os.dup(1)  # is not inherited by what the plugin starts
     printed = _catch_stdout()
     _no_core_file()
-    if seconds:  # whoever waits for this process may die before it
-        faulthandler.dump_traceback_later(2 * float(seconds) + 10, exit=True)
-    if not factory:
-        from trueno.discovery.registry import entries
-
-        manifest = entries()[name].manifest
-        assert manifest is not None, f"{name} has no manifest"
-        factory, array = manifest.factory, manifest.arrays[0] if manifest.arrays else ""
+    faulthandler.dump_traceback_later(2 * float(seconds) + 10, exit=True)  # the parent may die before this process
     for variable, (kind, default, words) in json.loads(own).items():
         fixed = tuple(default) if isinstance(default, list) else default
         settings.declare(variable, Setting(TYPES[kind], fixed, words))
-    os.write(answers, f"{trial.READY}\n".encode())
-    verdict = judge(name, factory, array not in ("", "numpy:ndarray"), printed)
+    os.write(answers, f"{process.READY}\n".encode())
+    verdict = verify(name, factory, array != "numpy:ndarray", printed)
     os.write(answers, f"{json.dumps(verdict.plain())}\n".encode())
     os._exit(0)  # a library that hangs when its process ends has given its answer
 
@@ -73,19 +69,19 @@ def _no_core_file() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
-def judge(name: str, factory: str, foreign: bool, printed: Any = None) -> Verdict:
+def verify(name: str, factory: str, foreign: bool, printed: Any = None) -> Verdict:
     """The verdict on a backend.  foreign: its kernels take arrays of its own.  printed: where stdout is caught."""
     start = time.perf_counter()
     notes: list[str] = []
     devices: tuple[Device, ...] = ()
     reason = trace = ""
     absent = False
-    with probe.manners(notes):
+    with probe.restore_environ(notes):
         try:
             backend = probe.build(name, factory)
             for level in (1, 2):
-                found = probe.ask(backend, level)
-                reason, devices, absent = found.reason, found.devices or devices, found.absent
+                answer = probe.ask(backend, level)
+                reason, devices, absent = answer.reason, answer.devices or devices, answer.absent
                 if reason:
                     break
             if not reason:
@@ -93,7 +89,7 @@ def judge(name: str, factory: str, foreign: bool, printed: Any = None) -> Verdic
         except Wrong as error:
             reason = str(error)
         except BaseException as error:  # SystemExit too, and the panics of other languages
-            reason, trace = probe.said(error), traceback.format_exc()[-TRACE:]
+            reason, trace = probe.describe(error), traceback.format_exc()[-TRACE:]
     notes = [note.replace(", which was undone", "") for note in notes]
     if line := _first_line(printed):
         notes.insert(0, f'it prints on stdout: "{line}"')
@@ -165,16 +161,16 @@ def _try(backend: Backend, op: Op, count: int, foreign: bool) -> bool:
     kernel = backend.kernel(call)
     if not callable(kernel):
         raise Wrong(f"its kernel({op.name}) gave a {type(kernel).__name__}, which cannot be called")
-    given = [_moved(backend, x) if foreign else x.copy() for x in inputs]
+    operands = [_moved(backend, x) if foreign else x.copy() for x in inputs]
     outs = []
     for spec, value in zip(op.signature.outputs, expected, strict=True):
         shape = () if op.over is not None and op.over not in spec.dims else (count,)
         outs.append(_room(backend, shape, spec.holds(dtype), foreign))
         assert value.size == int(np.prod(shape)), f"{op.name}: {value.shape} for {shape}"
     try:
-        status = kernel(*given, *params, *outs)
+        status = kernel(*operands, *params, *outs)
     except Exception as error:
-        raise Wrong(f"{what} raised {probe.said(error)}") from error
+        raise Wrong(f"{what} raised {probe.describe(error)}") from error
     if status is not None and not isinstance(status, (int, np.integer)):
         raise Wrong(f"{what} returned {status!r}, where 0 or −1 was expected")
     if status == -1:
@@ -183,11 +179,11 @@ def _try(backend: Backend, op: Op, count: int, foreign: bool) -> bool:
         raise Wrong(f"{what} returned {status}, where 0 or −1 was expected")
     backend.synchronize()
     for out, value in zip(outs, expected, strict=True):
-        _compare(what, _home(backend, out), value)
+        _compare(what, _on_host(backend, out), value)
         if foreign:
-            _compare(f"{what}, brought home by to_host(x, out),", _written(backend, out), value)
-    for x, now in zip(inputs, given, strict=True):
-        if not np.array_equal(_home(backend, now) if foreign else now, x):
+            _compare(f"{what}, copied back by to_host(x, out),", _written(backend, out), value)
+    for x, now in zip(inputs, operands, strict=True):
+        if not np.array_equal(_on_host(backend, now) if foreign else now, x):
             raise Wrong(f"{what} changed an operand")
     return True
 
@@ -200,23 +196,23 @@ def _numbers(which: int, count: int, kind: str) -> np.ndarray[Any, Any]:
 
 
 def _moved(backend: Backend, x: np.ndarray[Any, Any]) -> Any:
-    there = backend.to_device(x)
-    _agree("to_device", there, x.shape, x.dtype)
-    return there
+    array = backend.to_device(x)
+    _agree("to_device", array, x.shape, x.dtype)
+    return array
 
 
 def _room(backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], foreign: bool) -> Any:
     """A result to be written, from the backend's `empty`; NumPy's is filled with what no op leaves behind."""
-    made: Any = backend.empty(shape, dtype)
-    _agree("empty", made, shape, dtype)
+    array: Any = backend.empty(shape, dtype)
+    _agree("empty", array, shape, dtype)
     if not foreign:
-        if not isinstance(made, np.ndarray):
-            raise Wrong(f"its empty gave a {type(made).__name__}, and its manifest says that it takes NumPy's arrays")
-        made.fill(np.nan if dtype.kind == "f" else -1)
-    return made
+        if not isinstance(array, np.ndarray):
+            raise Wrong(f"its empty gave a {type(array).__name__}, and its manifest says that it takes NumPy's arrays")
+        array.fill(np.nan if dtype.kind == "f" else -1)
+    return array
 
 
-def _home(backend: Backend, x: Any) -> np.ndarray[Any, Any]:
+def _on_host(backend: Backend, x: Any) -> np.ndarray[Any, Any]:
     back = backend.to_host(x)
     if not isinstance(back, np.ndarray):
         raise Wrong(f"its to_host gave a {type(back).__name__} where a NumPy array was expected")
@@ -234,11 +230,11 @@ def _written(backend: Backend, x: Any) -> np.ndarray[Any, Any]:
     return out
 
 
-def _agree(method: str, made: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    got = tuple(getattr(made, "shape", ("none",)))
+def _agree(method: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    got = tuple(getattr(array, "shape", ("none",)))
     if got != shape:
         raise Wrong(f"its {method} gave an array of shape {got} where {shape} was expected")
-    kind = getattr(made, "dtype", None)
+    kind = getattr(array, "dtype", None)
     if kind != dtype:
         raise Wrong(f"its {method} gave an array of {kind} where {dtype} was expected")
 

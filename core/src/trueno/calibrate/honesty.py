@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
+from trueno.calibrate import measure
 from trueno.discovery import registry
-from trueno.select import calibration, cost, measure
+from trueno.select import calibration, cost
 
 LIE = 3.0
 """A backend that declares itself this many times faster or slower than it is, is reported."""
@@ -34,9 +35,9 @@ def misdeclared(name: str) -> list[str]:
             off = worst.setdefault((row.kind, row.dtype), (1.0, at))
             if abs(math.log(ratio)) > abs(math.log(off[0])):
                 worst[row.kind, row.dtype] = ratio, at
-    said = []
+    sentences = []
     for (kind, dtype), (ratio, at) in worst.items():
         if not 1 / LIE <= ratio <= LIE:
             times, how = (ratio, "slower") if ratio > 1 else (1 / ratio, "faster")
-            said.append(f"{name}: {kind}, {dtype}: declares itself {times:.1f}× {how} than measured, at {at}")
-    return said
+            sentences.append(f"{name}: {kind}, {dtype}: declares itself {times:.1f}× {how} than measured, at {at}")
+    return sentences

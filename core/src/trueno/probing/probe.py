@@ -1,7 +1,7 @@
 """Asking a backend whether it works, in whichever process: building it, its `probe`, and what went wrong as a sentence.
 
 Level 0 is the manifest's (`Manifest.unmet`).  Level 1 runs the factory and `probe(1)` in this process.
-Level 2 runs both, `probe(2)` and the core's own check of one or two ops, in a process of its own: see `trial`.
+Level 2 runs both, `probe(2)` and the core's own check of one or two ops, in a process of its own: see `process`.
 """
 
 import os
@@ -27,12 +27,12 @@ def build(name: str, factory: str | Callable[[], Any]) -> Backend:
     with importing:
         if isinstance(factory, str):
             module, _, attribute = factory.partition(":")
-            found: Any = getattr(import_module(module), attribute)
+            make: Any = getattr(import_module(module), attribute)
         else:
-            found = factory
-        if not callable(found):
-            raise ProbeError(f"its factory {factory} is a {type(found).__name__}, which cannot be called")
-        backend: Any = found()
+            make = factory
+        if not callable(make):
+            raise ProbeError(f"its factory {factory} is a {type(make).__name__}, which cannot be called")
+        backend: Any = make()
     lacking = [method for method in METHODS if not callable(getattr(backend, method, None))]
     if lacking:
         raise ProbeError(f"its factory gave a {type(backend).__name__} without {', '.join(lacking)}")
@@ -52,11 +52,11 @@ def ask(backend: Backend, level: int) -> Probe:
         raise ProbeError(f"its probe({level}) gave a {type(answer).__name__} where a Probe was expected") from None
     if ok:
         return Probe(True, devices=devices)
-    said = (str(reason).strip() if reason else "") or f"its probe({level}) says no, without a reason"
-    return Probe(False, said, devices, absent)
+    sentence = (str(reason).strip() if reason else "") or f"its probe({level}) says no, without a reason"
+    return Probe(False, sentence, devices, absent)
 
 
-def said(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """An error as part of a sentence."""
     try:
         text = str(error).strip()
@@ -68,7 +68,7 @@ def said(error: BaseException) -> str:
 
 
 @contextmanager
-def manners(notes: list[str]) -> Iterator[None]:
+def restore_environ(notes: list[str]) -> Iterator[None]:
     """Undo what is done to `os.environ` inside, and note it."""
     before = dict(os.environ)
     try:

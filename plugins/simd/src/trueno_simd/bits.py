@@ -94,7 +94,6 @@ mul = _binary("fmul", flags=("arcp",))
 
 iadd = _binary("add")
 isub = _binary("sub")
-imul = _binary("mul")
 iand = _binary("and_")
 ior = _binary("or_")
 ixor = _binary("xor")

@@ -6,7 +6,6 @@ machine: results are bitwise equal for any number of threads.
 
 from trueno_simd.jit import inner, outer
 
-PARALLEL = 65_536  # elements from which the pool's microsecond pays; a power of two, as size classes are
 PIECE = 49_152  # elements of a piece: long enough to hide its hand-over, short enough to balance
 PIECES = 256  # pieces of one row at most, which bounds the room for partial results
 NARROW = 32  # elements of a row up to which rows are taken TILE at a time

@@ -10,7 +10,6 @@ from trueno.errors import KernelError
 from trueno.formats import FORMATS
 from trueno.formats.table import Plane
 from trueno_simd.kernels import KERNELS
-from trueno_simd.kernels.quant import quantize_blocks
 from trueno_simd.kernels.quant.quantize_store import codes_of
 
 
@@ -19,7 +18,6 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> str:
     """q5_0 with eight neighbouring codes together, where a vector takes sixteen."""
     f = FORMATS["q5_0"]
     monkeypatch.setitem(FORMATS, "narrow", replace(f, name="narrow", planes=(Plane("qs", 4, run=8), f.planes[1])))
-    monkeypatch.setitem(quantize_blocks.ENCODERS, "narrow", quantize_blocks.ENCODERS["q5_0"])
     return "narrow"
 
 

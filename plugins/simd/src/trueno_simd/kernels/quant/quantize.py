@@ -50,12 +50,17 @@ def strange(args, index):
     return types.int64(bad)
 
 
+def _by_table(format: str, weighted: bool) -> Any:
+    return table_encoder(format, weighted) if FORMATS[format].group else row_encoder(format, weighted)
+
+
 ENCODERS: dict[str, Callable[[str, bool], Any]] = {
-    "q2_k": affine_encoder, "q4_k": affine_encoder, "q5_k": affine_encoder,
-    "q3_k": symmetric_encoder, "q6_k": symmetric_encoder, "iq4_xs": table_encoder, "iq4_nl": row_encoder,
+    "scale_and_min": affine_encoder, "descent": symmetric_encoder, "signed_scale": symmetric_encoder,
+    "codebook": _by_table,
 }  # fmt: skip
-OF_ROWS = ("q4_0", "q4_1", "q5_0", "q5_1")
-"""Formats whose weights, with an importance matrix, depend on the whole row; without one they search nothing."""
+"""Of the formats that search, by `Format.encoder`."""
+OF_ROWS = ("symmetric", "affine")
+"""Encoders whose weights, with an importance matrix, depend on the whole row; without one they search nothing."""
 
 
 @cache
@@ -64,10 +69,10 @@ def encoder(format: str, weighted: bool) -> Any:
     f = FORMATS[format]
     if weighted and not f.weights:
         raise KeyError(f"{format}: a format of activations takes no importance matrix")
-    if weighted and format in OF_ROWS:
+    if weighted and f.encoder in OF_ROWS:
         return row_encoder(format, weighted)
-    if format in ENCODERS:
-        return ENCODERS[format](format, weighted)
+    if f.encoder in ENCODERS:
+        return ENCODERS[f.encoder](format, weighted)
     return quantize_blocks.encoder(format)  # q8_0 and mxfp4 look at no matrix, as in ggml
 
 
@@ -112,8 +117,8 @@ QUICK, SLOW = 1 << 15, 1 << 12  # elements of a chunk of encoders that search no
 def _made(format: str, weighted: bool) -> Callable[..., int]:
     f = FORMATS[format]
     encoder(format, weighted)  # KeyError before anything is written
-    by_row = weighted and format in OF_ROWS
-    elements = SLOW if by_row or format in ENCODERS else QUICK
+    by_row = weighted and f.encoder in OF_ROWS
+    elements = SLOW if by_row or f.encoder in ENCODERS else QUICK
     return printed.compiled(
         "quantize_rows_weighted" if weighted else "quantize_rows",
         TEMPLATE,

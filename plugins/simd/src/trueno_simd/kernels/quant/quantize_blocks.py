@@ -238,9 +238,9 @@ def _e8m0(format: str) -> Any:
 
 
 ENCODERS = {
-    "q4_0": _symmetric, "q5_0": _symmetric, "q4_1": _affine, "q5_1": _affine,
-    "q8_0": _q8, "q8_1": _q8, "q8_k": _q8_k, "mxfp4": _e8m0,
+    "symmetric": _symmetric, "affine": _affine, "absmax": _q8, "signed_absmax": _q8_k, "shared_exponent": _e8m0,
 }  # fmt: skip
+"""By `Format.encoder`."""
 
 
 @cache
@@ -248,7 +248,7 @@ def encoder(format: str) -> Any:
     """The piece of a region that encodes some blocks."""
     f = FORMATS[format]
     elements, nbytes = f.elements, f.nbytes
-    block = ENCODERS[format](format)
+    block = ENCODERS[f.encoder](format)
 
     @exact_outer
     def encode(args, index):

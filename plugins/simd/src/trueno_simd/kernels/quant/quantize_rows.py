@@ -19,7 +19,6 @@ from trueno_simd.kernels.quant.quantize_batch import (
     weights_of,
 )
 from trueno_simd.kernels.quant.quantize_blocks import as_half, to_bytes
-from trueno_simd.kernels.quant.quantize_groups import WEIGHTED
 from trueno_simd.kernels.quant.quantize_search import LANES, ONE, ZERO, load, rounded, spread
 from trueno_simd.kernels.quant.quantize_store import codes_of, compact, job, room
 from trueno_simd.vectors import write
@@ -35,7 +34,7 @@ def row_encoder(format: str, weighted: bool) -> Any:
     half, top = np.float32(max(1, f.bias)), (1 << f.code_bits) - 1
     m_at = f.fields[f.m].offset if is_affine else 0
     gather, columns, weigh, plain = gathered(n), gathered_columns(n), matrix_weights(n), weights_of(n, "square")
-    affine, symmetric = search.affine(n, top, *WEIGHTED), search.symmetric(n, max(1, f.bias))
+    affine, symmetric = search.affine(n, top, *f.weighted_search), search.symmetric(n, max(1, f.bias))
     values = f.values or (-1, 1)
     from_table, place = search.from_table(n, values), search.nearest_value(values, index=True)
     put, top_ = codes_of(format), np.float32(top)

@@ -35,7 +35,8 @@ def symmetric_encoder(format: str, weighted: bool) -> Any:
     n, groups, nbytes = f.group, f.groups, f.nbytes
     half = np.float32(f.bias)
     bias, lowest, highest = (0, -128, 127) if f.scale_signed else (f.scale_bias, -32, 31)
-    is_q6, kept_codes, second = format == "q6_k", not weighted and format == "q3_k", weighted and format == "q3_k"
+    descends = f.encoder == "descent"
+    is_q6, kept_codes, second = not descends, not weighted and descends, weighted and descends
     first, by_weights = first_step(format, weighted), search.symmetric(groups, 32)
     d_at = f.fields[f.d].offset
     put, put_scales = codes_of(format), scales_of(format)

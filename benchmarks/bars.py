@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from trueno.text import duration
+
 from benchmarks.compare import Record
 from benchmarks.rows import ROWS, cuda, text, wgpu
 from benchmarks.rows.families import ADD
@@ -63,14 +65,6 @@ class Verdict:
         return {True: "pass", False: "miss", None: "–"}[self.ok]
 
 
-def ns(seconds: float) -> str:
-    return f"{seconds * 1e9:.0f} ns"
-
-
-def ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms"
-
-
 def times(ratio: float) -> str:
     return f"{ratio:.2f}×"
 
@@ -114,18 +108,14 @@ def _dispatch(records: Sequence[Record]) -> Verdict:
     worst = max(found, key=lambda r: r.value or 0.0)
     middle = median(r.value or 0.0 for r in found)
     add = next((r.value for r in found if r.name == "add"), None)
-    shown = f"worst {ns(worst.value or 0)} ({worst.name}), median {ns(middle)} of {len(found)} ops"
-    shown += f", add {ns(add)}" if add is not None else ""
+    shown = f"worst {duration(worst.value or 0)} ({worst.name}), median {duration(middle)} of {len(found)} ops"
+    shown += f", add {duration(add)}" if add is not None else ""
     return Verdict(row, bar, shown, (worst.value or 0.0) <= 200e-9)
-
-
-def us(seconds: float) -> str:
-    return f"{seconds * 1e6:.1f} µs"
 
 
 def _aio(records: Sequence[Record]) -> Verdict:
     row = "await trueno.aio.add over trueno.add, 1 024"
-    return _one(records, ("aio", "add"), row, f"≤ {AWAIT_S * 1e6:g} µs", us, lambda v: v <= AWAIT_S)
+    return _one(records, ("aio", "add"), row, f"≤ {AWAIT_S * 1e6:g} µs", duration, lambda v: v <= AWAIT_S)
 
 
 def _startup(records: Sequence[Record]) -> list[Verdict]:
@@ -140,7 +130,7 @@ def _startup(records: Sequence[Record]) -> list[Verdict]:
         ("first gelu, simd", "a second process's first gelu, after NumPy's import", "≤ 400 ms", 0.400),
         ("first gelu, scalar", "the same on the scalar backend", "≤ 20 ms", 0.020),
     )
-    return [_one(records, ("startup", name), row, bar, ms, lambda v, most=most: v <= most)
+    return [_one(records, ("startup", name), row, bar, duration, lambda v, most=most: v <= most)
             for name, row, bar, most in rows]  # fmt: skip
 
 
@@ -200,7 +190,7 @@ def _in_place(records: Sequence[Record]) -> list[Verdict]:
 
 def _rust(records: Sequence[Record]) -> list[Verdict]:
     return [
-        _one(records, ("rust", name), f"{name}, a row of 1000×1024", f"≤ {most} ns (Rust)", ns,
+        _one(records, ("rust", name), f"{name}, a row of 1000×1024", f"≤ {most} ns (Rust)", duration,
              lambda v, most=most: v <= most * 1e-9)
         for name, most in PUBLISHED_NS.items()
     ]  # fmt: skip
@@ -222,7 +212,7 @@ def _threads(records: Sequence[Record]) -> Verdict:
     if not found:
         return _missing(row, bar)
     r = found[0]
-    beside = f"{ns(r.value or 0.0)} a call, with one thread {ns(r.seconds.get('one', 0.0))}"
+    beside = f"{duration(r.value or 0.0)} a call, with one thread {duration(r.seconds.get('one', 0.0))}"
     return Verdict(row, bar, f"{r.problem or 'right'}; {beside}", not r.problem)
 
 
@@ -234,7 +224,7 @@ def _batch(records: Sequence[Record]) -> list[Verdict]:
     ]  # fmt: skip
     row = "batch: executing again, 10 kernels, beyond them"
     key = ("batch", "execute beyond its kernels")
-    return [*found, _one(records, key, row, "≤ 3 µs", ns, lambda v: v <= REPLAY_S)]
+    return [*found, _one(records, key, row, "≤ 3 µs", duration, lambda v: v <= REPLAY_S)]
 
 
 def _quant(records: Sequence[Record]) -> list[Verdict]:
@@ -265,7 +255,7 @@ def _wgpu(records: Sequence[Record]) -> list[Verdict]:
                    lambda v: next(r.peer for r in records if r.name == wgpu.COUNTED), lambda v: v == 1)  # fmt: skip
     rows: tuple[tuple[str, str, str, Callable[[float], str], Callable[[float], bool]], ...] = (
         (wgpu.SAVED, "relu, scale, add in a batch, against three calls", "≥ 3×", times, lambda v: v >= 3),
-        (wgpu.SMALL, "add of 1 024, NumPy in and out", "≤ 200 µs", us, lambda v: v <= 200e-6),
+        (wgpu.SMALL, "add of 1 024, NumPy in and out", "≤ 200 µs", duration, lambda v: v <= 200e-6),
         (wgpu.PRODUCT, "matmul, 4096²", "≥ 30 TFLOP/s", lambda v: f"{v / 1e12:.1f} TFLOP/s", lambda v: v >= 30e12),
         (wgpu.VECTOR, "matvec, 4096², resident", "≥ 1.5 TB/s", lambda v: f"{v / 1e12:.2f} TB/s", lambda v: v >= 1.5e12),
         (wgpu.KEPT, "kept weight of 1024², one row, against uploading it", "≥ 2×", times, lambda v: v >= 2),
@@ -301,7 +291,9 @@ def _cuda(records: Sequence[Record]) -> list[Verdict]:
         good = all(not r.problem and (r.value or 0.0) >= least for r in measured)
         found.append(Verdict(row, bar, f"{shown} ({worst.name}, {worst.shape})", good))
     for name, most in CUDA_HOST.items():
-        found.append(_one(mine, ("cuda", name), f"cuda: {name}", f"≤ {us(most)}", us, lambda v, most=most: v <= most))
+        found.append(
+            _one(mine, ("cuda", name), f"cuda: {name}", f"≤ {duration(most)}", duration, lambda v, most=most: v <= most)
+        )
     return found
 
 

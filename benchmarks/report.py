@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from trueno.text import duration
 
 from benchmarks.bars import FLOOR, Verdict, below, regrets, within
 from benchmarks.compare import Record
@@ -22,14 +23,6 @@ SINGLE = ("startup", "batch", "dispatch", "aio", "inplace", "guards", "threads",
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
 LISTED = ("structured", "quant")
 """Groups whose cells are ratios, but every op has shapes of its own."""
-
-
-def duration(seconds: float) -> str:
-    """Three digits with the unit that fits."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
 
 
 def figure(record: Record) -> str:

@@ -8,12 +8,13 @@ import numpy as np
 import typer
 
 from trueno.cli import crew
-from trueno.cli.report import find_dtypes, number, progress, screen, seconds, table, words, write_json
+from trueno.cli.report import find_dtypes, progress, screen, table, words, write_json
 from trueno.cli.warmup import warm
 from trueno.dispatch.state import forget_plans
 from trueno.errors import ParameterError
 from trueno.events.stream import emit
 from trueno.select import calibration, cost, honesty, measure
+from trueno.text import duration, number
 
 LEAST = 5e-3  # seconds of an item, even where the budget is nearly spent
 UNSTEADY = 0.5  # spread from which a speed says more about the neighbours than about the backend
@@ -100,7 +101,7 @@ def command(
         _list("declared and measured differ", lies)
         where = f"kept in {calibration.file()}" if kept else "not kept: there is no cache folder that can be used"
         stopped = "interrupted; " if interrupted else ""
-        console.print(f"{stopped}{len(rows)} speeds in {seconds(took)}, {where}", soft_wrap=True)
+        console.print(f"{stopped}{len(rows)} speeds in {duration(took)}, {where}", soft_wrap=True)
     if interrupted:
         raise typer.Exit(130)
 
@@ -165,7 +166,7 @@ def _show(rows: list[calibration.Row], names: list[str]) -> None:
                 continue
             *_, call = measure.calls(measure.typical(name, dtype)[kind], np.dtype(dtype), band)
             at = cost.work(call).elements
-            cells.append(seconds(cost.seconds(row.rates, cost.work(call))))
+            cells.append(duration(cost.seconds(row.rates, cost.work(call))))
         shown.add_row(kind, dtype, band, number(int(at)), *cells)
     screen().print(shown)
 

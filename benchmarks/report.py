@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from trueno.text import duration
 
-from benchmarks.bars import FLOOR, Verdict, below, regrets, within
 from benchmarks.compare import Record
+from benchmarks.targets import FLOOR, Verdict, below, regrets, within
 from benchmarks.timing import OURS
 
 RESULTS = Path(__file__).parent / "results"
@@ -87,12 +87,12 @@ def show_group(console: Console, group: str, records: Sequence[Record]) -> None:
 
 
 def show_summary(console: Console, verdicts: Sequence[Verdict], records: Sequence[Record]) -> None:
-    """The bars, and the single ops that fall below the floor."""
-    table = Table(title="Bars", title_justify="left", title_style="bold", pad_edge=False)
-    for heading in ("row", "bar", "measured", ""):
+    """The targets, and the single ops that fall below the floor."""
+    table = Table(title="Targets", title_justify="left", title_style="bold", pad_edge=False)
+    for heading in ("row", "target", "measured", ""):
         table.add_column(heading, no_wrap=not heading)
     for v in verdicts:
-        table.add_row(v.row, v.bar, v.measured, f"[{COLOURS[v.ok]}]{v.word}[/]")
+        table.add_row(v.row, v.target, v.measured, f"[{COLOURS[v.ok]}]{v.word}[/]")
     console.print(table)
     low = below(records)
     if low:
@@ -138,8 +138,8 @@ def stem(facts: dict[str, Any]) -> str:
 def save_json(path: Path, facts: dict[str, Any], verdicts: Sequence[Verdict], records: Sequence[Record]) -> None:
     """Everything that was measured."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    bars = [asdict(v) | {"verdict": v.word} for v in verdicts]
-    text = json.dumps({"machine": facts, "bars": bars, "records": [asdict(r) for r in records]}, indent=1)
+    targets = [asdict(v) | {"verdict": v.word} for v in verdicts]
+    text = json.dumps({"machine": facts, "targets": targets, "records": [asdict(r) for r in records]}, indent=1)
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -157,8 +157,8 @@ def markdown(
     lines += [", ".join(f"{k} {v}" for k, v in known.items()) + ".", ""]
     lines += [", ".join(f"{k} {v}" for k, v in facts["versions"].items()) + ".", ""]
     lines += [f"**Warning: {w}.**\n" for w in warnings]
-    lines += ["## Bars", ""]
-    lines += _table(("row", "bar", "measured", ""), ((v.row, v.bar, v.measured, v.word) for v in verdicts))
+    lines += ["## Targets", ""]
+    lines += _table(("row", "target", "measured", ""), ((v.row, v.target, v.measured, v.word) for v in verdicts))
     low = below(records)
     if low:
         lines += [f"## Below {FLOOR}× of the better peer", ""]

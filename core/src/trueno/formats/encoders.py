@@ -34,6 +34,7 @@ ENCODERS: dict[str, Encoder] = {
     "descent": q3_k,
     "signed_scale": q6_k,
     "codebook": iq4,
+    "grouped_codebook": iq4,
     "absmax": lambda f, x, importance: encode_activations(f, x, reference=True),  # a matrix changes nothing
     "shared_exponent": lambda f, x, importance: mxfp4(f, x),  # nor here
 }

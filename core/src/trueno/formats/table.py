@@ -259,7 +259,7 @@ _add("iq4_xs", 23, 256, 136,
      _fields(("d", "<f2", 1), ("scales_h", "<u2", 1), ("scales_l", "u1", 4), ("qs", "u1", 128)),
      Plane("qs", 4, run=16), values=IQ4, group=32, scale_bias=32,
      scales=tuple((Piece(4 + i // 2, 4 * (i % 2), 4), Piece(2 + i // 4, 2 * (i % 4), 2, 4)) for i in range(8)),
-     activations="q8_k", fallback="iq4_nl", encoder="codebook")  # fmt: skip
+     activations="q8_k", fallback="iq4_nl", encoder="grouped_codebook")  # fmt: skip
 _add("mxfp4", 39, 32, 17, _fields(("d", "u1", 1), ("qs", "u1", 16)), NIBBLES, values=E2M1, e8m0=True,
      activations="q8_0", encoder="shared_exponent")  # fmt: skip
 

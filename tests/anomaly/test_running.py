@@ -61,7 +61,7 @@ def as_bytes(arrays):
 
 @pytest.mark.parametrize("name", [5, b"scalar", ["scalar"]])
 def test_forgiving_wants_a_name(name):
-    with pytest.raises(trueno.ParameterError, match=r"forgive: .* is no name of a backend"):
+    with pytest.raises(trueno.ParameterError, match=r"forgive: .* is not the name of a backend"):
         trueno.forgive(name)
     trueno.forgive("SCALAR")  # as everywhere, in any case
 

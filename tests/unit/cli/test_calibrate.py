@@ -172,7 +172,7 @@ def test_rows_of_another_version_of_their_backend_do_not_count():
     calibration.save([speed(), speed("reference", "0.0.1")])
     calibration.forget()
     assert [key[0] for key in calibration.load()] == ["scalar"]
-    assert "those of another version of reference do not count" in calibration.describe()
+    assert "those of another version of reference are not valid" in calibration.describe()
     calibration.save([speed("reference", measured="2026-02-01")])
     calibration.forget()
     assert {key[0] for key in calibration.load()} == {"scalar", "reference"}
@@ -182,7 +182,7 @@ def test_rows_of_another_version_of_their_backend_do_not_count():
 def test_where_only_other_versions_were_measured_doctor_says_so():
     calibration.save([speed("reference", "0.0.1")])
     calibration.forget()
-    assert calibration.describe().startswith("none that counts; those of another version of reference")
+    assert calibration.describe().startswith("none that is valid; those of another version of reference")
 
 
 def test_dry_run_runs_nothing(monkeypatch):

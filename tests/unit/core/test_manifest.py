@@ -243,7 +243,7 @@ def test_a_key_like_a_known_one_names_it_last():
 @pytest.mark.parametrize("text", ["builtins:object", "builtins:list", "typing:Any", "collections.abc:Sequence"])
 def test_types_of_everybody_are_nobodys(text):
     said = refusal(LEAST | {"arrays": ["numpy:ndarray", text]})
-    assert said == f"arrays[1] is {text!r}, which is no backend's own; it must be a type that this backend brings"
+    assert said == f"arrays[1] is {text!r}, which is not a backend's own; it must be a type that this backend brings"
 
 
 def test_texts_are_cleaned_of_what_a_terminal_obeys():

@@ -64,7 +64,7 @@ def _array(graph: Graph, v: int) -> str:
 
 
 def _where(step: Step, now: "State", device: Any) -> tuple[str, str]:
-    """Who runs a kernel, and the reason where that is no backend."""
+    """Who runs a kernel, and the reason where that is not a backend."""
     if step.call is None:
         return "general path", step.reason or step.entry.reason
     try:

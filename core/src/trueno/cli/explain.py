@@ -76,5 +76,5 @@ def _shape(text: str) -> tuple[int, ...]:
     parts = [] if text in ("", "()", "scalar") else text.lower().replace("×", "x").split("x")
     if not all(p.isdecimal() and len(p) <= DIGITS and int(p) < 1 << 40 for p in parts):
         said = text if len(text) < 60 else f"{text[:57]}…"
-        raise ParameterError(f"explain: {said!r} is no shape; write 1000, 512x512 or scalar")
+        raise ParameterError(f"explain: {said!r} is not a shape; write 1000, 512x512 or scalar")
     return tuple(int(p) for p in parts)

@@ -147,7 +147,7 @@ def _remarks(steps: list[conversion.Step], kind: str, listed: bool) -> Iterator[
         parts = ", ".join(f"{number(n)} in {now} instead of {was}" for (was, now), n in unfit.most_common())
         total, which = unfit.total(), "" if listed else "; --verbose says which"
         verb = "tensor has" if total == 1 else "tensors have"
-        yield f"{number(total)} {verb} rows that are no whole number of blocks: {parts}{which}."
+        yield f"{number(total)} {verb} rows that are not a whole number of blocks: {parts}{which}."
 
 
 def _step(s: conversion.Step) -> dict[str, Any]:

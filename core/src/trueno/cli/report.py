@@ -38,7 +38,7 @@ class Screen(Console):
         return super().render_str(escaped(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):  # of what is no text, such as a `Text` with styles
+        for segment in super().render(renderable, options):  # of what is not text, such as a `Text` with styles
             yield segment if segment.control else segment._replace(text=escaped(segment.text, keep="\n"))
 
     def lines(self, text: str) -> None:

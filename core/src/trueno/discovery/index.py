@@ -3,7 +3,7 @@
 A scan imports `importlib.metadata` and opens a file of every distribution.  So what it finds is kept, with the contents
 of the manifests, in the user's cache folder, in a file named after `sys.path` and the versions of Python and Trueno.
 It holds as long as every entry of `sys.path`, and every manifest, has the time and size that it had.
-An index that is damaged, foreign or stale is no error, only a scan.
+An index that is damaged, foreign or stale is not an error, only a scan.
 """
 
 import json
@@ -225,7 +225,7 @@ def _claims(distribution: "Distribution", name: str, version: str) -> list[Point
     name, version = escaped(name), escaped(version)  # a header may go on in further lines
     try:
         points = [(point.group, point.name, point.value) for point in distribution.entry_points]
-    except Exception as error:  # lines that are no entry points
+    except Exception as error:  # lines that are not entry points
         said = f"its entry_points.txt cannot be read: {type(error).__name__}: {error}"
         return [Point(BACKENDS, name, "", name, version, problem=said)]
     return [Point(*claim, name, version) for claim in dict.fromkeys(points) if claim[0] in GROUPS]

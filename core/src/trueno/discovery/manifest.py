@@ -137,7 +137,7 @@ def locate(value: str) -> str:
 
 
 def load(path: str) -> dict[str, Any]:
-    """The contents of a manifest's file, not yet checked; ValueError when it cannot be read or is no TOML.
+    """The contents of a manifest's file, not yet checked; ValueError when it cannot be read or is not TOML.
 
     A larger file than `LARGEST` is not parsed, and no more than that is read of it.
     """
@@ -212,7 +212,7 @@ def _refuse_further(held: dict[str, Any], name: str) -> str:
             return f"{key} is {shown(held[key])}; it must be a text that is not empty"
     for i, text in enumerate(held.get("arrays", ())):
         if text.partition(":")[0].partition(".")[0] in ANYBODYS:
-            return f"arrays[{i}] is {text!r}, which is no backend's own; it must be a type that this backend brings"
+            return f"arrays[{i}] is {text!r}, which is not a backend's own; it must be a type that this backend brings"
     for variable in held.get("settings", ()):
         if variable in SETTINGS:
             return f"settings.{variable} is a variable of trueno's own; it must have another name"

@@ -23,7 +23,7 @@ class ProbeError(Exception):
 
 
 def build(name: str, factory: str | Callable[[], Any]) -> Backend:
-    """Import a factory and call it; ProbeError for an object that is no backend, and whatever the plugin raises."""
+    """Import a factory and call it; ProbeError for an object that is not a backend, and whatever the plugin raises."""
     with importing:
         if isinstance(factory, str):
             module, _, attribute = factory.partition(":")

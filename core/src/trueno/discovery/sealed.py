@@ -1,6 +1,6 @@
 """What is kept on disk as JSON, with a checksum of itself: a bit that fell over, or a hand's edit, is found.
 
-A cache that has such a file is as good as one without it.  The checksum is no protection against anybody's will:
+A cache that has such a file is as good as one without it.  The checksum is not a protection against anybody's will:
 whom the folder belongs to is (`trueno.cachedir`).
 """
 

@@ -11,7 +11,7 @@ from trueno.select.decision import Asked
 def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
-            raise ParameterError(f'{function}: {name!r} is no name of a backend; write trueno.{function}("simd")')
+            raise ParameterError(f'{function}: {name!r} is not the name of a backend; write trueno.{function}("simd")')
     return tuple(n.lower() for n in names)
 
 
@@ -56,7 +56,7 @@ def forgive(backend: str | None = None) -> None:
     """
     if backend is not None:
         if not isinstance(backend, str):
-            raise ParameterError(f'forgive: {backend!r} is no name of a backend; write trueno.forgive("simd")')
+            raise ParameterError(f'forgive: {backend!r} is not the name of a backend; write trueno.forgive("simd")')
         backend = backend.lower()
     if backend is not None and backend not in registry.entries():
         registry.load(backend)  # raises with a suggestion

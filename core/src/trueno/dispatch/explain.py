@@ -69,5 +69,5 @@ def _op(op: Any) -> Any:
             raise ParameterError(f"explain: there is no op {op!r}{suggestion(op, [*TABLE, *ALIASES])}") from None
     row = getattr(op, "op", None)
     if row is None or TABLE.get(getattr(row, "name", "")) is not row:
-        raise ParameterError(f"explain: {op!r} is no op; give trueno.add or its name")
+        raise ParameterError(f"explain: {op!r} is not an op; give trueno.add or its name")
     return row

@@ -32,7 +32,7 @@ _said: set[tuple[str, str, str]] = set()
 
 
 def passes(error: BaseException) -> bool:
-    """Whether what leaves a kernel is no failure of the kernel.
+    """Whether what leaves a kernel is not a failure of the kernel.
 
     That is what a guard raises, or `told` has made already; a warning of ours that is to be an error; a way out of the
     program, or of a task, and what a signal's handler raises while a kernel runs; and the end of the caller's stack.

@@ -300,7 +300,7 @@ class Under:
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, plain or async, such that it runs inside."""
         if not callable(function):
-            raise ParameterError(f"{self.what}: {function!r} is no function; for a block of code write `with`")
+            raise ParameterError(f"{self.what}: {function!r} is not a function; for a block of code write `with`")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ParameterError(
                 f"{self.what}: {function.__name__} is a generator, which runs when it is asked for items"

@@ -138,7 +138,7 @@ def to(x: Any, name: str) -> Any:
     `bytes` are there.
     """
     if not isinstance(name, str):
-        raise ParameterError(f'to: {name!r} is no name of a backend; write trueno.to(x, "simd")')
+        raise ParameterError(f'to: {name!r} is not the name of a backend; write trueno.to(x, "simd")')
     backend = registry.load(name.lower())
     entry = registry.entries()[name.lower()]
     if _in_blocks(x):

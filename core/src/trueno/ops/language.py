@@ -1,8 +1,8 @@
-"""The words that an op's body is written in.
+"""The functions in which an op's body is written.
 
-Element functions and folds make one node each.  Everything below the line is plain Python over them:
-printers never hear of it, and every backend has it at once.  A backend says how accurate each node kind
-is; how accurate a composition is follows from the program (`trueno.ops.bound`).
+Element functions and folds make one node each.  Everything below the line is plain Python that composes them:
+printers never see it, and every backend has it at once.  A backend states the accuracy of each node kind;
+the accuracy of a composition follows from the program (`trueno.ops.bound`).
 """
 
 from typing import Any
@@ -188,7 +188,7 @@ def count(x: Any) -> Symbol:
     return Symbol(builder, builder.add(Node("count", (), None, "u", "T")))
 
 
-# ---- compositions: printers never hear of these ---------------------------------------------------
+# ---- compositions: printers never see these -------------------------------------------------------
 
 
 def mean(x: Any) -> Symbol:

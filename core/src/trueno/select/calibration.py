@@ -1,8 +1,8 @@
-"""Speeds measured on this machine, kept in the user's cache: what they are, where they lie, when they are still good.
+"""Speeds measured on this machine, kept in the user's cache: their format, their file, and when they are valid.
 
-One file of JSON lines a machine, setting and version of what all backends share: a header that says which, then a line
-for each backend, class of op, dtype and band of sizes.  A line carries its backend's version, and counts for no other.
-A file that is damaged, foreign or missing costs nothing but the speeds in it.
+One file of JSON lines per machine, setting and version of the shared software: a header that names them, then a line
+for each backend, class of op, dtype and band of sizes.  A line holds its backend's version, and is valid for no other.
+A file that is damaged, of another machine or missing costs only the speeds in it.
 `trueno calibrate` fills it; TRUENO_CALIBRATION=off ignores it.
 """
 
@@ -31,9 +31,9 @@ from trueno.settings import settings
 from trueno.version import __version__
 
 VERSION = 1
-"""Of the file's format, and of what classes and bands mean."""
+"""The version of the file's format, and of the meaning of classes and bands."""
 KEEP = 0.10
-"""A new measure within this share of the stored one changes nothing: choices must not flip from one run to the next."""
+"""A new measure within this share of the stored one changes nothing: choices must not flip from run to run."""
 
 DTYPES = ("float32", "float64")
 NAME = r"[a-z]\w*"
@@ -77,7 +77,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What is in force: the rows by key, what they were read under, and of whom there are rows of other versions."""
+    """The current rows by key, the settings in force at load, and backends that only have rows from other versions."""
 
     rows: Mapping[Key, Row]
     under: tuple[Any, ...]
@@ -91,8 +91,8 @@ _said: set[str] = set()
 def rates(backend: str, call: Call) -> Rates | None:
     """The speed measured here for a backend and a call like this one; None if there is none, or it is to be ignored.
 
-    A band that was not measured is answered by the next smaller one of its class, never by a larger: what threads and
-    memory cost to start says nothing about few elements.
+    For a band that was not measured the next smaller one of its class is used, never a larger one: start-up costs of
+    threads and memory say nothing about few elements.
     """
     rows = load()
     if not rows:
@@ -107,9 +107,9 @@ def rates(backend: str, call: Call) -> Rates | None:
 
 
 def load() -> Mapping[Key, Row]:
-    """Every row in force; none if TRUENO_CALIBRATION is off.
+    """Every current row; none if TRUENO_CALIBRATION is off.
 
-    Read once, and again when a setting that it hangs on changes.
+    Read once, and again when a setting that it depends on changes.
     """
     global _loaded
     if not settings.get("TRUENO_CALIBRATION"):
@@ -123,7 +123,7 @@ def load() -> Mapping[Key, Row]:
 
 
 def save(rows: Iterable[Row]) -> bool:
-    """Merge newly measured rows into those that are kept; False if they cannot be kept beyond this process.
+    """Merge newly measured rows into the stored ones; False if they cannot be kept beyond this process.
 
     Rows that another process stored meanwhile stay.  A row that differs from the stored one by less than a tenth does
     not replace it.
@@ -132,7 +132,7 @@ def save(rows: Iterable[Row]) -> bool:
 
 
 def merge(path: str | Path) -> int:
-    """Take over the rows of a file that another run on this machine wrote, newest first; how many there were.
+    """Import the rows of a file that another run on this machine wrote, the newest first; returns their number.
 
     ParameterError if there is no such file, or it was measured on another machine or with other versions.
     """
@@ -150,13 +150,13 @@ def merge(path: str | Path) -> int:
 
 
 def hold(rows: Iterable[Row]) -> None:
-    """Put these rows in force for this process alone, instead of all others; `forget` ends it."""
+    """Use these rows, in this process only, instead of all others; `forget` ends it."""
     global _loaded
     _loaded = Loaded({row.key: row for row in rows}, _under())
 
 
 def forget() -> None:
-    """Drop what was read; the next use reads the file again."""
+    """Drop the loaded rows; the next use reads the file again."""
     global _loaded
     _loaded = None
 
@@ -175,14 +175,14 @@ def settled(old: Row, new: Row) -> Row:
 
 
 def describe() -> str:
-    """One sentence for `trueno doctor`: what is in force."""
+    """One sentence for `trueno doctor`: which speeds are in use."""
     if not settings.get("TRUENO_CALIBRATION"):
         return f"ignored: TRUENO_CALIBRATION is off ({settings.origin('TRUENO_CALIBRATION').origin})"
     rows = load().values()
     others = _loaded.others if _loaded else ()
-    older = f"; those of another version of {', '.join(others)} do not count" if others else ""
+    older = f"; those of another version of {', '.join(others)} are not valid" if others else ""
     if not rows and others:
-        return f"none that counts{older}; `trueno calibrate` measures them again"
+        return f"none that is valid{older}; `trueno calibrate` measures them again"
     if not rows:
         return "none: speeds are those that the backends declare; `trueno calibrate` measures them here"
     names = sorted({row.backend for row in rows})
@@ -193,18 +193,18 @@ def describe() -> str:
 
 
 def file() -> Path | None:
-    """Where the rows of this machine and these settings are kept; None without a cache."""
+    """The file for the rows of this machine and these settings; None without a cache."""
     folder = cachedir.folder("calibration")
     return folder / f"{fingerprint()}.jsonl" if folder else None
 
 
 def fingerprint() -> str:
-    """Eight hex digits of all that the speeds hang on; the file's header has it in full."""
+    """Eight hex digits of everything the timings depend on; the file's header has all of it."""
     return f"{crc32(json.dumps(facts(), sort_keys=True).encode()):08x}"
 
 
 def facts() -> dict[str, Any]:
-    """All that the speeds of every backend hang on: machine, settings, versions; a row has its own backend's."""
+    """Everything that the speeds of all backends depend on: machine, settings, versions; a row adds its backend's."""
     versions = {"trueno": __version__, "numpy": np.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
     return {
         "trueno calibration": VERSION,
@@ -217,14 +217,14 @@ def facts() -> dict[str, Any]:
 
 
 def version(backend: str) -> str:
-    """The version of the distribution that a backend comes with; empty for one that is not installed, or has none."""
+    """The version of a backend's distribution; empty for one that is not installed, or has none."""
     entry = registry.entries().get(backend)
     return entry.manifest.version if entry and entry.manifest else ""
 
 
 @cache
 def cpu() -> str:
-    """The processor's name, as the system gives it."""
+    """The processor's name, from the operating system."""
     for line in (cachedir.read(Path("/proc/cpuinfo")) or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("model name", "Model", "cpu model") and value.strip():
@@ -247,7 +247,7 @@ def _edges(band: str) -> tuple[float, float]:
 
 
 def _merge(new: Mapping[Key, Row], choose: Any) -> bool:
-    """Re-read under the lock, join, write; what is in force here is the joined rows in any case."""
+    """Read again under the lock, merge, write; this process uses the merged rows in any case."""
     global _loaded
     path = file()
     if path is None:
@@ -255,7 +255,7 @@ def _merge(new: Mapping[Key, Row], choose: Any) -> bool:
         known |= {k: _chosen(known.get(k), row, choose) for k, row in new.items()}
         _loaded = _sifted(known, _under())
         return False
-    with cachedir.lock(path.with_suffix(".lock"), 5.0):  # not held: a read-only folder, where writing says so itself
+    with cachedir.lock(path.with_suffix(".lock"), 5.0):  # not held: a read-only folder, where writing reports it
         text = cachedir.read(path)
         known = dict(_parse(text, str(path))) if text is not None else {}
         known |= {k: _chosen(known.get(k), row, choose) for k, row in new.items()}
@@ -274,7 +274,7 @@ def _chosen(old: Row | None, new: Row, choose: Callable[[Row, Row], Row]) -> Row
 
 
 def _sifted(rows: Mapping[Key, Row], under: tuple[Any, ...]) -> Loaded:
-    """The rows that were measured with the backends' installed versions; whose others there are."""
+    """The rows measured with the backends' installed versions, and the backends with rows of other versions."""
     good = {key: row for key, row in rows.items() if row.version in ("", version(row.backend))}
     installed = registry.entries()
     others = {row.backend for key, row in rows.items() if key not in good and row.backend in installed}
@@ -290,7 +290,7 @@ def _header(text: str) -> dict[str, Any] | None:
 
 
 def _parse(text: str, path: str) -> dict[Key, Row]:
-    """The rows of a file; nothing of one whose header is not of this machine and these versions."""
+    """The rows of a file; none if its header is not of this machine and these versions."""
     if _header(text) != facts():
         _warn(f"{path} is ignored: its first line is not this machine's; `trueno calibrate` writes it again", path)
         return {}
@@ -311,7 +311,7 @@ def _parse(text: str, path: str) -> dict[Key, Row]:
 def _row(data: Any) -> Row:
     """A row of parsed JSON; ValueError, KeyError or TypeError for anything else."""
     if not isinstance(data, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     for name in ("backend", "version", "class", "dtype", "band", "measured"):
         if not isinstance(data[name], str):
             raise ValueError(f"{name} is {data[name]!r}; it must be text")
@@ -332,13 +332,13 @@ def _row(data: Any) -> Row:
     if isinstance(samples, bool) or not isinstance(samples, int) or not isinstance(spread, (int, float)):
         raise ValueError(f"samples is {samples!r} and spread {spread!r}; they must be numbers")
     for rate in (rates.launch_s, rates.flops, rates.bytes, rates.link_s, rates.link_bytes):
-        float(rate)  # OverflowError for a whole number that no float holds
+        float(rate)  # OverflowError for an integer beyond every float
     words = (data["backend"], data["class"], data["dtype"], data["band"])
     return Row(*words, rates, samples, spread, data["measured"], data["version"])
 
 
 def _warn(sentence: str, path: str) -> None:
-    """Once a file and process; where warnings are errors nothing, for the rows that are good are used all the same."""
+    """Warn once per file and process; not where warnings are errors, because the good rows are used all the same."""
     if path not in _said:
         _said.add(path)
         with suppress(TruenoWarning):

@@ -1,4 +1,4 @@
-"""What was asked for, who could have run a call, and who does: a decision, which prints itself."""
+"""What was requested, which backends could run a call, and which one does: a decision, which prints itself."""
 
 from dataclasses import dataclass, field
 from math import prod
@@ -11,9 +11,9 @@ from trueno.text import columns, duration, number
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the caller asked for: `names` strictly, `preferred` softly; origin says with what.
+    """The caller's request: `names` strictly, `preferred` softly; origin says where it comes from.
 
-    automatic: explicitly nothing, so that TRUENO_BACKEND does not count either.
+    automatic: explicitly nothing, so that TRUENO_BACKEND is ignored, too.
     """
 
     names: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One backend in a decision: a reason code, predicted seconds and where they come from, bytes that would move."""
+    """One backend in a decision: a reason code, predicted seconds and their origin, bytes that would move."""
 
     name: str
     code: str
@@ -36,7 +36,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who runs a call, and why nobody else.  ranking: those that can, in the order in which they are tried."""
+    """Which backend runs a call, and why no other.  ranking: the capable ones, in the order in which they are tried."""
 
     call: Call
     chosen: str
@@ -73,7 +73,7 @@ def text(decision: Decision) -> str:
 
 
 def _sizes(decision: Decision) -> str:
-    """The operands' shapes where they are known, else how many elements the size classes stand for."""
+    """The operands' shapes if known, otherwise the element counts of the size classes."""
     shapes = getattr(decision, "shapes", ())
     if not shapes:
         return f"{' and '.join(_class(s) for s in decision.call.sizes)} elements"

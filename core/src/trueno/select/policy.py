@@ -1,7 +1,7 @@
-"""Which backend runs a call: asked for, else where the data lives, else the fastest of those that can.
+"""Which backend runs a call: the requested one, else the data's device, else the fastest of the capable ones.
 
-Decided once per key; the answer, with every candidate's reason, is a `Decision`.  Nothing in it depends on
-the order in which things were installed.
+Decided once per key; the answer, with every candidate's reason, is a `Decision`.  It does not depend on
+the order of installation.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,27 +31,27 @@ _here = local()
 
 @contextmanager
 def asking(name: str) -> Iterator[None]:
-    """While a plugin's code answers.  Ops that it calls meanwhile are run by others, and nothing of that is kept."""
+    """Active while a plugin's code answers.  Other backends run the ops that it calls then, without caching."""
     names: list[str] = _here.__dict__.setdefault("names", [])
     names.append(name)
     try:
-        with ieee():  # what it prints or compiles now is kept
+        with ieee():  # what the plugin prints or compiles now is kept
             yield
     finally:
         names.pop()
 
 
 def nested() -> bool:
-    """Whether this is decided while a plugin or a hook is being asked about another call."""
+    """Whether this decision is made while a plugin or a hook answers for another call."""
     return bool(_here.__dict__.get("names"))
 
 
 def rejection(backend: Backend, call: Call) -> Reject | None:
-    """What `supports` answers; an error in it, or an answer that is none, is a rejection too."""
+    """The answer of `supports`; an error in it, or an invalid answer, counts as a rejection."""
     try:
         with asking(backend.name):
             answer: Any = backend.supports(call)
-    except RecursionError:  # the caller's stack is to blame
+    except RecursionError:  # the caller's stack is the cause
         raise
     except Exception as error:
         return Reject("unsupported_call", f"its supports() raised {type(error).__name__}: {error}")
@@ -69,13 +69,13 @@ def candidates(explicit: tuple[str, ...]) -> Iterable[Entry]:
     names = explicit or settings.get("TRUENO_BACKEND")
     if names:
         for name in names:
-            registry.load(name)  # raises, with the reason, what cannot be honoured
+            registry.load(name)  # raises, with the reason, if it cannot run
         return [registry.entries()[name] for name in names]
     return [e for e in registry.entries().values() if not e.opt_in and e.available and not registry.software(e)]
 
 
 def decide(call: Call, asked: Asked) -> Decision:
-    """The decision for a call; raises when nobody can take it, or when what was asked for cannot."""
+    """The decision for a call; raises when no backend can take it, or when the request cannot be met."""
     names, origin = asked.names, asked.origin
     if not names and not asked.automatic:
         names = settings.get("TRUENO_BACKEND")
@@ -123,7 +123,7 @@ def _resident(call: Call, names: tuple[str, ...], origin: str) -> Decision:
     if reject is not None:
         raise KernelError(
             f"{op}: its operands live on {home}, which does not take the call: {reject.code} ({reject.detail}); "
-            f"bring them home with trueno.numpy(x)"
+            f"copy them to the host with trueno.numpy(x)"
         )
     rest = [Candidate(e.name, "not_resident") for e in registry.entries().values() if e.name != home]
     return _done(call, "resident", f"operands on {home}", [Candidate(home, "resident"), *rest], [home])
@@ -151,9 +151,9 @@ def _automatic(call: Call, asked: Asked) -> Decision:
 
 
 def _barred(entry: Entry, call: Call, wanted: bool) -> tuple[str, str]:
-    """Why an automatic choice leaves an entry out without asking it, as code and detail; empty if it does not.
+    """Why an automatic choice leaves an entry out without calling it, as code and detail; empty if it does not.
 
-    What is cheap to know comes first: a GPU's plugin is not even probed for an array that is too small for it.
+    Cheap checks come first: a GPU's plugin is not even probed for an array that is too small for it.
     """
     if entry.opt_in and not wanted:
         return "opt_in", ""
@@ -176,7 +176,7 @@ def _priced(entry: Entry, call: Call) -> Candidate:
     from trueno.select import cost, predict
 
     if entry.name in _here.__dict__.get("names", ()):
-        return Candidate(entry.name, "unsupported_call", "it asks for this call itself, while it is asked for another")
+        return Candidate(entry.name, "unsupported_call", "it makes this call itself, while it answers for another")
     try:
         backend = entry.load()
     except RecursionError:
@@ -199,7 +199,7 @@ def _priced(entry: Entry, call: Call) -> Candidate:
 
 
 def _ranked(able: list[tuple[Entry, Candidate]]) -> list[Candidate]:
-    """Fastest first; whoever is within 10 % of the fastest that is left comes by tier, then by name."""
+    """Fastest first; backends within 10 % of the fastest remaining one are ordered by tier, then by name."""
     left = list(able)
     order: list[Candidate] = []
     while left:
@@ -261,7 +261,7 @@ def _raise(call: Call, found: list[Candidate], named: bool) -> None:
 
 
 def announce(decision: Decision) -> None:
-    """Tell whoever listens; once a key."""
+    """Emit the event, once per key."""
     from trueno.events.stream import emit
 
     call = decision.call

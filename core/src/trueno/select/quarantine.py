@@ -8,7 +8,7 @@ from trueno.discovery.protocol import Call
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """One key that a backend no longer gets, and why."""
+    """One key for which a backend is quarantined, and why."""
 
     backend: str
     op: str
@@ -25,19 +25,19 @@ _held: dict[Quarantined, str] = {}
 
 
 def key(call: Call, name: str) -> Quarantined:
-    """What calls like this one have in common, of backend `name`."""
+    """What a call on backend `name` shares with calls like it."""
     return Quarantined(
         name, call.op.name, call.dtype.name, call.layout, call.rank, call.sizes, call.static, call.residency
     )
 
 
 def add(call: Call, name: str, reason: str) -> None:
-    """Leave `name` out for calls like this one."""
+    """Quarantine `name` for calls like this one."""
     _held[key(call, name)] = reason
 
 
 def held(call: Call, name: str) -> str | None:
-    """Why `name` does not get calls like this one, or None."""
+    """Why `name` is quarantined for calls like this one, or None."""
     return _held.get(key(call, name)) if _held else None
 
 
@@ -47,6 +47,6 @@ def quarantined() -> tuple[Quarantined, ...]:
 
 
 def release(backend: str | None = None) -> None:
-    """Empty it, of one backend or of all."""
+    """End the quarantine of one backend, or of all."""
     for one in [k for k in _held if backend is None or k.backend == backend]:
         _held.pop(one, None)

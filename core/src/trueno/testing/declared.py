@@ -187,7 +187,7 @@ def code_problems(name: str) -> list[str]:
     backend = subject(name).backend
     codes = {reject.code for call in calls(name) if isinstance(reject := backend.supports(call), Reject)}
     return [
-        f"supports() says Reject({code!r}), which is no code of trueno's; choose of {', '.join(PLUGIN)}"
+        f"supports() says Reject({code!r}), which is not a code of trueno's; choose of {', '.join(PLUGIN)}"
         for code in sorted(codes - set(PLUGIN), key=str)
     ]
 

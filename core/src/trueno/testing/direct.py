@@ -99,7 +99,7 @@ def _canonical(op: Op, T: np.dtype[Any], seed: int, every: bool) -> Iterator[tup
 
 
 def attempt(kernel: Kernel, *arguments: Any) -> int:
-    """Status of a call; -1 for what is `Refused`.  AssertionError for a result that is no status."""
+    """Status of a call; -1 for what is `Refused`.  AssertionError for a result that is not a status."""
     try:
         status = kernel(*arguments)
     except Refused:

@@ -44,7 +44,7 @@ class Ledger:
     remarks: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, report: Any) -> None:
-        """Take in a `TestReport`; anything that is no test of the kit is left out."""
+        """Take in a `TestReport`; anything that is not a test of the kit is left out."""
         told = dict(report.user_properties)
         row = told.get("trueno.row")
         if row is None or (report.when != "call" and report.outcome == "passed"):

@@ -140,7 +140,7 @@ def _special(
 
 
 def _scale(blocks: Format | None, rows: Array, value: float, rng: np.random.Generator) -> None:
-    """Give some blocks a scale that is no number."""
+    """Give some blocks a scale that is not a number."""
     assert blocks is not None
     if blocks.e8m0:
         return

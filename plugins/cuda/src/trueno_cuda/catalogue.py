@@ -151,7 +151,7 @@ class Run:
 
 
 class Watched(Emulator):
-    """Keeps what was launched, and the report of each launch; a finding is no error."""
+    """Keeps what was launched, and the report of each launch; a finding is not an error."""
 
     def __init__(self, arch: str) -> None:
         super().__init__(arch)

@@ -112,4 +112,4 @@ class Device(Protocol):
         """Until everything launched is done; raises what went wrong meanwhile."""
 
     def close(self) -> None:
-        """Let go of everything; again is no error."""
+        """Let go of everything; again is not an error."""

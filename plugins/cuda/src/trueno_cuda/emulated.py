@@ -169,7 +169,7 @@ class Emulator:
             found = bisect_right(starts, pointer) - 1
             memory = self._memories.get(starts[found]) if found >= 0 else None
         if memory is None or pointer > memory.ptr + len(memory.bytes):
-            raise KernelError(f"cuda_emulated: {pointer:#x} is no address of an array")
+            raise KernelError(f"cuda_emulated: {pointer:#x} is not an address of an array")
         rest = memory.bytes[pointer - memory.ptr :]
         return rest if len(rest) % dtype.itemsize else rest.view(dtype)
 

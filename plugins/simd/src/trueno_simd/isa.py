@@ -100,7 +100,7 @@ def apply() -> str | None:
     asked, host = _asked(), detect().level
     if asked is not None and host != GENERIC and (asked in X86) != (host in X86):
         here = X86[: X86.index(host) + 1] if host in X86 else (host,)
-        return f"{VARIABLE}={asked} is no level of this CPU; levels here: {', '.join(here)}"
+        return f"{VARIABLE}={asked} is not a level of this CPU; levels here: {', '.join(here)}"
     cpu = _capped_cpu()
     if cpu is None:
         return None

@@ -126,7 +126,7 @@ def _digest(body: bytes) -> bytes:
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of one function, in our folder; a damaged file is a miss, a full disk is no error."""
+    """Numba's cache of one function, in our folder; a damaged file is a miss, a full disk is not an error."""
 
     _impl_class = _Impl
 

@@ -174,7 +174,7 @@ class CachedMatmul:
             raise BackendUnavailable("CachedMatmul: it was closed, and its weights are gone; make another one")
 
     def close(self) -> None:
-        """Let go of weights and buffers.  Again is no error; anything else is one from now on."""
+        """Let go of weights and buffers.  Again is not an error; anything else is one from now on."""
         with self._lock:
             self._closed = True
             self._weights.clear()

@@ -223,7 +223,7 @@ class Gpu:
         return isinstance(self._queue.gone, DeviceLost)
 
     def close(self) -> None:
-        """Wait, and let go of everything; buffers that live on are of no use.  Again is no error."""
+        """Wait, and let go of everything; buffers that live on are of no use.  Again is not an error."""
         if self._forked:
             return
         if not self.closed:

@@ -97,7 +97,7 @@ def test_the_hints_name_what_exists():
     for text in POINTER.values():
         for name in re.findall(r"(\w+)\(\w", text):
             assert hasattr(Pointer, name), text
-    assert not known & set(KERNEL), "a name that exists is no guess"
+    assert not known & set(KERNEL), "a name that exists is not a guess"
 
 
 # ------------------------------------------------------------------------------------- the topics hold everything

@@ -81,7 +81,7 @@ def activations(name, x, mode):
 
 
 def assert_product(y, w, a):
-    """w and a in float64.  Where the exact product is no number, neither may the result be one."""
+    """w and a in float64.  Where the exact product is not a number, neither may the result be one."""
     k = len(a)
     with np.errstate(all="ignore"):
         wanted, size = w @ a, np.abs(w) @ np.abs(a)
@@ -98,7 +98,7 @@ def random_bytes(rng, name, rows, blocks):
     w = rng.integers(0, 256, (rows * blocks, f.nbytes), dtype=np.uint8)
     w[::7] = 0
     if f.e8m0:
-        w[:, f.fields["d"].offset] = rng.integers(0, 250, len(w))  # 12 · 2^127 is no float32
+        w[:, f.fields["d"].offset] = rng.integers(0, 250, len(w))  # 12 · 2^127 is not a float32
     return w.reshape(rows, blocks * f.nbytes)
 
 
@@ -127,7 +127,7 @@ def check_golden(name, mode):
 
 
 def check_shapes(name, mode):
-    """Row counts that are no multiple of anything, and lengths from one block on."""
+    """Row counts that are not a multiple of anything, and lengths from one block on."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     size = FORMATS[name].elements
     for rows, blocks in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (7, 9), (9, 1), (16, 2), (70, 6), (513, 16)]:

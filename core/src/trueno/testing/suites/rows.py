@@ -112,7 +112,7 @@ def _blocking(backend: str) -> str:
 
 
 def skip_unsound(backend: str) -> None:
-    """Skip what means nothing as long as the backend's own declarations are no declarations."""
+    """Skip what means nothing as long as the backend's own declarations are not declarations."""
     problem = _blocking(backend)
     if problem:
         pytest.skip(f"not judged before this is mended: {problem}")

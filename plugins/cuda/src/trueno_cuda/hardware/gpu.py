@@ -312,7 +312,7 @@ class Gpu:
         return self._context.gone is not None
 
     def close(self) -> None:
-        """Wait, and let go of everything; again is no error."""
+        """Wait, and let go of everything; again is not an error."""
         if self.closed:
             return
         self._closing = DeviceLost(f"cuda: {CLOSED}")

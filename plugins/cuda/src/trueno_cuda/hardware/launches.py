@@ -170,7 +170,7 @@ def _check(kernel: Kernel, grid: Grid, block: Grid) -> None:
     for axis, (blocks, cluster) in enumerate(zip(grid, kernel.cluster or (1, 1, 1), strict=True)):
         if blocks % cluster:
             raise KernelError(
-                f"{kernel.name}: {blocks} blocks along {'xyz'[axis]} are no whole number of clusters of {cluster}"
+                f"{kernel.name}: {blocks} blocks along {'xyz'[axis]} are not a whole number of clusters of {cluster}"
             )
 
 
@@ -222,7 +222,7 @@ def _write_number(memory: bytearray, offset: int, kind: Type, name: str, value: 
     try:
         struct.pack_into(f"<{_LETTERS[kind.name]}", memory, offset, value)
     except (struct.error, KeyError):
-        raise KernelError(f"{kernel.name}: {name} is {value!r}, which is no {kind}") from None
+        raise KernelError(f"{kernel.name}: {name} is {value!r}, which is not a {kind}") from None
 
 
 def _check_maps(pointers: Sequence[int | bytes]) -> None:

@@ -98,7 +98,7 @@ def steps(device: Device, count: int, given: str, wanted: str, *, wide: bool) ->
 class Cast:
     """Casts on one device: `cast(x, out)`, between arrays of one shape, asynchronous as launches.
 
-    KernelError for types that are no floats, and for a result that shares memory with what is read.
+    KernelError for types that are not floats, and for a result that shares memory with what is read.
     """
 
     def __init__(self, device: Device) -> None:

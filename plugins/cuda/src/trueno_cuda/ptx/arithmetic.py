@@ -188,7 +188,7 @@ class Arithmetic(Conversions):
     def compare(self, how: str, a: Value | Number, b: Value | Number) -> Value:
         """A predicate: eq ne lt le gt ge, and with `u` at the end true for a NaN; num, nan."""
         if how not in COMPARISONS:
-            raise BuildError(f"k.compare: {how!r} is no comparison; known: {' '.join(COMPARISONS)}")
+            raise BuildError(f"k.compare: {how!r} is not a comparison; known: {' '.join(COMPARISONS)}")
         a, b = plain(a), plain(b)
         kind = next((v.type for v in (a, b) if isinstance(v, Value)), None)
         if kind is None or kind.kind not in "usf":
@@ -202,7 +202,7 @@ class Arithmetic(Conversions):
     def select(self, condition: Value, a: Value | Number, b: Value | Number) -> Value:
         """a where `condition` holds, else b; both are computed."""
         if not is_predicate(condition):
-            raise BuildError(f"k.select: {condition!r} is no predicate; compare first, as in k.select(i < n, a, b)")
+            raise BuildError(f"k.select: {condition!r} is not a predicate; compare first, as in k.select(i < n, a, b)")
         a, b = plain(a), plain(b)
         kind = next((v.type for v in (a, b) if isinstance(v, Value)), None)
         if kind is None or kind is pred:
@@ -243,7 +243,7 @@ def _known(name: str, number: object) -> str:
 
 
 def _neutral(name: str, args: Sequence[Value | Number]) -> Value | None:
-    """The operand that is the result already: x + 0, x * 1, of integers.  A Var may change later and is no result."""
+    """The operand that is the result already: x + 0, x * 1, of integers.  Not a Var, which may change later."""
     if len(args) != 2 or name not in ("add", "sub", "mul", "shl", "shr", "or_"):
         return None
     value, number = (

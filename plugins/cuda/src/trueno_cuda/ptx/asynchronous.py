@@ -167,7 +167,7 @@ class Asynchronous(TensorCores):
         """One thread copies `count` elements from global to shared memory; their bytes count at `barrier`.
 
         to, at: indices in elements.  blocks: a u16 with a bit for each block of the cluster that gets them, at the same
-        place.  policy: a k.l2_policy.  BuildError: for bytes, or places, that are no multiples of 16.
+        place.  policy: a k.l2_policy.  BuildError: for bytes, or places, that are not multiples of 16.
         """
         self._bulk_fits(source, count, "k.copy_bulk", tile, to, at)
         destination, origin = self._landing(tile, to, count, "fill"), self._origin(source, at)

@@ -34,7 +34,7 @@ class Collectives(Memory):
 
         A numbered barrier (1 to 15) may be for some warps only: `threads` says how many, and then it may stand in a
         branch, and orders only what these warps share.  BuildError: in a branch or loop that not all threads of the
-        block take alike, and for a number of threads that is no whole number of warps.
+        block take alike, and for a number of threads that is not a whole number of warps.
         """
         self._barrier("bar.sync", barrier, threads)
         self.path.sync("block")
@@ -81,7 +81,7 @@ class Collectives(Memory):
 
     def _whole_warp(self, mask: int, what: str) -> None:
         if not 0 < mask <= FULL:
-            raise BuildError(f"{what}: mask={mask:#x} is no mask of 32 threads")
+            raise BuildError(f"{what}: mask={mask:#x} is not a mask of 32 threads")
         if mask == FULL:
             self.path.require(Alike.WARP, what)
 
@@ -96,7 +96,7 @@ class Collectives(Memory):
         if how not in SHUFFLES:
             raise BuildError(f"k.shuffle: {how!r} is not one of {', '.join(SHUFFLES)}")
         if width not in (1, 2, 4, 8, 16, 32):
-            raise BuildError(f"k.shuffle: width={width} is no power of two up to 32")
+            raise BuildError(f"k.shuffle: width={width} is not a power of two up to 32")
         self._whole_warp(mask, "k.shuffle")
         kind = value.type
         if kind.bits == 64 and kind.kind != "o":
@@ -106,7 +106,7 @@ class Collectives(Memory):
             wide = value.bits(u16).to(u32)
             return self.shuffle(wide, how, lane, width, mask).to(u16).bits(kind)
         if kind.bits != 32:
-            raise BuildError(f"k.shuffle: {value} is no number")
+            raise BuildError(f"k.shuffle: {value} is not a number")
         same_for_all = how == "idx" and isinstance(lane, int) and width == 32 and mask == FULL
         result = self.new(kind, max(Alike.WARP, value.alike) if same_for_all else value.alike)
         clamp = ((32 - width) << 8) | (0 if how == "up" else 31)  # PTX ISA: segment mask in bits 8-12, clamp below
@@ -122,7 +122,7 @@ class Collectives(Memory):
         if how not in ("any", "all", "uni", "ballot"):
             raise BuildError(f"k.vote: {how!r} is not one of any, all, uni, ballot")
         if not is_predicate(condition):
-            raise BuildError(f"k.vote: {condition!r} is no predicate; compare first")
+            raise BuildError(f"k.vote: {condition!r} is not a predicate; compare first")
         self._whole_warp(mask, "k.vote")
         result = self.new(u32 if how == "ballot" else pred, max(Alike.WARP, condition.alike))
         kind = "b32" if how == "ballot" else "pred"
@@ -167,7 +167,7 @@ class Collectives(Memory):
         """`what`, as the kernel called it, for the words of errors."""
         self._reducible(value, combine, what)
         if width not in (1, 2, 4, 8, 16, 32):
-            raise BuildError(f"{what}: width={width} is no power of two up to 32")
+            raise BuildError(f"{what}: width={width} is not a power of two up to 32")
         self._whole_warp(FULL, what)
         if isinstance(value, Value) and isinstance(combine, str) and self._one_instruction(value, combine, width):
             return self._redux(value, combine)
@@ -186,7 +186,7 @@ class Collectives(Memory):
         parts = value if isinstance(value, tuple) else (value,)
         for part in parts:
             if not isinstance(part, Value):
-                raise BuildError(f"{what}: {part!r} is no Value; of several that travel together give a tuple")
+                raise BuildError(f"{what}: {part!r} is not a Value; of several that travel together give a tuple")
             if not isinstance(combine, str):
                 continue
             if combine not in INSTRUCTIONS:

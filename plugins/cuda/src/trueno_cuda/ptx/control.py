@@ -46,7 +46,7 @@ class Control(Arithmetic):
         if isinstance(value, bool):
             raise BuildError(f"{what}({value}): this is known while the kernel is built; use Python's own if")
         if not is_predicate(value):
-            raise BuildError(f"{what}: {value!r} is no predicate; compare, as in {what}(i < n)")
+            raise BuildError(f"{what}: {value!r} is not a predicate; compare, as in {what}(i < n)")
         return self.read(value)
 
     @contextmanager

@@ -334,7 +334,7 @@ def _mangle(name: str, constants: dict[str, Any]) -> str:
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", plain) and len(plain) < 128:
         return plain
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise BuildError(f"the kernel's name {name!r} is no ASCII identifier; define it with def")
+        raise BuildError(f"the kernel's name {name!r} is not an ASCII identifier; define it with def")
     digest = sha256(repr(parts).encode()).hexdigest()[:12]
     return f"{re.sub(r'[^A-Za-z0-9_]', '_', plain)[:96]}_{digest}"
 

@@ -67,7 +67,7 @@ class Memory(Control):
             raise BuildError(f"k.{space}: a shape of positive Python ints is wanted, not {shape} in {stages} stages")
         count = math.prod(shape)
         if align < 1 or align & (align - 1):
-            raise BuildError(f"k.{space}: align={align} is no power of two")
+            raise BuildError(f"k.{space}: align={align} is not a power of two")
         number = 1 + sum(a.root.space == space for a in self.arrays)
         root = Root(f"{space}_{number}", space, max(align, element.bytes))
         pitches = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
@@ -102,7 +102,7 @@ class Memory(Control):
         """The address of an element, in a register."""
         base, size, where = self.read(pointer.address), pointer.element.bytes, pointer.address
         if not isinstance(index, (int, Value)) or isinstance(index, bool):
-            raise BuildError(f"{pointer}: {index!r} is no index; indices are integers and count elements")
+            raise BuildError(f"{pointer}: {index!r} is not an index; indices are integers and count elements")
         if isinstance(index, int) and index == 0:
             return where
         result = self.new(where.type, alike(where, index))
@@ -110,7 +110,7 @@ class Memory(Control):
             self.emit(f"add.{where.type.word}", result.text, base, str(index * size))
         elif not index.type.integer or index.type.bits < 32 or index.type.bits > where.type.bits:
             wanted = "u32 or s32" if where.type.bits == 32 else "u32, s32, u64 or s64"
-            raise BuildError(f"{pointer}: {index} is no index; indices into {pointer.root.space} memory are {wanted}")
+            raise BuildError(f"{pointer}: {index} is not an index; indices into {pointer.root.space} memory: {wanted}")
         else:
             wide = "wide" if index.type.bits < where.type.bits else "lo"
             self.emit(f"mad.{wide}.{index.type}", result.text, self.read(index), str(size), base)
@@ -202,7 +202,7 @@ class Memory(Control):
         if where is None or where is True:
             return ""
         if not is_predicate(where):
-            raise BuildError(f"where={where!r} is no predicate; compare, as in where=i < n")
+            raise BuildError(f"where={where!r} is not a predicate; compare, as in where=i < n")
         return f"@{self.read(where)} "  # type: ignore[arg-type]
 
     def _order(self, order: str, scope: str) -> str:

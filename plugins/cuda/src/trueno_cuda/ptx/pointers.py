@@ -115,7 +115,7 @@ class Pointer:
         """
         if vec is not None and type(vec) is not int:
             raise BuildError(
-                f"{self}: vec={vec!r} is no Python int; an index of two dimensions is a tuple: .load((row, column))"
+                f"{self}: vec={vec!r} is not a Python int; an index of two dimensions is a tuple: .load((row, column))"
             )
         values = self.k.load(self, index, vec or 1, **_known(self, "load", options))
         return values[0] if vec is None else values

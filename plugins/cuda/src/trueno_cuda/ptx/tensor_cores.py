@@ -116,7 +116,7 @@ class TensorCores(Collectives):
 
     def _rows(self, tile: Pointer, index: Index, count: int, how: str, what: str) -> tuple[str, Type]:
         if tile.root.space != "shared" or tile.element.name not in _OF_ELEMENT:
-            raise BuildError(f"{what}: {tile} is no shared memory of f16, bf16, f32 or 8-bit elements")
+            raise BuildError(f"{what}: {tile} is not shared memory of f16, bf16, f32 or 8-bit elements")
         if count not in (1, 2, 4):
             raise BuildError(f"{what}: {count} matrices; 1, 2 or 4 are wanted")
         self.path.require(Alike.WARP, what)
@@ -205,7 +205,7 @@ class TensorCores(Collectives):
         self.path.require(Alike.WARP, "k.wgmma")
         flag = accumulate if isinstance(accumulate, Value) else self._flag(accumulate)
         if not is_predicate(flag):
-            raise BuildError(f"k.wgmma: accumulate={flag!r} is no predicate")
+            raise BuildError(f"k.wgmma: accumulate={flag!r} is not a predicate")
         busy = self._wgmma.setdefault("busy", [])
         for var in acc:
             if not var.busy:
@@ -281,7 +281,7 @@ def _shape(shape: str) -> tuple[int, int]:
         n, k = shape.removeprefix("m64n").split("k")
         return int(n), int(k)
     except ValueError:
-        raise BuildError(f"k.wgmma: {shape!r} is no shape m64nNkK") from None
+        raise BuildError(f"k.wgmma: {shape!r} is not a shape m64nNkK") from None
 
 
 def _lane(kind: Type) -> str:

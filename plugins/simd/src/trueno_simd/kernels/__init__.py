@@ -1,4 +1,4 @@
-"""The structured kernels, written by hand: what is no row program (DESIGN 1).
+"""The structured kernels, written by hand: what is not a row program .
 
 `KERNELS[op](dtype, static)` makes the kernel of an op for float32 or float64 and its static parameters.  A kernel is
 called `kernel(*operands, out)`, operands C-contiguous; it answers 0, or -1 having written nothing: shapes that do

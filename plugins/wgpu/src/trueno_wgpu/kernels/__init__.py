@@ -1,4 +1,4 @@
-"""The structured kernels, written by hand: what is no row program.
+"""The structured kernels, written by hand: what is not a row program.
 
 `KERNELS[op](gpu, call)` makes the kernel of an op for float32.  It answers 0, or -1 having done nothing: shapes that do
 not agree, or a result in an operand's buffer.  Guarded kernels leave their bits in `gpu.status`.

@@ -32,7 +32,7 @@ OUT_OF_BOUNDS = _kind(
 )
 MISALIGNED = _kind(
     "misaligned",
-    "An address is no multiple of the bytes that the access moves.",
+    "An address is not a multiple of the bytes that the access moves.",
     "ld.param.u64 %rd1, [px]; ld.global.u32 %r1, [%rd1+2];",
 )
 ADDRESS_SPACE = _kind(
@@ -109,7 +109,7 @@ TRAP = _kind(
 )
 ASYNCHRONOUS_COPY = _kind(
     "asynchronous-copy",
-    "A bulk copy has a size that is no multiple of 16 bytes, or no tensor map that fits it.",
+    "A bulk copy has a size that is not a multiple of 16 bytes, or no tensor map that fits it.",
     ".shared .align 16 .b8 s[16]; .shared .align 8 .b8 b[8]; ld.param.u64 %rd1, [px];\n"
     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%rd1], 8, [b];",
 )

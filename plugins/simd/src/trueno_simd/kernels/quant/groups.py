@@ -35,7 +35,7 @@ def _known(*arrays: tuple[np.ndarray, type, int]) -> None:
     """`Refused` for what a compiled signature would not take."""
     for x, dtype, ndim in arrays:
         if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim != ndim or not x.flags.c_contiguous:
-            raise Refused(f"an operand is no contiguous {np.dtype(dtype)} of {ndim} axes")
+            raise Refused(f"an operand is not contiguous {np.dtype(dtype)} of {ndim} axes")
 
 
 def _written(out: np.ndarray, ndim: int) -> None:

@@ -242,7 +242,7 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
         "W_BYTES": layout.w_bytes, "X_GROUP": layout.x_group, "X_TAIL": layout.x_tail,
         "decode": panel_decoder(layout), "values": value_decoder(layout),
     }  # fmt: skip
-    # the table is no source of this plugin: a kernel of another layout must not be taken from the store
+    # the table is not a source of this plugin: a kernel of another layout must not be taken from the store
     word = f"quant_matmul_{name}_{activations}_{blake2b(f'{f!r}{layout!r}'.encode(), digest_size=8).hexdigest()}"
 
     def add(function: Any, compiled: Any = outer) -> None:

@@ -187,7 +187,7 @@ def test_verbose_lists_every_tensor_and_why(tmp_path):
 def test_where_nothing_changes_it_says_so(tmp_path, small):
     first = run("quantize", small, tmp_path / "out", "--type", "q8_0").stdout
     again = run("quantize", tmp_path / "out", tmp_path / "again", "--type", "q8_0").stdout
-    said = "Nothing to quantize: every tensor is as q8_0 has it already, and stays as it is."
+    said = "Nothing to quantize: every tensor is in q8_0's format already, and stays unchanged."
     assert said in again and said not in first
     assert (tmp_path / "again").read_bytes() == (tmp_path / "out").read_bytes()
 

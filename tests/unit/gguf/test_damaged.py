@@ -167,7 +167,7 @@ X = (info("x", (4,), 0, 0), info("y", (4,), 0, 32))
         (raw_file([key("a", 9, struct.pack("<IQ", 8, 2) + text("é") + text(b"\x80"))]),
          "'a' has a text that is not UTF-8"),
         (raw_file([key("a", 13, bytes(9))]), "'a' has the unknown type 13"),
-        (raw_file([key("a", 9, struct.pack("<IQ", 13, 0))]), "'a' has the type 13"),
+        (raw_file([key("a", 9, struct.pack("<IQ", 13, 0))]), "'a' has the unknown type 13"),
         (raw_file([key("a", 9, struct.pack("<IQ", 9, 0))]), "'a' is an array of arrays"),
         (raw_file([key("a", 9, struct.pack("<IQ", 9, 1) * 1000)]), "'a' is an array of arrays"),
         (raw_file([key("general.alignment", 4, struct.pack("<I", 24))]), "general.alignment is 24"),

@@ -1,4 +1,4 @@
-"""`trueno calibrate`: measure the backends here, so that choices rest on that and not on what was declared."""
+"""`trueno calibrate`: measure the backends here, so that choices use measured and not declared speeds."""
 
 from math import ceil, isfinite
 from time import perf_counter
@@ -15,8 +15,8 @@ from trueno.errors import ParameterError
 from trueno.events.stream import emit
 from trueno.select import calibration, cost, honesty, measure
 
-LEAST = 5e-3  # seconds of an item, even where the budget is nearly spent
-UNSTEADY = 0.5  # spread from which a speed says more about the neighbours than about the backend
+LEAST = 5e-3  # seconds per item, even if the budget is nearly spent
+UNSTEADY = 0.5  # from this spread on a speed says more about other processes than about the backend
 SHOWN = 10  # sentences of a kind that are printed; --json has them all
 
 
@@ -25,17 +25,17 @@ def command(
         float, typer.Option("--seconds", help="Seconds of timing, about; compiling comes on top.", min=0.1)
     ] = 60,
     backend: Annotated[str, typer.Option(help="Only these backends; default: all that choose themselves.")] = "",
-    dtype: Annotated[str, typer.Option(help="Types, with commas between them.")] = "float32,float64",
-    merge: Annotated[str, typer.Option(metavar="FILE", help="Take over what another run here measured.")] = "",
+    dtype: Annotated[str, typer.Option(help="Types, separated by commas.")] = "float32,float64",
+    merge: Annotated[str, typer.Option(metavar="FILE", help="Import what another run here measured.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be measured, and stop.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say too where declared speeds are off, for authors of backends.")
+        bool, typer.Option("--verbose", "-v", help="Also say where declared speeds are off, for authors of backends.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure the backends' speeds here and keep them.
 
-    One op of each class is timed at several sizes, the cheap and common first.  Ctrl-C keeps what was measured until
+    One op of each class is timed at several sizes, cheap and common ones first.  Ctrl-C keeps what was measured until
     then.  Run it again when the machine is idle: a speed that has changed by less than a tenth stays.
     """
     if not isfinite(budget):
@@ -43,7 +43,7 @@ def command(
     if merge:
         taken = calibration.merge(merge)
         forget_plans()
-        _say(json, {"merged": taken, "file": merge}, f"{taken} speeds taken over from {merge}")
+        _say(json, {"merged": taken, "file": merge}, f"{taken} speeds imported from {merge}")
         return
     names = measure.available([name.lower() for name in words(backend)])
     items = measure.items(names, find_dtypes(dtype))
@@ -106,7 +106,7 @@ def command(
 
 
 def _compile(names: list[str], items: list[measure.Item]) -> list[str]:
-    """Compile the kernels that are needed, with several processes where a backend compiles: a sentence a failure."""
+    """Compile the necessary kernels, with several processes where a backend compiles; a sentence per failure."""
     said = []
     for name in names:
         needed: dict[tuple[str, str], set[tuple[int, int]]] = {}
@@ -118,7 +118,7 @@ def _compile(names: list[str], items: list[measure.Item]) -> list[str]:
             continue
         start = perf_counter()
         outcomes = warm(name, todo[:1], 1)
-        if perf_counter() - start > 0.25 and todo[1:]:  # it compiles: nobody loads a kernel for this long
+        if perf_counter() - start > 0.25 and todo[1:]:  # it compiles: loading a kernel never takes this long
             outcomes += warm(name, todo[1:], crew.processors())
         said += [f"{name}: {failure}" for outcome in outcomes for failure in outcome.failures]
     return said

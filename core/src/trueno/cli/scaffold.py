@@ -27,15 +27,15 @@ where = ["src"]
 
 MANIFEST = """
 name = "«name»"
-api = [1, 1]          # versions of the backend protocol that this speaks
+api = [1, 1]          # versions of the backend protocol that this implements
 kind = "cpu"          # cpu or gpu
 tier = 15             # breaks ties of cost: scalar has 10, simd 20
-opt_in = false        # true: used only when it is named
+opt_in = false        # true: used only when the user names it
 factory = "«package».backend:«title»Backend"
 arrays = ["numpy:ndarray"]
 install = "pip install «distribution»"
 
-[require]             # looked at before any code of this package runs
+[require]             # checked before any code of this package runs
 modules = ["numpy"]
 """
 
@@ -72,14 +72,14 @@ def largest(x: Any, y: Any) -> None:
 
 
 KERNELS: dict[str, Callable[..., None]] = {"relu": relu, "sub": sub, "max": largest}
-"""Name of the op to what runs: `function(*operands, *float parameters, *results, **static parameters)`."""
+"""Name of the op to its function: `function(*operands, *float parameters, *results, **static parameters)`."""
 
 AXES = {"e": ("rows", "n"), "w": ("n",), "r": ("rows",), "u": ()}
 """What the letters of a layout stand for; a call of rank 1 has no rows."""
 
 
 def agree(call: Call, operands: tuple[Any, ...], results: tuple[Any, ...]) -> bool:
-    """Whether the shapes belong to one call.  The key does not say: the core may offer (3,) beside (4,)."""
+    """Whether the shapes belong to one call.  The key does not say: the core may pass (3,) beside (4,)."""
     op = call.op
     if op.structured:
         try:
@@ -97,15 +97,15 @@ def agree(call: Call, operands: tuple[Any, ...], results: tuple[Any, ...]) -> bo
 
 
 class «title»Backend:
-    """Made once a process, without an argument."""
+    """Created once per process, without an argument."""
 
     name = "«name»"
     kind: Literal["cpu", "gpu"] = "cpu"
-    # What conformance holds you to: errors in ulp of functions such as exp, and how many additions follow each other.
+    # Conformance checks this: errors in ulp of functions such as exp, and the number of successive additions.
     accuracy = Accuracy(default=4.0, chain=76)
 
     def probe(self, level: int) -> Probe:
-        """Level 1: look, but start nothing.  Level 2, in a process of its own: compute something and check it."""
+        """Level 1: inspect, but start nothing.  Level 2, in a child process: compute something and check it."""
         devices = (Device("NumPy " + np.__version__),)
         if level > 1:
             x, y = np.array([-1, 2], np.float32), np.empty(2, np.float32)
@@ -120,18 +120,18 @@ class «title»Backend:
         if call.dtype not in FLOATS:
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.guarded:
-            return Reject("unguarded", "the core looks at the results")
+            return Reject("unguarded", "the core checks the results")
         return None
 
     def kernel(self, call: Call) -> Kernel:
         run, op, static = KERNELS[call.op.name], call.op, dict(call.static)
         count, outs = len(op.operands), len(op.signature.outputs)
-        # One value a row is a column to NumPy, which would take it for a row.
+        # One value per row must be a column for NumPy, which would broadcast it as a row.
         columns = [i for i, letter in enumerate(call.layout) if letter == "r" and call.rank == 2]
 
         def kernel(*arguments: Any) -> int:
             operands, floats, results = arguments[:count], arguments[count:-outs], arguments[-outs:]
-            # What the key does not say is verified here; -1 means "not for me", and nothing may be written before.
+            # The key does not say this, so it is checked here; -1 refuses the call, and nothing may be written before.
             if not agree(call, operands, results):
                 return -1
             if not all(x.flags.c_contiguous for x in operands) or not all(y.flags.carray for y in results):
@@ -140,14 +140,14 @@ class «title»Backend:
                 if any(np.may_share_memory(y, x) for x in (*operands, *results[:k])):
                     return -1
             given = [x[:, None] if i in columns else x for i, x in enumerate(operands)]
-            with np.errstate(all="ignore"):  # inf - inf is NaN; whoever calls an op is told nothing of it
+            with np.errstate(all="ignore"):  # inf - inf is NaN; the caller of an op must not see a warning
                 run(*given, *floats, *results, **static)
             return 0
 
         return kernel
 
     def rates(self, call: Call) -> Rates:
-        """Speeds for the selector: seconds to start, flops and bytes a second.  Conformance compares them."""
+        """Speeds for the selector: seconds to start, flops and bytes per second.  Conformance compares them."""
         return Rates(launch_s=2e-6, flops=8e9, bytes=3e10)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -166,7 +166,7 @@ class «title»Backend:
         """Every call has finished when it returns."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """This backend holds no resources."""
 '''
 
 TEST = '''

@@ -73,7 +73,7 @@ def test_every_column_has_a_heading_and_something_in_it():
 
 def test_named_backends_have_predictions_and_their_origin():
     result = run("add", "1000", "1000", "--backend", "scalar,reference")
-    assert "scalar, asked for by name (--backend)" in result.stdout
+    assert "scalar, requested by name (--backend)" in result.stdout
     rows = {
         c["name"]: c for c in json.loads(run("add", "9", "9", "--backend", "scalar", "--json").stdout)["candidates"]
     }

@@ -209,7 +209,7 @@ def test_it_is_not_pickled_or_copied():
 def test_whole_numbers_never_wrap(name):
     with trueno.device(name) as d:
         assert d.read(d.upload(np.array([7], np.uint64))).tolist() == [7]
-        with pytest.raises(trueno.ParameterError, match="upload: x holds 9223372036854775809, which is past int64"):
+        with pytest.raises(trueno.ParameterError, match="upload: x holds 9223372036854775809, which is beyond int64"):
             d.upload(np.array([2**63 + 1], np.uint64))
 
 

@@ -471,7 +471,7 @@ def test_to_host_must_write_where_it_is_told():
         def to_host(self, x, out=None):
             return x.copy() if out is None else None
 
-    with pytest.raises(child.Wrong, match=r"brought home by to_host\(x, out\), gave nan"):
+    with pytest.raises(child.Wrong, match=r"copied back by to_host\(x, out\), gave nan"):
         child.check(Silent(), True)
 
 

@@ -1,7 +1,7 @@
-"""What is kept on disk as JSON, with a checksum of itself: a bit that fell over, or a hand's edit, is found.
+"""JSON files with a checksum, which detects bit rot and manual edits.
 
-A cache that has such a file is as good as one without it.  The checksum is not a protection against anybody's will:
-whom the folder belongs to is (`trueno.cachedir`).
+Without such a file a cache is recomputed.  The checksum is not a defence against tampering; the ownership of the folder
+is (`trueno.cachedir`).
 """
 
 import json
@@ -17,7 +17,7 @@ def seal(data: dict[str, Any]) -> str:
 
 
 def unseal(text: str | None) -> dict[str, Any]:
-    """What `seal` was given; ValueError for any other text, and for none."""
+    """The data that `seal` was given; ValueError for any other text, and for None."""
     try:
         data = json.loads(text or "")
         if not isinstance(data, dict) or data.pop(KEY, None) != _checksum(data):

@@ -1,4 +1,4 @@
-"""What users say about backends: `use` and `prefer` in a `with`, `set_default` for the process, `forgive`."""
+"""The user's choice of backends: `use` and `prefer` in a `with`, `set_default` for the process, `forgive`."""
 
 from trueno.discovery import registry
 from trueno.dispatch.fallback import say_again
@@ -16,7 +16,7 @@ def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def use(*names: str) -> Under:
-    """Run everything inside on these backends, best first; an error if none of them can.
+    """Run everything inside on these backends, best first; an error if none of them can run a call.
 
     UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
     No name: choose automatically inside, whatever TRUENO_BACKEND or `set_default` say.
@@ -28,9 +28,9 @@ def use(*names: str) -> Under:
 
 
 def prefer(*names: str) -> Under:
-    """Inside, take the first of these backends that can run a call; choose automatically where none can.
+    """Inside, use the first of these backends that can run a call; choose automatically if none can.
 
-    UnknownBackend for a name that is not installed.  Where TRUENO_BACKEND names backends, these stay the only ones.
+    UnknownBackend for a name that is not installed.  If TRUENO_BACKEND names backends, only those may run.
     """
     preferred = _names("prefer", names)
     for name in preferred:
@@ -40,9 +40,9 @@ def prefer(*names: str) -> Under:
 
 
 def set_default(*names: str) -> None:
-    """The backends for the whole process, every thread included; no name: choose automatically again.
+    """Set the backends for the whole process, every thread included; no name: choose automatically again.
 
-    Inside a `use` or `prefer` these hold on.
+    Inside a `use` or `prefer` those still apply.
     """
     for name in _names("set_default", names):
         registry.load(name)
@@ -50,7 +50,7 @@ def set_default(*names: str) -> None:
 
 
 def forgive(backend: str | None = None) -> None:
-    """Let a backend (or all of them) have again the calls that it failed at; `trueno.stats()` lists those.
+    """End the quarantine of a backend (or of all), so that it gets calls again; `trueno.stats()` lists the quarantine.
 
     UnknownBackend for a name that is not installed.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trueno.context import DeviceContext
 
-_functions: "dict[str, Callable[..., Coroutine[Any, Any, Any]]]" = {}  # not globals: they would hide builtins (sum, max)
+_functions: "dict[str, Callable[..., Coroutine[Any, Any, Any]]]" = {}  # not globals, which hide builtins (sum, max)
 
 
 async def to(x: Any, name: str) -> Any:

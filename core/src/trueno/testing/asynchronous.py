@@ -19,7 +19,7 @@ ROW = "one row of 65"
 def check_aio(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
     """One small case, awaited three times: without and with `out=`, and once more with its plan made.
 
-    The results have the types of the sync call's and are equal bit by bit, or (because two calls of one kernel may differ
+    The results have the sync call's types and are equal bit by bit, or (because two calls of one kernel may differ
     if it adds in no fixed order) within their bound; operands are unchanged.
     """
     T = np.dtype(dtype)

@@ -1,4 +1,4 @@
-"""The kernel of a row program: check the call, choose a schedule, run it where NumPy keeps quiet.
+"""The kernel of a row program: check the call, choose a schedule, run it with NumPy's warnings off.
 
 A schedule is compiled at its first use, so that a first call compiles only what it runs.
 """
@@ -13,21 +13,21 @@ from trueno.backend import Call, lower
 from trueno_scalar.functions import QUIET
 from trueno_scalar.schedule import ONE, SCHEDULES, Schedules
 
-# NumPy's error state is a context variable.  Running in a copy of a context that ignores everything costs
-# 20 ns where `with np.errstate(...)` costs 500, and a copy is this call's alone: threads and re-entry are free.
+# NumPy's error state is a context variable.  Running in a copy of a context that ignores all errors costs
+# 20 ns where `with np.errstate(...)` costs 500, and each call has its own copy: threads and re-entry are safe.
 _IGNORE = Context()
 _IGNORE.run(np.seterr, all="ignore")
 
 
 def ignoring(function: Callable[..., Any], *args: Any) -> Any:
-    """Call `function` where NumPy neither warns nor raises."""
+    """Call `function` with NumPy neither warning nor raising."""
     return _IGNORE.copy().run(function, *args)
 
 
 def apart(operands: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
-    """Whether it is plain that no result shares memory: each owns its own, and no operand is a view or a result.
+    """Whether it is obvious that no result shares memory: each owns its own, and no operand is a view or a result.
 
-    0.1 µs, where may_share_memory takes 0.2 for each pair; what is not plain is for `clash` to find out.
+    It takes 0.1 µs, where may_share_memory takes 0.2 for each pair; `clash` decides the other cases.
     """
     for y in outs:
         if not y.flags.owndata:
@@ -80,7 +80,7 @@ def row_kernel(call: Call) -> Callable[..., int]:
     texts["kernel"] = _entry(schedules)
     exec(compile(texts["kernel"], f"<trueno_scalar {call.op.name}>", "exec"), names)
     kernel = names["kernel"]
-    kernel.text = texts  # for people: what ran, by schedule
+    kernel.text = texts  # for people: the source that ran, by schedule
     return kernel  # type: ignore[no-any-return]
 
 
@@ -100,7 +100,7 @@ def _entry(s: Schedules) -> str:
     wrong = [f"len(shape) != {rank}"]
     wrong += [f"{x}.shape != {shape}" for x, shape in zip(names, shapes, strict=True) if f"{x}.shape" != source]
     wrong += [f"{x}.__class__ is not NDARRAY" for x in names]  # a masked array would lose its mask
-    if len(program.outputs) > 1:  # of a single one NumPy says so before it writes
+    if len(program.outputs) > 1:  # for a single one NumPy raises before it writes
         wrong += [f"not y{k}.flags.writeable" for k in range(len(program.outputs))]
     strange = " and ".join(f"{x}.dtype is {d}" for x, d in zip(names, dtypes, strict=True))
     differ = " or ".join(f"{x}.dtype != {d}" for x, d in zip(names, dtypes, strict=True))

@@ -1,7 +1,7 @@
-"""Quantized rows by NumPy: the core's decoder a tile of rows at a time, products by BLAS on the tile.
+"""Quantized rows with NumPy: the core's decoder on one tile of rows at a time, and BLAS products of the tile.
 
-No product ever holds more than a tile of the matrix as floats, so memory stays that of the blocks.  Decoding takes some
-ten passes over the tile, which is what a product costs here; the simd plugin does it in registers.
+A product holds at most one tile of the matrix as floats, so memory use stays that of the blocks.  Decoding takes some
+ten passes over the tile, which dominates a product here; the simd plugin decodes in registers.
 Each function is `run(*operands, result, **static)`.
 """
 
@@ -18,7 +18,7 @@ TILE = 524288
 
 
 def _tiles(w: Array, format: str, dtype: Any) -> Iterator[tuple[slice, Array]]:  # noqa: A002 - the field's own word
-    """Rows of w in blocks, some at a time, as floats of `dtype`: whole groups of them, where they are interleaved."""
+    """Rows of w in blocks, some at a time, as floats of `dtype`: whole groups of them, if they are interleaved."""
     f = format_of(format)
     least = ROWS if f.plain else 1
     step = max(1, TILE // max(1, f.row_elements(w.shape[1])) // least) * least
@@ -39,7 +39,7 @@ def dequantize(w: Array, y: Array, *, format: str) -> None:  # noqa: A002
 
 
 def _encode(x: Array, format: str, imatrix: Array | None = None) -> Array:  # noqa: A002
-    from trueno.backend import encode  # long, and few programs quantize
+    from trueno.backend import encode  # a long module, and few programs quantize
 
     return encode(FORMATS[format], x.astype(np.float32, copy=False), imatrix)
 
@@ -77,7 +77,7 @@ def quant_matmul_colmajor(x: Array, w: Array, y: Array, *, format: str) -> None:
 
 
 DECODING, SEARCHING = Rates(3e-5, 2e10, 6e7), Rates(1e-4, 5e8, 1e9)
-"""Of ops on blocks, whose decoding takes most of the time, and of quantizing, where it is the search."""
+"""Rates of ops on blocks, where decoding takes most of the time, and of quantizing, where the search does."""
 _LISTED: tuple[tuple[Callable[..., None], Rates], ...] = (
     (dequantize, DECODING),
     (quantize_rows, SEARCHING),

@@ -1,7 +1,7 @@
-"""Structured ops by NumPy: their meaning is the body in `trueno.ops.matrix`, the speed is BLAS', LAPACK's or a copy's.
+"""Structured ops with NumPy: the body in `trueno.ops.matrix` defines them; BLAS, LAPACK or a copy gives the speed.
 
-Each function is `run(*operands, *results, **static)`; `SHAPES` says which result shapes belong to operands.
-Results must not overlap operands: the core copies where they do.
+Each function is `run(*operands, *results, **static)`; `SHAPES` gives the result shapes for operands.
+Results must not overlap operands: otherwise the core copies.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def outer(x: Array, y: Array, z: Array) -> None:
 
 
 def convolve2d(x: Array, kernel: Array, y: Array, *, mode: str = "valid") -> None:
-    """Gather the windows of some result rows as columns, then one matrix product; a tile at a time."""
+    """Gather the windows of some result rows as columns, then compute one matrix product; a tile at a time."""
     p, q = kernel.shape[-2:]
     if mode == "same":
         x = np.pad(x, [(0, 0)] * (x.ndim - 2) + [((s - 1) // 2, s // 2) for s in (p, q)])
@@ -67,13 +67,13 @@ def convolve2d(x: Array, kernel: Array, y: Array, *, mode: str = "valid") -> Non
 
 def embedding_lookup(table: Array, i: Array, y: Array) -> int | None:
     if i.size and (i.min() < 0 or i.max() >= len(table)):
-        return -1  # the core names the index
-    np.take(table, i, 0, y, mode="clip")  # "raise" would go through a buffer
+        return -1  # the core raises the error that names the index
+    np.take(table, i, 0, y, mode="clip")  # "raise" would use a buffer
     return None
 
 
 def symmetric_eigen(a: Array, values: Array, vectors: Array) -> None:
-    """LAPACK gives ascending values; ours descend, and each vector's largest component is positive."""
+    """LAPACK gives ascending values; here they descend, and each vector's largest component is positive."""
     try:
         ascending, columns = np.linalg.eigh(a)
     except np.linalg.LinAlgError as error:
@@ -140,14 +140,14 @@ _LISTED: dict[str, tuple[Run, Fit, tuple[int, ...], Rates]] = {
     ),
     "symmetric_eigen": (symmetric_eigen, _eigen, (2,), Rates(1.3e-5, 1.5e10, 2e10)),
 }
-"""Name → what runs, the result shapes of operands (None: they do not fit), their ranks where fixed, and what it does in
-float32; products of matrices are BLAS'."""
+"""Name → function, result shapes for operands (None: they do not fit), their ranks if fixed, and the rates in
+float32; products of matrices are BLAS's."""
 KERNELS = {name: (run, fit, ranks) for name, (run, fit, ranks, _) in _LISTED.items()}
 RATES = {name: rates for name, (*_, rates) in _LISTED.items()}
 
 
 def _quantized(op: Op) -> tuple[Callable[..., None], Callable[..., Shapes], tuple[int, ...]]:
-    """What runs an op on blocks, and the result shapes, which its signature and format say."""
+    """The function for an op on blocks, and the result shapes, from its signature and format."""
     from trueno_scalar.quantized import RUN
 
     def shapes(*operands: Array, **static: Any) -> Shapes:
@@ -166,7 +166,7 @@ def structured_kernel(call: Call) -> Callable[..., int]:
         run, shapes = partial(run, **dict(call.static)), partial(shapes, **dict(call.static))
     inputs, outputs = call.op.signature.inputs, call.op.signature.outputs
     count, held = len(inputs), [spec.holds(call.dtype) for spec in inputs]
-    floats = [j for j, spec in enumerate(inputs) if not spec.index]  # any whole numbers do for an index
+    floats = [j for j, spec in enumerate(inputs) if not spec.index]  # an index may have any integer dtype
     results = [spec.holds(call.dtype) for spec in outputs]
 
     def kernel(*arrays: Any) -> int:

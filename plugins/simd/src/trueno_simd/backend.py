@@ -1,6 +1,6 @@
-"""The backend: row programs through the Numba printer, structured ops through kernels written by hand.
+"""The backend: row programs through the Numba printer, structured ops through hand-written kernels.
 
-What needs Numba is imported and compiled in a thread of its own (`trueno_simd.elsewhere`).
+Code that needs Numba is imported and compiled in a separate thread (`trueno_simd.elsewhere`).
 """
 
 import os
@@ -17,17 +17,17 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 PARALLEL_CLASS = 17  # size classes from 65 536 elements get kernels that may use the thread pool
 
 ROWS = Rates(launch_s=0.15e-6, flops=3e10, bytes=1.2e11)
-"""Of row programs in float32 on one core: from 15 (argmax) to 60 (exp) flops a nanosecond."""
+"""Of row programs in float32 on one core: from 15 (argmax) to 60 (exp) flops per nanosecond."""
 REGION_S = 2e-6
-"""Of a parallel region: waking the threads and waiting for the last."""
+"""The cost of a parallel region: waking the threads and waiting for the last."""
 MEMORY_CLASS, MEMORY_BYTES = 23, 2.5e10
-"""From 4 million elements on operands come from memory, at what a core can read and write."""
+"""From 4 million elements on operands come from memory, at the speed at which a core can read and write."""
 MEMORY_CORES = 4
-"""Cores that a desktop's memory keeps busy."""
+"""Cores that saturate a desktop's memory."""
 
 
 def _cpus() -> int:
-    """As many as `cpus.usable_cpus` at most, known without loading Numba."""
+    """At most `cpus.usable_cpus`, known without loading Numba."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -67,7 +67,7 @@ class SimdBackend:
         if call.dtype not in FLOATS:
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.op.structured:
-            from trueno.backend import FusedOp  # here, as probes need no table of ops
+            from trueno.backend import FusedOp  # imported here, because probes do not need the table of ops
 
             if isinstance(call.op, FusedOp):
                 if reason := _module("epilogue").refusal(call):
@@ -75,7 +75,7 @@ class SimdBackend:
             elif call.op.name not in _module("kernels").KERNELS:
                 return Reject("unsupported_op", f"no kernel for {call.op.name}")
             if call.op.quantized and call.dtype != FLOATS[0]:
-                return Reject("unsupported_dtype", f"{call.dtype}: blocks go with float32")
+                return Reject("unsupported_dtype", f"{call.dtype}: ops on blocks need float32")
             if call.guarded:
                 return Reject("unguarded", f"{call.op.name} has no guarded kernel")
         return None
@@ -102,13 +102,13 @@ class SimdBackend:
         return found
 
     def own_environment(self, call: Call) -> bool:
-        """Compiled kernels see to it; LAPACK, which NumPy calls in the caller's thread, does not."""
+        """Compiled kernels set it themselves; LAPACK, which NumPy calls in the caller's thread, does not."""
         from trueno_simd import environment
 
         return environment.known() and call.op.name != "symmetric_eigen"
 
     def _set_threads(self) -> None:
-        """Follow the setting: whenever it is changed, plans are made anew, and kernels asked for again."""
+        """Follow the setting: whenever it changes, plans are discarded, and kernels are requested again."""
         count = settings.get("TRUENO_THREADS")
         if count != self._threads:
             from trueno_simd import threads
@@ -118,9 +118,9 @@ class SimdBackend:
             self._threads = count
 
     def rates(self, call: Call) -> Rates:
-        """What cores with AVX2 or better make of a call, from measurements, rounded; float64 computes half as fast.
+        """Measured speeds of a call on cores with AVX2 or better, rounded; float64 computes half as fast.
 
-        A rough figure for a machine that nobody has measured: elementary functions differ twofold among themselves.
+        A rough figure for a machine that was not measured: elementary functions differ by a factor of two.
         """
         found = ROWS
         if call.op.structured:

@@ -1,9 +1,9 @@
-"""A product and what follows it, in one kernel: the product is compiled once, what follows is printed.
+"""A product and its tail in one kernel: the product is compiled once, the tail is printed.
 
     finish    the row program over a block of the result, called by address on the thread that made the block
     kernel    what Python calls: checks, packs what `finish` reads, and calls the product with both addresses
 
-The product lies in the first result before it is finished; each element is read before any result of it is written.
+The product is in the first result before it is finished; each element is read before any result of it is written.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ HEADS = {
     "matvec": ("matvec", "fits", "run", (2, 1, 1)),
     "vecmat": ("matvec", "left_fits", "left_run", (1, 2, 1)),
 }
-"""The kernel's module, what checks operands, what runs it; axes of operands and result, 0 for those of the call."""
+"""The kernel's module, its check of operands, its run function; axes of operands and result, 0 for the call's."""
 MOST_AXES = 4
 
 
@@ -40,7 +40,7 @@ def refusal(call: Call) -> str:
     if call.rank > MOST_AXES:
         return f"{call.rank} axes are more than {MOST_AXES}"
     if head.params or any(program.nodes[o].type != "T" for o in program.outputs):
-        return "only numbers come out of an epilogue, and its product has no parameters"
+        return "an epilogue gives only numbers, and its product has no parameters"
     return ""
 
 

@@ -26,14 +26,14 @@ def inner(function: Callable[..., Any]) -> Any:
 
 
 def outer(function: Callable[..., Any]) -> Any:
-    """A function that only kernels call and that is compiled once a signature, not inlined by force."""
+    """A function that only kernels call and that is compiled once per signature, not inlined by force."""
     return njit(function, **INSIDE)
 
 
 EXACT: dict[str, Any] = {"fastmath": False, "error_model": "numpy", "_nrt": False}
-"""For what must come out bit for bit as another program's: not even a product and a sum may be fused.
+"""For results that must equal another program's bit for bit: not even a product and a sum may be fused.
 
-Said outright, because a function that says nothing is compiled with its first caller's flags.
+Explicit, because a function that says nothing is compiled with its first caller's flags.
 """
 
 
@@ -48,7 +48,7 @@ def exact_outer(function: Callable[..., Any]) -> Any:
 
 
 def entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """A kernel that Python calls: compiled at once for `signature`, kept on disk, exact about its arguments.
+    """A kernel that Python calls: compiled at once for `signature`, cached on disk, strict about its arguments.
 
     Arguments of other types are `Refused` in under a microsecond; Numba's own search for
     conversions and its explanation of why there is none take a hundred.
@@ -71,7 +71,7 @@ def entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> Callabl
 
 
 def _as_given(kind: types.Type) -> types.Type:
-    """What callers mostly pass for a parameter: a writable array for a read-only one, a whole number for a float."""
+    """The types that callers mostly pass for a parameter: a writable array for a read-only one, an int for a float."""
     if isinstance(kind, types.Array):
         return kind.copy(readonly=False)
     return types.int64 if kind == types.float64 else kind

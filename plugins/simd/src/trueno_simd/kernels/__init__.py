@@ -1,7 +1,7 @@
-"""The structured kernels, written by hand: what is not a row program .
+"""The structured kernels, which are hand-written: ops that are not row programs.
 
 `KERNELS[op](dtype, static)` makes the kernel of an op for float32 or float64 and its static parameters.  A kernel is
-called `kernel(*operands, out)`, operands C-contiguous; it answers 0, or -1 having written nothing: shapes that do
+called `kernel(*operands, out)` with C-contiguous operands; it returns 0, or -1 having written nothing: shapes that do
 not agree, or an `out` that shares memory with an operand.  `Refused` comes from the compiled signature: another
 dtype, byte order or layout, or a read-only `out`.
 """
@@ -37,7 +37,7 @@ _LISTED: dict[str, tuple[Factory, Rates]] = {
     "quant_matvec_colmajor": (colmajor.quant_matvec_colmajor, Rates(1e-6, 4e10, 4e10)),
     "quant_matmul_colmajor": (matmul_colmajor.quant_matmul_colmajor, Rates(2e-6, 6e10, 4e10)),
 }
-"""By op: what makes its kernel, and its rates in float32 on one core; eigenvalues are LAPACK's, through NumPy."""
+"""By op: the factory of its kernel, and its rates in float32 on one core; eigenvalues are LAPACK's, through NumPy."""
 
 KERNELS = {name: factory for name, (factory, _) in _LISTED.items()}
 RATES = {name: rates for name, (_, rates) in _LISTED.items()}

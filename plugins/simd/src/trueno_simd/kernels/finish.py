@@ -1,4 +1,4 @@
-"""Finishing a whole result that somebody else made, where the BLAS is the better product."""
+"""Finish a whole result that another routine computed, where the BLAS is the better product."""
 
 from trueno_simd.calls import call_finish
 from trueno_simd.jit import inner, outer

@@ -19,7 +19,7 @@ from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, sou
 from trueno_simd.kernels.tile import address, at, call, get_int32, get_word, masks, size_of, splat, vector
 from trueno_simd.threads import address_of, pack, parallel_for
 
-CHUNK = 1 << 16  # bytes of the result that are worth a chunk of their own
+CHUNK = 1 << 16  # bytes of the result that justify a separate chunk
 SHARES = 64  # chunks at most
 
 LOOKUP_JOB = reader(7)

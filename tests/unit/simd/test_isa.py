@@ -188,4 +188,4 @@ def test_without_a_compiler_there_is_a_sentence() -> None:
     code = "from trueno_simd.backend import SimdBackend; print(SimdBackend().probe(1).reason)"
     for first in ("", "import numba\n"):
         said = python(first + code, NUMBA_DISABLE_JIT="1")
-        assert said == "Numba is told to compile nothing (NUMBA_DISABLE_JIT=1); unset that variable"
+        assert said == "Numba compiles nothing (NUMBA_DISABLE_JIT=1); unset that variable"

@@ -10,7 +10,7 @@ LLVM does not model rounding modes: it may move a multiplication past the instru
 it did.  So the modes change around a call that is never inlined: Numba's wrapper, which Python calls, sets them, calls
 the kernel's code and restores them.
 
-The cost where nothing has to change, which is nearly always: a store and a load of the control register, a comparison and
+The cost if nothing has to change, which is nearly always: a store and a load of the control register, a comparison and
 two branches, 1 to 2 ns.
 """
 

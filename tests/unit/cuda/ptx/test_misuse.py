@@ -104,7 +104,7 @@ def numbers_alone(k, x, h, n, eps):
     k.max(1.0, 2.0)
 
 
-@misuse('k.rsqr: no PTX operation is named so; did you mean "rsqrt"')
+@misuse('k.rsqr: no PTX operation has this name; did you mean "rsqrt"')
 def misspelt(k, x, h, n, eps):
     k.rsqr(eps)
 

@@ -187,7 +187,7 @@ class Uses:
 def _rebound(tree: ast.FunctionDef, k: str) -> str:
     """A name that a GPU branch or loop rebinds, and that is read where the old meaning may be intended.
 
-    It is read after the branch, without another binding; or in a loop before the binding, so that the next iteration would
+    It is read after the branch, without another binding; or in a loop before it, so that the next iteration would
     need it.  `+=` counts only for names bound to Python numbers: for a Var it is correct.
     """
     for function in ast.walk(tree):

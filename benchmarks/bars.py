@@ -1,4 +1,4 @@
-"""The bars: each row of the table in the project's speed specification, and what was measured against it."""
+"""The bars: the project's targets, row by row, and what was measured against each."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -306,7 +306,7 @@ def _cuda(records: Sequence[Record]) -> list[Verdict]:
 
 
 def regrets(records: Sequence[Record]) -> list[Record]:
-    """Where the selector chose somebody slower than the best, worst first."""
+    """Rows in which the selector chose a slower backend than the best, worst first."""
     found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
     return sorted(found, key=lambda r: -(r.value or 0.0))
 

@@ -1,4 +1,4 @@
-"""The cache folder: whom it trusts, that a file is written whole or not at all, and the lock."""
+"""The cache folder: which folders it trusts, that a file is written whole or not at all, and the lock."""
 
 import errno
 import os
@@ -142,7 +142,7 @@ def test_a_link_to_a_folder_that_others_can_write_is_not_used(root, tmp_path):
 
 @pytest.fixture
 def above(root, tmp_path):
-    """A folder that the cache will lie in, not directly; its group is nobody's own."""
+    """A folder that the cache will be in, not directly; its group belongs to no user."""
     above = tmp_path / "above"
     above.mkdir(mode=0o700)
     return above

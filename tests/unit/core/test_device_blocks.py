@@ -1,4 +1,4 @@
-"""A QuantizedMatrix goes to a device and comes home: its bytes move, and products run where they are."""
+"""A QuantizedMatrix goes to a device and comes back to the host: its bytes move, and products run where they are."""
 
 import asyncio
 import pickle

@@ -1,6 +1,6 @@
 """The level is the CPU's, less the cap, and what Numba compiles really keeps to it.
 
-Numba's target is fixed once a process, so each level is tried in a process of its own.
+Numba's target is fixed once a process, so each level is tried in a child process.
 """
 
 import os

@@ -199,7 +199,7 @@ def test_rows_of_x_that_no_binding_holds_come_in_parts(
 def test_loops_stay_within_the_budget(
     gpu: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, m: int, columns: bool
 ) -> None:
-    """A CPU adapter ends longer loops in silence: k is split, over dispatches or over workgroups."""
+    """A CPU adapter ends longer loops silently: k is split, over dispatches or over workgroups."""
     w = sane_bytes(rng, "q8_0", 3000 if columns else 40, 2 if columns else 90)
     x = rng.standard_normal((m, 3000 if columns else 90 * 32)).astype("f4")
     monkeypatch.setattr(gpu, "limits", replace(gpu.limits, trips=60))

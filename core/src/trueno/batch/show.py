@@ -70,4 +70,4 @@ def _where(step: Step, now: "State", device: Any) -> tuple[str, str]:
     try:
         return now._choice(step.call)[0].chosen, ""
     except TruenoError as error:
-        return "nobody", str(error)
+        return "no backend", str(error)

@@ -64,7 +64,7 @@ def said(error: BaseException) -> str:
         text = ""
     if isinstance(error, ProbeError):
         return text
-    return f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}, without a word"
+    return f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}, without a message"
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def fork(name: str, path: str) -> dict[str, Any]:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        said = "it ended without a word"
+        said = "it ended without a message"
         try:
             os.close(reader)
             verdict = backend.probe(2)

@@ -24,7 +24,7 @@ SMS = 4
 SHARED = 227 * 1024
 BYTES = np.dtype(np.uint8)
 LINES = "build(loc=True) makes these name the kernel's lines of Python"
-HOME = "bring it home with trueno.numpy first"
+HOME = "copy it to the host with trueno.numpy first"
 
 
 class Memory:

@@ -13,9 +13,9 @@ Here a kernel contains a short call through a pointer; the pool behind it is com
 
 How it works.  All state is one block of words that compiled code finds under the symbol `trueno_pool`
 (so cached kernels hold no address), each word on a cache line of its own.  A region is a job (function,
-args, chunks) and a count of tickets.  Whoever takes a ticket owns that chunk: the region cannot end
-before it is done, so the job's words are stable for it; whoever finds none left touches nothing more.
-That is why a worker which wakes late, even in the middle of the next region, does no harm, why nobody
+args, chunks) and a count of tickets.  The thread that takes a ticket owns that chunk: the region cannot end
+before it is done, so the job's words are stable for it; a thread that finds none left touches nothing more.
+That is why a worker which wakes late, even in the middle of the next region, does no harm, why no thread
 waits for workers to report, and why the caller alone always finishes.  Workers never hold the GIL.
 
 Nothing is certain about workers: a busy pool, a nested call, a forked child or a thread that could not
@@ -159,7 +159,7 @@ def _part(w):  # type: ignore[no-untyped-def]
 
 @jit.outer
 def _wake(wanted):  # type: ignore[no-untyped-def]
-    """See that `wanted` workers are awake.  Who swaps a sleeper's flag to 0 owes it one release."""
+    """See that `wanted` workers are awake.  The thread that swaps a sleeper's flag to 0 owes it one release."""
     for w in range(get(WORKERS)):
         if wanted <= 0:
             break
@@ -397,7 +397,7 @@ def _after_fork() -> None:
     global _mutex
     _mutex = threading.Lock()
     spins = peek(SPINS)
-    ctypes.memset(BASE, 0, WORDS * LINE)  # the old locks are left as they are: nobody knows their state
+    ctypes.memset(BASE, 0, WORDS * LINE)  # the old locks are left as they are: their state is unknown
     if spins:
         poke(SPINS, spins)
         poke(CALLER_LOCK, new_lock())

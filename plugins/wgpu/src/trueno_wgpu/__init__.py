@@ -15,7 +15,7 @@ __all__ = ["Array", "CachedMatmul", "is_available"]
 def is_available() -> bool:
     """Whether wgpu can run here: there is a GPU that it reaches, or software that TRUENO_WGPU_ADAPTER names.
 
-    Never raises.  A process of its own finds out, and the answer is kept, so that this one loads no driver;
+    Never raises.  A child process finds out, and the answer is kept, so that this one loads no driver;
     `trueno.backends()["wgpu"].reason` says why not.  A setting that keeps GPUs out makes it False.
     """
     entry = import_module("trueno").backends().get("wgpu")  # asked as users ask: nothing of a plugin needs the registry

@@ -1,7 +1,7 @@
 """Which of the machine's adapters is used, and what to say when none is.
 
-Hardware first, and software (Mesa's llvmpipe, SwiftShader) only where TRUENO_WGPU_ADAPTER names it: a CPU that plays a
-GPU is slower than NumPy on that CPU.
+Hardware first, and software (Mesa's llvmpipe, SwiftShader) only where TRUENO_WGPU_ADAPTER names it: a CPU that emulates
+a GPU is slower than NumPy on that CPU.
 """
 
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ def absent(found: Sequence[Adapter], wanted: str, platform: str) -> str:
     word = wanted.strip()
     there = ", ".join(dict.fromkeys(map(str, found)))
     if not found:
-        remedy = f"; without a GPU, software can play one: {SOFTWARE_HINT}" if platform.startswith("linux") else ""
+        remedy = f"; without a GPU, software can emulate one: {SOFTWARE_HINT}" if platform.startswith("linux") else ""
         loader = " and libvulkan1" if platform.startswith("linux") else ""
         return f"no adapter was found through Vulkan, Metal, DX12 or OpenGL; install the GPU's driver{loader}{remedy}"
     if word.lower() == SOFTWARE:
@@ -79,6 +79,6 @@ def absent(found: Sequence[Adapter], wanted: str, platform: str) -> str:
     if word:
         return f"{SETTING} is {word!r}, which is in the name of no adapter; there is {there}"
     return (
-        f"there is no GPU, only software that plays one: {there}; install the GPU's driver, "
+        f"there is no GPU, only software that emulates one: {there}; install the GPU's driver, "
         f"or set {SETTING}={SOFTWARE} to use that, for trying things out: it is slower than the CPU's own backends"
     )

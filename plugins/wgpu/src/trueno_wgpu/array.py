@@ -8,7 +8,7 @@ import numpy as np
 from trueno_wgpu.device import Buffer, Gpu
 
 Shape = tuple[int, ...]
-HOME = "bring it home with trueno.numpy first"
+HOME = "copy it to the host with trueno.numpy first"
 
 
 class Array:

@@ -20,7 +20,7 @@ HARDWARE = Rates(launch_s=1e-4, flops=3e12, bytes=3e11, link_s=6e-5, link_bytes=
 """Of a discrete GPU, mostly waiting for one: a fence is 50 to 90 µs, and staging copies 8 GB a second."""
 PRODUCTS = Rates(launch_s=1e-4, flops=1e13, bytes=3e11, link_s=6e-5, link_bytes=8e9)
 SOFTWARE = Rates(launch_s=1e-4, flops=2e9, bytes=2e9, link_s=1e-4, link_bytes=3e9)
-"""Of llvmpipe on two cores; it is chosen only by name, so this ranks it for nobody."""
+"""Of llvmpipe on two cores; it is chosen only by name, so this ranks it nowhere."""
 ONE = Shader(
     "one and one",
     """struct P { n: u32 }
@@ -56,7 +56,7 @@ class WgpuBackend:
     def probe(self, level: int) -> Probe:
         """Level 1 only loads wgpu: looking for adapters would leave a driver behind that does not survive a fork.
 
-        Level 2, in a process of its own, finds one, opens it and adds on it.
+        Level 2, in a child process, finds one, opens it and adds on it.
         """
         if level < 2:
             return Probe(True)

@@ -1,7 +1,7 @@
 """`CachedMatmul`: y = alpha · x Wᵀ with weights that stay on the GPU.
 
-A weight W[n,k] is uploaded once, row-major as it is, and found again by its name.  A call uploads x, runs and brings y
-home, in one submission; the buffers for x and y only grow.  One layout serves all three ways to multiply:
+A weight W[n,k] is uploaded once, in row-major order, and found again by its name.  A call uploads x, runs and downloads
+y, in one submission; the buffers for x and y only grow.  One layout serves all three ways to multiply:
 
     1 row          a matrix-vector product along W's rows
     2 or 3 rows    the same, with W read once for all of them
@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 FLOAT32 = np.dtype(np.float32)
 SCALED = Store(scaled=True)
 MOST_PLANS = 64
-"""Row counts whose plans a weight keeps; then it begins anew."""
+"""Row counts whose plans a weight keeps; the cache is cleared when full."""
 
 
 class _Weight:

@@ -41,7 +41,7 @@ ALIGNMENT = 256
 INVOCATIONS = 256
 """Of a workgroup: every device has them."""
 TRIPS = 60_000
-"""Mesa's llvmpipe ends all loops of an invocation after 65 535 trips, without a word (LP_MAX_TGSI_LOOP_ITERATIONS)."""
+"""Mesa's llvmpipe silently ends all loops of an invocation after 65 535 trips (LP_MAX_TGSI_LOOP_ITERATIONS)."""
 UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
 MAPPED = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
 
@@ -236,7 +236,7 @@ class Gpu:
         _devices.discard(self)
 
     def after_fork(self) -> None:
-        """In the child: the device is the parent's, and even releasing a part of it would wait for ever."""
+        """In the child: the device is the parent's, and even releasing a part of it would wait forever."""
         self._forked, self._queue.lock = True, RLock()
         self._queue.gone = DeviceLost(
             f"{self.name} was opened before this process was forked, and no GPU survives that; start processes with "
@@ -325,7 +325,7 @@ def _enumerate(backends: str) -> None:
         return
     _seen.add(backends)
     with _quiet():
-        with suppress(Exception):  # made by somebody else already, or a wgpu that has no such thing
+        with suppress(Exception):  # made by another already, or a wgpu that has no such thing
             from wgpu.backends.wgpu_native import _helpers, extras
 
             if len(_seen) > 1 or _forked:  # llvmpipe's threads belong to the instance, and are the parent's
@@ -342,7 +342,7 @@ def _enumerate(backends: str) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what Vulkan's loader says of extensions that nobody needs."""
+    """Drops what Vulkan's loader says of extensions that are not needed."""
     logger = logging.getLogger("wgpu")
 
     def errors(record: logging.LogRecord) -> bool:

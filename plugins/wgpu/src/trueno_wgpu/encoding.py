@@ -8,7 +8,7 @@ from trueno_wgpu.memory import Buffer
 class Encoder:
     """Records dispatches and copies.  kernels, groups: what was dispatched.
 
-    It holds every buffer that it names: one that died would give its block to somebody else, who may write there first.
+    It holds every buffer that it names: one that died would give its block to another, who may write there first.
     """
 
     __slots__ = ("_device", "_encoder", "_pass", "_pipeline", "groups", "held", "kernels", "slots")

@@ -99,7 +99,7 @@ def block(nbytes: int, most: int) -> int:
 
 
 class Pool:
-    """Blocks that nobody holds, newest first by size, and how much is lent.  Its user holds a lock.
+    """Free blocks, newest first by size, and how much is lent.  Its user holds a lock.
 
     It refers to the lent blocks, too.  Were a buffer the only one that did, and part of a circle, then Python's
     collector would finalize both in one go: the buffer's gives the block back, and wgpu's own releases it under us.

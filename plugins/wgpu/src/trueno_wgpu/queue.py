@@ -79,7 +79,7 @@ class Queue:
         self._submit(held, batch)
 
     def submit_users(self, buffer: Buffer) -> None:
-        """What is to read or write this buffer before somebody writes it."""
+        """Called by a reader or writer of this buffer before it is written."""
         batch = self._here.batch
         if batch is not None and buffer in batch.held:
             self.submit_here()
@@ -98,7 +98,7 @@ class Queue:
             except Exception as error:
                 failed = self.told(error, "submitting")
                 failed.__cause__ = error
-        if commands and not isinstance(failed, DeviceLost):  # what somebody else recorded is not to blame
+        if commands and not isinstance(failed, DeviceLost):  # what another recorded is not to blame
             self._device.queue.submit(commands)
             self._unsubmitted = 0
             self._counts.submits += 1
@@ -150,7 +150,7 @@ class Queue:
             raise type(self.gone)(str(self.gone))
 
     def alive(self, what: str) -> None:
-        """DeviceLost if it is: wgpu tells only its log, and whoever makes something, be it as little as this."""
+        """DeviceLost if it is: wgpu reports a loss only in its log, and when an object is created, however small."""
         self.check()
         try:
             self._device.create_bind_group_layout(entries=[])

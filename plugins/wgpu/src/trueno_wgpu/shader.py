@@ -27,7 +27,7 @@ class Shader:
 def shared_bytes(shader: Shader) -> int:
     """Bytes of workgroup memory: as declared, or more where the text says so.
 
-    Nobody else checks this against the device's limit: naga does not, and Mesa runs what hardware would refuse.
+    Nothing else checks this against the device's limit: naga does not, and Mesa runs what hardware would refuse.
     Understood are words, vectors and arrays of them whose length is a number; what else there is must be declared.
     """
     return max(shader.workgroup_bytes, sum(_size(kind.strip()) for kind in _SHARED.findall(shader.source)))

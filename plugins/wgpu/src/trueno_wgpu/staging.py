@@ -26,7 +26,7 @@ def padded(nbytes: int) -> int:
 
 
 class Staging:
-    """Mappable buffers that nobody uses, smallest first.  make: one of so many bytes.  Its user holds a lock."""
+    """Mappable buffers that are unused, smallest first.  make: one of so many bytes.  Its user holds a lock."""
 
     def __init__(self, make: Any) -> None:
         self._make = make

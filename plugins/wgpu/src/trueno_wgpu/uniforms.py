@@ -1,6 +1,6 @@
 """Uniforms by content: slots in pages, bound with an offset, so that another number needs no other bind group.
 
-A slot is written when its content is new, and not again before nobody can read it: a command that is not submitted
+A slot is written when its content is new, and again only when no command can read it: a command that is not submitted
 yet holds its `Slot`; what was submitted runs before anything that is written later.
 """
 

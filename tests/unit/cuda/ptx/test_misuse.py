@@ -1339,7 +1339,7 @@ def forgotten(x: ptr(f32)):
 
 
 def test_what_looks_like_a_misuse_and_is_none() -> None:
-    """Names that are bound anew where nobody wants the old meaning, and state of Python's own loops."""
+    """Names that are rebound where the old meaning is not needed, and state of Python's own loops."""
 
     @kernel(threads=128)
     def fine(k, x: ptr(f32), n: u32):

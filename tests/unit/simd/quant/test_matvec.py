@@ -301,7 +301,7 @@ def _levels():
 @pytest.mark.slow
 @pytest.mark.parametrize("level", _levels())
 def test_level(level):
-    """Right at this level too, in a process of its own."""
+    """Right at this level too, in a child process."""
     given = [sys.executable, "-W", "error", "-c", CHILD, __file__, level, *WEIGHTS]
     run = subprocess.run(given, env=os.environ | _levels()[level], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]

@@ -81,8 +81,8 @@ def prepared(
         values = (c_void_p * max(len(kernel.params), 1))(*[at + p.offset for p in kernel.params])
         return [0, room, start, config, byref(config), byref(values)]
 
-    # A list's `pop` and `append` cannot be interrupted: whoever finds none makes one, so calls at once have each their
-    # own, without a lock.
+    # A list's `pop` and `append` cannot be interrupted: a call that finds no slot makes one, so concurrent calls
+    # each have their own, without a lock.
     idle = [slot()]
     take, give = idle.pop, idle.append
 
@@ -127,7 +127,7 @@ def prepared(
         pack(mine[1], mine[2], *pointers)
         mine[3].stream = known = current()
         _, _, _, _, given_config, given_values = mine
-        # A stream that somebody captures cannot take a graph, and asking for that costs what the graph saves; the
+        # A stream under capture cannot take a graph, and checking for that costs what the graph saves; the
         # legacy stream is never captured.
         left = OFTEN if not known else 0
         graph: Any = None

@@ -4,7 +4,7 @@
 A kernel is a Python function that walks the program's plan and calls the builder; `trueno_cuda.rows.flat`, `held` and
 `swept` are those functions.  A value of the program lives in one of three tables: `uniform`, the same everywhere;
 `row`, one a row; and one table an element, which the caller keeps.  Names of parameters are numbers, so that a
-program's text does not hang on what its operands are called; the program itself stands in the text as a comment.
+program's text does not depend on what its operands are called; the program itself stands in the text as a comment.
 """
 
 import inspect

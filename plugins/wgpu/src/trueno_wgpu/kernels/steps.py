@@ -2,7 +2,7 @@
 
 A sum over k may come in several dispatches that add to one another, where a binding or an invocation's loop budget
 ends, and in splits that run side by side, each into its own part of a scratch array, which a second pass adds up in
-order: so results do not hang on who came first.
+order: so results do not depend on which came first.
 """
 
 import struct
@@ -23,7 +23,7 @@ from trueno_wgpu.shader import Shader
 Shape = tuple[int, ...]
 INVOCATIONS = 256
 MOST_PLANS = 256
-"""Shapes whose plans a kernel keeps; then it begins anew."""
+"""Shapes whose plans a kernel keeps; the cache is cleared when full."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ UNINITIALISED_REGISTER = _kind(
 )
 UNINITIALISED_SHARED = _kind(
     "uninitialised-shared",
-    "A lane reads shared memory that nobody wrote.",
+    "A lane reads shared memory that was never written.",
     ".shared .align 4 .b8 s[4]; ld.shared.u32 %r1, [s];",
 )
 SHARED_RACE = _kind(
@@ -99,7 +99,7 @@ BARRIER = _kind(
 )
 DEADLOCK = _kind(
     "deadlock",
-    "Nobody can move: all wait for those who do not come, or read a flag that nobody changes.",
+    "No lane can move: all wait for those who do not come, or read a flag that never changes.",
     "bar.sync 0, 256;",
 )
 TRAP = _kind(

@@ -2,7 +2,7 @@
 
 A `Tile` is what one step of a kernel's loop takes from a row: one block of 256 elements, or as many blocks of 32 as
 fill a vector.  `vectors` says which elements each vector of codes holds: the order in which they lie in the block, so
-that a load, a shift and a mask give one.  Whoever multiplies them gathers its activations in the same order.
+that a load, a shift and a mask give one.  The code that multiplies them gathers its activations in the same order.
 
 Codes are unsigned, `bias` too high, or `signed`.  Formats with values keep them in a table of bytes.
 """

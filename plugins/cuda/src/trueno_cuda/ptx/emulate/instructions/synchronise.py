@@ -74,7 +74,7 @@ def wait_test(c: Compiler, ins: Instruction) -> Test:
         "3-4 try_wait parity? acquire|relaxed? cta|cluster? SHARED? b64")  # fmt: skip
 def mbarrier(c: Compiler, ins: Instruction) -> Step:
     mods = ins.mods
-    if "try_wait" in mods:  # the scheduler has asked, and let only those through whom it had to
+    if "try_wait" in mods:  # the scheduler has checked, and let only those pass that it had to
         store = c.store(ins.operands[0], PRED)
         return lambda m, g, sel: store(g, m.phases.answer[g.lanes], sel)
     if "test_wait" in mods:

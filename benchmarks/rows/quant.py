@@ -76,7 +76,7 @@ def encodes(op: str, name: str) -> bool:
 
 def count(threads: int) -> None:
     """Threads of our kernels, once simd has been asked for a kernel: then it has read its own setting."""
-    from trueno_simd.threads import set_count
+    from trueno_simd.threads.pool import set_count
 
     set_count(threads)
 
@@ -84,7 +84,7 @@ def count(threads: int) -> None:
 @contextmanager
 def counted(threads: int) -> Iterator[None]:
     """Our kernels on so many threads; afterwards on as many as before."""
-    from trueno_simd import threads as simd
+    from trueno_simd.threads import pool as simd
 
     before = simd.count()
     count(threads)

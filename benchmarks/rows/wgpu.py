@@ -158,7 +158,7 @@ def _vector(shape: tuple[int, ...], plan: Plan) -> Record:
 
 def _kept(shape: tuple[int, ...], plan: Plan) -> Record:
     """x Wᵀ for one row, W on the device already, and uploaded with every call; and what submits a call."""
-    from trueno_wgpu.cached import CachedMatmul
+    from trueno_wgpu.kernels.cached_matmul import CachedMatmul
 
     w, x = _inputs(shape, 1)[0], _inputs(shape[1:], 1)[0]
     out, other = np.empty(shape[0], np.float32), np.empty(shape[0], np.float32)

@@ -263,7 +263,7 @@ def test_how_much_faster_this_machine_reads(monkeypatch):
 
 
 def test_threads_are_set_back():
-    from trueno_simd.threads import count
+    from trueno_simd.threads.pool import count
 
     before = count()
     with quant.counted(before + 1):

@@ -15,7 +15,7 @@ from trueno.discovery import index
 from trueno.errors import TruenoWarning
 from trueno.events import stream as events
 from trueno.events.counters import Stats, Sum
-from trueno.events.stream import KINDS, Event, active, emit, listen, stats
+from trueno.events.stream import KINDS, Event, Listener, active, emit, stats
 from trueno.settings import EVENTS, settings
 from trueno.text import columns, duration, plain, size
 
@@ -33,7 +33,7 @@ def fresh(monkeypatch):
     settings.reload()
 
 
-class Kept:
+class Kept(Listener):
     """A listener that keeps everything of some kinds."""
 
     def __init__(self, *kinds):
@@ -49,10 +49,8 @@ class Kept:
 
 @pytest.fixture
 def kept():
-    listener = Kept()
-    end = listen(listener)
-    yield listener
-    end()
+    with Kept() as listener:
+        yield listener
 
 
 def verbose(monkeypatch, words):
@@ -190,9 +188,8 @@ def test_people_read_names_without_hashes():
 
 def test_active_says_who_listens(monkeypatch):
     assert not active("fallback") and not active("run")
-    end = listen(Kept("fallback"))
-    assert active("fallback") and not active("probe")
-    end()
+    with Kept("fallback"):
+        assert active("fallback") and not active("probe")
     assert not active("fallback")
     verbose(monkeypatch, "probe")
     assert active("probe") and not active("fallback")
@@ -207,11 +204,12 @@ def test_active_counts_a_logger_that_is_set_up(caplog):
 
 def test_listeners_leave_in_any_order():
     first, second = Kept(), Kept()
-    leave_first, leave_second = listen(first), listen(second)
+    first.__enter__()
+    second.__enter__()
     emit("probe")
-    leave_first()
+    first.__exit__()
     emit("run")
-    leave_second()
+    second.__exit__()
     emit("run")
     assert [e.kind for e in first.events] == ["probe"]
     assert [e.kind for e in second.events] == ["probe", "run"]

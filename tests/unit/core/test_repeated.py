@@ -126,7 +126,7 @@ def test_a_failure_says_what_it_said_before(fake):
         with pytest.raises(trueno.TruenoError, match=r"exp.*fake") as caught:
             trueno.exp(x)
         said.append((type(caught.value), str(caught.value)))
-        trueno.forgive()
+        trueno.reset_quarantine()
         trueno.exp(x)
     assert said[0] == said[1]
     np.testing.assert_allclose(trueno.numpy(trueno.exp(x)), np.exp(X), rtol=1e-6)

@@ -1,9 +1,10 @@
 """The only module of the core that a backend's code imports, besides `trueno.errors`.
 
-A backend is a plugin: an object with the methods of `Backend`, which the core calls.  This module has everything that
-those methods need, in four groups:
+A backend is a plugin: an object with the methods of `Backend`, which the core calls, and which here finds what it
+needs for its answers.  Five groups:
 
 - the *protocol* between core and backend: `Call`, `Kernel`, `Probe`, `Rates`, `Reject` and others;
+- the *table of kernels* for structured ops, with each kernel's facts beside it;
 - *ops*: the table's rows, their programs, and `lower`, which plans the passes of a program over a row;
 - *block formats* of quantized tensors, as data, and their meaning in NumPy;
 - the *environment*: settings, the cache folder, the floating-point environment, text for a terminal.
@@ -34,6 +35,8 @@ from trueno.firstuse import importing
 if TYPE_CHECKING:
     from trueno import cachedir as cachedir
     from trueno import escape as escape
+    from trueno.backend.kernels import KernelTable as KernelTable
+    from trueno.backend.kernels import TableKernel as TableKernel
     from trueno.floatenv import ieee as ieee
     from trueno.floatenv import steady as steady
     from trueno.formats import interleave as interleave
@@ -48,10 +51,10 @@ if TYPE_CHECKING:
     from trueno.formats.table import Pieces as Pieces
     from trueno.formats.table import Plane as Plane
     from trueno.formats.table import format_of as format_of
+    from trueno.judge.bound import bound as bound
+    from trueno.judge.bound import judge as judge
     from trueno.ops import TABLE as TABLE
     from trueno.ops import stacks as stacks
-    from trueno.ops.bound import bound as bound
-    from trueno.ops.bound import judge as judge
     from trueno.ops.evaluate import evaluate as evaluate
     from trueno.ops.fused import fma as fma
     from trueno.ops.guarded import with_flags as with_flags
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
     from trueno.settings import settings as settings
 
 GROUPS = {
+    "Kernels of structured ops": {"KernelTable": "trueno.backend.kernels", "TableKernel": "trueno.backend.kernels"},
     "Ops and their programs": {
         "TABLE": "trueno.ops",
         "Op": "trueno.ops.op",
@@ -87,8 +91,8 @@ GROUPS = {
         "evaluate": "trueno.ops.evaluate",
         "fma": "trueno.ops.fused",
         "stacks": "trueno.ops.stacks",
-        "bound": "trueno.ops.bound",
-        "judge": "trueno.ops.bound",
+        "bound": "trueno.judge.bound",
+        "judge": "trueno.judge.bound",
         "ReferenceBackend": "trueno.reference",
     },
     "Block formats": {

@@ -32,7 +32,8 @@ from trueno.cli.warmup import warm
 from trueno.discovery import registry
 from trueno.errors import BackendUnavailable, TruenoError
 from trueno.ops.op import Op
-from trueno.select import policy
+from trueno.select.available import automatic
+from trueno.settings import settings
 from trueno.testing.checks import rejected
 from trueno.testing.expected import verdict
 
@@ -86,7 +87,8 @@ def command(
     """
     chosen = find_ops(ops)
     names = tuple(word.lower() for word in words(backend))
-    order = tuple(found.name for found in policy.candidates(names))
+    named = names or settings.get("TRUENO_BACKEND")
+    order = tuple(registry.load(name).name for name in named) or tuple(entry.name for entry in automatic())
     if not json:
         _show_backends(screen(), order)
     tally = run(chosen, order)

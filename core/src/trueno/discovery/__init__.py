@@ -1,1 +1,1 @@
-"""Finding backends without importing them: manifests, probes, and the protocol that they implement."""
+"""Finding backends without importing them: their manifests, an index of them, the registry, and the protocol."""

@@ -1,7 +1,7 @@
-"""JSON files with a checksum, which detects bit rot and manual edits.
+"""JSON files with a checksum of themselves, which detects bit rot and manual edits.
 
-Without such a file a cache is recomputed.  The checksum is not a defence against tampering; the ownership of the folder
-is (`trueno.cachedir`).
+A damaged file counts as none.  The checksum is no defence against tampering; the folder's ownership
+(`trueno.cachedir`) is.
 """
 
 import json

@@ -146,7 +146,7 @@ def _call(op: Op, entry: Entry, operands: tuple[Any, ...], scalars: dict[str, An
 
 def _native(op: Op, entry: Entry, laid: _Laid | None) -> bool:
     """Whether the device has a kernel for 16-bit floats themselves; guards look at results in float32."""
-    if laid is None or not registry.half(entry, op.name) or state.current.get().guarding() is not None:
+    if laid is None or not entry.half(op.name) or state.current.get().guarding() is not None:
         return False
     return policy.rejection(registry.load(entry.name), laid.request) is None
 
@@ -210,7 +210,7 @@ def _run(
     scratch = results
     now = state.current.get()
     if out is not None and (
-        not registry.atomic(entry) or now.guarding()  # it may fail, and out may be an operand
+        not entry.atomic or now.guarding()  # it may fail, and out may be an operand
         or any(tuple(r.shape) != s and not in_order(r) for r, s in zip(results, laid.results, strict=True))
     ):  # fmt: skip
         scratch = [empty(backend, tuple(r.shape), np.dtype(r.dtype)) for r in results]
@@ -238,7 +238,7 @@ def _run(
         alike = wanted == tuple(tuple(x.shape) for x in (*arrays, *results))
         made = tuple((tuple(r.shape), np.dtype(r.dtype)) for r in results)
         shaped = None if alike else wanted
-        ready = Ready(entry, plan.kernel, backend.empty, params, made, shaped, registry.atomic(entry))
+        ready = Ready(entry, plan.kernel, backend.empty, params, made, shaped, entry.atomic)
         keep(now, op, operands, scalars, ready, drops)
     return results[0] if len(results) == 1 else tuple(results)
 

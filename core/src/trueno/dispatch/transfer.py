@@ -155,7 +155,7 @@ def to(x: Any, name: str) -> Any:
         made = made.astype(made.dtype.newbyteorder("="), copy=False)
     except MemoryError as error:
         raise OutOfMemory(f"to: there is no room for x ({error})") from None
-    if not registry.foreign(entry):
+    if not entry.foreign:
         return made
     with telling("to", backend.name):
         return upload(backend, made)

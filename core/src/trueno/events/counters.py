@@ -3,12 +3,11 @@
 Every event counts, whether anything listens or not: one table per kind, by the fields in `trueno.events.stream.KINDS`.
 """
 
-import os
 from dataclasses import dataclass
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from trueno.escape import escaped
+from trueno.locks import ForkSafeLock
 from trueno.text import columns, duration, number, op_name, plain, size
 
 if TYPE_CHECKING:
@@ -26,15 +25,7 @@ class Sum:
 
 _sums: dict[str, dict[tuple[str, ...], list[Any]]] = {}
 """A `Sum` by kind and key, as a list, because it is updated for each transfer."""
-_lock = RLock()  # taken only to count, which is rare; a signal handler may count while its thread holds it
-
-if hasattr(os, "register_at_fork"):  # another thread of the parent may have held the lock
-
-    def _after_fork() -> None:
-        global _lock
-        _lock = RLock()
-
-    os.register_at_fork(after_in_child=_after_fork)
+_lock = ForkSafeLock()  # taken by who counts, which is rare; a signal handler may count while its thread holds it
 
 
 def count(kind: str, key: tuple[str, ...], seconds: float, bytes: int) -> None:  # noqa: A002 - the field's name

@@ -121,11 +121,12 @@ def _matvec_size(w: Any, x: Any, *, format: str, activations: str) -> Any:
 def quant_matvec(w, x, *, format: str = "", activations: str = "q8"):
     """y[i] = Σₖ w[i,k] · x[k], w read from its blocks.
 
-    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" leaves it unchanged.
+    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
     Shapes: a QuantizedMatrix (or bytes with `format`) and one vector; blocks run along k.
     Edges: a NaN, an Inf, or a scale past its float16 in x makes every y NaN or Inf with "q8"; a scale of w that is NaN
     or Inf makes its y not finite.  With "q8" and a format of 32 elements per block, 32 elements of x share a float16
-    scale, as in ggml: they lose digits if all are below 8e-3, and count as 0 if all are below 3.7e-6.
+    scale, as in ggml: they lose digits if all are below 8e-3, and count as 0 if all are below 3.7e-6.  Only mxfp4 can
+    hold a weight past float32 under a finite scale; such a weight is Inf, or its exact product is taken.
     """
     return decode(format_of(format), w).astype(x.dtype) @ _seen(x, format, activations)
 
@@ -139,7 +140,7 @@ def _matmul_size(x: Any, w: Any, *, format: str, activations: str) -> Any:
 def quant_matmul(x, w, *, format: str = "", activations: str = "q8"):
     """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as in a linear layer.
 
-    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" leaves it unchanged.
+    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
     Shapes: one matrix of m rows, a QuantizedMatrix (or bytes with `format`) of n rows; blocks run along k.
     Edges: as quant_matvec, row by row of x.  A row of x alone may give other last digits than among others (within
     float32's rounding of the sum): m decides which kernel or tile multiplies, and so the order of the sum.
@@ -152,7 +153,7 @@ def _left_size(w: Any, x: Any, *, format: str) -> Any:
 
 
 @op("w[k,n]:blocks x[k] -> y[n]", structured=True, flops="2*n*k", chain="k", choices={"format": MATRICES},
-    magnitude=_left_size)  # fmt: skip
+    magnitude=_left_size, columnwise=True)  # fmt: skip
 def quant_matvec_colmajor(w, x, *, format: str = ""):
     """y[j] = Σₖ w[k,j] · x[k], w read from its blocks, which run along the columns of the matrix that wᵀ is.
 
@@ -168,7 +169,7 @@ def _columns_size(x: Any, w: Any, *, format: str) -> Any:
 
 
 @op("x[m,k] w[k,n]:blocks -> y[m,n]", structured=True, flops="2*m*n*k", chain="k", choices={"format": MATRICES},
-    magnitude=_columns_size)  # fmt: skip
+    magnitude=_columns_size, columnwise=True)  # fmt: skip
 def quant_matmul_colmajor(x, w, *, format: str = ""):
     """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j.
 

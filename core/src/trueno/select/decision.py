@@ -10,7 +10,7 @@ from trueno.text import columns, duration, number
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """The caller's request: `names` strictly, `preferred` softly; origin says where it comes from.
 
     automatic: explicitly nothing, so that TRUENO_BACKEND is ignored, too.
@@ -77,13 +77,12 @@ def _sizes(decision: Decision) -> str:
     shapes = getattr(decision, "shapes", ())
     if not shapes:
         return f"{' and '.join(_class(s) for s in decision.call.sizes)} elements"
-    said = []
-    for name, shape in zip(decision.call.op.operands, shapes, strict=False):
-        said.append(f"{name} {'×'.join(map(number, shape)) or 'a number'}")
+    operands = zip(decision.call.op.operands, shapes, strict=False)
+    words = [f"{name} {'×'.join(map(number, shape)) or 'a number'}" for name, shape in operands]
     largest = max(map(prod, shapes))
     plural = "" if largest == 1 else "s"
     most = "" if max(map(len, shapes)) < 2 else f" (up to {number(largest)} element{plural})"
-    return ", ".join(said) + most
+    return ", ".join(words) + most
 
 
 def _class(size: int) -> str:

@@ -82,8 +82,6 @@ LATER: set[str] = {
     "core/src/trueno/batch/record.py",
     "core/src/trueno/discovery/entry.py",
     "core/src/trueno/discovery/registry.py",
-    "core/src/trueno/discovery/trial.py",
-    "core/src/trueno/discovery/verdicts.py",
     "core/src/trueno/dispatch/coerce.py",
     "core/src/trueno/dispatch/repeated.py",
     "core/src/trueno/dispatch/resident.py",

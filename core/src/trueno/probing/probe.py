@@ -1,7 +1,7 @@
 """Probe a backend, in any process: create it, call its `probe`, and report what went wrong as a sentence.
 
 Level 0 is the manifest's (`Manifest.unmet`).  Level 1 runs the factory and `probe(1)` in this process.
-Level 2 runs both, `probe(2)` and the core's own check of one or two ops, in a process of its own: see `process`.
+Level 2 runs both, `probe(2)` and the core's own check of one or two ops, in a child process: see `process`.
 """
 
 import os

@@ -126,7 +126,7 @@ class Scope:
     """A branch or a loop's body: code that is entered as a whole.
 
     uniformity: over which threads the decision to enter is the same.  head: of a loop, the accesses before its first
-    barrier; heading: whose barriers have not come yet.  barrier: whom it makes wait, `block` or `warp`, if anyone.
+    barrier; heading: whose barriers have not come yet.  barrier: what it makes wait, `block` or `warp`.
     """
 
     kind: str

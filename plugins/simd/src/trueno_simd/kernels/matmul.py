@@ -9,7 +9,7 @@ panels one tile wide and a slab of A into rows of one pitch, because the rows of
 apart (often a power of two) that they fall into few cache sets and touch a page each.
 
 An epilogue (`trueno_simd.rows.epilogue`) is a compiled function that finishes a block of C: it is called by address, on
-the thread that made the block, while the block is in L2.  So no chain compiles the product anew.
+the thread that made the block, while the block is in L2.  So no chain compiles the product again.
 
 The BLAS inside NumPy is used only for large products on a CPU without AVX-512 and without a cap: there it
 is as wide as ours and better tuned (at AVX2 these tiles make 1.33x its speed at 64x64, 1.04x at 128x128, 0.82 to

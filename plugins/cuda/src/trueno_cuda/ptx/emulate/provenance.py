@@ -1,8 +1,8 @@
-"""Which variable an address was made from, read off the instructions.
+"""The variable that an address comes from, found by following the instructions.
 
 A launch gives each pointer its array, so the parameter that an address comes from says which array the kernel meant,
-also where the address lies beyond it or in another one.  Only what adds to a pointer carries it on; where ways with
-different answers meet, or a pointer comes out of memory, nothing is known.
+also if the address is beyond it or in another one.  Only additions to a pointer keep its origin; where control paths
+disagree, or a pointer comes out of memory, the origin is unknown.
 """
 
 from collections.abc import Iterator, Sequence

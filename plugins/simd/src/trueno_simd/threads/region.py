@@ -1,7 +1,7 @@
 """A parallel region, compiled: a job, its tickets, and the life of a worker.
 
 All state is one block of words that compiled code finds under the symbol `trueno_pool` (`trueno_simd.threads.words`),
-so cached kernels hold no address.  A region is a job (function, args, chunks) and a count of tickets.  A thread that takes
+so cached kernels hold no address.  A region is a job (function, args, chunks) and a count of tickets.  A thread taking
 a ticket owns that chunk: the region cannot end before it is done, so the job's words are stable for it; one that finds
 none left touches nothing more.  That is why a worker which wakes late, even in the middle of the next region, does no
 harm, why no thread waits for workers to report, and why the caller alone always finishes.  Workers never hold the GIL.

@@ -63,7 +63,7 @@ class Transfers:
         self._done(nbytes)
 
     async def read_async(self, buffer: Buffer, nbytes: int, offset: int, target: memoryview) -> None:
-        """The same, without blocking the event loop.  Cancelled, it abandons a staging buffer, which dies when mapped."""
+        """The same, asynchronously.  Cancelled, it abandons a staging buffer, which dies when mapped."""
         import asyncio
 
         for at, size in chunks(nbytes):

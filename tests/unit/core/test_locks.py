@@ -1,4 +1,4 @@
-"""Locks and forks: a child of a fork finds every lock of the core free, whoever held it in the parent."""
+"""Locks and forks: a child of a fork finds every lock of the core free, whichever thread held it in the parent."""
 
 import ast
 import os

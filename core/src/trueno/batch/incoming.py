@@ -1,4 +1,4 @@
-"""Arrays to read into, and words for what a user hands to a batch."""
+"""Checks of arrays to read into, and descriptions of the objects that a user passes to a batch."""
 
 from typing import Any
 
@@ -18,5 +18,5 @@ def fits(array: Any, out: Any) -> None:
 
 
 def kind(x: Any) -> str:
-    """What something is, for an error message."""
+    """A description of an object, for an error message."""
     return f"an array of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__

@@ -1,6 +1,6 @@
-"""Which axis of its operands an op works along, and what its results look like to the user.
+"""The axis of its operands that an op works along, and the shapes of its results for the user.
 
-Inside, the row axis is last: `move_axis` brings it there, `seen` and `forward` lead back and forth for the results.
+Inside, the row axis is last: `move_axis` moves it there, `seen` and `forward` convert results back and forth.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 def located(error: GuardError, op: Op, shapes: tuple[tuple[int, ...], ...], back: Any = None) -> None:
-    """Let a guard's error name index and shape as the caller sees the results."""
+    """Make a guard's error name index and shape as the caller sees the results."""
     from trueno.guards.health import locate
 
     locate(error, [spec.name for spec in op.signature.outputs], shapes, back)
@@ -26,10 +26,10 @@ def located(error: GuardError, op: Op, shapes: tuple[tuple[int, ...], ...], back
 def result_shapes(
     op: Op, shapes: tuple[tuple[int, ...], ...], static: dict[str, Any], axis: Any = -1, keepdims: Any = False
 ) -> tuple[tuple[int, ...], ...]:
-    """Shapes of the results of a call that is not made yet; the errors that it would raise for shapes and axis."""
+    """Shapes of a call's results, without the call; raises the errors that it would raise for shapes and axis."""
     if op.structured:
         return op.result_shapes(shapes, static)
-    ghosts = [np.broadcast_to(np.float32(0), s) for s in shapes]  # shapes that hold nothing
+    ghosts = [np.broadcast_to(np.float32(0), s) for s in shapes]  # arrays of these shapes without memory
     plain = op.over is None or (axis.__class__ is int and axis == -1 and keepdims is False)
     along = -1 if plain else row_axis(op, ghosts, axis, keepdims)
     moved = ghosts if plain else move_axis(op, ghosts, along)
@@ -43,14 +43,14 @@ def result_shapes(
 
 
 def row_axis(op: Op, arrays: list[Array], axis: Any, keepdims: Any) -> int | None:
-    """The row axis counted from the end, of the operands as broadcast; ParameterError for anything else."""
+    """The row axis counted from the end, of the operands as broadcast; ParameterError for an invalid axis."""
     if not isinstance(keepdims, (bool, np.bool_)):
         raise ParameterError(f"{op.name}: keepdims is {shown(keepdims)}; it must be True or False")
     if axis is None and op.reduces:
         return None
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
         other = " or None" if op.reduces else ""
-        raise ParameterError(f"{op.name}: axis is {shown(axis)}; it must be a whole number{other}")
+        raise ParameterError(f"{op.name}: axis is {shown(axis)}; it must be an integer{other}")
     ranks = [
         a.ndim for spec, a in zip(op.signature.inputs, arrays, strict=True) if spec.leading and op.over in spec.dims
     ]
@@ -60,7 +60,7 @@ def row_axis(op: Op, arrays: list[Array], axis: Any, keepdims: Any) -> int | Non
 
 
 def move_axis(op: Op, arrays: list[Array], axis: int | None) -> list[Array]:
-    """Bring the row axis of the operands that vary along rows to the end; None makes one row of everything."""
+    """Move the row axis of the operands that vary along rows to the end; None makes one row of everything."""
     if axis is None:
         sizes, leading = op.signature.bind(op.name, tuple(a.shape for a in arrays))
         return [np.broadcast_to(a, (*leading, *sizes.values())).reshape(-1) for a in arrays]
@@ -75,7 +75,7 @@ def move_axis(op: Op, arrays: list[Array], axis: int | None) -> list[Array]:
 
 
 def seen(shape: tuple[int, ...], op: Op, k: int, axis: int | None, keepdims: bool, rank: int) -> tuple[int, ...]:
-    """The shape the user sees for result `k`, whose row axis is last inside, of operands with `rank` axes."""
+    """The user's shape of result `k`, whose row axis is last inside, for operands with `rank` axes."""
     if op.over in op.signature.outputs[k].dims:
         if axis in (-1, None):
             return shape

@@ -1,4 +1,4 @@
-"""Which way a product goes where cuBLAS is there, on a device that plays one."""
+"""Which way a product goes where cuBLAS is there, on a device that emulates one."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What hangs on arrays and not on the op: shared memory, odd addresses, other shapes, launches in pieces, flags."""
+"""What depends on arrays and not on the op: shared memory, odd addresses, other shapes, launches in pieces, flags."""
 
 from itertools import islice
 from typing import Any
@@ -189,7 +189,7 @@ def test_flags_of_rows(device: Emulator, schedule: str, edge: float, bits: int, 
 
 @pytest.mark.parametrize("n", [40, 41])
 def test_flags_of_elements(device: Emulator, n: int) -> None:
-    """Lanes beyond the end compute 1/0, and that is nobody's Inf."""
+    """Lanes beyond the end compute 1/0, and that Inf does not count."""
     x = np.ones((3, n), F)
     for edge, bits in ((2.0, 0), (0.0, 2), (np.nan, 1)):
         x[2, n - 1] = edge

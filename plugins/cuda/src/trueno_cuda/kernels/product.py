@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 Make = Callable[[Store, bool, Shape, Shape, Shape], "Sequence[ProductLaunch] | None"]
 """(store, aligned, shapes of operands and result) → launches, or None for shapes that do not agree."""
 MOST_PLANS = 64
-"""Shapes whose launches a kernel keeps; then it begins anew."""
+"""Shapes whose launches a kernel keeps; the cache is cleared when full."""
 
 
 @dataclass(frozen=True, slots=True)

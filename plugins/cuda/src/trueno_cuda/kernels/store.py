@@ -25,7 +25,7 @@ class Store:
 
     @property
     def plain(self) -> bool:
-        """Whether what is stored is the sums themselves, which nobody looks at."""
+        """Whether what is stored is the sums themselves, which are not used."""
         return self.epilogue is None and not self.guarded
 
     @property

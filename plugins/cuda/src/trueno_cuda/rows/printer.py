@@ -108,7 +108,7 @@ class Printer:
         return place
 
     def number(self, name: str) -> Value:
-        """A launch parameter that is no pointer."""
+        """A launch parameter that is not a pointer."""
         found: Value = self.given[name]
         return found
 

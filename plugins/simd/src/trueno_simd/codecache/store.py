@@ -79,7 +79,7 @@ class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_Locator,)
 
     def check_cachable(self, result: Any) -> bool:
-        """Whether the code is good in another process, in silence: NUMBA_OPT=0 leaves addresses in it."""
+        """Whether the code is good in another process, silently: NUMBA_OPT=0 leaves addresses in it."""
         return not (result.library.has_dynamic_globals or any(not part.can_cache for part in result.lifted))
 
 
@@ -97,7 +97,7 @@ class _Files:
         return self._where / f"{self._name}.{blake2b(repr(key).encode(), digest_size=8).hexdigest()}.nbc"
 
     def load(self, key: Any) -> Any:
-        if _kept() is None:  # whoever may write above a temporary folder can put another in its place
+        if _kept() is None:  # another user who can write above a temporary folder can replace it
             return None
         try:
             whole = self.path(key).read_bytes()
@@ -119,7 +119,7 @@ def _digest(body: bytes) -> bytes:
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of one function, in our folder; a damaged file is a miss, a full disk is no error."""
+    """Numba's cache of one function, in our folder; a damaged file is a miss, a full disk is not an error."""
 
     _impl_class = _Impl
 
@@ -133,7 +133,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
             config.reload_config()  # as a compilation does: what is looked for is what would be compiled
             self._options = target.options()
             return super().load_overload(*args)
-        except Exception:  # foreign or unreadable: whatever pickle makes of it; compiled and written anew
+        except Exception:  # foreign or unreadable: whatever pickle makes of it; compiled and written again
             return None
 
     def save_overload(self, *args: Any) -> None:

@@ -9,12 +9,12 @@ panels one tile wide and a slab of A into rows of one pitch, because the rows of
 apart (often a power of two) that they fall into few cache sets and touch a page each.
 
 An epilogue (`trueno_simd.rows.epilogue`) is a compiled function that finishes a block of C: it is called by address, on
-the thread that made the block, while the block is in L2.  So no chain compiles the product anew.
+the thread that made the block, while the block is in L2.  So no chain compiles the product again.
 
-The BLAS inside NumPy takes over only for large products on a CPU without AVX-512 that nobody has capped: there it
-is as wide as we are and better tuned (at AVX2 these tiles make 1.33x its speed at 64x64, 1.04x at 128x128, 0.82 to
+The BLAS inside NumPy is used only for large products on a CPU without AVX-512 and without a cap: there it
+is as wide as ours and better tuned (at AVX2 these tiles make 1.33x its speed at 64x64, 1.04x at 128x128, 0.82 to
 0.95x from 256x256 on, one thread each).  With AVX-512 they are 1.7 to 2.2x as fast, as this BLAS runs AVX2 kernels on
-Zen 5; under a cap of the ISA level it would not obey; and it has threads of its own, so no chunk of ours calls it.
+Zen 5; under a cap of the ISA level it would not obey; and it has its own threads, so no chunk of ours calls it.
 """
 
 from collections.abc import Callable
@@ -39,11 +39,11 @@ DEPTH = 256  # steps of k between two visits of C: a panel of B is then 32 KiB a
 GROUP = 8  # panels of B in one block, which then stay in L2
 BLOCK = 16 * TALL  # rows of A in one block, which then stay in L2
 COPIED = 64  # rows of A that one chunk copies
-PITCH = DEPTH + 16  # elements between two packed rows of A; no power of two, so that they spread over the sets
+PITCH = DEPTH + 16  # elements between two packed rows of A; not a power of two, so that they spread over the sets
 NEAR = 1 << 20  # bytes of B up to which it is read in place
 BLAS = 192**3 if isa.detect().level == isa.level() in ("avx2", "neon") else 0  # m n k from which on; 0: never
 ELSEWHERE = -2  # the operands are fine, and the product is the BLAS's
-CHUNK = 1 << 20  # operations that are worth a chunk of their own (4 us)
+CHUNK = 1 << 20  # operations that justify a separate chunk (4 us)
 
 
 @outer

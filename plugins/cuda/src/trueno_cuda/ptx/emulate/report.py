@@ -72,7 +72,7 @@ class BankConflicts:
 
     @property
     def ways(self) -> float:
-        """How many times longer than without conflicts: 1.0 is none."""
+        """How many times longer than without conflicts: 1.0 means none."""
         return self.wavefronts / max(self.ideal, 1)
 
     @property

@@ -62,7 +62,7 @@ class SharedShadow:
         self.known_to_all = int(ticks.min())
 
     def _begin_again(self) -> None:
-        """Clocks that would run out of their bits start anew; all that was written before is ordered."""
+        """Clocks that would run out of their bits start again; all that was written before is ordered."""
         self.knows[:] = 0
         self.wrote = (self.wrote != 0).astype(np.int32) << 10
         self.read_by[:] = 0
@@ -183,7 +183,7 @@ class SharedShadow:
         atomic: bool = False,
         unchanged: Callable[[], Array] | None = None,
     ) -> None:
-        """Lanes write; `unchanged` tells which of them write what is there already, which harms nobody."""
+        """Lanes write; `unchanged` says which of them write what is there already, which is harmless."""
         if self.log:
             self._flush()
         if self.m.launch.cluster_blocks > 1:

@@ -90,7 +90,7 @@ class Not:
 
 @dataclass(frozen=True)
 class Sink:
-    """`_`: a result that nobody wants."""
+    """`_`: a result that is not used."""
 
 
 Operand = Register | Immediate | Special | Symbol | Address | Vector | Pair | Not | Sink

@@ -1,4 +1,4 @@
-"""Which registers an instruction reads and writes, where lanes meet, and how many flops it is.
+"""The registers that an instruction reads and writes, where lanes wait for each other, and its flops.
 
 PTX puts the destination first, except in the opcodes listed here.
 """

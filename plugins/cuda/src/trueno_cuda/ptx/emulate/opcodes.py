@@ -1,4 +1,4 @@
-"""What each opcode is: the family that compiles it, and the forms in which it may be written.
+"""The table of opcodes: the family that compiles each, and its allowed forms.
 
 A form is one line, much as in the PTX ISA: how many operands, then the modifiers.
 

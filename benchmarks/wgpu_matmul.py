@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from trueno.text import duration
 from trueno_wgpu.device.array import Array
 from trueno_wgpu.device.gpu import Gpu
 from trueno_wgpu.kernels import gemv, matmul
@@ -115,7 +116,7 @@ class Case:
 
 
 def line(what: str, seconds: float | str, rate: str = "") -> None:
-    told = seconds if isinstance(seconds, str) else f"{seconds * 1e6:10.1f} us  {rate}"
+    told = seconds if isinstance(seconds, str) else f"{duration(seconds):>10}  {rate}"
     print(f"  {what:52} {told}", flush=True)
 
 

@@ -38,7 +38,7 @@ CALIBRATION_S, CELL_S = 20.0, 0.12
 DEADLINE_S = 80.0
 """From the beginning of the calibration: cells that would begin later are left out, and say so."""
 HOST, THERE = ", host arrays with a GPU", ", arrays on the GPU"
-"""How the names of the cells end, by which the bars find them."""
+"""How the names of the cells end, by which the targets find them."""
 Make = Callable[[], list[np.ndarray[Any, Any]]]
 
 _began: list[float] = []

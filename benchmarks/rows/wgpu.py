@@ -63,7 +63,7 @@ def _chain(b: Any, x: Any, y: Any) -> Any:
 
 
 def _counted(n: int) -> list[Record]:
-    """A record whose value is 1 where the counts are those of the specification."""
+    """A record whose value is 1 where the counts are those that a batch promises."""
     if not trueno.backends()[NAME].available:
         return [Record(NAME, COUNTED, text((n,)), "counts", family=NAME)]
     x, y = _inputs((n,), 2)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import subprocess
 import sys
 import threading
@@ -416,7 +417,10 @@ def test_no_event_imports_logging_or_pluggy_for_nobody():
 
 def test_times_and_sizes_for_people():
     assert [duration(s) for s in (0.0, 5e-9, 1.234e-5, 0.9999, 1.5, 4000.0)] == [
-        "0 ns", "5 ns", "12.3 µs", "1\u202f000 ms", "1.5 s", "4\u202f000 s",
+        "0 ns", "5 ns", "12.3 µs", "1 s", "1.5 s", "4\u202f000 s",
+    ]  # fmt: skip
+    assert [duration(s) for s in (None, 999.6e-9, -2.5e-7, math.inf, math.nan)] == [
+        "–", "1 µs", "-250 ns", "inf s", "nan s",
     ]  # fmt: skip
     assert [size(n) for n in (0, 999, 4096, 5_000_000, 7 * 10**9)] == ["0 B", "999 B", "4.1 kB", "5.0 MB", "7.0 GB"]
 

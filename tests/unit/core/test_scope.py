@@ -23,7 +23,7 @@ def now():
 
 def requested():
     """The request for backends that calls follow."""
-    return now().asked
+    return now().request
 
 
 KINDS = {

@@ -41,6 +41,7 @@ def test_the_backend_refuses_what_the_table_does() -> None:
 
 
 def test_every_format_of_weights_has_an_encoder_with_a_matrix_and_without() -> None:
-    assert ENCODERS.keys() >= {(name, weighted) for name in WEIGHTS for weighted in (False, True)}
-    assert {name for name, _ in ENCODERS} == {name for name, f in FORMATS.items() if not f.plain}
-    assert {name for name, weighted in ENCODERS if weighted} == set(WEIGHTS)
+    of_weights = {FORMATS[name].encoder for name in WEIGHTS}
+    assert ENCODERS.keys() >= {(encoder, weighted) for encoder in of_weights for weighted in (False, True)}
+    assert {encoder for encoder, _ in ENCODERS} == {f.encoder for f in FORMATS.values()}
+    assert {encoder for encoder, weighted in ENCODERS if weighted} == of_weights

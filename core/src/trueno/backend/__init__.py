@@ -70,7 +70,9 @@ if TYPE_CHECKING:
     from trueno.ops.program import Program as Program
     from trueno.ops.program import extents as extents
     from trueno.reference import ReferenceBackend as ReferenceBackend
+    from trueno.replacing import replacing as replacing
     from trueno.settings import settings as settings
+    from trueno.text import columns as columns
 
 GROUPS = {
     "Kernels of structured ops": {"KernelTable": "trueno.backend.kernels", "TableKernel": "trueno.backend.kernels"},
@@ -115,6 +117,8 @@ GROUPS = {
         "ieee": "trueno.floatenv",
         "steady": "trueno.floatenv",
         "escape": "trueno.escape",
+        "columns": "trueno.text",
+        "replacing": "trueno.replacing",
     },
 }
 """Names loaded at first use, and the module that each is in, or is; under the headings of their page."""

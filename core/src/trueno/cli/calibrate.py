@@ -10,10 +10,11 @@ import typer
 from trueno.calibrate import measure
 from trueno.calibrate.run import Run, take
 from trueno.cli import crew
-from trueno.cli.report import find_dtypes, number, progress, screen, seconds, table, words, write_json
+from trueno.cli.report import find_dtypes, progress, screen, table, words, write_json
 from trueno.cli.warmup import warm
 from trueno.errors import ParameterError
 from trueno.select import calibration, cost
+from trueno.text import duration, number
 
 SHOWN = 10  # sentences of a kind that are printed; --json has them all
 
@@ -78,7 +79,7 @@ def command(
         _list("declared and measured differ", misdeclared)
         where = f"kept in {calibration.file()}" if kept else "not kept: there is no cache folder that can be used"
         stopped = "interrupted; " if interrupted else ""
-        console.print(f"{stopped}{len(run.rows)} speeds in {seconds(took)}, {where}", soft_wrap=True)
+        console.print(f"{stopped}{len(run.rows)} speeds in {duration(took)}, {where}", soft_wrap=True)
     if interrupted:
         raise typer.Exit(130)
 
@@ -143,7 +144,7 @@ def _show(rows: list[calibration.Row], names: list[str]) -> None:
                 continue
             *_, call = measure.calls(measure.typical(name, dtype)[kind], np.dtype(dtype), band)
             at = cost.work(call).elements
-            cells.append(seconds(cost.seconds(row.rates, cost.work(call))))
+            cells.append(duration(cost.seconds(row.rates, cost.work(call))))
         shown.add_row(kind, dtype, band, number(int(at)), *cells)
     screen().print(shown)
 

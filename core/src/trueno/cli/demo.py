@@ -13,19 +13,7 @@ from rich.text import Text
 import trueno
 from trueno.cli import crew, doctor
 from trueno.cli.peers import numpy_peer
-from trueno.cli.report import (
-    Screen,
-    find_ops,
-    geometric_mean,
-    number,
-    progress,
-    screen,
-    seconds,
-    table,
-    times,
-    words,
-    write_json,
-)
+from trueno.cli.report import Screen, find_ops, geometric_mean, progress, screen, table, times, words, write_json
 from trueno.cli.samples import Sample, sample
 from trueno.cli.timing import race
 from trueno.cli.warmup import warm
@@ -36,6 +24,7 @@ from trueno.select.available import automatic
 from trueno.settings import settings
 from trueno.testing.checks import rejected
 from trueno.testing.expected import verdict
+from trueno.text import duration, number
 
 SIZES = (1_000, 100_000, 1_000_000)
 DTYPE = "float32"
@@ -219,7 +208,7 @@ def _show(tally: Tally, order: tuple[str, ...], console: Screen) -> None:
         cells: list[Any] = []
         for row in found:
             fast = (row.speedup or 0) >= 1
-            cells += [seconds(row.seconds), Text(times(row.speedup), style="green" if fast else "yellow")]
+            cells += [duration(row.seconds), Text(times(row.speedup), style="green" if fast else "yellow")]
         right = all(row.ok for row in found)
         elsewhere = "" if found[0].backend == order[0] else f" on {found[0].backend}"
         rows.add_row(

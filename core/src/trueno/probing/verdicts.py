@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import API, Device
+from trueno.machine import cpu_facts
 from trueno.settings import settings
 from trueno.version import __version__
 
@@ -154,15 +155,12 @@ def _machine() -> str:
 
 
 def _cpu() -> str:
-    try:
-        with open("/proc/cpuinfo", "rb", buffering=0) as file:  # 16 KiB hold the first CPU; the rest are like it
-            block = file.read(16384).decode("utf-8", "replace").partition("\n\n")[0]
-    except OSError:
+    facts = cpu_facts()
+    if not facts:
         import platform
 
         return f"{platform.machine()} {platform.processor()}"
-    facts = [[word.strip() for word in line.partition(":")[::2]] for line in block.splitlines()]
-    return " ".join(value for key, value in facts if key in CPU or key in CPU_ARM)
+    return " ".join(value for key, value in facts.items() if key in CPU or key in CPU_ARM)
 
 
 # ---- the cache -------------------------------------------------------------------------------------

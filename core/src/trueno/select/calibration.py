@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -26,6 +25,7 @@ from trueno import cachedir
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Rates
 from trueno.errors import TruenoWarning, warn
+from trueno.machine import cpu
 from trueno.select import cost
 from trueno.settings import settings
 from trueno.version import __version__
@@ -159,18 +159,6 @@ def version(backend: str) -> str:
     """The version of a backend's distribution; empty for one that is not installed, or has none."""
     entry = registry.entries().get(backend)
     return entry.manifest.version if entry and entry.manifest else ""
-
-
-@cache
-def cpu() -> str:
-    """The processor's name, from the operating system."""
-    for line in (cachedir.read(Path("/proc/cpuinfo")) or "").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in ("model name", "Model", "cpu model") and value.strip():
-            return value.strip()
-    import platform
-
-    return platform.processor() or platform.machine()
 
 
 def _under() -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
-from trueno.backend import escape
+from trueno.backend import columns, escape
 from trueno.errors import BackendUnavailable, ParameterError, TruenoError
 
 from trueno_cuda.catalogue import registry
@@ -177,18 +177,16 @@ def _command(verb: str, entry: CatalogueEntry, arch: str, constants: Mapping[str
     return f"trueno ptx {verb} {entry.name} --arch {arch} {settings}".rstrip()
 
 
-def _table(rows: Sequence[tuple[str, ...]], columns: int) -> Iterable[str]:
+def _table(rows: Sequence[tuple[str, ...]], width: int) -> Iterable[str]:
     """Lines with the columns below each other, and a rule below the first; the last two are broken to fit."""
     *widths, said, last = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    room = max(columns - sum(widths) - 2 * (len(widths) + 1), 2 * LEAST)
+    room = max(width - sum(widths) - 2 * (len(widths) + 1), 2 * LEAST)
     last = min(last, max(room // 2, room - said))
     widths += [min(said, room - last), last]
-    for i, row in enumerate(rows):
-        cells = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
-        for line in zip_longest(*cells, fillvalue=""):
-            yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        if i == 0:
-            yield "─" * (sum(widths) + 2 * len(widths) - 2)
+    broken = [[_broken(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    lines = columns(line for cells in broken for line in zip_longest(*cells, fillvalue=""))
+    heading = max(map(len, broken[0]))
+    yield from (*lines[:heading], "─" * max(map(len, lines)), *lines[heading:])
 
 
 def _broken(cell: str, width: int) -> list[str]:

@@ -9,7 +9,6 @@ pytest.importorskip("llvmlite", reason="needs llvmlite")
 from trueno.errors import KernelError
 from trueno.formats import FORMATS
 from trueno.formats.table import Plane
-from trueno_simd.kernels.quant.quantize.encoders import ENCODERS
 from trueno_simd.kernels.quant.quantize.store import codes_of
 from unit.simd.structured import structured_kernel
 
@@ -19,7 +18,6 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> str:
     """q5_0 with eight neighbouring codes together, where a vector takes sixteen."""
     f = FORMATS["q5_0"]
     monkeypatch.setitem(FORMATS, "narrow", replace(f, name="narrow", planes=(Plane("qs", 4, run=8), f.planes[1])))
-    monkeypatch.setitem(ENCODERS, ("narrow", False), ENCODERS["q5_0", False])
     return "narrow"
 
 

@@ -34,7 +34,7 @@ class Collectives(Memory):
 
         A numbered barrier (1 to 15) may be for some warps only: `threads` says how many, and then it may be in a
         branch, and orders only what these warps share.  BuildError: in a branch or loop that not all threads of the
-        block take, and for a number of threads that is not a whole number of warps.
+        block take alike, and for a number of threads that is not a whole number of warps.
         """
         self._barrier("bar.sync", barrier, threads)
         self.path.sync("block")

@@ -12,6 +12,7 @@ from types import ModuleType
 
 from llvmlite.binding import ffi
 from numba.core.compiler_lock import global_compiler_lock
+from trueno.backend import replacing
 
 from trueno_simd.codecache import store
 
@@ -39,9 +40,8 @@ def module(name: str, text: str) -> ModuleType:
         path = store.folder() / f"{name}.py"
         source = text.encode()
         if not path.exists() or path.read_bytes() != source:
-            beside = path.with_suffix(f".{os.getpid()}.tmp")
-            beside.write_bytes(source)
-            beside.replace(path)
+            with replacing(path) as beside:
+                beside.write_bytes(source)
         spec = spec_from_file_location(name, path)
         assert spec is not None
         loaded = module_from_spec(spec)

@@ -10,10 +10,8 @@ two targets (`TRUENO_MAX_ISA`, or two machines with one home) both find an index
 number, and one of them is later given the other's instructions.  Here a file is named by what it holds, and says so.
 """
 
-import os
 import pickle
 import sys
-import threading
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
@@ -25,7 +23,7 @@ import llvmlite.binding as llvm
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.serialize import dumps
-from trueno.backend import cachedir
+from trueno.backend import cachedir, replacing
 
 from trueno_simd.codecache import temporary
 from trueno_simd.llvm import isa, target
@@ -111,15 +109,9 @@ class _Files:
         return data if stored == key else None
 
     def save(self, key: Any, data: Any) -> None:
-        path = self.path(key)
-        beside = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
         body = dumps((key, data))
-        try:
+        with replacing(self.path(key)) as beside:
             beside.write_bytes(_digest(body) + body)
-            beside.replace(path)
-        except OSError:
-            beside.unlink(missing_ok=True)
-            raise
 
 
 def _digest(body: bytes) -> bytes:

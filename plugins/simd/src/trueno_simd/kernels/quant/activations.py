@@ -20,6 +20,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from trueno.backend import FORMATS
 
 from trueno_simd.kernels.quant.halves import INFINITE, bits_float, float_bits, through_half
 from trueno_simd.kernels.tile import VECTOR_BYTES
@@ -175,4 +176,4 @@ def quantized_q8_k(x, k, codes, d, sums):
 
 def quantized(partner: str) -> Any:
     """The row function of an activation format: (x, k, codes, d, sums), addresses and a count, for compiled code."""
-    return {"q8_0": quantized_q8_0, "q8_1": quantized_q8_0, "q8_k": quantized_q8_k}[partner]
+    return {"absmax": quantized_q8_0, "signed_absmax": quantized_q8_k}[FORMATS[partner].encoder]

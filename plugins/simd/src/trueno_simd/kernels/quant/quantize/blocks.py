@@ -38,7 +38,7 @@ from trueno_simd.llvm.vectors import (
 
 F32, I32 = types.float32, types.int32
 FLOATS, INTS, WORDS = Vector(F32, 16), Vector(I32, 16), Vector(types.uint32, 16)
-floats, spread, as_ints, as_words = reader(FLOATS), filled(FLOATS), bits(INTS), bits(WORDS)
+floats, spread, as_ints = reader(FLOATS), filled(FLOATS), bits(INTS)
 to_ints, to_bytes, to_floats = converted(I32), converted(types.uint8), converted(F32)
 number, byte_reader = number_reader(F32), reader(Vector(types.int8, 32))
 LOW, HIGH = np.float32(-(2.0**31)), np.float32(2.0**31)
@@ -89,11 +89,11 @@ most_of_32 = signed_most(32)
 Block = Callable[[str], Any]
 
 
-def _encodes_blocks(*formats: str, weighted: tuple[bool, ...] = (False,)) -> Callable[[Block], Block]:
-    """Decorate what makes, for these formats, the function block(x, w) that encodes one block."""
+def _encodes_blocks(*names: str, weighted: tuple[bool, ...] = (False,)) -> Callable[[Block], Block]:
+    """Decorate what makes, for a format with these encoders, the function block(x, w) that encodes one block."""
 
     def added(make: Block) -> Block:
-        encodes(*formats, weighted=weighted, searches=False)(lambda name, _: _encoder(make, name))
+        encodes(*names, weighted=weighted, searches=False)(lambda name, _: _encoder(make, name))
         return make
 
     return added
@@ -116,7 +116,7 @@ def _encoder(make: Block, format: str) -> Any:
     return encode
 
 
-@_encodes_blocks("q4_0", "q5_0")
+@_encodes_blocks("symmetric")
 def _symmetric(format: str) -> Any:
     """q4_0, q5_0: d = v / -half, code = x / d + half + 1/2, cut."""
     f, put = FORMATS[format], codes_of(format)
@@ -137,7 +137,7 @@ def _symmetric(format: str) -> Any:
     return block
 
 
-@_encodes_blocks("q4_1", "q5_1")
+@_encodes_blocks("affine")
 def _affine(format: str) -> Any:
     """q4_1, q5_1: m = least, d = (most - least) / top, code = (x - m) / d + 1/2, cut."""
     f, put = FORMATS[format], codes_of(format)
@@ -181,8 +181,7 @@ def away(v):
     return choose(rest <= np.float32(-0.5), t - 1, t)
 
 
-@_encodes_blocks("q8_0", weighted=(False, True))  # it looks at no matrix, as in ggml
-@_encodes_blocks("q8_1")
+@_encodes_blocks("absmax", weighted=(False, True))  # it looks at no matrix, as in ggml
 def _q8(format: str) -> Any:
     """q8_0, q8_1: d = largest / 127, code = x / d to the nearest, halves away from zero."""
     f = FORMATS[format]
@@ -205,7 +204,7 @@ def _q8(format: str) -> Any:
     return block
 
 
-@_encodes_blocks("q8_k")
+@_encodes_blocks("signed_absmax")
 def _q8_k(format: str) -> Any:
     """q8_k: v = the first number of the largest magnitude, code = x * (-127 / v) to the nearest even, d = 1 / that."""
     f = FORMATS[format]
@@ -238,7 +237,7 @@ def early_powers() -> np.ndarray:
     return np.array(earliest, np.int32)
 
 
-@_encodes_blocks("mxfp4", weighted=(False, True))  # as q8_0
+@_encodes_blocks("shared_exponent", weighted=(False, True))  # as q8_0
 def _e8m0(format: str) -> Any:
     """mxfp4: d = 2^(floor(log2 largest) - 2), halved as the values are doubled; code = the nearest value, ties to zero.
 

@@ -1,4 +1,4 @@
-"""The table of encoders: each is added where it is defined, with the formats that it is for."""
+"""The table of encoders: each is added where it is defined, under the name that the format table has for it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,18 +22,21 @@ class Encoder:
 
 
 ENCODERS: dict[tuple[str, bool], Encoder] = {}
-"""By format, and whether an importance matrix weights the errors."""
+"""By `Format.encoder`, and whether an importance matrix weights the errors."""
 
 
 def encodes(
-    *formats: str, weighted: tuple[bool, ...] = (False, True), searches: bool = True, by_row: bool = False
+    *names: str, weighted: tuple[bool, ...] = (False, True), searches: bool = True, by_row: bool = False
 ) -> Callable[[Make], Make]:
-    """Decorate the maker of encoders of these formats; `weighted`: without an importance matrix, with one, or both."""
+    """Decorate the maker of the encoders that the format table calls so.
+
+    weighted: without an importance matrix, with one, or both.
+    """
 
     def added(make: Make) -> Make:
-        for format in formats:
+        for name in names:
             for matrix in weighted:
-                ENCODERS[format, matrix] = Encoder(make, searches, by_row)
+                ENCODERS[name, matrix] = Encoder(make, searches, by_row)
         return make
 
     return added

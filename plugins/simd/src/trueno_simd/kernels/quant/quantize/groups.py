@@ -6,7 +6,7 @@ at a time.  Last the codes, in the order of the elements, from the scales as the
 became 0 do the codes of the search stand.  Here the first step, and q2_k, q4_k, q5_k.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from trueno.backend import FORMATS
@@ -38,23 +38,6 @@ from trueno_simd.llvm.vectors import with_lane, write
 UNIT = 8  # blocks that go through the three steps together
 
 
-class Affine(NamedTuple):
-    """What `search.affine` is told, without an importance matrix; with one it is the same for all."""
-
-    first: float
-    step: float
-    tries: int
-    absolute_error: bool
-
-
-AFFINE = {
-    "q2_k": Affine(-0.5, 0.1, 15, True),
-    "q4_k": Affine(-1.0, 0.1, 20, False),
-    "q5_k": Affine(-0.5, 0.1, 15, False),
-}
-WEIGHTED = Affine(-0.9, 0.05, 36, False)
-
-
 def first_step(format: str, weighted: bool) -> Any:
     """(x, imatrix, k, first, stop, results, kept): the search for the groups of blocks first ... stop - 1.
 
@@ -65,17 +48,18 @@ def first_step(format: str, weighted: bool) -> Any:
     n, groups, top = f.group, f.groups, (1 << f.code_bits) - 1
     batches = UNIT * groups // LANES
     gather, columns, weigh = gathered(n), gathered_columns(n), matrix_weights(n)
-    is_affine, is_table, is_descent = format in AFFINE, bool(f.values), format == "q3_k" and not weighted
-    how = WEIGHTED if weighted else AFFINE.get(format, WEIGHTED)
-    affine = search.affine(n, top, *how)
+    is_affine, is_table = f.search is not None, bool(f.values)
+    is_descent = f.encoder == "descent" and not weighted
+    tries = f.weighted_search if weighted or f.search is None else f.search
+    affine = search.affine(n, top, *tries)
     symmetric = search.symmetric(n, max(1, f.bias))
     from_table = search.from_table(n, f.values or (-1, 1))
     descent = search.descent(n, max(1, f.bias))
-    kind = "square" if not is_affine else "magnitude" if how.absolute_error else "average"
+    kind = "square" if not is_affine else "magnitude" if tries.absolute else "average"
     plain = weights_of(n, kind)
-    # of the mean of squares: q2_k takes it once, the others twice; iq4_xs doubles it in another order
-    doubled = np.float32(1 if format == "q2_k" else 2)
-    by_matrix_alone = format == "q6_k"
+    # of the mean of squares; iq4_xs doubles it in another order
+    doubled = np.float32(f.mean_squares)
+    by_matrix_alone = f.encoder == "signed_scale"
     x_room, w_room, code_room, squares_room = room(ROW * n), room(ROW * n), room(ROW * n), room(64)
 
     @exact
@@ -163,13 +147,14 @@ def affine_block(format: str) -> Any:
     return finish
 
 
-@encodes("q2_k", "q4_k", "q5_k")
+@encodes("scale_and_min")
 def affine_encoder(format: str, weighted: bool) -> Any:
     """q2_k, q4_k, q5_k."""
     f = FORMATS[format]
     groups, nbytes = f.groups, f.nbytes
     widest = (1 << max(p.to + p.bits for p in f.scales[-1])) - 1
-    most = np.float32(widest)
+    most, capped = np.float32(widest), f.capped[1]
+    share_a_byte = f.scales[0][0].byte == f.mins[0][0].byte
     first, finish = first_step(format, weighted), affine_block(format)
     positive = search.positive(groups, widest)
     result_room, number_room = room(5 * 4 * UNIT * groups), room(8 * groups)
@@ -184,13 +169,13 @@ def affine_encoder(format: str, weighted: bool) -> Any:
     def stored(codes, j, scale, least):
         """A scale and a min from the search with an importance matrix, as the bits of a block keep them.
 
-        One above the widest (a negative one has wrapped around) is cut in q5_k; in the others ggml lets its upper
+        One above the widest (a negative one has wrapped around) is cut if the format says so; else ggml lets its upper
         bits run into the number that shares a byte with it.  See `trueno.formats.encode_minmax`.
         """
         up, down = I32(number(codes)), I32(number(codes + 32))
-        if format == "q5_k":
+        if capped:
             up, down = min(up, I32(widest)), min(down, I32(widest))
-        elif format == "q2_k":
+        elif share_a_byte:
             down = down | up >> 4
         elif j >= 4:
             up = up | I32(number(codes - 4 * ROW)) >> 6 << 4

@@ -54,7 +54,7 @@ def encoder(format: str, weighted: bool) -> Any:
     """The piece of a region that encodes some blocks; KeyError for a format without one."""
     if weighted and not FORMATS[format].weights:
         raise KeyError(f"{format}: a format of activations takes no importance matrix")
-    return ENCODERS[format, weighted].make(format, weighted)
+    return ENCODERS[FORMATS[format].encoder, weighted].make(format, weighted)
 
 
 TEMPLATE = '''"""quantize_rows: rows of float32 to <format> blocks<with_matrix>."""
@@ -99,7 +99,7 @@ QUICK, SLOW = 1 << 15, 1 << 12  # elements of a chunk of encoders that search no
 def _compiled(format: str, weighted: bool) -> Callable[..., int]:
     f = FORMATS[format]
     encoder(format, weighted)  # KeyError before anything is written
-    how = ENCODERS[format, weighted]
+    how = ENCODERS[f.encoder, weighted]
     elements = SLOW if how.searches else QUICK
     return printed.compiled(
         "quantize_rows_weighted" if weighted else "quantize_rows",

@@ -19,15 +19,14 @@ from trueno_simd.kernels.quant.quantize.batch import (
 )
 from trueno_simd.kernels.quant.quantize.blocks import as_half, to_bytes
 from trueno_simd.kernels.quant.quantize.encoders import encodes
-from trueno_simd.kernels.quant.quantize.groups import WEIGHTED
 from trueno_simd.kernels.quant.quantize.search import LANES, ONE, ZERO, load, rounded, spread
 from trueno_simd.kernels.quant.quantize.store import codes_of, compact, job, room
 from trueno_simd.llvm.jit import exact, exact_outer
 from trueno_simd.llvm.vectors import write
 
 
-@encodes("iq4_nl")
-@encodes("q4_0", "q4_1", "q5_0", "q5_1", weighted=(True,), by_row=True)  # without a matrix they search nothing
+@encodes("codebook")
+@encodes("symmetric", "affine", weighted=(True,), by_row=True)  # without a matrix they search nothing
 def row_encoder(format: str, weighted: bool) -> Any:
     """iq4_nl, and, with an importance matrix, q4_0 q4_1 q5_0 q5_1: 16 blocks at a time.
 
@@ -38,7 +37,7 @@ def row_encoder(format: str, weighted: bool) -> Any:
     half, top = np.float32(max(1, f.bias)), (1 << f.code_bits) - 1
     m_at = f.fields[f.m].offset if is_affine else 0
     gather, columns, weigh, plain = gathered(n), gathered_columns(n), matrix_weights(n), weights_of(n, "square")
-    affine, symmetric = search.affine(n, top, *WEIGHTED), search.symmetric(n, max(1, f.bias))
+    affine, symmetric = search.affine(n, top, *f.weighted_search), search.symmetric(n, max(1, f.bias))
     values = f.values or (-1, 1)
     from_table, place = search.from_table(n, values), search.nearest_value(values, index=True)
     put, top_ = codes_of(format), np.float32(top)

@@ -30,14 +30,15 @@ from trueno_simd.llvm.jit import exact, exact_outer
 from trueno_simd.llvm.vectors import write
 
 
-@encodes("q3_k", "q6_k")
+@encodes("descent", "signed_scale")
 def symmetric_encoder(format: str, weighted: bool) -> Any:
     """q3_k, q6_k."""
     f = FORMATS[format]
     n, groups, nbytes = f.group, f.groups, f.nbytes
     half = np.float32(f.bias)
     bias, lowest, highest = (0, -128, 127) if f.scale_signed else (f.scale_bias, -32, 31)
-    is_q6, kept_codes, second = format == "q6_k", not weighted and format == "q3_k", weighted and format == "q3_k"
+    descends = f.encoder == "descent"
+    is_q6, kept_codes, second = not descends, not weighted and descends, weighted and descends
     first, by_weights = first_step(format, weighted), search.symmetric(groups, 32)
     d_at = f.fields[f.d].offset
     put, put_scales = codes_of(format), scales_of(format)
@@ -139,7 +140,7 @@ def byte_of(whole):
     return ((whole + I32(128)) & I32(0xFF)) - I32(128)
 
 
-@encodes("iq4_xs")
+@encodes("grouped_codebook")
 def table_encoder(format: str, weighted: bool) -> Any:
     """iq4_xs."""
     f = FORMATS[format]

@@ -16,7 +16,7 @@ from trueno_simd.kernels.tile import VECTOR_BYTES
 from trueno_simd.llvm.isa import Isa, current
 from trueno_simd.llvm.vectors import call, splat, suffix
 
-I1, I8, I16, I32, I64, F32 = (*(ir.IntType(n) for n in (1, 8, 16, 32, 64)), ir.FloatType())
+I8, I16, I32, I64, F32 = (*(ir.IntType(n) for n in (8, 16, 32, 64)), ir.FloatType())
 ZERO = -1  # in a shuffle's list: a lane of zeros
 
 

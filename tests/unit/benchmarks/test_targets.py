@@ -1,4 +1,4 @@
-"""The table of bars: verdicts from records."""
+"""The table of targets: verdicts from records."""
 
 import json
 
@@ -6,10 +6,10 @@ import trueno
 from trueno.ops import TABLE
 
 from benchmarks import report, run
-from benchmarks.bars import GEOMEANS, below, verdicts, within
 from benchmarks.compare import Record
 from benchmarks.rows import Plan, groups
 from benchmarks.rows.families import ADD, plain
+from benchmarks.targets import GEOMEANS, below, verdicts, within
 from benchmarks.timing import Budget
 
 SHAPES = ("1 024", "100 000", "1 000 000", "16 000 000", "4096×1024")
@@ -31,7 +31,7 @@ def test_every_row_is_there_before_anything_is_measured():
 
 
 def test_every_row_is_measured_by_some_cell():
-    """The names and shapes that the bars look for are those that the groups measure."""
+    """The names and shapes that the targets look for are those that the groups measure."""
     cells = [c for listed in groups().values() for c in listed(Plan())]
     records = [record(c.name, c.shape, 1.0, c.group) for c in cells]
     assert [v.row for v in verdicts(records) if v.ok is None] == []
@@ -69,7 +69,7 @@ def test_geometric_mean_and_median_stand_side_by_side():
 
 def test_one_op_below_the_floor_misses_and_is_listed():
     records = [record("exp", "100 000", 2.0), record("tanh", "100 000", 0.9)]
-    verdict = found(records, "every op of A2 to A5, 100 000")
+    verdict = found(records, "every elementwise op and reduction, 100 000")
     assert not verdict.ok
     assert "1 of 2" in verdict.measured
     assert [r.name for r in below(records)] == ["tanh"]

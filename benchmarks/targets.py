@@ -1,7 +1,9 @@
-"""The bars: the project's targets, row by row, and what was measured against each."""
+"""The project's targets, row by row: what each asks, and what a run measured against it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+
+from trueno.text import duration
 
 from benchmarks.compare import Record
 from benchmarks.rows import ROWS, cuda, text, wgpu
@@ -36,7 +38,7 @@ BATCH = {
     ("residual_rms_norm scale", MANY): 1.4,
 }
 REPLAY_S = 3e-6
-QUANT: dict[str, tuple[tuple[str, str, float], ...]] = {  # what ours is: whom over, in words; a row's name, the bar
+QUANT: dict[str, tuple[tuple[str, str, float], ...]] = {  # what ours is: whom over, in words; a row's name, the target
     "ggml": (
         *((f"mat-vec {name}", f"quant_matvec {name}", 1.0) for name in MATVEC),
         *((f"mat-mul {name}", f"quant_matmul {name}", 0.9) for name in MATMUL),
@@ -54,7 +56,7 @@ class Verdict:
     """One row of the summary; `ok` is None where nothing was measured."""
 
     row: str
-    bar: str
+    target: str
     measured: str
     ok: bool | None
 
@@ -63,20 +65,12 @@ class Verdict:
         return {True: "pass", False: "miss", None: "–"}[self.ok]
 
 
-def ns(seconds: float) -> str:
-    return f"{seconds * 1e9:.0f} ns"
-
-
-def ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms"
-
-
 def times(ratio: float) -> str:
     return f"{ratio:.2f}×"
 
 
 def is_op(record: Record) -> bool:
-    """Whether a record is an op of A2 to A5 against its peers."""
+    """Whether a record is an elementwise op or a reduction against its peers."""
     return record.group in ("elementwise", "reductions")
 
 
@@ -91,41 +85,37 @@ def below(records: Iterable[Record]) -> list[Record]:
     return sorted((r for r in found if r.value < FLOOR and not within(r)), key=lambda r: r.value or 0.0)
 
 
-def _missing(row: str, bar: str, problem: str = "") -> Verdict:
-    return Verdict(row, bar, problem or "not measured", False if problem else None)
+def _missing(row: str, target: str, problem: str = "") -> Verdict:
+    return Verdict(row, target, problem or "not measured", False if problem else None)
 
 
-def _one(records: Sequence[Record], key: tuple[str, ...], row: str, bar: str, show: Callable[[float], str],
+def _one(records: Sequence[Record], key: tuple[str, ...], row: str, target: str, show: Callable[[float], str],
          good: Callable[[float], bool]) -> Verdict:  # fmt: skip
     """A row that one record answers."""
     found = [r for r in records if (r.group, r.name, r.shape)[: len(key)] == key]
     if not found or found[0].value is None:
-        return _missing(row, bar, found[0].problem if found else "")
+        return _missing(row, target, found[0].problem if found else "")
     record, value = found[0], found[0].value
     problem = f"; {record.problem}" if record.problem else ""
-    return Verdict(row, bar, show(value) + problem, good(value) and not problem)
+    return Verdict(row, target, show(value) + problem, good(value) and not problem)
 
 
 def _dispatch(records: Sequence[Record]) -> Verdict:
-    row, bar = "dispatch: public call with out= minus the bare kernel", "≤ 200 ns"
+    row, target = "dispatch: public call with out= minus the bare kernel", "≤ 200 ns"
     found = [r for r in records if r.group == "dispatch" and r.value is not None]
     if not found:
-        return _missing(row, bar)
+        return _missing(row, target)
     worst = max(found, key=lambda r: r.value or 0.0)
     middle = median(r.value or 0.0 for r in found)
     add = next((r.value for r in found if r.name == "add"), None)
-    shown = f"worst {ns(worst.value or 0)} ({worst.name}), median {ns(middle)} of {len(found)} ops"
-    shown += f", add {ns(add)}" if add is not None else ""
-    return Verdict(row, bar, shown, (worst.value or 0.0) <= 200e-9)
-
-
-def us(seconds: float) -> str:
-    return f"{seconds * 1e6:.1f} µs"
+    shown = f"worst {duration(worst.value or 0)} ({worst.name}), median {duration(middle)} of {len(found)} ops"
+    shown += f", add {duration(add)}" if add is not None else ""
+    return Verdict(row, target, shown, (worst.value or 0.0) <= 200e-9)
 
 
 def _aio(records: Sequence[Record]) -> Verdict:
     row = "await trueno.aio.add over trueno.add, 1 024"
-    return _one(records, ("aio", "add"), row, f"≤ {AWAIT_S * 1e6:g} µs", us, lambda v: v <= AWAIT_S)
+    return _one(records, ("aio", "add"), row, f"≤ {AWAIT_S * 1e6:g} µs", duration, lambda v: v <= AWAIT_S)
 
 
 def _startup(records: Sequence[Record]) -> list[Verdict]:
@@ -140,38 +130,38 @@ def _startup(records: Sequence[Record]) -> list[Verdict]:
         ("first gelu, simd", "a second process's first gelu, after NumPy's import", "≤ 400 ms", 0.400),
         ("first gelu, scalar", "the same on the scalar backend", "≤ 20 ms", 0.020),
     )
-    return [_one(records, ("startup", name), row, bar, ms, lambda v, most=most: v <= most)
-            for name, row, bar, most in rows]  # fmt: skip
+    return [_one(records, ("startup", name), row, target, duration, lambda v, most=most: v <= most)
+            for name, row, target, most in rows]  # fmt: skip
 
 
 def _floors(records: Sequence[Record]) -> list[Verdict]:
     verdicts = []
     for shape in GEOMEANS:
-        bar = f"each ≥ {times(FLOOR)}" + (", plain arithmetic within 250 ns of np.add" if shape == "1 024" else "")
-        row = f"every op of A2 to A5, {shape}"
+        target = f"each ≥ {times(FLOOR)}" + (", plain arithmetic within 250 ns of np.add" if shape == "1 024" else "")
+        row = f"every elementwise op and reduction, {shape}"
         found = [r for r in records if is_op(r) and r.shape == shape and r.value is not None]
         if not found:
-            verdicts.append(_missing(row, bar))
+            verdicts.append(_missing(row, target))
             continue
         bad = below(found)
         shown = f"{len(found) - len(bad)} of {len(found)}"
         if bad:
             shown += f"; worst {bad[0].name} {times(bad[0].value or 0)}"
-        verdicts.append(Verdict(row, bar, shown, not bad))
+        verdicts.append(Verdict(row, target, shown, not bad))
     return verdicts
 
 
 def _geomeans(records: Sequence[Record]) -> list[Verdict]:
     verdicts = []
     for shape, least in GEOMEANS.items():
-        row, bar = f"geometric mean over those ops, {shape}", f"≥ {least:g}×"
+        row, target = f"geometric mean over those ops, {shape}", f"≥ {least:g}×"
         ratios = [r.value for r in records if is_op(r) and r.shape == shape and r.value is not None]
         if not ratios:
-            verdicts.append(_missing(row, bar))
+            verdicts.append(_missing(row, target))
             continue
         mean = geometric_mean(ratios)
         shown = f"{times(mean)} (median {times(median(ratios))}, {len(ratios)} ops)"
-        verdicts.append(Verdict(row, bar, shown, mean >= least))
+        verdicts.append(Verdict(row, target, shown, mean >= least))
     return verdicts
 
 
@@ -182,8 +172,8 @@ def _ratios(records: Sequence[Record]) -> list[Verdict]:
         group = "reductions" if name in ("dot", "sum", "norm_l2", "variance") else "elementwise"
         key = (group, name, "1 024")
         verdicts.append(_one(records, key, f"{name}, 1 024", "≥ 1.5×", times, lambda v: v >= 1.5))
-    for group, bars in (("rows", ROW_OPS), ("structured", STRUCTURED)):
-        for (name, shape), least in bars.items():
+    for group, targets in (("rows", ROW_OPS), ("structured", STRUCTURED)):
+        for (name, shape), least in targets.items():
             good = lambda v, least=least: v >= least  # noqa: E731
             whom = " PyTorch" if name == "convolve2d" else ""
             verdicts.append(_one(records, (group, name, shape), f"{name}, {shape}", f"≥ {least:g}×{whom}", times, good))
@@ -200,30 +190,33 @@ def _in_place(records: Sequence[Record]) -> list[Verdict]:
 
 def _rust(records: Sequence[Record]) -> list[Verdict]:
     return [
-        _one(records, ("rust", name), f"{name}, a row of 1000×1024", f"≤ {most} ns (Rust)", ns,
+        _one(records, ("rust", name), f"{name}, a row of 1000×1024", f"≤ {most} ns (Rust)", duration,
              lambda v, most=most: v <= most * 1e-9)
         for name, most in PUBLISHED_NS.items()
     ]  # fmt: skip
 
 
 def _guards(records: Sequence[Record]) -> Verdict:
-    row, bar = "guard for NaN and Inf: geometric mean of on over off, simd, a million elements", f"≤ {times(GUARDED)}"
+    row, target = (
+        "guard for NaN and Inf: geometric mean of on over off, simd, a million elements",
+        f"≤ {times(GUARDED)}",
+    )
     found = [r for r in records if r.group == "guards" and r.value is not None]
     if not found:
-        return _missing(row, bar)
+        return _missing(row, target)
     mean, worst = geometric_mean(r.value or 1.0 for r in found), max(found, key=lambda r: r.value or 0.0)
     shown = f"{times(mean)} ({len(found)} ops; worst {worst.name} {times(worst.value or 0)})"
-    return Verdict(row, bar, shown, mean <= GUARDED)
+    return Verdict(row, target, shown, mean <= GUARDED)
 
 
 def _threads(records: Sequence[Record]) -> Verdict:
-    row, bar = "8 threads calling small ops under changing use() contexts", "right results"
+    row, target = "8 threads calling small ops under changing use() contexts", "right results"
     found = [r for r in records if r.group == "threads" and r.value is not None]
     if not found:
-        return _missing(row, bar)
+        return _missing(row, target)
     r = found[0]
-    beside = f"{ns(r.value or 0.0)} a call, with one thread {ns(r.seconds.get('one', 0.0))}"
-    return Verdict(row, bar, f"{r.problem or 'right'}; {beside}", not r.problem)
+    beside = f"{duration(r.value or 0.0)} a call, with one thread {duration(r.seconds.get('one', 0.0))}"
+    return Verdict(row, target, f"{r.problem or 'right'}; {beside}", not r.problem)
 
 
 def _batch(records: Sequence[Record]) -> list[Verdict]:
@@ -234,7 +227,7 @@ def _batch(records: Sequence[Record]) -> list[Verdict]:
     ]  # fmt: skip
     row = "batch: executing again, 10 kernels, beyond them"
     key = ("batch", "execute beyond its kernels")
-    return [*found, _one(records, key, row, "≤ 3 µs", ns, lambda v: v <= REPLAY_S)]
+    return [*found, _one(records, key, row, "≤ 3 µs", duration, lambda v: v <= REPLAY_S)]
 
 
 def _quant(records: Sequence[Record]) -> list[Verdict]:
@@ -242,13 +235,13 @@ def _quant(records: Sequence[Record]) -> list[Verdict]:
     verdicts = []
     for whom, rows in QUANT.items():
         for title, name, least in rows:
-            row, bar = f"quantized: {title}, against {whom}", f"each ≥ {least:g}×"
+            row, target = f"quantized: {title}, against {whom}", f"each ≥ {least:g}×"
             of = [r for r in records if r.group == "quant" and f"{r.name} ".startswith(f"{name} ")]
             of = [r for r in of if r.shape.endswith(GGUF) == (whom == GGUF)]
             broken = [r.problem for r in of if r.problem]
             found = [(r.value, r) for r in of if r.value is not None]
             if broken or not found:
-                verdicts.append(_missing(row, bar, broken[0] if broken else ""))
+                verdicts.append(_missing(row, target, broken[0] if broken else ""))
                 continue
             worst, at = min(found, key=lambda pair: pair[0])
             good = sum(value >= least for value, _ in found)
@@ -256,7 +249,7 @@ def _quant(records: Sequence[Record]) -> list[Verdict]:
             shown += f" ({at.name}, {at.shape})"
             without = len(of) - len(found)
             shown += f"; {without} without a ratio" if without else ""
-            verdicts.append(Verdict(row, bar, shown, False if good < len(found) else None if without else True))
+            verdicts.append(Verdict(row, target, shown, False if good < len(found) else None if without else True))
     return verdicts
 
 
@@ -265,12 +258,14 @@ def _wgpu(records: Sequence[Record]) -> list[Verdict]:
                    lambda v: next(r.peer for r in records if r.name == wgpu.COUNTED), lambda v: v == 1)  # fmt: skip
     rows: tuple[tuple[str, str, str, Callable[[float], str], Callable[[float], bool]], ...] = (
         (wgpu.SAVED, "relu, scale, add in a batch, against three calls", "≥ 3×", times, lambda v: v >= 3),
-        (wgpu.SMALL, "add of 1 024, NumPy in and out", "≤ 200 µs", us, lambda v: v <= 200e-6),
+        (wgpu.SMALL, "add of 1 024, NumPy in and out", "≤ 200 µs", duration, lambda v: v <= 200e-6),
         (wgpu.PRODUCT, "matmul, 4096²", "≥ 30 TFLOP/s", lambda v: f"{v / 1e12:.1f} TFLOP/s", lambda v: v >= 30e12),
         (wgpu.VECTOR, "matvec, 4096², resident", "≥ 1.5 TB/s", lambda v: f"{v / 1e12:.2f} TB/s", lambda v: v >= 1.5e12),
         (wgpu.KEPT, "kept weight of 1024², one row, against uploading it", "≥ 2×", times, lambda v: v >= 2),
     )
-    found = [_one(records, ("wgpu", name), f"wgpu: {row}", bar, show, good) for name, row, bar, show, good in rows]
+    found = [
+        _one(records, ("wgpu", name), f"wgpu: {row}", target, show, good) for name, row, target, show, good in rows
+    ]
     return [counted, *found]
 
 
@@ -291,17 +286,19 @@ def _cuda(records: Sequence[Record]) -> list[Verdict]:
     found: list[Verdict] = []
     mine = [r for r in records if r.group == "cuda"]
     for names, least, whom in CUDA:
-        row, bar = f"cuda: {', '.join(names)}", f"each ≥ {least:.0%} of {whom}"
+        row, target = f"cuda: {', '.join(names)}", f"each ≥ {least:.0%} of {whom}"
         measured = [r for r in mine if r.name in names and (r.value is not None or r.problem)]
         if not measured:
-            found.append(_missing(row, bar))
+            found.append(_missing(row, target))
             continue
         worst = min(measured, key=lambda r: -1.0 if r.problem else r.value or 0.0)
         shown = worst.problem or f"worst {worst.value or 0:.0%}"
         good = all(not r.problem and (r.value or 0.0) >= least for r in measured)
-        found.append(Verdict(row, bar, f"{shown} ({worst.name}, {worst.shape})", good))
+        found.append(Verdict(row, target, f"{shown} ({worst.name}, {worst.shape})", good))
     for name, most in CUDA_HOST.items():
-        found.append(_one(mine, ("cuda", name), f"cuda: {name}", f"≤ {us(most)}", us, lambda v, most=most: v <= most))
+        found.append(
+            _one(mine, ("cuda", name), f"cuda: {name}", f"≤ {duration(most)}", duration, lambda v, most=most: v <= most)
+        )
     return found
 
 
@@ -338,7 +335,7 @@ def _chosen(row: str, records: Sequence[Record]) -> list[Verdict]:
 
 
 def verdicts(records: Sequence[Record]) -> list[Verdict]:
-    """The whole table, in the specification's order."""
+    """The whole table, in its order."""
     many = _ratios(records)
     structured = [v for v in many if v.row.startswith(("matmul", "convolve2d", "transpose"))]
     return [

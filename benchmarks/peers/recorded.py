@@ -1,4 +1,4 @@
-"""ggml's speed as it was once measured, for machines where it is not installed: marked `noted`, and scaled.
+"""ggml's speed as it was once measured, for machines where it is not installed: marked `recorded`, and scaled.
 
 Measured on two cores of an AMD EPYC (Zen 5, AVX-512 VNNI), llama.cpp of autumn 2026, each the better of its plain and
 its rearranged layout.  Another machine is taken to be as much faster as it reads memory faster: from cache for what was
@@ -13,7 +13,7 @@ import trueno
 
 from benchmarks.timing import bind, once
 
-NAME = "ggml (noted)"
+NAME = "ggml (recorded)"
 CACHE, MEMORY = "cache", "streaming"
 READ = {(CACHE, 1): 113e9, (CACHE, 2): 200e9, (MEMORY, 1): 41e9, (MEMORY, 2): 79e9}
 """Bytes a second that one and two threads of that machine read."""

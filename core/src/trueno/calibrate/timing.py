@@ -1,6 +1,6 @@
 """Calls that take turns, each keeping its best, while a machine is measured.
 
-A neighbour on a shared machine changes absolute times within seconds, and threads of one library disturb the next.
+Other load on a shared machine changes absolute times within seconds, and threads of one library disturb the next.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Every kernel of this plugin: to list, to print, and to run on the emulator.  Needs neither a GPU nor CuPy.
 
 An entry is written once, beside its kernel: a module below `trueno_cuda.kernels` or `trueno_cuda.rows` that has a list
-`CATALOGUE` of entries (see `entry`) is found by itself.
+`CATALOGUE` of entries (see `entry`) is found automatically.
 """
 
 import re

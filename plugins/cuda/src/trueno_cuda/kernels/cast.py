@@ -1,7 +1,7 @@
 # mypy: disable-error-code="valid-type"
 """Casts among float16, bfloat16, float32 and float64, for `cast` of the backend: 16-bit floats are widened and rounded.
 
-Every number is rounded once, to nearest even, and what is past the largest becomes Inf; a NaN stays one.  No GPU before
+Every number is rounded once, to nearest even, and values beyond the largest become Inf; a NaN stays one.  No GPU before
 sm_90 rounds float64 to bfloat16 itself, so it goes through a float32 that is cut, with its last bit set where anything
 was lost: that has 16 bits more than a bfloat16, and a second rounding of it is the only one.
 

@@ -1,4 +1,4 @@
-"""What the kernel of a product does when it is called: look up its plan, check addresses, launch.
+"""A call of a product's kernel: look up its plan, check addresses, launch.
 
 Plans depend on shapes and alignment, and are made once.  A warm call looks one up, compares addresses, and launches.
 """

@@ -1,4 +1,4 @@
-"""The catalogue's entries of row programs: one an op, with its schedule as a constant."""
+"""The catalogue's entries of row programs: one per op, with its schedule as a constant."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How a row program runs: schedules, and which one a shape gets.
+"""The execution of a row program: schedules, and the choice of one for a shape.
 
     flat256x4       nothing folds: 256 threads a block, 4 times 16 bytes a thread and operand
     held32x8        rows in registers: a team of 32 lanes a row, 8 times 16 bytes a lane

@@ -1,9 +1,9 @@
-"""Where compiled kernels are kept, and when they are still good.
+"""The folder of compiled kernels, and the conditions under which they are still valid.
 
 The folder carries a hash of what machine code depends on and Numba does not watch: all of this plugin's sources,
 and the versions of Numba, LLVM and NumPy; the names of the files in it add the target that Numba made and its options.
 A cache is code: `trueno.cachedir` says whether the folder can be trusted, and if it cannot, it is not used; and a file
-begins with a digest of the rest, because a bit that fell over would be run.
+begins with a digest of the rest, because flipped bits would be executed.
 
 Numba's own cache keeps an index beside the code and numbers the files.  Two processes that compile one function for
 two targets (`TRUENO_MAX_ISA`, or two machines with one home) both find an index without either, both take the first

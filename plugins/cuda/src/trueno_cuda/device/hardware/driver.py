@@ -1,6 +1,6 @@
-"""The CUDA driver's own interface, by ctypes: what is needed here, with errors for result codes.
+"""The CUDA driver API, through ctypes: the functions that are needed here, with errors for result codes.
 
-Handles are whole numbers.  Structures and constants are those of `cuda.h`, whose layout the driver never changes.
+Handles are integers.  Structures and constants are those of `cuda.h`, whose layout the driver never changes.
 """
 
 import ctypes

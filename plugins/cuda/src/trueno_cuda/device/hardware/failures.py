@@ -1,4 +1,4 @@
-"""What the driver's result codes mean here: which error, and with which remedy."""
+"""The meaning of the driver's result codes: which error they become, and with which remedy."""
 
 import os
 from typing import Final

@@ -1,6 +1,6 @@
-"""One GPU: arrays are CuPy's (`runtime`), everything else is asked of the driver.
+"""One GPU: arrays are CuPy's (`runtime`), everything else uses the driver.
 
-Everything runs on the stream that is CuPy's current one in the calling thread, in the GPU's primary context, which
+Everything runs on CuPy's current stream in the calling thread, in the GPU's primary context, which
 CuPy and PyTorch use as well.
 """
 

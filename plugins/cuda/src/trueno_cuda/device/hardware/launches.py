@@ -1,10 +1,10 @@
 # mypy: disable-error-code="valid-type"
-"""Launches that are prepared once: the driver's two structures are filled, and a call writes what changes.
+"""Launches that are prepared once: the driver's two structures are filled, and a call writes only what changes.
 
-A call costs one `struct.pack_into` and one function of the driver with four arguments, all made beforehand.
-`cuLaunchKernelEx` takes the grid in a structure, and so needs seven arguments less to be converted each time than
-`cuLaunchKernel` does.  Python's lock is let go meanwhile: the driver waits where a queue is full, and what it waits for
-may be a function of the host that wants the lock.
+A call costs one `struct.pack_into` and one driver function with four arguments, all prepared in advance.
+`cuLaunchKernelEx` takes the grid in a structure, and so has seven fewer arguments to convert each time than
+`cuLaunchKernel`.  The GIL is released meanwhile: the driver waits if a queue is full, and it may wait for
+a host function that needs the GIL.
 """
 
 import ctypes

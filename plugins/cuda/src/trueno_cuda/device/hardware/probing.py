@@ -1,5 +1,5 @@
 # mypy: disable-error-code="valid-type"
-"""Whether there is a GPU for the kernels, and if not, why: a sentence with its remedy, never a traceback."""
+"""Whether there is a GPU for the kernels, and if not, the reason: a sentence with its remedy, never a traceback."""
 
 from importlib import metadata, util
 from typing import Any, Final

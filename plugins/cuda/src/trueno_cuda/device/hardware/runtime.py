@@ -1,6 +1,6 @@
-"""The door to CuPy: the only file that imports it, and the few things that are asked of it.
+"""The wrapper of CuPy: the only file that imports it, and the few functions of it that are used.
 
-Arrays are `cupy.ndarray`, from CuPy's pool, and work goes to the stream that is CuPy's current one in the calling
+Arrays are `cupy.ndarray`, from CuPy's pool, and work goes to CuPy's current stream in the calling
 thread.
 """
 

@@ -1,4 +1,4 @@
-"""Where blocks wait at barriers, and clusters at theirs."""
+"""Waiting of blocks at barriers, and of clusters at theirs."""
 
 import numpy as np
 

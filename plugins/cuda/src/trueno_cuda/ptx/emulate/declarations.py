@@ -1,4 +1,4 @@
-"""Declared variables: their space, type, alignment, dimensions and initial values, and how much memory they ask for."""
+"""Declared variables: their space, type, alignment, dimensions and initial values, and the memory that they need."""
 
 from trueno_cuda.ptx.emulate.errors import PtxError, Refusal
 from trueno_cuda.ptx.emulate.memory import too_many

@@ -1,4 +1,4 @@
-"""What the emulator raises; what a kernel does wrong while it runs is a finding of the report instead.
+"""The emulator's exceptions; errors of a running kernel are findings of the report instead.
 
 TruenoError
 ├── PtxError(ValueError)          text that cannot be read; names line and text

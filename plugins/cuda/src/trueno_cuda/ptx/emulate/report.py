@@ -1,4 +1,4 @@
-"""What a launch did: findings, counts of instructions, bytes and flops, coalescing and bank conflicts."""
+"""The report of a launch: findings, counts of instructions, bytes and flops, coalescing and bank conflicts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

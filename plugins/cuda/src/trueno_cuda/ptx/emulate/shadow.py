@@ -1,4 +1,4 @@
-"""The shadow of shared memory: who read and wrote each word since those warps last synchronised.
+"""The shadow of shared memory: the readers and writers of each word since those warps last synchronised.
 
 Each warp has a clock that its synchronisations advance, and knows up to which tick of every other warp's clock it is
 ordered behind that warp (a vector clock per warp).  A word remembers its last write, and per warp its last read, with

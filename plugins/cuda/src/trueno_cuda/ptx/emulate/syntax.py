@@ -1,4 +1,4 @@
-"""What a PTX text says, as a tree: the parser's result and the compiler's input."""
+"""A PTX text as a tree: the parser's result and the compiler's input."""
 
 from dataclasses import dataclass, field
 

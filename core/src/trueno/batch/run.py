@@ -29,7 +29,7 @@ class Replay:
     __slots__ = (
         "_args",
         "_calls",
-        "_drops",
+        "_generation",
         "_kernels",
         "_recorded",
         "_runs",
@@ -58,7 +58,7 @@ class Replay:
                 self._users[v].append(at)
             self._args.append(self._arguments(step, uploads))
         self._state: State | None = None
-        self._drops = -1
+        self._generation = -1
         self._kernels: list[Any] = []
         self._calls: list[tuple[Any, tuple[Any, ...]]] = []
         self._forget()
@@ -87,11 +87,11 @@ class Replay:
 
     def prepare(self, now: State) -> None:
         """Choose the kernels under `now`."""
-        self._state, self._drops = None, -1
+        self._state, self._generation = None, -1
         self._forget()
         self._kernels = [self._kernel(step, now) for step in self.schedule.steps]
         self._calls = list(zip(self._kernels, self._args, strict=True))
-        self._state, self._drops = now, state.drops
+        self._state, self._generation = now, state.generation
 
     def _kernel(self, step: Step, now: State) -> Callable[..., Any]:
         if step.call is None:
@@ -161,7 +161,7 @@ class Replay:
 
     def stale(self, now: State) -> bool:
         """Whether kernels have to be chosen again, perhaps among other backends than this was planned for."""
-        return now is not self._state or state.drops != self._drops
+        return now is not self._state or state.generation != self._generation
 
     def _prepared(self, now: State) -> None:
         try:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from trueno.discovery.protocol import Refused
 from trueno.dispatch import general, plan
 from trueno.dispatch.asking import use
 from trueno.dispatch.coerce import plain, unfit, unpack, unpacked
@@ -125,6 +126,7 @@ def source(op: Op) -> str:
             lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
             given = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
             lines += [f"{pad}if {given} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
+        lines += ["    except _Refused:", "        pass"]  # said by the kernel itself: nothing to look at
         lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"
@@ -142,7 +144,8 @@ def build(op: Op) -> Callable[..., Any]:
         "_uint8": np.dtype(np.uint8),
         "_blocks": unpacked,
         "_refuse": refuse,
-        "_general": general.call,
+        "_general": general.ENTRANCES[len(op.operands)],
+        "_Refused": Refused,
         "_op": op,
         "_passes": passes,
         "_axis": -1,

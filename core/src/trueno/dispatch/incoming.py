@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from trueno.dispatch.contiguous import compact
 from trueno.dispatch.half import FLOATS, is_half
 from trueno.dispatch.transfer import held, imported
 from trueno.errors import DtypeError, OutOfMemory, ParameterError
@@ -33,10 +34,7 @@ def plain(what: str, x: Any, *, half: bool = False) -> np.ndarray[Any, Any]:
         elif array.dtype.type not in FLOATS and not (half and is_half(array.dtype)):
             remedy = "widen it with .astype(numpy.float32)" if is_half(array.dtype) else "use .astype"
             raise DtypeError(f"{what}: x is {array.dtype}; float32, float64 or whole numbers are taken; {remedy}")
-        flags = array.flags
-        if flags.c_contiguous and flags.aligned and array.dtype.isnative:
-            return array
-        return np.array(array, array.dtype.newbyteorder("="), order="C")
+        return compact(array)
     except MemoryError as error:
         raise OutOfMemory(f"{what}: there is no room for x ({error})") from None
 

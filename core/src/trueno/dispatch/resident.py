@@ -17,11 +17,12 @@ from trueno.discovery.registry import Entry
 from trueno.dispatch import host, state
 from trueno.dispatch.arrange import Arranged, View, arranged
 from trueno.dispatch.axes import located, result_shapes
+from trueno.dispatch.cache import RUNS, CachedCall, in_order, store
+from trueno.dispatch.cache_host import NEVER
 from trueno.dispatch.canonical import canonical
 from trueno.dispatch.coerce import coerce_params, is_number, number
 from trueno.dispatch.fallback import telling
 from trueno.dispatch.half import TAKEN, WIDE, is_float, is_half
-from trueno.dispatch.repeated import NEVER, RUNS, Ready, in_order, keep
 from trueno.dispatch.transfer import download, empty, held, home, upload
 from trueno.errors import DeviceError, DtypeError, GuardError, KernelError, OutError
 from trueno.floatenv import ieee
@@ -89,7 +90,7 @@ def _lay(op: Op, entry: Entry, operands: tuple[Any, ...], dtype: np.dtype[Any], 
         final = form.shapes
     else:
         made = arranged(op, shapes, axis, keepdims)
-        form, final = made.form, made.final
+        form, final = made.rows.form, made.rows.final
         found = made if any((*made.operands, *made.results)) else None
     if not (form.n and form.rows) or (found is not None and not hasattr(backend, "strided")):
         return None
@@ -202,7 +203,7 @@ def _run(
     op: Op, entry: Entry, backend: Backend, laid: _Laid, operands: tuple[Any, ...], params: tuple[float, ...],
     dtype: np.dtype[Any], out: Any, scalars: dict[str, Any],
 ) -> Any:  # fmt: skip
-    drops = state.drops
+    generation = state.generation
     arrays = [x if home(x) else upload(backend, number(op, x, dtype), op.name) for x in operands]
     results = _results(op, entry, backend, laid.final, dtype, out)
     if laid.arranged is not None:
@@ -238,8 +239,8 @@ def _run(
         alike = wanted == tuple(tuple(x.shape) for x in (*arrays, *results))
         made = tuple((tuple(r.shape), np.dtype(r.dtype)) for r in results)
         shaped = None if alike else wanted
-        ready = Ready(entry, plan.kernel, backend.empty, params, made, shaped, registry.atomic(entry))
-        keep(now, op, operands, scalars, ready, drops)
+        ready = CachedCall(entry, plan.kernel, backend.empty, params, made, shaped, registry.atomic(entry))
+        store(now, op, operands, scalars, ready, generation)
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -261,11 +262,11 @@ def _rearranged(
     try:
         status = _status(plan.kernel, *passed, *params, *made)
     except GuardError as error:
-        located(error, op, found.form.shapes, found.seen)
+        located(error, op, found.rows.form.shapes, found.rows.user_shape)
         raise
     if status == -1:
         raise KernelError(f"{op.name}: {backend.name} refused operands of shapes {list(laid.operands)}")
-    ends = zip(made, found.form.shapes, found.results, laid.final, strict=True)
+    ends = zip(made, found.rows.form.shapes, found.results, laid.final, strict=True)
     finished = [_shaped(ordered(_shaped(r, s), view), final) for r, s, view, final in ends]
     if given:
         for r, target in zip(finished, results, strict=True):
@@ -366,7 +367,7 @@ def _by_way_of_the_host(
     with telling(op.name, backend.name):
         brought = tuple(download(backend, x, None, op.name) if home(x) else x for x in operands)
     with ieee():  # a batch comes here by itself
-        result = host.call(op, brought, dict(scalars), None)
+        result = host.call(op, brought, scalars, None)
     results = result if isinstance(result, tuple) else (result,)
     with telling(op.name, backend.name):
         sent = [upload(backend, np.ascontiguousarray(r).reshape(np.shape(r)), op.name) for r in results]

@@ -62,7 +62,7 @@ def entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> Callabl
         kernel.disable_compile()
         given = tuple(_as_given(t) for t in signature.args)
         kernel.targetdescr.typing_context.install_possible_conversions(given, signature.args)
-        kernel._search_new_conversions = _no_conversion
+        kernel._search_new_conversions = _refuse  # where it is asked first: one Python frame less than to explain
         kernel.typeof_pyval = partial(_typeof, kernel.typeof_pyval)
         kernel._explain_matching_error = _refuse
         return kernel
@@ -85,9 +85,5 @@ def _typeof(known: Callable[[Any], types.Type], value: Any) -> types.Type:
         return types.pyobject
 
 
-def _no_conversion(*_: Any, **__: Any) -> bool:
-    return False
-
-
-def _refuse(*_: Any, **__: Any) -> None:
+def _refuse(*_: Any, **__: Any) -> Any:
     raise Refused("not the types of this kernel")

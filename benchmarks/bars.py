@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.compare import Record
-from benchmarks.rows import ROWS, cuda, text, wgpu
+from benchmarks.rows import ROWS, cuda, general, text, wgpu
 from benchmarks.rows.families import ADD
 from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
 from benchmarks.rows.regret_gpu import HOST, THERE
@@ -47,6 +47,7 @@ QUANT: dict[str, tuple[tuple[str, str, float], ...]] = {  # what ours is: whom o
 }
 REGRET_MEAN, REGRET_WORST = 1.05, 1.5
 AWAIT_S = 40e-6
+GENERAL_S = 2e-6
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,14 @@ def _dispatch(records: Sequence[Record]) -> Verdict:
 
 def us(seconds: float) -> str:
     return f"{seconds * 1e6:.1f} µs"
+
+
+def _general(records: Sequence[Record]) -> list[Verdict]:
+    return [
+        _one(records, ("general", name), f"beside the fast path: {name}, beyond the kernel and NumPy's copy",
+             f"≤ {GENERAL_S * 1e6:g} µs", us, lambda v: v <= GENERAL_S)
+        for name in general.CASES
+    ]  # fmt: skip
 
 
 def _aio(records: Sequence[Record]) -> Verdict:
@@ -343,6 +352,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
     structured = [v for v in many if v.row.startswith(("matmul", "convolve2d", "transpose"))]
     return [
         _dispatch(records),
+        *_general(records),
         _aio(records),
         *_startup(records),
         *_floors(records),

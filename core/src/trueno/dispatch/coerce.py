@@ -45,7 +45,7 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
                 raise DtypeError(f"{op.name}: {spec.name} is {type(x).__name__}; real numbers only")
             continue
         array = _array(op, spec.name, x)
-        dtypes.append((spec.name, array.dtype.newbyteorder("=")))
+        dtypes.append((spec.name, np.dtype(array.dtype.type)))  # NumPy's own object, by which the fast path knows it
         found.append(array)
     dtype = dtypes[0][1] if dtypes else np.dtype(np.float32)
     for name, other in dtypes:

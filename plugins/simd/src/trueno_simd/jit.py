@@ -85,5 +85,5 @@ def _typeof(known: Callable[[Any], types.Type], value: Any) -> types.Type:
         return types.pyobject
 
 
-def _refuse(*_: Any, **__: Any) -> Any:
+def _refuse(*_: Any) -> Any:
     raise Refused("not the types of this kernel")

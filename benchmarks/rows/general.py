@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import trueno
 from trueno.dispatch import state
-from trueno.dispatch.general import request
+from trueno.dispatch.call import request
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import trueno
 from trueno.discovery import registry
-from trueno.dispatch import cache, resident, state
+from trueno.dispatch import cache, device, state
 
 F = np.float32
 X = np.linspace(-2, 2, 12, dtype=F).reshape(3, 4)
@@ -15,13 +15,13 @@ X = np.linspace(-2, 2, 12, dtype=F).reshape(3, 4)
 @pytest.fixture
 def long_way(monkeypatch):
     """Calls that went the long way, by op."""
-    seen, real = [], resident._run
+    seen, real = [], device._run
 
     def counted(op, *args):
         seen.append(op.name)
         return real(op, *args)
 
-    monkeypatch.setattr(resident, "_run", counted)
+    monkeypatch.setattr(device, "_run", counted)
     return seen
 
 

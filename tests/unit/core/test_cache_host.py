@@ -9,7 +9,8 @@ import pytest
 import trueno
 from float_modes import in_mode, needs_modes
 from trueno.discovery import registry
-from trueno.dispatch import cache, general, host, state
+from trueno.dispatch import cache, host, state
+from trueno.dispatch import call as front
 from trueno.ops import TABLE
 
 SEED = int(np.random.SeedSequence().generate_state(1)[0])
@@ -133,19 +134,19 @@ def test_a_repetition_is_bit_for_bit_the_long_way(op, long_way):
                 if op.over is not None and not op.structured:
                     scalars = {**scalars, "axis": given.get("axis", -1)}
                     scalars |= {"keepdims": given.get("keepdims", False)} if op.reduces else {}
-                wanted, error = outcome(general._anew, op, operands, dict(scalars), None)
+                wanted, error = outcome(front._anew, op, operands, dict(scalars), None)
                 if error:
                     assert [outcome(getattr(trueno, op.name), *operands, **given)[1] for _ in range(3)] == [error] * 3
                     break
                 before = len(long_way)
-                got = general.call(op, operands, dict(scalars), None)
+                got = front.call(op, operands, dict(scalars), None)
                 assert same(got, wanted), (case, turn, [np.shape(x) for x in operands], given)
                 if turn > 1:
                     taken += 1
                     assert len(long_way) == before, "the third call is remembered"
                 if len(op.signature.outputs) == 1 and np.ndim(wanted):
                     for out in (np.full_like(wanted, 7), np.full((*wanted.shape, 2), 7, wanted.dtype)[..., 0]):
-                        assert general.call(op, operands, dict(scalars), out) is out
+                        assert front.call(op, operands, dict(scalars), out) is out
                         assert out.tobytes() == wanted.tobytes()
     assert taken
 

@@ -16,7 +16,7 @@ from trueno.discovery.protocol import Kernel, Refused
 from trueno.discovery.registry import Entry
 from trueno.dispatch import state
 from trueno.dispatch.cache_host import NEVER, NUMBERS, Cached
-from trueno.dispatch.fallback import passes, telling
+from trueno.dispatch.fallback import passes, wrapping_errors
 from trueno.dispatch.state import State
 from trueno.dispatch.table import Table
 from trueno.ops.op import Op
@@ -111,7 +111,7 @@ def _at_length(op: Op, ready: CachedCall, operands: tuple[Any, ...], out: Any) -
     except Refused:
         return NEVER
     except Exception:  # a context manager around all of it takes a microsecond, even where nothing is wrong
-        with telling(op.name, entry.name):
+        with wrapping_errors(op.name, entry.name):
             raise
     if status:
         return NEVER
@@ -224,14 +224,15 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         "    except Refused:",
         "        pass",
         "    except Exception:",
-        "        with telling(op.name, ready.entry.name):",
+        "        with wrapping_errors(op.name, ready.entry.name):",
         "            raise",
         "    return otherwise(op, operands, scalars, out)",
     ]
     head = ["def run(op, operands, scalars, out):", f"    {listed}, = operands", "    k0 = a0.__class__"]
     space: dict[str, Any] = {
         "current": state.current.get, "told_apart": told_apart, "NEVER": NEVER, "at_length": _at_length,
-        "telling": telling, "Refused": Refused, "passes": passes, "ndarray": np.ndarray, "otherwise": otherwise,
+        "wrapping_errors": wrapping_errors, "Refused": Refused, "passes": passes, "ndarray": np.ndarray,
+        "otherwise": otherwise,
     }  # fmt: skip
     exec(compile("\n".join([*head, *host, *device]), "<trueno.dispatch.cache>", "exec"), space)
     return space["run"]  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 Each op's function is generated with its true signature.  Its fast path reads a key off the first operand,
 finds the bare kernel in the current state's plans, allocates, calls, and compares the result with 0: two
 Python frames.  Whatever the kernel refuses, whatever looks odd, and whatever is raised on the way, goes to
-`trueno.dispatch.general`, which validates everything, broadcasts, compacts, copies and explains; a kernel that raises
+`trueno.dispatch.call`, which validates everything, broadcasts, compacts, copies and explains; a kernel that raises
 there as well has failed.
 """
 
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from trueno.discovery.protocol import Refused
-from trueno.dispatch import general, plan
+from trueno.dispatch import plan
 from trueno.dispatch.asking import use
+from trueno.dispatch.call import ENTRANCES
 from trueno.dispatch.coerce import plain, unfit, unpack, unpacked
 from trueno.dispatch.fallback import passes
 from trueno.dispatch.parameters import parameters
@@ -144,7 +145,7 @@ def build(op: Op) -> Callable[..., Any]:
         "_uint8": np.dtype(np.uint8),
         "_blocks": unpacked,
         "_refuse": refuse,
-        "_general": general.ENTRANCES[len(op.operands)],
+        "_general": ENTRANCES[len(op.operands)],
         "_Refused": Refused,
         "_op": op,
         "_passes": passes,

@@ -20,6 +20,7 @@ from trueno.dispatch.cache_host import bound
 from trueno.dispatch.coerce import coerce, coerce_params
 from trueno.dispatch.contiguous import compact, is_plain
 from trueno.dispatch.half import WIDE, is_half, put, rounded, widened
+from trueno.dispatch.results import check_apart, check_fit, listed
 from trueno.errors import GuardError, OutError, OutOfMemory
 from trueno.ops.op import Op
 from trueno.ops.signature import ArraySpec
@@ -86,30 +87,20 @@ def _outs(
     if out is None:
         kinds = zip(specs, shapes, computed, dtypes, strict=True)
         return [_Result(_room(op, spec, s, c), None, d) for spec, s, c, d in kinds]
-    outs = out if isinstance(out, (tuple, list)) and len(specs) > 1 else (out,)
-    if len(outs) != len(specs):
-        raise OutError(f"{op.name}: out has {len(outs)} array(s), but there are {len(specs)} results")
-    found = []
-    for user, spec, shape, wanted, type_ in zip(outs, specs, shapes, dtypes, computed, strict=True):
-        array = getattr(user, "array", user)
+    outs = listed(op, out)
+    arrays = [getattr(user, "array", user) for user in outs]
+    results = []
+    for user, array, spec, shape, wanted, type_ in zip(outs, arrays, specs, shapes, dtypes, computed, strict=True):
         if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
             raise OutError(f"{op.name}: out for {spec.name} is {type(user).__name__}; it must be a NumPy array")
         array = np.asarray(array)
-        if array.shape != shape:
-            raise OutError(f"{op.name}: out for {spec.name} has shape {array.shape}, but the result has {shape}")
-        if array.dtype != wanted:
-            raise OutError(
-                f"{op.name}: out for {spec.name} is {array.dtype}, but the result is {wanted}; give such an array"
-            )
+        check_fit(op, spec, array, shape, wanted)
         if not array.flags.writeable:
-            raise OutError(f"{op.name}: out for {spec.name} is read-only")
+            raise OutError(f"{op.name}: out for {spec.name} is read-only; give an array that can be written")
         direct = is_plain(array) and type_ == wanted
-        found.append(_Result(array if direct else _room(op, spec, shape, type_), user, wanted))
-    for i, one in enumerate(found):
-        for other in found[:i]:
-            if _share(getattr(one.user, "array", one.user), getattr(other.user, "array", other.user)):
-                raise OutError(f"{op.name}: two results share the memory of out")
-    return found
+        results.append(_Result(array if direct else _room(op, spec, shape, type_), user, wanted))
+    check_apart(op, arrays, _share)
+    return results
 
 
 def _room(op: Op, spec: ArraySpec, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

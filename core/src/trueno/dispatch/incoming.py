@@ -9,7 +9,7 @@ import numpy as np
 
 from trueno.dispatch.contiguous import compact
 from trueno.dispatch.half import FLOATS, is_half
-from trueno.dispatch.transfer import held, imported
+from trueno.dispatch.transfer import imported, unwrap
 from trueno.errors import DtypeError, OutOfMemory, ParameterError
 from trueno.floatenv import ieee
 
@@ -20,7 +20,7 @@ def plain(what: str, x: Any, *, half: bool = False) -> np.ndarray[Any, Any]:
     `what`: the method, for messages.  half: 16-bit floats are taken, too.  DtypeError, ShapeError, ParameterError;
     OutOfMemory where a copy has no room.
     """
-    x = held(x)
+    x = unwrap(x)
     if isinstance(x, (bool, np.bool_, str, bytes)) or x is None:
         raise DtypeError(f"{what}: x is {type(x).__name__}; give an array, a list or a number")
     try:

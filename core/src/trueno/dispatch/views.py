@@ -43,7 +43,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Arranged:
+class ViewPlan:
     """A call as kernels see it.
 
     operands: the view that each needs; results: of the array that the kernel fills, the view that the user gets.
@@ -54,21 +54,27 @@ class Arranged:
     operands: tuple[View | None, ...]
     results: tuple[View | None, ...]
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any view to be made."""
+        return any((*self.operands, *self.results))
 
-def arranged(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> Arranged:
+
+def view_plan(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> ViewPlan:
     """Of a row program; ShapeError and ParameterError as the op itself has them."""
     rows = geometry(op, shapes, axis, keepdims)
-    operands = []
-    for shape, wanted in zip(shapes, rows.operands, strict=True):
-        view = View.whole(shape)
-        view = view if wanted.order is None else view.ordered(wanted.order)
-        operands.append(view if wanted.expand is None else view.spread(wanted.expand))
+    operands = tuple(_view(shape, *wanted) for shape, wanted in zip(shapes, rows.operands, strict=True))
     results = []
     for result in rows.results:
         inverse = None if result.order is None else tuple(map(result.order.index, range(len(result.order))))
-        results.append(None if inverse is None else View.whole(result.ordered).ordered(inverse))
-    return Arranged(
-        rows,
-        tuple(None if v.plain else v for v in operands),
-        tuple(None if v is None or v.plain else v for v in results),
-    )
+        results.append(_view(result.ordered, inverse))
+    return ViewPlan(rows, operands, tuple(results))
+
+
+def _view(shape: Shape, order: Shape | None, expand: Shape | None = None, _: Shape = ()) -> View | None:
+    if order is None and expand is None:
+        return None
+    view = View.whole(shape)
+    view = view if order is None else view.ordered(order)
+    view = view if expand is None else view.spread(expand)
+    return None if view.plain else view

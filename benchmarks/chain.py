@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import trueno
 
+from benchmarks.charts import BLUE, GUIDES, RED, chart
 from benchmarks.rows.batch import BACKEND, CHAIN
 from benchmarks.timing import Budget, fastest, race
 
 N = 16_000_000
-PATH = Path(__file__).parents[1] / "docs" / "how-to" / "chain-length.svg"
-WIDTH, HEIGHT, LEFT, TOP, GAP = 300, 190, 46, 34, 76
-COLOURS = {"single calls": "#c0504d", "batch": "#2e75b6"}
+PATH = GUIDES / "chain-length.svg"
+COLOURS = {"single calls": RED, "batch": BLUE}
 Points = dict[str, list[float]]
 
 
@@ -46,41 +46,23 @@ def measure(n: int) -> tuple[Points, Points]:
     return times, bytes_
 
 
-def chart(title: str, points: Points, left: int) -> list[str]:
-    """One chart: a line a way, against the number of ops."""
-    most = max(map(max, points.values())) * 1.05
-    bottom = TOP + HEIGHT
-
-    def at(i: int, value: float) -> tuple[float, float]:
-        return left + WIDTH * i / (len(CHAIN) - 1), bottom - HEIGHT * value / most
-
-    lines = [f'<text x="{left}" y="{TOP - 14}" font-weight="bold">{title}</text>']
-    lines += [f'<path d="M{left} {TOP}V{bottom}H{left + WIDTH}" fill="none" stroke="#888"/>']
-    for part in (0.0, 0.5, 1.0):
-        y = bottom - HEIGHT * part
-        lines.append(f'<text x="{left - 6}" y="{y + 4:.0f}" text-anchor="end">{most * part:.3g}</text>')
-    for i in range(len(CHAIN)):
-        lines.append(f'<text x="{at(i, 0)[0]:.0f}" y="{bottom + 16}" text-anchor="middle">{i + 1}</text>')
-    for name, values in points.items():
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(i, v) for i, v in enumerate(values)))
-        lines.append(f'<polyline points="{path}" fill="none" stroke="{COLOURS[name]}" stroke-width="2"/>')
-        x, y = at(len(values) - 1, values[-1])
-        lines.append(f'<text x="{x:.0f}" y="{y - 7:.0f}" text-anchor="end" fill="{COLOURS[name]}">{name}</text>')
-    return lines
-
-
-def drawing(times: Points, bytes_: Points) -> str:
-    """The whole picture."""
-    whole = 2 * (LEFT + WIDTH) + GAP
-    second = LEFT + WIDTH + GAP
-    box = f'viewBox="0 0 {whole} {TOP + HEIGHT + 44}" font-family="sans-serif" font-size="11" role="img"'
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {box}>']
-    lines += ['<rect width="100%" height="100%" fill="white"/>']
-    lines += chart("milliseconds", times, LEFT) + chart("megabytes read and written", bytes_, second)
-    for left in (LEFT, second):
-        middle, under = left + WIDTH / 2, TOP + HEIGHT + 34
-        lines.append(f'<text x="{middle:.0f}" y="{under}" text-anchor="middle">ops in the chain</text>')
-    return "\n".join([*lines, "</svg>\n"])
+def draw(times: Points, bytes_: Points, path: Path = PATH) -> None:
+    """The whole picture: both against the number of ops."""
+    facts = "; ".join(
+        f"{name}, {what}: {' '.join(f'{value:.3g}' for value in points[name])}"
+        for what, points in (("ms", times), ("MB", bytes_))
+        for name in COLOURS
+    )
+    with chart(path, (8.4, 2.9), facts, columns=2) as axes:
+        for ax, title, points in zip(
+            axes, ("milliseconds", "megabytes read and written"), (times, bytes_), strict=True
+        ):
+            ax.set(title=title, xlabel="ops in the chain", xticks=range(1, len(CHAIN) + 1))
+            for name, values in points.items():
+                ax.plot(range(1, len(values) + 1), values, color=COLOURS[name], linewidth=2)
+                ax.annotate(name, (len(values), values[-1]), (0, 6), textcoords="offset points", ha="right",
+                            color=COLOURS[name])  # fmt: skip
+            ax.set_ylim(0, max(map(max, points.values())) * 1.15)
 
 
 def main() -> None:
@@ -88,7 +70,7 @@ def main() -> None:
     times, bytes_ = measure(int(sys.argv[1]) if len(sys.argv) > 1 else N)
     for i in range(len(CHAIN)):
         print(i + 1, *(f"{name}: {times[name][i]:.2f} ms, {bytes_[name][i]:.0f} MB;" for name in COLOURS))
-    PATH.write_text(drawing(times, bytes_), "utf-8")
+    draw(times, bytes_)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ LOOSE = 1e-3  # of the value and of the largest value: NumPy sums 16 M float32 s
 
 @dataclass
 class Record:
-    """What one cell gave.  `value` is the figure that its bar is about, in `unit`."""
+    """What one cell gave.  `value` is the figure that its target is about, in `unit`."""
 
     group: str
     name: str

@@ -2,28 +2,18 @@
 
 import os
 import platform
-import re
 import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from trueno.machine import cpu
+
 PACKAGES = (
     "trueno", "trueno-scalar", "trueno-simd", "numpy", "scipy", "torch", "numba", "llvmlite",
     "llama-cpp-python", "gguf",
 )  # fmt: skip
-
-
-def cpu() -> str:
-    """The processor's name."""
-    try:
-        names = re.findall(r"^(?:model name|Model)\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        if names:
-            return str(names[0]).strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def cores() -> int:

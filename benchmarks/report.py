@@ -9,9 +9,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from trueno.text import duration
 
-from benchmarks.bars import FLOOR, Verdict, below, regrets, within
 from benchmarks.compare import Record
+from benchmarks.targets import FLOOR, Verdict, below, regrets, within
 from benchmarks.timing import OURS
 
 RESULTS = Path(__file__).parent / "results"
@@ -22,14 +23,6 @@ SINGLE = ("startup", "batch", "dispatch", "general", "aio", "inplace", "guards",
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
 LISTED = ("structured", "quant")
 """Groups whose cells are ratios, but every op has shapes of its own."""
-
-
-def duration(seconds: float) -> str:
-    """Three digits with the unit that fits."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
 
 
 def figure(record: Record) -> str:
@@ -94,12 +87,12 @@ def show_group(console: Console, group: str, records: Sequence[Record]) -> None:
 
 
 def show_summary(console: Console, verdicts: Sequence[Verdict], records: Sequence[Record]) -> None:
-    """The bars, and the single ops that fall below the floor."""
-    table = Table(title="Bars", title_justify="left", title_style="bold", pad_edge=False)
-    for heading in ("row", "bar", "measured", ""):
+    """The targets, and the single ops that fall below the floor."""
+    table = Table(title="Targets", title_justify="left", title_style="bold", pad_edge=False)
+    for heading in ("row", "target", "measured", ""):
         table.add_column(heading, no_wrap=not heading)
     for v in verdicts:
-        table.add_row(v.row, v.bar, v.measured, f"[{COLOURS[v.ok]}]{v.word}[/]")
+        table.add_row(v.row, v.target, v.measured, f"[{COLOURS[v.ok]}]{v.word}[/]")
     console.print(table)
     low = below(records)
     if low:
@@ -145,8 +138,8 @@ def stem(facts: dict[str, Any]) -> str:
 def save_json(path: Path, facts: dict[str, Any], verdicts: Sequence[Verdict], records: Sequence[Record]) -> None:
     """Everything that was measured."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    bars = [asdict(v) | {"verdict": v.word} for v in verdicts]
-    text = json.dumps({"machine": facts, "bars": bars, "records": [asdict(r) for r in records]}, indent=1)
+    targets = [asdict(v) | {"verdict": v.word} for v in verdicts]
+    text = json.dumps({"machine": facts, "targets": targets, "records": [asdict(r) for r in records]}, indent=1)
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -164,8 +157,8 @@ def markdown(
     lines += [", ".join(f"{k} {v}" for k, v in known.items()) + ".", ""]
     lines += [", ".join(f"{k} {v}" for k, v in facts["versions"].items()) + ".", ""]
     lines += [f"**Warning: {w}.**\n" for w in warnings]
-    lines += ["## Bars", ""]
-    lines += _table(("row", "bar", "measured", ""), ((v.row, v.bar, v.measured, v.word) for v in verdicts))
+    lines += ["## Targets", ""]
+    lines += _table(("row", "target", "measured", ""), ((v.row, v.target, v.measured, v.word) for v in verdicts))
     low = below(records)
     if low:
         lines += [f"## Below {FLOOR}× of the better peer", ""]

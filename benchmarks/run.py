@@ -1,4 +1,4 @@
-"""`python -m benchmarks.run`: measure, print the table of bars, keep the figures."""
+"""`python -m benchmarks.run`: measure, print the table of targets, keep the figures."""
 
 import argparse
 import os

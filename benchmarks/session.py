@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import report
-from benchmarks.bars import verdicts
 from benchmarks.compare import Record
 from benchmarks.machine import Watch
 from benchmarks.peers import ggml, torch
 from benchmarks.rows import CALIBRATION, Cell, Plan, groups, wgpu
+from benchmarks.targets import verdicts
 
 WIDTH = 160  # of tables in a file or a pipe
 

@@ -16,11 +16,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from trueno_wgpu.array import Array
-from trueno_wgpu.device import Gpu
+from trueno.text import duration
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.device.gpu import Gpu
 from trueno_wgpu.kernels import gemv, matmul
+from trueno_wgpu.kernels.dispatches import Dispatch, run
 from trueno_wgpu.kernels.gemv import Lanes
-from trueno_wgpu.kernels.steps import Step, run
 from trueno_wgpu.kernels.tile import NAIVE, Tile
 
 TILES = (
@@ -93,14 +94,14 @@ class Case:
         self.operands = Array.of(gpu, a), Array.of(gpu, b)
         self.out = Array.empty(gpu, shape, np.float32)
 
-    def time(self, steps: Sequence[Step], repeat: int) -> float:
+    def time(self, dispatches: Sequence[Dispatch], repeat: int) -> float:
         self.out.write(np.full(self.out.shape, np.nan, np.float32))
-        self.go(steps)
+        self.go(dispatches)
         self.check()
-        return timed(self.gpu, partial(self.go, steps), repeat)
+        return timed(self.gpu, partial(self.go, dispatches), repeat)
 
-    def go(self, steps: Sequence[Step]) -> None:
-        run(self.gpu, steps, self.operands, self.out)
+    def go(self, dispatches: Sequence[Dispatch]) -> None:
+        run(self.gpu, dispatches, self.operands, self.out)
 
     def check(self) -> None:
         rng, got = np.random.default_rng(0), self.out.numpy()
@@ -115,7 +116,7 @@ class Case:
 
 
 def line(what: str, seconds: float | str, rate: str = "") -> None:
-    told = seconds if isinstance(seconds, str) else f"{seconds * 1e6:10.1f} us  {rate}"
+    told = seconds if isinstance(seconds, str) else f"{duration(seconds):>10}  {rate}"
     print(f"  {what:52} {told}", flush=True)
 
 
@@ -144,10 +145,12 @@ def products(gpu: Gpu, m: int, n: int, k: int, repeat: int, only: str, turned: b
         for splits in SPLITS if m * n * k < SMALL_WORK else (1,):
             if k // splits < 2 * tile.depth:
                 continue
-            steps = matmul.product_steps("bench", m, n, k, gpu.limits, turned=turned, tile=tile, splits=splits)
+            dispatches = matmul.product_dispatches(
+                "bench", m, n, k, gpu.limits, turned=turned, tile=tile, splits=splits
+            )
             tried(
                 f"{tile}, {splits} splits",
-                partial(case.time, steps, repeat),
+                partial(case.time, dispatches, repeat),
                 lambda s: f"{2 * m * n * k / s / 1e12:7.2f} TFLOP/s",
             )
 
@@ -164,15 +167,15 @@ def vectors(gpu: Gpu, m: int, k: int, repeat: int) -> None:
     print(f"matvec {m}x{k}; set: {gemv.ROWS}", flush=True)
     for lanes in LANES:
         if lanes.across * 4 <= k:
-            steps = gemv.row_steps("bench", m, k, gpu.limits, lanes=lanes)
-            tried(f"{lanes}", partial(case.time, steps, repeat), rate)
+            dispatches = gemv.row_dispatches("bench", m, k, gpu.limits, lanes=lanes)
+            tried(f"{lanes}", partial(case.time, dispatches, repeat), rate)
     z = rng.standard_normal(m, np.float32)
     case = Case(gpu, z, a, (k,))
     print(f"vecmat {m}x{k}; set: {gemv.COLUMNS}", flush=True)
     for lanes in COLUMN_LANES:
         for splits in (0, 8, 16, 32, 64):
-            steps = gemv.column_steps("bench", 1, k, m, gpu.limits, lanes=lanes, splits=splits)
-            tried(f"{lanes}, {splits or 'own'} splits", partial(case.time, steps, repeat), rate)
+            dispatches = gemv.column_dispatches("bench", 1, k, m, gpu.limits, lanes=lanes, splits=splits)
+            tried(f"{lanes}, {splits or 'own'} splits", partial(case.time, dispatches, repeat), rate)
 
 
 def main() -> None:

@@ -143,6 +143,8 @@ def backend_page() -> str:
         parts.append(f"\n## {title}\n\n{_table(('name', 'what it is'), rows)}")
         classes = [name for name in homes if hasattr(getattr(backend, name), "__dataclass_fields__")]
         parts += [f"\n`{name}` has {_attributes(getattr(backend, name))}.\n" for name in classes]
+        if "KernelTable" in homes:
+            parts += [f"\n**`KERNELS.{call}`**\n\n{doc}\n" for call, doc in members("KernelTable")]
     return "".join(parts)
 
 
@@ -152,8 +154,9 @@ def members(name: str) -> list[tuple[str, str]]:
 
     found = []
     for node in ast.parse(inspect.getsource(getattr(backend, name))).body[0].body:  # type: ignore[attr-defined]
-        if isinstance(node, ast.FunctionDef):
-            arguments = ", ".join(a.arg for a in node.args.args[1:])
+        if isinstance(node, ast.FunctionDef) and (node.name == "__call__" or not node.name.startswith("_")):
+            rest = [f"*{node.args.vararg.arg}"] if node.args.vararg else []
+            arguments = ", ".join([a.arg for a in node.args.args[1:]] + rest + [a.arg for a in node.args.kwonlyargs])
             call = arguments if node.name != "__call__" else "*operands, *scalars, *results"
             title = "kernel" if node.name == "__call__" else node.name
             found.append((f"{title}({call})", str(ast.get_docstring(node))))

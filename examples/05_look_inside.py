@@ -12,7 +12,7 @@ for k, sweep in enumerate(lower(op.program()).passes):
     print(f"pass {k}: reads {[s for _, s in sweep.loads]}, folds {len(sweep.folds)}, stores {len(sweep.stores)}")
 
 try:
-    from trueno_simd.source import printed
+    from trueno_simd.rows.source import printed
 except ImportError:
     print("install trueno-simd to see the compiled kernel's source")
 else:

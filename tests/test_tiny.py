@@ -78,14 +78,14 @@ def test_another_backend_computes_where_one_fails(monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("LLVM says no")
 
     monkeypatch.setattr(type(registry.load("simd")), "kernel", fails)
-    trueno.forgive()
+    trueno.reset_quarantine()
     try:
         with trueno.prefer("simd"), pytest.warns(trueno.TruenoWarning, match="LLVM says no"):
             got = trueno.softmax(X)
         np.testing.assert_allclose(got, softmax(X), rtol=1e-6)
     finally:
         monkeypatch.undo()
-        trueno.forgive()
+        trueno.reset_quarantine()
 
 
 @kernel(threads=32)

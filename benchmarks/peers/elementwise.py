@@ -1,4 +1,4 @@
-"""Peers of arithmetic, mathematics and activations (FEATURES A2 to A4)."""
+"""Peers of arithmetic, mathematics and activations."""
 
 from math import pi, sqrt
 from typing import Any

@@ -1,4 +1,4 @@
-"""Peers of the matrix ops (FEATURES A7) that have a row."""
+"""Peers of the matrix ops that have a row."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Peers of the row ops (FEATURES A6)."""
+"""Peers of the row ops."""
 
 from typing import Any
 

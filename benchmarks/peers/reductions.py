@@ -1,4 +1,4 @@
-"""Peers of the reductions (FEATURES A5), over the last axis."""
+"""Peers of the reductions, over the last axis."""
 
 from typing import Any
 

@@ -39,7 +39,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One thing to measure: its records bear this group, name and shape, under which the bars find them."""
+    """One thing to measure: its records bear this group, name and shape, under which the targets find them."""
 
     group: str
     name: str

@@ -174,10 +174,10 @@ def _product(shape: tuple[int, ...], plan: Plan) -> Record:
 
 
 def _ours_alone(shape: tuple[int, ...], plan: Plan) -> Record:
-    from trueno_cuda.kernels import gemm
+    from trueno_cuda.kernels.gemm import matmul
 
     device: Any = registry.load(NAME).device
-    return _multiplied(shape, plan, lambda a, b: gemm.launch(device, a, b, device.empty(shape, a.dtype)))
+    return _multiplied(shape, plan, lambda a, b: matmul.launch(device, a, b, device.empty(shape, a.dtype)))
 
 
 def _multiplied(shape: tuple[int, ...], plan: Plan, make: Callable[[Any, Any], Thunk]) -> Record:

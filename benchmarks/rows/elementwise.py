@@ -1,4 +1,4 @@
-"""Arithmetic, mathematics and activations (FEATURES A2 to A4) at every shape."""
+"""Arithmetic, mathematics and activations at every shape."""
 
 from collections.abc import Iterator
 

@@ -19,13 +19,13 @@ from trueno.formats import FORMATS, WEIGHTS
 from trueno.formats.table import ROWS
 
 from benchmarks.compare import Record
-from benchmarks.peers import ggml, noted
+from benchmarks.peers import ggml, recorded
 from benchmarks.rows import Cell, Plan
 from benchmarks.timing import OURS, Comparison, Thunk, bind, compare
 
 Array = np.ndarray[Any, Any]
 GGUF, PLAIN = "gguf", "plain rows"
-CACHE, STREAMING = noted.CACHE, noted.MEMORY
+CACHE, STREAMING = recorded.CACHE, recorded.MEMORY
 N, COLUMNS = 4096, (4096, 11008)
 MATVEC = ("q4_k", "q5_k", "q6_k", "q8_0", "q4_0", "iq4_xs")
 MATMUL, M = ("q4_k", "q6_k"), (8, 32, 128, 512)
@@ -76,7 +76,7 @@ def encodes(op: str, name: str) -> bool:
 
 def count(threads: int) -> None:
     """Threads of our kernels, once simd has been asked for a kernel: then it has read its own setting."""
-    from trueno_simd.threads import set_count
+    from trueno_simd.threads.pool import set_count
 
     set_count(threads)
 
@@ -84,7 +84,7 @@ def count(threads: int) -> None:
 @contextmanager
 def counted(threads: int) -> Iterator[None]:
     """Our kernels on so many threads; afterwards on as many as before."""
-    from trueno_simd import threads as simd
+    from trueno_simd.threads import pool as simd
 
     before = simd.count()
     count(threads)
@@ -102,14 +102,14 @@ def ours(op: str, *operands: Any, out: Array, **given: str) -> Thunk:
 def _raced(
     calls: Mapping[str, Thunk], threads: int, plan: Plan, once_measured: float | None, where: str = CACHE
 ) -> Comparison:
-    """Ours against those; against ggml as it was noted, if that is nobody."""
+    """Ours against those; against ggml as it was recorded, where those are nobody."""
     with counted(threads):
         found = compare(calls, plan.budget)
     if len(calls) > 1 or once_measured is None:
         return found
     with counted(threads):
-        seconds = once_measured / noted.faster(where, threads, count)
-    return Comparison({**found.seconds, noted.NAME: seconds}, [seconds / found.seconds[OURS]], noted.NAME)
+        seconds = once_measured / recorded.faster(where, threads, count)
+    return Comparison({**found.seconds, recorded.NAME: seconds}, [seconds / found.seconds[OURS]], recorded.NAME)
 
 
 def _record(op: str, name: str, shape: str, found: Comparison, problem: str = "") -> list[Record]:
@@ -161,7 +161,7 @@ def _matvec(name: str, k: int, threads: int, where: str, plan: Plan) -> list[Rec
     shape = f"{N}×{k}, {_threads(threads)}, {where}"
     try:
         return _product("quant_matvec", name, shape, calls, out, peers, threads, plan,
-                        noted.matvec(name, k, where, threads), where)  # fmt: skip
+                        recorded.matvec(name, k, where, threads), where)  # fmt: skip
     finally:
         for peer in peers.values():
             peer.close()
@@ -191,7 +191,9 @@ def _matmul(name: str, m: int, threads: int, plan: Plan) -> list[Record]:
     peers = _peers(name, N, m, threads, 1, w, x)
     shape = f"M={m}, {N}×{N}, {_threads(threads)}"
     try:
-        return _product("quant_matmul", name, shape, calls, out, peers, threads, plan, noted.matmul(name, m, threads))
+        return _product(
+            "quant_matmul", name, shape, calls, out, peers, threads, plan, recorded.matmul(name, m, threads)
+        )
     finally:
         for peer in peers.values():
             peer.close()
@@ -274,7 +276,7 @@ def _rows(op: str, name: str, m: int, k: int, plan: Plan) -> list[Record]:
         make = ggml.dequantizer if op == "dequantize" else ggml.quantizer
         calls["ggml"], results["ggml"] = make(name, source, theirs), lambda: theirs
     problem = _disagreeing(calls, results, exact=True)
-    return _record(op, name, f"{m}×{k}", _raced(calls, 1, plan, noted.rows(op, name, m * k)), problem)
+    return _record(op, name, f"{m}×{k}", _raced(calls, 1, plan, recorded.rows(op, name, m * k)), problem)
 
 
 def _package(op: str, name: str, m: int, k: int, plan: Plan) -> list[Record]:

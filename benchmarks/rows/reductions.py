@@ -1,4 +1,4 @@
-"""Reductions (FEATURES A5) at every shape."""
+"""Reductions at every shape."""
 
 from collections.abc import Iterator
 

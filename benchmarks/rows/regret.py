@@ -15,12 +15,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from trueno.calibrate import measure
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
 from trueno.ops.op import Op
-from trueno.select import calibration, cost, measure, policy
-from trueno.select.decision import Asked
+from trueno.select import calibration, cost, policy
+from trueno.select.decision import Request
 
 from benchmarks.compare import Record
 from benchmarks.inputs import kind, required, values
@@ -98,7 +99,7 @@ def _one(op: Op, dtype: np.dtype[Any], shapes: Shapes, label: str) -> list[Recor
     call, calls, arguments = _call(op, dtype, shapes), {}, (*operands, *params, *outs)
     for name in measure.available():
         backend = registry.load(name)
-        if registry.foreign(registry.entries()[name]) or backend.supports(call) is not None:
+        if registry.entries()[name].foreign or backend.supports(call) is not None:
             continue
         kernel = backend.kernel(call)
         if kernel(*arguments) == -1:
@@ -110,7 +111,7 @@ def _one(op: Op, dtype: np.dtype[Any], shapes: Shapes, label: str) -> list[Recor
     hopeful = {name: call for name, call in calls.items() if first[name] <= HOPELESS * least}
     runs = race(hopeful, ONE, tuple(hopeful))
     record.seconds = first | fastest(runs)
-    choice = policy.decide(call, Asked()).chosen
+    choice = policy.decide(call, Request()).chosen
     record.peer = min(record.seconds, key=record.seconds.__getitem__)
     record.ratios = [run.get(choice, first[choice]) / min(run.values()) for run in runs]
     record.seconds = {OURS: record.seconds[choice]} | record.seconds

@@ -12,14 +12,15 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from trueno.calibrate import measure
+from trueno.calibrate.timing import race
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call
 from trueno.dispatch.transfer import stage
 from trueno.ops import TABLE
 from trueno.ops.op import Op
-from trueno.select import calibration, cost, measure, policy
-from trueno.select.decision import Asked
-from trueno.select.timing import race
+from trueno.select import calibration, cost, policy
+from trueno.select.decision import Request
 
 from benchmarks.compare import Record
 from benchmarks.inputs import required
@@ -37,7 +38,7 @@ CALIBRATION_S, CELL_S = 20.0, 0.12
 DEADLINE_S = 80.0
 """From the beginning of the calibration: cells that would begin later are left out, and say so."""
 HOST, THERE = ", host arrays with a GPU", ", arrays on the GPU"
-"""How the names of the cells end, by which the bars find them."""
+"""How the names of the cells end, by which the targets find them."""
 Make = Callable[[], list[np.ndarray[Any, Any]]]
 
 _began: list[float] = []
@@ -46,7 +47,7 @@ _began: list[float] = []
 def gpu() -> str:
     """The GPU that automatic choices consider, the best by tier; empty where there is none."""
     entries = registry.entries()
-    return next((n for n in measure.available() if entries[n].kind == "gpu" and registry.foreign(entries[n])), "")
+    return next((n for n in measure.available() if entries[n].kind == "gpu" and entries[n].foreign), "")
 
 
 def cells(plan: Plan, shapes: Callable[[Op, int], Any], operands: Callable[..., Any]) -> Iterator[Cell]:
@@ -99,7 +100,7 @@ def _one(
     key = request(call.op, call.dtype, [x.shape for x in operands], device if there else "host")
     if there and registry.load(device).supports(key) is not None:
         return [record]
-    choice = policy.decide(key, Asked(automatic=True)).chosen
+    choice = policy.decide(key, Request(automatic=True)).chosen
     calls = race_of(
         [name for name in measure.available() if name in (choice, device) or name != "reference"], key, operands
     )
@@ -131,7 +132,7 @@ def _able(names: Sequence[str], call: Call) -> Iterator[Backend]:
 
 
 def _foreign(backend: Backend) -> bool:
-    return registry.foreign(registry.entries()[backend.name])
+    return registry.entries()[backend.name].foreign
 
 
 def _from_host(names: Sequence[str], call: Call, operands: list[np.ndarray[Any, Any]]) -> dict[str, Callable[[], Any]]:

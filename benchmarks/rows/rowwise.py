@@ -1,4 +1,4 @@
-"""Row ops (FEATURES A6): one long row of every size, many rows, and softmax on narrow rows."""
+"""Row ops: one long row of every size, many rows, and softmax on narrow rows."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
-"""Matrix ops (FEATURES A7) against NumPy's and PyTorch's.
+"""Matrix ops against NumPy's and PyTorch's.
 
-matmul, convolve2d and transpose have bars; the rest are here to be seen.
+matmul, convolve2d and transpose have targets; the rest are here to be seen.
 """
 
 from collections.abc import Iterator

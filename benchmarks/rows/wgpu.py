@@ -63,7 +63,7 @@ def _chain(b: Any, x: Any, y: Any) -> Any:
 
 
 def _counted(n: int) -> list[Record]:
-    """A record whose value is 1 where the counts are those of the specification."""
+    """A record whose value is 1 where the counts are those that a batch promises."""
     if not trueno.backends()[NAME].available:
         return [Record(NAME, COUNTED, text((n,)), "counts", family=NAME)]
     x, y = _inputs((n,), 2)
@@ -158,7 +158,7 @@ def _vector(shape: tuple[int, ...], plan: Plan) -> Record:
 
 def _kept(shape: tuple[int, ...], plan: Plan) -> Record:
     """x Wᵀ for one row, W on the device already, and uploaded with every call; and what submits a call."""
-    from trueno_wgpu.cached import CachedMatmul
+    from trueno_wgpu.kernels.cached_matmul import CachedMatmul
 
     w, x = _inputs(shape, 1)[0], _inputs(shape[1:], 1)[0]
     out, other = np.empty(shape[0], np.float32), np.empty(shape[0], np.float32)

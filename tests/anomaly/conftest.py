@@ -163,7 +163,7 @@ def fresh() -> None:
 
     settings.reload()
     registry.forget()
-    trueno.forgive()
+    trueno.reset_quarantine()
     from trueno.dispatch import fallback
 
     fallback._said.clear()

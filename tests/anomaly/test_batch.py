@@ -251,7 +251,7 @@ def test_an_automatic_choice_falls_back_and_an_explicit_one_raises(plugins, how)
             assert b.read(h)[0] == 4 and "raises_mid_run" not in str(b)
             b.execute()
         assert (x == 1).all() and (y == 2).all()
-    trueno.forgive()
+    trueno.reset_quarantine()
 
 
 @pytest.mark.parametrize("late", [False, True])

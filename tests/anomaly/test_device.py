@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import trueno
+from trueno.discovery import registry
 from trueno.discovery.protocol import Accuracy, Rates
 from trueno.ops import TABLE
 from trueno.testing import CHECKS, assert_op, cases, verdict
@@ -467,6 +468,36 @@ def test_guards_on_the_device(fake, late):
             trueno.numpy(trueno.ln(a))
         assert trueno.numpy(trueno.ln(trueno.to(np.abs(x), "fake"))).tolist() == [0, 0]
     assert live() <= 2
+
+
+@pytest.mark.parametrize("op, wrong", [("argmax", 1), ("sum", 77.0), ("neg", -5.0)])
+@pytest.mark.parametrize("writes", [True, False])
+def test_a_repaired_result_takes_its_place_on_the_device(fake, monkeypatch, op, wrong, writes):
+    """Whatever its dtype and shape, and whether or not the backend can write without allocating."""
+    backend = type(registry.load("fake"))
+    kernel = backend.kernel
+
+    def faulty(self, call):
+        run = kernel(self, call)
+
+        def wrongly(*args):
+            status = run(*args)
+            args[-1]._elements()[...] = wrong
+            return status
+
+        return wrongly if call.op.name == op else run
+
+    monkeypatch.setattr(backend, "kernel", faulty)
+    if not writes:
+        monkeypatch.delattr(backend, "write")
+    replan()
+    x = np.array([4.0, 1.0, 3.0, 2.0], np.float32)
+    with trueno.JidokaGuard().on(trueno.Condition.divergence(1e-3), trueno.Action.FALL_BACK):
+        result = getattr(trueno, op)(trueno.to(x, "fake"))
+    assert trueno.to(result, "fake") is result  # it has not moved
+    np.testing.assert_array_equal(trueno.numpy(result), getattr(trueno, op)(x))
+    assert fake.LEDGER.copies == (not writes)
+    replan()
 
 
 def everything(x):

@@ -60,10 +60,11 @@ def as_bytes(arrays):
 
 
 @pytest.mark.parametrize("name", [5, b"scalar", ["scalar"]])
-def test_forgiving_wants_a_name(name):
-    with pytest.raises(trueno.ParameterError, match=r"forgive: .* is no name of a backend"):
-        trueno.forgive(name)
-    trueno.forgive("SCALAR")  # as everywhere, in any case
+def test_resetting_the_quarantine_wants_a_name(name):
+    with pytest.raises(trueno.ParameterError, match=r"reset_quarantine: .* is not the name of a backend"):
+        trueno.reset_quarantine(name)
+    trueno.reset_quarantine("SCALAR")  # as everywhere, in any case
+    assert trueno.forgive is trueno.reset_quarantine
 
 
 @pytest.mark.parametrize("kind", RAISING)
@@ -116,7 +117,7 @@ def test_forgiving(chaos, kind):
     x = np.ones(8, np.float32)
     control.arm(1, forever=False)
     assert trueno.add(x, x).tolist() == [2] * 8
-    trueno.forgive(kind)
+    trueno.reset_quarantine(kind)
     if kind == "lost_mid_run":
         pytest.skip("a lost device does not come back in this process")
     assert trueno.explain("add", x, x).chosen == kind
@@ -192,7 +193,7 @@ def test_views_and_overlap(chaos, rng):
     control.arm()
     trueno.add(buffer[:-1], buffer[:-1], out=buffer[1:])
     np.testing.assert_array_equal(buffer[1:], meant)
-    trueno.forgive()
+    trueno.reset_quarantine()
     x = rng.standard_normal((8, 9)).astype(np.float32)
     np.testing.assert_array_equal(trueno.add(x.T, 1.5), x.T + np.float32(1.5))
 
@@ -375,7 +376,7 @@ def test_it_fails_at_every_call(chaos, rng):
     control = chaos("raises_mid_run", TRUENO_FALLBACK="silent")
     meant, before = program(), (x.tobytes(), w.tobytes())
     for n in range(1, 8):
-        trueno.forgive()
+        trueno.reset_quarantine()
         control.arm(n, forever=False)
         np.testing.assert_allclose(program(), meant, rtol=1e-6)
         assert (x.tobytes(), w.tobytes()) == before

@@ -86,14 +86,14 @@ def test_one_thread_fails_and_the_others_do_not_notice(plugins):
 
 
 def test_reloading_while_others_compute(fake):
-    """settings.reload, forgive and set_default in one thread, calls in the others."""
+    """settings.reload, reset_quarantine and set_default in one thread, calls in the others."""
     done = threading.Event()
 
     def work(i):
         if i == 0:
             for k in range(40):
                 trueno.settings.reload()
-                trueno.forgive()
+                trueno.reset_quarantine()
                 trueno.set_default(*["scalar"] * (k % 2))
             trueno.set_default()
             done.set()

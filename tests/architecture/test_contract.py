@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from trueno import backend
-from trueno.cli.scaffold import FILES
+from trueno.cli.new_backend import templates
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = {"trueno.backend", "trueno.errors"}
@@ -38,7 +38,7 @@ def test_a_plugin_imports_the_contract_alone(folder):
 
 
 def test_so_does_what_new_backend_writes():
-    sources = [text for path, text in FILES.items() if path.startswith("src/") and path.endswith(".py")]
+    sources = [text for path, text in templates() if path.startswith("src/") and path.endswith(".py")]
     made = [text.replace("«", "").replace("»", "") for text in sources]
     assert any("from trueno.backend import" in text for text in made)
     assert not [name for text in made for name in foreign(text)]

@@ -37,6 +37,20 @@ def test_core_needs_no_plugin():
     assert names == {"numpy", "pluggy", "platformdirs"}
 
 
+def test_every_file_of_the_core_is_packaged():
+    """By its name: what is no module is matched by a pattern of the package that it lies in."""
+    patterns, source = read("core")["tool"]["setuptools"]["package-data"], ROOT / "core/src"
+    files = {
+        p for p in source.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc") and "egg-info" not in str(p)
+    }
+    packages = {p.parent for p in source.rglob("__init__.py")}
+    packaged = set()
+    for package in packages:
+        names = patterns["*"] + patterns.get(".".join(package.relative_to(source).parts), [])
+        packaged |= {p for name in names for p in package.glob(name)}
+    assert any(p.suffix == ".template" for p in files) and files == packaged & files
+
+
 def test_minors_are_in_lockstep():
     major, minor, _ = PROJECTS["trueno"]["version"].split(".")
     allowed = f">={major}.{minor},<{major}.{int(minor) + 1}"

@@ -107,12 +107,13 @@ def _(rng):
             '@case("transpose")',
         ),
         Edit(
-            "plugins/scalar/src/trueno_scalar/structured.py",
-            """    "half_turn": (
-        lambda x, y: np.copyto(y, x[::-1, ::-1]), lambda x: (x.shape,), (2,), Rates(2e-6, 1e11, 4e10)
-    ),
+            "plugins/scalar/src/trueno_scalar/kernels/matrix.py",
+            """
+
+@KERNELS.add("half_turn", rates=Rates(2e-6, 1e11, 4e10))
+def half_turn(device: None, call: Call) -> Kernel:
+    return checked(call, lambda x, y: np.copyto(y, x[::-1, ::-1]), lambda x: (x.shape,), (2,))
 """,
-            '    "transpose": (',
         ),
     ],
 }
@@ -159,11 +160,11 @@ def test_new_ops_need_no_other_edit(tree: Path) -> None:
 
 def test_a_kernel_without_rates_is_an_error(tree: Path) -> None:
     """The selector would price it as something else."""
-    file = tree / "plugins/scalar/src/trueno_scalar/structured.py"
+    file = tree / "plugins/scalar/src/trueno_scalar/kernels/matrix.py"
     text = file.read_text("utf-8")
     try:
-        file.write_text(text.replace(", Rates(2e-6, 1e11, 4e10)", ""), "utf-8")
-        done = python(tree, "-c", "import trueno_scalar.structured")
+        file.write_text(text.replace(", rates=Rates(2e-6, 1e11, 4e10)", ""), "utf-8")
+        done = python(tree, "-c", "import trueno_scalar.kernels")
     finally:
         file.write_text(text, "utf-8")
-    assert done.returncode != 0 and "_LISTED" in done.stderr
+    assert done.returncode != 0 and "KernelTable.add() missing" in done.stderr

@@ -47,7 +47,7 @@ for dtype, names in json.loads(sys.argv[1]).items():
                 check_in_place(TABLE[name], "simd", dtype)
         except Exception as error:
             wrong.append(f"{name} {dtype}: {error}")
-from trueno_simd import isa  # now that Numba has its target: what it really compiled for
+from trueno_simd.llvm import isa  # now that Numba has its target: what it really compiled for
 assert entry.devices[0].isa == isa.level(), (entry.devices, isa.level())
 print(json.dumps({"isa": isa.level(), "wrong": wrong}))
 """

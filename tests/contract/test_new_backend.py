@@ -8,7 +8,7 @@ from fresh_environment import FreshEnvironment
 pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
 
 from trueno.cli.app import app
-from trueno.cli.new_backend import create
+from trueno.cli.new_backend import create, templates
 from trueno.errors import ParameterError
 from typer.testing import CliRunner
 
@@ -34,6 +34,15 @@ def test_what_it_makes_conforms_at_once(name, tmp_path):
     assert not any("called" in remark for remark in backend["remarks"])
     own = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "relu or manifest", folder=made)
     assert own.returncode == 0, own.stdout[-6000:]
+
+
+def test_every_word_of_the_templates_is_filled_in(tmp_path):
+    made = create("acme_two", tmp_path)
+    texts = {str(p.relative_to(made)): p.read_text("utf-8") for p in made.rglob("*") if p.is_file()}
+    assert texts.keys() == {path.replace("PACKAGE", "trueno_acme_two") for path, _ in templates()}
+    assert {"pyproject.toml", "src/trueno_acme_two/backend.toml", "src/trueno_acme_two/__init__.py"} <= texts.keys()
+    assert not [path for path, text in texts.items() if {"«", "»"} & set(text) or "PACKAGE" in path]
+    assert "class AcmeTwoBackend:" in texts["src/trueno_acme_two/backend.py"]
 
 
 def test_the_command_says_what_comes_next(tmp_path):

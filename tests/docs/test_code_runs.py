@@ -31,7 +31,7 @@ def adapter() -> dict[str, str]:
     given = os.environ.get("TRUENO_WGPU_ADAPTER", "")
     for word in [given] if given else ["", "software"]:
         setting = {"TRUENO_WGPU_ADAPTER": word}
-        done = run("from trueno_wgpu import device; device.adapter()", setting)
+        done = run("from trueno_wgpu.device import runtime; runtime.adapter()", setting)
         if done.returncode == 0:
             return setting
     if os.environ.get("REQUIRE_WGPU"):

@@ -10,7 +10,7 @@ import pytest
 
 from trueno.ops import TABLE
 
-source = pytest.importorskip("trueno_simd.source", reason="trueno-simd is not installed")
+source = pytest.importorskip("trueno_simd.rows.source", reason="trueno-simd is not installed")
 FOLDER = Path(__file__).parent / "simd"
 CASES = {
     "add": ("ee", 1, False, False),

@@ -10,7 +10,7 @@ import pytest
 
 from trueno.ops import TABLE
 
-source = pytest.importorskip("trueno_wgpu.wgsl.source", reason="trueno-wgpu is not installed")
+source = pytest.importorskip("trueno_wgpu.rows.source", reason="trueno-wgpu is not installed")
 FOLDER = Path(__file__).parent / "wgpu"
 CASES = {
     "add": ("ee", "flat", False, ()),

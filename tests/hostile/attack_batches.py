@@ -81,13 +81,13 @@ def _change(rng: np.random.Generator) -> None:
     elif which == 1:
         trueno.settings.override("TRUENO_CALIBRATION", "off")
     elif which == 2:
-        trueno.forgive()
+        trueno.reset_quarantine()
     elif which == 3:
         registry.forget()
 
 
 def _judge(run: Run, k: int, got: np.ndarray) -> None:
-    from trueno.ops.bound import judge
+    from trueno.judge.bound import judge
 
     assert got.shape == run.plain[k].shape, f"value {k}: shape {got.shape}, not {run.plain[k].shape}"
     assert got.dtype == run.plain[k].dtype

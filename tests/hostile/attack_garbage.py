@@ -137,7 +137,7 @@ OTHERS: dict[str, Callable[[Any, Any], Any]] = {
     "set_default": lambda a, b: _restored(lambda: trueno.set_default(b)),
     "explain": lambda a, b: trueno.explain(b, a),
     "explain add": lambda a, b: trueno.explain("add", a, b),
-    "forgive": lambda a, b: trueno.forgive(b),
+    "reset_quarantine": lambda a, b: trueno.reset_quarantine(b),
     "register": lambda a, b: trueno.register(b),
     "to": lambda a, b: trueno.to(a, b),
     "numpy": lambda a, b: trueno.numpy(a),

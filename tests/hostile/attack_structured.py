@@ -9,11 +9,11 @@ from trueno.dispatch.call import request
 from trueno.errors import KernelError, OutError
 from trueno.formats import decode, format_of
 from trueno.formats.activations import rounded_activations
-from trueno.formats.interleave import plain
+from trueno.formats.interleave import interleaved, plain
 from trueno.formats.samples import random_rows
 from trueno.formats.table import FORMATS
+from trueno.judge.structured import structured_bound
 from trueno.ops import TABLE
-from trueno.ops.structured import structured_bound
 from trueno.testing.cases import keywords
 from trueno.testing.expected import split, verdict
 from trueno.testing.halves import is_half
@@ -118,8 +118,8 @@ def _operands(rng, op, dtype, given, shapes):
             x = rng.integers(0, rows, shape if rows else (0,)).astype(rng.choice(["i8", "i4", "u1", "u8"]))
         elif spec.blocks:
             kind = str(rng.choice(["blocks", "any bytes"], p=[0.8, 0.2]))
-            any_bytes = kind == "any bytes"
-            x = rng.integers(0, 256, shape, np.uint8) if any_bytes else random_rows(op.blocks(given), shape, rng)
+            f = op.blocks(given)
+            x = _any_bytes(rng, f, shape) if kind == "any bytes" else random_rows(f, shape, rng)
             layout = str(rng.choice(OF_BYTES))
         elif spec.name == "imatrix":
             x = rng.exponential(size=shape).astype(dtype)
@@ -134,6 +134,17 @@ def _operands(rng, op, dtype, given, shapes):
         made.append(x)
         said.append(f"{np.shape(x)} {kind} {layout}")
     return made, said
+
+
+def _any_bytes(rng, f, shape):
+    """Random bytes, but for powers of two that make a weight past float32: its exact product may be a number."""
+    if f.plain and FORMATS[f.plain].e8m0:
+        return interleaved(_any_bytes(rng, FORMATS[f.plain], shape), f)
+    x = rng.integers(0, 256, shape, np.uint8)
+    if f.e8m0:
+        powers = x.reshape(-1, f.nbytes)[:, f.fields[f.d].offset]
+        np.minimum(powers, 127 + 128 - max(f.values).bit_length() + 1, out=powers)
+    return x
 
 
 def case(rng: np.random.Generator, backend: str, tally: Tally) -> None:

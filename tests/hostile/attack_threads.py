@@ -133,9 +133,9 @@ def _override(own: np.random.Generator, _: str) -> None:
 
 def _count(own: np.random.Generator, backend: str) -> None:
     if backend == "simd":
-        from trueno_simd import threads
+        from trueno_simd.threads import pool
 
-        threads.set_count(int(own.integers(1, 5)))
+        pool.set_count(int(own.integers(1, 5)))
 
 
 def _batches(own: np.random.Generator, backend: str) -> None:
@@ -167,7 +167,7 @@ def _register(own: np.random.Generator) -> None:
 CHANGES: dict[str, Callable[[np.random.Generator, str], Any]] = {
     "override": _override,
     "reload": lambda own, b: trueno.settings.reload(),
-    "forgive": lambda own, b: trueno.forgive(),
+    "reset_quarantine": lambda own, b: trueno.reset_quarantine(),
     "set_default": lambda own, b: trueno.set_default(*([str(own.choice([b, *ALWAYS]))] if own.random() < 0.7 else [])),
     "forget": lambda own, b: registry.forget(),
     "register": lambda own, b: _register(own),

@@ -1,14 +1,14 @@
 """What a call may give, found without any backend, the dispatcher or its canonical forms.
 
 The meaning is an op's body in a wider type, float64 or longdouble; how far a right kernel may be from it follows from
-the body and from what the backend states (`trueno.ops.bound`).  Axes are moved here by NumPy's own means.
+the body and from what the backend states (`trueno.judge.bound`).  Axes are moved here by NumPy's own means.
 """
 
 from typing import Any
 
 import numpy as np
 from trueno.discovery.protocol import Accuracy
-from trueno.ops.bound import Bound, judge
+from trueno.judge.bound import Bound, judge
 from trueno.ops.evaluate import evaluate
 from trueno.ops.op import Op
 from trueno.testing.expected import expected, split, stated

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from trueno_cuda import catalogue
+from trueno_cuda.catalogue import registry
 from trueno_cuda.ptx.emulate.opcodes import FORMS
 from trueno_cuda.ptx.emulate.types import TYPES
 
@@ -69,8 +69,8 @@ class Donor(NamedTuple):
 @cache
 def texts() -> list[str]:
     """Kernels that others and we have written: those of the catalogue, golden ones, and what nvcc makes."""
-    entries = catalogue.catalogue().values()
-    ours = [k.text for e in entries for k in catalogue.build(e, catalogue.usual(e), e.variants[0])]
+    entries = registry.catalogue().values()
+    ours = [k.text for e in entries for k in registry.build(e, registry.usual(e), e.variants[0])]
     golden = [path.read_text("ascii") for path in sorted(GOLDEN.glob("*.ptx"))]
     head, *foreign = re.split(r"(?=\n\.visible)", FOREIGN.read_text("ascii"))
     return [*ours, *golden, *(head + entry for entry in foreign)]

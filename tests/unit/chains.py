@@ -1,6 +1,6 @@
 """Random chains of ops: recorded, called one by one, and judged by one bound, which follows from the ops alone.
 
-A value's bound comes from its operands' by the op's own program (`trueno.ops.bound`), so it holds for a chain in one
+A value's bound comes from its operands' by the op's own program (`trueno.judge.bound`), so it holds for a chain in one
 kernel as for a chain of kernels.  Nothing else says how far fused and unfused results may differ.
 """
 
@@ -10,10 +10,10 @@ from math import prod
 import numpy as np
 import trueno
 from hypothesis import strategies as st
+from trueno.judge.bound import Bound, bound
+from trueno.judge.bound import judge as judged
+from trueno.judge.interval import Judge, Range, exact
 from trueno.ops import TABLE
-from trueno.ops.bound import Bound, bound
-from trueno.ops.bound import judge as judged
-from trueno.ops.interval import Judge, Range, exact
 
 UNARY = ("relu", "tanh", "sigmoid", "abs", "neg", "softplus", "gelu", "exp", "sqrt")
 BINARY = ("add", "sub", "mul", "maximum", "div", "fma")

@@ -41,6 +41,7 @@ _HOMES = {
     "Decision": "trueno.select.decision",
     "trace": "trueno.events.tracing",
     "stats": "trueno.events.stream",
+    "reset_quarantine": "trueno.dispatch.asking",
     "forgive": "trueno.dispatch.asking",
     "register": "trueno.discovery.registry",
     "to": "trueno.dispatch.transfer",

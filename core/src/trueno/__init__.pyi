@@ -19,6 +19,7 @@ from trueno.context import sync_available as sync_available
 from trueno.discovery.registry import register as register
 from trueno.dispatch.asking import forgive as forgive
 from trueno.dispatch.asking import prefer as prefer
+from trueno.dispatch.asking import reset_quarantine as reset_quarantine
 from trueno.dispatch.asking import set_default as set_default
 from trueno.dispatch.asking import use as use
 from trueno.dispatch.explain import explain as explain

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from trueno.errors import SettingError, TruenoWarning
+from trueno.replacing import replacing
 from trueno.settings import settings
 
 STALE = 30.0
@@ -77,16 +78,10 @@ def read(path: Path) -> str | None:
 
 def write(path: Path, text: str) -> bool:
     """Write a file whole or not at all, so that no reader sees a part; False, with one warning, if it cannot be."""
-    beside = ""
     try:
-        descriptor, beside = _beside(path)
-        with open(descriptor, "wb") as file:
-            file.write(text.encode("utf-8"))
-        _replace(beside, path)
+        with replacing(path) as beside:
+            beside.write_bytes(text.encode("utf-8"))
     except (OSError, UnicodeError) as error:
-        if beside:
-            with suppress(OSError):
-                os.unlink(beside)
         _warn(f"what would be kept in {path} is found again the next time: it cannot be written ({_said_by(error)})")
         return False
     return True
@@ -239,32 +234,17 @@ def _alone_in(group: int) -> bool:
     return all(user.pw_name == name for user in pwd.getpwall() if user.pw_gid == group)
 
 
+class _Tried(Exception):
+    """Ends the writing of a file that nobody wants."""
+
+
 def _try(path: Path) -> str:
     try:
-        descriptor, beside = _beside(path / "try")
-        os.close(descriptor)
-        os.unlink(beside)
+        with suppress(_Tried), replacing(path / "try"):
+            raise _Tried
     except OSError as error:
         return f"{path} cannot be written ({_said_by(error)})"
     return ""
-
-
-def _beside(path: Path) -> tuple[int, str]:
-    """A new file beside `path`, open for writing by the user alone."""
-    name = str(path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}"))
-    return os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o600), name
-
-
-def _replace(beside: str, path: Path) -> None:
-    for attempt in range(5):
-        try:
-            os.replace(beside, path)
-        except PermissionError:
-            if os.name != "nt" or attempt == 4:
-                raise
-            time.sleep(0.01)  # Windows refuses while another process has the file open
-        else:
-            return
 
 
 def _said_by(error: OSError | UnicodeError) -> str:

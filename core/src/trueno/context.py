@@ -43,7 +43,7 @@ class DeviceContext:
             raise ParameterError(f'device: {name!r} is no name of a backend; write trueno.device("simd")')
         registry.load(name.lower())
         self._name = name.lower()
-        self._foreign = registry.foreign(registry.entries()[self._name])
+        self._foreign = registry.entries()[self._name].foreign
         self._closed = False
 
     @property

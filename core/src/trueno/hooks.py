@@ -18,11 +18,10 @@ pluggy and the plugins are imported when the first hook is due, and never if the
 are being imported, and inside a hook for the same hook, there are none: what they call of Trueno runs unhooked.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from threading import RLock, local
+from threading import local
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trueno.changes import changed
@@ -31,6 +30,7 @@ from trueno.errors import ParameterError, SettingError, TruenoWarning, suggestio
 from trueno.events.stream import LISTENING, SINKS, Event
 from trueno.firstuse import importing
 from trueno.hookspecs import HOOKS, Specs, misspelt
+from trueno.locks import ForkSafeLock
 from trueno.parsers import FALSE, TRUE
 from trueno.settings import settings
 
@@ -69,16 +69,8 @@ class _State:
 
 
 _state = _State()
-_lock = RLock()  # held for assignments only, never while a plugin's code runs
+_lock = ForkSafeLock()  # held for assignments only, never while a plugin's code runs
 _busy = local()
-
-if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
-
-    def _after_fork() -> None:
-        global _lock
-        _lock = RLock()
-
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def __getattr__(name: str) -> Any:

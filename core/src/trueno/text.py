@@ -1,5 +1,6 @@
 """Times, sizes, tables and records, as people and JSON want them."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,13 +12,14 @@ HASH = 16
 """Digits of the hash that tells ops apart which a batch made of the same parts."""
 
 
-def duration(seconds: float) -> str:
-    """A time for people: `12.3 µs`."""
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
-        if seconds >= scale or unit == "ns":
-            break
-    value = seconds / scale
-    return f"{value:.3g} {unit}" if value < 999.5 else f"{number(round(value))} {unit}"
+def duration(seconds: float | None) -> str:
+    """A time for people, in three digits and a unit: `12.3 µs`; `–` for none."""
+    if seconds is None:
+        return "–"
+    for factor, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
+        if abs(seconds) * factor < 999.5:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{number(round(seconds))} s" if 999.5 <= abs(seconds) < math.inf else f"{seconds:.3g} s"
 
 
 def number(n: int) -> str:

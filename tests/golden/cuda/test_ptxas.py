@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("trueno_cuda.ptx", reason="trueno-cuda is not installed")
 
-from trueno_cuda import catalogue
+from trueno_cuda.catalogue import registry
 from trueno_cuda.ptx import Kernel
 from unit.cuda.ptx.assembler import ptxas
 
@@ -51,7 +51,7 @@ def version() -> str:
 
 def assembled(entry: str, arch: str, kernels: list[Kernel]) -> list[Row]:
     """Rows of kernels that are assembled as one module, which costs one start of ptxas."""
-    text = catalogue.module(kernels)
+    text = registry.module(kernels)
     command = [ptxas(), "-v", "-arch", arch, "-o", "/dev/null", "/dev/stdin"]
     done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
     log = done.stderr
@@ -91,17 +91,17 @@ def str_row(cells: Iterable[str]) -> str:
     return " ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, WIDTHS, strict=True)))
 
 
-@pytest.mark.parametrize("name", catalogue.catalogue())
+@pytest.mark.parametrize("name", registry.catalogue())
 def test_ptxas_takes_it(name: str) -> None:
-    entry = catalogue.find(name)
+    entry = registry.find(name)
     rows: list[Row] = []
     for arch in entry.arches:
-        variants = entry.variants if arch == catalogue.usual(entry) else entry.variants[:1]
-        kernels = {k.name: k for v in variants for k in catalogue.build(entry, arch, v)}
+        variants = entry.variants if arch == registry.usual(entry) else entry.variants[:1]
+        kernels = {k.name: k for v in variants for k in registry.build(entry, arch, v)}
         rows += assembled(name, arch, list(kernels.values()))
     lines = [str(r).rstrip() for r in sorted(rows, key=lambda r: (r.kernel, entry.arches.index(r.arch)))]
     if os.environ.get("TRUENO_GOLDEN") == "write":
-        write(catalogue.catalogue(), name, lines)
+        write(registry.catalogue(), name, lines)
     of, table = kept()
     if of == version():
         assert name in table, f"{name} has no rows in {TABLE.name} yet: `make golden` writes what ptxas says"
@@ -109,10 +109,10 @@ def test_ptxas_takes_it(name: str) -> None:
 
 
 def test_the_table_has_no_other_entry() -> None:
-    assert set(kept()[1]) <= set(catalogue.catalogue()), "rows of entries that are gone: take them out of ptxas.txt"
+    assert set(kept()[1]) <= set(registry.catalogue()), "rows of entries that are gone: take them out of ptxas.txt"
 
 
 def test_the_table_has_every_entry() -> None:
     """Only ptxas can write a row, so an op comes in without one and gets it where ptxas is at hand."""
-    missing = set(catalogue.catalogue()) - set(kept()[1])
+    missing = set(registry.catalogue()) - set(kept()[1])
     assert version() != kept()[0] or not missing, f"no rows of {', '.join(sorted(missing))}: `make golden`"

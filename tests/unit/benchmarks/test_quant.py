@@ -8,10 +8,10 @@ import pytest
 import trueno
 from trueno.formats import ACTIVATIONS, FORMATS, WEIGHTS, decode
 
-from benchmarks.bars import QUANT, verdicts
 from benchmarks.compare import Record
-from benchmarks.peers import ggml, noted
+from benchmarks.peers import ggml, recorded
 from benchmarks.rows import Plan, quant
+from benchmarks.targets import QUANT, verdicts
 from benchmarks.timing import OURS, Budget, Comparison
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "ggml" / "quant.npz"
@@ -228,42 +228,42 @@ def test_not_a_number_is_no_result(small):
 
 def test_without_ggml_its_figures_are_scaled_and_marked(small, monkeypatch):
     monkeypatch.setattr(ggml, "library", lambda: None)
-    monkeypatch.setattr(noted, "faster", lambda where, threads, count: 2.0)
+    monkeypatch.setattr(recorded, "faster", lambda where, threads, count: 2.0)
     monkeypatch.setattr(quant, "BLOCKS", {"dequantize": (2, 4096)})
     monkeypatch.setattr(quant, "_operands", lambda op, name, m, k: (
         np.zeros((m, FORMATS[name].row_bytes(k)), np.uint8), np.zeros((m, k), np.float32)
     ))  # fmt: skip
     (found,) = quant._rows("dequantize", "q4_k", 2, 4096, WORK)
-    assert found.peer == noted.NAME == "ggml (noted)"
-    assert found.seconds[noted.NAME] == pytest.approx(2 * 4096 / 9142e6 / 2)
-    assert found.value == pytest.approx(found.seconds[noted.NAME] / found.seconds[OURS])
+    assert found.peer == recorded.NAME == "ggml (recorded)"
+    assert found.seconds[recorded.NAME] == pytest.approx(2 * 4096 / 9142e6 / 2)
+    assert found.value == pytest.approx(found.seconds[recorded.NAME] / found.seconds[OURS])
     (found,) = quant._rows("dequantize", "iq4_nl", 2, 4096, WORK)
     assert (found.value, found.problem) == (None, "")
 
 
 def test_figures_of_another_machine():
-    assert noted.matvec("q4_k", 4096, quant.CACHE, 2) == pytest.approx(146e-6)
-    assert noted.matmul("q4_k", 512, 2) == pytest.approx(2 * 512 * 4096**2 / 1069e9)
-    assert noted.rows("quantize_rows", "iq4_nl", 5_800_000) == pytest.approx(1.0)
-    assert noted.matvec("mxfp4", 4096, quant.CACHE, 1) is noted.rows("dequantize", "mxfp4", 1) is None
+    assert recorded.matvec("q4_k", 4096, quant.CACHE, 2) == pytest.approx(146e-6)
+    assert recorded.matmul("q4_k", 512, 2) == pytest.approx(2 * 512 * 4096**2 / 1069e9)
+    assert recorded.rows("quantize_rows", "iq4_nl", 5_800_000) == pytest.approx(1.0)
+    assert recorded.matvec("mxfp4", 4096, quant.CACHE, 1) is recorded.rows("dequantize", "mxfp4", 1) is None
 
 
-def test_every_product_was_noted():
-    assert all(noted.matvec(n, k, w, t) for n in quant.MATVEC for k in quant.COLUMNS
+def test_every_product_was_recorded():
+    assert all(recorded.matvec(n, k, w, t) for n in quant.MATVEC for k in quant.COLUMNS
                for w in (quant.CACHE, quant.STREAMING) for t in quant.THREADS)  # fmt: skip
-    assert all(noted.matmul(n, m, t) for n in quant.MATMUL for m in quant.M for t in quant.THREADS)
+    assert all(recorded.matmul(n, m, t) for n in quant.MATMUL for m in quant.M for t in quant.THREADS)
 
 
 def test_how_much_faster_this_machine_reads(monkeypatch):
     counts = []
-    monkeypatch.setattr(noted, "once", lambda call: (8 << 20) / 226e9)
+    monkeypatch.setattr(recorded, "once", lambda call: (8 << 20) / 226e9)
     with trueno.use("reference"):
-        assert noted.faster.__wrapped__(quant.CACHE, 1, counts.append) == pytest.approx(2.0)
+        assert recorded.faster.__wrapped__(quant.CACHE, 1, counts.append) == pytest.approx(2.0)
     assert counts == [1]
 
 
 def test_threads_are_set_back():
-    from trueno_simd.threads import count
+    from trueno_simd.threads.pool import count
 
     before = count()
     with quant.counted(before + 1):
@@ -271,7 +271,7 @@ def test_threads_are_set_back():
     assert count() == before
 
 
-# ---- bars
+# ---- targets
 
 
 def record(name, shape, value):
@@ -306,8 +306,8 @@ def test_the_package_has_a_bar_of_its_own():
     assert found["quantized: dequantize, each format, against gguf"] is False
 
 
-def test_bars_are_those_of_the_specification():
-    bars = {whom: {title: least for title, _, least in rows} for whom, rows in QUANT.items()}
-    assert bars["ggml"]["mat-vec q4_k"] == bars["ggml"]["quantize, each format"] == 1.0
-    assert bars["ggml"]["mat-mul q6_k"] == 0.9
-    assert set(bars["gguf"].values()) == {5.0}
+def test_targets_against_ggml_and_gguf():
+    targets = {whom: {title: least for title, _, least in rows} for whom, rows in QUANT.items()}
+    assert targets["ggml"]["mat-vec q4_k"] == targets["ggml"]["quantize, each format"] == 1.0
+    assert targets["ggml"]["mat-mul q6_k"] == 0.9
+    assert set(targets["gguf"].values()) == {5.0}

@@ -4,7 +4,7 @@ import pytest
 from anomaly.conftest import cache, fake, packages, plugins
 from trueno.select import calibration
 
-from benchmarks import bars
+from benchmarks import targets
 from benchmarks.rows import CALIBRATION, Plan, groups, regret_gpu, text
 
 __all__ = ["cache", "fake", "packages", "plugins"]
@@ -34,7 +34,7 @@ def test_every_cell_has_its_figure(cells):
             assert r.seconds["trueno"] == r.seconds["fake"], "compute follows data"
     small = [r for r in records if r.shape == text((1_000,)) and r.name.endswith(regret_gpu.HOST)]
     assert small and all(r.seconds["trueno"] != r.seconds["fake"] for r in small)
-    measured = {v.row: v for v in bars.verdicts(records) if v.row.startswith("regret")}
+    measured = {v.row: v for v in targets.verdicts(records) if v.row.startswith("regret")}
     assert len(measured) == 6 and sum(v.ok is not None for v in measured.values()) == 4
 
 

@@ -14,12 +14,13 @@ pytest.importorskip("typer", reason="the command line is not installed: pip inst
 
 import typer
 from trueno import cachedir
+from trueno.calibrate import honesty, measure, store, timing
 from trueno.cli import calibrate
 from trueno.cli.app import Group
 from trueno.discovery import registry
 from trueno.discovery.protocol import Rates
 from trueno.ops import TABLE
-from trueno.select import calibration, cost, honesty, measure, predict, timing
+from trueno.select import calibration, cost, predict
 from trueno.settings import settings
 from typer.testing import CliRunner
 
@@ -159,9 +160,9 @@ def speed(backend="scalar", version="", measured="2026-01-01"):
 
 
 def test_rows_survive_another_plugin(boxed):
-    calibration.save([speed()])
+    store.save([speed()])
     before = calibration.fingerprint()
-    registry._given.pop("boxed")
+    registry._registered.pop("boxed")
     registry.forget()
     calibration.forget()
     assert calibration.fingerprint() == before
@@ -169,20 +170,20 @@ def test_rows_survive_another_plugin(boxed):
 
 
 def test_rows_of_another_version_of_their_backend_do_not_count():
-    calibration.save([speed(), speed("reference", "0.0.1")])
+    store.save([speed(), speed("reference", "0.0.1")])
     calibration.forget()
     assert [key[0] for key in calibration.load()] == ["scalar"]
-    assert "those of another version of reference do not count" in calibration.describe()
-    calibration.save([speed("reference", measured="2026-02-01")])
+    assert "those of another version of reference are not valid" in store.describe()
+    store.save([speed("reference", measured="2026-02-01")])
     calibration.forget()
     assert {key[0] for key in calibration.load()} == {"scalar", "reference"}
-    assert "another version" not in calibration.describe()
+    assert "another version" not in store.describe()
 
 
 def test_where_only_other_versions_were_measured_doctor_says_so():
-    calibration.save([speed("reference", "0.0.1")])
+    store.save([speed("reference", "0.0.1")])
     calibration.forget()
-    assert calibration.describe().startswith("none that counts; those of another version of reference")
+    assert store.describe().startswith("none that is valid; those of another version of reference")
 
 
 def test_dry_run_runs_nothing(monkeypatch):
@@ -237,7 +238,7 @@ def test_a_kernel_that_fails_is_left_out_and_named(monkeypatch, change, said):
 
 
 def test_the_second_run_changes_little(monkeypatch):
-    monkeypatch.setattr(calibration, "KEEP", 1e9)
+    monkeypatch.setattr(store, "KEEP", 1e9)
     scalar()
     before = dict(calibration.load())
     scalar()
@@ -386,7 +387,7 @@ def boxed():
         factory=backend,
     )  # fmt: skip
     yield backend
-    registry._given.pop("boxed", None)
+    registry._registered.pop("boxed", None)
     registry.forget()
 
 

@@ -180,7 +180,7 @@ def test_a_refused_manifest_names_its_distribution_and_file(tmp_path):
 
 
 def test_ours_that_are_not_installed_are_said(monkeypatch):
-    monkeypatch.setattr(doctor.registry, "extras", lambda: {"simd": "trueno-simd", "nix": "trueno-nix"})
+    monkeypatch.setattr(doctor, "extras", lambda: {"simd": "trueno-simd", "nix": "trueno-nix"})
     absent = doctor._not_installed()
     assert {"name": "nix", "install": "pip install 'trueno[nix]'"} in absent and len(absent) <= 2
     table = doctor.backend_table([], [{"name": "nix", "install": "pip install 'trueno[nix]'"}])

@@ -268,10 +268,10 @@ def test_a_first_error_names_the_op(b, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(backend, "kernel", lambda call: broken)
-        trueno.forgive()
+        trueno.reset_quarantine()
         with pytest.raises(trueno.KernelError, match=r"relu: reference failed .ZeroDivisionError"):
             b.execute()
-    trueno.forgive()
+    trueno.reset_quarantine()
     with pytest.raises(trueno.BatchError, match="not executed"):
         b.read(r)
     b.execute()
@@ -287,12 +287,12 @@ def test_refusals_go_to_the_next(monkeypatch):
 
     with monkeypatch.context() as patch, trueno.use("scalar", "reference"), trueno.Batch() as b:
         patch.setattr(backend, "kernel", lambda call: refuses)
-        trueno.forgive()
+        trueno.reset_quarantine()
         h = b.sum(b.matmul(b.upload(np.eye(3, dtype=F)), b.upload(np.eye(3, dtype=F))))
         r = b.relu(b.upload(x))
         b.execute()
         assert b.read(h).tolist() == [1, 1, 1] and b.read(r).sum() == 3
-    trueno.forgive()
+    trueno.reset_quarantine()
 
 
 def test_life():
@@ -382,7 +382,7 @@ def slow(monkeypatch):
 
         return sleepy
 
-    trueno.forgive()
+    trueno.reset_quarantine()
     with monkeypatch.context() as patch:
         patch.setattr(backend, "kernel", made)
         with trueno.Batch("reference") as b:
@@ -390,7 +390,7 @@ def slow(monkeypatch):
             for _ in range(3):
                 h = b.transpose(h)
             yield b, h, began
-    trueno.forgive()
+    trueno.reset_quarantine()
 
 
 def test_the_loop_stays_free(slow):

@@ -7,9 +7,9 @@ from trueno.batch.epilogue import with_epilogue
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery import registry
 from trueno.discovery.protocol import Reject
+from trueno.judge.structured import judge_structured, structured_bound
 from trueno.ops import TABLE
 from trueno.ops.op import FusedOp
-from trueno.ops.structured import judge_structured, structured_bound
 from unit.core.test_batch_fusion import kernels
 
 F = np.float32

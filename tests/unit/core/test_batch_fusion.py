@@ -499,7 +499,7 @@ def test_chains_that_nobody_records_any_more_are_let_go():
         assert alive() - before < CHAINS + CHAINS // 4  # of twice as many
         kept.execute()
         assert kept.read(h).tobytes() == expected
-        trueno.forgive()  # drops every plan: the next execution chooses anew
+        trueno.reset_quarantine()  # drops every plan: the next execution chooses anew
         kept.execute()
         assert kept.read(h).tobytes() == expected
     with trueno.Batch("reference") as batch:

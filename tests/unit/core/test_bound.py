@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from trueno.discovery.protocol import Accuracy
+from trueno.judge.bound import bound, judge
+from trueno.judge.interval import Range
+from trueno.judge.structured import judge_structured, structured_bound
 from trueno.ops import TABLE
 from trueno.ops import language as lang
-from trueno.ops.bound import bound, judge
 from trueno.ops.evaluate import evaluate
-from trueno.ops.interval import Range
-from trueno.ops.structured import judge_structured, structured_bound
 from trueno.ops.trace import trace
 from trueno.testing.case import keywords
 from trueno.testing.cases import grid

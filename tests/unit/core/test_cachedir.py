@@ -327,7 +327,7 @@ def test_reading_never_raises(root):
         assert cachedir.read(path) is None
 
 
-@pytest.mark.parametrize("call", ["open", "replace", "fdopen"])
+@pytest.mark.parametrize("call", ["open", "replace", "write"])
 def test_a_full_disk_leaves_the_old_file_and_nothing_beside(root, monkeypatch, call):
     path = cachedir.folder() / "a"
     cachedir.write(path, "old")
@@ -335,24 +335,10 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_beside(root, monkeypatch, c
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    if call == "fdopen":  # the write itself
-        real = open
-
-        class Full:
-            def __init__(self, *args):
-                self.file = real(*args)
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *_):
-                self.file.close()
-
-            write = full
-
-        monkeypatch.setattr(cachedir, "open", Full, raising=False)
+    if call == "write":
+        monkeypatch.setattr(Path, "write_bytes", full)
     else:
-        monkeypatch.setattr(cachedir.os, call, full)
+        monkeypatch.setattr(os, call, full)
     with pytest.warns(TruenoWarning, match=r"cannot be written \(No space left on device\)") as said:
         assert not cachedir.write(path, "new")
     assert len(said) == 1

@@ -11,13 +11,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from trueno import cachedir
+from trueno.calibrate import measure, store
+from trueno.calibrate.honesty import misdeclared
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Rates
 from trueno.errors import ParameterError, TruenoWarning
 from trueno.ops import TABLE
-from trueno.select import calibration, cost, measure
+from trueno.select import calibration, cost
 from trueno.select.calibration import Row
-from trueno.select.honesty import misdeclared
 from trueno.settings import settings
 
 F4 = np.dtype(np.float32)
@@ -31,7 +32,7 @@ def fresh(tmp_path, monkeypatch):
             monkeypatch.delenv(name)
     monkeypatch.setenv("TRUENO_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(cachedir, "_said", set())
-    monkeypatch.setattr(calibration, "_said", set())
+    monkeypatch.setattr(calibration, "_warned", set())
     settings.reload()
     calibration.forget()
     yield
@@ -53,13 +54,13 @@ def again():
 
 def test_rows_come_back_as_they_were():
     rows = [row(), row("simd"), row(band="small"), row(dtype="float64", link_s=1e-5, link_bytes=1e9)]
-    assert calibration.save(rows)
+    assert store.save(rows)
     assert again() == {r.key: r for r in rows}
     assert again()[rows[0].key].rates.link_bytes == math.inf
 
 
 def test_the_file_is_lines_of_json_under_a_header():
-    calibration.save([row()])
+    store.save([row()])
     path = calibration.file()
     assert path.name == f"{calibration.fingerprint()}.jsonl"
     assert path.parent.name == "calibration"
@@ -71,7 +72,7 @@ def test_the_file_is_lines_of_json_under_a_header():
 
 
 def test_rates_are_found_by_class_dtype_and_band():
-    calibration.save([row(speed=1.0), row(band="small", speed=2.0), row(kind="matmul", speed=3.0)])
+    store.save([row(speed=1.0), row(band="small", speed=2.0), row(kind="matmul", speed=3.0)])
     assert calibration.rates("scalar", ADD).flops == 1.0
     assert calibration.rates("scalar", replace(ADD, op=TABLE["mul"])).flops == 1.0
     assert calibration.rates("scalar", replace(ADD, sizes=(5,))).flops == 2.0
@@ -90,14 +91,14 @@ def test_a_band_that_was_not_measured_is_answered_by_the_next_smaller():
 def test_nothing_is_measured_at_first():
     assert calibration.load() == {}
     assert calibration.rates("scalar", ADD) is None
-    assert calibration.describe().startswith("none:")
+    assert store.describe().startswith("none:")
     assert misdeclared("scalar") == []
 
 
 def test_merging_keeps_what_others_stored():
-    calibration.save([row(), row("simd")])
+    store.save([row(), row("simd")])
     calibration.forget()
-    calibration.save([row("reference"), row("simd", speed=9e9)])
+    store.save([row("reference"), row("simd", speed=9e9)])
     found = again()
     assert {k[0] for k in found} == {"scalar", "simd", "reference"}
     assert found[row("simd").key].rates.flops == 9e9
@@ -105,42 +106,42 @@ def test_merging_keeps_what_others_stored():
 
 def test_a_small_change_changes_nothing():
     old = row()
-    calibration.save([old])
-    calibration.save([row(speed=1.05e9, launch=1.05e-6, measured="2027-01-01")])
+    store.save([old])
+    store.save([row(speed=1.05e9, launch=1.05e-6, measured="2027-01-01")])
     assert again()[old.key] == old
-    calibration.save([row(speed=1.05e9, launch=2e-6, measured="2027-01-01")])
+    store.save([row(speed=1.05e9, launch=2e-6, measured="2027-01-01")])
     assert again()[old.key] == old  # at these sizes launching is nothing
     new = row(speed=1.3e9, measured="2027-01-01")
-    calibration.save([new])
+    store.save([new])
     assert again()[old.key] == new
 
 
 def test_launching_counts_in_the_small_band():
     old, new = row(band="small"), row(band="small", launch=2e-6, measured="2027-01-01")
-    assert calibration.settled(old, new) == new
+    assert store.settled(old, new) == new
 
 
 def test_a_changed_link_is_a_change():
     old, new = row(link_s=1e-5, link_bytes=1e9), row(link_s=1e-5, link_bytes=2e9)
-    assert calibration.settled(old, new) == new
-    assert calibration.settled(old, row(link_s=1.01e-5, link_bytes=1.01e9)) == old
-    assert calibration.settled(row(), new) == new
+    assert store.settled(old, new) == new
+    assert store.settled(old, row(link_s=1.01e-5, link_bytes=1.01e9)) == old
+    assert store.settled(row(), new) == new
 
 
 def test_off_ignores_what_is_kept(monkeypatch):
-    calibration.save([row()])
+    store.save([row()])
     monkeypatch.setenv("TRUENO_CALIBRATION", "off")
     settings.reload()
     assert calibration.rates("scalar", ADD) is None
     assert misdeclared("scalar") == []
-    assert "off" in calibration.describe() and "environment" in calibration.describe()
+    assert "off" in store.describe() and "environment" in store.describe()
     monkeypatch.setenv("TRUENO_CALIBRATION", "on")
     settings.reload()
     assert calibration.rates("scalar", ADD) is not None
 
 
 def test_another_setting_is_another_file(monkeypatch):
-    calibration.save([row()])
+    store.save([row()])
     before = calibration.fingerprint()
     monkeypatch.setenv("TRUENO_THREADS", "1")
     settings.reload()
@@ -168,7 +169,7 @@ BAD = [
 
 @pytest.mark.parametrize("line", BAD)
 def test_a_bad_line_is_dropped_with_one_warning(line):
-    calibration.save([row()])
+    store.save([row()])
     path = calibration.file()
     path.write_text(path.read_text("utf-8") + f"{line}\n{line}\n", "utf-8")
     with pytest.warns(TruenoWarning, match="line 3, is dropped") as said:
@@ -178,7 +179,7 @@ def test_a_bad_line_is_dropped_with_one_warning(line):
 
 @pytest.mark.parametrize("line", BAD)
 def test_a_bad_line_is_dropped_where_warnings_are_errors(line):
-    calibration.save([row()])
+    store.save([row()])
     path = calibration.file()
     path.write_text(f"{path.read_text('utf-8').splitlines()[0]}\n{line}\n{row().line()}\n", "utf-8")
     with warnings.catch_warnings():
@@ -196,18 +197,18 @@ def test_a_bad_line_is_dropped_where_warnings_are_errors(line):
     lambda text: "[1]\n" + text.partition("\n")[2],
 ])  # fmt: skip
 def test_a_bad_header_ignores_the_file(damage):
-    calibration.save([row()])
+    store.save([row()])
     path = calibration.file()
     path.write_text(damage(path.read_text("utf-8")), "utf-8")
     with pytest.warns(TruenoWarning, match="is ignored") as said:
         assert again() == {}
     assert len(said) == 1
-    assert calibration.save([row("simd")])  # and is written again
+    assert store.save([row("simd")])  # and is written again
     assert {k[0] for k in again()} == {"simd"}
 
 
 def test_no_text_at_all_is_no_calibration():
-    calibration.save([row()])
+    store.save([row()])
     calibration.file().write_bytes(b"\xff\xfe\x00")
     assert again() == {}
 
@@ -221,7 +222,7 @@ def test_a_folder_of_others_is_done_without(tmp_path, monkeypatch):
     if cachedir.inspect("calibration")[1] == "":
         pytest.skip("this platform has no modes")
     with pytest.warns(TruenoWarning) as said:  # noqa: PT031 - one warning of both
-        assert not calibration.save([row()])
+        assert not store.save([row()])
         assert calibration.rates("scalar", ADD) is not None  # in this process
     assert len(said) == 1
     assert not list(open_to_all.rglob("*.jsonl"))
@@ -229,13 +230,13 @@ def test_a_folder_of_others_is_done_without(tmp_path, monkeypatch):
 
 def test_a_disk_that_takes_nothing_is_done_without(monkeypatch):
     monkeypatch.setattr(cachedir, "write", lambda path, text: False)
-    assert not calibration.save([row()])
+    assert not store.save([row()])
     assert calibration.rates("scalar", ADD) is not None
     assert again() == {}
 
 
 def test_a_file_that_is_cut_off_keeps_its_whole_lines():
-    calibration.save([row(), row("simd")])
+    store.save([row(), row("simd")])
     path = calibration.file()
     path.write_text(path.read_text("utf-8")[:-40], "utf-8")
     with pytest.warns(TruenoWarning, match="is dropped"):
@@ -243,12 +244,12 @@ def test_a_file_that_is_cut_off_keeps_its_whole_lines():
 
 
 def test_merge_takes_a_file_of_this_machine(tmp_path):
-    calibration.save([row(measured="2026-03-01"), row("simd", measured="2026-03-01")])
+    store.save([row(measured="2026-03-01"), row("simd", measured="2026-03-01")])
     other = tmp_path / "other.jsonl"
     newer, older = row(speed=1.01e9, measured="2026-04-01"), row("simd", speed=5e9, measured="2026-02-01")
     lines = [json.dumps(calibration.facts()), newer.line(), older.line(), row("reference").line()]
     other.write_text("\n".join(lines) + "\n", "utf-8")
-    assert calibration.merge(other) == 3
+    assert store.merge(other) == 3
     found = again()
     assert found[newer.key] == newer  # the newest wins, however near
     assert found[older.key].measured == "2026-03-01"
@@ -258,13 +259,13 @@ def test_merge_takes_a_file_of_this_machine(tmp_path):
 def test_merge_refuses_what_is_not_of_this_machine(tmp_path):
     other = tmp_path / "other.jsonl"
     with pytest.raises(ParameterError, match="cannot be read"):
-        calibration.merge(other)
+        store.merge(other)
     other.write_text(json.dumps(calibration.facts() | {"cores": 4096}) + "\n" + row().line() + "\n", "utf-8")
     with pytest.raises(ParameterError, match="cores is 4096"):
-        calibration.merge(other)
+        store.merge(other)
     other.write_text("nonsense", "utf-8")
     with pytest.raises(ParameterError, match="was not measured on this machine"):
-        calibration.merge(other)
+        store.merge(other)
     assert again() == {}
 
 
@@ -272,8 +273,10 @@ def test_processes_that_save_at_once_lose_nothing():
     code = """
 import sys
 from trueno.discovery.protocol import Rates
-from trueno.select import calibration as c
-c.save([c.Row(sys.argv[1], "matmul", "float32", band, Rates(0, 1, 1), 1, 0.0, "x") for band in c.cost.BANDS])
+from trueno.calibrate.store import save
+from trueno.select import cost
+from trueno.select.calibration import Row
+save([Row(sys.argv[1], "matmul", "float32", band, Rates(0, 1, 1), 1, 0.0, "x") for band in cost.BANDS])
 """
     children = [subprocess.Popen([sys.executable, "-c", code, f"b{i}"]) for i in range(4)]
     assert [child.wait() for child in children] == [0] * 4
@@ -281,8 +284,8 @@ c.save([c.Row(sys.argv[1], "matmul", "float32", band, Rates(0, 1, 1), 1, 0.0, "x
 
 
 def test_describe_says_what_is_in_force():
-    calibration.save([row(), row("simd", measured="2026-02-01T00:00:00Z")])
-    said = calibration.describe()
+    store.save([row(), row("simd", measured="2026-02-01T00:00:00Z")])
+    said = store.describe()
     assert said.startswith("2 speeds of scalar, simd, measured 2026-01-01 to 2026-02-01, in ")
 
 
@@ -313,7 +316,7 @@ def test_a_backend_that_lies_is_reported():
 
 
 def test_reading_warns_of_nothing_when_all_is_well():
-    calibration.save([row()])
+    store.save([row()])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert again()

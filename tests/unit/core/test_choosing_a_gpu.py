@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import trueno
+from trueno.calibrate import measure
 from trueno.discovery.protocol import Call, Rates
 from trueno.ops import TABLE
-from trueno.select import calibration, cost, measure, policy
-from trueno.select.decision import Asked
+from trueno.select import calibration, cost, policy
+from trueno.select.decision import Request
 
 F4 = np.dtype(np.float32)
 MACHINES = {
@@ -42,7 +43,7 @@ def decided(name, size, residency="host"):
     sizes = tuple(int(np.prod(s)).bit_length() for s in (shapes if op.structured else shapes[:1]))
     static = tuple((p.name, p.typical) for p in op.static)
     call = Call(op, F4, op.layout, len(shapes[0]), sizes, static, residency=residency)
-    return policy.decide(call, Asked(automatic=True))
+    return policy.decide(call, Request(automatic=True))
 
 
 def test_small_host_arrays_never_go_there(machine):

@@ -100,7 +100,7 @@ def test_contexts_keep_their_tables() -> None:
     with trueno.use("reference"):
         assert current.get() is first and first.f4_add is table
     with trueno.use("reference"), trueno.use():
-        assert current.get().asked.names == ()
+        assert current.get().request.names == ()
 
 
 def test_a_default_is_for_every_thread() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from trueno.discovery import index
 from trueno.errors import TruenoWarning
 from trueno.events import stream as events
 from trueno.events.counters import Stats, Sum
-from trueno.events.stream import KINDS, Event, active, emit, listen, stats
+from trueno.events.stream import KINDS, Event, Listener, active, emit, stats
 from trueno.settings import EVENTS, settings
 from trueno.text import columns, duration, plain, size
 
@@ -33,7 +34,7 @@ def fresh(monkeypatch):
     settings.reload()
 
 
-class Kept:
+class Kept(Listener):
     """A listener that keeps everything of some kinds."""
 
     def __init__(self, *kinds):
@@ -49,10 +50,8 @@ class Kept:
 
 @pytest.fixture
 def kept():
-    listener = Kept()
-    end = listen(listener)
-    yield listener
-    end()
+    with Kept() as listener:
+        yield listener
 
 
 def verbose(monkeypatch, words):
@@ -190,9 +189,8 @@ def test_people_read_names_without_hashes():
 
 def test_active_says_who_listens(monkeypatch):
     assert not active("fallback") and not active("run")
-    end = listen(Kept("fallback"))
-    assert active("fallback") and not active("probe")
-    end()
+    with Kept("fallback"):
+        assert active("fallback") and not active("probe")
     assert not active("fallback")
     verbose(monkeypatch, "probe")
     assert active("probe") and not active("fallback")
@@ -207,11 +205,12 @@ def test_active_counts_a_logger_that_is_set_up(caplog):
 
 def test_listeners_leave_in_any_order():
     first, second = Kept(), Kept()
-    leave_first, leave_second = listen(first), listen(second)
+    first.__enter__()
+    second.__enter__()
     emit("probe")
-    leave_first()
+    first.__exit__()
     emit("run")
-    leave_second()
+    second.__exit__()
     emit("run")
     assert [e.kind for e in first.events] == ["probe"]
     assert [e.kind for e in second.events] == ["probe", "run"]
@@ -418,7 +417,10 @@ def test_no_event_imports_logging_or_pluggy_for_nobody():
 
 def test_times_and_sizes_for_people():
     assert [duration(s) for s in (0.0, 5e-9, 1.234e-5, 0.9999, 1.5, 4000.0)] == [
-        "0 ns", "5 ns", "12.3 µs", "1\u202f000 ms", "1.5 s", "4\u202f000 s",
+        "0 ns", "5 ns", "12.3 µs", "1 s", "1.5 s", "4\u202f000 s",
+    ]  # fmt: skip
+    assert [duration(s) for s in (None, 999.6e-9, -2.5e-7, math.inf, math.nan)] == [
+        "–", "1 µs", "-250 ns", "inf s", "nan s",
     ]  # fmt: skip
     assert [size(n) for n in (0, 999, 4096, 5_000_000, 7 * 10**9)] == ["0 B", "999 B", "4.1 kB", "5.0 MB", "7.0 GB"]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from trueno.discovery.protocol import Accuracy
+from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
-from trueno.ops.bound import bound, judge
 from trueno.ops.evaluate import evaluate
 from trueno.ops.fused import fma
 from unit.fused import exact, operands, same

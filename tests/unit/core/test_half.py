@@ -17,8 +17,8 @@ import trueno
 from ml_dtypes import bfloat16
 from trueno.discovery.protocol import Accuracy
 from trueno.dispatch.transfer import here
+from trueno.judge.bound import Bound, judge
 from trueno.ops import TABLE, fused
-from trueno.ops.bound import Bound, judge
 from trueno.testing import assert_op
 from trueno.testing.checks import check_values
 from trueno.testing.halves import rounded_bound

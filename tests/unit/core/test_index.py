@@ -332,13 +332,13 @@ def test_a_cache_of_imports_that_another_thread_cleared_is_no_error(site, scans,
 def test_scans_of_many_threads(site, monkeypatch):
     site.install("trueno-acme", {"acme": "index_test_acme:backend.toml"})
     expected, wrong, within = index.points(), [], []
-    found = index._found
+    collect = index._collect
 
     def watched(entries):
         within.append(1)
         wrong.extend(["two scans at once"] * (len(within) > 1))
         try:
-            return found(entries)
+            return collect(entries)
         finally:
             within.pop()
 
@@ -350,7 +350,7 @@ def test_scans_of_many_threads(site, monkeypatch):
             except Exception as error:
                 wrong.append(repr(error))
 
-    monkeypatch.setattr(index, "_found", watched)
+    monkeypatch.setattr(index, "_collect", watched)
     threads = [Thread(target=scan) for _ in range(4)]
     for thread in threads:
         thread.start()

@@ -9,13 +9,21 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from trueno.discovery import keys, manifest
-from trueno.discovery.manifest import parse, read
+from jsonschema import Draft202012Validator
+from trueno.discovery import index, keys, manifest
+from trueno.discovery.manifest import parse
 from trueno.parsers import TYPES
 from trueno.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted(ROOT.glob("plugins/*/src/*/*.toml"))
+
+
+def read(name, value, distribution="", version=""):
+    """The manifest that an entry point names, as a scan reads it."""
+    point = index.Point(index.BACKENDS, name, value, distribution, version)
+    return index._examined(point)[0].parsed()
+
 
 GOOD = {
     "name": "acme",
@@ -45,48 +53,8 @@ GOOD = {
 LEAST = {"name": "acme", "api": [1, 1], "kind": "cpu", "factory": "acme:make"}
 
 
-def accepts(schema, value):
-    """Whether a JSON Schema accepts `value`; knows the words that the generated schema uses, and no other."""
-    known = {
-        "$schema", "$comment", "title", "description", "default", "type", "enum", "pattern", "minimum",
-        "exclusiveMinimum", "exclusiveMaximum", "items", "minItems", "maxItems", "properties", "patternProperties",
-        "additionalProperties", "required", "anyOf", "allOf", "if", "then",
-    }  # fmt: skip
-    assert set(schema) <= known, set(schema) - known
-    kinds = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
-    kind = schema.get("type")
-    if kind and (not isinstance(value, kinds[kind]) or (isinstance(value, bool) and kind != "boolean")):
-        return False
-    if "enum" in schema and value not in schema["enum"]:
-        return False
-    if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value, re.ASCII):
-        return False
-    if isinstance(value, int | float):
-        if not value >= schema.get("minimum", value) or not value > schema.get("exclusiveMinimum", value - 1):
-            return False
-        if not value < schema.get("exclusiveMaximum", value + 1):
-            return False
-    if isinstance(value, list):
-        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-            return False
-        if not all(accepts(schema.get("items", {}), item) for item in value):
-            return False
-    if isinstance(value, dict):
-        properties, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-        for key, inner in value.items():
-            shapes = [properties[key]] if key in properties else []
-            shapes += [shape for pattern, shape in patterns.items() if re.search(pattern, key, re.ASCII)]
-            if not shapes and not schema.get("additionalProperties", True):
-                return False
-            if not all(accepts(shape, inner) for shape in shapes):
-                return False
-        if not set(schema.get("required", ())) <= set(value):
-            return False
-    if "anyOf" in schema and not any(accepts(inner, value) for inner in schema["anyOf"]):
-        return False
-    if not all(accepts(inner, value) for inner in schema.get("allOf", ())):
-        return False
-    return "if" not in schema or not accepts(schema["if"], value) or accepts(schema["then"], value)
+SCHEMA = Draft202012Validator(keys.schema())
+"""The schema in the hands of who knows nothing of our own check."""
 
 
 def refusal(data, **given):
@@ -243,7 +211,7 @@ def test_a_key_like_a_known_one_names_it_last():
 @pytest.mark.parametrize("text", ["builtins:object", "builtins:list", "typing:Any", "collections.abc:Sequence"])
 def test_types_of_everybody_are_nobodys(text):
     said = refusal(LEAST | {"arrays": ["numpy:ndarray", text]})
-    assert said == f"arrays[1] is {text!r}, which is no backend's own; it must be a type that this backend brings"
+    assert said == f"arrays[1] is {text!r}, which is not a backend's own; it must be a type that this backend brings"
 
 
 def test_texts_are_cleaned_of_what_a_terminal_obeys():
@@ -303,7 +271,6 @@ def test_whatever_the_parser_raises_is_a_manifest_that_cannot_be_read(tmp_path, 
 def test_missing_module():
     found = parse(LEAST | {"install": "get it", "require": {"modules": ["json", "no_such_module.inner"]}}, "x")
     assert found.unmet() == ("missing", "the module no_such_module.inner is not installed. Install: get it")
-    assert found.missing() == found.unmet()[1]
 
 
 def test_a_missing_module_is_named_for_pip_only_where_it_is_required(tmp_path, monkeypatch):
@@ -427,6 +394,7 @@ def test_the_schema_is_fresh():
     text = Path(manifest.SCHEMA).read_text("utf-8")
     assert text == json.dumps(keys.schema(), indent=2) + "\n", "stale: run `make generate`"
     assert '"like"' not in text
+    Draft202012Validator.check_schema(json.loads(text))
 
 
 def test_each_key_says_what_it_is():
@@ -441,7 +409,7 @@ def test_variables_have_the_types_of_the_parsers():
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
 def test_every_shipped_manifest(path):
     data = tomllib.loads(path.read_text("utf-8"))
-    assert accepts(keys.schema(), data)
+    assert SCHEMA.is_valid(data)
     found = parse(data, path.name)
     assert found.atomic == (found.name != "wgpu")
     assert found.unmet() is None or found.unmet()[0] in ("no_device", "missing")
@@ -499,12 +467,12 @@ def mutated(random, value):
 def test_the_check_and_the_schema_decide_alike(start):
     seed = random.randrange(2**32)
     print("seed", seed)
-    schema, drawn = keys.schema(), random.Random(seed)
+    drawn = random.Random(seed)
     refused = 0
     for _ in range(3000):
         data = mutated(drawn, start)
         said = keys.refuse(data)
-        assert accepts(schema, data) == (said == ""), (data, said)
+        assert SCHEMA.is_valid(data) == (said == ""), (data, said)
         refused += bool(said)
         if said:  # and the whole never raises anything but a sentence
             with pytest.raises(ValueError, match=r"^x: "):

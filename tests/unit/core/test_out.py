@@ -122,8 +122,8 @@ def test_an_out_that_does_not_fit_is_an_error(backend, name):
 def test_the_batched_product_compiles_for_no_rank_that_it_does_not_take(ranks):
     """Numba's words for such a signature are pages long."""
     pytest.importorskip("trueno_simd")
-    from trueno_simd.kernels.matmul import batched_matmul
+    from unit.simd.structured import structured_kernel
 
     a, b, out = (np.full((2,) * rank, 7, np.float32) for rank in ranks)
-    assert batched_matmul(np.dtype(np.float32), {})(a, b, out) == -1
+    assert structured_kernel("batched_matmul")(a, b, out) == -1
     assert (out == 7).all()

@@ -10,10 +10,10 @@ from threading import Thread
 
 import pytest
 from fake_plugin import run, tell, write
-from trueno.discovery import child, probe, trial, verdicts
 from trueno.discovery.manifest import parse
 from trueno.discovery.protocol import Device
-from trueno.discovery.verdicts import Verdict
+from trueno.probing import child, probe, process, verdicts
+from trueno.probing.verdicts import Verdict
 
 ASK = """
 import json, sys, trueno
@@ -369,27 +369,26 @@ def started(cache, monkeypatch):
 
     def instead(command):
         def start(child):
-            made = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
-            processes.append(made)
-            return made
+            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True))
+            return processes[-1]
 
-        monkeypatch.setattr(trial._Child, "_start", start)
+        monkeypatch.setattr(process._Child, "_start", start)
         return processes
 
     yield instead
-    for process in processes:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-    trial._children.clear()
+    for one in processes:
+        one.kill()
+        one.wait()
+        one.stdout.close()
+    process._children.clear()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="nothing is read there before the end")
 @pytest.mark.parametrize("way", ["give_up", "late"])
 def test_what_we_end_is_never_a_crash_although_ending_it_fails(started, cache, monkeypatch, way):
     started(READY_AND_SLEEPS)
-    child = trial._Child(manifest())
-    kill = trial._Child.kill
+    child = process._Child(manifest())
+    kill = process._Child.kill
 
     def fails(self):
         kill(self)
@@ -398,12 +397,12 @@ def test_what_we_end_is_never_a_crash_although_ending_it_fails(started, cache, m
     while not child.ready:
         assert not child.ended()
         time.sleep(0.01)
-    monkeypatch.setattr(trial._Child, "kill", fails)
+    monkeypatch.setattr(process._Child, "kill", fails)
     if way == "late":
         child.deadline = 0
     with pytest.raises(RecursionError):
         child.give_up() if way == "give_up" else child.ended()
-    monkeypatch.setattr(trial._Child, "kill", kill)
+    monkeypatch.setattr(process._Child, "kill", kill)
     assert child.ended()
     if way == "give_up":
         assert child.verdict is None and child.failed and not list(cache.glob("fake-*.json"))
@@ -412,15 +411,15 @@ def test_what_we_end_is_never_a_crash_although_ending_it_fails(started, cache, m
 
 
 def test_one_that_is_never_ready_is_started_again_and_then_refused(started, cache, monkeypatch):
-    monkeypatch.setattr(trial, "STARTING", 0.2)
-    monkeypatch.setitem(trial.settings._set, "TRUENO_PROBE_TIMEOUT", 0.1)
-    trial.settings.reload()
+    monkeypatch.setattr(process, "STARTING", 0.2)
+    monkeypatch.setitem(process.settings._set, "TRUENO_PROBE_TIMEOUT", 0.1)
+    process.settings.reload()
     try:
         processes = started(SLEEPS)
-        verdict = trial.wait(manifest())
+        verdict = process.wait(manifest())
     finally:
         monkeypatch.undo()
-        trial.settings.reload()
+        process.settings.reload()
     assert verdict.code == "probe_timeout" and "did not come as far as its code within 0.2 s, 2 times" in verdict.reason
     assert len(processes) == 2 and all(p.poll() is not None for p in processes)
     assert not list(cache.glob("fake-*.json"))
@@ -429,7 +428,7 @@ def test_one_that_is_never_ready_is_started_again_and_then_refused(started, cach
 @pytest.mark.skipif(os.name == "nt", reason="nothing is read there before the end")
 def test_the_time_begins_when_it_is_ready(started):
     started(READY_AND_SLEEPS)
-    child = trial._Child(manifest())
+    child = process._Child(manifest())
     child.deadline = float("inf")
     while not child.ready:
         assert not child.ended()
@@ -444,14 +443,14 @@ def test_one_that_was_ended_for_another_thread_is_started_again(started):
     told = []
 
     def wait():
-        told.append(trial.wait(manifest()))
+        told.append(process.wait(manifest()))
 
     thread = Thread(target=wait)
     thread.start()
     while not processes:
         time.sleep(0.01)
     started([sys.executable, "-c", f"print('ready'); print({answer!r})"])
-    trial.abandon()
+    process.abandon()
     thread.join(30)
     assert len(processes) == 2 and told[0].ok
 
@@ -471,12 +470,12 @@ def test_to_host_must_write_where_it_is_told():
         def to_host(self, x, out=None):
             return x.copy() if out is None else None
 
-    with pytest.raises(child.Wrong, match=r"brought home by to_host\(x, out\), gave nan"):
+    with pytest.raises(child.Wrong, match=r"copied back by to_host\(x, out\), gave nan"):
         child.check(Silent(), True)
 
 
 def test_origin_finds_modules_without_importing_them():
-    assert verdicts.origin("trueno.discovery.probe") == probe.__file__
+    assert verdicts.origin("trueno.probing.probe") == probe.__file__
     loaded = set(sys.modules)
     assert verdicts.origin("wsgiref.simple_server").endswith("simple_server.py")
     assert set(sys.modules) == loaded
@@ -487,11 +486,11 @@ def test_the_cores_own_check_finds_the_reference_right():
     from trueno.reference import ReferenceBackend
 
     child.check(ReferenceBackend(), False)
-    verdict = child.judge("reference", "trueno.reference:ReferenceBackend", False)
+    verdict = child.verify("reference", "trueno.reference:ReferenceBackend", False)
     assert verdict.ok and verdict.devices == (Device("NumPy"),)
 
 
-def test_settings_of_code_are_spelt_for_the_child():
-    assert [trial._spelt(v) for v in (True, False, ("a", "b"), (("nan", "stop"),), 2.5)] == [
+def test_settings_of_code_are_spelled_for_the_child():
+    assert [process._spelled(v) for v in (True, False, ("a", "b"), (("nan", "stop"),), 2.5)] == [
         "1", "0", "a,b", "nan:stop", "2.5",
     ]  # fmt: skip

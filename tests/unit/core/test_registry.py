@@ -9,7 +9,7 @@ from threading import Thread
 import numpy as np
 import pytest
 from fake_plugin import run, tell, write
-from trueno.discovery import registry
+from trueno.discovery import index, registry, scan
 from trueno.discovery.entry import Entry
 from trueno.discovery.manifest import Manifest
 from trueno.errors import ParameterError, UnknownBackend
@@ -74,7 +74,7 @@ def test_entries_that_another_thread_forgets_at_once(monkeypatch):
 
 def test_reading_while_another_thread_forgets(monkeypatch):
     interval, wrong, end = sys.getswitchinterval(), [], time.monotonic() + 1
-    monkeypatch.setattr(registry, "_scan", lambda: registry._publish({"reference": registry._reference()}))
+    monkeypatch.setattr(registry, "_scan", lambda: registry._publish({"reference": scan._reference()}))
 
     class Kind:
         pass
@@ -110,7 +110,7 @@ def test_a_warning_points_at_the_users_line(two):
 
 
 def test_a_backend_of_ours_that_is_not_installed_says_how(monkeypatch):
-    assert {"scalar", "simd", "wgpu", "cuda"} == set(registry.extras())
+    assert {"scalar", "simd", "wgpu", "cuda"} == set(index.extras())
     monkeypatch.setattr(registry, "extras", lambda: {"cyda": "trueno-cyda"})
     with pytest.raises(UnknownBackend, match=r'"cyda" is not installed: pip install \'trueno\[cyda\]\'; installed: '):
         registry.load("cyda")
@@ -363,8 +363,8 @@ def test_owner_of_array_types(tmp_path):
     import fake_mine_package.impl as impl
     found = [owner(t) for t in (impl.Own, impl.Child, impl.Child, int, np.ndarray, np.matrix)]
     entries = registry.entries()
-    print(json.dumps([before, [e and e.name for e in found], registry.foreign(entries["mine"]),
-                      registry.foreign(entries["reference"]), registry.atomic(entries["reference"])]))
+    print(json.dumps([before, [e and e.name for e in found], entries["mine"].foreign,
+                      entries["reference"].foreign, entries["reference"].atomic]))
     """
     assert tell(tmp_path, code) == [None, ["mine", "mine", "mine", None, None, None], True, False, True]
 
@@ -462,7 +462,7 @@ def test_best_is_no_emulation_and_nothing_opt_in(tmp_path):
     import json, trueno
     from trueno.discovery import registry
     best = trueno.select_best_available_backend()
-    print(json.dumps([best.name, best.isa, registry.software(registry.entries()["emulated"])]))
+    print(json.dumps([best.name, best.isa, registry.entries()["emulated"].software]))
     """
     assert tell(tmp_path, code) == ["works", "isa", True]
     assert tell(tmp_path, code, TRUENO_BACKEND="emulated")[0] == "emulated"
@@ -471,7 +471,7 @@ def test_best_is_no_emulation_and_nothing_opt_in(tmp_path):
 def test_how_an_entry_shows_itself():
     manifest = Manifest("fake", (1, 1), "cpu", 3, "no_such_package:make", "")
     entry = Entry("fake", manifest)
-    assert "not tried yet" in repr(entry) and (entry.kind, entry.tier, entry.opt_in) == ("cpu", 3, False)
+    assert "not probed yet" in repr(entry) and (entry.kind, entry.tier, entry.opt_in) == ("cpu", 3, False)
     refused = Entry("fake", None, "bad_manifest", "its manifest is refused: no")
     assert repr(refused) == "<fake: its manifest is refused: no>" and not refused.available
     assert (refused.kind, refused.tier, refused.opt_in, refused.devices) == ("unknown", -1, False, ())

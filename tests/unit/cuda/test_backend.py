@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 import trueno
+from trueno.backend import TABLE, Call
 from trueno.discovery.protocol import Probe
-from trueno_cuda.backend import EmulatedBackend
+from trueno_cuda.backend import CudaBackend, EmulatedBackend
+from trueno_cuda.kernels import KERNELS
+from unit.cuda.kernels.test_gemm_epilogue import call_of, op_of
 
 NAME = "cuda_emulated"
 
@@ -32,3 +35,27 @@ def test_an_architecture_that_it_cannot_play(monkeypatch, arch):
     finally:
         monkeypatch.undo()
         trueno.settings.settings.reload()
+
+
+@pytest.mark.parametrize("op", KERNELS)
+def test_the_table_of_kernels_answers_for_them(op):
+    """Whether a structured op runs in 16 bits, and how fast it is, stands with its kernel and nowhere else."""
+    backend = CudaBackend()
+    for dtype in ("float32", "float64", "float16", "int32"):
+        call = Call(TABLE[op], np.dtype(dtype), "ee", 2, (4, 4))
+        refused = backend.supports(call)
+        assert (refused is None) == (dtype in KERNELS[op].dtypes)
+        assert refused is None or refused.code == "unsupported_dtype"
+        assert backend.rates(call) is KERNELS[op].rates
+
+
+def test_what_16_bit_floats_lack():
+    backend = EmulatedBackend()
+    call = call_of(op_of("matmul"), np.float16)
+    refused = backend.supports(call)
+    assert refused.code == "unsupported_dtype" and refused.detail.startswith("float16: an epilogue")
+    assert backend.supports(call_of(op_of("matmul"))) is None
+    for name in ("matmul", "add"):
+        op = TABLE[name]
+        guarded = Call(op, np.dtype(np.float16), "ee", 2, (4, 4), guarded=True)
+        assert backend.supports(guarded).code == "unguarded"

@@ -6,15 +6,15 @@ import sys
 import numpy as np
 import pytest
 from trueno.errors import ParameterError
-from trueno_cuda import catalogue
-from trueno_cuda.catalogue import build, chosen, compare, find, module, read, run
-from trueno_cuda.entry import Constant, Entry, Sample, Want, constants
+from trueno_cuda.catalogue import registry
+from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Sample, Want, constants
+from trueno_cuda.catalogue.registry import build, chosen, compare, find, module, read, run
 from trueno_cuda.ptx import TARGETS, f32, kernel, ptr, u32
 from unit.cuda.kernels.moves import random
 from unit.cuda.ptx.assembler import run as ptxas
 from unit.cuda.ptx.examples import mma_gemm
 
-ENTRIES = catalogue.catalogue()
+ENTRIES = registry.catalogue()
 VARIANTS = [pytest.param(name, v, id=f"{name}-{i}") for name, e in ENTRIES.items() for i, v in enumerate(e.variants)]
 
 
@@ -59,9 +59,9 @@ def test_it_needs_no_gpu_and_no_cupy():
     code = """
 import sys
 sys.modules["cupy"] = None
-from trueno_cuda import catalogue
-assert catalogue.run(catalogue.find("outer")).good
-assert not [m for m in sys.modules if m.startswith(("trueno_cuda.hardware", "cuda", "typer", "rich"))]
+from trueno_cuda.catalogue import registry
+assert registry.run(registry.find("outer")).good
+assert not [m for m in sys.modules if m.startswith(("trueno_cuda.device.hardware", "cuda", "typer", "rich"))]
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
@@ -85,7 +85,7 @@ def _sample(rng, *, TIMES, V, WRONG):
 
 def entry(**options):
     made = constants(doubled, TIMES="the factor", V="elements an access", WRONG="whether it is")
-    return Entry("doubled", "tests", "doubles", doubled.build, _sample, made, **options)
+    return CatalogueEntry("doubled", "tests", "doubles", doubled.build, _sample, made, **options)
 
 
 def test_constants_come_from_the_signature():
@@ -111,7 +111,9 @@ def test_a_finding_is_not_good():
         return Sample(sample.grid, sample.operands | {"n": 32}, sample.wants)
 
     made = entry()
-    done = run(Entry("doubled", "tests", "doubles", made.build, reads_beyond, made.constants), constants={"TIMES": 2})
+    done = run(
+        CatalogueEntry("doubled", "tests", "doubles", made.build, reads_beyond, made.constants), constants={"TIMES": 2}
+    )
     assert done.reports[0].findings and not done.good
 
 
@@ -144,7 +146,7 @@ def test_an_impossible_constant_is_no_traceback():
         build(find("transpose"), constants={"schedule": "elements", "R": 8, "C": 8})
     with pytest.raises(ParameterError, match="convolve2d: P=3 and Q=0: both are constants of the build, or both are 0"):
         build(find("convolve2d"), constants={"Q": 0})
-    made = Entry("odd", "tests", "fails", lambda arch, *, N: 1 // N, _sample, (Constant("N", 0),))
+    made = CatalogueEntry("odd", "tests", "fails", lambda arch, *, N: 1 // N, _sample, (Constant("N", 0),))
     with pytest.raises(ParameterError, match=r"odd: no kernel with N=0 \(ZeroDivisionError"):
         build(made)
 
@@ -227,4 +229,4 @@ def test_entries_of_one_name_are_refused(monkeypatch):
 
     monkeypatch.setattr(outer, "CATALOGUE", [*outer.CATALOGUE, *outer.CATALOGUE])
     with pytest.raises(ValueError, match="two entries of the catalogue are called outer"):
-        catalogue.catalogue.__wrapped__()
+        registry.catalogue.__wrapped__()

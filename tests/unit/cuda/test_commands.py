@@ -16,8 +16,9 @@ from trueno import hooks
 from trueno.cli.app import app
 from trueno.discovery import index
 from trueno.errors import ParameterError
-from trueno_cuda import catalogue, commands
-from trueno_cuda.entry import Entry, Sample, Want, constants
+from trueno_cuda import commands
+from trueno_cuda.catalogue import registry
+from trueno_cuda.catalogue.entry import CatalogueEntry, Sample, Want, constants
 from trueno_cuda.ptx import f32, kernel, ptr
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -39,7 +40,7 @@ def ptx(*args):
 def test_list():
     result = ptx("list")
     assert result.exit_code == 0
-    for name in catalogue.catalogue():
+    for name in registry.catalogue():
         assert name in result.stdout
     lines = result.stdout.splitlines()
     line = next(line for line in lines if line.startswith("transpose "))
@@ -53,7 +54,7 @@ def test_a_table_of_any_width_loses_nothing(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = ptx("list").stdout.splitlines()
     assert max(map(len, lines)) <= max(columns, 105)
-    entries = catalogue.catalogue()
+    entries = registry.catalogue()
     starts = [i for i, line in enumerate(lines) if line.split(" ")[0] in entries]
     assert [lines[i].split()[0] for i in starts] == list(entries)
     at, middle = lines[0].index("constants"), lines[0].index("what it does")
@@ -77,7 +78,7 @@ def test_the_help_tells_how_schedules_are_written(command):
 
 def test_list_as_json():
     found = json.loads(ptx("list", "--json").stdout)
-    assert [e["name"] for e in found] == list(catalogue.catalogue())
+    assert [e["name"] for e in found] == list(registry.catalogue())
     (outer,) = (e for e in found if e["name"] == "outer")
     assert outer["family"] == "moves" and "sm_90a" in outer["arches"]
     assert outer["constants"][0] == {"name": "itemsize", "default": 4, "choices": [4, 8], "help": "bytes of an element"}
@@ -89,7 +90,7 @@ def test_emit_prints_what_ptxas_takes():
     assert ".target sm_80\n" in result.stdout and ".visible .entry outer_f32_guarded_V2_C256(" in result.stdout
     said, _, text = result.stdout.partition("\n")
     assert said == "// trueno ptx emit outer --arch sm_80 --set itemsize=4 --set guarded=True --set V=2 --set C=256"
-    assert text == catalogue.build(catalogue.find("outer"), "sm_80", {"V": 2, "guarded": True})[0].text
+    assert text == registry.build(registry.find("outer"), "sm_80", {"V": 2, "guarded": True})[0].text
     good, log = ptxas(result.stdout, "sm_80")
     assert good, log
 
@@ -127,7 +128,7 @@ def test_run():
 def test_run_launches_what_emit_prints(name, given):
     """The same constants where none are named, and both say which."""
     options = [part for one in given for part in ("--set", one)]
-    if given and not any(c.name == "dtype" for c in catalogue.find(name).constants):
+    if given and not any(c.name == "dtype" for c in registry.find(name).constants):
         pytest.skip("it has no such constant")
     printed, ran = ptx("emit", name, *options), ptx("run", name, *options, "--seed", "3")
     assert ran.exit_code == 0, ran.stdout
@@ -161,8 +162,8 @@ def _sample(rng, *, beyond):
 
 @pytest.mark.parametrize("given, said", [([], "y: WRONG: 32 elements"), (["--set", "beyond=1"], "out-of-bounds")])
 def test_a_wrong_kernel_is_seen(monkeypatch, given, said):
-    entry = Entry("broken", "tests", "is wrong", broken.build, _sample, constants(broken))
-    monkeypatch.setattr(catalogue, "catalogue", lambda: {"broken": entry})
+    entry = CatalogueEntry("broken", "tests", "is wrong", broken.build, _sample, constants(broken))
+    monkeypatch.setattr(registry, "catalogue", lambda: {"broken": entry})
     result = ptx("run", "broken", *given)
     assert result.exit_code == 1 and said in result.stdout
     result = ptx("run", "broken", *given, "--json")
@@ -183,9 +184,9 @@ def test_check():
 @pytest.mark.parametrize("beyond, said", [(False, "as usual: y WRONG: 32 elements"), (True, "out-of-bounds")])
 def test_check_sees_a_wrong_kernel(monkeypatch, beyond, said):
     variants = ({"beyond": True},) if beyond else ({},)
-    entry = Entry("broken", "tests", "is wrong", broken.build, _sample, constants(broken), variants=variants)
-    alike = catalogue.find("transpose")
-    monkeypatch.setattr(catalogue, "catalogue", lambda: {"broken": entry, "transpose": alike})
+    entry = CatalogueEntry("broken", "tests", "is wrong", broken.build, _sample, constants(broken), variants=variants)
+    alike = registry.find("transpose")
+    monkeypatch.setattr(registry, "catalogue", lambda: {"broken": entry, "transpose": alike})
     result = ptx("check", "--backend", "cuda_emulated")
     assert result.exit_code == 1 and said in result.stdout
     assert "1 kernels are right, 1 are not, 0 are not for sm_90\nnot right: broken\n" in result.stdout

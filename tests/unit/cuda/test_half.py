@@ -32,7 +32,7 @@ def still(call):
     result = call()
     assert here.moved == before, f"{before} became {here.moved}"
     results = result if isinstance(result, tuple) else (result,)
-    assert all(type(r).__module__ == "trueno_cuda.emulated" for r in results)
+    assert all(type(r).__module__ == "trueno_cuda.device.emulated" for r in results)
     home = tuple(map(trueno.numpy, results))
     return home if isinstance(result, tuple) else home[0]
 
@@ -40,7 +40,7 @@ def still(call):
 @pytest.fixture
 def asked(monkeypatch):
     """Ops and dtypes of the kernels that are made from here on; plans are forgotten before."""
-    trueno.forgive()
+    trueno.reset_quarantine()
     backend, seen = registry.load(NAME), []
     real = backend.kernel
     monkeypatch.setattr(backend, "kernel", lambda call: seen.append((call.op.name, call.dtype.name)) or real(call))

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from trueno_cuda import catalogue
+from trueno_cuda.catalogue import registry
 from trueno_cuda.ptx import f32, kernel, ptr, u32
 
 WAIT = "griddepcontrol.wait;"
@@ -39,11 +39,11 @@ def test_a_kernel_waits_first(arch):
     assert ".nc" not in early.text and "ld.global.L1::no_allocate" in early.text
 
 
-@pytest.mark.parametrize("name", catalogue.catalogue())
+@pytest.mark.parametrize("name", registry.catalogue())
 def test_every_kernel_of_ours_waits_first(name):
-    entry = catalogue.find(name)
+    entry = registry.find(name)
     for arch in set(entry.arches) & {"sm_90", "sm_90a"}:
-        for made in catalogue.build(entry, arch, entry.variants[0]):
+        for made in registry.build(entry, arch, entry.variants[0]):
             lines = body(made.text)
             at = lines.index(WAIT)
             assert all(map(HARMLESS.match, lines[:at])), lines[:at]

@@ -5,10 +5,10 @@ import pytest
 from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
 from trueno.ops import TABLE
-from trueno_cuda import repeated
-from trueno_cuda.emulated import Emulator
-from trueno_cuda.kernels import kernel as by_hand
-from trueno_cuda.rowprogram import kernel
+from trueno_cuda.device import repeated
+from trueno_cuda.device.emulated import Emulator
+from trueno_cuda.kernels import KERNELS
+from trueno_cuda.rows.rowprogram import kernel
 from unit.cuda.rows.calls import Inside, key
 
 F = np.float32
@@ -152,7 +152,7 @@ def test_kernels_written_by_hand(device, rng, name, bindings):
     mean = {"transpose": np.transpose, "outer": np.outer}.get(name, np.matmul)
     there_, out = there(device, *operands), device.to_device(np.zeros_like(mean(*operands)))
     call = Call(TABLE[name], np.dtype(F), "", vectors[0], (10,) * len(vectors), (), "cuda_emulated")
-    run = by_hand(device, call)
+    run = KERNELS.kernel(call, device)
     for _ in range(5):
         operands = [rng.standard_normal(x.shape).astype(F) for x in operands]
         for x, y in zip(operands, there_, strict=True):

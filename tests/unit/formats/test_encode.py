@@ -1,14 +1,16 @@
 """Encoding gives ggml's bytes, in any shape and any number of pieces, and refuses what no block can hold."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from trueno.errors import ParameterError, ShapeError
-from trueno.formats import ACTIVATIONS, FORMATS, WEIGHTS, decode, encode, encode_arithmetic
+from trueno.formats import ACTIVATIONS, FORMATS, WEIGHTS, decode, encode, encode_activations, encode_arithmetic
 from trueno.formats.decode import codes, field, group_mins, group_scales
 from trueno.formats.encode_codebook import nearest_entry, thresholds
+from trueno.formats.encode_minmax import _as_stored
 from trueno.formats.pack import pack
 
 GGML = np.load(Path(__file__).parents[2] / "golden/ggml/quant.npz", allow_pickle=False)
@@ -22,6 +24,38 @@ def test_gives_the_bytes_of_ggml(name: str, key: str, weighted: bool) -> None:
     wanted = GGML[f"{key}_{name.upper()}"]
     wrong = [row for row, a, b in zip(ROWS, got, wanted, strict=True) if not np.array_equal(a, b)]
     assert got.shape == wanted.shape and not wrong
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_row_of_the_table_says_how_to_encode(name: str, weighted: bool) -> None:
+    """Under another name too: no encoder knows formats by name."""
+    renamed = replace(FORMATS[name], name="renamed")
+    assert np.array_equal(
+        encode(renamed, GGML["x"], GGML["imatrix"] if weighted else None),
+        GGML[f"{'qim' if weighted else 'q'}_{name.upper()}"],
+    )
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_so_does_one_of_activations(name: str) -> None:
+    renamed = replace(FORMATS[name], name="renamed")
+    assert np.array_equal(encode_activations(renamed, GGML["x"]), encode_activations(FORMATS[name], GGML["x"]))
+
+
+def test_a_scale_too_wide_runs_into_the_number_that_shares_its_byte() -> None:
+    """As ggml's bits lie: above a group's scale its min in q2_k, two bits of number j + 4 above number j in q4_k."""
+    numbers = np.zeros((1, 16), np.int32)
+    scales, mins = numbers.copy(), numbers.copy()
+    scales[0, 3], mins[0, 3] = 0x6A, 0x81
+    scales, mins = _as_stored(FORMATS["q2_k"], scales, mins, capped=False)
+    assert (scales[0, 3], mins[0, 3], scales.sum(), mins.sum()) == (0xA, 0x7, 0xA, 0x7)
+
+    scales, mins = numbers[:, :8].copy(), numbers[:, :8].copy()
+    scales[0, 1], scales[0, 5], mins[0, 2], mins[0, 7] = 0xC5, 0x01, 0x80, 0xFF
+    scales, mins = _as_stored(FORMATS["q4_k"], scales, mins, capped=False)
+    assert (scales[0, 1], scales[0, 5], mins[0, 2], mins[0, 6], mins[0, 7]) == (0x05, 0x31, 0, 0x20, 0x3F)
+    assert _as_stored(FORMATS["q4_k"], np.full((1, 8), 200), mins, capped=True)[0].tolist() == [[63] * 8]
 
 
 @pytest.mark.parametrize("f", FORMATS.values(), ids=FORMATS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from trueno.ops import TABLE
 from trueno.ops.lower import lower
-from trueno_scalar.kernel import clash
+from trueno_scalar.operands import clash
 
 F32 = np.float32
 IN_PLACE = [name for name, op in TABLE.items() if not op.structured and not op.reduces]

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 from trueno.discovery.protocol import Call
+from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
-from trueno.ops.bound import bound, judge
 from trueno_scalar.backend import ACCURACY, ScalarBackend
 
 ROWS = [

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from trueno.discovery.protocol import Call
+from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
-from trueno.ops.structured import judge_structured
 from trueno_scalar.backend import ScalarBackend
-from trueno_scalar.structured import KERNELS
+from trueno_scalar.kernels import KERNELS
 
 DTYPES = [np.float32, np.float64]
 CASES = {

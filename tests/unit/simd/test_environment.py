@@ -9,7 +9,8 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 from numba import types
-from trueno_simd import environment, jit
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm import environment
 
 from tests.float_modes import in_mode, needs_modes, rounding
 
@@ -20,7 +21,7 @@ SEED = int.from_bytes(os.urandom(4))
 @pytest.mark.parametrize("mode", ["up", "down", "zero"])
 def test_nothing_moves_past_the_instruction_that_sets_the_mode(mode: str) -> None:
     """Not even one multiplication, which LLVM would like to have after both branches."""
-    kernel = jit.entry(types.float64(types.float64), cache=False)(lambda x: x * 0.1)
+    kernel = kernel_entry(types.float64(types.float64), cache=False)(lambda x: x * 0.1)
     expected = [kernel(x) for x in (0.3, -0.3, 1e-310, 0.7)]
     with in_mode(mode):
         before = rounding()
@@ -32,7 +33,7 @@ def test_nothing_moves_past_the_instruction_that_sets_the_mode(mode: str) -> Non
 
 @needs_modes
 def test_subnormals_are_kept_for_a_caller_who_flushes_them() -> None:
-    kernel = jit.entry(types.float64(types.float64), cache=False)(lambda x: x * 0.5)
+    kernel = kernel_entry(types.float64(types.float64), cache=False)(lambda x: x * 0.5)
     with in_mode("flush"):
         found = kernel(2.0**-1022)
     assert found.hex() == "0x0.8000000000000p-1022"
@@ -87,7 +88,7 @@ def test_on_an_architecture_without_a_word_for_it_the_core_sees_to_it(monkeypatc
 
 def test_every_kernel_that_python_calls_is_guarded() -> None:
     """Numba names the parts of its calling convention; a version that named them otherwise would leave kernels bare."""
-    kernel = jit.entry(types.float64(types.float64), cache=False)(lambda x: x + 1.0)
+    kernel = kernel_entry(types.float64(types.float64), cache=False)(lambda x: x + 1.0)
     text = next(iter(kernel.inspect_asm().values()))
     if environment.known():
         assert text.count("mxcsr" if "mxcsr" in text else "FPCR") == 3, text

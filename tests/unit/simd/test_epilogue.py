@@ -8,14 +8,14 @@ import trueno
 from trueno.batch.epilogue import shapes, with_epilogue
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Call
+from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
-from trueno.ops.structured import judge_structured
 
 pytest.importorskip("numba")
 
-from trueno_simd import epilogue
 from trueno_simd.backend import SimdBackend
 from trueno_simd.kernels import matmul
+from trueno_simd.rows import epilogue
 
 BACKEND = SimdBackend()
 KINDS = {"matmul": "ewreu", "batched_matmul": "ewreu", "matvec": "eeu", "vecmat": "eeu"}
@@ -111,7 +111,7 @@ def test_several_results(rng):
 
 @pytest.mark.slow
 def test_the_number_of_threads_changes_nothing(rng):
-    from trueno_simd.threads import count, set_count
+    from trueno_simd.threads.pool import count, set_count
 
     before, op = count(), op_of("matmul")
     operands, whole = operands_of(op, 200, 1030, 260, "f4", rng)

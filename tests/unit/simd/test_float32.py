@@ -16,8 +16,9 @@ import pytest
 numba = pytest.importorskip("numba", reason="needs numba")
 special = pytest.importorskip("scipy.special", reason="needs scipy")
 mpmath = pytest.importorskip("mpmath", reason="needs mpmath")
-from trueno_simd import bits, float32, isa  # noqa: E402
-from trueno_simd.jit import FLAGS  # noqa: E402
+from trueno_simd.llvm import bits, isa  # noqa: E402
+from trueno_simd.llvm.jit import FLAGS  # noqa: E402
+from trueno_simd.rows import float32  # noqa: E402
 
 Array = np.ndarray[Any, Any]
 ORACLE: dict[str, Callable[..., Array]] = {
@@ -230,11 +231,11 @@ def test_a_huge_argument_changes_no_other(name: str) -> None:
 
 TWICE = """
 import sys, numpy as np
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 isa.apply()
 from numba import float32, float64, njit, void
-from trueno_simd import float32 as single, float64 as double
-from trueno_simd.jit import FLAGS
+from trueno_simd.rows import float32 as single, float64 as double
+from trueno_simd.llvm.jit import FLAGS
 
 def sin32(x, y):
     for i in range(x.size): y[i] = single.sin(x[i])
@@ -354,7 +355,7 @@ def test_every_level(level: str) -> None:
     words = ("TRUENO_MAX_ISA", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
     environment = {k: v for k, v in os.environ.items() if k not in words} | {"TRUENO_MAX_ISA": level}
     environment["PYTHONPATH"] = os.pathsep.join([os.path.dirname(__file__), *(p for p in sys.path if p)])
-    code = "from trueno_simd import isa; assert isa.apply() is None; import test_float32; test_float32.report()"
+    code = "from trueno_simd.llvm import isa; assert isa.apply() is None; import test_float32; test_float32.report()"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]

@@ -20,9 +20,9 @@ pytest.importorskip("numba", reason="needs numba")
 pytest.importorskip("mpmath", reason="needs mpmath")
 import mpmath
 from numba import float64, njit, void
-from trueno_simd import isa
-from trueno_simd.float64 import FUNCTIONS, ULP
-from trueno_simd.jit import FLAGS
+from trueno_simd.llvm import isa
+from trueno_simd.llvm.jit import FLAGS
+from trueno_simd.rows.float64 import FUNCTIONS, ULP
 
 Array = npt.NDArray[np.float64]
 ONE = sorted(set(FUNCTIONS) - {"pow"})
@@ -388,6 +388,6 @@ def test_lower_level(level: str) -> None:
     if level == "avx":  # the instructions of sse2 but for their width
         which = "edges or pow_ or vectorized"
     arguments = ["-q", "-x", "-p", "no:cacheprovider", __file__, "-k", which]
-    code = f"from trueno_simd import isa; assert not isa.apply(); import pytest; exit(pytest.main({arguments}))"
+    code = f"from trueno_simd.llvm import isa; assert not isa.apply(); import pytest; exit(pytest.main({arguments}))"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 import trueno
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 from unit.fused import exact, operands, same
 
 

@@ -87,9 +87,9 @@ def test_status_in_place(n):
 ASSEMBLY = """
 import json
 from trueno.ops import TABLE
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 isa.apply()
-from trueno_simd.rowprogram import compiled
+from trueno_simd.rows.rowprogram import compiled
 def assembly(name, guarded):
     op = TABLE[name]
     kernel = compiled(op, "float32", op.layout, 1, (), False, guarded)

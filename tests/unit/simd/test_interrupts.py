@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
-from trueno_simd import elsewhere
+from trueno_simd.llvm import elsewhere
 
 MAIN = threading.main_thread().ident or 0
 
@@ -103,7 +103,7 @@ warnings.simplefilter("ignore")  # Python's own, about forks of processes with t
 draw = random.Random(int(sys.argv[1]))
 x = np.ones(1000, np.float32)
 from importlib import import_module
-from trueno_simd import elsewhere
+from trueno_simd.llvm import elsewhere
 other = threading.Thread(target=elsewhere.run, args=(lambda: import_module("trueno_simd.kernels"),))
 other.start()
 time.sleep(draw.uniform(0.05, 1))
@@ -127,7 +127,7 @@ def test_a_child_of_a_process_that_loads_numba_computes(tmp_path: Path) -> None:
 EXIT = """
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
 threading.stack_size(65536)  # of the program's own threads: LLVM needs more
-from trueno_simd import elsewhere
+from trueno_simd.llvm import elsewhere
 run = elsewhere.run
 def interrupted(task):
     def first():

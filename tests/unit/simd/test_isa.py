@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("llvmlite", reason="needs llvmlite")
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 
 ON_X86 = isa.detect().level in isa.X86
 WITHIN = isa.X86[: isa.X86.index(isa.detect().level) + 1] if ON_X86 else ()
@@ -27,7 +27,7 @@ def python(code: str, **variables: str) -> str:
 
 
 ASSEMBLY = """
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 assert isa.apply() is None
 import numba
 @numba.njit("void(f4[::1], f4[::1])", fastmath={"contract"}, _nrt=False)
@@ -50,17 +50,17 @@ def test_compiled_code_keeps_to_the_cap(name: str) -> None:
 
 
 def test_asking_imports_no_numba() -> None:
-    code = "import sys; from trueno_simd import isa; isa.level(); isa.apply(); print('numba' in sys.modules)"
+    code = "import sys; from trueno_simd.llvm import isa; isa.level(); isa.apply(); print('numba' in sys.modules)"
     assert python(code) == "False"
 
 
 def test_importing_asks_nothing() -> None:
-    assert python("import sys; from trueno_simd import isa; print('llvmlite' in sys.modules)") == "False"
+    assert python("import sys; from trueno_simd.llvm import isa; print('llvmlite' in sys.modules)") == "False"
 
 
 @pytest.mark.parametrize("name", ["sse2", "avx", "avx2", "avx512", "neon"])
 def test_a_cap_never_raises_the_level(name: str) -> None:
-    got = python("from trueno_simd import isa; print(isa.level(), isa.detect().level)", TRUENO_MAX_ISA=name)
+    got = python("from trueno_simd.llvm import isa; print(isa.level(), isa.detect().level)", TRUENO_MAX_ISA=name)
     level, host = got.split()
     if ON_X86 and name in isa.X86:
         assert isa.X86.index(level) == min(isa.X86.index(name), isa.X86.index(host))
@@ -78,7 +78,7 @@ def test_a_cap_never_raises_the_level(name: str) -> None:
     ],
 )
 def test_apply_works_until_numba_has_a_target(before: str, outcome: str) -> None:
-    code = f"{before}\nfrom trueno_simd import isa\nisa.cap('sse2')\nprint(isa.apply() or 'done', isa.level())"
+    code = f"{before}\nfrom trueno_simd.llvm import isa\nisa.cap('sse2')\nprint(isa.apply() or 'done', isa.level())"
     said = python(code)
     assert outcome in said
     assert said.split()[-1] == ("sse2" if outcome == "done" else isa.detect().level)
@@ -99,7 +99,7 @@ def test_apply_works_until_numba_has_a_target(before: str, outcome: str) -> None
 def test_the_users_own_numba_settings_count(variables: dict[str, str], level: str, first: str) -> None:
     if isa.detect().level == "sse2" and level != "sse2":
         pytest.skip(f"this CPU has no {level}")
-    assert python(first + "from trueno_simd import isa; print(isa.level())", **variables) == level
+    assert python(first + "from trueno_simd.llvm import isa; print(isa.level())", **variables) == level
 
 
 def test_an_unknown_cap_is_an_error_with_a_suggestion() -> None:
@@ -110,7 +110,7 @@ def test_an_unknown_cap_is_an_error_with_a_suggestion() -> None:
 
 
 def test_a_given_cap_wins_over_the_variable() -> None:
-    code = "from trueno_simd import isa; isa.cap(None); print(isa.level() == isa.detect().level)"
+    code = "from trueno_simd.llvm import isa; isa.cap(None); print(isa.level() == isa.detect().level)"
     assert python(code, TRUENO_MAX_ISA="sse2") == "True"
 
 
@@ -119,7 +119,7 @@ def test_features_shrink_with_the_level() -> None:
     assert host.level in (*isa.LEVELS, isa.GENERIC)
     assert host.has() and host.has(*host.features)
     for name in WITHIN[:-1]:
-        got = python("from trueno_simd import isa; print(*isa.current().features)", TRUENO_MAX_ISA=name)
+        got = python("from trueno_simd.llvm import isa; print(*isa.current().features)", TRUENO_MAX_ISA=name)
         assert set(got.split()) <= host.features
         assert not any(f.startswith("avx512") for f in got.split())
 
@@ -133,7 +133,7 @@ def test_registers_and_lanes(name: str, bits: int) -> None:
 CHANGES = """
 import os, sys
 import numpy as np, trueno
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 x = np.linspace(-3, 3, 1000, dtype=np.float32)
 w = np.random.default_rng(1).standard_normal((8, 256)).astype(np.float32)
 with trueno.use("reference"):
@@ -176,7 +176,7 @@ for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"):
 @numba.njit
 def g(x): return x + 2
 g(1)
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 print(isa.level())
 """
     assert python(code, NUMBA_CPU_NAME="x86-64-v3", NUMBA_CPU_FEATURES="") == "sse2"  # whose CPU nobody knows now

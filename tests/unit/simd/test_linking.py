@@ -9,10 +9,12 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 from numba import float64, int64, types
-from trueno_simd import float64 as functions
-from trueno_simd.jit import entry, inner, outer
-from trueno_simd.memory import load, pointer, store
-from trueno_simd.threads import address_of, pack, parallel_for, unpack
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.calls import address_of, pack, unpack
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.llvm.memory import load, pointer, store
+from trueno_simd.rows import float64 as functions
+from trueno_simd.threads.pool import parallel_for
 
 HALF = 50_000
 
@@ -40,7 +42,7 @@ def piece(args, i):
     return 0
 
 
-@entry(int64(float64[::1], float64[::1]), cache=False)
+@kernel_entry(int64(float64[::1], float64[::1]), cache=False)
 def kernel(x_, sums_):
     x, sums, step = pointer(x_), pointer(sums_), x_.size // 2
     return parallel_for(address_of(piece), pack((x, sums, step)), 2)
@@ -74,9 +76,9 @@ BITS = """
 import hashlib
 import numpy as np
 from trueno.ops import TABLE
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 assert isa.apply() is None
-from trueno_simd.rowprogram import compiled
+from trueno_simd.rows.rowprogram import compiled
 rng, digest, hits = np.random.default_rng(29), hashlib.md5(), 0
 for dtype in ("float32", "float64"):
     kernel = compiled(TABLE["softmax"], dtype, "e", 1, (), True, False)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Accuracy
-from trueno.ops.bound import bound, judge
+from trueno.judge.bound import bound, judge
 
 pytest.importorskip("numba")
 
 from trueno_simd.backend import SimdBackend
-from trueno_simd.rowprogram import compiled
+from trueno_simd.rows.rowprogram import compiled
 
 ACCURACY: Accuracy = SimdBackend().accuracy
 COLUMN_FIRST = Recipe(

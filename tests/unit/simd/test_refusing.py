@@ -26,7 +26,7 @@ def test_eigenvalues_that_lapack_does_not_find(backend, monkeypatch):
 def test_printing_a_kernel_without_docstrings():
     code = """
 from trueno.ops import TABLE
-from trueno_simd.source import printed
+from trueno_simd.rows.source import printed
 text = printed(TABLE["add"], "float32", "ee", 1)
 assert "add: " in text
 compile(text, "kernel", "exec")

@@ -11,7 +11,7 @@ import time
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
-from trueno_simd.store import _Files
+from trueno_simd.codecache.store import _Files
 
 SSE2, AVX2 = ("x86_64-unknown-linux-gnu", "x86-64", ""), ("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2")
 
@@ -47,7 +47,7 @@ def test_nothing_half_written_stays(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pathlib.Path.replace", full)
+    monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="No space"):
         files.save(key(SSE2), "code for SSE2")
     assert list(tmp_path.iterdir()) == []
@@ -134,13 +134,13 @@ def test_a_damaged_kernel_is_compiled_anew(cache):
 OPTIONS = """
 import os
 from numba import int64
-from trueno_simd import store
-from trueno_simd.jit import entry
+from trueno_simd.codecache import store
+from trueno_simd.codecache.entry import kernel_entry
 def plus_one(x):
     return x + 1
 def files(**variables):
     os.environ.update({f"NUMBA_{name}": value for name, value in variables.items()})
-    assert entry(int64(int64))(plus_one)(1) == 2
+    assert kernel_entry(int64(int64))(plus_one)(1) == 2
     return len(list(store.folder().glob("*.nbc")))
 assert files() == 1
 assert files(NUM_THREADS="1", THREADING_LAYER="workqueue", SHOW_HELP="1", DEBUG_CACHE="0", CPU_NAME="generic") == 1
@@ -196,14 +196,14 @@ if hasattr(os, "fork"):
         sys.exit()
     assert os.waitpid(child, 0)[1] == 0 and here.is_dir()
 """
-    code = NOWHERE + SUM + "from trueno_simd import store\nassert list(store.folder().glob('*.nbc'))" + child
+    code = NOWHERE + SUM + "from trueno_simd.codecache import store\nassert list(store.folder().glob('*.nbc'))" + child
     succeeds(code, elsewhere.parent / "cache", TMPDIR=str(elsewhere), TEMP=str(elsewhere))
     assert list(elsewhere.iterdir()) == []
 
 
 @POSIX
 def test_what_a_killed_process_left_is_removed_by_the_next(elsewhere):
-    code = NOWHERE + "from trueno_simd import store\nprint(store.folder())\n"
+    code = NOWHERE + "from trueno_simd.codecache import store\nprint(store.folder())\n"
     variables = {"TMPDIR": str(elsewhere)}
     killed = process(code + "os.kill(os.getpid(), signal.SIGKILL)", elsewhere.parent / "cache", **variables)
     assert killed.returncode == -signal.SIGKILL

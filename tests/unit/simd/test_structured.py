@@ -14,7 +14,7 @@ from trueno.errors import ParameterError
 
 pytest.importorskip("numba")
 
-from trueno_simd.kernels import KERNELS
+from unit.simd.structured import structured_kernel
 
 DTYPES = [np.dtype("float32"), np.dtype("float64")]
 SIZES = [1, 2, 3, 5, 8, 13, 16, 17, 31, 33, 64, 65]
@@ -27,7 +27,7 @@ def kernel(op, dtype, **static):
     """One kernel of each kind a session: compiling takes seconds."""
     key = op, dtype, tuple(static.items())
     if key not in _made:
-        _made[key] = KERNELS[op](dtype, static)
+        _made[key] = structured_kernel(op, dtype, **static)
     return _made[key]
 
 

@@ -13,7 +13,7 @@ import pytest
 import trueno
 
 pytest.importorskip("numba")
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 
 SEED = int(os.environ.get("SUMS_SEED", "0")) or random.randrange(1, 10**6)
 SUMS = {

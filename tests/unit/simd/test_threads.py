@@ -14,12 +14,14 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 from numba import int64, types
-from trueno_simd import cpus, threads
-from trueno_simd.jit import entry, outer
-from trueno_simd.words import pause
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil, unpack
+from trueno_simd.llvm.jit import outer
+from trueno_simd.threads import cpus, pool
+from trueno_simd.threads.words import pause
 
 COUNTS = types.Array(int64, 1, "C")
-load = threads.unpack(types.Tuple((COUNTS, int64)))
+load = unpack(types.Tuple((COUNTS, int64)))
 
 
 @outer
@@ -31,34 +33,34 @@ def tally(args, i):  # type: ignore[no-untyped-def]
     return 1 << (i % 8)
 
 
-@entry(int64(COUNTS, int64, int64), cache=False)
+@kernel_entry(int64(COUNTS, int64, int64), cache=False)
 def count_all(counts, chunks, work):  # type: ignore[no-untyped-def]
-    args = threads.pack((counts, work))
-    return threads.parallel_for(threads.address_of(tally), args, chunks)
+    args = pack((counts, work))
+    return pool.parallel_for(address_of(tally), args, chunks)
 
 
-@entry(int64(COUNTS, int64, int64), cache=False)
+@kernel_entry(int64(COUNTS, int64, int64), cache=False)
 def count_all_without_gil(counts, chunks, work):  # type: ignore[no-untyped-def]
-    args = threads.pack((counts, work))
-    token = threads.release_gil()
-    bits = threads.parallel_for(threads.address_of(tally), args, chunks)
-    threads.acquire_gil(token)
+    args = pack((counts, work))
+    token = release_gil()
+    bits = pool.parallel_for(address_of(tally), args, chunks)
+    acquire_gil(token)
     return bits
 
 
-nested_load = threads.unpack(types.Tuple((types.Array(int64, 2, "C"),)))
+nested_load = unpack(types.Tuple((types.Array(int64, 2, "C"),)))
 
 
 @outer
 def nest(args, i):  # type: ignore[no-untyped-def]
     (counts,) = nested_load(args)
-    inner = threads.pack((counts[i], 0))
-    return threads.parallel_for(threads.address_of(tally), inner, counts.shape[1])
+    inner = pack((counts[i], 0))
+    return pool.parallel_for(address_of(tally), inner, counts.shape[1])
 
 
-@entry(int64(types.Array(int64, 2, "C")), cache=False)
+@kernel_entry(int64(types.Array(int64, 2, "C")), cache=False)
 def count_nested(counts):  # type: ignore[no-untyped-def]
-    return threads.parallel_for(threads.address_of(nest), threads.pack((counts,)), counts.shape[0])
+    return pool.parallel_for(address_of(nest), pack((counts,)), counts.shape[0])
 
 
 @outer
@@ -68,17 +70,17 @@ def raise_at_3(args, i):  # type: ignore[no-untyped-def]
     return 1
 
 
-@entry(int64(int64), cache=False)
+@kernel_entry(int64(int64), cache=False)
 def raising(chunks):  # type: ignore[no-untyped-def]
-    return threads.parallel_for(threads.address_of(raise_at_3), 0, chunks)
+    return pool.parallel_for(address_of(raise_at_3), 0, chunks)
 
 
 @pytest.fixture(params=[2, 4])
-def pool(request: pytest.FixtureRequest) -> Iterator[int]:
-    threads.set_count(request.param)
-    assert threads.ensure_started()
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    pool.set_count(request.param)
+    assert pool.ensure_started()
     yield request.param
-    threads.set_count(cpus.usable_cpus())
+    pool.set_count(cpus.usable_cpus())
 
 
 def check(chunks: int, work: int = 0, kernel=count_all) -> None:  # type: ignore[no-untyped-def]
@@ -89,23 +91,23 @@ def check(chunks: int, work: int = 0, kernel=count_all) -> None:  # type: ignore
 
 
 @pytest.mark.parametrize("chunks", [0, 1, 2, 3, 7, 64, 1000])
-def test_each_chunk_once(pool: int, chunks: int) -> None:
+def test_each_chunk_once(threads: int, chunks: int) -> None:
     for trial in range(2000 if chunks < 100 else 100):
         check(chunks, work=trial % 3 * 20)
 
 
-def test_each_chunk_once_after_sleep(pool: int) -> None:
+def test_each_chunk_once_after_sleep(threads: int) -> None:
     for trial in range(200):
         time.sleep(0.0001 * (trial % 5))
         check(2 + trial % 5, work=200)
 
 
-def test_long_chunks_make_the_caller_sleep(pool: int) -> None:
+def test_long_chunks_make_the_caller_sleep(threads: int) -> None:
     for _ in range(5):
-        check(pool, work=200_000)
+        check(threads, work=200_000)
 
 
-def test_eight_python_threads_at_once(pool: int) -> None:
+def test_eight_python_threads_at_once(threads: int) -> None:
     failures: list[BaseException] = []
 
     def hammer(kernel) -> None:  # type: ignore[no-untyped-def]
@@ -124,7 +126,7 @@ def test_eight_python_threads_at_once(pool: int) -> None:
     assert not failures and not any(one.is_alive() for one in crowd)
 
 
-def test_the_count_changes_while_others_compute(pool: int) -> None:
+def test_the_count_changes_while_others_compute(threads: int) -> None:
     going, failures = threading.Event(), []
 
     def hammer() -> None:
@@ -138,44 +140,44 @@ def test_the_count_changes_while_others_compute(pool: int) -> None:
     for one in crowd:
         one.start()
     for n in (1, 3, 2, 5, 1, 2) * 3:
-        threads.set_count(n)
+        pool.set_count(n)
     going.set()
     for one in crowd:
         one.join(60)
     assert not failures and not any(one.is_alive() for one in crowd)
 
 
-def test_nested_calls_run_serially(pool: int) -> None:
+def test_nested_calls_run_serially(threads: int) -> None:
     for _ in range(200):
         counts = np.zeros((6, 9), np.int64)
         count_nested(counts)
         assert (counts == 1).all()
 
 
-def test_an_exception_in_a_chunk_is_reported_and_harmless(pool: int) -> None:
+def test_an_exception_in_a_chunk_is_reported_and_harmless(threads: int) -> None:
     assert raising(3) == 1
     assert raising(8) == -1
     check(8)
 
 
 def test_one_thread_means_no_worker() -> None:
-    threads.set_count(1)
-    assert not threads.ensure_started() and threads.workers() == 0 and threads.count() == 1
+    pool.set_count(1)
+    assert not pool.ensure_started() and pool.workers() == 0 and pool.count() == 1
     check(9)
-    assert threads.workers() == 0
-    threads.set_count(2)
+    assert pool.workers() == 0
+    pool.set_count(2)
     check(9)  # starts by itself
-    assert threads.workers() == 1
-    threads.stop()
-    assert threads.workers() == 0
+    assert pool.workers() == 1
+    pool.stop()
+    assert pool.workers() == 0
     check(9)
-    assert threads.workers() == 1
+    assert pool.workers() == 1
     with pytest.raises(ValueError, match="less than 1"):
-        threads.set_count(0)
+        pool.set_count(0)
 
 
 def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = threads._thread.start_new_thread, []
+    real, calls = pool._thread.start_new_thread, []
 
     def start(function, args):  # type: ignore[no-untyped-def]
         calls.append(function)
@@ -183,18 +185,18 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RuntimeError("can't start new thread")
         return real(function, args)
 
-    threads.set_count(3)
+    pool.set_count(3)
     with monkeypatch.context() as patch:
-        patch.setattr(threads._thread, "start_new_thread", start)
+        patch.setattr(pool._thread, "start_new_thread", start)
         check(9)
         check(9)
-        assert len(calls) == 2 and threads.workers() == 0
-    threads.set_count(2)
+        assert len(calls) == 2 and pool.workers() == 0
+    pool.set_count(2)
     check(9)
-    assert threads.workers() == 1
+    assert pool.workers() == 1
 
 
-def test_idle_workers_use_no_cpu(pool: int) -> None:
+def test_idle_workers_use_no_cpu(threads: int) -> None:
     check(9)
     time.sleep(0.05)
     begin = time.process_time()
@@ -226,11 +228,13 @@ KERNEL = """
 import os, sys, threading, time, signal
 import numpy as np
 from numba import int64, types
-from trueno_simd import threads
-from trueno_simd.jit import entry, outer
-from trueno_simd.words import pause
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil, unpack
+from trueno_simd.llvm.jit import outer
+from trueno_simd.threads import pool
+from trueno_simd.threads.words import pause
 A = types.Array(int64, 1, "C")
-load = threads.unpack(types.Tuple((A, int64)))
+load = unpack(types.Tuple((A, int64)))
 @outer
 def piece(args, i):
     counts, work = load(args)
@@ -238,18 +242,18 @@ def piece(args, i):
         pause()
     counts[i] += 1
     return 0
-@entry(int64(A, int64, int64))
+@kernel_entry(int64(A, int64, int64))
 def kernel(counts, chunks, work):
-    args = threads.pack((counts, work))
-    token = threads.release_gil()
-    bits = threads.parallel_for(threads.address_of(piece), args, chunks)
-    threads.acquire_gil(token)
+    args = pack((counts, work))
+    token = release_gil()
+    bits = pool.parallel_for(address_of(piece), args, chunks)
+    acquire_gil(token)
     return bits
 def check(chunks=7, work=50):
     counts = np.zeros(chunks, np.int64)
     kernel(counts, chunks, work)
     assert (counts == 1).all(), counts
-threads.set_count(3)
+pool.set_count(3)
 """
 
 
@@ -274,7 +278,7 @@ def script(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped
 
 
 def test_a_second_process_uses_the_cached_kernels(script) -> None:  # type: ignore[no-untyped-def]
-    code = "check(); assert threads.workers() == 2; check(100); print(sum(kernel.stats.cache_hits.values()))"
+    code = "check(); assert pool.workers() == 2; check(100); print(sum(kernel.stats.cache_hits.values()))"
     first = script(code)
     assert first.returncode == 0, first.stderr
     found = {p.name: p.stat().st_mtime_ns for p in Path(script.folder).rglob("*.nbc")}
@@ -295,7 +299,7 @@ ENDINGS = {
         for _ in range(3): threading.Thread(target=forever, daemon=True).start()
         time.sleep(0.2)""",
     "never used": "pass",
-    "use in atexit": "import atexit; check(); atexit.register(check); threads.stop()",
+    "use in atexit": "import atexit; check(); atexit.register(check); pool.stop()",
 }
 
 
@@ -313,9 +317,9 @@ def test_a_forked_child_has_its_own_pool(script, start: str) -> None:  # type: i
         for _ in range(5):
             pid = os.fork()
             if pid == 0:
-                assert threads.workers() == 0
+                assert pool.workers() == 0
                 [check() for _ in range(100)]
-                assert threads.workers() == 2
+                assert pool.workers() == 2
                 os._exit(0)
             [check() for _ in range(100)]
             assert os.waitpid(pid, 0)[1] == 0
@@ -336,7 +340,7 @@ def test_a_fork_in_the_middle_of_a_region(script) -> None:  # type: ignore[no-un
             pid = os.fork()
             if pid == 0:
                 [check() for _ in range(20)]
-                os._exit(0 if threads.workers() == 2 else 9)
+                os._exit(0 if pool.workers() == 2 else 9)
             assert os.waitpid(pid, 0)[1] == 0
         going = False
         [one.join() for one in crowd]
@@ -359,7 +363,7 @@ def test_ctrl_c_leaves_everything_usable(script) -> None:  # type: ignore[no-unt
             killer = threading.Thread(target=interrupt)
             try:
                 killer.start()
-                if trial % 3 == 0: threads.stop()
+                if trial % 3 == 0: pool.stop()
                 while True: check(6, 5000)
             except KeyboardInterrupt:
                 seen += 1
@@ -386,7 +390,7 @@ def test_a_changed_setting_counts_from_the_next_plan_on() -> None:
             for wanted in (1, usable + 1, None, 1, None):
                 trueno.settings.override("TRUENO_THREADS", wanted)
                 assert (trueno.scale(x, 2.0) == 2).all()
-                assert threads.count() == (wanted or usable)
+                assert pool.count() == (wanted or usable)
         finally:
             trueno.settings.override("TRUENO_THREADS", None)
-            threads.set_count(usable)
+            pool.set_count(usable)

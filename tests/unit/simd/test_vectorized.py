@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 
 ON_X86 = isa.detect().level in isa.X86
 LEVELS = isa.X86[: isa.X86.index(isa.detect().level) + 1] if ON_X86 else ()
@@ -25,7 +25,7 @@ KERNELS = ("relu", "add", "exp", "gelu", "sum", "max", "softmax")
 PRINTED = """
 import json, sys
 from trueno.ops import TABLE
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 names = sys.argv[1].split()
 def rank(op):
     return 2 if op.name == "softmax" else 1
@@ -35,7 +35,7 @@ NATIVE = (
     PRINTED
     + """
 assert isa.apply() is None
-from trueno_simd.rowprogram import compiled
+from trueno_simd.rows.rowprogram import compiled
 def assembly(op):
     kernel = compiled(op, "float32", op.layout, rank(op), (), False, False)
     return kernel.inspect_asm(kernel.signatures[0])
@@ -50,12 +50,13 @@ level, triple, features, cpu = sys.argv[2:]
 isa.level = lambda: level  # what the kernels choose their instructions by
 import llvmlite.binding as llvm
 from numba import njit
-from trueno_simd import jit
-from trueno_simd.source import printed
+from trueno_simd.codecache import entry
+from trueno_simd.llvm import jit
+from trueno_simd.rows.source import printed
 
-def entry(signature, cache=True):  # a Python entry would be x86's: it counts references
+def kernel_entry(signature, cache=True):  # a Python entry would be x86's: it counts references
     return njit(signature, no_cpython_wrapper=True, no_cfunc_wrapper=True, **jit.FLAGS)
-jit.entry = entry
+entry.kernel_entry = kernel_entry
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()

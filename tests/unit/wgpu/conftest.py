@@ -42,15 +42,15 @@ def word() -> str:
     """What TRUENO_WGPU_ADAPTER must be for the adapter of these tests."""
     wanted = os.environ.get("TRUENO_WGPU_ADAPTER", "")
     try:
-        from trueno_wgpu import device
+        from trueno_wgpu.device import runtime
 
         try:
-            device.adapter(wanted)
+            runtime.adapter(wanted)
             return wanted
         except BackendUnavailable:
             if wanted:
                 raise
-        device.adapter("software")
+        runtime.adapter("software")
         return "software"
     except (ImportError, BackendUnavailable) as error:
         if os.environ.get("REQUIRE_WGPU"):
@@ -60,7 +60,7 @@ def word() -> str:
 
 @pytest.fixture(scope="session")
 def shared(word: str) -> Any:
-    from trueno_wgpu.device import Gpu
+    from trueno_wgpu.device.gpu import Gpu
 
     return Gpu(word)
 
@@ -83,8 +83,8 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 @pytest.fixture
 def scale() -> Callable[..., None]:
     """`scale(gpu, x, y, a)`: y = a · x on device arrays."""
-    from trueno_wgpu.grid import fold
-    from trueno_wgpu.shader import Shader
+    from trueno_wgpu.device.grid import fold
+    from trueno_wgpu.device.shader import Shader
 
     shader = Shader("scale", SCALE, (False, True))
 
@@ -99,10 +99,10 @@ PRELUDE = """
 import gc, os, struct, sys
 import numpy as np
 import trueno.errors as errors
-from trueno_wgpu.array import Array
-from trueno_wgpu.device import Gpu, View
-from trueno_wgpu.shader import Shader
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.device.gpu import Gpu, View
+from trueno_wgpu.device.shader import Shader
+from trueno_wgpu.device.grid import fold
 SCALE = Shader("scale", {scale!r}, (False, True))
 SLOW = Shader("slow", {slow!r}, (True,))
 gpu = Gpu({word!r})

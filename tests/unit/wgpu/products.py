@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
-from trueno_wgpu.array import Array
+from trueno_wgpu.device.array import Array
 from trueno_wgpu.kernels import KERNELS
-from trueno_wgpu.kernels.steps import run
+from trueno_wgpu.kernels.dispatches import run
 
 FLOAT32 = np.dtype(np.float32)
 
@@ -39,10 +39,10 @@ def compute(gpu: Any, op: str, shape: tuple[int, ...], *operands: Any, guarded: 
     return out.numpy()
 
 
-def planned(gpu: Any, steps: Any, shape: tuple[int, ...], *operands: Any) -> Any:
-    """Result of planned steps."""
+def planned(gpu: Any, dispatches: Any, shape: tuple[int, ...], *operands: Any) -> Any:
+    """Result of planned dispatches."""
     out = unwritten(gpu, shape)
-    assert run(gpu, steps, [Array.of(gpu, x) for x in operands], out) == 0
+    assert run(gpu, dispatches, [Array.of(gpu, x) for x in operands], out) == 0
     return out.numpy()
 
 

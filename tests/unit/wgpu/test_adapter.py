@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 pytest.importorskip("trueno_wgpu")
-from trueno_wgpu.adapter import Adapter, absent, choose
+from trueno_wgpu.device.adapter import Adapter, absent, choose
 
 H200 = Adapter("NVIDIA H200", "DiscreteGPU", "Vulkan")
 H200_GL = Adapter("NVIDIA H200", "Unknown", "OpenGL")

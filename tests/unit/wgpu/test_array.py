@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("wgpu")
 import trueno_wgpu
 from trueno.errors import OutOfMemory
-from trueno_wgpu.array import Array
+from trueno_wgpu.device.array import Array
 
 
 def test_its_name_is_the_packages():

@@ -11,7 +11,7 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
 from trueno.testing import assert_op
-from trueno_wgpu import device
+from trueno_wgpu.device import opened
 
 
 @pytest.fixture(scope="module")
@@ -173,8 +173,8 @@ def test_a_lost_device_ends_the_backend(child, word):
     child("""
 import trueno
 a = trueno.to(np.ones(5, np.float32), "wgpu")
-from trueno_wgpu import device
-device.gpu().device.destroy()
+from trueno_wgpu.device import opened
+opened.gpu().device.destroy()
 raises(trueno.DeviceLost, lambda: trueno.numpy(trueno.relu(a)), "lost")
 entry = trueno.backends()["wgpu"]
 assert not entry.available and "its device was lost" in entry.reason, entry
@@ -196,4 +196,4 @@ assert (trueno.relu(big) == 1).all()
 
 
 def test_one_device_a_process(here):
-    assert device.gpu() is here.gpu
+    assert opened.gpu() is here.gpu

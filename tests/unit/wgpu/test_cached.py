@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("wgpu")
 from trueno.errors import BackendUnavailable, DtypeError, KernelError, OutError, ParameterError, ShapeError
-from trueno_wgpu.cached import CachedMatmul
 from trueno_wgpu.kernels import gemv
+from trueno_wgpu.kernels.cached_matmul import CachedMatmul
 from unit.wgpu.products import assert_product, floats
 
 ROWS = (1, 2, 3, 4, 5, 17, 70)

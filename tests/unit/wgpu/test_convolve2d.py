@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("wgpu")
 from trueno.errors import KernelError
-from trueno_wgpu.array import Array
+from trueno_wgpu.device.array import Array
 from trueno_wgpu.kernels import convolve2d
 from trueno_wgpu.kernels.store import PLAIN
 from unit.wgpu.products import assert_within, compute, floats, kernel, planned, unwritten
@@ -86,20 +86,20 @@ def test_a_small_budget_takes_more_dispatches(gpu, rng):
     limits = replace(gpu.limits, trips=20)
     x, weights = floats(rng, 3, 12, 13), floats(rng, 2, 3, 4, 5)
     want, weight = correlated(x, weights, "same")
-    steps = convolve2d.steps(x.shape, weights.shape, want.shape, True, limits, PLAIN)
-    assert len(steps) == 4
-    assert_within(planned(gpu, steps, want.shape, x, weights), want, weight, 60)
+    dispatches = convolve2d.dispatches(x.shape, weights.shape, want.shape, True, limits, PLAIN)
+    assert len(dispatches) == 4
+    assert_within(planned(gpu, dispatches, want.shape, x, weights), want, weight, 60)
 
 
 def test_channels_beyond_a_binding_come_in_bands(gpu, rng):
     limits = replace(gpu.limits, binding=16 << 10)
     x, weights = floats(rng, 2, 34, 34), floats(rng, 70, 2, 3, 3)
     want, weight = correlated(x, weights, "valid")
-    steps = convolve2d.steps(x.shape, weights.shape, want.shape, False, limits, PLAIN)
-    assert len(steps) > 1
-    assert_within(planned(gpu, steps, want.shape, x, weights), want, weight, 18)
+    dispatches = convolve2d.dispatches(x.shape, weights.shape, want.shape, False, limits, PLAIN)
+    assert len(dispatches) > 1
+    assert_within(planned(gpu, dispatches, want.shape, x, weights), want, weight, 18)
     with pytest.raises(KernelError, match="convolve2d: x has 40000 bytes, and this adapter binds 16384"):
-        convolve2d.steps((100, 100), (3, 3), (98, 98), False, limits, PLAIN)
+        convolve2d.dispatches((100, 100), (3, 3), (98, 98), False, limits, PLAIN)
 
 
 @pytest.mark.parametrize("mode", ["valid", "same"])

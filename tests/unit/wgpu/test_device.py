@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("wgpu")
 from trueno.errors import KernelError, OutOfMemory
-from trueno_wgpu import staging
-from trueno_wgpu.array import Array
-from trueno_wgpu.device import UNIFORM, View
-from trueno_wgpu.grid import fold
-from trueno_wgpu.shader import Shader, shared_bytes
+from trueno_wgpu.device import staging
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.device.gpu import UNIFORM, View
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader, shared_bytes
 
 NUMBER = """@group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(1) fn main() { y[0] = NUMBER; }
@@ -323,7 +323,7 @@ def test_workgroup_memory_by_the_text():
 
 def test_pipelines_are_bounded(gpu, monkeypatch):
     """The one that was not used for longest goes first, and is made again; none that waits for its submission dies."""
-    from trueno_wgpu import bindings
+    from trueno_wgpu.device import bindings
 
     kept = gpu._bindings._pipelines
     assert kept.most == (bindings.SOFTWARE_PIPELINES if gpu.software else bindings.PIPELINES)
@@ -374,7 +374,7 @@ def test_buffers_that_die_in_circles(gpu, rng):
 
 def test_uniforms_that_die_in_circles(gpu):
     """All slots of a page, and nothing else that knows it."""
-    from trueno_wgpu.uniforms import PAGE, Uniforms
+    from trueno_wgpu.device.uniforms import PAGE, Uniforms
 
     uniforms = Uniforms(lambda n: gpu._heap.create(n, UNIFORM), gpu.device.queue.write_buffer)
     circle = [uniforms.slot(struct.pack("I", i)) for i in range(PAGE)]
@@ -388,7 +388,7 @@ def test_uniforms_that_die_in_circles(gpu):
 
 
 def test_size_classes():
-    from trueno_wgpu.memory import block
+    from trueno_wgpu.device.memory import block
 
     most = 2147483644
     for n in [*range(1, 5000, 7), *(2**k + d for k in range(12, 31) for d in (-4, 0, 4))]:
@@ -398,7 +398,7 @@ def test_size_classes():
 
 
 def test_the_pool_keeps_what_it_may():
-    from trueno_wgpu.memory import Memory, Pool
+    from trueno_wgpu.device.memory import Memory, Pool
 
     pool = Pool(1000)
     blocks = [pool.add(Memory(SimpleNamespace(), 400)) for _ in range(4)]

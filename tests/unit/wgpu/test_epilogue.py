@@ -9,14 +9,13 @@ from trueno.batch.epilogue import with_epilogue
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
+from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
-from trueno.ops.structured import judge_structured
 
 pytest.importorskip("wgpu")
-from trueno_wgpu import kernels
-from trueno_wgpu.array import Array
-from trueno_wgpu.kernels import matmul
-from trueno_wgpu.wgsl.accuracy import ACCURACY
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.kernels import KERNELS, matmul
+from trueno_wgpu.rows.accuracy import ACCURACY
 from unit.wgpu.products import floats, unwritten
 
 KINDS = {"matmul": "ewreu", "batched_matmul": "ewru", "matvec": "eeu", "vecmat": "eeu"}
@@ -58,9 +57,9 @@ def operands_of(op, m, n, k, rng):
 
 def judged(gpu, op, operands, shape, guarded=False, number=-1.25):
     call = call_of(op, operands[0].ndim, guarded)
-    assert kernels.refusal(call) is None
+    assert KERNELS.refusal(call) is None
     out = unwritten(gpu, shape)
-    assert kernels.kernel(gpu, call)(*(Array.of(gpu, x) for x in operands), number, out) == 0
+    assert KERNELS.kernel(call, gpu)(*(Array.of(gpu, x) for x in operands), number, out) == 0
     found = judge_structured(op, operands, {}, call.dtype, [out.numpy()], (number,), ACCURACY)
     assert found.ok, str(found)
     assert found.free < 0.5
@@ -114,21 +113,21 @@ def test_what_the_epilogue_makes_is_told(gpu, rng, value):
 
 def test_refusals(gpu, rng):
     def reason(op):
-        return kernels.refusal(call_of(op)).detail
+        return KERNELS.refusal(call_of(op)).detail
 
     assert "takes no epilogue" in reason(op_of("outer", "ew"))
     assert "5 arrays beside a product" in reason(op_of("matmul", "eeeeee"))
     op = op_of("matmul", "ew")
     (a, b, w), shape = operands_of(op, 6, 6, 6, rng)
     held = [Array.of(gpu, x) for x in (a, b, w)]
-    run = kernels.kernel(gpu, call_of(op))
+    run = KERNELS.kernel(call_of(op), gpu)
     out = unwritten(gpu, shape)
     assert run(*held[:2], Array.of(gpu, floats(rng, 5)), 1.0, out) == -1
     assert run(*held, 1.0, unwritten(gpu, (6, 5))) == -1
     assert run(*held, 1.0, held[0]) == -1
     op = op_of("matmul", "ee")
     e = Array.of(gpu, floats(rng, 6, 6))
-    assert kernels.kernel(gpu, call_of(op))(*held[:2], e, 1.0, e) == -1
+    assert KERNELS.kernel(call_of(op), gpu)(*held[:2], e, 1.0, e) == -1
     assert np.isnan(out.numpy()).all()
 
 

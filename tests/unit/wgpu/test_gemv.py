@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("wgpu")
 from trueno.errors import KernelError
-from trueno_wgpu.array import Array
-from trueno_wgpu.kernels.gemv import COLUMNS, MOST_VECTORS, ROWS, Lanes, column_steps, row_steps
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.kernels.gemv import COLUMNS, MOST_VECTORS, ROWS, Lanes, column_dispatches, row_dispatches
 from unit.wgpu.products import assert_product, compute, floats, kernel, planned, unwritten
 
 SIZES = [
@@ -29,17 +29,17 @@ SIZES = [
 
 def check_rows(gpu, rng, m, k, vectors=1, limits=None, **given):
     a, x = floats(rng, m, k), floats(rng, vectors, k) if vectors > 1 else floats(rng, k)
-    steps = row_steps("test", m, k, limits or gpu.limits, vectors=vectors, **given)
-    got = planned(gpu, steps, (vectors, m) if vectors > 1 else (m,), a, x)
+    dispatches = row_dispatches("test", m, k, limits or gpu.limits, vectors=vectors, **given)
+    got = planned(gpu, dispatches, (vectors, m) if vectors > 1 else (m,), a, x)
     assert_product(got.T, a, x.T)
-    return steps
+    return dispatches
 
 
 def check_columns(gpu, rng, m, k, vectors=1, limits=None, **given):
     a, x = floats(rng, k, m), floats(rng, vectors, k) if vectors > 1 else floats(rng, k)
-    steps = column_steps("test", vectors, m, k, limits or gpu.limits, **given)
-    assert_product(planned(gpu, steps, (vectors, m) if vectors > 1 else (m,), x, a), x, a)
-    return steps
+    dispatches = column_dispatches("test", vectors, m, k, limits or gpu.limits, **given)
+    assert_product(planned(gpu, dispatches, (vectors, m) if vectors > 1 else (m,), x, a), x, a)
+    return dispatches
 
 
 BOTH = pytest.mark.parametrize("check", [check_rows, check_columns])
@@ -63,17 +63,17 @@ def test_any_lanes(gpu, rng, lanes):
 def test_splits(gpu, rng, check):
     for m, k in ((5, 4096), (17, 333), (64, 1000)):
         for vectors in (1, 3):
-            (step,) = check(gpu, rng, m, k, vectors, splits=5)
-            assert step.then is not None
+            (dispatch,) = check(gpu, rng, m, k, vectors, splits=5)
+            assert dispatch.then is not None
 
 
 def test_a_large_gpu_is_filled(gpu):
     """Few rows or columns are split; what is tall enough is not."""
     limits = replace(gpu.limits, trips=0)
-    assert row_steps("test", 8, 1 << 20, limits)[0].then is not None
-    assert row_steps("test", 1 << 14, 4096, limits)[0].then is None
-    (step,) = column_steps("test", 1, 4096, 4096, limits)
-    assert step.then is not None and step.groups[0] >= 256
+    assert row_dispatches("test", 8, 1 << 20, limits)[0].then is not None
+    assert row_dispatches("test", 1 << 14, 4096, limits)[0].then is None
+    (dispatch,) = column_dispatches("test", 1, 4096, 4096, limits)
+    assert dispatch.then is not None and dispatch.groups[0] >= 256
 
 
 @BOTH
@@ -89,8 +89,8 @@ def test_a_hundred_thousand_ones(gpu, check):
 @BOTH
 def test_a_small_budget_takes_more_dispatches(gpu, rng, check):
     limits = replace(gpu.limits, trips=40)
-    steps = check(gpu, rng, 7, 90_000, limits=limits)
-    assert len(steps) > 1 and steps[-1].final and not steps[0].final
+    dispatches = check(gpu, rng, 7, 90_000, limits=limits)
+    assert len(dispatches) > 1 and dispatches[-1].final and not dispatches[0].final
     check(gpu, rng, 7, 90_000, 2, limits=limits)
 
 
@@ -107,7 +107,7 @@ def test_a_result_beyond_a_binding_comes_in_bands(gpu, rng):
     limits = replace(gpu.limits, binding=16 << 10)
     assert len(check_rows(gpu, rng, 5000, 6, limits=limits)) > 1
     with pytest.raises(KernelError, match="the result has 40000 bytes, and this adapter binds 16384"):
-        row_steps("test", 5000, 6, limits, vectors=2)
+        row_dispatches("test", 5000, 6, limits, vectors=2)
 
 
 @pytest.mark.parametrize("guarded", [False, True])

@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("wgpu")
 from trueno.errors import KernelError
-from trueno_wgpu.array import Array
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.device.shader import Shader, shared_bytes
 from trueno_wgpu.kernels import matmul
-from trueno_wgpu.kernels.matmul import LARGE, MIDDLE, SMALL, choose, product_steps
+from trueno_wgpu.kernels.matmul import LARGE, MIDDLE, SMALL, choose, product_dispatches
 from trueno_wgpu.kernels.store import PLAIN, Store
 from trueno_wgpu.kernels.tile import NAIVE, Form, Tile, naive, tiled
-from trueno_wgpu.shader import Shader, shared_bytes
 from unit.wgpu.products import assert_product, assert_within, compute, floats, kernel, planned, unwritten
 
 TWO = Tile(128, 128, 8, 8, 8, unroll=8, slices=2)
@@ -30,9 +30,9 @@ SHAPES = {"whole": (256, 128, 64), "fours": (100, 132, 40), "ones": (33, 65, 19)
 def test_every_tile_at_every_kind_of_size(gpu, rng, tile, reads):
     m, n, k = SHAPES[reads]
     a, b = floats(rng, m, k), floats(rng, k, n)
-    steps = product_steps("test", m, n, k, gpu.limits, tile=tile, splits=1)
-    assert reads in steps[0].shader.name or tile is NAIVE
-    assert_product(planned(gpu, steps, (m, n), a, b), a, b)
+    dispatches = product_dispatches("test", m, n, k, gpu.limits, tile=tile, splits=1)
+    assert reads in dispatches[0].shader.name or tile is NAIVE
+    assert_product(planned(gpu, dispatches, (m, n), a, b), a, b)
 
 
 @pytest.mark.parametrize("reads", SHAPES)
@@ -40,8 +40,8 @@ def test_every_tile_at_every_kind_of_size(gpu, rng, tile, reads):
 def test_the_second_matrix_may_be_turned(gpu, rng, tile, reads):
     m, n, k = SHAPES[reads]
     a, b = floats(rng, m, k), floats(rng, k, n)
-    steps = product_steps("test", m, n, k, gpu.limits, tile=tile, splits=1, turned=True)
-    assert_product(planned(gpu, steps, (m, n), a, np.ascontiguousarray(b.T)), a, b)
+    dispatches = product_dispatches("test", m, n, k, gpu.limits, tile=tile, splits=1, turned=True)
+    assert_product(planned(gpu, dispatches, (m, n), a, np.ascontiguousarray(b.T)), a, b)
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
@@ -49,9 +49,9 @@ def test_splits_of_k_are_added_up_in_order(gpu, rng, tile):
     """Twice the same bits; a split that has less to do than the others counts too."""
     m, n, k = 40, 36, 300
     a, b = floats(rng, m, k), floats(rng, k, n)
-    steps = product_steps("test", m, n, k, gpu.limits, tile=tile, splits=3)
-    assert steps[0].then is not None and steps[0].scratch >= 2 * m * n * 4
-    first, second = (planned(gpu, steps, (m, n), a, b) for _ in range(2))
+    dispatches = product_dispatches("test", m, n, k, gpu.limits, tile=tile, splits=3)
+    assert dispatches[0].then is not None and dispatches[0].scratch >= 2 * m * n * 4
+    first, second = (planned(gpu, dispatches, (m, n), a, b) for _ in range(2))
     assert first.tobytes() == second.tobytes()
     assert_product(first, a, b)
 
@@ -142,11 +142,11 @@ def test_batched_matmul_broadcasts_leading_axes(gpu, rng, a, b):
 
 def test_splits_of_stacked_products(gpu, rng):
     x, y = floats(rng, 3, 20, 200), floats(rng, 3, 200, 24)
-    steps = product_steps(
+    dispatches = product_dispatches(
         "test", 20, 24, 200, gpu.limits, tile=SMALL, splits=2, lead=(3,), a_step=(4000,), b_step=(4800,)
     )
-    assert steps[0].then is not None
-    got = planned(gpu, steps, (3, 20, 24), x, y)
+    assert dispatches[0].then is not None
+    got = planned(gpu, dispatches, (3, 20, 24), x, y)
     for g, a, b in zip(got, x, y, strict=True):
         assert_product(g, a, b)
 
@@ -159,8 +159,8 @@ def test_a_hundred_thousand_ones(gpu, tile):
     """llvmpipe ends an invocation's loops after 65 535 trips, without a word."""
     k = 100_000
     a, b = np.ones((3, k), np.float32), np.ones((k, 5), np.float32)
-    steps = product_steps("test", 3, 5, k, gpu.limits, tile=tile, splits=1)
-    assert (planned(gpu, steps, (3, 5), a, b) == k).all()
+    dispatches = product_dispatches("test", 3, 5, k, gpu.limits, tile=tile, splits=1)
+    assert (planned(gpu, dispatches, (3, 5), a, b) == k).all()
 
 
 @pytest.mark.parametrize("tile", [NAIVE, SMALL, MIDDLE], ids=str)
@@ -169,9 +169,9 @@ def test_a_small_budget_takes_more_dispatches(gpu, rng, tile, splits):
     limits = replace(gpu.limits, trips=40)
     m, n, k = 33, 20, 3000
     a, b = floats(rng, m, k), floats(rng, k, n)
-    steps = product_steps("test", m, n, k, limits, tile=tile, splits=splits)
-    assert len(steps) > 2 and [s.final for s in steps] == [False] * (len(steps) - 1) + [True]
-    assert_product(planned(gpu, steps, (m, n), a, b), a, b)
+    dispatches = product_dispatches("test", m, n, k, limits, tile=tile, splits=splits)
+    assert len(dispatches) > 2 and [s.final for s in dispatches] == [False] * (len(dispatches) - 1) + [True]
+    assert_product(planned(gpu, dispatches, (m, n), a, b), a, b)
 
 
 # ---- bindings -----------------------------------------------------------------------------------------
@@ -182,14 +182,14 @@ def test_a_small_budget_takes_more_dispatches(gpu, rng, tile, splits):
 def test_operands_beyond_a_binding_come_in_bands(gpu, rng, m, n, k, splits):
     limits = replace(gpu.limits, binding=64 << 10)
     a, b = floats(rng, m, k), floats(rng, k, n)
-    steps = product_steps("test", m, n, k, limits, tile=MIDDLE, splits=splits)
-    assert len(steps) > 1
-    for step in steps:
-        for view in (*(band for _, band in step.reads), step.out):
+    dispatches = product_dispatches("test", m, n, k, limits, tile=MIDDLE, splits=splits)
+    assert len(dispatches) > 1
+    for dispatch in dispatches:
+        for view in (*(band for _, band in dispatch.reads), dispatch.out):
             if view is not None:
                 assert view.first * view.row_bytes % limits.alignment == 0
                 assert view.count * view.row_bytes <= limits.binding
-    assert_product(planned(gpu, steps, (m, n), a, b), a, b)
+    assert_product(planned(gpu, dispatches, (m, n), a, b), a, b)
 
 
 def test_a_batch_beyond_a_binding_comes_in_parts(gpu, rng, monkeypatch):
@@ -206,18 +206,18 @@ def test_a_batch_beyond_a_binding_comes_in_parts(gpu, rng, monkeypatch):
 def test_what_cannot_be_split_says_so(gpu):
     limits = replace(gpu.limits, binding=1 << 10)
     with pytest.raises(KernelError, match=r"matmul: a has 64 rows of 4000 bytes, 256000 in all, and .* binds 1024"):
-        product_steps("matmul", 64, 8, 1000, limits)
+        product_dispatches("matmul", 64, 8, 1000, limits)
     with pytest.raises(KernelError, match=r"batched_matmul: operands broadcast along 2 axes"):
-        matmul.batch_steps(8, 8, 8, [4, 4], [64, 0], [0, 64], limits, PLAIN)
+        matmul.batch_dispatches(8, 8, 8, [4, 4], [64, 0], [0, 64], limits, PLAIN)
 
 
 def test_a_grid_of_more_than_a_row(gpu, rng):
     """Beyond 65 535 workgroups along an axis; here the axis ends at 5."""
     limits = replace(gpu.limits, groups=5)
     a, b = floats(rng, 100, 8), floats(rng, 8, 40)
-    steps = product_steps("test", 100, 40, 8, limits, tile=NAIVE, splits=1)
-    assert steps[0].groups[1] > 1
-    assert_product(planned(gpu, steps, (100, 40), a, b), a, b)
+    dispatches = product_dispatches("test", 100, 40, 8, limits, tile=NAIVE, splits=1)
+    assert dispatches[0].groups[1] > 1
+    assert_product(planned(gpu, dispatches, (100, 40), a, b), a, b)
 
 
 # ---- refusals -----------------------------------------------------------------------------------------
@@ -267,11 +267,11 @@ def test_plans_are_kept(gpu, rng):
 def test_a_scaled_store(gpu, rng):
     import struct
 
-    from trueno_wgpu.kernels.steps import run
+    from trueno_wgpu.kernels.dispatches import run
 
     a, b = floats(rng, 20, 32), floats(rng, 32, 24)
     for splits in (1, 2):
-        steps = product_steps("test", 20, 24, 32, gpu.limits, Store(scaled=True), tile=SMALL, splits=splits)
+        dispatches = product_dispatches("test", 20, 24, 32, gpu.limits, Store(scaled=True), tile=SMALL, splits=splits)
         out = unwritten(gpu, (20, 24))
-        run(gpu, steps, (Array.of(gpu, a), Array.of(gpu, b)), out, struct.pack("<f", -0.5))
+        run(gpu, dispatches, (Array.of(gpu, a), Array.of(gpu, b)), out, struct.pack("<f", -0.5))
         assert_product(out.numpy(), -0.5 * a, b)

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("wgpu")
 from trueno.errors import KernelError
-from trueno_wgpu.array import Array
+from trueno_wgpu.device.array import Array
 from trueno_wgpu.kernels import embedding, outer, transpose
 from trueno_wgpu.kernels.store import PLAIN
 from unit.wgpu.products import compute, floats, kernel, planned, unwritten
@@ -27,9 +27,11 @@ def test_transpose(gpu, rng, m, n):
 
 def test_transpose_in_blocks(gpu, rng):
     x = floats(rng, 150, 203)
-    steps = transpose.steps(150, 203, replace(gpu.limits, binding=64 << 10, groups=3), transpose._shader(False))
-    assert len(steps) > 2
-    assert planned(gpu, steps, (203, 150), x).tobytes() == x.T.tobytes()
+    dispatches = transpose.dispatches(
+        150, 203, replace(gpu.limits, binding=64 << 10, groups=3), transpose._shader(False)
+    )
+    assert len(dispatches) > 2
+    assert planned(gpu, dispatches, (203, 150), x).tobytes() == x.T.tobytes()
 
 
 def test_transpose_tells_what_it_moves(gpu, rng):
@@ -61,9 +63,9 @@ def test_outer_of_one_array_with_itself(gpu, rng):
 
 def test_outer_in_bands_tells_overflow(gpu, rng):
     x, y = floats(rng, 300), floats(rng, 64)
-    steps = outer.steps(300, 64, replace(gpu.limits, binding=16 << 10), PLAIN)
-    assert len(steps) > 2
-    assert planned(gpu, steps, (300, 64), x, y).tobytes() == np.multiply.outer(x, y).tobytes()
+    dispatches = outer.dispatches(300, 64, replace(gpu.limits, binding=16 << 10), PLAIN)
+    assert len(dispatches) > 2
+    assert planned(gpu, dispatches, (300, 64), x, y).tobytes() == np.multiply.outer(x, y).tobytes()
     x[7] = y[9] = 1e30
     gpu.take_status()
     got = compute(gpu, "outer", (300, 64), x, y, guarded=True)
@@ -100,13 +102,13 @@ def test_an_index_outside_reads_nothing(gpu, rng, bad, d):
 def test_embedding_lookup_in_bands_of_both(gpu, rng):
     table, i = floats(rng, 200, 20), rng.integers(0, 200, 900)
     i[3] = 1000
-    steps = embedding.steps(200, 20, 900, replace(gpu.limits, binding=8 << 10), False)
-    assert len(steps) > 4
-    got = planned(gpu, steps, (900, 20), table, i)
+    dispatches = embedding.dispatches(200, 20, 900, replace(gpu.limits, binding=8 << 10), False)
+    assert len(dispatches) > 4
+    got = planned(gpu, dispatches, (900, 20), table, i)
     assert np.isnan(got[3]).all()
     assert np.delete(got, 3, 0).tobytes() == table[np.delete(i, 3)].tobytes()
     with pytest.raises(KernelError, match="embedding_lookup: table has 2 rows of 40000 bytes"):
-        embedding.steps(2, 10_000, 0, replace(gpu.limits, binding=8 << 10), False) or embedding.bands(
+        embedding.dispatches(2, 10_000, 0, replace(gpu.limits, binding=8 << 10), False) or embedding.bands(
             "embedding_lookup", "table", 2, (40_000,), replace(gpu.limits, binding=8 << 10)
         )
 

@@ -17,9 +17,9 @@ from trueno.ops.trace import trace
 special = pytest.importorskip("scipy.special", reason="needs scipy")
 mpmath = pytest.importorskip("mpmath", reason="needs mpmath")
 pytest.importorskip("wgpu")
-from trueno_wgpu.array import Array  # noqa: E402
-from trueno_wgpu.rowprogram import kernel  # noqa: E402
-from trueno_wgpu.wgsl.accuracy import ULP, WORST  # noqa: E402
+from trueno_wgpu.device.array import Array  # noqa: E402
+from trueno_wgpu.rows.accuracy import ULP, WORST  # noqa: E402
+from trueno_wgpu.rows.rowprogram import kernel  # noqa: E402
 
 ORACLE: dict[str, Callable[..., Any]] = {
     "exp": np.exp,

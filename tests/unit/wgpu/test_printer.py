@@ -14,13 +14,13 @@ from trueno.ops.program import FOLDS as FOLD_KINDS
 from trueno.testing.case import keywords
 from trueno.testing.expected import split
 
-printer = pytest.importorskip("trueno_wgpu.wgsl.printer", reason="trueno-wgpu is not installed")
-from trueno_wgpu.rowprogram import kernel, refusal  # noqa: E402
-from trueno_wgpu.shader import shared_bytes  # noqa: E402
-from trueno_wgpu.wgsl.expressions import EXPRESSIONS  # noqa: E402
-from trueno_wgpu.wgsl.folds import FOLDS, PACK  # noqa: E402
-from trueno_wgpu.wgsl.prelude import prelude  # noqa: E402
-from trueno_wgpu.wgsl.source import is_flat, planned, printed, shaders  # noqa: E402
+printer = pytest.importorskip("trueno_wgpu.rows.printer", reason="trueno-wgpu is not installed")
+from trueno_wgpu.device.shader import shared_bytes  # noqa: E402
+from trueno_wgpu.rows.expressions import EXPRESSIONS  # noqa: E402
+from trueno_wgpu.rows.folds import FOLDS, PACK  # noqa: E402
+from trueno_wgpu.rows.prelude import prelude  # noqa: E402
+from trueno_wgpu.rows.rowprogram import kernel, refusal  # noqa: E402
+from trueno_wgpu.rows.source import is_flat, planned, printed, shaders  # noqa: E402
 
 ROWS = [op for op in TABLE.values() if not op.structured]
 SCHEDULES = ("rows8", "rows64", "rows256", "long")

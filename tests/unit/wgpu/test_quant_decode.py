@@ -13,10 +13,10 @@ from trueno.formats import FORMATS, WEIGHTS, decode
 from trueno.formats.activations import encode_activations
 from trueno.formats.decode import codes, scale
 from trueno.ops import TABLE
-from trueno_wgpu.array import Array
-from trueno_wgpu.kernels.quant import KERNELS
-from trueno_wgpu.kernels.quant_activations import quantized
-from trueno_wgpu.wgsl import blocks
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.kernels import KERNELS
+from trueno_wgpu.kernels.quant import blocks
+from trueno_wgpu.kernels.quant.activations import quantized
 
 GGML = np.load(Path(__file__).parents[2] / "golden/ggml/quant.npz", allow_pickle=False)
 PARTNERS = ("q8_0", "q8_1", "q8_k")

@@ -14,14 +14,14 @@ import pytest
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
+from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
-from trueno.ops.bound import bound, judge
 from trueno.ops.trace import trace
 
 pytest.importorskip("wgpu")
-from trueno_wgpu.array import Array
-from trueno_wgpu.rowprogram import CHUNK, LONG, MEDIUM, NARROW, kernel
-from trueno_wgpu.wgsl.accuracy import ACCURACY
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.rows.accuracy import ACCURACY
+from trueno_wgpu.rows.rowprogram import CHUNK, LONG, MEDIUM, NARROW, kernel
 
 F = np.float32
 
@@ -405,7 +405,7 @@ def test_shaders_are_made_once_a_schedule(gpu: Any, rng: np.random.Generator) ->
 
 def test_sizes_are_no_part_of_the_text(gpu: Any) -> None:
     """n, rows and parameters come as uniforms, so a new size compiles nothing."""
-    from trueno_wgpu.wgsl.source import printed
+    from trueno_wgpu.rows.source import printed
 
     text = printed(TABLE["layer_norm"], "eww", schedule="rows64")
     numbers = {int(m) for m in re.findall(r"\b(\d+)u\b", text)}

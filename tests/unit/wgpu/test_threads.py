@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("wgpu")
-from trueno_wgpu.array import Array
-from trueno_wgpu.shader import Shader
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.device.shader import Shader
 from unit.wgpu.conftest import SLOW
 
 SLOWLY = Shader("slow", SLOW, (True,))
@@ -142,13 +142,13 @@ def test_after_a_fork_the_child_may_open_its_own(gpu, child):
         pytest.skip(f"nobody promises that {gpu.name} works in the child of a fork")
     child("""
 import signal
-from trueno_wgpu import device
+from trueno_wgpu.device import opened
 scale(2.0)
-device.gpu()
+opened.gpu()
 pid = os.fork()
 if pid == 0:
     signal.alarm(20)
-    own = device.gpu()
+    own = opened.gpu()
     assert own is not gpu and not own.closed
     a, b = Array.of(own, np.ones(9, np.float32)), Array.empty(own, (9,), np.float32)
     own.run(SCALE, (a.buffer, b.buffer), struct.pack("If", 9, 5.0), (1, 1, 1))
@@ -165,7 +165,7 @@ def test_a_fork_while_a_thread_works(child):
     can say, so the child opens no other."""
     child("""
 import signal, threading
-from trueno_wgpu import device
+from trueno_wgpu.device import opened
 stop = False
 def work():
     while not stop:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("wgpu")
-from trueno_wgpu.kernels import convolve2d, embedding, gemv, outer, steps, transpose
+from trueno_wgpu.kernels import convolve2d, dispatches, embedding, gemv, outer, transpose
 from trueno_wgpu.kernels.epilogue import spliced
 from trueno_wgpu.kernels.matmul import LARGE, MIDDLE, SMALL
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
@@ -60,7 +60,7 @@ def texts() -> dict[str, str]:
                 name = f"{width} wide, {vectors} vectors, {what}"
                 found[f"rows, {name}"] = gemv.rows_text(gemv.ROWS, width, vectors, vectors == 1, store)
                 found[f"columns, {name}"] = gemv.columns_text(gemv.COLUMNS, width, vectors, store)
-            found[f"add splits, {width} wide, {what}"] = steps.adding(width, store).source
+            found[f"add splits, {width} wide, {what}"] = dispatches.adding(width, store).source
     for store in (PLAIN, guarded):
         found[f"outer, {store.guarded}"] = outer.shader(4, store).source
         found[f"convolve2d, {store.guarded}"] = convolve2d.shader(4, 4, store).source

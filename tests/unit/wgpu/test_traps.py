@@ -13,10 +13,10 @@ import trueno
 
 pytest.importorskip("wgpu")
 from trueno.errors import KernelError, OutOfMemory
-from trueno_wgpu import staging
-from trueno_wgpu.array import Array
-from trueno_wgpu.device import View
-from trueno_wgpu.shader import Shader
+from trueno_wgpu.device import staging
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.device.gpu import View
+from trueno_wgpu.device.shader import Shader
 from unit.wgpu.conftest import SCALE
 
 # ---- what aborts --------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ assert len(gpu._bindings._groups) < 10, "bind groups outlive their buffers"
 def test_no_staging_buffer_is_mapped_when_it_is_used(child):
     """Submitting a copy into a mapped buffer aborts; a read that fails half-way unmaps, or lets its buffer go."""
     child("""
-from trueno_wgpu import staging, transfers
+from trueno_wgpu.device import staging, transfers
 def broken(staged, nbytes, into):
     try:
         staged.read_mapped(0, 8, copy=False)
@@ -358,7 +358,7 @@ def test_uploads_that_nobody_uses_are_not_kept(gpu, rng):
 
 
 def test_bind_groups_are_bounded_and_go_with_their_blocks(gpu, scale):
-    from trueno_wgpu.bindings import GROUPS
+    from trueno_wgpu.device.bindings import GROUPS
 
     a = Array.of(gpu, np.ones(64, np.float32))
     held = [Array.empty(gpu, (64,), np.float32) for _ in range(GROUPS + 500)]

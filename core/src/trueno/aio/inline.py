@@ -101,4 +101,4 @@ def _judge(now: State, op: Op, operands: tuple[Any, ...], given: dict[str, Any])
         predicted = predict(call, name, entry.load().rates(call)).seconds
     except Exception:
         return None
-    return Kind(key, choice, predicted <= BUDGET and not registry.foreign(entry))
+    return Kind(key, choice, predicted <= BUDGET and not entry.foreign)

@@ -8,11 +8,12 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
 from typing import Any
 
+from trueno.locks import ForkSafeLock
+
 _pool: ThreadPoolExecutor | None = None
-_lock = Lock()
+_lock = ForkSafeLock()
 
 
 def possible() -> bool:
@@ -37,9 +38,9 @@ def submit(function: Callable[..., Any], *args: Any, **kw: Any) -> "Future[Any]"
 
 
 def _forget() -> None:
-    """In a forked child there are no threads, and the lock may be held by one of the parent's."""
-    global _pool, _lock
-    _pool, _lock = None, Lock()
+    """In a forked child there are no threads."""
+    global _pool
+    _pool = None
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,9 +1,10 @@
 """All of the core that a backend's code may import, beside `trueno.errors`.
 
 A backend is a plugin: an object with the methods of `Backend`, which the core calls, and which here finds what it
-needs for its answers.  Four groups:
+needs for its answers.  Five groups:
 
 - the *protocol* between core and backend: `Call`, `Kernel`, `Probe`, `Rates`, `Reject` and their like;
+- the *table of kernels* for structured ops, with each kernel's facts beside it;
 - *ops*: the table's rows, their programs, and `lower`, which plans the passes of a program over a row;
 - *block formats* of quantized tensors, as data, and their meaning in NumPy;
 - *surroundings*: settings, the cache folder, the floating-point environment, text for a terminal.
@@ -34,6 +35,8 @@ from trueno.firstuse import importing
 if TYPE_CHECKING:
     from trueno import cachedir as cachedir
     from trueno import escape as escape
+    from trueno.backend.kernels import KernelTable as KernelTable
+    from trueno.backend.kernels import TableKernel as TableKernel
     from trueno.floatenv import ieee as ieee
     from trueno.floatenv import steady as steady
     from trueno.formats import interleave as interleave
@@ -48,10 +51,10 @@ if TYPE_CHECKING:
     from trueno.formats.table import Pieces as Pieces
     from trueno.formats.table import Plane as Plane
     from trueno.formats.table import format_of as format_of
+    from trueno.judge.bound import bound as bound
+    from trueno.judge.bound import judge as judge
     from trueno.ops import TABLE as TABLE
     from trueno.ops import stacks as stacks
-    from trueno.ops.bound import bound as bound
-    from trueno.ops.bound import judge as judge
     from trueno.ops.evaluate import evaluate as evaluate
     from trueno.ops.fused import fma as fma
     from trueno.ops.guarded import with_flags as with_flags
@@ -67,9 +70,12 @@ if TYPE_CHECKING:
     from trueno.ops.program import Program as Program
     from trueno.ops.program import extents as extents
     from trueno.reference import ReferenceBackend as ReferenceBackend
+    from trueno.replacing import replacing as replacing
     from trueno.settings import settings as settings
+    from trueno.text import columns as columns
 
 GROUPS = {
+    "Kernels of structured ops": {"KernelTable": "trueno.backend.kernels", "TableKernel": "trueno.backend.kernels"},
     "Ops and their programs": {
         "TABLE": "trueno.ops",
         "Op": "trueno.ops.op",
@@ -87,8 +93,8 @@ GROUPS = {
         "evaluate": "trueno.ops.evaluate",
         "fma": "trueno.ops.fused",
         "stacks": "trueno.ops.stacks",
-        "bound": "trueno.ops.bound",
-        "judge": "trueno.ops.bound",
+        "bound": "trueno.judge.bound",
+        "judge": "trueno.judge.bound",
         "ReferenceBackend": "trueno.reference",
     },
     "Block formats": {
@@ -111,6 +117,8 @@ GROUPS = {
         "ieee": "trueno.floatenv",
         "steady": "trueno.floatenv",
         "escape": "trueno.escape",
+        "columns": "trueno.text",
+        "replacing": "trueno.replacing",
     },
 }
 """Names that come at their first use, and the module that each is in, or is; under the headings of their page."""

@@ -48,7 +48,7 @@ class Batch:
             registry.load(name)
         first = registry.entries()[on[0]] if on else None
         self._tally = Tally()
-        self._uploads = Uploads(first if first and registry.foreign(first) else None, bool(on), self._tally)
+        self._uploads = Uploads(first if first and first.foreign else None, bool(on), self._tally)
         self.name = f"Batch({backend!r})" if backend else "Batch()"
         self._graph = Graph()
         self._handles: list[ref[Handle]] = []

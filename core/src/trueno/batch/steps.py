@@ -62,7 +62,7 @@ def names(asked: tuple[str, ...]) -> tuple[str, ...]:
     """The backends that kernels have to run on: the batch's own, else those in force; none where the choice is free."""
     if asked:
         return asked
-    now = state.current.get().asked
+    now = state.current.get().request
     return now.names or (() if now.automatic else settings.get("TRUENO_BACKEND"))
 
 
@@ -110,7 +110,7 @@ class _Planner:
     def __init__(self, graph: Graph, residency: str, asked: tuple[str, ...], chains: bool) -> None:
         self.graph = graph
         self.residency = residency
-        self.asked = state.choosing(asked, "trueno.Batch").asked
+        self.request = state.choosing(asked, "trueno.Batch").request
         self.chains = chains
         self._runners: dict[tuple[Any, ...], str] = {}
 
@@ -183,7 +183,7 @@ class _Planner:
         key = (call.op.name, call.dtype, call.rank, call.sizes, call.static)
         if key not in self._runners:
             try:
-                self._runners[key] = policy.decide(call, self.asked).chosen
+                self._runners[key] = policy.decide(call, self.request).chosen
             except TruenoError:  # executing will say so
                 self._runners[key] = ""
         return self._runners[key]

@@ -21,10 +21,8 @@ from trueno.cli.report import (
     find_op,
     find_parameters,
     find_sizes,
-    number,
     progress,
     screen,
-    seconds,
     table,
     times,
     words,
@@ -38,6 +36,7 @@ from trueno.errors import KernelError
 from trueno.ops.op import Op
 from trueno.testing.cases import keywords
 from trueno.testing.checks import rejected
+from trueno.text import duration, number
 
 
 @dataclass
@@ -128,10 +127,10 @@ def _show(op: Op, runs: list[Run], backends: list[str], parameters: dict[str, An
         for name in names:
             t = run.seconds.get(name)
             if t is None or name == "numpy":
-                cells.append(Text(seconds(t)))
+                cells.append(Text(duration(t)))
                 continue
             style = "green" if t <= base else "yellow"
-            cells.append(Text.assemble(seconds(t), (f" {times(base / t)}", style)))
+            cells.append(Text.assemble(duration(t), (f" {times(base / t)}", style)))
         rows.add_row(number(run.size), *cells)
     said = "".join(f", {name}={value}" for name, value in parameters.items())
     console.print(

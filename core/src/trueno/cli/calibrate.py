@@ -1,22 +1,21 @@
-"""`trueno calibrate`: measure the backends here, so that choices rest on that and not on what was declared."""
+"""`trueno calibrate`: measure the backends here, so that choices use measured and not declared speeds."""
 
-from math import ceil, isfinite
+from math import isfinite
 from time import perf_counter
 from typing import Annotated
 
 import numpy as np
 import typer
 
+from trueno.calibrate import measure
+from trueno.calibrate.run import Run, take
 from trueno.cli import crew
-from trueno.cli.report import find_dtypes, number, progress, screen, seconds, table, words, write_json
+from trueno.cli.report import find_dtypes, progress, screen, table, words, write_json
 from trueno.cli.warmup import warm
-from trueno.dispatch.state import forget_plans
 from trueno.errors import ParameterError
-from trueno.events.stream import emit
-from trueno.select import calibration, cost, honesty, measure
+from trueno.select import calibration, cost
+from trueno.text import duration, number
 
-LEAST = 5e-3  # seconds of an item, even where the budget is nearly spent
-UNSTEADY = 0.5  # spread from which a speed says more about the neighbours than about the backend
 SHOWN = 10  # sentences of a kind that are printed; --json has them all
 
 
@@ -41,76 +40,56 @@ def command(
     if not isfinite(budget):
         raise ParameterError(f"--seconds is {budget}; give a number of seconds, such as 60")
     if merge:
-        taken = calibration.merge(merge)
-        forget_plans()
-        _say(json, {"merged": taken, "file": merge}, f"{taken} speeds taken over from {merge}")
+        count = take(merge)
+        _say(json, {"merged": count, "file": merge}, f"{count} speeds imported from {merge}")
         return
-    names = measure.available([name.lower() for name in words(backend)])
-    items = measure.items(names, find_dtypes(dtype))
+    run = Run(measure.available([name.lower() for name in words(backend)]), find_dtypes(dtype))
     if dry_run:
-        _show_items(items, json)
+        _show_items(run.items, json)
         return
     start = perf_counter()
-    rows: list[calibration.Row] = []
-    skipped: list[str] = []
-    done = 0
     interrupted = False
-    spent = 0.0
     try:
-        skipped += _compile(names, items)
+        run.skipped += _compile(run)
         with progress() as bar:
-            task = bar.add_task("measuring", total=len(items))
-            for item in items:
-                if spent >= budget:
-                    break
-                bar.update(task, description=str(item))
-                before = perf_counter()
-                outcome = measure.measure(item, max((budget - spent) / (len(items) - done), LEAST))
-                spent += perf_counter() - before - outcome.compiling
-                rows += outcome.rows
-                skipped += outcome.skipped
-                done += 1
-                bar.advance(task)
+            task = bar.add_task("measuring", total=len(run.items))
+            for item in run.measuring(budget):
+                bar.update(task, description=str(item), completed=run.done)
+            bar.update(task, completed=run.done)
     except KeyboardInterrupt:
         interrupted = True
-    kept = calibration.save(rows)
-    forget_plans()  # they were chosen by other speeds
+    kept = run.keep(start)
     took = perf_counter() - start
-    for name in names:
-        count = sum(row.backend == name for row in rows)
-        emit("calibrate", backend=name, detail=f"{count} speeds were measured", start=start, seconds=took)
-    missing = [str(item) for item in items[done:]]
-    unsteady = [f"{r.backend}: {r.kind}, {r.dtype}, {r.band}" for r in rows if r.spread > UNSTEADY]
-    lies = [sentence for name in names for sentence in honesty.misdeclared(name)] if json or verbose else []
-    whole = ceil(spent / done * len(items) / 10) * 10 if done and missing else 0  # the last are the longest: about
+    missing, whole = run.missing(), run.seconds_of_all()
+    misdeclared = run.misdeclared() if json or verbose else []
     if json:
         file = calibration.file()
         write_json(
-            {"backends": names, "seconds": took, "interrupted": interrupted, "file": str(file) if kept else None,
-             "rows": [_plain(row) for row in rows], "skipped": skipped, "not_measured": missing,
-             "seconds_of_all": whole or None, "unsteady": unsteady, "declared": lies}
+            {"backends": run.backends, "seconds": took, "interrupted": interrupted, "file": str(file) if kept else None,
+             "rows": [_plain(row) for row in run.rows], "skipped": run.skipped, "not_measured": missing,
+             "seconds_of_all": whole or None, "unsteady": run.unsteady(), "declared": misdeclared}
         )  # fmt: skip
     else:
-        _show(rows, names)
+        _show(run.rows, run.backends)
         console = screen()
-        _list("left out", skipped)
+        _list("left out", run.skipped)
         needs = f"did not fit into --seconds (all of it needs about {whole}, or more)" if whole else "not measured"
         _list(f"{needs}; smaller sizes answer, or what is declared", missing)
-        _list("unsteady, as the machine was busy; run it again when it is not", unsteady)
-        _list("declared and measured differ", lies)
+        _list("unsteady, as the machine was busy; run it again when it is not", run.unsteady())
+        _list("declared and measured differ", misdeclared)
         where = f"kept in {calibration.file()}" if kept else "not kept: there is no cache folder that can be used"
         stopped = "interrupted; " if interrupted else ""
-        console.print(f"{stopped}{len(rows)} speeds in {seconds(took)}, {where}", soft_wrap=True)
+        console.print(f"{stopped}{len(run.rows)} speeds in {duration(took)}, {where}", soft_wrap=True)
     if interrupted:
         raise typer.Exit(130)
 
 
-def _compile(names: list[str], items: list[measure.Item]) -> list[str]:
-    """Compile the kernels that are needed, with several processes where a backend compiles: a sentence a failure."""
-    said = []
-    for name in names:
+def _compile(run: Run) -> list[str]:
+    """Compile the necessary kernels, with several processes where a backend compiles; a sentence per failure."""
+    failures = []
+    for name in run.backends:
         needed: dict[tuple[str, str], set[tuple[int, int]]] = {}
-        for item in items:
+        for item in run.items:
             if name in item.backends:
                 needed.setdefault((item.op.name, item.dtype), set()).update(measure.keys(item))
         todo: list[crew.Work] = [(op, dtype, sorted(keys)) for (op, dtype), keys in needed.items()]
@@ -118,10 +97,10 @@ def _compile(names: list[str], items: list[measure.Item]) -> list[str]:
             continue
         start = perf_counter()
         outcomes = warm(name, todo[:1], 1)
-        if perf_counter() - start > 0.25 and todo[1:]:  # it compiles: nobody loads a kernel for this long
+        if perf_counter() - start > 0.25 and todo[1:]:  # it compiles: loading a kernel never takes this long
             outcomes += warm(name, todo[1:], crew.processors())
-        said += [f"{name}: {failure}" for outcome in outcomes for failure in outcome.failures]
-    return said
+        failures += [f"{name}: {failure}" for outcome in outcomes for failure in outcome.failures]
+    return failures
 
 
 def _plain(row: calibration.Row) -> dict[str, object]:
@@ -154,18 +133,18 @@ def _show(rows: list[calibration.Row], names: list[str]) -> None:
     """Nanoseconds for each thousand elements would say little: a table of what a typical call takes, by the model."""
     if not rows:
         return
-    found = {row.key: row for row in rows}
+    by_key = {row.key: row for row in rows}
     shown = table("class", "dtype", "band", "elements", *names, right=("elements", *names))
     for kind, dtype, band in dict.fromkeys((r.kind, r.dtype, r.band) for r in rows):
         cells, at = [], 0.0
         for name in names:
-            row = found.get((name, kind, dtype, band))
+            row = by_key.get((name, kind, dtype, band))
             if row is None:
                 cells.append("–")
                 continue
             *_, call = measure.calls(measure.typical(name, dtype)[kind], np.dtype(dtype), band)
             at = cost.work(call).elements
-            cells.append(seconds(cost.seconds(row.rates, cost.work(call))))
+            cells.append(duration(cost.seconds(row.rates, cost.work(call))))
         shown.add_row(kind, dtype, band, number(int(at)), *cells)
     screen().print(shown)
 

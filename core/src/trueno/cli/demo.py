@@ -13,28 +13,18 @@ from rich.text import Text
 import trueno
 from trueno.cli import crew, doctor
 from trueno.cli.peers import numpy_peer
-from trueno.cli.report import (
-    Screen,
-    find_ops,
-    geometric_mean,
-    number,
-    progress,
-    screen,
-    seconds,
-    table,
-    times,
-    words,
-    write_json,
-)
+from trueno.cli.report import Screen, find_ops, geometric_mean, progress, screen, table, times, words, write_json
 from trueno.cli.samples import Sample, sample
 from trueno.cli.timing import race
 from trueno.cli.warmup import warm
 from trueno.discovery import registry
 from trueno.errors import BackendUnavailable, TruenoError
 from trueno.ops.op import Op
-from trueno.select import policy
+from trueno.select.available import automatic
+from trueno.settings import settings
 from trueno.testing.checks import rejected
 from trueno.testing.expected import verdict
+from trueno.text import duration, number
 
 SIZES = (1_000, 100_000, 1_000_000)
 DTYPE = "float32"
@@ -86,7 +76,8 @@ def command(
     """
     chosen = find_ops(ops)
     names = tuple(word.lower() for word in words(backend))
-    order = tuple(found.name for found in policy.candidates(names))
+    named = names or settings.get("TRUENO_BACKEND")
+    order = tuple(registry.load(name).name for name in named) or tuple(entry.name for entry in automatic())
     if not json:
         _show_backends(screen(), order)
     tally = run(chosen, order)
@@ -217,7 +208,7 @@ def _show(tally: Tally, order: tuple[str, ...], console: Screen) -> None:
         cells: list[Any] = []
         for row in found:
             fast = (row.speedup or 0) >= 1
-            cells += [seconds(row.seconds), Text(times(row.speedup), style="green" if fast else "yellow")]
+            cells += [duration(row.seconds), Text(times(row.speedup), style="green" if fast else "yellow")]
         right = all(row.ok for row in found)
         elsewhere = "" if found[0].backend == order[0] else f" on {found[0].backend}"
         rows.add_row(

@@ -9,7 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,10 +17,12 @@ import typer
 from rich.text import Text
 
 from trueno import cachedir
+from trueno.calibrate.store import describe
 from trueno.cli.crew import processors
 from trueno.cli.report import Screen, screen, table, write_json
 from trueno.discovery import registry
 from trueno.discovery.entry import Entry
+from trueno.discovery.index import extras
 from trueno.errors import SettingError, TruenoError, TruenoWarning
 from trueno.select.available import select_best_available_backend
 from trueno.settings import settings
@@ -95,7 +97,7 @@ def examine() -> dict[str, Any]:
         values = _settings(broken)  # with those that plugins declare, which are known now
         cache = _cache(broken) if values else None
         sections, problems = ([], []) if broken else _sections()
-        calibration = None if broken else _calibration()
+        calibration = None if broken else describe()
     notes = [str(w.message.args[0]) for w in caught if isinstance(w.message, TruenoWarning)]
     notes += [] if broken else settings.unknown()  # which is warned of once a process, and that may have been before
     failed = [b for b in backends if b["status"] == "failed" and not b["opt_in"]]
@@ -152,7 +154,7 @@ def _not_installed() -> list[dict[str, str]]:
     known = registry.entries()
     return [
         {"name": name, "install": f"pip install 'trueno[{name}]'"}
-        for name, distribution in registry.extras().items()
+        for name, distribution in extras().items()
         if name not in known and distribution not in here
     ]
 
@@ -160,7 +162,7 @@ def _not_installed() -> list[dict[str, str]]:
 def described() -> list[dict[str, Any]]:
     """Every installed backend, as the report has it."""
     for entry in registry.entries().values():
-        entry.start()  # side by side
+        entry.start_probe()  # side by side
     return [_backend(entry) for entry in registry.entries().values()]
 
 
@@ -232,14 +234,6 @@ def _sections() -> tuple[list[dict[str, Any]], list[str]]:
 
     sections = [{"plugin": plugin, "lines": lines} for plugin, lines in hooks.doctor_sections()]
     return sections, hooks.problems()
-
-
-def _calibration() -> str | None:
-    try:
-        describe = import_module("trueno.select.calibration").describe
-    except ImportError:  # a core without it
-        return None
-    return str(describe())
 
 
 def _advice(backends: list[dict[str, Any]], failed: list[dict[str, Any]]) -> list[str]:

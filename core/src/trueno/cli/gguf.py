@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from trueno.cli.report import number, progress, screen, seconds, table, write_json
+from trueno.cli.report import progress, screen, table, write_json
 from trueno.errors import ParameterError
 from trueno.escape import escaped
 from trueno.gguf import conversion, file
 from trueno.gguf.recipe import RECIPES
+from trueno.text import duration, number
 
 LONG = 60
 """Characters of a value that are shown; --json has all of it."""
@@ -129,7 +130,7 @@ def quantize(
     verb = "would become" if dry_run else "became"
     out.print(
         f"{number(before)} bytes of tensors {verb} {number(after)} ({after / before if before else 1:.0%}); "
-        f"{seconds(perf_counter() - start)}" + ("" if dry_run else f": {target}"),
+        f"{duration(perf_counter() - start)}" + ("" if dry_run else f": {target}"),
         soft_wrap=True,
     )
 

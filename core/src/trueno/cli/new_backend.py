@@ -2,18 +2,23 @@
 
 import keyword
 import re
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trueno.cli.report import screen
-from trueno.cli.scaffold import FILES
 from trueno.discovery import registry
 from trueno.errors import ParameterError
 
 LONGEST = 64
 """Letters of a name: it becomes part of names of files, which a file system limits."""
+TEMPLATES = files("trueno.cli") / "scaffold"
+"""The distribution's files, each with SUFFIX behind its name; the folder PACKAGE stands for that of the package."""
+SUFFIX, PACKAGE = ".template", "PACKAGE"
 
 
 def command(
@@ -57,13 +62,22 @@ def create(name: str, folder: Path) -> Path:
         "title": "".join(part.capitalize() for part in name.split("_")),
     }
     try:
-        for path, template in FILES.items():
-            file = target / _fill(path, words)
+        for path, template in templates():
+            file = target / path.replace(PACKAGE, package)
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(_fill(template, words).lstrip("\n"), "utf-8")
+            file.write_text(_fill(template, words), "utf-8")
     except OSError as error:
         raise ParameterError(f"{target} cannot be written: {error.strerror}; choose another --dir") from None
     return target
+
+
+def templates(folder: Traversable = TEMPLATES, above: str = "") -> Iterator[tuple[str, str]]:
+    """Path in the distribution, and contents, of each file: `«name»`, `«package»` … are to be filled in."""
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from templates(item, f"{above}{item.name}/")
+        elif item.name.endswith(SUFFIX):
+            yield above + item.name.removesuffix(SUFFIX), item.read_text("utf-8")
 
 
 def _fill(text: str, words: dict[str, str]) -> str:

@@ -108,31 +108,11 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def seconds(t: float | None) -> str:
-    """`1.23 µs`: three digits and a unit."""
-    if t is None:
-        return "–"
-    for factor, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
-        if t * factor < 999.5:
-            return f"{_digits(t * factor)} {unit}"
-    return f"{_digits(t)} s"
-
-
 def times(ratio: float | None) -> str:
     """`2.4×`, and `0.04×` for what is very slow."""
     if ratio is None:
         return "–"
-    return f"{ratio:.2f}×" if ratio < 0.095 else f"{_digits(ratio, 2)}×"
-
-
-def _digits(x: float, count: int = 3) -> str:
-    whole = len(str(int(x))) if x >= 1 else 1
-    return f"{x:.{max(count - whole, 0)}f}"
-
-
-def number(n: int) -> str:
-    """`1 000 000`, with spaces that do not break."""
-    return f"{n:,}".replace(",", "\u202f")
+    return f"{ratio:.{2 if ratio < 0.095 else 1 if ratio < 10 else 0}f}×"
 
 
 def geometric_mean(values: list[float]) -> float | None:

@@ -7,11 +7,12 @@ import typer
 
 from trueno.cli import crew
 from trueno.cli.plans import ready
-from trueno.cli.report import find_dtypes, find_ops, progress, screen, seconds, write_json
+from trueno.cli.report import find_dtypes, find_ops, progress, screen, write_json
 from trueno.discovery import registry
 from trueno.errors import ParameterError
 from trueno.ops import TABLE
 from trueno.select.available import select_best_available_backend
+from trueno.text import duration
 
 SHOWN = 10  # failures that are printed; --json has them all
 
@@ -52,7 +53,7 @@ def command(
         verdict = f"{len(failures)} failed" if failures else "none failed"
         console.print(
             f"{kernels} kernels of {len({o.op for o in outcomes})} ops are ready on {name}, {verdict}; "
-            f"{seconds(took)} with {count} process{'es' if count > 1 else ''}",
+            f"{duration(took)} with {count} process{'es' if count > 1 else ''}",
             soft_wrap=True,
         )
     if failures:

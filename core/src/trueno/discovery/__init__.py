@@ -1,1 +1,1 @@
-"""Finding backends without importing them: manifests, probes, the protocol that they speak."""
+"""Finding backends without importing them: their manifests, an index of them, the registry, and the protocol."""

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -23,6 +22,7 @@ from trueno import cachedir
 from trueno.discovery.manifest import Manifest, load, locate, parse
 from trueno.discovery.sealed import seal, unseal
 from trueno.escape import escaped
+from trueno.locks import ForkSafeLock
 from trueno.version import __version__
 
 if TYPE_CHECKING:
@@ -34,19 +34,11 @@ RACY = 2 * 10**9
 """Nanoseconds in which a folder may change twice and have one time: file systems count coarsely."""
 
 KEPT = 64
-"""So many files are kept: scripts in different folders have a `sys.path` each."""
+"""Files that are kept: scripts in different folders have a `sys.path` each."""
 
 Stamp = list[int] | None
 
-_scanning = RLock()  # `importlib.metadata` shares caches between threads, and takes no care of them
-
-if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
-
-    def _after_fork() -> None:
-        global _scanning
-        _scanning = RLock()
-
-    os.register_at_fork(after_in_child=_after_fork)
+_scanning = ForkSafeLock()  # `importlib.metadata` shares caches between threads, and takes no care of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +74,38 @@ def points(refresh: bool = False) -> list[Point]:
     entries = [_entry(entry) for entry in dict.fromkeys(sys.path) if isinstance(entry, str)]
     head = {"python": sys.version, "trueno": __version__, "path": entries}
     file = _file(head)
-    found = None if refresh or file is None else _kept(file, head)
+    kept = None if refresh or file is None else _kept(file, head)
     examined = (
-        _scan([entry for entry, stamp in entries if stamp]) if found is None else [_unchanged(*pair) for pair in found]
+        _scan([entry for entry, stamp in entries if stamp]) if kept is None else [_unchanged(*pair) for pair in kept]
     )
-    if file and examined != found:
+    if file and examined != kept:
         stamps = [stamp for _, stamp in entries] + [stamp for _, stamp in examined]
         if all(stamp is None or stamp[0] < now - RACY for stamp in stamps):
             _keep(file, {"head": head, "points": [[asdict(point), stamp] for point, stamp in examined]})
     return [point for point, _ in examined]
+
+
+def extras() -> dict[str, str]:
+    """The backends that the core's own extras bring: names, and the distribution that each needs."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        needs = requires("trueno") or []
+    except PackageNotFoundError:  # a frozen application may have left it out
+        needs = []
+    backends: dict[str, str] = {}
+    for need in needs:
+        what, _, marker = need.partition(";")
+        extra = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", marker)
+        distribution = normalized(re.split(r"[^\w.-]", what.strip(), maxsplit=1)[0])
+        if extra and distribution == f"trueno-{extra[1]}":  # `cuda12` and `all` are no names of backends
+            backends[extra[1]] = distribution
+    return backends
+
+
+def normalized(distribution: str) -> str:
+    """The name of a distribution as package indexes compare it."""
+    return distribution.lower().replace("_", "-").replace(".", "-")
 
 
 def _entry(entry: str) -> tuple[str, Stamp]:
@@ -160,9 +175,9 @@ def _examined(point: Point) -> tuple[Point, Stamp]:
     try:
         path = locate(point.value)
         stamp = _stamp(path)
-        held = load(path)
-        json.dumps(held)
-        manifest = held
+        data = load(path)
+        json.dumps(data)
+        manifest = data
     except ValueError as error:
         problem = str(error)
     except TypeError:  # the one thing in TOML that JSON has not
@@ -178,11 +193,11 @@ def _scan(entries: list[str]) -> list[tuple[Point, Stamp]]:
     with _scanning:
         with suppress(KeyError):  # another thread, which imports something, clears the same cache
             invalidate_caches()  # something may have been installed while this process runs
-        return _found(entries)
+        return _collect(entries)
 
 
-def _found(entries: list[str]) -> list[tuple[Point, Stamp]]:
-    found: list[Point] = []
+def _collect(entries: list[str]) -> list[tuple[Point, Stamp]]:
+    unique: list[Point] = []
     for i, entry in enumerate(entries):
         claims: dict[str, tuple[list[int], list[Point]]] = {}
         for distribution in _ours(entry):
@@ -191,9 +206,9 @@ def _found(entries: list[str]) -> list[tuple[Point, Stamp]]:
             if _shadowed(name, entries[:i]) or (name in claims and claims[name][0] >= numbers):
                 continue  # what an interrupted installation left in the same folder counts only where it is newer
             claims[name] = numbers, _claims(distribution, name, version)
-        found += [point for _, claimed in claims.values() for point in claimed]
-    found.sort(key=lambda point: (point.group, point.name, point.value, point.distribution))
-    return [(point, None) if point.problem or point.group != BACKENDS else _examined(point) for point in found]
+        unique += [point for _, claimed in claims.values() for point in claimed]
+    unique.sort(key=lambda point: (point.group, point.name, point.value, point.distribution))
+    return [(point, None) if point.problem or point.group != BACKENDS else _examined(point) for point in unique]
 
 
 def _ours(entry: str) -> Iterator["Distribution"]:
@@ -225,7 +240,7 @@ def _claims(distribution: "Distribution", name: str, version: str) -> list[Point
     name, version = escaped(name), escaped(version)  # a header may go on in further lines
     try:
         points = [(point.group, point.name, point.value) for point in distribution.entry_points]
-    except Exception as error:  # lines that are no entry points
-        said = f"its entry_points.txt cannot be read: {type(error).__name__}: {error}"
-        return [Point(BACKENDS, name, "", name, version, problem=said)]
+    except Exception as error:  # lines that are not entry points
+        problem = f"its entry_points.txt cannot be read: {type(error).__name__}: {error}"
+        return [Point(BACKENDS, name, "", name, version, problem=problem)]
     return [Point(*claim, name, version) for claim in dict.fromkeys(points) if claim[0] in GROUPS]

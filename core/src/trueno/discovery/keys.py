@@ -164,8 +164,8 @@ def refuse(value: Any, shape: Shape = TABLE, at: str = "") -> str:
         return f"{at or 'the manifest'} is {shown(value)}; it must be {shape['like']}"
     if kind == "array":
         for i, item in enumerate(value):
-            if said := refuse(item, shape["items"], f"{at}[{i}]"):
-                return said
+            if problem := refuse(item, shape["items"], f"{at}[{i}]"):
+                return problem
     return _refuse_keys(value, shape, at) if isinstance(value, dict) else ""
 
 
@@ -182,26 +182,26 @@ def _fits(value: Any, kind: str, shape: Shape) -> bool:
 
 
 def _refuse_keys(value: dict[Any, Any], shape: Shape, at: str) -> str:
-    known, patterns = shape.get("properties", {}), shape.get("patternProperties", {})
+    keys, patterns = shape.get("properties", {}), shape.get("patternProperties", {})
     for key, inner in value.items():
         if not isinstance(key, str):
             return f"{at or 'the manifest'} has the key {shown(key)}; every key must be a text"
         within = f"{at}.{key}" if at else key
-        found = known.get(key) or next((s for p, s in patterns.items() if re.fullmatch(p, key, re.ASCII)), None)
-        if found is not None:
-            if said := refuse(inner, found, within):
-                return said
+        expected = keys.get(key) or next((s for p, s in patterns.items() if re.fullmatch(p, key, re.ASCII)), None)
+        if expected is not None:
+            if problem := refuse(inner, expected, within):
+                return problem
         elif not shape.get("additionalProperties", True):
-            allowed = f"known: {' '.join(known)}" if known else f"it must be {shape['like']}"
-            return f"unknown key {within!r}; {allowed}{suggestion(key, known)}"
+            allowed = f"known: {' '.join(keys)}" if keys else f"it must be {shape['like']}"
+            return f"unknown key {within!r}; {allowed}{suggestion(key, keys)}"
     for key in shape.get("required", ()):
         if key not in value:
             return f"{at + '.' if at else ''}{key} is missing"
     if "anyOf" in shape and not any(refuse(value, s) == "" for s in shape["anyOf"]):
         return f"{' or '.join(key for s in shape['anyOf'] for key in s['required'])} is missing"
     for case in shape.get("allOf", ()):
-        if not refuse(value, case["if"], at) and (said := refuse(value, case["then"], at)):
-            return said
+        if not refuse(value, case["if"], at) and (problem := refuse(value, case["then"], at)):
+            return problem
     return ""
 
 

@@ -21,7 +21,7 @@ from trueno.parsers import TYPES
 from trueno.settings import SETTINGS, Setting
 
 DEEPEST = 16
-"""So many tables and lists may stand one in the other; no key needs more than five."""
+"""Tables and lists that may be nested; no key needs more than five."""
 ANYBODYS = ("builtins", "typing", "types", "abc", "collections", "numbers")
 """Modules whose types are inherited by everybody's: no backend may own them."""
 
@@ -93,11 +93,6 @@ class Manifest:
         names = {re.split(r"[^\w.-]", need.strip(), maxsplit=1)[0].lower().replace("-", "_") for need in needs}
         return f". Install: pip install {module}" if module.lower() in names else ""
 
-    def missing(self) -> str:
-        """The sentence of `unmet`; empty when nothing is missing."""
-        unmet = self.unmet()
-        return unmet[1] if unmet else ""
-
     def _mismatch(self) -> str:
         low, high = self.api
         spoken = f"version {low}" if low == high else f"versions {low} to {high}"
@@ -106,12 +101,6 @@ class Manifest:
             f"it speaks {spoken} of the backend protocol, and this trueno speaks {API}. "
             f"Install: pip install --upgrade {older}"
         )
-
-
-def read(name: str, value: str, distribution: str = "", version: str = "") -> Manifest:
-    """The manifest that an entry point names; ValueError with a sentence when it is not one."""
-    path = locate(value)
-    return parse(load(path), value.replace(":", "/"), name, distribution, version, path)
 
 
 def locate(value: str) -> str:
@@ -170,30 +159,31 @@ def parse(
     Of a manifest for another version of the protocol only name, api and kind are looked at: the rest may be written
     for that version, and `unmet` then says what to upgrade.
     """
-    held = dict(data)
-    if _deep(held):
+    contents = dict(data)
+    if _deep(contents):
         raise ValueError(f"{where}: it is nested more than {DEEPEST} deep")
     keys = TABLE["properties"]
-    if "api" in held and not refuse(held["api"], keys["api"], "api") and not held["api"][0] <= API <= held["api"][1]:
-        held = {key: held[key] for key in ("name", "api") if key in held} | {
-            "kind": held["kind"] if held.get("kind") in keys["kind"]["enum"] else "cpu",
+    api: Any = contents.get("api")
+    if "api" in contents and not refuse(api, keys["api"], "api") and not api[0] <= API <= api[1]:
+        contents = {key: contents[key] for key in ("name", "api") if key in contents} | {
+            "kind": contents["kind"] if contents.get("kind") in keys["kind"]["enum"] else "cpu",
             "unavailable": "it is written for another version of trueno",
         }
-    said = refuse(held) or _refuse_further(held, name)
-    if said:
-        raise ValueError(f"{where}: {said}")
+    problem = refuse(contents) or _refuse_further(contents, name)
+    if problem:
+        raise ValueError(f"{where}: {problem}")
     for key in keys:
-        held.setdefault(key, default(key))
+        contents.setdefault(key, default(key))
     return Manifest(
-        **held
+        **contents
         | {
-            "api": tuple(held["api"]),
-            "arrays": tuple(held["arrays"]),
-            "half": tuple(held["half"]),
-            "require": dict(held["require"]),
-            "unavailable": _line(held["unavailable"]),
-            "install": _line(held["install"]) or (f"pip install --upgrade {distribution}" if distribution else ""),
-            "settings": {variable: _setting(facts) for variable, facts in held["settings"].items()},
+            "api": tuple(contents["api"]),
+            "arrays": tuple(contents["arrays"]),
+            "half": tuple(contents["half"]),
+            "require": dict(contents["require"]),
+            "unavailable": _line(contents["unavailable"]),
+            "install": _line(contents["install"]) or (f"pip install --upgrade {distribution}" if distribution else ""),
+            "settings": {variable: _setting(facts) for variable, facts in contents["settings"].items()},
             "distribution": distribution,
             "version": version,
             "path": path,
@@ -201,19 +191,19 @@ def parse(
     )
 
 
-def _refuse_further(held: dict[str, Any], name: str) -> str:
+def _refuse_further(contents: dict[str, Any], name: str) -> str:
     """What no schema can say."""
-    if name and held["name"] != name:
-        return f"name is {held['name']!r}, but the entry point is {name!r}"
-    if held["api"][0] > held["api"][1]:
-        return f"api is {shown(held['api'])}; it must be [lowest, highest]"
+    if name and contents["name"] != name:
+        return f"name is {contents['name']!r}, but the entry point is {name!r}"
+    if contents["api"][0] > contents["api"][1]:
+        return f"api is {shown(contents['api'])}; it must be [lowest, highest]"
     for key in ("install", "unavailable"):
-        if held.get(key) and not _line(held[key]):
-            return f"{key} is {shown(held[key])}; it must be a text that is not empty"
-    for i, text in enumerate(held.get("arrays", ())):
+        if contents.get(key) and not _line(contents[key]):
+            return f"{key} is {shown(contents[key])}; it must be a text that is not empty"
+    for i, text in enumerate(contents.get("arrays", ())):
         if text.partition(":")[0].partition(".")[0] in ANYBODYS:
-            return f"arrays[{i}] is {text!r}, which is no backend's own; it must be a type that this backend brings"
-    for variable in held.get("settings", ()):
+            return f"arrays[{i}] is {text!r}, which is not a backend's own; it must be a type that this backend brings"
+    for variable in contents.get("settings", ()):
         if variable in SETTINGS:
             return f"settings.{variable} is a variable of trueno's own; it must have another name"
     return ""

@@ -1,7 +1,7 @@
-"""What is kept on disk as JSON, with a checksum of itself: a bit that fell over, or a hand's edit, is found.
+"""JSON files with a checksum of themselves, which detects bit rot and manual edits.
 
-A cache that has such a file is as good as one without it.  The checksum is no protection against anybody's will:
-whom the folder belongs to is (`trueno.cachedir`).
+A damaged file counts as none.  The checksum is no defence against tampering; the folder's ownership
+(`trueno.cachedir`) is.
 """
 
 import json

@@ -1,11 +1,12 @@
-"""What users say about backends: `use` and `prefer` in a `with`, `set_default` for the process, `forgive`."""
+"""What users say about backends: `use`, `prefer` in a `with`, `set_default`, `reset_quarantine` for the process."""
 
 from trueno.discovery import registry
 from trueno.dispatch.fallback import say_again
-from trueno.dispatch.state import Under, forget_plans, set_asked
+from trueno.dispatch.state import follow, forget_plans, set_asked
 from trueno.errors import ParameterError
+from trueno.scope import Scope
 from trueno.select import quarantine
-from trueno.select.decision import Asked
+from trueno.select.decision import Request
 
 
 def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -15,19 +16,33 @@ def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n.lower() for n in names)
 
 
-def use(*names: str) -> Under:
+class BackendScope(Scope):
+    """What `use` and `prefer` give: inside, these backends are requested."""
+
+    def __init__(self, function: str, names: tuple[str, ...], request: Request) -> None:
+        self.request = request
+        self._name = f"{function}({', '.join(map(repr, names))})"
+
+    def _follow(self, scopes: tuple[Scope, ...]) -> None:
+        follow(scopes)
+
+    def __repr__(self) -> str:
+        return f"<trueno.{self._name}>"
+
+
+def use(*names: str) -> BackendScope:
     """Run everything inside on these backends, best first; an error if none of them can.
 
     UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
     No name: choose automatically inside, whatever TRUENO_BACKEND or `set_default` say.
     """
-    asked = Asked(_names("use", names), (), not names, "trueno.use")
+    asked = Request(_names("use", names), (), not names, "trueno.use")
     for name in asked.names:
         registry.load(name)
-    return Under(f"use({', '.join(map(repr, names))})", asked)
+    return BackendScope("use", names, asked)
 
 
-def prefer(*names: str) -> Under:
+def prefer(*names: str) -> BackendScope:
     """Inside, take the first of these backends that can run a call; choose automatically where none can.
 
     UnknownBackend for a name that is not installed.  Where TRUENO_BACKEND names backends, these stay the only ones.
@@ -36,7 +51,7 @@ def prefer(*names: str) -> Under:
     for name in preferred:
         if name not in registry.entries():
             registry.load(name)  # raises with a suggestion
-    return Under(f"prefer({', '.join(map(repr, names))})", Asked((), preferred, False, "trueno.prefer"))
+    return BackendScope("prefer", names, Request((), preferred, False, "trueno.prefer"))
 
 
 def set_default(*names: str) -> None:
@@ -46,20 +61,26 @@ def set_default(*names: str) -> None:
     """
     for name in _names("set_default", names):
         registry.load(name)
-    set_asked(Asked(_names("set_default", names), (), False, "trueno.set_default") if names else Asked())
+    set_asked(Request(_names("set_default", names), (), False, "trueno.set_default") if names else Request())
 
 
-def forgive(backend: str | None = None) -> None:
+def reset_quarantine(backend: str | None = None) -> None:
     """Let a backend (or all of them) have again the calls that it failed at; `trueno.stats()` lists those.
 
     UnknownBackend for a name that is not installed.
     """
     if backend is not None:
         if not isinstance(backend, str):
-            raise ParameterError(f'forgive: {backend!r} is no name of a backend; write trueno.forgive("simd")')
+            raise ParameterError(
+                f'reset_quarantine: {backend!r} is not the name of a backend; write trueno.reset_quarantine("simd")'
+            )
         backend = backend.lower()
     if backend is not None and backend not in registry.entries():
         registry.load(backend)  # raises with a suggestion
     quarantine.release(backend)
     say_again(backend)
     forget_plans()
+
+
+forgive = reset_quarantine
+"""The earlier name of `reset_quarantine`."""

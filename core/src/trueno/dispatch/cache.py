@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from trueno.discovery.entry import Entry
 from trueno.discovery.protocol import Kernel, Refused
-from trueno.discovery.registry import Entry
 from trueno.dispatch import state
 from trueno.dispatch.cache_host import NEVER, NUMBERS, Cached
 from trueno.dispatch.fallback import passes, wrapping_errors

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel, Refused
 from trueno.dispatch import host, state
 from trueno.dispatch.axes import located, result_shapes
@@ -114,7 +113,7 @@ def _call(op: Op, data: OnDevice, scalars: dict[str, Any], out: Any) -> Any:
 
 def _native(op: Op, data: OnDevice, laid: _Laid | None) -> bool:
     """Whether the device has a kernel for 16-bit floats themselves; guards look at results in float32."""
-    if laid is None or not registry.half(data.entry, op.name) or state.current.get().guarding() is not None:
+    if laid is None or not data.entry.half(op.name) or state.current.get().guarding() is not None:
         return False
     return policy.rejection(data.backend, laid.request) is None
 
@@ -176,7 +175,7 @@ def _run(op: Op, data: OnDevice, laid: _Laid, params: tuple[float, ...], scalars
     scratch = results
     now = state.current.get()
     if out is not None and (
-        not registry.atomic(data.entry) or now.guarding()  # it may fail, and out may be an operand
+        not data.entry.atomic or now.guarding()  # it may fail, and out may be an operand
         or any(tuple(r.shape) != s and not in_order(r) for r, s in zip(results, laid.results, strict=True))
     ):  # fmt: skip
         scratch = _fresh(backend, results)
@@ -201,7 +200,7 @@ def _run(op: Op, data: OnDevice, laid: _Laid, params: tuple[float, ...], scalars
         wanted = (*laid.operands, *laid.results)
         alike = wanted == tuple(tuple(x.shape) for x in (*arrays, *results))
         kinds = tuple((tuple(r.shape), np.dtype(r.dtype)) for r in results)
-        direct = registry.atomic(data.entry)
+        direct = data.entry.atomic
         cached = CachedCall(data.entry, plan.kernel, backend.empty, params, kinds, None if alike else wanted, direct)
         store(now, op, data.arrays, scalars, cached, generation)
     return results[0] if len(results) == 1 else tuple(results)

@@ -38,7 +38,7 @@ def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     """
     row = _op(op)
     call = request(row, operands, parameters)
-    found = policy.decide(call, state.current.get().asked)
+    found = policy.decide(call, state.current.get().request)
     given = {**dict(zip(row.operands, operands, strict=False)), **parameters}
     known = {f.name: getattr(found, f.name) for f in fields(found)}
     known["candidates"] = tuple(_priced(c, call) for c in found.candidates)
@@ -58,7 +58,7 @@ def _priced(c: Candidate, call: Call) -> Candidate:
         estimate = predict.predict(call, c.name, registry.load(c.name).rates(call))
     except Exception:  # rates are a plugin's, and whoever is named runs whatever they are
         return c
-    moved = registry.foreign(registry.entries()[c.name]) and call.residency == "host"
+    moved = registry.entries()[c.name].foreign and call.residency == "host"
     return replace(c, seconds=estimate.seconds, source=estimate.source, moved=int(cost.work(call).moved * moved))
 
 

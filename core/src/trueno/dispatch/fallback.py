@@ -25,7 +25,7 @@ from trueno.errors import (
 from trueno.escape import escaped
 from trueno.events.stream import emit, logger
 from trueno.select import quarantine
-from trueno.select.decision import Asked
+from trueno.select.decision import Request
 from trueno.settings import settings
 
 _said: set[tuple[str, str, str]] = set()
@@ -67,11 +67,11 @@ def _given(frame: FrameType, what: object) -> bool:
     return any(v is what or (isinstance(v, tuple) and any(w is what for w in v)) for v in values)
 
 
-def leave_out(call: Call, name: str, error: BaseException, asked: Asked) -> None:
+def leave_out(call: Call, name: str, error: BaseException, request: Request) -> None:
     """Leave `name` out for calls like this one; raise if it was asked for by name, or nothing may fall back."""
     _retire(error, name)
-    named = name in asked.names or name in (call.residency, "reference")
-    if named or settings.get("TRUENO_FALLBACK") == "error" or (not asked.automatic and name in _environment()):
+    named = name in request.names or name in (call.residency, "reference")
+    if named or settings.get("TRUENO_FALLBACK") == "error" or (not request.automatic and name in _environment()):
         raise wrap_error(error, call.op.name, name) from error
     quarantine.add(call, name, words(error))
 

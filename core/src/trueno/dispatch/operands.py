@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from trueno.discovery import registry
+from trueno.discovery.entry import Entry
 from trueno.discovery.protocol import Backend
-from trueno.discovery.registry import Entry
 from trueno.dispatch.half import FLOATS, TAKEN, is_float, is_half
 from trueno.dispatch.transfer import device_of, unwrap
 from trueno.errors import DeviceError, DtypeError

@@ -60,9 +60,9 @@ def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None") -> Pl
     fused = guarded is not None and policy.rejection(backend, replace(call, guarded=True)) is None
     kernel = bare = _kernel(backend, replace(call, guarded=fused))
     entry.active = True
-    if registry.foreign(entry) and call.residency == "host":
+    if entry.foreign and call.residency == "host":
         kernel = stage(kernel, backend, call, guarded=fused)
-    if not registry.atomic(entry):
+    if not entry.atomic:
         kernel = catch_failures(kernel, call, name, state, fused)
     if guarded is not None:
         from trueno.dispatch.watch import watch

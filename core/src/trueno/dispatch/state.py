@@ -1,18 +1,15 @@
 """The state that decides how calls run: which backends were asked for, under which guard, and the plans made so.
 
-One choice in a ContextVar: `trueno.use`, `trueno.prefer`, guards and traces are local to a thread or task;
-`trueno.set_default` is for the whole process.  Plans are tables that fill themselves: a key that is missing
-asks the selector once.  Nothing here is locked on reads; two threads that miss at once make the same plan twice.
+A ContextVar holds the current one, which follows from the scopes that the thread or task is inside of: `trueno.use`,
+`trueno.prefer`, guards and traces; `trueno.set_default` is for the whole process.  Plans are tables that fill
+themselves: a key that is missing asks the selector once.  Nothing here is locked on reads; two threads that miss at
+once make the same plan twice.
 """
 
-import inspect
-import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import wraps
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -23,11 +20,13 @@ from trueno.discovery.protocol import Call, Kernel, Refused
 from trueno.dispatch import fallback, plan
 from trueno.dispatch.plan import Plan, PluginFailed
 from trueno.dispatch.table import Table
-from trueno.errors import KernelError, ParameterError, TruenoError
+from trueno.errors import KernelError
+from trueno.locks import ForkSafeLock
 from trueno.ops import TABLE
 from trueno.ops.op import Op
+from trueno.scope import Scope
 from trueno.select import policy, quarantine
-from trueno.select.decision import Asked, Decision
+from trueno.select.decision import Decision, Request
 from trueno.settings import settings
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class State:
         *(f"{d}_{name}" for name in TABLE for d in DTYPES),
     )  # fmt: skip
 
-    def __init__(self, own: Asked | None = None, rules: "Rules | None" = None, traced: bool = False) -> None:
+    def __init__(self, own: Request | None = None, rules: "Rules | None" = None, traced: bool = False) -> None:
         self.own = own
         self.rules = rules
         self.traced = traced
@@ -72,7 +71,7 @@ class State:
         self.calls: dict[Any, Any] = {}
 
     @property
-    def asked(self) -> Asked:
+    def request(self) -> Request:
         """What was asked for: here, else for the whole process."""
         return _default if self.own is None else self.own
 
@@ -151,7 +150,7 @@ class State:
         found = self.general.get(key)
         if found is None:
             before = generation
-            found = (policy.decide(call, self.asked), {})
+            found = (policy.decide(call, self.request), {})
             if before == generation and not policy.nested():
                 self.general[key] = found
                 if call.op.family == "batch":
@@ -192,8 +191,9 @@ class State:
     @contextmanager
     def unguarded(self) -> Iterator["State"]:
         """Run everything inside without a guard; gives the state that does."""
-        with guarded(()):
-            yield current.get()
+        state = _state(self.own, (), self.traced)
+        with entered(state):
+            yield state
 
     def run(self, call: Call, arguments: tuple[Any, ...], *, further: bool = True) -> tuple[Plan | None, int]:
         """Call the plan, and (`further`) the next candidates while they refuse: who answered, and the status.
@@ -229,7 +229,7 @@ class State:
 
     def failed(self, call: Call, name: str, error: BaseException) -> None:
         """A backend failed: leave it out for calls like this one and say so, or raise if it was asked for by name."""
-        fallback.leave_out(call, name, error, self.asked)
+        fallback.leave_out(call, name, error, self.request)
         forget_plans(call.op.name)
         fallback.say(call, name, error, self._choice(call)[0].chosen)
 
@@ -239,105 +239,45 @@ class State:
         forget_plans(call.op.name)
 
 
-_default = Asked()  # what `set_default` asked for
+_default = Request()  # what `set_default` asked for
 _base = State()
 current: ContextVar[State] = ContextVar("trueno_state", default=_base)
 _states: dict[Any, State] = {}
 _alive: "WeakSet[State]" = WeakSet((_base,))  # those too that `_states` no longer holds, but a context does
-_lock = RLock()  # for the two above; not on the path of a call
+_lock = ForkSafeLock()  # for the two above; not on the path of a call
 KEPT = 256
 
-if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
 
-    def _after_fork() -> None:
-        global _lock
-        _lock = RLock()
-
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def _state(own: Asked | None, rules: "Rules | None", traced: bool) -> State:
+def _state(own: Request | None, rules: "Rules | None", traced: bool) -> State:
     """States are kept, so that entering a context again finds its plans warm."""
     if own is None and rules is None and not traced:
         return _base
     key = (own, rules, traced)
-    found = _states.get(key)
-    if found is None:
+    state = _states.get(key)
+    if state is None:
         with _lock:
             if len(_states) >= KEPT:  # guards with ever new tolerances
                 _states.clear()
-            found = _states.setdefault(key, State(own, rules, traced))
-            _alive.add(found)
-    return found
+            state = _states.setdefault(key, State(own, rules, traced))
+            _alive.add(state)
+    return state
 
 
-_frames: ContextVar[tuple["Under", ...]] = ContextVar("trueno_frames", default=())
-"""What this thread or task is inside of, outermost first."""
-
-
-class Under:
-    """Changes the state inside of a `with`, or of a function that it decorates; may be used again, and nested.
-
-    What is left in another order than it was entered takes only its own part away.
-    """
-
-    def __init__(self, what: str, asked: Asked | None = None, rules: "Rules | None" = None, traced: bool = False):
-        self.what, self.asked, self.rules, self.traced = what, asked, rules, traced
-
-    def __enter__(self) -> None:
-        _enter((*_frames.get(), self))
-
-    def __exit__(self, *error: Any) -> None:
-        frames = _frames.get()
-        last = max((i for i, frame in enumerate(frames) if frame is self), default=None)
-        if last is None:
-            raise TruenoError(
-                f"{self.what} is left in another thread, task or context than it was entered in; keep the whole "
-                "`with` in one of them (a generator that pauses inside may be resumed elsewhere)"
-            )
-        _enter(frames[:last] + frames[last + 1 :])
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, plain or async, such that it runs inside."""
-        if not callable(function):
-            raise ParameterError(f"{self.what}: {function!r} is no function; for a block of code write `with`")
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise ParameterError(
-                f"{self.what}: {function.__name__} is a generator, which runs when it is asked for items"
-            )
-        if inspect.iscoroutinefunction(function):
-
-            @wraps(function)
-            async def later(*args: Any, **kwargs: Any) -> Any:
-                with self:
-                    return await function(*args, **kwargs)
-
-            return later
-
-        @wraps(function)
-        def inside(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return inside
-
-
-def _enter(frames: tuple[Under, ...]) -> None:
-    """Make the state that these frames come to: the innermost of each kind counts."""
+def follow(scopes: tuple[Scope, ...]) -> None:
+    """Call from now on, in this thread or task, as these scopes want it; the innermost of each kind counts."""
     own = rules = None
     traced = False
-    for frame in frames:
-        own = frame.asked or own
-        rules = rules if frame.rules is None else frame.rules
-        traced = traced or frame.traced
-    _frames.set(frames)
+    for scope in scopes:
+        own = own if scope.request is None else scope.request
+        rules = rules if scope.rules is None else scope.rules
+        traced = traced or scope.traced
     current.set(_state(own, rules, traced))
 
 
 def choosing(names: tuple[str, ...], origin: str) -> State:
     """The state that runs on these backends, under the guard and the trace in force; no name: the current state."""
     now = current.get()
-    return _state(Asked(names, (), False, origin), now.rules, now.traced) if names else now
+    return _state(Request(names, (), False, origin), now.rules, now.traced) if names else now
 
 
 @contextmanager
@@ -350,17 +290,7 @@ def entered(state: State) -> Iterator[None]:
         current.reset(token)
 
 
-def guarded(rules: "Rules") -> Under:
-    """Run everything inside under a guard; without rules, under none."""
-    return Under("a guard", rules=rules)
-
-
-def tracing() -> Under:
-    """Run everything inside in the traced twin of the current state: every call emits a `run` event."""
-    return Under("a trace", traced=True)
-
-
-def set_asked(asked: Asked) -> None:
+def set_asked(asked: Request) -> None:
     """What is asked for in the whole process, where nothing else is; plans are dropped."""
     global _default
     _default = asked

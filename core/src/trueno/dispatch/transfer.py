@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast, overload
 import numpy as np
 
 from trueno.discovery import registry
+from trueno.discovery.entry import Entry
 from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel
-from trueno.discovery.registry import Entry
 from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.half import is_half
 from trueno.errors import DeviceError, DtypeError, KernelError, OutOfMemory, ParameterError, ShapeError
@@ -155,7 +155,7 @@ def to(x: Any, name: str) -> Any:
         made = made.astype(made.dtype.newbyteorder("="), copy=False)
     except MemoryError as error:
         raise OutOfMemory(f"to: there is no room for x ({error})") from None
-    if not registry.foreign(entry):
+    if not entry.foreign:
         return made
     with wrapping_errors("to", backend.name):
         return upload(backend, made)

@@ -4,28 +4,23 @@ Those the kernel has folded into it (`trueno.ops.guarded`); a kernel without the
 Operands are scanned only after a trip; a watched call never writes over them.
 """
 
-import os
 from functools import reduce
 from operator import or_
-from threading import RLock
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from trueno.discovery import registry
-from trueno.discovery.protocol import Call, Kernel
-from trueno.dispatch.transfer import download, empty, upload
-from trueno.errors import GuardError
+from trueno.discovery.protocol import Call, DeviceBackend, Kernel
+from trueno.dispatch.transfer import download, empty, upload, write
 from trueno.guards import health
 from trueno.guards.inspection import Inspection
 from trueno.guards.rules import BITS, Rules
-from trueno.ops import TABLE
+from trueno.locks import ForkSafeLock
 from trueno.select.keeper import Keeper
 
-_locks: dict[str, RLock] = {}
+_locks: dict[str, ForkSafeLock] = {}
 """One for each device whose kernels may leave their bits to `synchronize`: so each call gets its own."""
-if hasattr(os, "register_at_fork"):  # a thread of the parent may have held one
-    os.register_at_fork(after_in_child=_locks.clear)
 
 
 def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, state: Keeper) -> Kernel:
@@ -39,7 +34,7 @@ def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, stat
     # What an op only moves, an operand explains.
     wanted = 0 if call.op.flops_text == "0" else reduce(or_, (BITS[kind] for kind in kinds), 0)
     device = call.residency != "host"
-    if fused and (device or registry.foreign(registry.entries()[name])):
+    if fused and (device or registry.entries()[name].foreign):
         kernel = _one_by_one(kernel, name, device)
     if not wanted and not always:
         return _deaf(kernel) if fused else kernel
@@ -81,7 +76,7 @@ def _one_by_one(kernel: Kernel, name: str, wait: bool) -> Kernel:
     """A guarded kernel of a device, one call at a time; wait: for the bits that it leaves to `synchronize`."""
 
     def alone(*args: Any) -> int:
-        with _locks.setdefault(name, RLock()):
+        with _locks.get(name) or _locks.setdefault(name, ForkSafeLock()):
             status: int = kernel(*args) or 0
             if wait and status != -1:
                 status |= registry.load(name).synchronize() or 0
@@ -98,7 +93,7 @@ def _on_device(
     Where a result is an operand, scratch takes the first try, and only a healthy call is made again in place.
     """
     op = call.op.name
-    backend = registry.load(name)
+    backend = cast(DeviceBackend, registry.load(name))
     inputs, outs = len(call.op.operands), len(call.op.signature.outputs)
 
     def home(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -121,23 +116,17 @@ def _on_device(
             healthy = judge(home(args[:inputs]), args[inputs:-outs], found)
             if any(better is not r for better, r in zip(healthy, found, strict=True)):
                 for out, better in zip(results, healthy, strict=True):
-                    _put(call, name, out, better)
+                    _put(backend, op, out, better)
                 return 0
         return -1 if inside and kernel(*args) == -1 else 0
 
     return watched
 
 
-def _put(call: Call, name: str, out: Any, result: np.ndarray[Any, Any]) -> None:
-    """Write a host array into one on a device; `scale` by 1 is the copy that every backend can make."""
-    backend = registry.load(name)
-    n = result.size
-    copy = Call(TABLE["scale"], result.dtype, "e", 1, (n.bit_length(),), (), name)
-    if result.dtype.kind != "f" or backend.supports(copy) is not None:
-        raise GuardError(
-            f"{call.op.name}: {name} cannot put the repaired result into its own array; "
-            "bring the operands home with trueno.numpy(x)"
-        )
-    there = upload(backend, np.ascontiguousarray(result).reshape(n), call.op.name)
-    if backend.kernel(copy)(there, 1.0, out.reshape((n,))) == -1:
-        raise GuardError(f"{call.op.name}: {name} refused to copy the repaired result of shape {result.shape}")
+def _put(backend: DeviceBackend, op: str, out: Any, result: np.ndarray[Any, Any]) -> None:
+    """Copy a host array into one on a device, of its shape and dtype."""
+    result = np.asarray(result, order="C")
+    if hasattr(backend, "write"):
+        write(backend, result, out, op)
+    else:
+        backend.copy(upload(backend, result, op), out)

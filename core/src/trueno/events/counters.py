@@ -3,12 +3,11 @@
 They are kept for every event, whoever listens: a table a kind, by the fields that `trueno.events.stream.KINDS` names.
 """
 
-import os
 from dataclasses import dataclass
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from trueno.escape import escaped
+from trueno.locks import ForkSafeLock
 from trueno.text import columns, duration, number, op_name, plain, size
 
 if TYPE_CHECKING:
@@ -26,15 +25,7 @@ class Sum:
 
 _sums: dict[str, dict[tuple[str, ...], list[Any]]] = {}
 """By kind and key what a `Sum` has, as a list: it is added to for each transfer."""
-_lock = RLock()  # taken by who counts, which is rare; a signal handler may count while its thread holds it
-
-if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
-
-    def _after_fork() -> None:
-        global _lock
-        _lock = RLock()
-
-    os.register_at_fork(after_in_child=_after_fork)
+_lock = ForkSafeLock()  # taken by who counts, which is rare; a signal handler may count while its thread holds it
 
 
 def count(kind: str, key: tuple[str, ...], seconds: float, bytes: int) -> None:  # noqa: A002 - the field's name

@@ -8,19 +8,19 @@ The logger gets every event at DEBUG, and at INFO `calibrate` and a `compile` of
 from the policies themselves, `TRUENO_FALLBACK=log` and `Action.LOG`, so that nothing is said twice.
 """
 
-import os
 import sys
 import warnings
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from threading import RLock, get_ident, local
+from threading import get_ident, local
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Self
 
 from trueno.errors import TruenoError, TruenoWarning
 from trueno.escape import dumps, escaped
 from trueno.events.counters import count, stats
+from trueno.locks import ForkSafeLock
+from trueno.scope import Scope, opened
 from trueno.settings import settings
 from trueno.text import duration, op_name, plain, size
 
@@ -134,30 +134,39 @@ SLOW = 1.0
 """Seconds from which on making a kernel is worth a line at INFO: a program stood still, and somebody may wonder."""
 
 
-class Listener(Protocol):
-    """Something that events are given to while it is open: a trace."""
+class Listener(Scope):
+    """Is given events inside: runs of this context and of those copied from it, others of every thread.
+
+    Leaving it in another context is an error, but ends it.
+    """
 
     def wants(self, kind: str) -> bool:
         """Whether events of this kind are to be given to it."""
+        raise NotImplementedError
 
     def take(self, event: Event) -> None:
         """Keep the event; called under a lock, so it does nothing else."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        global _everywhere
+        super().__enter__()
+        with _lock:
+            _everywhere = (*_everywhere, self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        global _everywhere
+        with _lock:
+            _everywhere = tuple([x for x in _everywhere if x is not self])
+        super().__exit__(*error)
 
 
-_lock = RLock()  # taken by who emits, which is rare; a signal handler may emit while its thread holds it
+_lock = ForkSafeLock()  # taken by who emits, which is rare; a signal handler may emit while its thread holds it
 _everywhere: tuple[Listener, ...] = ()
-_here: ContextVar[tuple[Listener, ...]] = ContextVar("trueno_traces", default=())
 _inside = local()
 _dropped: set[str] = set()
 settings.on_reload(_dropped.clear)
-
-if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
-
-    def _after_fork() -> None:
-        global _lock
-        _lock = RLock()
-
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def emit(
@@ -180,7 +189,7 @@ def emit(
         begun = perf_counter() - seconds if start is None else start
         with _lock:
             count(kind, tuple([_text(name, op, backend, detail, data) for name in KINDS[kind].by]), seconds, bytes)
-            listeners = _here.get() if kind == "run" else _everywhere
+            listeners = _listeners(kind)
             if listeners:
                 event = Event(kind, op, backend, detail, begun, seconds, bytes, get_ident(), data)
                 for listener in listeners:
@@ -233,6 +242,12 @@ def _drop(name: str, error: Exception) -> None:
 
 
 # ---- who listens -----------------------------------------------------------------------------------
+
+
+def _listeners(kind: str) -> tuple[Listener, ...]:
+    if kind == "run":
+        return tuple([scope for scope in opened() if isinstance(scope, Listener)])
+    return _everywhere
 
 
 def verbose() -> tuple[str, ...]:
@@ -302,26 +317,7 @@ def _told(kind: str, seconds: float = 0.0) -> bool:
 
 def active(kind: str = "run") -> bool:
     """Whether anyone but the counters listens to events of this kind; cheap, for who would have to collect `data`."""
-    return any(x.wants(kind) for x in (_here.get() if kind == "run" else _everywhere)) or _told(kind)
+    return any(x.wants(kind) for x in _listeners(kind)) or _told(kind)
 
 
-def listen(listener: Listener) -> Callable[[], None]:
-    """Give events to `listener`: runs in this context (and those copied from it), other kinds of every thread.
-
-    Returns the function that ends it, to be called in the same context.
-    """
-    global _everywhere
-    with _lock:
-        _everywhere = (*_everywhere, listener)
-    _here.set((*_here.get(), listener))
-
-    def end() -> None:
-        global _everywhere
-        with _lock:
-            _everywhere = tuple(x for x in _everywhere if x is not listener)
-        _here.set(tuple(x for x in _here.get() if x is not listener))
-
-    return end
-
-
-__all__ = ["KINDS", "Event", "Kind", "Listener", "active", "emit", "listen", "logger", "stats", "verbose"]
+__all__ = ["KINDS", "Event", "Kind", "Listener", "active", "emit", "logger", "stats", "verbose"]

@@ -11,44 +11,40 @@ is seen too.  Where decisions are kept, calls inside are planned anew, so that e
 inside; outside, calls cost what they cost without.
 """
 
-import functools
-import inspect
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from json import dumps
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from trueno.errors import ParameterError, TruenoError, TruenoWarning, suggestion
-from trueno.events.stream import KINDS, Event, listen
-from trueno.text import columns, duration, number, op_name, plain, size
+from trueno.events.stream import KINDS, Event, Listener
+from trueno.events.summary import summary
+from trueno.events.viewer import chrome
+from trueno.scope import Scope
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 FORMATS = {".json": "for trace viewers", ".jsonl": "an event a line", ".txt": "the summary"}
 LIMIT = 100_000
-OUTSIDE = {"compile": "making kernels", "probe": "trying backends", "transfer": "moving arrays"}
-SPANS = ("compile", "run", "transfer")  # always shown with a length, others only if they have one
-
-
 PLANNED = ("decision", "compile", "run")  # a trace of these needs plans of its own
 ANEW = ("decision", "compile")  # and of these, plans that nobody made before
 
 
-class Trace:
+class Trace(Listener):
     """What `trueno.trace()` gives: a context manager, used once, or a decorator.  `print` it afterwards.
 
     events: what happened, in the order in which it was told.  dropped: how many more than `limit` there were.
     seconds: how long the trace was open.
     """
+
+    _name = "trace"
 
     def __init__(self, kinds: frozenset[str], path: Path | None, limit: int) -> None:
         self.kinds = kinds
@@ -62,8 +58,8 @@ class Trace:
         self._clock = ""
         self._opened = False
         self._open = False
-        self._state: AbstractContextManager[Any] | None = None
-        self._end: Callable[[], None] | None = None
+        self._decorated: Any = None  # the function whose call this is the trace of
+        self.traced = not kinds.isdisjoint(PLANNED)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -87,21 +83,24 @@ class Trace:
 
     # ---- opening and closing -----------------------------------------------------------------------
 
-    def __enter__(self) -> "Trace":
+    def _follow(self, scopes: tuple[Scope, ...]) -> None:
+        if self.traced:
+            from trueno.dispatch.state import follow  # above events, and not imported yet where no op was called
+
+            follow(scopes)
+
+    def __enter__(self) -> Self:
         if self._opened:
             raise TruenoError("this trace has been used; make a new one for each block: with trueno.trace() as t")
         self._opened = True
-        if not self.kinds.isdisjoint(PLANNED):
-            from trueno.dispatch import state
+        super().__enter__()
+        if not self.kinds.isdisjoint(ANEW):
+            from trueno.dispatch.state import forget_traced
 
-            self._state = state.tracing()
-            self._state.__enter__()
-            if not self.kinds.isdisjoint(ANEW):
-                state.forget_traced()
+            forget_traced()
         self._clock = datetime.now(UTC).isoformat()
         self._began = perf_counter()
         self._open = True
-        self._end = listen(self)
         return self
 
     def __exit__(
@@ -109,13 +108,9 @@ class Trace:
     ) -> None:
         self._open = False
         self.seconds = perf_counter() - self._began
-        try:
-            if self._end is not None:
-                self._end()
-        finally:
-            if self._state is not None:
-                self._state.__exit__(kind, error, trace)
-                self._state = None
+        if self._decorated is not None:
+            self._decorated.trace = self
+        super().__exit__(kind, error, trace)
         if self.path is not None:
             try:
                 self.save(self.path)
@@ -129,32 +124,14 @@ class Trace:
         """As a decorator: each call has a trace of its own, which is `function.trace` once it has returned."""
         if self._opened:
             raise TruenoError("this trace has been used; decorate with a new one: @trueno.trace()")
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise ParameterError(
-                f"trace: {function.__name__} is a generator, which runs in pieces; use `with trueno.trace()` inside"
-            )
-        traced: Any
-        if inspect.iscoroutinefunction(function):
+        decorated: Any = super().__call__(function)
+        decorated.trace = None
+        return decorated  # type: ignore[no-any-return]
 
-            @functools.wraps(function)
-            async def traced(*args: P.args, **kwargs: P.kwargs) -> Any:
-                with Trace(self.kinds, self.path, self.limit) as t:
-                    try:
-                        return await function(*args, **kwargs)
-                    finally:
-                        traced.trace = t
-        else:
-
-            @functools.wraps(function)
-            def traced(*args: P.args, **kwargs: P.kwargs) -> R:
-                with Trace(self.kinds, self.path, self.limit) as t:
-                    try:
-                        return function(*args, **kwargs)
-                    finally:
-                        traced.trace = t
-
-        traced.trace = None
-        return traced  # type: ignore[no-any-return]
+    def _for_call(self, decorated: Callable[..., Any]) -> "Trace":
+        trace = Trace(self.kinds, self.path, self.limit)
+        trace._decorated = decorated
+        return trace
 
     # ---- as text -----------------------------------------------------------------------------------
 
@@ -167,7 +144,7 @@ class Trace:
 
     def summary(self) -> str:
         """Who ran what, how often and how long; who was refused, and why; what was moved, and what went wrong."""
-        return _summary(self)
+        return summary(self.events, self._began, self.seconds, len(self._threads), self.dropped, self.limit)
 
     # ---- as data -----------------------------------------------------------------------------------
 
@@ -186,13 +163,14 @@ class Trace:
 
     def chrome(self) -> dict[str, Any]:
         """The events in the Trace Event Format, which Perfetto and Chrome's `about:tracing` read."""
-        return _chrome(self)
+        other = {"began": self._clock, "dropped": str(self.dropped), "seconds": str(self.seconds)}
+        return chrome(self.events, self._began, self._threads, other)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file: .json for trace viewers, .jsonl with an event a line, .txt with the summary."""
         path = _path(path)
         if path.suffix == ".json":
-            text = dumps(_chrome(self))
+            text = dumps(self.chrome())
         elif path.suffix == ".jsonl":
             text = "".join(dumps(self._plain(e)) + "\n" for e in self._events)
         else:
@@ -226,150 +204,11 @@ def trace(
 def _path(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, (str, os.PathLike)):
         raise ParameterError(f"trace: path is {path!r}; give the name of a file")
-    found = Path(path)
-    if found.suffix not in FORMATS:
+    file = Path(path)
+    if file.suffix not in FORMATS:
         known = ", ".join(f"{suffix} ({what})" for suffix, what in FORMATS.items())
-        raise ParameterError(f"trace: {str(found)!r} must end in {known}")
-    return found
-
-
-# ---- the summary -----------------------------------------------------------------------------------
-
-
-def _summary(t: Trace) -> str:
-    events = t.events
-    count, threads = len(events), len(t._threads)
-    title = f"trace of {duration(t.seconds)}: {number(count)} event{'s' * (count != 1)}"
-    title += f" in {threads} threads" if threads > 1 else ""
-    parts = [[title]]
-    if t.dropped:
-        parts[0].append(f"{number(t.dropped)} more were not kept (limit {number(t.limit)})")
-    runs = _sums(e for e in events if e.kind == "run")
-    total = sum(seconds for _, seconds, _ in runs.values()) or 1.0
-    rows = [("op", "backend", "calls", "time", "mean", "share")]
-    for (op, backend, _), (n, seconds, _) in sorted(runs.items(), key=lambda r: -r[1][1]):
-        rows.append(
-            (
-                op_name(op),
-                backend,
-                number(n),
-                duration(seconds),
-                duration(seconds / n),
-                f"{100 * seconds / total:.0f} %",
-            )
-        )
-    parts.append(columns(rows, right=(2, 3, 4, 5)) if runs else [])
-    parts.append(_outside(t, events))
-    moved = _sums(e for e in events if e.kind == "transfer")
-    rows4 = [
-        (
-            f"moved {where}",
-            backend,
-            f"{number(n)} array{'s' * (n != 1)}",
-            size(amount),
-            duration(seconds),
-            _speed(amount, seconds),
-        )
-        for (_, backend, where), (n, seconds, amount) in moved.items()
-    ]
-    parts.append(columns(rows4, right=(2, 3, 4, 5)))
-    parts.append(_refused(events))
-    parts.append([str(e) for e in events if e.kind in ("fallback", "guard", "probe", "quarantine", "calibrate")])
-    return "\n\n".join("\n".join(lines) for lines in parts if lines)
-
-
-def _outside(t: Trace, events: tuple[Event, ...]) -> list[str]:
-    """A line for the time in which no kernel ran, so that the times add up: kernels made, probes, moves, the rest."""
-    if not t.seconds:  # still open
-        return []
-    end = t._began + t.seconds
-
-    def spans(kind: str) -> list[tuple[float, float]]:
-        found = ((max(e.start, t._began), min(e.start + e.seconds, end)) for e in events if e.kind == kind)
-        return [(a, b) for a, b in found if a < b]
-
-    known = spans("run")
-    before = ran = _covered(known)
-    said = []
-    for kind, name in OUTSIDE.items():
-        known += spans(kind)
-        now = _covered(known)
-        if now > before:
-            said.append(f"{name} {duration(now - before)}")
-        before = now
-    if not known:
-        return []
-    said.append(f"the rest, Python and choosing, {duration(max(t.seconds - before, 0.0))}")
-    return [f"outside of runs: {duration(max(t.seconds - ran, 0.0))}: {'; '.join(said)}"]
-
-
-def _covered(spans: list[tuple[float, float]]) -> float:
-    """Seconds that spans cover, each counted once where several overlap."""
-    covered, last = 0.0, float("-inf")
-    for a, b in sorted(spans):
-        covered += max(b - max(a, last), 0.0)
-        last = max(last, b)
-    return covered
-
-
-def _sums(events: Iterable[Event]) -> dict[tuple[str, str, str], tuple[int, float, int]]:
-    """Count, seconds and bytes by op (none for transfers), backend and direction."""
-    found: dict[tuple[str, str, str], tuple[int, float, int]] = {}
-    for e in events:
-        key = (e.op, e.backend, "") if e.kind == "run" else ("", e.backend, e.detail)
-        n, seconds, amount = found.get(key, (0, 0.0, 0))
-        found[key] = (n + 1, seconds + e.seconds, amount + e.bytes)
-    return found
-
-
-def _speed(amount: int, seconds: float) -> str:
-    return f"{size(round(amount / seconds))}/s" if seconds else ""
-
-
-def _refused(events: tuple[Event, ...]) -> list[str]:
-    """A line for each backend that was not chosen and why, with the ops."""
-    found: dict[tuple[str, str], dict[str, None]] = {}
-    for e in events:
-        refused = e.data.get("refused") if e.kind == "decision" else None
-        for name, code in refused.items() if isinstance(refused, dict) else ():
-            found.setdefault((str(name), str(code)), {})[op_name(e.op)] = None
-    rows = [("not chosen", "reason", "for")] if found else []
-    return columns([*rows, *((name, code, ", ".join(ops)) for (name, code), ops in found.items())])
-
-
-# ---- the file for viewers --------------------------------------------------------------------------
-
-
-def _chrome(t: Trace) -> dict[str, Any]:
-    pid = os.getpid()
-    lanes = {ident: lane for lane, ident in enumerate(t._threads, 1)}  # viewers cut large idents off
-    events = t.events
-    zero = min([t._began, *(e.start for e in events)])
-    named = [_meta(pid, 0, "process_name", f"trueno ({Path(sys.argv[0]).name or 'python'})")]
-    named += [_meta(pid, lanes[ident], "thread_name", ", ".join(names)) for ident, names in t._threads.items()]
-    # Sorted, as some readers want them; what contains comes before what is contained.
-    shown = [_shown(e, pid, lanes[e.thread], zero) for e in sorted(events, key=lambda e: (e.start, -e.seconds))]
-    other = {"began": t._clock, "dropped": str(t.dropped), "seconds": str(t.seconds)}
-    return {"traceEvents": [*named, *shown], "displayTimeUnit": "ns", "otherData": other}
-
-
-def _meta(pid: int, lane: int, what: str, name: str) -> dict[str, Any]:
-    return {"ph": "M", "pid": pid, "tid": lane, "ts": 0, "name": what, "args": {"name": name}}
-
-
-def _shown(event: Event, pid: int, lane: int, zero: float) -> dict[str, Any]:
-    args = {"backend": event.backend, "detail": event.detail, "bytes": event.bytes or "", **plain(event.data)}
-    record = {
-        "name": event.op if event.kind == "run" else f"{event.kind} {event.op}".strip(),
-        "cat": event.kind,
-        "pid": pid,
-        "tid": lane,
-        "ts": round((event.start - zero) * 1e6, 3),
-        "args": {name: value for name, value in args.items() if value is not None and value != ""},
-    }
-    if event.kind in SPANS or event.seconds > 0:
-        return record | {"ph": "X", "dur": round(max(event.seconds, 0.0) * 1e6, 3)}
-    return record | {"ph": "i", "s": "t"}
+        raise ParameterError(f"trace: {str(file)!r} must end in {known}")
+    return file
 
 
 __all__ = ["Trace", "trace"]

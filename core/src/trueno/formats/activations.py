@@ -33,7 +33,7 @@ def encode_activations(f: Format, x: Floats, *, reference: bool = False) -> Byte
     Where ggml leaves bytes undefined, here they are defined.  A block with a NaN or an Inf in it gets d = NaN (and
     s = NaN) and codes of 0, so that no product with it is a finite number.  A zero block of q8_k has sums of 0.
     """
-    if f.name not in ACTIVATIONS:
+    if f.encoder not in _ENCODERS or f.plain:
         raise ParameterError(f"encode_activations: {f.name} holds no activations; these do: {', '.join(ACTIVATIONS)}")
     nbytes = f.row_bytes(x.shape[-1])
     if not x.size:
@@ -44,7 +44,7 @@ def encode_activations(f: Format, x: Floats, *, reference: bool = False) -> Byte
         for start, stop in chunks(len(blocks), f.elements):
             part = blocks[start:stop]
             finite: Bools = np.logical_and.reduce(np.isfinite(part), axis=1)
-            out[start:stop] = _q8_k(f, part, finite) if f.name == "q8_k" else _q8(f, part, finite, reference)
+            out[start:stop] = _ENCODERS[f.encoder](f, part, finite, reference)
     return out.reshape(*x.shape[:-1], nbytes)
 
 
@@ -68,13 +68,13 @@ def _q8(f: Format, x: Floats, finite: Bools, reference: bool) -> Bytes:
         whole = to_int(np.rint(x * factor[:, None]))
         codes = np.clip(whole, -128, 127).astype(np.int8)  # the machine's packing saturates
     fields: dict[str, npt.NDArray[Any]] = {"d": half(np.where(finite, d, np.float32(np.nan)))}
-    if f.name == "q8_1":
+    if "s" in f.fields:
         added = (codes if reference else whole).sum(axis=1, dtype=np.int32)
         fields["s"] = half(np.where(finite, d * added.astype(np.float32), np.float32(np.nan)))
     return pack(f, np.where(finite[:, None], codes, np.int8(0)), fields)
 
 
-def _q8_k(f: Format, x: Floats, finite: Bools) -> Bytes:
+def _q8_k(f: Format, x: Floats, finite: Bools, reference: bool) -> Bytes:
     signed, largest = peak(np.ascontiguousarray(x.T))
     iscale = np.float32(-127) / signed
     codes = np.minimum(nearest_int(x * iscale[:, None]), 127).astype(np.int8)
@@ -83,3 +83,6 @@ def _q8_k(f: Format, x: Floats, finite: Bools) -> Bytes:
     d = np.where(some, np.float32(1) / iscale, np.float32(0))
     d = np.where(finite, d, np.float32(np.nan))
     return pack(f, codes, {"d": d, "bsums": codes.reshape(len(x), -1, 16).sum(axis=2, dtype=np.int16)})
+
+
+_ENCODERS = {"absmax": _q8, "signed_absmax": _q8_k}

@@ -5,8 +5,6 @@ best; then the scales and mins of a super-block are quantized in turn, and the c
 Source: make_qkx2_quants, make_qkx3_quants, make_qp_quants and their callers in ggml-quants.c of llama.cpp (MIT).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trueno.formats.encode_arithmetic import (
@@ -22,24 +20,10 @@ from trueno.formats.encode_arithmetic import (
     total,
 )
 from trueno.formats.pack import Bytes, pack
-from trueno.formats.table import Format
+from trueno.formats.table import Format, Pieces, Search
 
 
-@dataclass(frozen=True, slots=True)
-class Tries:
-    """Inverse scales (nmax + first + step · i) / (max − min) for i = 0 … last; the error is absolute, or squared."""
-
-    first: float
-    step: float
-    last: int
-    absolute: bool = False
-
-
-PLAIN = {"q2_k": Tries(-0.5, 0.1, 15, absolute=True), "q4_k": Tries(-1.0, 0.1, 20), "q5_k": Tries(-0.5, 0.1, 15)}
-WEIGHTED = Tries(-0.9, 0.05, 36)
-
-
-def search(x: Floats, w: Floats, nmax: int, tries: Tries) -> tuple[Ints, Floats, Floats]:
+def search(x: Floats, w: Floats, nmax: int, tries: Search) -> tuple[Ints, Floats, Floats]:
     """Codes [n, s], scale [s] and −min [s] of groups x[n, s] with weights w[n, s]: x ≈ scale · code + min.
 
     min ≤ 0, so groups of positive numbers alone span the range from zero.
@@ -155,23 +139,24 @@ def grouped(f: Format, x: Floats, importance: Importance | None) -> Bytes:
     nmax, smax = (1 << f.code_bits) - 1, (1 << sum(p.bits for p in f.scales[0])) - 1
     groups = in_lockstep(x, f.group)
     if importance is None:
+        assert f.search is not None
         w = np.abs(groups)
-        if f.name != "q2_k":
+        if not f.search.absolute:
             w += np.sqrt(total(groups * groups) / np.float32(f.group))
-        codes, scale, depth = search(groups, w, nmax, PLAIN[f.name])
+        codes, scale, depth = search(groups, w, nmax, f.search)
         quantized = [_by_largest(v.reshape(-1, f.groups), smax) for v in (scale, depth)]
     else:
         by_block = in_lockstep(x, f.elements)
-        mean = np.float32(1 if f.name == "q2_k" else 2) * total(by_block * by_block) / np.float32(f.elements)
+        mean = np.float32(f.mean_squares) * total(by_block * by_block) / np.float32(f.elements)
         w = emphasis(in_lockstep(importance.weights, f.group), groups, np.repeat(mean, f.groups))
-        codes, scale, depth = search(groups, w, nmax, WEIGHTED)
+        codes, scale, depth = search(groups, w, nmax, f.weighted_search)
         by_group = in_lockstep(total(w), f.groups)
         quantized = []
         for v in (scale, depth):
             whole, unit = weighed(in_lockstep(v, f.groups), by_group, smax)
             quantized.append((in_blocks(whole, f.groups), unit))
     (scales, d), (mins, dmin) = quantized
-    scales, mins = _as_stored(f, scales, mins, cut=f.name == "q5_k" or (f.name == "q4_k" and importance is None))
+    scales, mins = _as_stored(f, scales, mins, capped=f.capped[importance is not None])
     stored_d, stored_min = half(d), half(dmin)
     step = (stored_d.astype(np.float32)[:, None] * scales.astype(np.float32)).reshape(-1)
     down = (stored_min.astype(np.float32)[:, None] * mins.astype(np.float32)).reshape(-1)
@@ -188,7 +173,7 @@ def _by_largest(v: Floats, smax: int) -> tuple[Ints, Floats]:
     return _byte(nearest_int(inverse[:, None] * v)), np.where(some, largest / np.float32(smax), np.float32(0))
 
 
-def _as_stored(f: Format, scales: Ints, mins: Ints, cut: bool) -> tuple[Ints, Ints]:
+def _as_stored(f: Format, scales: Ints, mins: Ints, capped: bool) -> tuple[Ints, Ints]:
     """The bytes of the scales and mins [b, groups], cut to the bits that a block has for them.
 
     They fit, but for one case: where one element has all the weight of a group, its line is rounding noise, a scale may
@@ -196,18 +181,23 @@ def _as_stored(f: Format, scales: Ints, mins: Ints, cut: bool) -> tuple[Ints, In
     matrix; else its upper bits fall upon the number that shares its byte, and stay there.  So they do here.
     """
     smax = (1 << sum(p.bits for p in f.scales[0])) - 1
-    if cut:
-        scales, mins = np.minimum(scales, smax), np.minimum(mins, smax)
-    elif f.name == "q2_k":
-        mins = mins | scales >> 4
-    else:
-        scales, mins = (np.concatenate([v[:, :4], v[:, 4:] | v[:, :4] >> 6 << 4], axis=1) for v in (scales, mins))
-    return scales & smax, mins & smax
+    if capped:
+        return np.minimum(scales, smax), np.minimum(mins, smax)
+    pieces: Pieces = (*f.scales, *f.mins)
+    numbers = np.concatenate([scales, mins], axis=1)
+    stored = numbers.copy()
+    whole = {own[0].byte: (i, own[0]) for i, own in enumerate(pieces) if len(own) == 1 and not own[0].shift}
+    for i, parts in enumerate(pieces):
+        for p in parts:
+            above, own = whole.get(p.byte, (i, p))
+            if above != i and p.shift >= own.bits:
+                stored[:, i] |= (numbers[:, above] >> p.shift & (1 << p.bits) - 1) << p.to
+    return stored[:, : f.groups] & smax, stored[:, f.groups :] & smax
 
 
 def affine_weighted(f: Format, x: Floats, importance: Importance) -> Bytes:
     """q4_1, q5_1 under an importance matrix."""
     groups = in_lockstep(x, f.elements)
     w = emphasis(in_lockstep(importance.weights, f.elements), groups, importance.row_mean)
-    codes, scale, depth = search(groups, w, (1 << f.code_bits) - 1, WEIGHTED)
+    codes, scale, depth = search(groups, w, (1 << f.code_bits) - 1, f.weighted_search)
     return pack(f, in_blocks(codes, f.elements), {"d": half(scale), "m": half(-depth)})

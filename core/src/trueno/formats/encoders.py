@@ -27,25 +27,18 @@ def _two(plain: Callable[[Format, Floats], Bytes], weighted: Callable[[Format, F
     return lambda f, x, importance: plain(f, x) if importance is None else weighted(f, x, importance)
 
 
-_ROUNDED_AS_IT_IS: dict[str, Encoder] = {  # an importance matrix changes nothing
-    "q8_0": lambda f, x, importance: encode_activations(f, x, reference=True),
-    "mxfp4": lambda f, x, importance: mxfp4(f, x),
-}
 ENCODERS: dict[str, Encoder] = {
-    "q4_0": _two(symmetric, symmetric_weighted),
-    "q4_1": _two(affine, affine_weighted),
-    "q5_0": _two(symmetric, symmetric_weighted),
-    "q5_1": _two(affine, affine_weighted),
-    "q2_k": grouped,
-    "q3_k": q3_k,
-    "q4_k": grouped,
-    "q5_k": grouped,
-    "q6_k": q6_k,
-    "iq4_nl": iq4,
-    "iq4_xs": iq4,
-    **_ROUNDED_AS_IT_IS,
+    "symmetric": _two(symmetric, symmetric_weighted),
+    "affine": _two(affine, affine_weighted),
+    "scale_and_min": grouped,
+    "descent": q3_k,
+    "signed_scale": q6_k,
+    "codebook": iq4,
+    "grouped_codebook": iq4,
+    "absmax": lambda f, x, importance: encode_activations(f, x, reference=True),  # a matrix changes nothing
+    "shared_exponent": lambda f, x, importance: mxfp4(f, x),  # nor here
 }
-"""The encoder of blocks [n, elements] of each format of weights."""
+"""The encoders of blocks [n, elements] of weights, by the name that the table says of a format."""
 
 
 def encode(f: Format, x: Floats, imatrix: Floats | None = None) -> Bytes:
@@ -62,9 +55,9 @@ def encode(f: Format, x: Floats, imatrix: Floats | None = None) -> Bytes:
     ShapeError if k is no multiple of a block or imatrix is not [k]; ParameterError for formats that hold no weights,
     for NaN and Inf in x or imatrix, and for negative weights: ggml asserts or writes what means nothing.
     """
-    if f.name not in ENCODERS:
-        if f.plain:
-            raise ParameterError(f"encode: {f.name} is {f.plain} with rows interleaved; encode to that first")
+    if f.plain:
+        raise ParameterError(f"encode: {f.name} is {f.plain} with rows interleaved; encode to that first")
+    if not f.weights:
         raise ParameterError(f"encode: {f.name} holds no weights; these do: {', '.join(WEIGHTS)}")
     k = x.shape[-1]
     nbytes = f.row_bytes(k)
@@ -84,7 +77,7 @@ def encode(f: Format, x: Floats, imatrix: Floats | None = None) -> Bytes:
             if weights is not None and row_mean is not None:
                 at = np.arange(start, stop)
                 importance = Importance(weights.reshape(per_row, -1)[at % per_row], row_mean[at // per_row])
-            out[start:stop] = ENCODERS[f.name](f, part, importance)
+            out[start:stop] = ENCODERS[f.encoder](f, part, importance)
     return out.reshape(*x.shape[:-1], nbytes)
 
 

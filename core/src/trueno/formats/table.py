@@ -12,7 +12,7 @@ nobody writes a layout down again.  Source: ggml-common.h and ggml-quants.c of l
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,6 +64,22 @@ Pieces = tuple[tuple[Piece, ...], ...]
 """The pieces of each group's scale, or min."""
 
 
+class Search(NamedTuple):
+    """The inverse scales (nmax + first + step · i) / (max − min), i = 0 … last, that an encoder tries for a group.
+
+    absolute: the best has the least absolute error, each element weighted by its magnitude; else the least squared one.
+    """
+
+    first: float
+    step: float
+    last: int
+    absolute: bool = False
+
+
+WEIGHTED = Search(-0.9, 0.05, 36)
+"""With an importance matrix all formats are searched alike."""
+
+
 @dataclass(frozen=True)
 class Format:
     """One block format.
@@ -76,6 +92,12 @@ class Format:
     activations: the format to which ggml quantizes what such a matrix is multiplied with.  fallback: the format that
     llama.cpp takes for rows that are no multiple of a block.  weights: whether matrices come in it.
     plain: of a format with rows interleaved, that of the rows; else "".  Fields, planes and pieces are those of a row.
+
+    How ggml encodes: encoder names the algorithm (`encoders.ENCODERS`, and plugins have their own of the same names).
+    search, weighted_search: what a scale and a min are searched among, without and with an importance matrix.
+    mean_squares: how often the mean of squares counts beside an element's square, under an importance matrix.
+    capped: whether a group's scale or min too wide for its bits is cut, without and with an importance matrix; else
+    its upper bits run into the number that shares its byte.
     """
 
     name: str
@@ -99,6 +121,11 @@ class Format:
     fallback: str = ""
     weights: bool = True
     plain: str = ""
+    encoder: str = ""
+    search: Search | None = None
+    weighted_search: Search = WEIGHTED
+    mean_squares: int = 2
+    capped: tuple[bool, bool] = (False, False)
 
     @property
     def groups(self) -> int:
@@ -181,25 +208,27 @@ FIFTH = Plane("qh", 1, run=1, to=4)
 E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # doubled
 IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
-_add("q4_0", 2, 32, 18, _fields(("d", "<f2", 1), ("qs", "u1", 16)), NIBBLES, bias=8, activations="q8_0")
+_add("q4_0", 2, 32, 18, _fields(("d", "<f2", 1), ("qs", "u1", 16)), NIBBLES, bias=8, activations="q8_0",
+     encoder="symmetric")  # fmt: skip
 _add("q4_1", 3, 32, 20, _fields(("d", "<f2", 1), ("m", "<f2", 1), ("qs", "u1", 16)), NIBBLES, m="m",
-     activations="q8_1")  # fmt: skip
+     activations="q8_1", encoder="affine")  # fmt: skip
 _add("q5_0", 6, 32, 22, _fields(("d", "<f2", 1), ("qh", "u1", 4), ("qs", "u1", 16)), NIBBLES, FIFTH, bias=16,
-     activations="q8_0")  # fmt: skip
+     activations="q8_0", encoder="symmetric")  # fmt: skip
 _add("q5_1", 7, 32, 24, _fields(("d", "<f2", 1), ("m", "<f2", 1), ("qh", "u1", 4), ("qs", "u1", 16)), NIBBLES, FIFTH,
-     m="m", activations="q8_1")  # fmt: skip
+     m="m", activations="q8_1", encoder="affine")  # fmt: skip
 _add("q8_0", 8, 32, 34, _fields(("d", "<f2", 1), ("qs", "i1", 32)), Plane("qs", 8, run=32), signed=True,
-     activations="q8_0")  # fmt: skip
+     activations="q8_0", encoder="absmax")  # fmt: skip
 _add("q8_1", 9, 32, 36, _fields(("d", "<f2", 1), ("s", "<f2", 1), ("qs", "i1", 32)), Plane("qs", 8, run=32),
-     signed=True, weights=False)  # fmt: skip
+     signed=True, weights=False, encoder="absmax")  # fmt: skip
 
 _add("q2_k", 10, 256, 84, _fields(("scales", "u1", 16), ("qs", "u1", 64), ("d", "<f2", 1), ("dmin", "<f2", 1)),
      Plane("qs", 2, run=32), m="dmin", group=16, scales=tuple((Piece(i, 0, 4),) for i in range(16)),
-     mins=tuple((Piece(i, 4, 4),) for i in range(16)), activations="q8_k", fallback="q4_0")  # fmt: skip
+     mins=tuple((Piece(i, 4, 4),) for i in range(16)), activations="q8_k", fallback="q4_0",
+     encoder="scale_and_min", search=Search(-0.5, 0.1, 15, absolute=True), mean_squares=1)  # fmt: skip
 _add("q3_k", 11, 256, 110, _fields(("hmask", "u1", 32), ("qs", "u1", 64), ("scales", "u1", 12), ("d", "<f2", 1)),
      Plane("qs", 2, run=32), Plane("hmask", 1, run=32, to=2), bias=4, group=16, scale_bias=32,
      scales=tuple((Piece(96 + i % 8, 4 * (i // 8), 4), Piece(104 + i % 4, 2 * (i // 4), 2, 4)) for i in range(16)),
-     activations="q8_k", fallback="q4_0")  # fmt: skip
+     activations="q8_k", fallback="q4_0", encoder="descent")  # fmt: skip
 
 _SIX_BIT = tuple(  # the 12 bytes that hold eight scales and eight mins, for formats that have them at byte 4
     tuple(
@@ -210,29 +239,33 @@ _SIX_BIT = tuple(  # the 12 bytes that hold eight scales and eight mins, for for
 )
 _add("q4_k", 12, 256, 144, _fields(("d", "<f2", 1), ("dmin", "<f2", 1), ("scales", "u1", 12), ("qs", "u1", 128)),
      Plane("qs", 4, run=32), m="dmin", group=32, scales=_SIX_BIT[0], mins=_SIX_BIT[1],
-     activations="q8_k", fallback="q5_0")  # fmt: skip
+     activations="q8_k", fallback="q5_0",
+     encoder="scale_and_min", search=Search(-1.0, 0.1, 20), capped=(True, False))  # fmt: skip
 _add("q5_k", 13, 256, 176,
      _fields(("d", "<f2", 1), ("dmin", "<f2", 1), ("scales", "u1", 12), ("qh", "u1", 32), ("qs", "u1", 128)),
      Plane("qs", 4, run=32), Plane("qh", 1, run=32, to=4), m="dmin", group=32, scales=_SIX_BIT[0], mins=_SIX_BIT[1],
-     activations="q8_k", fallback="q5_1")  # fmt: skip
+     activations="q8_k", fallback="q5_1",
+     encoder="scale_and_min", search=Search(-0.5, 0.1, 15), capped=(True, True))  # fmt: skip
 _add("q6_k", 14, 256, 210, _fields(("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), ("d", "<f2", 1)),
      Plane("ql", 4, run=64), Plane("qh", 2, run=32, to=4), bias=32, group=16, scale_signed=True,
-     scales=tuple((Piece(192 + i, 0, 8),) for i in range(16)), activations="q8_k", fallback="q8_0")  # fmt: skip
+     scales=tuple((Piece(192 + i, 0, 8),) for i in range(16)), activations="q8_k", fallback="q8_0",
+     encoder="signed_scale")  # fmt: skip
 _add("q8_k", 15, 256, 292, _fields(("d", "<f4", 1), ("qs", "i1", 256), ("bsums", "<i2", 16)), Plane("qs", 8, run=256),
-     signed=True, weights=False)  # fmt: skip
+     signed=True, weights=False, encoder="signed_absmax")  # fmt: skip
 
-_add("iq4_nl", 20, 32, 18, _fields(("d", "<f2", 1), ("qs", "u1", 16)), NIBBLES, values=IQ4, activations="q8_0")
+_add("iq4_nl", 20, 32, 18, _fields(("d", "<f2", 1), ("qs", "u1", 16)), NIBBLES, values=IQ4, activations="q8_0",
+     encoder="codebook")  # fmt: skip
 _add("iq4_xs", 23, 256, 136,
      _fields(("d", "<f2", 1), ("scales_h", "<u2", 1), ("scales_l", "u1", 4), ("qs", "u1", 128)),
      Plane("qs", 4, run=16), values=IQ4, group=32, scale_bias=32,
      scales=tuple((Piece(4 + i // 2, 4 * (i % 2), 4), Piece(2 + i // 4, 2 * (i % 4), 2, 4)) for i in range(8)),
-     activations="q8_k", fallback="iq4_nl")  # fmt: skip
+     activations="q8_k", fallback="iq4_nl", encoder="grouped_codebook")  # fmt: skip
 _add("mxfp4", 39, 32, 17, _fields(("d", "u1", 1), ("qs", "u1", 16)), NIBBLES, values=E2M1, e8m0=True,
-     activations="q8_0")  # fmt: skip
+     activations="q8_0", encoder="shared_exponent")  # fmt: skip
 
 WEIGHTS = tuple(name for name, f in FORMATS.items() if f.weights)
 """Formats of matrices, in ggml's order of numbers."""
-ACTIVATIONS = tuple(name for name, f in FORMATS.items() if not f.weights or name == "q8_0")
+ACTIVATIONS = tuple(name for name in FORMATS if any(f.activations == name for f in FORMATS.values()))
 """Formats to which the other operand of a product is quantized."""
 
 ROWS = 16

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from trueno.formats import INTERLEAVED
 from trueno.gguf import keys, package
 from trueno.gguf.file import PLAIN, Tensor
 from trueno.quant.matrix import QuantizedMatrix
+from trueno.replacing import replacing
 
 NAME = 63
 """Bytes of a tensor's name that ggml reads."""
@@ -75,29 +75,28 @@ def put(path: str | Path, entries: Iterable[Entry], metadata: Mapping[str, Any])
     target = Path(os.path.realpath(path))
     if os.path.exists(target) and not os.path.isfile(target):
         raise FileError(f"{path}: it is no ordinary file, so it is not replaced")
-    writer = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
+        with replacing(target) as beside:
+            _write(beside, entries, typed)
+            _permit(beside, target)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from error
-    os.close(handle)
+
+
+def _write(path: Path, entries: list[Entry], typed: list[keys.Typed]) -> None:
+    writer = None
     try:
-        writer = _writer(name, entries, typed)
+        writer = _writer(str(path), entries, typed)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
         for e in entries:
             writer.write_tensor_data(np.asarray(e.raw()))
         writer.close()
-        _permit(name, target)
-        os.replace(name, target)
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from error
     finally:
         with suppress(OSError):  # a full disk is full when the file is closed, too
             if writer is not None:
                 writer.close()
-        Path(name).unlink(missing_ok=True)
 
 
 def _writer(name: str, entries: list[Entry], typed: list[keys.Typed]) -> Any:
@@ -114,11 +113,11 @@ def _writer(name: str, entries: list[Entry], typed: list[keys.Typed]) -> Any:
     return writer
 
 
-def _permit(name: str, target: Path) -> None:
+def _permit(beside: Path, target: Path) -> None:
     """The permissions of the file that is replaced, or those of a new one."""
     if target.exists():
-        os.chmod(name, target.stat().st_mode & 0o777)
+        os.chmod(beside, target.stat().st_mode & 0o777)
     else:
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
+        os.chmod(beside, 0o666 & ~mask)

@@ -201,7 +201,7 @@ class _Trip:
 
     def _asked_for(self) -> bool:
         """Whether the backend runs this because it was named: that is a promise, so it goes on."""
-        named = (*self.state.asked.names, *settings.get("TRUENO_BACKEND"))
+        named = (*self.state.request.names, *settings.get("TRUENO_BACKEND"))
         return self.name in named or self.name == "reference" or self.call.residency == self.name
 
     def _leave_out(self) -> None:
@@ -212,7 +212,9 @@ class _Trip:
         self.state.leave_out(call, self.name, reason)
         emit("quarantine", call.op.name, self.name, reason)
         logger().warning(
-            "%s: %s is left out for calls like it from now on; trueno.forgive() lets it back", reason, self.name
+            "%s: %s is left out for calls like it from now on; trueno.reset_quarantine() lets it back",
+            reason,
+            self.name,
         )
 
 

@@ -1,8 +1,8 @@
 """The words that an op's body is written in.
 
-Element functions and folds make one node each.  Everything below the line is plain Python over them:
-printers never hear of it, and every backend has it at once.  A backend says how accurate each node kind
-is; how accurate a composition is follows from the program (`trueno.ops.bound`).
+Element functions and folds make one node each.  Everything below the line is plain Python that composes them:
+printers never see it, and every backend has it at once.  A backend states the accuracy of each node kind;
+the accuracy of a composition follows from the program (`trueno.judge.bound`).
 """
 
 from typing import Any
@@ -11,7 +11,6 @@ from trueno.ops.program import NUMBERS
 from trueno.ops.trace import Symbol
 
 LN2 = 0.6931471805599453
-PI = 3.141592653589793
 
 
 def _of(*values: Any) -> Symbol:

@@ -81,6 +81,8 @@ class Op:
     shapes: Callable[..., tuple[tuple[int, ...], ...]] | None = None
     check: Callable[..., None] | None = None
     magnitude: Callable[..., Any] | None = None
+    empty: float | None = None
+    columnwise: bool = False
     _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -154,11 +156,6 @@ class Op:
         """Whether an operand or a result is in blocks; the parameter `format` says of which kind."""
         return any(spec.blocks for spec in (*self.signature.inputs, *self.signature.outputs))
 
-    @property
-    def columnwise(self) -> bool:
-        """Whether blocks run along the columns of the matrix that users hold, as those of q.T do."""
-        return self.name.endswith("_colmajor")
-
     def blocks(self, static: dict[str, Any]) -> Format | None:
         """The format of the op's blocks; None for an op without."""
         return format_of(static["format"], self.name) if self.quantized else None
@@ -190,9 +187,7 @@ class Op:
         program = self.program()
         needed = program.live([o for o in program.outputs if program.nodes[o].space != "e"])
         kinds = [program.nodes[i].kind for i in needed]
-        return self.name not in _EMPTY_IS_ZERO and (
-            "count" in kinds or any(k in FOLDS and FOLDS[k].empty is None for k in kinds)
-        )
+        return self.empty is None and ("count" in kinds or any(k in FOLDS and FOLDS[k].empty is None for k in kinds))
 
     def flops(self, sizes: dict[str, int], rows: int = 1) -> float:
         """Floating-point operations of one call."""
@@ -224,9 +219,6 @@ class FusedOp(Op):
         return self.head
 
 
-_EMPTY_IS_ZERO: set[str] = set()
-
-
 def op(
     signature: str,
     *,
@@ -243,6 +235,7 @@ def op(
     shapes: Callable[..., tuple[tuple[int, ...], ...]] | None = None,
     check: Callable[..., None] | None = None,
     magnitude: Callable[..., Any] | None = None,
+    columnwise: bool = False,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Declare an op.
 
@@ -256,6 +249,7 @@ def op(
     shapes: for results that no signature can say: (operand shapes, **static) → result shapes.
     check: raises for operand values that have no result, an index outside its table; before every kernel.
     magnitude: (operands, **static) → Σ|a · b| of every result, where the body on absolute values does not give it.
+    columnwise: blocks run along the columns of the matrix that users hold, as those of q.T do.
     """
 
     def declare(body: Callable[..., Any]) -> Op:
@@ -286,6 +280,8 @@ def op(
             shapes=shapes,
             check=check,
             magnitude=magnitude,
+            empty=empty,
+            columnwise=columnwise,
         )
         for taken in (row.name, *row.aliases):
             before = TABLE.get(ALIASES.get(taken, taken))
@@ -294,8 +290,6 @@ def op(
                 raise ValueError(f"{taken} is declared twice")
         TABLE[row.name] = row
         ALIASES.update(dict.fromkeys(row.aliases, row.name))
-        if empty is not None:
-            _EMPTY_IS_ZERO.add(row.name)
         return row
 
     return declare

@@ -125,7 +125,8 @@ def quant_matvec(w, x, *, format: str = "", activations: str = "q8"):
     Shapes: a QuantizedMatrix (or bytes with `format`) and one vector; blocks run along k.
     Edges: a NaN, an Inf, or a scale past its float16 in x makes every y NaN or Inf with "q8"; a scale of w that is NaN
     or Inf makes its y not finite.  With "q8" and a format of 32 elements a block, 32 elements of x share a float16
-    scale, as in ggml: they lose digits if all are below 8e-3, and count as 0 if all are below 3.7e-6.
+    scale, as in ggml: they lose digits if all are below 8e-3, and count as 0 if all are below 3.7e-6.  Only mxfp4 can
+    hold a weight past float32 under a finite scale; such a weight is Inf, or its exact product is taken.
     """
     return decode(format_of(format), w).astype(x.dtype) @ _seen(x, format, activations)
 
@@ -152,7 +153,7 @@ def _left_size(w: Any, x: Any, *, format: str) -> Any:
 
 
 @op("w[k,n]:blocks x[k] -> y[n]", structured=True, flops="2*n*k", chain="k", choices={"format": MATRICES},
-    magnitude=_left_size)  # fmt: skip
+    magnitude=_left_size, columnwise=True)  # fmt: skip
 def quant_matvec_colmajor(w, x, *, format: str = ""):
     """y[j] = Σₖ w[k,j] · x[k], w read from its blocks, which run along the columns of the matrix that wᵀ is.
 
@@ -168,7 +169,7 @@ def _columns_size(x: Any, w: Any, *, format: str) -> Any:
 
 
 @op("x[m,k] w[k,n]:blocks -> y[m,n]", structured=True, flops="2*m*n*k", chain="k", choices={"format": MATRICES},
-    magnitude=_columns_size)  # fmt: skip
+    magnitude=_columns_size, columnwise=True)  # fmt: skip
 def quant_matmul_colmajor(x, w, *, format: str = ""):
     """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j.
 

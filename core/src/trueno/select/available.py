@@ -1,5 +1,6 @@
-"""What is here: the backends, and the best of them."""
+"""The backends that are installed, those that automatic choices consider, and the best of them."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from trueno.discovery import registry
@@ -14,6 +15,11 @@ def backends() -> dict[str, Entry]:
     Nothing is tried or imported before `.available` is read.
     """
     return dict(registry.entries())
+
+
+def automatic() -> Iterator[Entry]:
+    """The entries that automatic choices consider, best first: available, no emulation, none that must be named."""
+    return (e for e in registry.entries().values() if not e.opt_in and e.available and not e.software)
 
 
 class Best(NamedTuple):
@@ -35,9 +41,7 @@ def select_best_available_backend() -> Best:
     for name in named[:1]:
         registry.load(name)
         return _described(registry.entries()[name])
-    for entry in registry.entries().values():
-        if entry.opt_in or not entry.available or registry.software(entry):
-            continue
+    for entry in automatic():
         try:
             entry.load()
         except BackendUnavailable:  # it passed its probe and fails here

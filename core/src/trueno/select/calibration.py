@@ -12,10 +12,9 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -25,15 +24,14 @@ import numpy as np
 from trueno import cachedir
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Rates
-from trueno.errors import ParameterError, TruenoWarning, warn
+from trueno.errors import TruenoWarning, warn
+from trueno.machine import cpu
 from trueno.select import cost
 from trueno.settings import settings
 from trueno.version import __version__
 
 VERSION = 1
-"""Of the file's format, and of what classes and bands mean."""
-KEEP = 0.10
-"""A new measure within this share of the stored one changes nothing: choices must not flip from one run to the next."""
+"""The version of the file's format, and of the meaning of classes and bands."""
 
 DTYPES = ("float32", "float64")
 NAME = r"[a-z]\w*"
@@ -77,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What is in force: the rows by key, what they were read under, and of whom there are rows of other versions."""
+    """The current rows by key, and the settings in force at load; others: backends with rows of other versions."""
 
     rows: Mapping[Key, Row]
     under: tuple[Any, ...]
@@ -85,7 +83,7 @@ class Loaded:
 
 
 _loaded: Loaded | None = None
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
 def rates(backend: str, call: Call) -> Rates | None:
@@ -98,98 +96,39 @@ def rates(backend: str, call: Call) -> Rates | None:
     if not rows:
         return None
     kind, dtype, band = cost.op_class(call.op), call.dtype.name, cost.band(call)
-    found = rows.get((backend, kind, dtype, band))
-    if found is None:
+    row = rows.get((backend, kind, dtype, band))
+    if row is None:
         names = list(cost.BANDS)
         smaller = reversed(names[: names.index(band)])
-        found = next((row for name in smaller if (row := rows.get((backend, kind, dtype, name)))), None)
-    return found.rates if found else None
+        row = next((row for name in smaller if (row := rows.get((backend, kind, dtype, name)))), None)
+    return row.rates if row else None
 
 
 def load() -> Mapping[Key, Row]:
-    """Every row in force; none if TRUENO_CALIBRATION is off.
+    """Every current row; none if TRUENO_CALIBRATION is off."""
+    return loaded().rows if settings.get("TRUENO_CALIBRATION") else {}
 
-    Read once, and again when a setting that it hangs on changes.
-    """
+
+def loaded() -> Loaded:
+    """What was read: once, and again when a setting that it depends on changes."""
     global _loaded
-    if not settings.get("TRUENO_CALIBRATION"):
-        return {}
     under = _under()
     if _loaded is None or _loaded.under != under:
         path = file()
-        text = cachedir.read(path) if path else None
-        _loaded = _sifted(_parse(text, str(path)) if text is not None else {}, under)
-    return _loaded.rows
-
-
-def save(rows: Iterable[Row]) -> bool:
-    """Merge newly measured rows into those that are kept; False if they cannot be kept beyond this process.
-
-    Rows that another process stored meanwhile stay.  A row that differs from the stored one by less than a tenth does
-    not replace it.
-    """
-    return _merge({row.key: _stamped(row) for row in rows}, settled)
-
-
-def merge(path: str | Path) -> int:
-    """Take over the rows of a file that another run on this machine wrote, newest first; how many there were.
-
-    ParameterError if there is no such file, or it was measured on another machine or with other versions.
-    """
-    text = cachedir.read(Path(path))
-    if text is None:
-        raise ParameterError(f"{path} cannot be read; give a file that `trueno calibrate` wrote")
-    header = _header(text)
-    if header != facts():
-        here, other = facts(), header or {}
-        differs = [f"{k} is {other.get(k)!r}, here {here[k]!r}" for k in here if other.get(k) != here[k]]
-        raise ParameterError(f"{path} was not measured on this machine with these versions: {'; '.join(differs)}")
-    found = {key: _stamped(row) for key, row in _sifted(_parse(text, str(path)), ()).rows.items()}
-    _merge(found, lambda old, new: old if old.measured >= new.measured else new)
-    return len(found)
+        _loaded = sift(parse(cachedir.read(path), str(path)) if path else {}, under)
+    return _loaded
 
 
 def hold(rows: Iterable[Row]) -> None:
     """Put these rows in force for this process alone, instead of all others; `forget` ends it."""
     global _loaded
-    _loaded = Loaded({row.key: row for row in rows}, _under())
+    _loaded = sift({row.key: row for row in rows}, _under())
 
 
 def forget() -> None:
     """Drop what was read; the next use reads the file again."""
     global _loaded
     _loaded = None
-
-
-def settled(old: Row, new: Row) -> Row:
-    """The stored row, unless the new one predicts times that differ by more than a tenth somewhere in its band."""
-    first, last = _edges(new.band)
-
-    def time(row: Row, n: float) -> float:
-        return row.rates.launch_s + n * max(1 / row.rates.flops, 4 / row.rates.bytes)
-
-    links = (old.rates.link_s, old.rates.link_bytes), (new.rates.link_s, new.rates.link_bytes)
-    same = all(abs(time(new, n) / time(old, n) - 1) <= KEEP for n in (first, last))
-    alike = all(a == b or abs(a / b - 1) <= KEEP for a, b in zip(*links, strict=True) if b)
-    return old if same and alike and (links[0][0] > 0) == (links[1][0] > 0) else new
-
-
-def describe() -> str:
-    """One sentence for `trueno doctor`: what is in force."""
-    if not settings.get("TRUENO_CALIBRATION"):
-        return f"ignored: TRUENO_CALIBRATION is off ({settings.origin('TRUENO_CALIBRATION').origin})"
-    rows = load().values()
-    others = _loaded.others if _loaded else ()
-    older = f"; those of another version of {', '.join(others)} do not count" if others else ""
-    if not rows and others:
-        return f"none that counts{older}; `trueno calibrate` measures them again"
-    if not rows:
-        return "none: speeds are those that the backends declare; `trueno calibrate` measures them here"
-    names = sorted({row.backend for row in rows})
-    days = sorted({row.measured[:10] for row in rows})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    path = file()
-    return f"{len(rows)} speeds of {', '.join(names)}, measured {when}" + (f", in {path}" if path else "") + older
 
 
 def file() -> Path | None:
@@ -199,12 +138,12 @@ def file() -> Path | None:
 
 
 def fingerprint() -> str:
-    """Eight hex digits of all that the speeds hang on; the file's header has it in full."""
+    """Eight hex digits of everything the timings depend on; the file's header has all of it."""
     return f"{crc32(json.dumps(facts(), sort_keys=True).encode()):08x}"
 
 
 def facts() -> dict[str, Any]:
-    """All that the speeds of every backend hang on: machine, settings, versions; a row has its own backend's."""
+    """Everything that the speeds of all backends depend on: machine, settings, versions; a row adds its backend's."""
     versions = {"trueno": __version__, "numpy": np.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
     return {
         "trueno calibration": VERSION,
@@ -222,76 +161,33 @@ def version(backend: str) -> str:
     return entry.manifest.version if entry and entry.manifest else ""
 
 
-@cache
-def cpu() -> str:
-    """The processor's name, as the system gives it."""
-    for line in (cachedir.read(Path("/proc/cpuinfo")) or "").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in ("model name", "Model", "cpu model") and value.strip():
-            return value.strip()
-    import platform
-
-    return platform.processor() or platform.machine()
-
-
 def _under() -> tuple[Any, ...]:
     names = ("TRUENO_CACHE_DIR", "TRUENO_MAX_ISA", "TRUENO_THREADS", "TRUENO_AUTOLOAD", "TRUENO_BLOCK")
     return tuple(settings.get(name) for name in names)
 
 
-def _edges(band: str) -> tuple[float, float]:
-    lasts = list(cost.BANDS.values())
-    at = list(cost.BANDS).index(band)
-    first = lasts[at - 1] + 1 if at else 1
-    return 2.0 ** (first - 1), 2.0 ** min(lasts[at], first + 4)
-
-
-def _merge(new: Mapping[Key, Row], choose: Any) -> bool:
-    """Re-read under the lock, join, write; what is in force here is the joined rows in any case."""
-    global _loaded
-    path = file()
-    if path is None:
-        known = dict(load())
-        known |= {k: _chosen(known.get(k), row, choose) for k, row in new.items()}
-        _loaded = _sifted(known, _under())
-        return False
-    with cachedir.lock(path.with_suffix(".lock"), 5.0):  # not held: a read-only folder, where writing says so itself
-        text = cachedir.read(path)
-        known = dict(_parse(text, str(path))) if text is not None else {}
-        known |= {k: _chosen(known.get(k), row, choose) for k, row in new.items()}
-        lines = [json.dumps(facts(), ensure_ascii=False), *(known[k].line() for k in sorted(known))]
-        kept = cachedir.write(path, "\n".join(lines) + "\n")
-    _loaded = _sifted(known, _under())
-    return kept
-
-
-def _stamped(row: Row) -> Row:
-    return replace(row, version=row.version or version(row.backend))
-
-
-def _chosen(old: Row | None, new: Row, choose: Callable[[Row, Row], Row]) -> Row:
-    return choose(old, new) if old and old.version == new.version else new
-
-
-def _sifted(rows: Mapping[Key, Row], under: tuple[Any, ...]) -> Loaded:
-    """The rows that were measured with the backends' installed versions; whose others there are."""
-    good = {key: row for key, row in rows.items() if row.version in ("", version(row.backend))}
+def sift(rows: Mapping[Key, Row], under: tuple[Any, ...] = ()) -> Loaded:
+    """The rows measured with the backends' installed versions, and the backends with rows of other versions."""
+    current = {key: row for key, row in rows.items() if row.version in ("", version(row.backend))}
     installed = registry.entries()
-    others = {row.backend for key, row in rows.items() if key not in good and row.backend in installed}
-    return Loaded(good, under, tuple(sorted(others)))
+    others = {row.backend for key, row in rows.items() if key not in current and row.backend in installed}
+    return Loaded(current, under, tuple(sorted(others)))
 
 
-def _header(text: str) -> dict[str, Any] | None:
+def header(text: str) -> dict[str, Any] | None:
+    """The first line of a file: the facts that its rows depend on; None if it has none."""
     try:
-        header = json.loads(text.partition("\n")[0])
+        data = json.loads(text.partition("\n")[0])
     except (ValueError, RecursionError):
         return None
-    return header if isinstance(header, dict) else None
+    return data if isinstance(data, dict) else None
 
 
-def _parse(text: str, path: str) -> dict[Key, Row]:
-    """The rows of a file; nothing of one whose header is not of this machine and these versions."""
-    if _header(text) != facts():
+def parse(text: str | None, path: str) -> dict[Key, Row]:
+    """The rows of a file; none if it cannot be read, or its header is not of this machine and these versions."""
+    if text is None:
+        return {}
+    if header(text) != facts():
         _warn(f"{path} is ignored: its first line is not this machine's; `trueno calibrate` writes it again", path)
         return {}
     rows: dict[Key, Row] = {}
@@ -301,8 +197,8 @@ def _parse(text: str, path: str) -> dict[Key, Row]:
         try:
             row = _row(json.loads(line))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            said = f"no {error}" if isinstance(error, KeyError) else str(error)
-            _warn(f"{path}, line {number}, is dropped ({said}); `trueno calibrate` measures it again", path)
+            problem = f"no {error}" if isinstance(error, KeyError) else str(error)
+            _warn(f"{path}, line {number}, is dropped ({problem}); `trueno calibrate` measures it again", path)
             continue
         rows[row.key] = row
     return rows
@@ -338,8 +234,8 @@ def _row(data: Any) -> Row:
 
 
 def _warn(sentence: str, path: str) -> None:
-    """Once a file and process; where warnings are errors nothing, for the rows that are good are used all the same."""
-    if path not in _said:
-        _said.add(path)
+    """Warn once per file and process; not where warnings are errors, because the good rows are used all the same."""
+    if path not in _warned:
+        _warned.add(path)
         with suppress(TruenoWarning):
             warn(sentence)

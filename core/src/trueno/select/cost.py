@@ -86,11 +86,11 @@ def band(call: Call) -> str:
 
 
 def seconds(rates: Rates, work: Work, *, linked: bool = False) -> float:
-    """The model: launch + the larger of compute and memory; + what the link takes."""
-    found = rates.launch_s + max(work.flops / rates.flops, work.bytes / rates.bytes)
+    """The model: launch + the larger of compute and memory; + the link."""
+    total = rates.launch_s + max(work.flops / rates.flops, work.bytes / rates.bytes)
     if linked and (rates.link_s or rates.link_bytes != math.inf):
-        found += work.arrays * rates.link_s + work.moved / rates.link_bytes
-    return found
+        total += work.arrays * rates.link_s + work.moved / rates.link_bytes
+    return total
 
 
 def refuse(rates: Any) -> str:
@@ -139,14 +139,14 @@ def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...], static: tu
     blocks = op.blocks(dict(static))
     widths = {"": float(item), "index": float(INDEX_BYTES), "blocks": blocks.bits / 8 if blocks else 0.0}
     symbols, matrix = _evenly(op, rank)
-    given = [elements(sizes[min(i, len(sizes) - 1)]) for i in range(len(inputs))]
+    counts = [elements(sizes[min(i, len(sizes) - 1)]) for i in range(len(inputs))]
     if blocks:  # a size is one of bytes there
-        given = [g * 8 / blocks.bits if s.blocks else g for g, s in zip(given, inputs, strict=True)]
-    if not all(given):
-        return Work(0.0, 0.0, len(inputs) + len(outputs), 0.0, max(given))
-    logs = [math.log2(g) for g in given]
-    found = [2.0 ** max(sum(w * x for w, x in zip(line, logs, strict=True)), 0.0) for line in matrix]
-    extents = dict(zip(symbols, found, strict=True))
+        counts = [n * 8 / blocks.bits if s.blocks else n for n, s in zip(counts, inputs, strict=True)]
+    if not all(counts):
+        return Work(0.0, 0.0, len(inputs) + len(outputs), 0.0, max(counts))
+    logs = [math.log2(n) for n in counts]
+    solved = [2.0 ** max(sum(w * x for w, x in zip(line, logs, strict=True)), 0.0) for line in matrix]
+    extents = dict(zip(symbols, solved, strict=True))
     rows = extents.pop("...", 1.0)
     first = inputs[0]
     results = []
@@ -157,12 +157,12 @@ def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...], static: tu
     written = sum(r * widths[s.type] for r, s in zip(results, outputs, strict=True))
     read = moved = 0.0
     looked_up = any(spec.index for spec in inputs)
-    for spec, many in zip(inputs, given, strict=True):
+    for spec, many in zip(inputs, counts, strict=True):
         size = many * widths[spec.type]
         moved += size
         read += min(size, written) if looked_up and not spec.index else size  # of a table, only what is looked up
     flops = op.flops(extents, rows)  # type: ignore[arg-type]
-    return Work(flops, read + written, len(inputs) + len(outputs), moved + written, max(*given, *results))
+    return Work(flops, read + written, len(inputs) + len(outputs), moved + written, max(*counts, *results))
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""What was asked for, who could have run a call, and who does: a decision, which prints itself."""
+"""What was requested, which backends could run a call, and which one does: a decision, which prints itself."""
 
 from dataclasses import dataclass, field
 from math import prod
@@ -10,8 +10,8 @@ from trueno.text import columns, duration, number
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the caller asked for: `names` strictly, `preferred` softly; origin says with what.
+class Request:
+    """The caller's request: `names` strictly, `preferred` softly; origin says where it comes from.
 
     automatic: explicitly nothing, so that TRUENO_BACKEND does not count either.
     """
@@ -36,7 +36,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who runs a call, and why nobody else.  ranking: those that can, in the order in which they are tried."""
+    """Which backend runs a call, and why no other.  ranking: the capable ones, in the order in which they are tried."""
 
     call: Call
     chosen: str
@@ -77,13 +77,12 @@ def _sizes(decision: Decision) -> str:
     shapes = getattr(decision, "shapes", ())
     if not shapes:
         return f"{' and '.join(_class(s) for s in decision.call.sizes)} elements"
-    said = []
-    for name, shape in zip(decision.call.op.operands, shapes, strict=False):
-        said.append(f"{name} {'×'.join(map(number, shape)) or 'a number'}")
+    operands = zip(decision.call.op.operands, shapes, strict=False)
+    words = [f"{name} {'×'.join(map(number, shape)) or 'a number'}" for name, shape in operands]
     largest = max(map(prod, shapes))
     plural = "" if largest == 1 else "s"
     most = "" if max(map(len, shapes)) < 2 else f" (up to {number(largest)} element{plural})"
-    return ", ".join(said) + most
+    return ", ".join(words) + most
 
 
 def _class(size: int) -> str:

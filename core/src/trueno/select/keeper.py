@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from trueno.discovery.protocol import Call
-from trueno.select.decision import Asked
+from trueno.select.decision import Request
 
 
 class Keeper(Protocol):
@@ -13,8 +13,8 @@ class Keeper(Protocol):
     traced: bool
 
     @property
-    def asked(self) -> Asked:
-        """What was asked for."""
+    def request(self) -> Request:
+        """The request in force."""
 
     def failed(self, call: Call, name: str, error: BaseException) -> None:
         """Backend `name` raised in calls like this one."""

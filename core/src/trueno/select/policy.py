@@ -1,10 +1,10 @@
-"""Which backend runs a call: asked for, else where the data lives, else the fastest of those that can.
+"""Which backend runs a call: the requested one, else the data's device, else the fastest of the capable ones.
 
 Decided once per key; the answer, with every candidate's reason, is a `Decision`.  Nothing in it depends on
 the order in which things were installed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import local
 from typing import Any
@@ -15,7 +15,7 @@ from trueno.discovery.registry import Entry
 from trueno.errors import BackendUnavailable, DeviceError, DtypeError, KernelError, UnknownBackend
 from trueno.floatenv import ieee
 from trueno.select import quarantine
-from trueno.select.decision import Asked, Candidate, Decision
+from trueno.select.decision import Candidate, Decision, Request
 from trueno.select.reasons import PLUGIN
 from trueno.settings import settings
 
@@ -26,13 +26,13 @@ GPU_FLOPS = 2.5e8
 """A GPU is considered for host arrays from 100 000 elements, for products of matrices from about 500³."""
 
 
-_here = local()
+_thread = local()
 
 
 @contextmanager
 def asking(name: str) -> Iterator[None]:
-    """While a plugin's code answers.  Ops that it calls meanwhile are run by others, and nothing of that is kept."""
-    names: list[str] = _here.__dict__.setdefault("names", [])
+    """Active while a plugin's code answers.  Other backends run the ops that it calls then, without caching."""
+    names: list[str] = _thread.__dict__.setdefault("names", [])
     names.append(name)
     try:
         with ieee():  # what it prints or compiles now is kept
@@ -42,8 +42,8 @@ def asking(name: str) -> Iterator[None]:
 
 
 def nested() -> bool:
-    """Whether this is decided while a plugin or a hook is being asked about another call."""
-    return bool(_here.__dict__.get("names"))
+    """Whether this decision is made while a plugin or a hook answers for another call."""
+    return bool(_thread.__dict__.get("names"))
 
 
 def rejection(backend: Backend, call: Call) -> Reject | None:
@@ -60,47 +60,36 @@ def rejection(backend: Backend, call: Call) -> Reject | None:
     code, detail = getattr(answer, "code", None), str(getattr(answer, "detail", ""))
     if code in PLUGIN:
         return Reject(code, detail)
-    said = f"{code}: {detail}" if isinstance(code, str) else f"its supports() gave {type(answer).__name__}"
-    return Reject("unsupported_call", said)
+    reason = f"{code}: {detail}" if isinstance(code, str) else f"its supports() gave {type(answer).__name__}"
+    return Reject("unsupported_call", reason)
 
 
-def candidates(explicit: tuple[str, ...]) -> Iterable[Entry]:
-    """The entries to consider, best tier first; those named explicitly must be available."""
-    names = explicit or settings.get("TRUENO_BACKEND")
-    if names:
-        for name in names:
-            registry.load(name)  # raises, with the reason, what cannot be honoured
-        return [registry.entries()[name] for name in names]
-    return [e for e in registry.entries().values() if not e.opt_in and e.available and not registry.software(e)]
-
-
-def decide(call: Call, asked: Asked) -> Decision:
-    """The decision for a call; raises when nobody can take it, or when what was asked for cannot."""
-    names, origin = asked.names, asked.origin
-    if not names and not asked.automatic:
+def decide(call: Call, request: Request) -> Decision:
+    """The decision for a call; raises when no backend can take it, or when the request cannot be met."""
+    names, origin = request.names, request.origin
+    if not names and not request.automatic:
         names = settings.get("TRUENO_BACKEND")
         origin = settings.origin("TRUENO_BACKEND").origin if names else origin
-        names = tuple(sorted(names, key=lambda n: asked.preferred.index(n) if n in asked.preferred else len(names)))
+        names = tuple(sorted(names, key=lambda n: request.preferred.index(n) if n in request.preferred else len(names)))
     if call.residency != "host":
         return _resident(call, names, origin)
     if names:
         return _named(call, names, origin)
-    return _automatic(call, asked)
+    return _automatic(call, request)
 
 
 def _named(call: Call, names: tuple[str, ...], origin: str) -> Decision:
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     able: list[str] = []
     for name in names:
         reject = rejection(_loaded(name, origin), call)
         if reject is not None:
-            found.append(Candidate(name, reject.code, reject.detail))
+            candidates.append(Candidate(name, reject.code, reject.detail))
         else:
-            found.append(Candidate(name, "named" if not able else "slower_declared"))
+            candidates.append(Candidate(name, "less_preferred", "named later") if able else Candidate(name, "named"))
             able.append(name)
-    found = [c if c.name not in able[1:] else Candidate(c.name, "less_preferred", "named later") for c in found]
     rest = [Candidate(e.name, "not_asked") for e in registry.entries().values() if e.name not in names]
-    return _done(call, "named", origin, [*found, *rest], able)
+    return _done(call, "named", origin, [*candidates, *rest], able)
 
 
 def _loaded(name: str, origin: str) -> Backend:
@@ -113,41 +102,41 @@ def _loaded(name: str, origin: str) -> Backend:
 
 
 def _resident(call: Call, names: tuple[str, ...], origin: str) -> Decision:
-    home, op = call.residency, call.op.name
-    if names and home not in names:
+    device, op = call.residency, call.op.name
+    if names and device not in names:
         raise DeviceError(
-            f"{op}: the operands live on {home}, but {', '.join(names)} was asked for ({origin}); "
+            f"{op}: the operands live on {device}, but {', '.join(names)} was asked for ({origin}); "
             f"move them first: trueno.to(x, {names[0]!r})"
         )
-    reject = rejection(registry.load(home), call)
+    reject = rejection(registry.load(device), call)
     if reject is not None:
         raise KernelError(
-            f"{op}: its operands live on {home}, which does not take the call: {reject.code} ({reject.detail}); "
-            f"bring them home with trueno.numpy(x)"
+            f"{op}: its operands live on {device}, which does not take the call: {reject.code} ({reject.detail}); "
+            f"copy them to the host with trueno.numpy(x)"
         )
-    rest = [Candidate(e.name, "not_resident") for e in registry.entries().values() if e.name != home]
-    return _done(call, "resident", f"operands on {home}", [Candidate(home, "resident"), *rest], [home])
+    rest = [Candidate(e.name, "not_resident") for e in registry.entries().values() if e.name != device]
+    return _done(call, "resident", f"operands on {device}", [Candidate(device, "resident"), *rest], [device])
 
 
-def _automatic(call: Call, asked: Asked) -> Decision:
-    found: list[Candidate] = []
+def _automatic(call: Call, request: Request) -> Decision:
+    candidates: list[Candidate] = []
     able: list[tuple[Entry, Candidate]] = []
     for entry in registry.entries().values():
-        wanted = entry.name in asked.preferred
+        wanted = entry.name in request.preferred
         code, detail = _barred(entry, call, wanted)
         if code:
-            found.append(Candidate(entry.name, code, detail))
+            candidates.append(Candidate(entry.name, code, detail))
             continue
         candidate = _priced(entry, call)
-        (able.append((entry, candidate)) if not candidate.code else found.append(candidate))
+        (able.append((entry, candidate)) if not candidate.code else candidates.append(candidate))
     ranked = _ranked(able)
-    by, chosen = _pick(call, asked, ranked)
+    by, chosen = _pick(call, request, ranked)
     order = sorted(ranked, key=lambda c: c.name != chosen)
     fastest = min((c.seconds for c in ranked if c.seconds is not None), default=0.0)
     for c in ranked:
         code = by if c.name == chosen else _lost(c, by, fastest)
-        found.append(Candidate(c.name, code, c.detail, c.seconds, c.source, c.moved))
-    return _done(call, by, asked.origin if by == "preferred" else "", found, [c.name for c in order])
+        candidates.append(Candidate(c.name, code, c.detail, c.seconds, c.source, c.moved))
+    return _done(call, by, request.origin if by == "preferred" else "", candidates, [c.name for c in order])
 
 
 def _barred(entry: Entry, call: Call, wanted: bool) -> tuple[str, str]:
@@ -165,9 +154,9 @@ def _barred(entry: Entry, call: Call, wanted: bool) -> tuple[str, str]:
             return "too_small", ""
     if not entry.available:
         return entry.code, entry.reason
-    if registry.software(entry) and not wanted:
+    if entry.software and not wanted:
         return "software", ", ".join(d.name for d in entry.devices)
-    reason = quarantine.held(call, entry.name)
+    reason = quarantine.reason(call, entry.name)
     return ("quarantined", reason) if reason is not None else ("", "")
 
 
@@ -175,8 +164,8 @@ def _priced(entry: Entry, call: Call) -> Candidate:
     """A candidate without a code and with its predicted time; with a code if it cannot take the call."""
     from trueno.select import cost, predict
 
-    if entry.name in _here.__dict__.get("names", ()):
-        return Candidate(entry.name, "unsupported_call", "it asks for this call itself, while it is asked for another")
+    if entry.name in _thread.__dict__.get("names", ()):
+        return Candidate(entry.name, "unsupported_call", "it makes this call itself, while it answers for another")
     try:
         backend = entry.load()
     except RecursionError:
@@ -194,7 +183,7 @@ def _priced(entry: Entry, call: Call) -> Candidate:
         raise
     except Exception as error:
         return Candidate(entry.name, "bad_rates", f"{type(error).__name__}: {error}")
-    moved = int(cost.work(call).moved) if registry.foreign(entry) and call.residency == "host" else 0
+    moved = int(cost.work(call).moved) if entry.foreign and call.residency == "host" else 0
     return Candidate(entry.name, "", "", estimate.seconds, estimate.source, moved)
 
 
@@ -211,7 +200,7 @@ def _ranked(able: list[tuple[Entry, Candidate]]) -> list[Candidate]:
     return order
 
 
-def _pick(call: Call, asked: Asked, ranked: list[Candidate]) -> tuple[str, str]:
+def _pick(call: Call, request: Request, ranked: list[Candidate]) -> tuple[str, str]:
     """Reason code and name of the choice."""
     if not ranked:
         return "only", ""
@@ -223,7 +212,7 @@ def _pick(call: Call, asked: Asked, ranked: list[Candidate]) -> tuple[str, str]:
             word = hooks.select(call, ranked)
         if word in names:
             return "policy", str(word)
-    for name in asked.preferred:
+    for name in request.preferred:
         if name in names:
             return "preferred", name
     if len(ranked) == 1:
@@ -243,21 +232,21 @@ def _lost(candidate: Candidate, by: str, fastest: float) -> str:
     return "slower_measured" if candidate.source == "measured" else "slower_declared"
 
 
-def _done(call: Call, by: str, origin: str, found: list[Candidate], ranking: list[str]) -> Decision:
+def _done(call: Call, by: str, origin: str, candidates: list[Candidate], ranking: list[str]) -> Decision:
     if not ranking:
-        _raise(call, found, by == "named")
+        _raise(call, candidates, by == "named")
     order = {name: i for i, name in enumerate(ranking)}
     place = {name: i for i, name in enumerate(registry.entries())}
-    found.sort(key=lambda c: (order.get(c.name, len(order)), place.get(c.name, 0)))
-    return Decision(call, ranking[0], by, origin, tuple(found), tuple(ranking))
+    candidates.sort(key=lambda c: (order.get(c.name, len(order)), place.get(c.name, 0)))
+    return Decision(call, ranking[0], by, origin, tuple(candidates), tuple(ranking))
 
 
-def _raise(call: Call, found: list[Candidate], named: bool) -> None:
-    told = [c for c in found if c.code != "not_asked"] if named else found
-    said = "; ".join(f"{c.name} says {c.code}" + (f" ({c.detail})" if c.detail else "") for c in told)
-    refusals = [c.code for c in told if c.code in PLUGIN]
+def _raise(call: Call, candidates: list[Candidate], named: bool) -> None:
+    considered = [c for c in candidates if c.code != "not_asked"] if named else candidates
+    reasons = "; ".join(f"{c.name} says {c.code}" + (f" ({c.detail})" if c.detail else "") for c in considered)
+    refusals = [c.code for c in considered if c.code in PLUGIN]
     error = DtypeError if refusals and all(code == "unsupported_dtype" for code in refusals) else KernelError
-    raise error(f"{call.op.name}: no backend takes it: {said}")
+    raise error(f"{call.op.name}: no backend takes it: {reasons}")
 
 
 def announce(decision: Decision) -> None:

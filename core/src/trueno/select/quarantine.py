@@ -21,7 +21,7 @@ class Quarantined:
     reason: str = ""
 
 
-_held: dict[Quarantined, str] = {}
+_reasons: dict[Quarantined, str] = {}
 
 
 def key(call: Call, name: str) -> Quarantined:
@@ -31,22 +31,22 @@ def key(call: Call, name: str) -> Quarantined:
     )
 
 
-def add(call: Call, name: str, reason: str) -> None:
-    """Leave `name` out for calls like this one."""
-    _held[key(call, name)] = reason
+def add(call: Call, name: str, why: str) -> None:
+    """Quarantine `name` for calls like this one."""
+    _reasons[key(call, name)] = why
 
 
-def held(call: Call, name: str) -> str | None:
-    """Why `name` does not get calls like this one, or None."""
-    return _held.get(key(call, name)) if _held else None
+def reason(call: Call, name: str) -> str | None:
+    """Why `name` is quarantined for calls like this one, or None."""
+    return _reasons.get(key(call, name)) if _reasons else None
 
 
 def quarantined() -> tuple[Quarantined, ...]:
     """All that is in quarantine."""
-    return tuple(replace(one, reason=reason) for one, reason in list(_held.items()))
+    return tuple(replace(one, reason=why) for one, why in list(_reasons.items()))
 
 
 def release(backend: str | None = None) -> None:
-    """Empty it, of one backend or of all."""
-    for one in [k for k in _held if backend is None or k.backend == backend]:
-        _held.pop(one, None)
+    """End the quarantine of one backend, or of all."""
+    for one in [k for k in _reasons if backend is None or k.backend == backend]:
+        _reasons.pop(one, None)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from trueno.discovery.protocol import Accuracy
+from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
+from trueno.judge.structured import judge_structured, structured_bound
 from trueno.ops import ALIASES, TABLE
-from trueno.ops.bound import EXACT, Bound, Verdict, bound, judge
-from trueno.ops.structured import judge_structured, structured_bound
 from trueno.testing.case import Case
 from trueno.testing.cases import cases
 from trueno.testing.checks import CHECKS, Report, check_values

@@ -302,7 +302,7 @@ def check_resident(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) ->
     for case in _some(op, T, seed)[-3::2]:
         with told(case, backend, seed):
             _resident(op, case, by)
-    stays = not is_half(T) or hasattr(by.backend, "cast") or registry.half(registry.entries()[backend], op.name)
+    stays = not is_half(T) or hasattr(by.backend, "cast") or registry.entries()[backend].half(op.name)
     if stays and any(spec.index for spec in op.signature.inputs):  # at home an index outside is an error
         _outside(op, by, T, seed)
     if op.structured or op.over is None:

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
-from trueno.ops.bound import EXACT, Bound, Verdict, bound, judge
+from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
+from trueno.judge.structured import PROPERTIES, judge_structured, structured_bound
 from trueno.ops.op import Op
 from trueno.ops.program import ELEMENTS
-from trueno.ops.structured import PROPERTIES, judge_structured, structured_bound
 from trueno.testing.halves import computing, rounded_bound
 
 Array = npt.NDArray[Any]

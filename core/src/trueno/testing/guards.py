@@ -11,7 +11,7 @@ import trueno
 from trueno.discovery import registry
 from trueno.discovery.protocol import Accuracy
 from trueno.errors import GuardError
-from trueno.ops.bound import Bound
+from trueno.judge.bound import Bound
 from trueno.ops.op import Op
 from trueno.testing.calls import invoke, told
 from trueno.testing.case import Case, keywords, rng_for

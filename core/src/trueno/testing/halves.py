@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trueno.discovery import registry
 from trueno.dispatch.half import WIDE, declare, is_half, known, rounded
-from trueno.ops.bound import Bound
+from trueno.judge.bound import Bound
 
 __all__ = ["SAMPLE", "computing", "declare", "finfo", "known", "native", "rounded_bound"]
 

@@ -17,6 +17,7 @@ from trueno.errors import TruenoError
 from trueno.escape import dumps
 from trueno.ops import TABLE
 from trueno.testing.rates import OFF
+from trueno.text import columns, duration
 
 FORMAT = 1
 """Version of the JSON's layout."""
@@ -156,14 +157,13 @@ class Ledger:
             return []
         dtypes, left = self._dtypes(backend), self._left(backend, ops)
         rows = [["op", *dtypes]] + [[op, *(self._cell(backend, op, d) for d in dtypes)] for op in ops if op not in left]
-        widths = [max(len(row[i]) for row in rows) + 2 for i in range(len(rows[0]))]
         lines = []
         if len(rows) > 1:
             lines.append(
                 "a cell: verdict; the worst error, 1 being all that is allowed; the share of values that cannot"
             )
             lines.append("be judged, having no defined result; how many cases `supports` rejects, and which layouts")
-            lines += ["".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+            lines += columns(tuple(row) for row in rows)
         for said in dict.fromkeys(left.values()):
             named = [op for op, what in left.items() if what == said]
             lines.append(f"not taken, {said}: {len(named)} ops: {', '.join(named)}")
@@ -191,13 +191,13 @@ class Ledger:
         rows = [r for r in self.rates if r["backend"] == backend]
         if not rows:
             return []
-        lines = [f"{'declared against measured':44}{'declared':>11}{'measured':>11}"]
+        lines = [("declared against measured", "declared", "measured", "")]
         for r in rows:
-            what = f"{r['op']} {r['shapes']} {r['dtype']}"
-            times = f"{r['declared'] * 1e6:9.1f}µs{r['measured'] * 1e6:9.1f}µs"
             ratio = r["measured"] / r["declared"]
-            lines.append(f"{what:44}{times}  ×{ratio:.2f}{'' if 1 / OFF <= ratio <= OFF else '  off'}")
-        return [*lines, ""]
+            off = "" if 1 / OFF <= ratio <= OFF else "  off"
+            what = f"{r['op']} {r['shapes']} {r['dtype']}"
+            lines.append((what, duration(r["declared"]), duration(r["measured"]), f"×{ratio:.2f}{off}"))
+        return [*columns(lines, right=(1, 2)), ""]
 
 
 def _row(op: str) -> int:

@@ -6,19 +6,19 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trueno_cuda.hardware.monitor import monitor
-    from trueno_cuda.launching import prepared, run
+    from trueno_cuda.device.hardware.monitor import monitor
+    from trueno_cuda.device.launching import prepared, run
 
 __all__ = ["monitor", "prepared", "run"]
 
 
 def __getattr__(name: str) -> Any:
     if name in ("prepared", "run"):
-        from trueno_cuda import launching
+        from trueno_cuda.device import launching
 
         return getattr(launching, name)
     if name == "monitor":
-        from trueno_cuda.hardware.monitor import monitor
+        from trueno_cuda.device.hardware.monitor import monitor
 
         return monitor
     raise AttributeError(name)

@@ -10,7 +10,7 @@ from trueno.backend import Accuracy, Call, Kernel, Probe, Rates, Reject, setting
 from trueno.backend import Device as Found
 from trueno.errors import BackendUnavailable
 
-from trueno_cuda.device import Device
+from trueno_cuda.device.protocol import Device
 
 if TYPE_CHECKING:
     from trueno_cuda.kernels.cast import Cast
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 HALVES = ("float16", "bfloat16")
-HALF = ("matmul", "batched_matmul", "embedding_lookup")
-"""Structured ops with kernels for 16-bit floats; every row program has them."""
+"""What row programs are printed for; the table of structured kernels says it of each."""
 
 
 class PtxBackend:
@@ -39,27 +38,24 @@ class PtxBackend:
         return ACCURACY
 
     def supports(self, call: Call) -> Reject | None:
-        if call.dtype.name in HALVES:
-            if call.guarded:
-                return Reject("unguarded", "guards look at values in float32")
-            if call.op.structured:
-                return None if call.op.name in HALF else Reject("unsupported_dtype", f"{call.dtype}: by float32")
-        elif call.dtype not in FLOATS:
-            return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
+        if call.guarded and call.dtype.name in HALVES:
+            return Reject("unguarded", "guards look at values in float32")
         if call.op.structured:
-            from trueno_cuda import kernels
+            from trueno_cuda.kernels import KERNELS
 
-            return kernels.refusal(call)
-        from trueno_cuda import rowprogram
+            return KERNELS.refusal(call)
+        if call.dtype not in FLOATS and call.dtype.name not in HALVES:
+            return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
+        from trueno_cuda.rows import rowprogram
 
         return rowprogram.refusal(call)
 
     def kernel(self, call: Call) -> Kernel:
         if call.op.structured:
-            from trueno_cuda import kernels
+            from trueno_cuda.kernels import KERNELS
 
-            return kernels.kernel(self.device, call)
-        from trueno_cuda.rowprogram import kernel
+            return KERNELS.kernel(call, self.device)
+        from trueno_cuda.rows.rowprogram import kernel
 
         return kernel(self.device, call)
 
@@ -85,9 +81,9 @@ class PtxBackend:
     def strided(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         device = self.device
         x, size = device.contiguous(x), x.dtype.itemsize
-        made = device.empty(shape, x.dtype)
-        self._moves(device)[0](x.data.ptr, shape, tuple(s * size for s in strides), size, made.data.ptr)
-        return made
+        result = device.empty(shape, x.dtype)
+        self._moves(device)[0](x.data.ptr, shape, tuple(s * size for s in strides), size, result.data.ptr)
+        return result
 
     def cast(self, x: Any, out: Any) -> None:
         self._moves(self.device)[1](x, out)
@@ -126,7 +122,7 @@ class CudaBackend(PtxBackend):
     @cached_property
     def _opened(self) -> ModuleType:
         """Imported once: with it comes CuPy, and `device` is asked for at every call."""
-        from trueno_cuda.hardware import opened
+        from trueno_cuda.device.hardware import opened
 
         return opened
 
@@ -140,15 +136,19 @@ class CudaBackend(PtxBackend):
 
     def probe(self, level: int) -> Probe:
         """Level 1 starts no driver; level 2 adds on the GPU that would be used."""
-        from trueno_cuda.hardware import probe
+        from trueno_cuda.device.hardware import probe
 
         return probe(level)
 
     def rates(self, call: Call) -> Rates:
-        """An H200's, as measured."""
+        """An H200's, as they stand beside each structured kernel and beside what runs row programs."""
         if call.op.structured:
-            return Rates(launch_s=5e-6, flops=4e13, bytes=4e12, link_s=2e-5, link_bytes=8e9)
-        return Rates(launch_s=5e-6, flops=2e13, bytes=4e12, link_s=2e-5, link_bytes=8e9)
+            from trueno_cuda.kernels import KERNELS
+
+            return KERNELS.rates(call)
+        from trueno_cuda.rows.rowprogram import RATES
+
+        return RATES
 
 
 class EmulatedBackend(PtxBackend):
@@ -158,8 +158,8 @@ class EmulatedBackend(PtxBackend):
 
     @cached_property
     def device(self) -> Device:  # type: ignore[override]
-        from trueno_cuda.emulated import Emulator
-        from trueno_cuda.hardware.targets import LEAST
+        from trueno_cuda.device.emulated import Emulator
+        from trueno_cuda.device.hardware.targets import LEAST
         from trueno_cuda.ptx import TARGETS
 
         wanted = str(settings.get("TRUENO_CUDA_EMULATED_ARCH"))

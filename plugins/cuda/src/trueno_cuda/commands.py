@@ -8,13 +8,13 @@ from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
-from trueno.backend import escape
+from trueno.backend import columns, escape
 from trueno.errors import BackendUnavailable, ParameterError, TruenoError
 
-from trueno_cuda import catalogue
-from trueno_cuda.catalogue import Run
-from trueno_cuda.entry import Constant, Entry, Result
-from trueno_cuda.launching import opened
+from trueno_cuda.catalogue import registry
+from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Result
+from trueno_cuda.catalogue.registry import Run
+from trueno_cuda.device.launching import opened
 from trueno_cuda.ptx import TARGETS, Kernel
 from trueno_cuda.ptx.emulate import Report
 
@@ -63,7 +63,7 @@ def _say(text: str) -> None:
 @app.command("list")
 def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the kernels, with the architectures that they are for and the constants of their builds."""
-    entries = catalogue.catalogue().values()
+    entries = registry.catalogue().values()
     if json:
         _say(escape.dumps([_record(e) for e in entries], indent=2))
         return
@@ -76,9 +76,9 @@ def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = Fa
 @app.command("emit", epilog=SCHEDULES)
 def emit(name: Named, arch: Arch = "", given: Given = None) -> None:
     """Print a kernel's PTX, with the command that gives the same as a comment before it."""
-    entry = catalogue.find(name)
-    arch, constants = arch or catalogue.usual(entry), _constants(entry, given)
-    text = catalogue.module(catalogue.build(entry, arch, constants))
+    entry = registry.find(name)
+    arch, constants = arch or registry.usual(entry), _constants(entry, given)
+    text = registry.module(registry.build(entry, arch, constants))
     _say(f"// {_command('emit', entry, arch, constants)}\n{text}".removesuffix("\n"))
 
 
@@ -94,18 +94,18 @@ def run(
 
     Exits with 1 where a result is wrong or the emulator finds a fault.
     """
-    entry = catalogue.find(name)
-    arch, constants = arch or catalogue.usual(entry), _constants(entry, given)
-    made = catalogue.run(entry, arch, constants, seed)
+    entry = registry.find(name)
+    arch, constants = arch or registry.usual(entry), _constants(entry, given)
+    sample_run = registry.run(entry, arch, constants, seed)
     if json:
-        _say(escape.dumps(_outcome(entry, made, constants, seed), indent=2))
+        _say(escape.dumps(_outcome(entry, sample_run, constants, seed), indent=2))
     else:
         _say(f"{_command('run', entry, arch, constants)} --seed {seed}")
-        for report in made.reports:
+        for report in sample_run.reports:
             _say("\n".join(report.lines()))
-        for result in made.results:
+        for result in sample_run.results:
             _say(f"  {result.name}: {_verdict(result)}")
-    if not made.good:
+    if not sample_run.good:
         raise typer.Exit(1)
 
 
@@ -121,7 +121,7 @@ def check(
 
     Exits with 1 where a result is wrong or a kernel fails.
     """
-    entries = [catalogue.find(name) for name in names] if names else list(catalogue.catalogue().values())
+    entries = [registry.find(name) for name in names] if names else list(registry.catalogue().values())
     try:
         device = opened(backend)
     except BackendUnavailable as error:
@@ -129,7 +129,7 @@ def check(
     good, rest, left = 0, [], []
     with device.unpooled():
         for entry in entries:
-            if catalogue.newest(entry, device) is None:
+            if registry.newest(entry, device) is None:
                 left.append(entry.name)
                 continue
             said = [found for v in entry.variants if (found := _checked(device, entry, v, seed))]
@@ -144,11 +144,11 @@ def check(
         raise typer.Exit(1)
 
 
-def _checked(device: Any, entry: Entry, constants: Mapping[str, Any], seed: int) -> str:
+def _checked(device: Any, entry: CatalogueEntry, constants: Mapping[str, Any], seed: int) -> str:
     """What is wrong with a variant; empty if nothing is."""
     of = ", ".join(f"{n}={v}" for n, v in constants.items())
     try:
-        results = catalogue.on(device, entry, constants, seed)
+        results = registry.on(device, entry, constants, seed)
     except (TruenoError, ValueError) as error:
         return f"{of or 'as usual'}: {error}"
     return "; ".join(f"{of or 'as usual'}: {r.name} {_verdict(r)}" for r in results if not r.good)
@@ -158,7 +158,7 @@ def _count(variants: int) -> str:
     return f"{variants} variant{'s' * (variants != 1)}"
 
 
-def _constants(entry: Entry, given: list[str] | None) -> dict[str, Any]:
+def _constants(entry: CatalogueEntry, given: list[str] | None) -> dict[str, Any]:
     """The values of `--set NAME=VALUE`."""
     found: dict[str, Any] = {}
     for text in given or ():
@@ -167,28 +167,26 @@ def _constants(entry: Entry, given: list[str] | None) -> dict[str, Any]:
             raise ParameterError(f"{entry.name}: --set {text!r} must be NAME=VALUE")
         if name in found:
             raise ParameterError(f"{entry.name}: --set gives {name} twice; give it once")
-        found[name] = catalogue.read(entry, name, value)
+        found[name] = registry.read(entry, name, value)
     return found
 
 
-def _command(verb: str, entry: Entry, arch: str, constants: Mapping[str, Any]) -> str:
+def _command(verb: str, entry: CatalogueEntry, arch: str, constants: Mapping[str, Any]) -> str:
     """The command with every constant spelled out: what was chosen, and how to have it again."""
-    said = " ".join(f"--set {name}={value}" for name, value in catalogue.chosen(entry, constants).items())
-    return f"trueno ptx {verb} {entry.name} --arch {arch} {said}".rstrip()
+    settings = " ".join(f"--set {name}={value}" for name, value in registry.chosen(entry, constants).items())
+    return f"trueno ptx {verb} {entry.name} --arch {arch} {settings}".rstrip()
 
 
-def _table(rows: Sequence[tuple[str, ...]], columns: int) -> Iterable[str]:
+def _table(rows: Sequence[tuple[str, ...]], width: int) -> Iterable[str]:
     """Lines with the columns below each other, and a rule below the first; the last two are broken to fit."""
     *widths, said, last = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    room = max(columns - sum(widths) - 2 * (len(widths) + 1), 2 * LEAST)
+    room = max(width - sum(widths) - 2 * (len(widths) + 1), 2 * LEAST)
     last = min(last, max(room // 2, room - said))
     widths += [min(said, room - last), last]
-    for i, row in enumerate(rows):
-        cells = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
-        for line in zip_longest(*cells, fillvalue=""):
-            yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        if i == 0:
-            yield "─" * (sum(widths) + 2 * len(widths) - 2)
+    broken = [[_broken(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    lines = columns(line for cells in broken for line in zip_longest(*cells, fillvalue=""))
+    heading = max(map(len, broken[0]))
+    yield from (*lines[:heading], "─" * max(map(len, lines)), *lines[heading:])
 
 
 def _broken(cell: str, width: int) -> list[str]:
@@ -202,7 +200,7 @@ def _broken(cell: str, width: int) -> list[str]:
     return lines
 
 
-def _arches(entry: Entry) -> str:
+def _arches(entry: CatalogueEntry) -> str:
     """`from sm_80`, or their names where some newer ones are left out."""
     known = list(TARGETS)
     rest = known[known.index(entry.arches[0]) :]
@@ -228,7 +226,7 @@ def _verdict(result: Result) -> str:
     return f"{'right' if result.good else 'WRONG'}: {result.elements:,} elements, {what}{at}"
 
 
-def _record(entry: Entry) -> dict[str, Any]:
+def _record(entry: CatalogueEntry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "family": entry.family,
@@ -240,12 +238,12 @@ def _record(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _outcome(entry: Entry, made: Run, constants: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _outcome(entry: CatalogueEntry, sample_run: Run, constants: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return {
-        "good": made.good,
+        "good": sample_run.good,
         "seed": seed,
-        "constants": catalogue.chosen(entry, constants),
-        "launches": [_launch(k, r) for k, r in zip(made.kernels, made.reports, strict=True)],
+        "constants": registry.chosen(entry, constants),
+        "launches": [_launch(k, r) for k, r in zip(sample_run.kernels, sample_run.reports, strict=True)],
         "results": [
             {
                 "name": r.name,
@@ -255,7 +253,7 @@ def _outcome(entry: Entry, made: Run, constants: Mapping[str, Any], seed: int) -
                 "error": r.error if isfinite(r.error) else None,
                 "wrong": r.wrong,
             }
-            for r in made.results
+            for r in sample_run.results
         ],
     }
 

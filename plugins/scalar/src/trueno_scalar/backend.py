@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 
-from trueno_scalar.kernel import row_kernel
+from trueno_scalar.rows.kernel import row_kernel
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -20,10 +20,10 @@ chain: NumPy adds pairwise, 16 terms to each of 8 lanes and then a tree, so a ti
 to 7 left over; tiles join in float64.  Rows that run across add at most 32 one after the other.
 """
 
-STEP_S = 0.4e-6
+UFUNC_S = 0.4e-6
 """Of a ufunc's call; a row program makes one a node."""
 ROWS = Rates(launch_s=0.4e-6, flops=12e9, bytes=8e10)
-"""Of row programs in float32, beside the steps: from 8 (softmax) to 20 (sum) flops a nanosecond."""
+"""Of row programs in float32, beside the ufuncs' calls: from 8 (softmax) to 20 (sum) flops a nanosecond."""
 MEMORY_CLASS, MEMORY_BYTES = 23, 2.5e10
 """From 4 million elements on operands come from memory, at what one core can read and write."""
 
@@ -52,34 +52,32 @@ class ScalarBackend:
         if call.dtype not in FLOATS:
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.op.structured:
-            from trueno_scalar.quantized import RUN
-            from trueno_scalar.structured import KERNELS
+            from trueno_scalar.kernels import KERNELS  # here, as most programs call row ops alone
 
-            if call.op.name not in KERNELS and call.op.name not in RUN:
-                return Reject("unsupported_op", f"{call.op.name} has no kernel here")
+            return KERNELS.refusal(call)
         return None
 
     def kernel(self, call: Call) -> Kernel:
         if call.op.structured:
-            from trueno_scalar.structured import structured_kernel
+            from trueno_scalar.kernels import KERNELS
 
-            return structured_kernel(call)
+            return KERNELS.kernel(call)
         return row_kernel(call)
 
     def rates(self, call: Call) -> Rates:
         """What one core with AVX2 or better made of NumPy 2.4 and OpenBLAS, rounded; float64 computes half as fast."""
         if call.op.structured:
-            from trueno_scalar import quantized, structured
+            from trueno_scalar.kernels import KERNELS
 
-            found = (quantized.RATES if call.op.quantized else structured.RATES)[call.op.name]
-            launch = found.launch_s
+            in_cache = KERNELS.rates(call)
+            launch = in_cache.launch_s
         else:
-            found = ROWS
+            in_cache = ROWS
             nodes = call.op.program(call.layout, **dict(call.static)).nodes
-            launch = found.launch_s + STEP_S * sum(bool(node.args) for node in nodes)
+            launch = in_cache.launch_s + UFUNC_S * sum(bool(node.args) for node in nodes)
         far = max(call.sizes) >= MEMORY_CLASS
-        memory = min(found.bytes, MEMORY_BYTES) if far else found.bytes
-        return Rates(launch, found.flops * 4 / call.dtype.itemsize, memory)
+        memory = min(in_cache.bytes, MEMORY_BYTES) if far else in_cache.bytes
+        return Rates(launch, in_cache.flops * 4 / call.dtype.itemsize, memory)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return np.empty(shape, dtype)

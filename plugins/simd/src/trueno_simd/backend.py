@@ -1,6 +1,6 @@
 """The backend: row programs through the Numba printer, structured ops through kernels written by hand.
 
-What needs Numba is imported and compiled in a thread of its own (`trueno_simd.elsewhere`).
+What needs Numba is imported and compiled in a thread of its own (`trueno_simd.llvm.elsewhere`).
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject, settings
 
-from trueno_simd import elsewhere, isa
+from trueno_simd.llvm import elsewhere, isa
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 PARALLEL_CLASS = 17  # size classes from 65 536 elements get kernels that may use the thread pool
@@ -37,6 +37,11 @@ def _module(name: str) -> Any:
     return elsewhere.run(partial(import_module, f"trueno_simd.{name}"))
 
 
+def _kernels() -> Any:
+    """The table of structured kernels."""
+    return _module("kernels").KERNELS
+
+
 class SimdBackend:
     """Compiled vector kernels on the CPU."""
 
@@ -50,8 +55,8 @@ class SimdBackend:
     @cached_property
     def accuracy(self) -> Accuracy:
         """The measured bounds of the element functions, and the additions that the printer's sums make."""
-        narrow, wide = _module("float32").ULP, _module("float64").ULP
-        worst = {n: max(narrow.get(n, 0.5), wide.get(n, 0.5)) for n in {*narrow, *wide}}
+        single, double = _module("rows.float32").ULP, _module("rows.float64").ULP
+        worst = {n: max(single.get(n, 0.5), double.get(n, 0.5)) for n in {*single, *double}}
         return Accuracy(worst, chain=isa.chain())
 
     def probe(self, level: int) -> Probe:
@@ -64,20 +69,10 @@ class SimdBackend:
         return Probe(True, devices=(Device(isa.current().cpu, isa.level()),))
 
     def supports(self, call: Call) -> Reject | None:
-        if call.dtype not in FLOATS:
+        if call.dtype not in FLOATS:  # before the table, which takes Numba to load
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.op.structured:
-            from trueno.backend import FusedOp  # here, as probes need no table of ops
-
-            if isinstance(call.op, FusedOp):
-                if reason := _module("epilogue").refusal(call):
-                    return Reject("unsupported_op", reason)
-            elif call.op.name not in _module("kernels").KERNELS:
-                return Reject("unsupported_op", f"no kernel for {call.op.name}")
-            if call.op.quantized and call.dtype != FLOATS[0]:
-                return Reject("unsupported_dtype", f"{call.dtype}: blocks go with float32")
-            if call.guarded:
-                return Reject("unguarded", f"{call.op.name} has no guarded kernel")
+            return _kernels().refusal(call)
         return None
 
     def kernel(self, call: Call) -> Kernel:
@@ -86,35 +81,32 @@ class SimdBackend:
     def _kernel(self, call: Call) -> Kernel:
         self._set_threads()
         if call.op.structured:
-            from trueno.backend import FusedOp
-
-            from trueno_simd.kernels import KERNELS
+            from trueno.backend import FusedOp  # here, as probes need no table of ops
 
             if isinstance(call.op, FusedOp):
-                from trueno_simd.epilogue import with_epilogue
+                from trueno_simd.rows.epilogue import with_epilogue
 
                 return with_epilogue(call)
-            return KERNELS[call.op.name](call.dtype, dict(call.static))
-        from trueno_simd.rowprogram import compiled
+            return _kernels().kernel(call)
+        from trueno_simd.rows.rowprogram import compiled
 
         parallel = max(call.sizes) >= PARALLEL_CLASS
-        found: Kernel = compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded)
-        return found
+        return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded)
 
     def own_environment(self, call: Call) -> bool:
         """Compiled kernels see to it; LAPACK, which NumPy calls in the caller's thread, does not."""
-        from trueno_simd import environment
+        from trueno_simd.llvm import environment
 
-        return environment.known() and call.op.name != "symmetric_eigen"
+        return environment.known() and (not call.op.structured or _module("kernels").own_environment(call))
 
     def _set_threads(self) -> None:
         """Follow the setting: whenever it is changed, plans are made anew, and kernels asked for again."""
         count = settings.get("TRUENO_THREADS")
         if count != self._threads:
-            from trueno_simd import threads
-            from trueno_simd.cpus import usable_cpus
+            from trueno_simd.threads import pool
+            from trueno_simd.threads.cpus import usable_cpus
 
-            threads.set_count(count or usable_cpus())
+            pool.set_count(count or usable_cpus())
             self._threads = count
 
     def rates(self, call: Call) -> Rates:
@@ -122,18 +114,14 @@ class SimdBackend:
 
         A rough figure for a machine that nobody has measured: elementary functions differ twofold among themselves.
         """
-        found = ROWS
-        if call.op.structured:
-            from trueno_simd.kernels import RATES
-
-            found = RATES[call.op.table_op.name]
+        one_core = _kernels().rates(call) if call.op.structured else ROWS
         size = max(call.sizes)
         cores = (settings.get("TRUENO_THREADS") or _cpus()) if size >= PARALLEL_CLASS else 1
-        flops = found.flops * 4 / call.dtype.itemsize
+        flops = one_core.flops * 4 / call.dtype.itemsize
         if size >= MEMORY_CLASS:
             return Rates(REGION_S, flops * cores, MEMORY_BYTES * min(cores, MEMORY_CORES))
-        launch = REGION_S if cores > 1 and found.launch_s < REGION_S else found.launch_s
-        return Rates(launch, flops * cores, found.bytes * cores)
+        launch = REGION_S if cores > 1 and one_core.launch_s < REGION_S else one_core.launch_s
+        return Rates(launch, flops * cores, one_core.bytes * cores)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         return np.empty(shape, dtype)

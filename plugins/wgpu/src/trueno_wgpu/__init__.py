@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trueno_wgpu.array import Array
-    from trueno_wgpu.cached import CachedMatmul
+    from trueno_wgpu.device.array import Array
+    from trueno_wgpu.kernels.cached_matmul import CachedMatmul
 
 __all__ = ["Array", "CachedMatmul", "is_available"]
 
@@ -24,11 +24,11 @@ def is_available() -> bool:
 
 def __getattr__(name: str) -> Any:
     if name == "Array":  # loads wgpu, which takes a fifth of a second and may not be installed
-        from trueno_wgpu.array import Array
+        from trueno_wgpu.device.array import Array
 
         return Array
     if name == "CachedMatmul":
-        from trueno_wgpu.cached import CachedMatmul
+        from trueno_wgpu.kernels.cached_matmul import CachedMatmul
 
         return CachedMatmul
     raise AttributeError(name)

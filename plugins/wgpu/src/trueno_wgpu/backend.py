@@ -9,16 +9,13 @@ import numpy as np
 from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 from trueno.errors import BackendUnavailable
 
-from trueno_wgpu import device
-from trueno_wgpu.adapter import NoAdapter
-from trueno_wgpu.array import Array
-from trueno_wgpu.device import Gpu
-from trueno_wgpu.shader import Shader
+from trueno_wgpu.device import opened, runtime
+from trueno_wgpu.device.adapter import NoAdapter
+from trueno_wgpu.device.array import Array
+from trueno_wgpu.device.gpu import Gpu
+from trueno_wgpu.device.shader import Shader
 
 FLOAT32 = np.dtype(np.float32)
-HARDWARE = Rates(launch_s=1e-4, flops=3e12, bytes=3e11, link_s=6e-5, link_bytes=8e9)
-"""Of a discrete GPU, mostly waiting for one: a fence is 50 to 90 µs, and staging copies 8 GB a second."""
-PRODUCTS = Rates(launch_s=1e-4, flops=1e13, bytes=3e11, link_s=6e-5, link_bytes=8e9)
 SOFTWARE = Rates(launch_s=1e-4, flops=2e9, bytes=2e9, link_s=1e-4, link_bytes=3e9)
 """Of llvmpipe on two cores; it is chosen only by name, so this ranks it for nobody."""
 ONE = Shader(
@@ -44,12 +41,12 @@ class WgpuBackend:
     @property
     def gpu(self) -> Gpu:
         """The process's device, opened at first need."""
-        return device.gpu()
+        return opened.gpu()
 
     @cached_property
     def accuracy(self) -> Accuracy:
         """What the printer's element functions were measured to keep."""
-        from trueno_wgpu.wgsl.accuracy import ACCURACY
+        from trueno_wgpu.rows.accuracy import ACCURACY
 
         return ACCURACY
 
@@ -62,13 +59,13 @@ class WgpuBackend:
             return Probe(True)
         devices: tuple[Device, ...] = ()
         try:
-            found = device.adapter()
-            devices = (Device(found.name, found.through.lower(), found.software),)
+            adapter = runtime.adapter()
+            devices = (Device(adapter.name, adapter.through.lower(), adapter.software),)
             x = Array.of(self.gpu, np.arange(65, dtype=np.float32))
             y = Array.empty(self.gpu, (65,), FLOAT32)
             self.gpu.run(ONE, (x.buffer, y.buffer), np.uint32(65).tobytes(), (2, 1, 1))
             if y.numpy().tolist() != [2.0 * i for i in range(65)]:
-                return Probe(False, f"{found}: one and one is not two; update the GPU's driver", devices)
+                return Probe(False, f"{adapter}: one and one is not two; update the GPU's driver", devices)
         except NoAdapter as error:  # one that was named and is not there is something wrong
             return Probe(False, str(error), absent=not error.wanted)
         except BackendUnavailable as error:
@@ -76,22 +73,22 @@ class WgpuBackend:
         return Probe(True, devices=devices)
 
     def supports(self, call: Call) -> Reject | None:
+        if call.op.structured:
+            from trueno_wgpu.kernels import KERNELS
+
+            return KERNELS.refusal(call)
         if call.dtype != FLOAT32:
             return Reject("unsupported_dtype", f"{call.dtype}: float32")
-        if call.op.structured:
-            from trueno_wgpu import kernels
-
-            return kernels.refusal(call)
-        from trueno_wgpu import rowprogram
+        from trueno_wgpu.rows import rowprogram
 
         return rowprogram.refusal(call)
 
     def kernel(self, call: Call) -> Kernel:
         if call.op.structured:
-            from trueno_wgpu import kernels
+            from trueno_wgpu.kernels import KERNELS
 
-            return kernels.kernel(self.gpu, call)
-        from trueno_wgpu.rowprogram import kernel
+            return KERNELS.kernel(call, self.gpu)
+        from trueno_wgpu.rows.rowprogram import kernel
 
         return kernel(self.gpu, call)
 
@@ -100,10 +97,16 @@ class WgpuBackend:
         return not call.op.symbolic
 
     def rates(self, call: Call) -> Rates:
-        """A mid-size discrete GPU's; software's own where that was named."""
-        if device.adapter().software:
+        """A mid-size discrete GPU's, as they stand beside the kernels; software's own where that was named."""
+        if runtime.adapter().software:
             return SOFTWARE
-        return PRODUCTS if call.op.structured else HARDWARE
+        if call.op.structured:
+            from trueno_wgpu.kernels import KERNELS
+
+            return KERNELS.rates(call)
+        from trueno_wgpu.rows.rowprogram import RATES
+
+        return RATES
 
     def limits(self) -> dict[str, int | None]:
         """What one binding, buffer, workgroup and grid may have; memory: the bytes of all arrays."""

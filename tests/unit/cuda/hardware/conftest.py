@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 from trueno.settings import settings
-from trueno_cuda.hardware import driver as cuda
-from trueno_cuda.hardware.contexts import Context
-from trueno_cuda.hardware.driver import Driver
+from trueno_cuda.device.hardware import driver as cuda
+from trueno_cuda.device.hardware.contexts import Context
+from trueno_cuda.device.hardware.driver import Driver
 from unit.cuda.hardware import fake_cupy
 
 HERE = Path(__file__).parent
@@ -85,20 +85,20 @@ def context(driver):
 @pytest.fixture
 def cupy(monkeypatch):
     """The fake in CuPy's place; the modules that import it are imported anew."""
-    import trueno_cuda.hardware as package
+    import trueno_cuda.device.hardware as package
 
     fake_cupy.reset()
     for name, module in fake_cupy.MODULES.items():
         monkeypatch.setitem(sys.modules, name, module)
     for name in NAMES:
-        monkeypatch.delitem(sys.modules, f"trueno_cuda.hardware.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"trueno_cuda.device.hardware.{name}", raising=False)
         monkeypatch.delattr(package, name, raising=False)
     yield fake_cupy
-    opened = sys.modules.get("trueno_cuda.hardware.opened")
+    opened = sys.modules.get("trueno_cuda.device.hardware.opened")
     if opened is not None and opened._gpu is not None:
         opened._gpu.close()
     for name in NAMES:
-        sys.modules.pop(f"trueno_cuda.hardware.{name}", None)
+        sys.modules.pop(f"trueno_cuda.device.hardware.{name}", None)
         if hasattr(package, name):
             delattr(package, name)
 
@@ -106,14 +106,14 @@ def cupy(monkeypatch):
 @pytest.fixture
 def machine(stub, cupy, monkeypatch, tmp_path):
     """A process with the stub as its driver, and the fake as its CuPy: `machine.gpu()` opens the device."""
-    from trueno_cuda.hardware import probing
+    from trueno_cuda.device.hardware import probing
 
     monkeypatch.setattr(cuda, "_open", lambda path: ctypes.CDLL(stub.path))
     monkeypatch.setattr(cuda, "_opened", None)
     monkeypatch.setattr(probing, "_installed", lambda name: name == "cupy-cuda13x")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     settings.override("TRUENO_CACHE_DIR", str(tmp_path / "cache"))
-    from trueno_cuda.hardware import opened
+    from trueno_cuda.device.hardware import opened
 
     yield SimpleNamespace(gpu=opened.gpu, stub=stub, cupy=cupy, opened=opened)
     settings.override("TRUENO_CACHE_DIR", None)

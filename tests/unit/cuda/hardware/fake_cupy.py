@@ -1,4 +1,4 @@
-"""As much of CuPy as `trueno_cuda.hardware.runtime` imports, over memory of the host's.  It has no NVRTC."""
+"""As much of CuPy as `trueno_cuda.device.hardware.runtime` imports, over memory of the host's.  It has no NVRTC."""
 
 import threading
 from importlib.machinery import ModuleSpec

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from trueno.errors import BackendUnavailable, DeviceLost, KernelError, OutOfMemory
-from trueno_cuda import hardware
-from trueno_cuda.hardware.driver import REGISTERS, Driver
-from trueno_cuda.hardware.failures import absence, failure
-from trueno_cuda.hardware.signatures import SIGNATURES
-from trueno_cuda.hardware.tensor_maps import encoded
+from trueno_cuda.device import hardware
+from trueno_cuda.device.hardware.driver import REGISTERS, Driver
+from trueno_cuda.device.hardware.failures import absence, failure
+from trueno_cuda.device.hardware.signatures import SIGNATURES
+from trueno_cuda.device.hardware.tensor_maps import encoded
 
 
 def test_facts(driver):

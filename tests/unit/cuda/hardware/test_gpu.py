@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from trueno.errors import BackendUnavailable, DeviceError, DeviceLost, KernelError, OutOfMemory
 from trueno.settings import Setting, settings
-from trueno_cuda.hardware import staging, transfers
-from trueno_cuda.hardware.launches import OFTEN
+from trueno_cuda.device.hardware import staging, transfers
+from trueno_cuda.device.hardware.launches import OFTEN
 from unit.cuda.hardware import fake_cupy, kernels
 
 ADD = kernels.add.build(arch="sm_90a")
@@ -289,7 +289,7 @@ def test_a_graph_is_launched_by_one_thread_at_a_time(machine):
 
 def test_not_every_launch_becomes_a_graph(machine, monkeypatch):
     gpu, stub = machine.gpu(), machine.stub
-    monkeypatch.setattr(sys.modules["trueno_cuda.hardware.gpu"], "MOST_SINGLES", 1)
+    monkeypatch.setattr(sys.modules["trueno_cuda.device.hardware.gpu"], "MOST_SINGLES", 1)
     large, small = (gpu.prepare(ADD, (blocks, 1, 1), (5,)) for blocks in (gpu.sms + 1, gpu.sms))
     first, second = small.bound((1, 2, 3)), small.bound((4, 5, 6))
     for call in (large.bound((1, 2, 3)), first, second):

@@ -6,8 +6,8 @@ from threading import Thread
 import numpy as np
 import pytest
 from trueno.errors import DeviceLost, KernelError
-from trueno_cuda.hardware.contexts import Context
-from trueno_cuda.hardware.launches import Streams, prepared
+from trueno_cuda.device.hardware.contexts import Context
+from trueno_cuda.device.hardware.launches import Streams, prepared
 from unit.cuda.hardware import kernels
 
 STREAM = 0x7F12_3456_789A

@@ -6,8 +6,8 @@ import stat
 import pytest
 from trueno.errors import KernelError
 from trueno.settings import settings
-from trueno_cuda.hardware import modules
-from trueno_cuda.hardware.modules import Modules
+from trueno_cuda.device.hardware import modules
+from trueno_cuda.device.hardware.modules import Modules
 from unit.cuda.hardware import kernels
 
 ADD = kernels.add.build(arch="sm_90a")

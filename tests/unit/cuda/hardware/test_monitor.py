@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from trueno.errors import BackendUnavailable
-from trueno_cuda.hardware.monitor import Reading, monitor
+from trueno_cuda.device.hardware.monitor import Reading, monitor
 
 
 class NVMLError(Exception):

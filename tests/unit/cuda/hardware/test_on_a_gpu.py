@@ -8,8 +8,8 @@ from threading import Thread
 import numpy as np
 import pytest
 from trueno.errors import KernelError, OutOfMemory
-from trueno_cuda import hardware
-from trueno_cuda.hardware import staging, transfers
+from trueno_cuda.device import hardware
+from trueno_cuda.device.hardware import staging, transfers
 from unit.cuda.hardware import kernels
 
 pytestmark = pytest.mark.gpu
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.gpu
 LOST = """
 import numpy as np
 from trueno.errors import DeviceLost
-from trueno_cuda.hardware import device
+from trueno_cuda.device.hardware import device
 from unit.cuda.hardware import kernels
 gpu = device()
 x = gpu.to_device(np.zeros(256, np.float32))
@@ -34,7 +34,7 @@ FORK = """
 import os
 import numpy as np
 from trueno.errors import BackendUnavailable, DeviceLost
-from trueno_cuda.hardware import device, probe
+from trueno_cuda.device.hardware import device, probe
 gpu = device()
 x = gpu.to_device(np.arange(4))
 child = os.fork()
@@ -212,7 +212,7 @@ def test_a_child_is_told_to_spawn(gpu):
 
 @pytest.mark.parametrize("value", ["", "77"])
 def test_hidden(gpu, value):
-    code = "from trueno_cuda.hardware import probe; print(probe(2).reason)"
+    code = "from trueno_cuda.device.hardware import probe; print(probe(2).reason)"
     assert "hides every GPU" in run(code, CUDA_VISIBLE_DEVICES=value)[0]
 
 

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 from trueno.errors import BackendUnavailable
-from trueno_cuda.hardware import choice, probing, targets
-from trueno_cuda.hardware import driver as cuda
+from trueno_cuda.device.hardware import choice, probing, targets
+from trueno_cuda.device.hardware import driver as cuda
 from unit.cuda.hardware import fake_cupy
 
 
@@ -90,10 +90,10 @@ def test_no_cupy(machine, monkeypatch):
 
 
 def test_a_cupy_that_cannot_be_imported(machine, monkeypatch):
-    import trueno_cuda.hardware as package
+    import trueno_cuda.device.hardware as package
 
     for name in ("runtime", "gpu", "opened"):
-        monkeypatch.delitem(sys.modules, f"trueno_cuda.hardware.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"trueno_cuda.device.hardware.{name}", raising=False)
         monkeypatch.delattr(package, name, raising=False)
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(probing.util, "find_spec", lambda name: object())

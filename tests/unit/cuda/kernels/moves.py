@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
-from trueno_cuda.emulated import Array, Emulator
+from trueno_cuda.device.emulated import Array, Emulator
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 from trueno.discovery.protocol import Call
+from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
-from trueno.ops.structured import judge_structured
-from trueno_cuda import kernels
-from trueno_cuda.emulated import Emulator
-from trueno_cuda.kernels.gemm import ELEMENTS, Choice, product_steps
-from trueno_cuda.kernels.gemm_problem import Problem
-from trueno_cuda.kernels.product import Step
+from trueno_cuda.device.emulated import Emulator
+from trueno_cuda.kernels import KERNELS
+from trueno_cuda.kernels.gemm.matmul import ELEMENTS, Choice, product_launches
+from trueno_cuda.kernels.gemm.problem import Problem
+from trueno_cuda.kernels.product import ProductLaunch
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import Kernel
 from trueno_cuda.ptx.emulate import Report, load
@@ -36,8 +36,8 @@ def called(device: Any, op: str, *operands: Any, guarded: bool = False) -> Any:
     sizes = tuple(int(np.size(x)).bit_length() for x in operands)
     call = Call(TABLE[op], operands[0].dtype, "e" * len(operands), np.ndim(operands[0]), sizes, (), "cuda_emulated",
                 guarded)  # fmt: skip
-    assert kernels.refusal(call) is None
-    return kernels.kernel(device, call)
+    assert KERNELS.refusal(call) is None
+    return KERNELS.kernel(call, device)
 
 
 def compute(device: Any, op: str, shape: tuple[int, ...], *operands: Any, guarded: bool = False) -> Any:
@@ -66,23 +66,23 @@ def assert_product(got: Any, a: Any, b: Any, unit: float = 0.0) -> None:
 
 
 def run(
-    device: Any, steps: Sequence[Step], a: Any, b: Any, shape: tuple[int, ...], ends: Sequence[int] = (),
+    device: Any, launches: Sequence[ProductLaunch], a: Any, b: Any, shape: tuple[int, ...], ends: Sequence[int] = (),
     numbers: Sequence[float] = (),
 ) -> Any:  # fmt: skip
     """Result of planned launches."""
     given = [device.to_device(x) for x in (a, b)]
     out = device.to_device(np.full(shape, np.nan, a.dtype))
     size = a.dtype.itemsize
-    for step in steps:
-        x, y, first, _ = step.offsets
+    for planned in launches:
+        x, y, first, _ = planned.offsets
         pointers = (given[0].data.ptr + x * size, given[1].data.ptr + y * size)
         to = out.data.ptr + first * size
-        if step.then is None:
-            step.launch((*pointers, to, *ends), numbers)
+        if planned.then is None:
+            planned.launch((*pointers, to, *ends), numbers)
         else:
-            parts = device.to_device(np.full(step.scratch, np.nan, a.dtype))
-            step.launch((*pointers, parts.data.ptr))
-            step.then((parts.data.ptr, to, *ends), numbers)
+            parts = device.to_device(np.full(planned.scratch, np.nan, a.dtype))
+            planned.launch((*pointers, parts.data.ptr))
+            planned.then((parts.data.ptr, to, *ends), numbers)
     return device.to_host(out)
 
 
@@ -91,8 +91,8 @@ def planned(
 ) -> Any:
     """A product by the kernel that is named."""
     (m, depth), n = a.shape, b.shape[1]
-    steps = product_steps(device, Problem(m, n, depth), ELEMENTS[a.dtype.name], store, aligned, choice)
-    return run(device, steps, a, b, (m, n), ends)
+    launches = product_launches(device, Problem(m, n, depth), ELEMENTS[a.dtype.name], store, aligned, choice)
+    return run(device, launches, a, b, (m, n), ends)
 
 
 def measured(kernel: Kernel, grid: tuple[int, int, int], arrays: Sequence[Any], numbers: Sequence[int]) -> Report:

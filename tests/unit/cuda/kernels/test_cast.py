@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ml_dtypes import bfloat16
 from trueno.errors import KernelError
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import cast, operands
 from unit.cuda.kernels.moves import random, shifted, unwritten
 

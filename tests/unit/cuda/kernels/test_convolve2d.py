@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import convolve2d
 from unit.cuda.kernels.moves import assert_within, call, compute, part, random, unwritten
 

@@ -5,7 +5,7 @@ from math import prod
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import copy, operands
 from unit.cuda.kernels.moves import random
 
@@ -73,8 +73,8 @@ def test_more_axes_than_a_launch_has(device):
 
 def test_columns_become_rows_by_transposing(device, monkeypatch):
     seen = []
-    transposed = copy.transpose.steps
-    monkeypatch.setattr(copy.transpose, "steps", lambda *a, **o: seen.append(a) or transposed(*a, **o))
+    transposed = copy.transpose.launches
+    monkeypatch.setattr(copy.transpose, "launches", lambda *a, **o: seen.append(a) or transposed(*a, **o))
     x = random().standard_normal((40, 36)).astype("f4")
     assert copied(device, x, x.T) == x.T.tobytes() and len(seen) == 1
     stack = random().standard_normal((3, 20, 16)).astype("f8")

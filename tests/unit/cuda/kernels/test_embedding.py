@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import embedding, operands
 from unit.cuda.kernels.moves import FLOATS, call, compute, part, random, unwritten
 

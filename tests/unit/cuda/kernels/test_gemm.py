@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from trueno_cuda.kernels import gemm
-from trueno_cuda.kernels.gemm import TILES, Choice, choose, product_steps
-from trueno_cuda.kernels.gemm_problem import Problem
-from trueno_cuda.kernels.gemm_simt import simt
+from trueno_cuda.kernels.gemm import matmul
+from trueno_cuda.kernels.gemm.matmul import TILES, Choice, choose, product_launches
+from trueno_cuda.kernels.gemm.problem import Problem
+from trueno_cuda.kernels.gemm.simt import simt
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import f32, f64
 from unit.cuda.kernels.products import (
@@ -136,7 +136,7 @@ def test_batched_matmul(dtype, a_shape, b_shape, lead):
 
 
 def test_more_products_than_a_grid_has_layers(monkeypatch):
-    monkeypatch.setattr(gemm, "GRID_Z", 3)
+    monkeypatch.setattr(matmul, "GRID_Z", 3)
     rng = fresh()
     a, b = floats(rng, np.float32, 2, 4, 5, 7), floats(rng, np.float32, 4, 7, 6)
     assert_right("batched_matmul", compute(DEVICE, "batched_matmul", (2, 4, 5, 6), a, b), a, b)
@@ -148,9 +148,9 @@ def test_splits_of_stacks():
     a, b = floats(rng, np.float32, 2, 3, 20, 200), floats(rng, np.float32, 3, 200, 24)
     from unit.cuda.kernels.products import run
 
-    steps = product_steps(DEVICE, problem, f32, PLAIN, True, Choice("small", 2))
-    assert steps[0].then is not None
-    assert_right("batched_matmul", run(DEVICE, steps, a, b, (2, 3, 20, 24)), a, b)
+    launches = product_launches(DEVICE, problem, f32, PLAIN, True, Choice("small", 2))
+    assert launches[0].then is not None
+    assert_right("batched_matmul", run(DEVICE, launches, a, b, (2, 3, 20, 24)), a, b)
 
 
 @pytest.mark.parametrize("name, splits", [("naive", 1), ("small", 1), ("middle", 1), ("small", 2)])
@@ -203,7 +203,7 @@ def test_a_result_in_an_operand_is_refused():
 
 
 def test_pointers_that_are_aligned_to_an_element_only():
-    from trueno_cuda.emulated import Array
+    from trueno_cuda.device.emulated import Array
 
     rng = fresh()
     a, b = floats(rng, np.float32, 70, 44), floats(rng, np.float32, 44, 68)
@@ -238,7 +238,7 @@ def test_the_choice_fills_a_large_device():
     assert choose(Problem(256, 256, 256, (512,)), f32, h200).splits == 1
     for element in (f32, f64):
         for m, n, depth in [(1, 5000, 3), (5000, 1, 3000), (129, 129, 129), (20000, 64, 64)]:
-            assert choose(Problem(m, n, depth), element, h200).splits <= gemm.MOST_SPLITS
+            assert choose(Problem(m, n, depth), element, h200).splits <= matmul.MOST_SPLITS
 
 
 def test_a_device_of_little_shared_memory_takes_small_tiles():

@@ -7,8 +7,9 @@ import pytest
 from trueno.discovery.protocol import Call
 from trueno.errors import OutOfMemory
 from trueno.ops import TABLE
-from trueno_cuda.emulated import Emulator
-from trueno_cuda.kernels import gemm_blas, kernel
+from trueno_cuda.device.emulated import Emulator
+from trueno_cuda.kernels import KERNELS
+from trueno_cuda.kernels.gemm import blas
 
 F = np.dtype(np.float32)
 
@@ -44,7 +45,7 @@ def product(device, guarded=False):
     x, y = (rng.standard_normal((48, 48)).astype(F) for _ in range(2))
     a, b = device.to_device(x), device.to_device(y)
     call = Call(TABLE["matmul"], F, "", 2, (12, 12), residency="cuda_emulated", guarded=guarded)
-    run, out = kernel(device, call), device.to_device(np.zeros((48, 48), F))
+    run, out = KERNELS.kernel(call, device), device.to_device(np.zeros((48, 48), F))
     device.full = device.full or False
     assert run(a, b, out) == 0
     np.testing.assert_allclose(device.to_host(out), x.astype("f8") @ y, rtol=1e-4, atol=1e-4)
@@ -53,7 +54,7 @@ def product(device, guarded=False):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(gemm_blas, "LEAST", 1)
+    monkeypatch.setattr(blas, "LEAST", 1)
 
 
 def test_the_quicker_way_is_kept():
@@ -67,14 +68,14 @@ def test_the_quicker_way_is_kept():
 def test_a_slower_one_is_not():
     slow = WithBlas(0.5)
     run, *arrays = product(slow)
-    assert slow.called == gemm_blas.ROUNDS
+    assert slow.called == blas.ROUNDS
     run(*arrays)
-    assert slow.called == gemm_blas.ROUNDS
+    assert slow.called == blas.ROUNDS
 
 
 def test_without_room_to_try_it_is_the_guess(monkeypatch):
     device = WithBlas(0.0)
-    monkeypatch.setattr(gemm_blas, "_seconds", lambda *_: (_ for _ in ()).throw(OutOfMemory("none")))
+    monkeypatch.setattr(blas, "_seconds", lambda *_: (_ for _ in ()).throw(OutOfMemory("none")))
     product(device)
     assert device.called == 1
 
@@ -100,8 +101,8 @@ def test_recordings_have_ours():
 
 
 def test_small_products_and_other_devices_do_not_try(monkeypatch):
-    monkeypatch.setattr(gemm_blas, "LEAST", 1 << 24)
+    monkeypatch.setattr(blas, "LEAST", 1 << 24)
     device = WithBlas(0.0)
     product(device)
     assert device.called == 0
-    assert not gemm_blas.worth_trying(Emulator(), 4096, 4096, 4096)
+    assert not blas.worth_trying(Emulator(), 4096, 4096, 4096)

@@ -5,13 +5,13 @@ import pytest
 from trueno.batch.epilogue import with_epilogue
 from trueno.batch.merged import Part, Recipe, merged
 from trueno.discovery.protocol import Call
+from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
-from trueno.ops.structured import judge_structured
-from trueno_cuda import kernels
-from trueno_cuda.kernels import gemm
+from trueno_cuda.kernels import KERNELS
 from trueno_cuda.kernels.epilogue import spliced
-from trueno_cuda.kernels.gemm import TILES, Choice
-from trueno_cuda.kernels.gemm_simt import simt
+from trueno_cuda.kernels.gemm import matmul
+from trueno_cuda.kernels.gemm.matmul import TILES, Choice
+from trueno_cuda.kernels.gemm.simt import simt
 from trueno_cuda.kernels.store import Store
 from trueno_cuda.ptx import f32
 from trueno_cuda.rows.accuracy import ACCURACY
@@ -57,9 +57,9 @@ def operands_of(op, m, n, k, dtype, rng):
 
 def judged(op, operands, shape, guarded=False, number=-1.25):
     call = call_of(op, operands[0].dtype, operands[0].ndim, guarded)
-    assert kernels.refusal(call) is None
+    assert KERNELS.refusal(call) is None
     out = DEVICE.to_device(np.full(shape, np.nan, call.dtype))
-    kernel = kernels.kernel(DEVICE, call)
+    kernel = KERNELS.kernel(call, DEVICE)
     assert kernel(*map(DEVICE.to_device, operands), number, out) == 0
     got = DEVICE.to_host(out)
     found = judge_structured(op, operands, {}, call.dtype, [got], (number,), ACCURACY)
@@ -88,12 +88,12 @@ def test_activations(last):
 @pytest.mark.parametrize("choice", [Choice("small", 2), Choice("middle"), Choice("large", 3)], ids=str)
 def test_after_the_last_sum(choice, monkeypatch):
     op = op_of("matmul", "ewr")
-    monkeypatch.setattr(gemm, "choose", lambda *_: choice)
+    monkeypatch.setattr(matmul, "choose", lambda *_: choice)
     judged(op, *operands_of(op, 130, 132, 130, np.float32, fresh()))
 
 
 def test_rows_of_stacks_that_several_grids_make(monkeypatch):
-    monkeypatch.setattr(gemm, "GRID_Z", 2)
+    monkeypatch.setattr(matmul, "GRID_Z", 2)
     op = op_of("batched_matmul", "erew")
     judged(op, *operands_of(op, 5, 7, 9, np.float32, fresh()))
 
@@ -118,7 +118,7 @@ def test_a_result_may_be_an_element_operand_and_nothing_else():
     op, rng = op_of("matmul", "ee"), fresh()
     (a, b, c), _ = operands_of(op, 20, 20, 20, np.float32, rng)
     x, y, z = map(DEVICE.to_device, (a, b, c))
-    kernel = kernels.kernel(DEVICE, call_of(op))
+    kernel = KERNELS.kernel(call_of(op), DEVICE)
     assert kernel(x, y, x, 2.0, x) == kernel(x, y, z, 2.0, y) == -1
     assert kernel(x, y, z, 2.0, z) == 0
     want = np.abs(2.0 * (a.astype(np.float64) @ b) + c)
@@ -126,13 +126,13 @@ def test_a_result_may_be_an_element_operand_and_nothing_else():
 
 
 def test_refusals():
-    refused = kernels.refusal(call_of(op_of("outer", "ew")))
+    refused = KERNELS.refusal(call_of(op_of("outer", "ew")))
     assert refused.code == "unsupported_op" and "takes no epilogue" in refused.detail
-    refused = kernels.refusal(call_of(op_of("matmul", "ew", "softmax")))
+    refused = KERNELS.refusal(call_of(op_of("matmul", "ew", "softmax")))
     assert refused.code == "unsupported_op" and "knows one element" in refused.detail
     (a, b, w), shape = operands_of(op_of("matmul", "ew"), 6, 6, 6, np.float32, fresh())
     x, y = map(DEVICE.to_device, (a, b))
-    kernel = kernels.kernel(DEVICE, call_of(op_of("matmul", "ew")))
+    kernel = KERNELS.kernel(call_of(op_of("matmul", "ew")), DEVICE)
     out = DEVICE.to_device(np.full(shape, 7, np.float32))
     assert kernel(x, y, DEVICE.to_device(w[:5]), 1.0, out) == -1
     assert (DEVICE.to_host(out) == 7).all()

@@ -3,11 +3,11 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from trueno_cuda.kernels import gemm
-from trueno_cuda.kernels.gemm import TENSOR, Choice, launch
-from trueno_cuda.kernels.gemm_catalogue import Planned
-from trueno_cuda.kernels.gemm_mma import mma
-from trueno_cuda.kernels.gemm_problem import Problem
+from trueno_cuda.kernels.gemm import matmul
+from trueno_cuda.kernels.gemm.catalogue import Planned
+from trueno_cuda.kernels.gemm.matmul import TENSOR, Choice, launch
+from trueno_cuda.kernels.gemm.mma import mma
+from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import bf16, f16, f32
 from unit.cuda.kernels.products import DEVICE, EMULATED, compute, floats, fresh, measured
@@ -110,7 +110,7 @@ def test_the_setting_lets_the_op_round(monkeypatch):
     rng = fresh()
     a, b = floats(rng, np.float32, 70, 80), floats(rng, np.float32, 80, 72)
     exact = compute(DEVICE, "matmul", (70, 72), a, b)
-    monkeypatch.setattr(gemm, "tf32", lambda: True)
+    monkeypatch.setattr(matmul, "tf32", lambda: True)
     rounded = compute(DEVICE, "matmul", (70, 72), a, b, guarded=True)
     assert DEVICE.take_status() == 0
     assert_near(rounded, a, b, f32)
@@ -136,13 +136,13 @@ class Sized:
 
 
 def test_the_choice():
-    assert gemm.choose_tensor(Problem(8192, 8192, 8192), bf16, Sized()).name == "mma"
-    assert gemm.choose_tensor(Problem(8192, 8192, 8192), f32, Sized()).name == "mma_deep"
+    assert matmul.choose_tensor(Problem(8192, 8192, 8192), bf16, Sized()).name == "mma"
+    assert matmul.choose_tensor(Problem(8192, 8192, 8192), f32, Sized()).name == "mma_deep"
     hopper = Sized()
     hopper.arch = "sm_90a"
-    assert gemm.choose_tensor(Problem(8192, 8192, 8192), bf16, hopper).name == "wgmma_wide"
-    assert gemm.choose_tensor(Problem(8192, 8191, 8192), bf16, hopper).name == "mma"  # rows of b that begin anywhere
-    assert gemm.choose_tensor(Problem(64, 64, 64), bf16, Sized()) == Choice("mma_small")
+    assert matmul.choose_tensor(Problem(8192, 8192, 8192), bf16, hopper).name == "wgmma_wide"
+    assert matmul.choose_tensor(Problem(8192, 8191, 8192), bf16, hopper).name == "mma"  # rows of b that begin anywhere
+    assert matmul.choose_tensor(Problem(64, 64, 64), bf16, Sized()) == Choice("mma_small")
 
 
 @pytest.mark.parametrize("element", [bf16, f16], ids=str)
@@ -154,7 +154,7 @@ def test_what_ops_take_for_16_bit_floats(element):
         (512, 512, 64, True, "mma"), (1, 1, 1, True, "mma"),
     ):  # fmt: skip
         device.kernels.clear()
-        gemm.steps_for(device, Problem(m, n, depth), element, PLAIN, aligned)
+        matmul.launches_for(device, Problem(m, n, depth), element, PLAIN, aligned)
         (name,) = device.kernels
         assert name.startswith(f"gemm_{wanted}_{element}_{element}_"), name
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from trueno.errors import KernelError
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels.epilogue import spliced
-from trueno_cuda.kernels.gemm import WARPGROUPS, Choice, choose_tensor, launch, product_steps
-from trueno_cuda.kernels.gemm_problem import Problem
-from trueno_cuda.kernels.gemm_wgmma import wgmma
+from trueno_cuda.kernels.gemm.matmul import WARPGROUPS, Choice, choose_tensor, launch, product_launches
+from trueno_cuda.kernels.gemm.problem import Problem
+from trueno_cuda.kernels.gemm.wgmma import wgmma
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import bf16, f16, f32
 from trueno_cuda.ptx.emulate import TensorMap
@@ -53,8 +53,8 @@ def test_stacks(shared):
     b = floats(rng, np.float16, 1 if shared == "b" else count, depth, n)
     problem = Problem(m, n, depth, (count,), (0 if shared == "a" else m * depth,), (0 if shared == "b" else depth * n,))
     given, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.full((count, m, n), np.nan, np.float16))
-    (step,) = product_steps(HOPPER, problem, f16, PLAIN, True, Choice("wgmma"))
-    step.launch([x.data.ptr for x in (*given, out)])
+    (planned,) = product_launches(HOPPER, problem, f16, PLAIN, True, Choice("wgmma"))
+    planned.launch([x.data.ptr for x in (*given, out)])
     for i, got in enumerate(HOPPER.to_host(out)):
         assert_near(got, a[0 if shared == "a" else i], b[0 if shared == "b" else i], f16)
 
@@ -67,8 +67,8 @@ def test_guarded_stores_tell_of_what_they_store(special):
     a[1], b[:, 130] = 0, 0
     a[1, 0], b[0, 130] = special, 2
     given, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.zeros((3, 136), np.float16))
-    (step,) = product_steps(HOPPER, Problem(3, 136, 8), f16, Store(True), True, Choice("wgmma_wide"))
-    step.launch([*(x.data.ptr for x in (*given, out)), HOPPER.status()])
+    (planned,) = product_launches(HOPPER, Problem(3, 136, 8), f16, Store(True), True, Choice("wgmma_wide"))
+    planned.launch([*(x.data.ptr for x in (*given, out)), HOPPER.status()])
     got = HOPPER.to_host(out)
     assert HOPPER.take_status() & (1 if np.isnan(special) else 2)
     assert np.isnan(got[1, 130]) if np.isnan(special) else got[1, 130] == np.inf
@@ -81,8 +81,8 @@ def test_an_epilogue():
     beside = floats(rng, np.float32, m, n), floats(rng, np.float32, n)
     given, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.full((m, n), np.nan, np.float32))
     store, more = Store(epilogue=spliced(op_of("matmul", "eew"))), [HOPPER.to_device(x) for x in beside]
-    (step,) = product_steps(HOPPER, Problem(m, n, depth), bf16, store, True, Choice("wgmma_wide"), result=f32)
-    step.launch([x.data.ptr for x in (*given, out, *more)], (-1.25,))
+    (planned,) = product_launches(HOPPER, Problem(m, n, depth), bf16, store, True, Choice("wgmma_wide"), result=f32)
+    planned.launch([x.data.ptr for x in (*given, out, *more)], (-1.25,))
     x, y = a.astype(np.float64), b.astype(np.float64)
     want = np.abs(np.abs(-1.25 * (x @ y) + beside[0]) + beside[1])
     slack = 1.25 * (depth + 8) * 2.0**-23 * (np.abs(x) @ np.abs(y)) + 2.0**-22 * (np.abs(beside[0]) + want)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from trueno_cuda.kernels import gemv
-from trueno_cuda.kernels.gemm import ELEMENTS
+from trueno_cuda.kernels.gemm.matmul import ELEMENTS
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import f32, f64
 from unit.cuda.kernels.products import (
@@ -29,9 +29,9 @@ STORES = {"plain": PLAIN, "guarded": Store(guarded=True), "part": Store(partial=
 def test_rows(dtype, team, m, depth, splits):
     rng = fresh()
     a, x = floats(rng, dtype, m, depth), floats(rng, dtype, depth)
-    steps = gemv.row_steps(DEVICE, ELEMENTS[a.dtype.name], m, depth, PLAIN, True, team=team, splits=splits)
-    assert (steps[0].then is not None) == (splits > 1 and depth > 4)
-    assert_product(run(DEVICE, steps, a, x, (m,)), a, x)
+    launches = gemv.row_launches(DEVICE, ELEMENTS[a.dtype.name], m, depth, PLAIN, True, team=team, splits=splits)
+    assert (launches[0].then is not None) == (splits > 1 and depth > 4)
+    assert_product(run(DEVICE, launches, a, x, (m,)), a, x)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -41,8 +41,8 @@ def test_rows(dtype, team, m, depth, splits):
 def test_columns(dtype, count, m, depth, splits):
     rng = fresh()
     x, a = floats(rng, dtype, count, depth), floats(rng, dtype, depth, m)
-    steps = gemv.column_steps(DEVICE, ELEMENTS[a.dtype.name], count, m, depth, PLAIN, True, splits=splits)
-    assert_product(run(DEVICE, steps, x, a, (count, m)), x, a)
+    launches = gemv.column_launches(DEVICE, ELEMENTS[a.dtype.name], count, m, depth, PLAIN, True, splits=splits)
+    assert_product(run(DEVICE, launches, x, a, (count, m)), x, a)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

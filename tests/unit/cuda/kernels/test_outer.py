@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import operands, outer
 from unit.cuda.kernels.moves import FLOATS, call, compute, part, random, unwritten
 

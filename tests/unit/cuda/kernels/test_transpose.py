@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from trueno_cuda.catalogue import find, run
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.catalogue.registry import find, run
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import operands, transpose
 from trueno_cuda.ptx.emulate import load
 from unit.cuda.kernels.moves import FLOATS, call, compute, part, random, shifted, unwritten
@@ -78,7 +78,7 @@ def test_whole_tiles_move_no_more_bytes_than_there_are(itemsize, schedule):
         return prepare(kernel, grid, numbers, block, shared)
 
     device.prepare = noting
-    transpose.steps(device, 128, 192, itemsize, wide=True, schedule=schedule)
+    transpose.launches(device, 128, 192, itemsize, wide=True, schedule=schedule)
     ((kernel, grid, numbers),) = launched
     x = random().integers(0, 99, (128, 192)).astype(f"u{itemsize}")
     y = np.zeros((192, 128), x.dtype)
@@ -114,16 +114,16 @@ class Counting(Emulator):
 @pytest.mark.parametrize("m, n", [(2**31 + 5, 3), (3, 2**32 + 8), (2**16, 2**16 + 4), (2**31, 1), (2**20 + 1, 2**20)])
 def test_indices_of_huge_matrices_stay_in_range(m, n):
     device = Counting()
-    steps = transpose.steps(device, m, n, 4, wide=True)
+    launches = transpose.launches(device, m, n, 4, wide=True)
     covered = 0
-    for step, (kernel, grid, numbers) in zip(steps, device.prepared, strict=True):
+    for planned, (kernel, grid, numbers) in zip(launches, device.prepared, strict=True):
         x_pitch, y_pitch, height, width, across = numbers
         assert (x_pitch, y_pitch) == (n, m)
         rows, columns = (64, 64) if "vectors" in kernel.name else (kernel.constants["R"], kernel.constants["C"])
         assert height + rows < 2**32 and width + columns < 2**32 and grid[0] < 2**31
         assert across * columns >= width and grid[0] // across * rows >= height
-        top, left = divmod((step.offsets or (0, 0))[0] // 4, n)
-        assert (step.offsets or (0, 0))[1] == (left * m + top) * 4
+        top, left = divmod((planned.offsets or (0, 0))[0] // 4, n)
+        assert (planned.offsets or (0, 0))[1] == (left * m + top) * 4
         covered += height * width
     assert covered == m * n
 

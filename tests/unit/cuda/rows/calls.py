@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 from trueno.discovery.protocol import Call
+from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
-from trueno.ops.bound import bound, judge
-from trueno_cuda.emulated import Array, Emulator
-from trueno_cuda.rowprogram import RowKernel
+from trueno_cuda.device.emulated import Array, Emulator
 from trueno_cuda.rows.accuracy import ACCURACY
+from trueno_cuda.rows.rowprogram import RowKernel
 
 
 class Inside:

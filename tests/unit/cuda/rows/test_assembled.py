@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from trueno.ops import TABLE
-from trueno_cuda.rowprogram import refusal
+from trueno_cuda.rows.rowprogram import refusal
 from trueno_cuda.rows.source import is_flat, printed
 from unit.cuda.ptx.assembler import assembled
 from unit.cuda.rows.calls import key

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from trueno_cuda.backend import CudaBackend
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.ptx import Kernel, Value, f32, f64, kernel, ptr, u32, u64
 from trueno_cuda.rows.accuracy import ACCURACY
 from trueno_cuda.rows.expressions import DOUBLE, SINGLE

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from unit.cuda.rows.calls import judged
 
 SCHEDULES = ("held8", "held64", "swept32x1", "long32x1")

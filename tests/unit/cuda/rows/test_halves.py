@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
-from trueno.ops.bound import bound, judge
 from trueno.ops.lower import lower
 from trueno.testing.halves import declare, rounded_bound
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.rows.accuracy import ACCURACY
 from trueno_cuda.rows.source import printed
 from unit.cuda.ptx.assembler import assembled

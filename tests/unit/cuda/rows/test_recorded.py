@@ -1,8 +1,8 @@
 """Recordings of row kernels: scratch memory that a kernel takes for itself lives as long as the recording."""
 
 import numpy as np
-from trueno_cuda.emulated import Emulator
-from trueno_cuda.rowprogram import RowKernel
+from trueno_cuda.device.emulated import Emulator
+from trueno_cuda.rows.rowprogram import RowKernel
 from unit.cuda.rows.calls import key
 
 

@@ -8,9 +8,9 @@ import pytest
 from trueno.errors import KernelError
 from trueno.ops import language as lang
 from trueno.ops.op import TABLE, op
-from trueno_cuda import rowprogram
-from trueno_cuda.emulated import Emulator
-from trueno_cuda.rowprogram import RowKernel, kernel, refusal
+from trueno_cuda.device.emulated import Emulator
+from trueno_cuda.rows import rowprogram
+from trueno_cuda.rows.rowprogram import RowKernel, kernel, refusal
 from unit.cuda.rows.calls import Inside, judged, key, results, run
 
 F = np.float32

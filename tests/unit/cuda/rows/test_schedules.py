@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from trueno.errors import KernelError
-from trueno_cuda.emulated import Emulator
+from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.rows.flat import division
 from trueno_cuda.rows.schedule import Schedule, choose, chunked, fitted, parse
 from unit.cuda.rows.calls import judged
@@ -94,7 +94,7 @@ def test_which_schedule_a_shape_gets() -> None:
         (1, 1 << 30): "long256x4c32",
     }
     assert {shape: str(choose(*shape, 4, 132)) for shape in chosen} == chosen
-    assert str(choose(4096, 8192, 4, 132, burden=2)) == "held512x4"
+    assert str(choose(4096, 8192, 4, 132, live_values=2)) == "held512x4"
     assert str(choose(1, 2048, 4, 4)) == "long256x4c32"
 
 

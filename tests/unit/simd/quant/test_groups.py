@@ -9,15 +9,15 @@ pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS, INTERLEAVED, WEIGHTS, decode
 from trueno.formats.interleave import interleaved
 from trueno.formats.samples import random_rows
-from trueno_simd.kernels import KERNELS
 from trueno_simd.kernels.quant import groups
+from unit.simd.structured import structured_kernel
 
 F4, SEED, SENTINEL = np.dtype("f4"), 20261122, -77.0
 SMALL = 1 << 14  # pieces of a few groups, so that there are several
 
 
 def kernel(op, name, **static):
-    return KERNELS[op](F4, {"format": name, **static})
+    return structured_kernel(op, format=name, **static)
 
 
 def rows(name, n, blocks, seed=SEED):

@@ -9,9 +9,8 @@ pytest.importorskip("llvmlite", reason="needs llvmlite")
 from trueno.errors import KernelError
 from trueno.formats import FORMATS
 from trueno.formats.table import Plane
-from trueno_simd.kernels import KERNELS
-from trueno_simd.kernels.quant import quantize_blocks
-from trueno_simd.kernels.quant.quantize_store import codes_of
+from trueno_simd.kernels.quant.quantize.store import codes_of
+from unit.simd.structured import structured_kernel
 
 
 @pytest.fixture
@@ -19,7 +18,6 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> str:
     """q5_0 with eight neighbouring codes together, where a vector takes sixteen."""
     f = FORMATS["q5_0"]
     monkeypatch.setitem(FORMATS, "narrow", replace(f, name="narrow", planes=(Plane("qs", 4, run=8), f.planes[1])))
-    monkeypatch.setitem(quantize_blocks.ENCODERS, "narrow", quantize_blocks.ENCODERS["q5_0"])
     return "narrow"
 
 
@@ -34,4 +32,4 @@ def test_so_are_the_ops(narrow: str, op: str) -> None:
     numbers, blocks = np.zeros((1, f.elements), np.float32), np.zeros((1, f.nbytes), np.uint8)
     given = (blocks, numbers) if op == "dequantize" else (numbers, blocks)
     with pytest.raises(Exception, match="at a run of 8"):
-        KERNELS[op](np.dtype(np.float32), {"format": narrow})(*given)
+        structured_kernel(op, format=narrow)(*given)

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS, WEIGHTS, decode
 from trueno.formats.table import Format
-from trueno_simd import isa
-from trueno_simd.kernels.quant.matmul import quant_matmul
+from trueno_simd.llvm import isa
+from unit.simd.structured import structured_kernel
 
 GGML = np.load(Path(__file__).parents[3] / "golden/ggml/quant.npz", allow_pickle=False)
 SENTINEL = -77.0
@@ -81,7 +81,7 @@ def multiply(f: Format, way: str, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     room = np.full(m * n + 64, SENTINEL, "f4")
     out = room[32 : 32 + m * n].reshape(m, n)
     out.fill(np.nan)  # what was there must not come in
-    assert quant_matmul(np.dtype("f4"), {"format": f.name, "activations": way})(x, w, out) == 0
+    assert structured_kernel("quant_matmul", format=f.name, activations=way)(x, w, out) == 0
     assert set(room[:32]) | set(room[32 + m * n :]) == {SENTINEL}, "written beside the result"
     return out
 
@@ -160,27 +160,27 @@ def test_near_ggmls_own_products(name: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_many_rows_on_any_threads(way: str, rng: np.random.Generator) -> None:
     """More rows than pass over a panel at once, and too few panels to go round: x is cut as well."""
-    from trueno_simd import threads
+    from trueno_simd.threads import pool
 
     f = FORMATS["q4_k"]
     x = rng.standard_normal((1303, 256)).astype("f4")
     w = weights(rng, f, 5, 256)
     check(f, way, x, w)
-    before = threads.count()
+    before = pool.count()
     try:
         results = []
         for count in (1, 3):
-            threads.set_count(count)
+            pool.set_count(count)
             results.append(multiply(f, way, x, w).tobytes())
     finally:
-        threads.set_count(before)
+        pool.set_count(before)
     assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_does_not_fit_is_refused(way: str) -> None:
     f = FORMATS["q4_k"]
-    run = quant_matmul(np.dtype("f4"), {"format": "q4_k", "activations": way})
+    run = structured_kernel("quant_matmul", format="q4_k", activations=way)
     x, w = np.ones((3, 512), "f4"), np.zeros((4, 2 * f.nbytes), np.uint8)
     for a, b, shape in [
         (x, w, (3, 5)), (x, w, (4, 4)), (x, w, (4, 3)), (x[:, :256].copy(), w, (3, 4)),
@@ -203,7 +203,7 @@ def test_what_does_not_fit_is_refused(way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_to_do(way: str) -> None:
-    run = quant_matmul(np.dtype("f4"), {"format": "q4_k", "activations": way})
+    run = structured_kernel("quant_matmul", format="q4_k", activations=way)
     assert run(np.empty((0, 256), "f4"), np.zeros((3, 144), np.uint8), np.empty((0, 3), "f4")) == 0
     assert run(np.ones((2, 256), "f4"), np.zeros((0, 144), np.uint8), np.empty((2, 0), "f4")) == 0
     out = np.full((2, 3), np.nan, "f4")
@@ -213,9 +213,9 @@ def test_nothing_to_do(way: str) -> None:
 
 def test_unknown_formats() -> None:
     with pytest.raises(KeyError):
-        quant_matmul(np.dtype("f4"), {"format": "q9_k"})
+        structured_kernel("quant_matmul", format="q9_k")
     with pytest.raises(KeyError):
-        quant_matmul(np.dtype("f4"), {"format": "q4_k", "activations": "q4"})
+        structured_kernel("quant_matmul", format="q4_k", activations="q4")
 
 
 # ---- other levels, each in a process of its own
@@ -226,12 +226,12 @@ CHOSEN = ("q4_0", "q5_1", "q8_0", "q2_k", "q4_k", "q6_k", "iq4_xs", "mxfp4")
 CHILD = """
 import json, sys
 import numpy as np
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 assert isa.apply() is None
 sys.path[:0] = json.loads(sys.argv[2])
-from trueno_simd.kernels.quant import tile_layout, tile_words
+from trueno_simd.kernels.quant.tile import layout, words
 for name in json.loads(sys.argv[3]):  # what this machine is said to lack
-    for module in tile_layout, tile_words:
+    for module in layout, words:
         if hasattr(module, name):
             setattr(module, name, False)
 import test_matmul as t
@@ -248,7 +248,7 @@ for name in json.loads(sys.argv[1]):
         x = rng.standard_normal((7, 512)).astype("f4")
         x[3] *= np.float32(1e9)
         t.check(f, way, x, w)
-print(isa.level(), "vnni" if tile_layout.VNNI else "")
+print(isa.level(), "vnni" if layout.VNNI else "")
 """
 
 

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS, WEIGHTS, decode
 from trueno.formats.table import Format
-from trueno_simd.kernels.quant.matmul_colmajor import quant_matmul_colmajor
+from unit.simd.structured import structured_kernel
 
 SENTINEL = -77.0
 
@@ -25,7 +25,7 @@ def check(f: Format, x: np.ndarray, w: np.ndarray) -> None:
     room = np.full(m * n + 64, SENTINEL, "f4")
     out = room[32 : 32 + m * n].reshape(m, n)
     out.fill(np.nan)
-    assert quant_matmul_colmajor(np.dtype("f4"), {"format": f.name})(x, w, out) == 0
+    assert structured_kernel("quant_matmul_colmajor", format=f.name)(x, w, out) == 0
     assert set(room[:32]) | set(room[32 + m * n :]) == {SENTINEL}, "written beside the result"
     a, v, k = x.astype("f8"), decode(f, w).astype("f8"), len(w)
     with np.errstate(all="ignore"):
@@ -67,7 +67,7 @@ def test_many_rows(m: int, rng: np.random.Generator) -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     f = FORMATS["q4_0"]
-    run = quant_matmul_colmajor(np.dtype("f4"), {"format": "q4_0"})
+    run = structured_kernel("quant_matmul_colmajor", format="q4_0")
     x, w = np.ones((3, 5), "f4"), np.zeros((5, 2 * f.nbytes), np.uint8)
     for a, b, shape in [
         (x, w, (3, 65)), (x, w, (3, 32)), (x, w, (2, 64)), (x[:, :4].copy(), w, (3, 64)),
@@ -87,4 +87,4 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(TypeError):
         run(x.astype("f8"), w, np.empty((3, 64), "f4"))
     with pytest.raises(KeyError):
-        quant_matmul_colmajor(np.dtype("f4"), {"format": "q9_k"})
+        structured_kernel("quant_matmul_colmajor", format="q9_k")

@@ -1,7 +1,8 @@
 """quant_matvec against float64, the core's decoder and ggml's own products; whatever the bytes, and at every level.
 
 What codes and scales stand for is multiplied exactly and rounded a few times a block: |y - Σ w·a| is at most
-(k + 4) · 2⁻²⁴ · Σ |w·a|.  As a script this runs its checks for the formats named and prints what went wrong.
+(k + 4) · 2⁻²⁴ · Σ |w·a|.  As a script, with `tests` on the path, this runs its checks for the formats named and prints
+what went wrong.
 """
 
 import json
@@ -17,14 +18,14 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS, INTERLEAVED, WEIGHTS, decode
 from trueno.formats.interleave import interleaved
-from trueno_simd import isa
-from trueno_simd.kernels import KERNELS
+from trueno_simd.llvm import isa
+from unit.simd.structured import structured_kernel
 
 GGML = np.load(Path(__file__).parents[3] / "golden/ggml/quant.npz", allow_pickle=False)
 SENTINEL = -77.0
 CHILD = """
 import runpy, sys
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 assert isa.apply() is None
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -42,7 +43,7 @@ def matvec(name, w, x, mode="q8"):
     out[:] = np.nan  # what was there must not come in
     if mode == "rows interleaved":
         name, w, mode = f"{name}_r16", interleaved(w, FORMATS[name]), "q8"
-    assert KERNELS["quant_matvec"](np.dtype("f4"), {"format": name, "activations": mode})(w, x, out) == 0
+    assert structured_kernel("quant_matvec", format=name, activations=mode)(w, x, out) == 0
     assert set(room[:32]) | set(room[32 + n :]) == {SENTINEL}, "written beside the result"
     return out.astype(float)
 
@@ -53,7 +54,7 @@ def colmajor(name, w, x):
     room = np.full(n + 64, SENTINEL, np.float32)
     out = room[32 : 32 + n]
     out[:] = np.nan
-    assert KERNELS["quant_matvec_colmajor"](np.dtype("f4"), {"format": name})(w, x, out) == 0
+    assert structured_kernel("quant_matvec_colmajor", format=name)(w, x, out) == 0
     assert set(room[:32]) | set(room[32 + n :]) == {SENTINEL}, "written beside the result"
     return out.astype(float)
 
@@ -226,7 +227,7 @@ def test_columns(name):
 @pytest.mark.parametrize("name", ["q4_0", "q4_k"])
 def test_columns_that_do_not_fit_are_refused(name):
     f = FORMATS[name]
-    run = KERNELS["quant_matvec_colmajor"](np.dtype("f4"), {"format": name})
+    run = structured_kernel("quant_matvec_colmajor", format=name)
     w, x = np.zeros((3, 2 * f.nbytes), np.uint8), np.ones(3, np.float32)
     out = np.full(2 * f.elements, SENTINEL, np.float32)
     for bad_w, bad_x, bad_out in [
@@ -248,7 +249,7 @@ def test_columns_that_do_not_fit_are_refused(name):
 @pytest.mark.parametrize("rows", [3, 33])
 def test_what_does_not_fit_is_refused(name, mode, rows):
     f = (FORMATS | INTERLEAVED)[name]
-    run = KERNELS["quant_matvec"](np.dtype("f4"), {"format": name, "activations": mode})
+    run = structured_kernel("quant_matvec", format=name, activations=mode)
     w, x = np.zeros((rows, 2 * f.nbytes), np.uint8), np.ones(2 * f.elements, np.float32)
     out = np.full(rows, SENTINEL, np.float32)
     for bad_w, bad_x, bad_out in [
@@ -277,7 +278,7 @@ def test_what_does_not_fit_is_refused(name, mode, rows):
 
 def test_a_format_that_is_not_there_is_a_key_error():
     with pytest.raises(KeyError):
-        KERNELS["quant_matvec"](np.dtype("f4"), {"format": "q4_2"})
+        structured_kernel("quant_matvec", format="q4_2")
 
 
 def _levels():
@@ -303,7 +304,8 @@ def _levels():
 def test_level(level):
     """Right at this level too, in a process of its own."""
     given = [sys.executable, "-W", "error", "-c", CHILD, __file__, level, *WEIGHTS]
-    run = subprocess.run(given, env=os.environ | _levels()[level], capture_output=True, text=True, check=False)
+    path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    run = subprocess.run(given, env=os.environ | path | _levels()[level], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
     assert json.loads(run.stdout.splitlines()[-1]) == []
 

@@ -6,18 +6,18 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS
 from trueno.formats.samples import random_rows
-from trueno_simd import threads
-from trueno_simd.kernels import KERNELS
+from trueno_simd.threads import pool
+from unit.simd.structured import structured_kernel
 
 
 def test_a_product_in_the_middle_of_another_leaves_it_alone(monkeypatch):
     rng, f = np.random.default_rng(20261122), FORMATS["q4_k"]
     w = random_rows(f, (4096, f.row_bytes(1024)), rng)  # large enough for threads
     x, other = rng.standard_normal((2, 1024)).astype(np.float32)
-    run = KERNELS["quant_matvec"](np.dtype("f4"), {"format": "q4_k", "activations": "q8"})
+    run = structured_kernel("quant_matvec", format="q4_k", activations="q8")
     wanted, got, inner = np.empty(4096, np.float32), np.empty(4096, np.float32), []
     assert run(w, x, wanted) == 0
-    start = threads.ensure_started
+    start = pool.ensure_started
 
     def interrupted():
         if not inner:
@@ -25,12 +25,12 @@ def test_a_product_in_the_middle_of_another_leaves_it_alone(monkeypatch):
             assert run(w[:8], other, inner[0]) == 0
         return start()
 
-    before = threads.count()
+    before = pool.count()
     try:
-        threads.set_count(2)  # the next region starts its threads anew
-        monkeypatch.setattr(threads, "ensure_started", interrupted)
+        pool.set_count(2)  # the next region starts its threads anew
+        monkeypatch.setattr(pool, "ensure_started", interrupted)
         assert run(w, x, got) == 0
     finally:
-        threads.set_count(before)
+        pool.set_count(before)
     assert inner, "nothing came between"
     assert np.array_equal(got, wanted)

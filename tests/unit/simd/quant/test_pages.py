@@ -11,7 +11,7 @@ pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS, WEIGHTS, decode
 from trueno.formats.interleave import interleaved
 from trueno.formats.samples import random_rows
-from trueno_simd.kernels import KERNELS
+from unit.simd.structured import structured_kernel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mprotect of glibc")
 PAGE = mmap.PAGESIZE
@@ -46,7 +46,7 @@ def test_nothing_beside_the_arrays_is_touched(name, last):
     f, rng, pages = FORMATS[name], np.random.default_rng(20261122), Pages()
 
     def kernel(op, laid="", **static):
-        return KERNELS[op](F4, {"format": name + laid, **static})
+        return structured_kernel(op, format=name + laid, **static)
 
     def floats(*shape):
         return pages.put(rng.standard_normal(shape).astype(np.float32), last)

@@ -9,7 +9,7 @@ pytest.importorskip("numba", reason="needs numba")
 from numba import types
 from trueno.formats import FORMATS
 from trueno.formats.decode import codes, scale
-from trueno_simd.jit import entry
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels.quant.activations import quantized
 from trueno_simd.kernels.tile import address
 
@@ -24,7 +24,7 @@ def _kernel(partner: str):
         return row(address(x), x.size, address(found), address(d), address(sums))
 
     arrays = (types.Array(t, 1, "C") for t in (types.float32, types.int8, types.float32, types.int16))
-    return entry(types.intp(*arrays), cache=False)(kernel)
+    return kernel_entry(types.intp(*arrays), cache=False)(kernel)
 
 
 KERNELS = {partner: _kernel(partner) for partner in PARTNERS}

@@ -7,13 +7,13 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS, WEIGHTS, decode
-from trueno_simd.kernels import KERNELS
+from unit.simd.structured import structured_kernel
 
 GGML = np.load(Path(__file__).parents[3] / "golden/ggml/quant.npz", allow_pickle=False)
 
 
 def kernel(name: str):
-    return KERNELS["dequantize"](np.dtype("f4"), {"format": name})
+    return structured_kernel("dequantize", format=name)
 
 
 def dequantize(name: str, w: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("llvmlite", reason="needs llvmlite")
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 
 HOST = isa.detect().level
 BELOW = isa.X86[: isa.X86.index(HOST)] if HOST in isa.X86 else ()
@@ -17,12 +17,12 @@ GOLDEN = Path(__file__).parents[3] / "golden/ggml/quant.npz"
 CHILD = """
 import json, sys
 import numpy as np
-from trueno_simd import isa
+from trueno_simd.llvm import isa
 assert isa.apply() is None
 from trueno.formats import WEIGHTS
-from trueno_simd.kernels import KERNELS
+from unit.simd.structured import structured_kernel
 g, wrong = np.load(sys.argv[1]), []
-def made(op, name): return KERNELS[op](np.dtype("f4"), {"format": name})
+def made(op, name): return structured_kernel(op, format=name)
 for name in WEIGHTS:
     T = name.upper()
     for data, values in (("q", "dq"), ("rb", "rbdq")):

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS, WEIGHTS, encode
-from trueno_simd import threads
-from trueno_simd.kernels import KERNELS
+from trueno_simd.threads import pool
+from unit.simd.structured import structured_kernel
 
 GGML = np.load(Path(__file__).parents[3] / "golden/ggml/quant.npz", allow_pickle=False)
 PLAIN, WEIGHTED = "quantize_rows", "quantize_rows_weighted"
@@ -18,7 +18,7 @@ BOTH = pytest.mark.parametrize("op", [PLAIN, WEIGHTED])
 
 
 def quantize(op: str, name: str, x: np.ndarray, imatrix: np.ndarray) -> np.ndarray:
-    kernel = KERNELS[op](np.dtype("f4"), {"format": name})
+    kernel = structured_kernel(op, format=name)
     m, b = len(x), FORMATS[name].row_bytes(x.shape[1])
     room = np.full(m * b + 128, 99, np.uint8)
     out = room[64 : 64 + m * b].reshape(m, b)
@@ -47,7 +47,20 @@ def test_so_are_those_of_activation_formats(name: str) -> None:
         blocks[~GGML["x"].reshape(-1, 256).any(1), 260:] = 0
     same(name, quantize(PLAIN, name, GGML["x"], GGML["imatrix"]), wanted)
     with pytest.raises(KeyError):
-        KERNELS[WEIGHTED](np.dtype("f4"), {"format": name})
+        structured_kernel(WEIGHTED, format=name)
+
+
+@pytest.mark.parametrize("name", ["q4_1", "q5_1"])
+def test_zeros_of_either_sign_have_a_scale_of_zero_and_the_first_ones_sign(name: str) -> None:
+    """ggml keeps the first of equal numbers as least and as greatest, so the scale is 0 − 0 or −0 − −0, which is 0."""
+    rng = np.random.default_rng(20261122)
+    x = np.where(rng.random((64, 64)) < 0.5, np.float32(0), np.float32(-0.0))
+    f = FORMATS[name]
+    wanted = np.zeros((64, 2, f.nbytes), np.uint8)
+    m = f.fields["m"].offset
+    wanted[:, :, m : m + 2] = x[:, ::32].astype("<f2").view(np.uint8).reshape(64, 2, 2)
+    same(name, quantize(PLAIN, name, x, np.ones(64, "f4")), wanted.reshape(64, -1))
+    same(name, encode(f, x), wanted.reshape(64, -1))
 
 
 def hard_rows(seed: int, k: int) -> np.ndarray:
@@ -141,19 +154,19 @@ def test_a_row_is_the_same_alone_and_among_others(op: str, name: str) -> None:
         together = quantize(op, name, x, imatrix[:k])
         apart = [quantize(op, name, row[None], imatrix[:k])[0] for row in x]
         same(name, together, np.array(apart))
-        count = threads.count()
+        count = pool.count()
         try:
-            threads.set_count(1 if count > 1 else 2)
+            pool.set_count(1 if count > 1 else 2)
             same(name, quantize(op, name, x, imatrix[:k]), together)
         finally:
-            threads.set_count(count)
+            pool.set_count(count)
 
 
 @BOTH
 @pytest.mark.parametrize("name", ["q4_0", "q4_k", "q8_0"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_refused_before_anything_is_written(op: str, name: str, bad: float) -> None:
-    kernel, f = KERNELS[op](np.dtype("f4"), {"format": name}), FORMATS[name]
+    kernel, f = structured_kernel(op, format=name), FORMATS[name]
     k = 512
     for m, where in ((1, 0), (1, 511), (300, 150_000)):
         x, imatrix = np.ones((m, k), "f4"), np.ones(k, "f4")
@@ -170,7 +183,7 @@ def test_what_is_no_number_is_refused_before_anything_is_written(op: str, name: 
 @BOTH
 @pytest.mark.parametrize("name", ["q4_1", "q6_k"])
 def test_what_does_not_fit_is_refused(op: str, name: str) -> None:
-    kernel, f = KERNELS[op](np.dtype("f4"), {"format": name}), FORMATS[name]
+    kernel, f = structured_kernel(op, format=name), FORMATS[name]
 
     def run(x: np.ndarray, out: np.ndarray, imatrix: np.ndarray | None = None) -> int:
         return (

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 from trueno.formats import FORMATS
 from trueno.formats.samples import random_rows
-from trueno_simd.kernels import KERNELS
+from unit.simd.structured import structured_kernel
 
 N = 4096
 STATIC = {
@@ -36,7 +36,7 @@ def arguments(op, name):
 @pytest.mark.parametrize("op", STATIC)
 def test_another_thread_runs_while_a_kernel_does(op):
     """The interpreter is told to take the lock from nobody, so the other thread runs where a kernel lets it."""
-    kernel, args = KERNELS[op](np.dtype("f4"), {"format": "q4_0", **STATIC[op]}), arguments(op, "q4_0")
+    kernel, args = structured_kernel(op, format="q4_0", **STATIC[op]), arguments(op, "q4_0")
     assert kernel(*args) == 0  # threads are started
     seen, end = [0], threading.Event()
 

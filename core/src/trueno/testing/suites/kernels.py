@@ -15,7 +15,7 @@ def test_kernels(op: Op, backend: str, dtype: str, seed: int, every_layout: bool
     skip_rejected(op, backend, dtype)
     entry, half = registry.entries()[backend], is_half(np.dtype(dtype))
     widened = f"{backend} has no kernel for 16-bit floats of {op.name}, which are widened"
-    if half and not registry.half(entry, op.name):
+    if half and not entry.half(op.name):
         pytest.skip(widened)
     wrong, taken = [], not half
     for check in KERNEL_CHECKS.values():

@@ -16,9 +16,9 @@ import numpy as np
 from ml_dtypes import bfloat16
 from trueno.errors import KernelError
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import Constant, Entry, Sample, Want
-from trueno_cuda.kernels.operands import FLOATS, REACH, SHAPES, VECTOR, Step, prepared, typed
+from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Sample, Want
+from trueno_cuda.device.protocol import Device
+from trueno_cuda.kernels.operands import FLOATS, REACH, SHAPES, VECTOR, ArrayLaunch, prepared, typed
 from trueno_cuda.ptx import TARGETS, Builder, Pointer, Source, Type, Value, bf16, f16, f32, f64, ptr, u32
 from trueno_cuda.ptx import Kernel as Built
 
@@ -82,17 +82,17 @@ def source(given: str, wanted: str) -> Source:
     return typed(_cast, f"cast_{x}_{out}", THREADS, {"x": ptr(x), "out": ptr(out), "count": u32})
 
 
-def steps(device: Device, count: int, given: str, wanted: str, *, wide: bool) -> list[Step]:
+def launches(device: Device, count: int, given: str, wanted: str, *, wide: bool) -> list[ArrayLaunch]:
     """Launches that cast so many elements.  wide: whether both arrays begin at multiples of 16 bytes."""
     x, out = FLOATS[given], FLOATS[wanted]
     vec = VECTOR // min(x.bytes, out.bytes) if wide else 1
-    found = []
+    planned = []
     for first in range(0, count, REACH):
         many = min(REACH, count - first)
         grid = -(-many // (THREADS * UNROLL * vec))
         launch = prepared(device, source(given, wanted), {"V": vec}, grid, (many,))
-        found.append(Step(launch, (first * x.bytes, first * out.bytes)))
-    return found
+        planned.append(ArrayLaunch(launch, (first * x.bytes, first * out.bytes)))
+    return planned
 
 
 class Cast:
@@ -105,8 +105,8 @@ class Cast:
         self.device = device
         self._plan = lru_cache(SHAPES)(self._make)
 
-    def _make(self, count: int, given: str, wanted: str, wide: bool) -> list[Step]:
-        return steps(self.device, count, given, wanted, wide=wide)
+    def _make(self, count: int, given: str, wanted: str, wide: bool) -> list[ArrayLaunch]:
+        return launches(self.device, count, given, wanted, wide=wide)
 
     def __call__(self, x: Any, out: Any) -> None:
         given, wanted = x.dtype.name, out.dtype.name
@@ -180,7 +180,7 @@ def _sample(rng: np.random.Generator, *, given: str, wanted: str, V: int) -> Sam
 
 
 CATALOGUE = [
-    Entry(
+    CatalogueEntry(
         "cast",
         "moves",
         "float16, bfloat16, float32 and float64 into each other, rounded once",

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from trueno.backend import Call, Kernel
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import GUARDED, ITEMSIZE, CatalogueEntry, Constant, Sample, Want
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.operands import (
     VECTOR,
+    ArrayLaunch,
     Plan,
     Shape,
-    Step,
     build,
     called,
     element,
@@ -35,6 +35,7 @@ from trueno_cuda.kernels.operands import (
     tell,
     typed,
 )
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Builder, BuildError, Pointer, Source, Value, Var, ptr, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
@@ -245,6 +246,7 @@ def launch(
     }  # fmt: skip
 
 
+@KERNELS.add("convolve2d", rates=RATES)
 def convolve2d(device: Device, call: Call, schedule: str = "", constants: dict[str, int] | None = None) -> Kernel:
     """x[h,w] kernel[p,q] -> out[i,j], or x[c,h,w] kernel[o,c,p,q] -> out[o,i,j]."""
     itemsize, guarded, same = call.dtype.itemsize, call.guarded, dict(call.static).get("mode", "valid") == "same"
@@ -264,7 +266,7 @@ def convolve2d(device: Device, call: Call, schedule: str = "", constants: dict[s
         if max(*x, *weights, *out) > MOST or blocks >= 1 << 31:
             return None
         numbers = [sizes[n] for n in (TAPS if chosen == "taps" else PRODUCT)]
-        return [Step(prepared(device, source(itemsize, chosen, guarded), given, blocks, numbers))]
+        return [ArrayLaunch(prepared(device, source(itemsize, chosen, guarded), given, blocks, numbers))]
 
     return called(device, plan, guarded, 2)
 
@@ -304,7 +306,7 @@ def _sample(rng: np.random.Generator, *, schedule: str, itemsize: int, guarded: 
 
 
 CATALOGUE = [
-    Entry(
+    CatalogueEntry(
         "convolve2d",
         "convolutions",
         "cross-correlation of planes with zeros outside",

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Sample, Want
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels import transpose
-from trueno_cuda.kernels.operands import REACH, SHAPES, Shape, Step, prepared, typed
+from trueno_cuda.kernels.operands import REACH, SHAPES, ArrayLaunch, Shape, prepared, typed
 from trueno_cuda.ptx import Builder, Pointer, Source, Value, ptr, u8, u16, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
@@ -120,37 +120,37 @@ def parts(axes: list[Axis], start: int, target: int, word: int) -> Iterator[tupl
 # ------------------------------------------------------------------------------------- launches
 
 
-def _columns(device: Device, axes: list[Axis], word: int, wide: bool, offset: int) -> list[Step] | None:
+def _columns(device: Device, axes: list[Axis], word: int, wide: bool, offset: int) -> list[ArrayLaunch] | None:
     """By transposing, where the last axis but one runs along the source's rows."""
     if len(axes) < 2 or word not in (4, 8) or axes[-2][1] != word or axes[-1][1] < word or axes[-1][1] % word:
         return None
     *outer, (n, _), (m, stride) = axes
     if min(m, n) < 8 or prod(length for length, _ in outer) > FEW:
         return None
-    found = []
+    planned = []
     for index in np.ndindex(*(length for length, _ in outer)):
         at = offset + sum(i * s for i, (_, s) in zip(index, outer, strict=True))
         to = int(np.ravel_multi_index(index, [length for length, _ in outer]) if outer else 0) * m * n * word
         aligned = wide and at % 16 == to % 16 == 0
-        for launch, places in transpose.steps(device, m, n, word, x_pitch=stride // word, wide=aligned):
+        for launch, places in transpose.launches(device, m, n, word, x_pitch=stride // word, wide=aligned):
             x, y = places or (0, 0)
-            found.append(Step(launch, (at + x, to + y)))
-    return found
+            planned.append(ArrayLaunch(launch, (at + x, to + y)))
+    return planned
 
 
-def steps(
+def launches(
     device: Device, axes: Sequence[Axis], itemsize: int, source_at: int, target_at: int
-) -> tuple[int, list[Step]]:
+) -> tuple[int, list[ArrayLaunch]]:
     """How far before the first element the lowest lies, in bytes, and launches on pointers to the lowest.
 
     source_at, target_at: the addresses of the first elements, of which only the alignment counts.
     """
     low = -sum(min(0, (length - 1) * stride) for length, stride in axes)
     words, word = widest(axes, itemsize, low, source_at, target_at)
-    found = _columns(device, words, word, (source_at - low) % 16 == target_at % 16 == 0, low)
-    if found is not None:
-        return low, found
-    found = []
+    planned = _columns(device, words, word, (source_at - low) % 16 == target_at % 16 == 0, low)
+    if planned is not None:
+        return low, planned
+    planned = []
     for some, start, target in parts(words, low, 0, word):
         count = prod(n for n, _ in some)
         strides = [stride // word % (1 << 64) for _, stride in some]
@@ -158,8 +158,8 @@ def steps(
         rank = len(some)
         grid = -(-count // (THREADS * UNROLL))
         launch = prepared(device, source(rank, word), {"R": rank, "W": word}, grid, numbers)
-        found.append(Step(launch, (0, target)))
-    return low, found
+        planned.append(ArrayLaunch(launch, (0, target)))
+    return low, planned
 
 
 class StridedCopy:
@@ -172,14 +172,16 @@ class StridedCopy:
         self.device = device
         self._plan = lru_cache(SHAPES)(self._make)
 
-    def _make(self, axes: tuple[Axis, ...], itemsize: int, source_at: int, target_at: int) -> tuple[int, list[Step]]:
-        return steps(self.device, axes, itemsize, source_at, target_at)
+    def _make(
+        self, axes: tuple[Axis, ...], itemsize: int, source_at: int, target_at: int
+    ) -> tuple[int, list[ArrayLaunch]]:
+        return launches(self.device, axes, itemsize, source_at, target_at)
 
     def __call__(self, pointer: int, shape: Shape, strides: Shape, itemsize: int, out: int) -> None:
         if 0 in shape:
             return
-        low, found = self._plan(tuple(zip(shape, strides, strict=True)), itemsize, pointer % 16, out % 16)
-        for launch, offsets in found:
+        low, planned = self._plan(tuple(zip(shape, strides, strict=True)), itemsize, pointer % 16, out % 16)
+        for launch, offsets in planned:
             x, y = offsets
             launch([pointer - low + x, out + y])
 
@@ -208,7 +210,7 @@ def _sample(rng: np.random.Generator, *, R: int, W: int) -> Sample:
 
 
 CATALOGUE = [
-    Entry(
+    CatalogueEntry(
         "copy_strided",
         "moves",
         "elements of a strided array in C order",

@@ -14,14 +14,14 @@ import numpy as np
 from ml_dtypes import bfloat16
 from trueno.backend import Call, Kernel
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import GUARDED, Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import GUARDED, CatalogueEntry, Constant, Sample, Want
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.operands import (
     FLOATS,
     VECTOR,
+    ArrayLaunch,
     Plan,
     Shape,
-    Step,
     bands,
     called,
     look,
@@ -31,6 +31,7 @@ from trueno_cuda.kernels.operands import (
     tell,
     typed,
 )
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Builder, Pointer, Source, Value, ptr, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
@@ -75,24 +76,25 @@ def source(dtype: str, guarded: bool) -> Source:
     )
 
 
-def steps(device: Device, v: int, d: int, rows: int, dtype: str, *, wide: bool, guarded: bool) -> list[Step]:
+def launches(device: Device, v: int, d: int, rows: int, dtype: str, *, wide: bool, guarded: bool) -> list[ArrayLaunch]:
     """Launches that copy a row of d elements for each index.  wide: whether pointers are aligned to 16 bytes."""
     itemsize = FLOATS[dtype].bytes
     vec = VECTOR // itemsize
     if not wide or d % vec:
         vec = 1
     along = next((c for c in ALONG if c * vec * UNROLL >= d), ALONG[-1])
-    found = []
+    planned = []
     for first, height in bands(rows):
         for left, width in bands(d):
             grid = -(-height // (THREADS // along))
             numbers = (v, d, height, width)
             launch = prepared(device, source(dtype, guarded), {"V": vec, "C": along}, grid, numbers)
             offsets = (left * itemsize, first * 8, (first * d + left) * itemsize)
-            found.append(Step(launch, offsets if any(offsets) else ()))
-    return found
+            planned.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
+    return planned
 
 
+@KERNELS.add("embedding_lookup", rates=RATES, dtypes=tuple(FLOATS))
 def embedding_lookup(device: Device, call: Call) -> Kernel:
     """table[v,d] i[...] -> out[...,d]."""
     dtype, guarded = call.dtype.name, call.guarded
@@ -100,7 +102,7 @@ def embedding_lookup(device: Device, call: Call) -> Kernel:
     def plan(table: Shape, i: Shape, out: Shape, wide: bool) -> Plan:
         if len(table) != 2 or out != (*i, table[1]) or (table[0] == 0 and 0 not in out):
             return None
-        return steps(device, *table, prod(i), dtype, wide=wide, guarded=guarded) if 0 not in out else []
+        return launches(device, *table, prod(i), dtype, wide=wide, guarded=guarded) if 0 not in out else []
 
     return called(device, plan, guarded, 2)
 
@@ -129,7 +131,7 @@ def _sample(rng: np.random.Generator, *, dtype: str, guarded: bool, V: int, C: i
 
 
 CATALOGUE = [
-    Entry(
+    CatalogueEntry(
         "embedding_lookup",
         "moves",
         "rows of a table by index; NaN for an index outside",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trueno.backend import Call, FusedOp, Program, Reject
+from trueno.backend import Call, FusedOp, Program
 
 from trueno_cuda.ptx import Value
 from trueno_cuda.rows.expressions import EXPRESSIONS, cast
@@ -62,13 +62,13 @@ class Epilogue:
         return values[program.outputs[0]]
 
 
-def refusal(call: Call) -> Reject | None:
+def refusal(call: Call) -> str | None:
     """Why a product does not take in what follows it; None if it does."""
     head, op = call.op.head, call.op
     if head.name not in HEADS or head.params:
-        return Reject("unsupported_op", f"{head.name} takes no epilogue")
+        return f"{head.name} takes no epilogue"
     reason = _reason(op.epilogue.program(op.kinds))
-    return Reject("unsupported_op", f"{op.name}: {reason}") if reason else None
+    return f"{op.name}: {reason}" if reason else None
 
 
 def _reason(program: Program) -> str:

@@ -14,11 +14,12 @@ from typing import Any
 from trueno.backend import Call
 from trueno.backend import Kernel as Called
 
-from trueno_cuda.device import Device
-from trueno_cuda.kernels.gemm_splits import THREADS, adding
-from trueno_cuda.kernels.product import Shape, Step, product_kernel
+from trueno_cuda.device.protocol import Device
+from trueno_cuda.kernels.gemm.splits import THREADS, adding
+from trueno_cuda.kernels.product import ProductLaunch, Shape, product_kernel
 from trueno_cuda.kernels.source import build
 from trueno_cuda.kernels.store import PARTIAL, Finish, Store
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Kernel, Type, f32, f64, ptr, u32, u64
 from trueno_cuda.ptx.builder import ParamType
 
@@ -159,27 +160,27 @@ def columns(arch: str, element: Type, count: int, vectors: bool, store: Store) -
     return build(name, arch, _params(element, store), body, THREADS)
 
 
-def _steps(
+def _launches(
     device: Device, element: Type, first: Any, second: Any, grid: int, m: int, depth: int, splits: int, unit: int,
     shape: tuple[int, int], vectors: bool,
-) -> list[Step]:  # fmt: skip
+) -> list[ProductLaunch]:  # fmt: skip
     """One launch, or two where k is split.  first, second: kernel for a store.  shape: rows and columns added up."""
     share = -(-max(depth, 1) // splits)
     share = -(-share // unit) * unit
     splits = -(-max(depth, 1) // share)
     launch = device.prepare(first(splits > 1), (grid, splits, 1), (m, depth, share))
     if splits == 1:
-        return [Step(launch, (0, 0, 0, 0))]
+        return [ProductLaunch(launch, (0, 0, 0, 0))]
     width = 16 // element.bytes if vectors else 1
     elements = shape[0] * shape[1]
     then = device.prepare(second(vectors), (-(-elements // (THREADS * width)), 1, 1), (*shape, splits))
-    return [Step(launch, (0, 0, 0, 0), then, splits * elements)]
+    return [ProductLaunch(launch, (0, 0, 0, 0), then, splits * elements)]
 
 
-def row_steps(
+def row_launches(
     device: Device, element: Type, m: int, depth: int, store: Store, aligned: bool, *, upright: bool = False,
     team: int = 0, splits: int = 0,
-) -> list[Step]:  # fmt: skip
+) -> list[ProductLaunch]:  # fmt: skip
     """Launches of y[i] = sum of a[i,k] x[k].  team, splits: those, not the best."""
     width = 16 // element.bytes
     vectors = aligned and depth % width == 0
@@ -194,13 +195,13 @@ def row_steps(
         return adding(device.arch, element, wide, store)
 
     shape = (m, 1) if upright else (1, m)
-    return _steps(device, element, first, second, grid, m, depth, splits, width, shape,
+    return _launches(device, element, first, second, grid, m, depth, splits, width, shape,
                   aligned and shape[1] % width == 0)  # fmt: skip
 
 
-def column_steps(
+def column_launches(
     device: Device, element: Type, count: int, m: int, depth: int, store: Store, aligned: bool, *, splits: int = 0
-) -> list[Step]:
+) -> list[ProductLaunch]:
     """Launches of y[v,j] = sum of x[v,k] a[k,j], of m columns.  splits: those, not the best."""
     width = 16 // element.bytes
     vectors = aligned and m % width == 0
@@ -214,31 +215,33 @@ def column_steps(
     def second(wide: bool) -> Kernel:
         return adding(device.arch, element, wide, store)
 
-    return _steps(device, element, first, second, grid, m, depth, splits, 1, (count, m), vectors)
+    return _launches(device, element, first, second, grid, m, depth, splits, 1, (count, m), vectors)
 
 
 ELEMENTS = {"float32": f32, "float64": f64}
 
 
+@KERNELS.add("matvec", rates=RATES)
 def matvec(device: Device, call: Call) -> Called:
     """a[m,k] x[k] -> out[m]."""
     element = ELEMENTS[call.dtype.name]
 
-    def make(store: Store, aligned: bool, a: Shape, x: Shape, out: Shape) -> Sequence[Step] | None:
+    def make(store: Store, aligned: bool, a: Shape, x: Shape, out: Shape) -> Sequence[ProductLaunch] | None:
         if len(a) != 2 or x != a[1:] or out != a[:1] or max(a) >= MOST:
             return None
-        return row_steps(device, element, *a, store, aligned) if a[0] else []
+        return row_launches(device, element, *a, store, aligned) if a[0] else []
 
     return product_kernel(device, call, make)
 
 
+@KERNELS.add("vecmat", rates=RATES)
 def vecmat(device: Device, call: Call) -> Called:
     """x[k] a[k,n] -> out[n]."""
     element = ELEMENTS[call.dtype.name]
 
-    def make(store: Store, aligned: bool, x: Shape, a: Shape, out: Shape) -> Sequence[Step] | None:
+    def make(store: Store, aligned: bool, x: Shape, a: Shape, out: Shape) -> Sequence[ProductLaunch] | None:
         if len(a) != 2 or x != a[:1] or out != a[1:] or max(a) >= MOST:
             return None
-        return column_steps(device, element, 1, a[1], a[0], store, aligned) if a[1] else []
+        return column_launches(device, element, 1, a[1], a[0], store, aligned) if a[1] else []
 
     return product_kernel(device, call, make)

@@ -7,9 +7,9 @@ from inspect import Parameter, Signature
 from math import inf
 from typing import Any, NamedTuple
 
-from trueno_cuda.device import Device, Launch
+from trueno_cuda.device.protocol import Device, Launch
+from trueno_cuda.device.repeated import quick
 from trueno_cuda.ptx import Builder, Kernel, Pointer, Source, Type, Value, Var, bf16, f16, f32, f64, kernel, ptr, u32
-from trueno_cuda.repeated import quick
 
 Shape = tuple[int, ...]
 VECTOR = 16
@@ -75,14 +75,14 @@ def tell(k: Builder, bits: Var, status: Pointer) -> None:
 # ------------------------------------------------------------------------------------- calls
 
 
-class Step(NamedTuple):
+class ArrayLaunch(NamedTuple):
     """One launch of a call.  offsets: bytes from where each operand and the result begin."""
 
     launch: Launch
     offsets: tuple[int, ...] = ()
 
 
-Plan = Sequence[Step] | None
+Plan = Sequence[ArrayLaunch] | None
 """The launches of a call, none where there is nothing to do; None for shapes that do not agree."""
 
 
@@ -104,24 +104,24 @@ def called(device: Device, plan: Callable[..., Plan], guarded: bool, inputs: int
         aligned = 0
         for p in pointers:
             aligned |= p
-        steps = kept(*(x.shape for x in arrays), aligned % VECTOR == 0)
-        if steps is None:
+        launches = kept(*(x.shape for x in arrays), aligned % VECTOR == 0)
+        if launches is None:
             return -1
         start = pointers[-1]
         end = start + out.nbytes
         for x, p in zip(given[:-1], pointers, strict=False):
             if p < end and start < p + x.nbytes:
                 return -1
-        after = [device.status()] if guarded and steps else []
-        for launch, offsets in steps:
+        after = [device.status()] if guarded and launches else []
+        for launch, offsets in launches:
             launch([p + o for p, o in zip(pointers, offsets, strict=True)] + after if offsets else pointers + after)
         return 0
 
     def seen(arrays: Sequence[Any]) -> Launch | None:
         """The launch that a call on these arrays is, where it is one."""
         aligned = all(x.data.ptr % VECTOR == 0 for x in arrays)
-        steps = kept(*(x.shape for x in arrays), aligned)
-        return steps[0].launch if steps and len(steps) == 1 and not steps[0].offsets else None
+        launches = kept(*(x.shape for x in arrays), aligned)
+        return launches[0].launch if launches and len(launches) == 1 and not launches[0].offsets else None
 
     return call if guarded or not device.alone else quick(call, seen, inputs, 0, 1)
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from trueno.backend import Call, Kernel
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import GUARDED, ITEMSIZE, CatalogueEntry, Constant, Sample, Want
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.operands import (
     VECTOR,
+    ArrayLaunch,
     Plan,
     Shape,
-    Step,
     bands,
     called,
     element,
@@ -30,6 +30,7 @@ from trueno_cuda.kernels.operands import (
     tell,
     typed,
 )
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Builder, Pointer, Source, Value, ptr, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
@@ -71,13 +72,13 @@ def source(itemsize: int, guarded: bool) -> Source:
     return typed(_outer, name, THREADS, {"x": kind, "y": kind, "out": kind, **status_parameter(guarded), **sizes})
 
 
-def steps(device: Device, m: int, n: int, itemsize: int, *, wide: bool, guarded: bool) -> list[Step]:
+def launches(device: Device, m: int, n: int, itemsize: int, *, wide: bool, guarded: bool) -> list[ArrayLaunch]:
     """Launches that write m rows of n products.  wide: whether pointers are aligned to 16 bytes."""
     vec = VECTOR // itemsize
     if not wide or n % vec:
         vec = 1
     along = min(power(-(-n // vec)), THREADS)
-    found = []
+    planned = []
     for top, height in bands(m):
         for left, width in bands(n):
             across = -(-width // (along * vec))
@@ -85,10 +86,11 @@ def steps(device: Device, m: int, n: int, itemsize: int, *, wide: bool, guarded:
             numbers = (n, height, width, across)
             launch = prepared(device, source(itemsize, guarded), {"V": vec, "C": along}, grid, numbers)
             offsets = (top * itemsize, left * itemsize, (top * n + left) * itemsize)
-            found.append(Step(launch, offsets if any(offsets) else ()))
-    return found
+            planned.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
+    return planned
 
 
+@KERNELS.add("outer", rates=RATES)
 def outer(device: Device, call: Call) -> Kernel:
     """x[m] y[n] -> out[m,n]."""
     itemsize, guarded = call.dtype.itemsize, call.guarded
@@ -96,7 +98,7 @@ def outer(device: Device, call: Call) -> Kernel:
     def plan(x: Shape, y: Shape, out: Shape, wide: bool) -> Plan:
         if len(x) != 1 or len(y) != 1 or out != x + y:
             return None
-        return steps(device, *out, itemsize, wide=wide, guarded=guarded) if 0 not in out else []
+        return launches(device, *out, itemsize, wide=wide, guarded=guarded) if 0 not in out else []
 
     return called(device, plan, guarded, 2)
 
@@ -122,7 +124,7 @@ def _sample(rng: np.random.Generator, *, itemsize: int, guarded: bool, V: int, C
 
 
 CATALOGUE = [
-    Entry(
+    CatalogueEntry(
         "outer",
         "moves",
         "out[i,j] = x[i] * y[j], y in registers",

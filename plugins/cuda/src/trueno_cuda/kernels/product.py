@@ -1,6 +1,6 @@
 """What the kernel of a product does when it is called: look up its plan, check addresses, launch.
 
-Plans hang on shapes and alignment and are made once.  A warm call looks one up, compares addresses, and launches.
+Plans depend on shapes and alignment, and are made once.  A warm call looks one up, compares addresses, and launches.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,20 +9,20 @@ from typing import Any
 
 from trueno.backend import Call, FusedOp, Kernel
 
-from trueno_cuda.device import Array, Device, Launch
+from trueno_cuda.device.protocol import Array, Device, Launch
+from trueno_cuda.device.repeated import quick
 from trueno_cuda.kernels.epilogue import spliced
 from trueno_cuda.kernels.store import Store
-from trueno_cuda.repeated import quick
 
 Shape = tuple[int, ...]
-Make = Callable[[Store, bool, Shape, Shape, Shape], "Sequence[Step] | None"]
+Make = Callable[[Store, bool, Shape, Shape, Shape], "Sequence[ProductLaunch] | None"]
 """(store, aligned, shapes of operands and result) → launches, or None for shapes that do not agree."""
 MOST_PLANS = 64
 """Shapes whose launches a kernel keeps; then it begins anew."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProductLaunch:
     """One launch.  offsets: elements to add to the addresses of a, b, the result, and of its rows."""
 
     launch: Any
@@ -42,14 +42,14 @@ def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
     kinds = op.kinds[1:] if isinstance(op, FusedOp) else ""
     beside, size = len(kinds), call.dtype.itemsize
     store = Store(guarded, spliced(op) if isinstance(op, FusedOp) else None)
-    plans: dict[Any, Sequence[Step] | None] = {}
+    plans: dict[Any, Sequence[ProductLaunch] | None] = {}
     laid = device.contiguous
 
-    def planned(key: tuple[bool, Shape, Shape, Shape]) -> Sequence[Step] | None:
+    def plan(key: tuple[bool, Shape, Shape, Shape]) -> Sequence[ProductLaunch] | None:
         if len(plans) >= MOST_PLANS:
             plans.clear()
-        made = plans[key] = make(store, *key)
-        return made
+        launches = plans[key] = make(store, *key)
+        return launches
 
     def kernel(a: Any, b: Any, *more: Any) -> int:
         out, given = more[-1], more[:beside]
@@ -59,10 +59,10 @@ def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
         to = out.data.ptr
         pa, pb = a.data.ptr, b.data.ptr
         key = (not (pa | pb | to) & 15, a.shape, b.shape, out.shape)
-        steps = plans.get(key)
-        if steps is None:
-            steps = planned(key)
-            if steps is None:
+        launches = plans.get(key)
+        if launches is None:
+            launches = plan(key)
+            if launches is None:
                 return -1
         if not out.size:
             return 0
@@ -78,29 +78,35 @@ def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
                     return -1
         floats = more[beside:-1]
         status = (device.status(),) if guarded else ()
-        for step in steps:
-            first_a, first_b, first, row = step.offsets
+        for planned in launches:
+            first_a, first_b, first, row = planned.offsets
             ends = status
             if beside:
                 moved = {"e": first * size, "r": row * size, "w": 0, "u": 0}
                 ends = (*(x.data.ptr + moved[kind] for x, kind in zip(given, kinds, strict=True)), *status)
             target = to + first * size
-            if step.then is None:
-                step.launch((pa + first_a * size, pb + first_b * size, target, *ends), floats)
+            if planned.then is None:
+                planned.launch((pa + first_a * size, pb + first_b * size, target, *ends), floats)
                 continue
-            parts = device.empty((step.scratch,), call.dtype)
-            step.launch((pa + first_a * size, pb + first_b * size, parts.data.ptr))
-            step.then((parts.data.ptr, target, *ends), floats)
+            parts = device.empty((planned.scratch,), call.dtype)
+            planned.launch((pa + first_a * size, pb + first_b * size, parts.data.ptr))
+            planned.then((parts.data.ptr, target, *ends), floats)
         return 0
 
     def seen(arrays: Sequence[Any]) -> Launch | None:
         """The launch that a call on these arrays came to, where it was one."""
         a, b, out = arrays
         aligned = not (a.data.ptr | b.data.ptr | out.data.ptr) & 15
-        steps = plans.get((aligned, a.shape, b.shape, out.shape))
-        if not steps or len(steps) > 1 or steps[0].then is not None or any(steps[0].offsets) or not out.size:
+        launches = plans.get((aligned, a.shape, b.shape, out.shape))
+        if (
+            not launches
+            or len(launches) > 1
+            or launches[0].then is not None
+            or any(launches[0].offsets)
+            or not out.size
+        ):
             return None
-        launch: Launch = steps[0].launch
+        launch: Launch = launches[0].launch
         return launch
 
     return kernel if guarded or isinstance(op, FusedOp) or not device.alone else quick(kernel, seen, 2, 0, 1)

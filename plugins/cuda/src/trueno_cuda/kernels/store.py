@@ -68,7 +68,7 @@ class Finish:
         where: which threads store; the others must not be looked at.
         """
         epilogue, k = self.store.epilogue, self.k
-        found = list(values)
+        stored = list(values)
         if epilogue is not None:
             beside = [getattr(self.p, f"beside{i}") for i in range(len(epilogue.beside))]
             numbers = [getattr(self.p, f"number{i}") for i in range(epilogue.numbers)]
@@ -78,14 +78,14 @@ class Finish:
                     x.load(places[kind] + i if kind in "ew" else places[kind], where=where, cache="nc" * (kind != "e"))
                     for x, kind in zip(beside, epilogue.beside, strict=True)
                 ]
-                found[i] = epilogue.write(k, value, others, numbers)
+                stored[i] = epilogue.write(k, value, others, numbers)
         if self.store.guarded:
-            for value in found:
+            for value in stored:
                 wide = value if value.type.bits >= 32 else value.to(f32)
                 nan, infinite = wide != wide, k.abs(wide) == inf
                 self.nan |= nan if where is None else nan & where
                 self.inf |= infinite if where is None else infinite & where
-        return found
+        return stored
 
     def end(self) -> None:
         """The kernel's last statement, which whole warps reach."""

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from trueno.backend import Call, Kernel
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import GUARDED, ITEMSIZE, Constant, Entry, Sample, Want
+from trueno_cuda.catalogue.entry import GUARDED, ITEMSIZE, CatalogueEntry, Constant, Sample, Want
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.operands import (
     VECTOR,
+    ArrayLaunch,
     Plan,
     Shape,
-    Step,
     bands,
     build,
     called,
@@ -34,6 +34,7 @@ from trueno_cuda.kernels.operands import (
     tell,
     typed,
 )
+from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Builder, BuildError, Pointer, Source, Value, ptr, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
@@ -151,10 +152,10 @@ def tile(itemsize: int, m: int, n: int) -> tuple[int, int]:
     return (count // thin, thin) if n <= m else (thin, count // thin)
 
 
-def steps(
+def launches(
     device: Device, m: int, n: int, itemsize: int, *, x_pitch: int = 0, y_pitch: int = 0, wide: bool = False,
     guarded: bool = False, schedule: str = "",
-) -> list[Step]:  # fmt: skip
+) -> list[ArrayLaunch]:  # fmt: skip
     """Launches that write the transpose of m rows of n elements; pitches: elements from row to row.
 
     wide: whether pointers are aligned to 16 bytes.  schedule: `vectors` or `elements`, where it is not to be chosen.
@@ -165,7 +166,7 @@ def steps(
     vectors = fits and min(m, n) >= THIN if not schedule else schedule == "vectors"
     rows, columns = (16 * vec, 16 * vec) if vectors else tile(itemsize, m, n)
     constants = {} if vectors else {"R": rows, "C": columns}
-    found = []
+    planned = []
     for top, height in bands(m):
         for left, width in bands(n):
             across = -(-width // columns)
@@ -173,10 +174,11 @@ def steps(
             grid = -(-height // rows) * across
             launch = prepared(device, source(itemsize, vectors, guarded), constants, grid, numbers)
             offsets = ((top * x_pitch + left) * itemsize, (left * y_pitch + top) * itemsize)
-            found.append(Step(launch, offsets if any(offsets) else ()))
-    return found
+            planned.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
+    return planned
 
 
+@KERNELS.add("transpose", rates=RATES)
 def transpose(device: Device, call: Call, schedule: str = "") -> Kernel:
     """x[m,n] -> y[n,m]."""
     itemsize, guarded = call.dtype.itemsize, call.guarded
@@ -184,7 +186,7 @@ def transpose(device: Device, call: Call, schedule: str = "") -> Kernel:
     def plan(x: Shape, y: Shape, wide: bool) -> Plan:
         if len(x) != 2 or y != x[::-1]:
             return None
-        return steps(device, *x, itemsize, wide=wide, guarded=guarded, schedule=schedule) if 0 not in x else []
+        return launches(device, *x, itemsize, wide=wide, guarded=guarded, schedule=schedule) if 0 not in x else []
 
     return called(device, plan, guarded, 1)
 
@@ -214,7 +216,7 @@ def _sample(rng: np.random.Generator, *, schedule: str, itemsize: int, guarded: 
 
 
 CATALOGUE = [
-    Entry(
+    CatalogueEntry(
         "transpose",
         "moves",
         "y[j,i] = x[i,j] through tiles in shared memory",

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from trueno_cuda.ptx.aliases import KERNEL, instead
 from trueno_cuda.ptx.conversions import Conversions
 from trueno_cuda.ptx.errors import BuildError, UnknownName
-from trueno_cuda.ptx.guesses import KERNEL, instead
-from trueno_cuda.ptx.hazards import Alike
+from trueno_cuda.ptx.hazards import Uniformity
 from trueno_cuda.ptx.instructions import (
     CLOCKS,
     COMPARISONS,
@@ -18,9 +18,9 @@ from trueno_cuda.ptx.instructions import (
     STATEMENTS,
     Form,
 )
-from trueno_cuda.ptx.topics import MEMBERS
+from trueno_cuda.ptx.reference_topics import MEMBERS
 from trueno_cuda.ptx.types import Type, checked, pred, u32
-from trueno_cuda.ptx.values import Number, Value, Var, alike, is_predicate, multiple, plain
+from trueno_cuda.ptx.values import Number, Value, Var, is_predicate, least_uniform, multiple, plain
 
 
 class Arithmetic(Conversions):
@@ -55,7 +55,7 @@ class Arithmetic(Conversions):
         if name in ("shl", "shr") and isinstance(args[1], int) and args[1] >= form.result.bits:
             raise BuildError(f"{name} of a {form.result} by {args[1]} shifts everything out")
         if out is None:
-            result = self.new(form.result, self._alike(name, args), _multiple(name, args, form))
+            result = self.new(form.result, self._uniformity(name, args), _multiple(name, args, form))
         else:
             result = self._written(out, form.result, *args)
         self.emit(_with_options(name, form.opcode, options), result.text, *sources)
@@ -82,13 +82,13 @@ class Arithmetic(Conversions):
             raise BuildError(f"k.{name} takes operands of one type, not {' and '.join(given)}; convert with .to(...)")
         raise BuildError(f"k.{name} takes {', '.join(taken)}, not {given[0]}; convert with .to(...)")
 
-    def _alike(self, name: str, args: Sequence[Value | Number]) -> Alike:
+    def _uniformity(self, name: str, args: Sequence[Value | Number]) -> Uniformity:
         whole_warps = self.shape is not None and (self.shape[0] % 32 == 0 or self.shape[1:] == (1, 1))
         if whole_warps and args[0] is self._specials.get("tid"):
             shift = args[1] if name == "shr" else 5 if name == "div" and not isinstance(args[1], Value) else 0
             if isinstance(shift, int) and shift >= 5 and (name == "shr" or multiple(args[1]) >= 32):
-                return Alike.WARP  # the number of the warp
-        return alike(*args)
+                return Uniformity.WARP  # the number of the warp
+        return least_uniform(*args)
 
     def _written(self, var: Var, kind: Type, *sources: object) -> Var:
         """`var`, about to be changed by an instruction that gives a `kind`."""
@@ -97,7 +97,7 @@ class Arithmetic(Conversions):
         if var.type is not kind:
             raise BuildError(f"{var} cannot take a {kind}; convert with .to({var.type})")
         self.read(var)
-        var.alike = min(var.alike, alike(*sources), self.context(var.block))
+        var.uniformity = min(var.uniformity, least_uniform(*sources), self.context(var.scope))
         return var
 
     # ---- special registers ----------------------------------------------------------------------------
@@ -112,10 +112,10 @@ class Arithmetic(Conversions):
         if name not in self._specials:
             text, kind, scope = SPECIAL_REGISTERS[name]
             self.need(text)
-            level = Alike[scope.upper()]
+            level = Uniformity[scope.upper()]
             if self.shape is not None and name in ("tid_y", "tid_z"):
                 rows = self.shape[0] * (self.shape[1] if name == "tid_z" else 1)
-                level = Alike.WARP if rows % 32 == 0 else level
+                level = Uniformity.WARP if rows % 32 == 0 else level
             value = self._specials[name] = self.new(kind, level, top=True)
             self.names[value.text] = f"k.{name}"
             self.prologue.append(f"mov.{kind.word} {value.text}, {text};")
@@ -133,7 +133,7 @@ class Arithmetic(Conversions):
                     above, sum_ = self._special(row), self.new(u32, top=True)
                     self.prologue.append(f"mad.lo.u32 {sum_.text}, {above.text}, {pitch}, {tid.text};")
                     tid = sum_
-            value = self._specials["warp"] = self.new(u32, Alike.WARP, top=True)
+            value = self._specials["warp"] = self.new(u32, Uniformity.WARP, top=True)
             self.names[value.text] = "k.warp"
             self.prologue.append(f"shr.u32 {value.text}, {tid.text}, 5;")
         return self._specials["warp"]
@@ -151,7 +151,7 @@ class Arithmetic(Conversions):
             start, kind = kind, kind.type
         kind, start = checked(kind, "k.var", "k.var(f32, 0.0)"), plain(start)
         text = ("1" if start else "0") if kind is pred and isinstance(start, bool) else self.operand(start, kind)
-        var = self.new_var(kind, alike(start))
+        var = self.new_var(kind, least_uniform(start))
         if kind is pred and not isinstance(start, Value):
             self.emit("setp.ne.u32", var.text, text, "0")
         else:
@@ -168,14 +168,14 @@ class Arithmetic(Conversions):
 
     def copy(self, value: Value) -> Value:
         """A Value that holds what `value`, a Var perhaps, holds now."""
-        result = self.new(value.type, value.alike, value.multiple)
+        result = self.new(value.type, value.uniformity, value.multiple)
         self.emit(f"mov.{value.type.word}", result.text, self.read(value))
         return result
 
     def const(self, kind: Type, number: Number) -> Value:
         """A number as a value, for where two operands must have a type."""
         kind, number = checked(kind, "k.const", "k.const(f32, 1.0)"), plain(number)
-        value = self.new(kind, Alike.BLOCK, multiple(number))
+        value = self.new(kind, Uniformity.BLOCK, multiple(number))
         self.emit(f"mov.{kind.word}", value.text, self.operand(number, kind))
         return value
 
@@ -183,7 +183,7 @@ class Arithmetic(Conversions):
         """`value`, with the author's promise that `power` (of two) divides it: for indices of vectors."""
         if power < 1 or power & (power - 1):
             raise BuildError(f"k.multiple_of({value}, {power}): promise a power of two")
-        return Value(self, value.type, self.read(value), value.block, value.alike, max(power, value.multiple))
+        return Value(self, value.type, self.read(value), value.scope, value.uniformity, max(power, value.multiple))
 
     def compare(self, how: str, a: Value | Number, b: Value | Number) -> Value:
         """A predicate: eq ne lt le gt ge, and with `u` at the end true for a NaN; num, nan."""
@@ -195,7 +195,7 @@ class Arithmetic(Conversions):
             raise BuildError(f"k.compare: {a!r} and {b!r} cannot be compared; of predicates, a ^ b is a != b")
         if isinstance(a, Value) and isinstance(b, Value) and a.type is not b.type:
             raise BuildError(f"a comparison takes operands of one type, not {a.type} and {b.type}; use .to(...)")
-        result = self.new(pred, alike(a, b))
+        result = self.new(pred, least_uniform(a, b))
         self.emit(f"setp.{how}.{kind}", result.text, self.operand(a, kind), self.operand(b, kind))
         return result
 
@@ -207,7 +207,7 @@ class Arithmetic(Conversions):
         kind = next((v.type for v in (a, b) if isinstance(v, Value)), None)
         if kind is None or kind is pred:
             raise BuildError("k.select chooses between values; of two numbers, make one a k.const")
-        result = self.new(kind, alike(condition, a, b), min(multiple(a), multiple(b)))
+        result = self.new(kind, least_uniform(condition, a, b), min(multiple(a), multiple(b)))
         self.emit(f"selp.{kind.word}", result.text, self.operand(a, kind), self.operand(b, kind), self.read(condition))
         return result
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from trueno_cuda.ptx.asynchronous import Asynchronous
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.hazards import Alike
+from trueno_cuda.ptx.hazards import Uniformity
 from trueno_cuda.ptx.pointers import Pointer, Root
 from trueno_cuda.ptx.targets import STATIC_SHARED
 from trueno_cuda.ptx.types import TensorMap, Type, global_address, ptr, tensor_address, u64
@@ -57,15 +57,15 @@ class Builder(Asynchronous):
         param = f"arg_{name}"
         if isinstance(kind, ptr):
             root = Root(name, "global", kind.element.bytes)
-            generic = self.new(u64, Alike.BLOCK, top=True)
-            address = self.new(global_address, Alike.BLOCK, top=True)
+            generic = self.new(u64, Uniformity.BLOCK, top=True)
+            address = self.new(global_address, Uniformity.BLOCK, top=True)
             self.prologue.append(f"ld.param.u64 {generic.text}, [{param}];")
             self.prologue.append(f"cvta.to.global.u64 {address.text}, {generic.text};")
             self._roots[name] = root
             return Pointer(self, kind.element, root, address)
         if isinstance(kind, TensorMap):
-            generic = self.new(u64, Alike.BLOCK, top=True)
-            address = self.new(tensor_address, Alike.BLOCK, top=True)
+            generic = self.new(u64, Uniformity.BLOCK, top=True)
+            address = self.new(tensor_address, Uniformity.BLOCK, top=True)
             self.names[address.text] = name
             self.need("cvta.param.u64")
             self.prologue.append(f"mov.b64 {generic.text}, {param};")
@@ -73,7 +73,7 @@ class Builder(Asynchronous):
             return address
         if kind.kind not in "usf" or not kind.register:
             raise BuildError(f"parameter {name}: a launch passes numbers of 16 bits or more and pointers, not {kind}")
-        value = self.new(kind, Alike.BLOCK, top=True)
+        value = self.new(kind, Uniformity.BLOCK, top=True)
         self.names[value.text] = name
         self.prologue.append(f"ld.param.{kind.word} {value.text}, [{param}];")
         return value

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import overload
 
 from trueno_cuda.ptx.errors import BuildError, suggestion
-from trueno_cuda.ptx.hazards import Alike
+from trueno_cuda.ptx.hazards import Uniformity
 from trueno_cuda.ptx.instructions import FENCES, INSTRUCTIONS
 from trueno_cuda.ptx.memory import Memory
 from trueno_cuda.ptx.pointers import Array
@@ -34,7 +34,7 @@ class Collectives(Memory):
 
         A numbered barrier (1 to 15) may be for some warps only: `threads` says how many, and then it may stand in a
         branch, and orders only what these warps share.  BuildError: in a branch or loop that not all threads of the
-        block take alike, and for a number of threads that is no whole number of warps.
+        block take, and for a number of threads that is no whole number of warps.
         """
         self._barrier("bar.sync", barrier, threads)
         self.path.sync("block")
@@ -47,12 +47,12 @@ class Collectives(Memory):
         if not 0 <= barrier < 16:
             raise BuildError(f"barrier {barrier}: there are 0 to 15")
         if threads is None:
-            self.path.require(Alike.BLOCK, "k.sync()")
+            self.path.require(Uniformity.BLOCK, "k.sync()")
             self.emit(opcode, str(barrier))
             return
         if threads % 32 or not 0 < threads <= 1024:
             raise BuildError(f"a barrier for {threads} threads: whole warps are wanted, up to 1024")
-        self.path.require(Alike.WARP, f"{opcode} {barrier}")
+        self.path.require(Uniformity.WARP, f"{opcode} {barrier}")
         self.emit(opcode, str(barrier), str(threads))
 
     def sync_warp(self, mask: int = FULL) -> None:
@@ -63,7 +63,7 @@ class Collectives(Memory):
 
     def sync_cluster(self) -> None:
         """All threads of all blocks of the cluster wait for each other."""
-        self.path.require(Alike.BLOCK, "k.sync_cluster()")
+        self.path.require(Uniformity.BLOCK, "k.sync_cluster()")
         self.emit("barrier.cluster.arrive")
         self.emit("barrier.cluster.wait")
         self.path.sync("block")
@@ -83,7 +83,7 @@ class Collectives(Memory):
         if not 0 < mask <= FULL:
             raise BuildError(f"{what}: mask={mask:#x} is no mask of 32 threads")
         if mask == FULL:
-            self.path.require(Alike.WARP, what)
+            self.path.require(Uniformity.WARP, what)
 
     # ---- shuffles and votes ---------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class Collectives(Memory):
         if kind.bits != 32:
             raise BuildError(f"k.shuffle: {value} is no number")
         same_for_all = how == "idx" and isinstance(lane, int) and width == 32 and mask == FULL
-        result = self.new(kind, max(Alike.WARP, value.alike) if same_for_all else value.alike)
+        result = self.new(kind, max(Uniformity.WARP, value.uniformity) if same_for_all else value.uniformity)
         clamp = ((32 - width) << 8) | (0 if how == "up" else 31)  # PTX ISA: segment mask in bits 8-12, clamp below
         operands = [self.read(value), self.operand(lane, u32), str(clamp), f"0x{mask:08X}"]
         self.emit(f"shfl.sync.{SHUFFLES[how]}.b32", result.text, *operands)
@@ -124,7 +124,7 @@ class Collectives(Memory):
         if not is_predicate(condition):
             raise BuildError(f"k.vote: {condition!r} is no predicate; compare first")
         self._whole_warp(mask, "k.vote")
-        result = self.new(u32 if how == "ballot" else pred, max(Alike.WARP, condition.alike))
+        result = self.new(u32 if how == "ballot" else pred, max(Uniformity.WARP, condition.uniformity))
         kind = "b32" if how == "ballot" else "pred"
         self.emit(f"vote.sync.{how}.{kind}", result.text, self.read(condition), f"0x{mask:08X}")
         return result
@@ -178,7 +178,7 @@ class Collectives(Memory):
             current = together(current, tuple(self.shuffle(v, "xor", distance) for v in current))
             distance //= 2
         if width == 32:
-            current = tuple(Value(self, v.type, v.text, v.block, max(v.alike, Alike.WARP)) for v in current)
+            current = tuple(Value(self, v.type, v.text, v.scope, max(v.uniformity, Uniformity.WARP)) for v in current)
         return current if isinstance(value, tuple) else current[0]
 
     def _reducible(self, value: "Value | Values", combine: str | Combine, what: str) -> None:
@@ -202,7 +202,7 @@ class Collectives(Memory):
 
     def _redux(self, value: Value, name: str) -> Value:
         name = name.rstrip("_")
-        result = self.new(value.type, max(Alike.WARP, value.alike))
+        result = self.new(value.type, max(Uniformity.WARP, value.uniformity))
         suffix = "b32" if name in ("and", "or", "xor") else value.type.name
         self.emit(f"redux.sync.{name}.{suffix}", result.text, self.read(value), f"0x{FULL:08X}")
         return result
@@ -243,19 +243,19 @@ class Collectives(Memory):
             raise BuildError(f"{what}: the launch decides how many threads there are; write @kernel(threads=256)")
         if self.threads % 32:
             raise BuildError(f"{what} needs whole warps, not {self.threads} threads")
-        self.path.require(Alike.BLOCK, what)
+        self.path.require(Uniformity.BLOCK, what)
         current = self._over_lanes(value, combine, 32, what)
         parts: Values = current if isinstance(current, tuple) else (current,)
         if self.warps > 1:
             parts = self._over_warps(parts, combine, what)
-        parts = tuple(Value(self, v.type, v.text, v.block, Alike.BLOCK) for v in parts)
+        parts = tuple(Value(self, v.type, v.text, v.scope, Uniformity.BLOCK) for v in parts)
         return parts if isinstance(value, tuple) else parts[0]
 
     def _over_warps(self, parts: Values, combine: str | Combine, what: str) -> Values:
         kinds = tuple(v.type for v in parts)
         arrays = self._scratch(kinds, what)
         busy = any(a.region in self.path.pending.reads for a in arrays)
-        if busy or any(b.repeats for b in self.path.blocks):  # others may still read the results before these
+        if busy or any(b.repeats for b in self.path.scopes):  # others may still read the results before these
             self.sync()
         with self.when(self.lane == 0):
             for array, part in zip(arrays, parts, strict=True):

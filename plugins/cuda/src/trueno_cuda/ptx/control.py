@@ -1,8 +1,8 @@
 """Branches and loops: `with k.when(c)`, `for i in k.range(n)`, `with k.loop() as loop`.
 
-No label is ever typed.  Each branch and each body is a block of its own: what is defined in it does not exist outside,
-because it may not have run.  A block also knows how alike its threads entered it, so that a barrier that some threads
-never reach is refused.
+No label is ever typed.  Each branch and each body is a scope of its own: what is defined in it does not exist outside,
+because it may not have run.  A scope also knows over which threads the decision to enter it is the same, so that a
+barrier that some threads never reach is refused.
 """
 
 import sys
@@ -11,26 +11,26 @@ from contextlib import AbstractContextManager, contextmanager
 
 from trueno_cuda.ptx.arithmetic import Arithmetic
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.hazards import Alike, Block, Pending
+from trueno_cuda.ptx.hazards import Pending, Scope, Uniformity
 from trueno_cuda.ptx.types import Type, s32, u32
-from trueno_cuda.ptx.values import Value, alike, is_predicate, multiple, plain
+from trueno_cuda.ptx.values import Value, is_predicate, least_uniform, multiple, plain
 
 
 class Loop:
     """A loop without an end of its own: `loop.leave_if(c)`."""
 
-    def __init__(self, k: "Control", block: Block, label: str) -> None:
-        self.k, self.block, self.label = k, block, label
+    def __init__(self, k: "Control", scope: Scope, label: str) -> None:
+        self.k, self.scope, self.label = k, scope, label
         self.left: Pending | None = None  # what is pending where the loop is left
 
     def leave_if(self, condition: Value) -> None:
         """Go on behind the loop where `condition`, a predicate, holds."""
         k = self.k
-        if self.block not in k.path:
+        if self.scope not in k.path:
             raise BuildError("leave_if: the loop is closed already")
         text = k.condition(condition, "leave_if")
-        inner = k.path.blocks[k.path.blocks.index(self.block) :]
-        self.block.alike = min(condition.alike, *(b.alike for b in inner))
+        inner = k.path.scopes[k.path.scopes.index(self.scope) :]
+        self.scope.uniformity = min(condition.uniformity, *(b.uniformity for b in inner))
         if self.left is None:
             self.left = k.path.pending.copy()
         else:
@@ -50,10 +50,10 @@ class Control(Arithmetic):
         return self.read(value)
 
     @contextmanager
-    def _block(self, block: Block) -> Iterator[Block]:
-        self.path.open(block)
-        yield block
-        self.path.close(block)
+    def _scope(self, scope: Scope) -> Iterator[Scope]:
+        self.path.open(scope)
+        yield scope
+        self.path.close(scope)
 
     def _opening(self, how: str) -> object:
         """Note a branch or loop until it is entered: one that no `with` or `for` opens guards nothing."""
@@ -77,7 +77,7 @@ class Control(Arithmetic):
         label = self.label("when")
         self.emit(f"@!{text} bra", f"{label}_end")
         before = self.path.pending.copy()
-        with self._block(Block("k.when branch", condition.alike)):
+        with self._scope(Scope("k.when branch", condition.uniformity)):
             yield
         self.place(f"{label}_end")
         taken = self.path.pending.copy()
@@ -101,7 +101,7 @@ class Control(Arithmetic):
         self.emit("bra", f"{label}_done")
         self.place(f"{label}_end")
         self.path.pending = before
-        with self._block(Block("k.otherwise branch", condition.alike)):
+        with self._scope(Scope("k.otherwise branch", condition.uniformity)):
             yield
         self.place(f"{label}_done")
         self.path.pending.join(taken)
@@ -141,12 +141,12 @@ class Control(Arithmetic):
         if turns == 0:
             return
         whole, rest = divmod(turns, copies)
-        index = self.new(kind, alike(start, stop, step), min(multiple(start), multiple(step)))
+        index = self.new(kind, least_uniform(start, stop, step), min(multiple(start), multiple(step)))
         self.emit(f"mov.{kind.word}", index.text, self.operand(start, kind))
         if whole:
             yield from self._turns(index, stop, step, start if known else None, whole, copies, up, unroll is not False)
         for _ in range(rest):
-            yield from self._turn(index, step, Block("k.range body"))
+            yield from self._turn(index, step, Scope("k.range body"))
 
     def _counting(self, *bounds: Value | int) -> tuple["Type", bool]:
         """Type of the index, and whether it goes up."""
@@ -181,22 +181,22 @@ class Control(Arithmetic):
         if not unroll:
             self.statement('.pragma "nounroll";')
         self.place(label)
-        block = Block("k.range body", index.alike, repeats=True)
+        scope = Scope("k.range body", index.uniformity, repeats=True)
         for _ in range(copies):
-            yield from self._turn(index, step, block)
+            yield from self._turn(index, step, scope)
         back = self.compare(again, index, stop)
         self.emit(f"@{back.text} bra", label)
         if start is None:
             self.place(f"{label}_end")
-        self.path.pending.loop_edge(block.head)
+        self.path.pending.loop_edge(scope.head)
         if start is None:
             self.path.pending.join(before)
 
-    def _turn(self, index: Value, step: Value | int, block: Block) -> Iterator[Value]:
-        """One copy of the body, in a block of its own, and the step to the next index."""
-        inner = Block(block.kind, block.alike, block.repeats, block.head, block.heading)
+    def _turn(self, index: Value, step: Value | int, scope: Scope) -> Iterator[Value]:
+        """One copy of the body, in a scope of its own, and the step to the next index."""
+        inner = Scope(scope.kind, scope.uniformity, scope.repeats, scope.head, scope.heading)
         self.path.open(inner)
-        item = Value(self, index.type, index.text, inner, index.alike, index.multiple)
+        item = Value(self, index.type, index.text, inner, index.uniformity, index.multiple)
         try:
             yield item
         except GeneratorExit:  # `break`, `return`, or an exception: the body cannot be closed any more
@@ -221,12 +221,12 @@ class Control(Arithmetic):
         del self.unopened[note]
         label = self.label("loop")
         self.place(label)
-        with self._block(Block("k.loop body", Alike.BLOCK, repeats=True)) as block:
-            loop = Loop(self, block, label)
+        with self._scope(Scope("k.loop body", Uniformity.BLOCK, repeats=True)) as scope:
+            loop = Loop(self, scope, label)
             yield loop
             if loop.left is None:
                 raise BuildError("k.loop: nothing leaves this loop; say loop.leave_if(c) in its body")
             self.emit("bra", label)
         self.place(f"{label}_end")
-        self.path.pending.loop_edge(block.head)
+        self.path.pending.loop_edge(scope.head)
         self.path.pending.join(loop.left)

@@ -20,7 +20,7 @@ from trueno_cuda.ptx.types import (
     u16,
     u32,
 )
-from trueno_cuda.ptx.values import Value, Var, alike
+from trueno_cuda.ptx.values import Value, Var, least_uniform
 
 ROUND_TO_INTEGER = {"rn": "rni", "rz": "rzi", "rm": "rmi", "rp": "rpi"}
 
@@ -34,7 +34,7 @@ class Conversions(Core):
         if kind is source:
             return self.builder.copy(value) if isinstance(value, Var) else value
         if source is pred and kind.kind in "us":
-            result = self.new(kind.widened, value.alike)
+            result = self.new(kind.widened, value.uniformity)
             self.emit(f"selp.{kind.widened.word}", result.text, "1", "0", self.read(value))
             return result
         if source is f32 and kind is tf32:
@@ -46,14 +46,14 @@ class Conversions(Core):
                 return self.convert(self.convert(value, f32), bf16, rnd, sat)  # exact, then rounded once
             raise BuildError(f"{value} does not become {kind} in one rounding; go through .to(f32)")
         if source is bf16:  # the upper half of the float32, exactly, and on every architecture
-            zero, result = self.constant(u16, "0"), self.new(f32, value.alike)
+            zero, result = self.constant(u16, "0"), self.new(f32, value.uniformity)
             self.emit("mov.b32", result.text, f"{{{zero.text}, {self.read(value)}}}")
             return result
         mode = _rounding(source, kind, rnd)
         return self._convert(value, kind.widened, f"cvt{mode}{'.sat' if sat else ''}.{kind}.{source}")
 
     def _convert(self, value: Value, kind: Type, opcode: str) -> Value:
-        result = self.new(kind, value.alike, value.multiple if kind.bits >= value.type.bits else 1)
+        result = self.new(kind, value.uniformity, value.multiple if kind.bits >= value.type.bits else 1)
         self.emit(opcode, result.text, self.read(value))
         return result
 
@@ -61,7 +61,7 @@ class Conversions(Core):
         """`value.bits(kind)`."""
         if kind.bits != value.type.bits or "o" in kind.kind + value.type.kind or not kind.register:
             raise BuildError(f"{value} has {value.type.bits} bits that cannot be read as {kind}, which has {kind.bits}")
-        result = self.new(kind, value.alike)
+        result = self.new(kind, value.uniformity)
         self.emit(f"mov.b{kind.bits}", result.text, self.read(value))
         return result
 
@@ -71,7 +71,7 @@ class Conversions(Core):
         Two f32 are rounded to a f16x2, bf16x2 or fp8 pair, four s32 clamped to a s8x4; halves are just joined.
         """
         kinds = list(dict.fromkeys(v.type for v in lanes))
-        result = self.new(kind, alike(*lanes))
+        result = self.new(kind, least_uniform(*lanes))
         texts = [self.read(v) for v in lanes]
         if kind in (f16x2, bf16x2) and kinds == [f32] and len(lanes) == 2:
             self.emit(f"cvt.rn.{kind}.f32", result.text, *texts[::-1])
@@ -95,7 +95,7 @@ class Conversions(Core):
         8-bit integers come as 32-bit ones, a fp8 pair as f16, a u64 as two u32.
         """
         text, source = self.read(value), value.type
-        level = value.alike
+        level = value.uniformity
         if source is bf16x2 and kind is f32:  # a bfloat16 is the upper half of its float32
             low, high = self.new(f32, level), self.new(f32, level)
             self.emit("shl.b32", low.text, text, "16")

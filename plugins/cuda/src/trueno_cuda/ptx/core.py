@@ -5,7 +5,7 @@ from collections import Counter
 from types import CodeType
 
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.hazards import Alike, Block, Path, Pending
+from trueno_cuda.ptx.hazards import Path, Pending, Scope, Uniformity
 from trueno_cuda.ptx.targets import Target, required_version
 from trueno_cuda.ptx.types import Type, bf16, f16, literal
 from trueno_cuda.ptx.values import Emitter, Number, Value, Var, plain
@@ -72,7 +72,7 @@ class Core:
             raise BuildError(self.broken)
         if self._code is not None:
             self._locate(self._code)
-        self.lines.append(INDENT * len(self.path.blocks) + text)
+        self.lines.append(INDENT * len(self.path.scopes) + text)
 
     def need(self, feature: str) -> None:
         """Raise the version to what `feature` takes, or refuse it on this architecture."""
@@ -85,7 +85,7 @@ class Core:
     def place(self, label: str) -> None:
         if self.broken:
             raise BuildError(self.broken)
-        self.lines.append(f"{INDENT * (len(self.path.blocks) - 1)}{label}:")
+        self.lines.append(f"{INDENT * (len(self.path.scopes) - 1)}{label}:")
 
     def _locate(self, code: CodeType) -> None:
         """A `.loc` when the kernel's Python line changes, so that profilers show it."""
@@ -94,7 +94,7 @@ class Core:
             frame = frame.f_back  # type: ignore[assignment]
         if frame is not None and frame.f_lineno != self._line:
             self._line = frame.f_lineno
-            self.lines.append(f"{INDENT * len(self.path.blocks)}.loc 1 {self._line} 0")
+            self.lines.append(f"{INDENT * len(self.path.scopes)}.loc 1 {self._line} 0")
 
     # ---- registers ------------------------------------------------------------------------------------
 
@@ -106,12 +106,14 @@ class Core:
         self.registers[kind.prefix] = (kind, count + 1)
         return f"%{kind.prefix}{count + 1}"
 
-    def new(self, kind: Type, alike: Alike = Alike.LANE, multiple: int = 1, *, top: bool = False) -> Value:
+    def new(
+        self, kind: Type, uniformity: Uniformity = Uniformity.LANE, multiple: int = 1, *, top: bool = False
+    ) -> Value:
         """A value to be written by the next instruction; top: by the prologue, so that it exists everywhere."""
-        return Value(self.builder, kind, self.register(kind), self.path.blocks[0 if top else -1], alike, multiple)
+        return Value(self.builder, kind, self.register(kind), self.path.scopes[0 if top else -1], uniformity, multiple)
 
-    def new_var(self, kind: Type, alike: Alike) -> Var:
-        return Var(self.builder, kind, self.register(kind), self.path.inner, alike)
+    def new_var(self, kind: Type, uniformity: Uniformity) -> Var:
+        return Var(self.builder, kind, self.register(kind), self.path.inner, uniformity)
 
     @property
     def builder(self) -> Emitter:
@@ -124,9 +126,9 @@ class Core:
         """The register of a value that exists here."""
         if value.k is not self.builder:
             raise BuildError(f"{value} belongs to the kernel {value.k.name}, not to {self.name}")
-        if value.block not in self.path:
+        if value.scope not in self.path:
             raise BuildError(
-                f"{value} is used outside of the {value.block.kind} that defines it, which may not have run; "
+                f"{value} is used outside of the {value.scope.kind} that defines it, which may not have run; "
                 "declare a Var before it with k.var, and .set it inside"
             )
         if isinstance(value, Var) and value.busy:
@@ -148,11 +150,11 @@ class Core:
         return text
 
     def constant(self, kind: Type, text: str) -> Value:
-        value = self.new(kind, Alike.BLOCK)
+        value = self.new(kind, Uniformity.BLOCK)
         self.emit(f"mov.{kind.word}", value.text, text)
         return value
 
-    def context(self, block: Block) -> Alike:
-        """How alike the threads are that get here from where `block` began."""
-        blocks = self.path.blocks
-        return min((b.alike for b in blocks[blocks.index(block) + 1 :]), default=Alike.BLOCK)
+    def context(self, scope: Scope) -> Uniformity:
+        """The least uniform decision between where `scope` began and here."""
+        scopes = self.path.scopes
+        return min((s.uniformity for s in scopes[scopes.index(scope) + 1 :]), default=Uniformity.BLOCK)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from trueno_cuda.ptx.errors import BuildError
 
 
-class Alike(IntEnum):
-    """Over which threads a value is the same.  A barrier must be reached alike by all that it waits for."""
+class Uniformity(IntEnum):
+    """Over which threads a value is the same.  A barrier must be reached by all that it waits for."""
 
     LANE = 0
     WARP = 1
@@ -122,22 +122,22 @@ class Pending:
 
 
 @dataclass(slots=True, eq=False)
-class Block:
+class Scope:
     """A branch or a loop's body: code that is entered as a whole.
 
-    alike: over which threads the decision to enter is the same.  head: of a loop, the accesses before its first
+    uniformity: over which threads the decision to enter is the same.  head: of a loop, the accesses before its first
     barrier; heading: whose barriers have not come yet.  barrier: whom it makes wait, `block` or `warp`, if anyone.
     """
 
     kind: str
-    alike: Alike = Alike.BLOCK
+    uniformity: Uniformity = Uniformity.BLOCK
     repeats: bool = False
     head: Pending = field(default_factory=Pending)
     heading: set[str] = field(default_factory=lambda: {"block", "warp"})
     barrier: str = ""
 
     def close(self) -> None:
-        if self.barrier and self.alike < (Alike.BLOCK if self.barrier == "block" else Alike.WARP):
+        if self.barrier and self.uniformity < (Uniformity.BLOCK if self.barrier == "block" else Uniformity.WARP):
             raise BuildError(
                 f"a {self.kind} that some threads leave earlier than others holds a barrier or collective for the "
                 f"whole {self.barrier}: make the condition of leave_if the same for all of them"
@@ -145,28 +145,28 @@ class Block:
 
 
 class Path:
-    """The open blocks, innermost last, and what is pending at this point of the code."""
+    """The open scopes, innermost last, and what is pending at this point of the code."""
 
     def __init__(self) -> None:
-        self.blocks = [Block("kernel")]
+        self.scopes = [Scope("kernel")]
         self.pending = Pending()
         self.unfenced: set[Region] = set()  # stored by threads, not yet shown to asynchronous copies and wgmma
 
-    def __contains__(self, block: object) -> bool:
-        return any(b is block for b in self.blocks)
+    def __contains__(self, scope: object) -> bool:
+        return any(b is scope for b in self.scopes)
 
     @property
-    def inner(self) -> Block:
-        return self.blocks[-1]
+    def inner(self) -> Scope:
+        return self.scopes[-1]
 
-    def open(self, block: Block) -> None:
-        self.blocks.append(block)
+    def open(self, scope: Scope) -> None:
+        self.scopes.append(scope)
 
-    def close(self, block: Block) -> None:
-        if self.inner is not block:
-            raise BuildError(f"a {block.kind} was closed while a {self.inner.kind} inside it is open")
-        block.close()
-        self.blocks.pop()
+    def close(self, scope: Scope) -> None:
+        if self.inner is not scope:
+            raise BuildError(f"a {scope.kind} was closed while a {self.inner.kind} inside it is open")
+        scope.close()
+        self.scopes.pop()
 
     def touch(self, how: str, region: Region) -> None:
         """An access: `read`, `write` or `copy_async`; or by the asynchronous proxy, `fetch` and `fill`."""
@@ -179,29 +179,29 @@ class Path:
             self.unfenced.add(region)
         how = {"fetch": "read", "fill": "write"}.get(how, how)
         getattr(self.pending, how)(region)
-        for block in reversed(self.blocks):
-            if region.per not in block.heading:
+        for scope in reversed(self.scopes):
+            if region.per not in scope.heading:
                 break
-            if block.repeats:
-                {"read": block.head.reads, "write": block.head.writes, "copy_async": block.head.open}[how].add(region)
+            if scope.repeats:
+                {"read": scope.head.reads, "write": scope.head.writes, "copy_async": scope.head.open}[how].add(region)
 
     def sync(self, per: str) -> None:
         """A barrier of the `block` or of the `warp`.  One inside a branch may not be reached, one in a loop is."""
         self.pending.sync(per)
-        for block in reversed(self.blocks):
-            block.heading -= {"block", "warp"} if per == "block" else {"warp"}
-            if "branch" in block.kind:
+        for scope in reversed(self.scopes):
+            scope.heading -= {"block", "warp"} if per == "block" else {"warp"}
+            if "branch" in scope.kind:
                 break
 
-    def require(self, alike: Alike, what: str) -> None:
+    def require(self, uniformity: Uniformity, what: str) -> None:
         """Refuse `what`, which waits for all threads of a block or warp, where not all of them arrive."""
-        per = "block" if alike is Alike.BLOCK else "warp"
-        for block in self.blocks:
-            if block.alike < alike:
-                decided = "each warp" if block.alike is Alike.WARP else "each thread"
+        per = "block" if uniformity is Uniformity.BLOCK else "warp"
+        for scope in self.scopes:
+            if scope.uniformity < uniformity:
+                decided = "each warp" if scope.uniformity is Uniformity.WARP else "each thread"
                 raise BuildError(
-                    f"{what} waits for the whole {per}, but it stands in a {block.kind} that is decided for "
+                    f"{what} waits for the whole {per}, but it stands in a {scope.kind} that is decided for "
                     f"{decided}: some threads never arrive; move it out"
                 )
-            if block.barrier != "block":
-                block.barrier = per
+            if scope.barrier != "block":
+                scope.barrier = per

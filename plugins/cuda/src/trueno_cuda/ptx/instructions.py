@@ -91,7 +91,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
 COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
 
 SPECIAL_REGISTERS: Final[dict[str, tuple[str, Type, str]]] = {
-    # name: register, type, and how alike it is: over a block, over a warp, or not at all
+    # name: register, type, and its uniformity: over a block, over a warp, or not at all
     "tid": ("%tid.x", u32, "lane"), "tid_y": ("%tid.y", u32, "lane"), "tid_z": ("%tid.z", u32, "lane"),
     "ctaid": ("%ctaid.x", u32, "block"), "ctaid_y": ("%ctaid.y", u32, "block"), "ctaid_z": ("%ctaid.z", u32, "block"),
     "ntid": ("%ntid.x", u32, "block"), "ntid_y": ("%ntid.y", u32, "block"), "ntid_z": ("%ntid.z", u32, "block"),

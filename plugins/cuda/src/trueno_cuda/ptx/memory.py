@@ -10,7 +10,7 @@ from functools import cached_property
 
 from trueno_cuda.ptx.control import Control
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.hazards import Alike, Region
+from trueno_cuda.ptx.hazards import Region, Uniformity
 from trueno_cuda.ptx.instructions import ATOMICS
 from trueno_cuda.ptx.pointers import CACHE, ORDERS, SCOPES, Array, Index, Pointer, Root
 from trueno_cuda.ptx.types import (
@@ -26,7 +26,7 @@ from trueno_cuda.ptx.types import (
     u32,
     u64,
 )
-from trueno_cuda.ptx.values import Number, Value, alike, is_predicate, multiple, plain
+from trueno_cuda.ptx.values import Number, Value, is_predicate, least_uniform, multiple, plain
 
 
 class Memory(Control):
@@ -72,7 +72,7 @@ class Memory(Control):
         root = Root(f"{space}_{number}", space, max(align, element.bytes))
         pitches = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
         region = Region(root.name, "0" if stages > 1 else "", per) if space == "shared" else None
-        base = self.new(address, Alike.BLOCK, top=True)
+        base = self.new(address, Uniformity.BLOCK, top=True)
         array = Array(self, element, root, base, 1 << 40, count, region, pitches)
         array.stages = stages
         self.arrays.append(array)
@@ -105,7 +105,7 @@ class Memory(Control):
             raise BuildError(f"{pointer}: {index!r} is no index; indices are integers and count elements")
         if isinstance(index, int) and index == 0:
             return where
-        result = self.new(where.type, alike(where, index))
+        result = self.new(where.type, least_uniform(where, index))
         if isinstance(index, int):
             self.emit(f"add.{where.type.word}", result.text, base, str(index * size))
         elif not index.type.integer or index.type.bits < 32 or index.type.bits > where.type.bits:
@@ -156,7 +156,7 @@ class Memory(Control):
         guard = self.guard(where)
         place, at = self._access(pointer, index, count, "read")
         element, kind = pointer.element, pointer.element.widened
-        level = alike(at, where, pointer.address)
+        level = least_uniform(at, where, pointer.address)
         packs = element.bits < 32 and count > 4
         word = PACKS.get(element.name) if packs else kind
         if word is None or not word.register:
@@ -226,7 +226,7 @@ class Memory(Control):
         """For `policy=`: evict_first, evict_last or evict_unchanged, of that fraction of the accesses."""
         if priority not in ("evict_first", "evict_last", "evict_normal", "evict_unchanged") or not 0 < fraction <= 1:
             raise BuildError(f"k.l2_policy({priority!r}, {fraction}): evict_first, evict_last, evict_normal; up to 1.0")
-        policy = self.new(cache_policy, Alike.BLOCK)
+        policy = self.new(cache_policy, Uniformity.BLOCK)
         self.emit(f"createpolicy.fractional.L2::{priority}.b64", policy.text, str(float(fraction)))
         return policy
 
@@ -244,7 +244,7 @@ class Memory(Control):
 
         align: bytes that the address is promised to be a multiple of.
         """
-        result = self.new(global_address, address.alike)
+        result = self.new(global_address, address.uniformity)
         self.emit("cvta.to.global.u64", result.text, self.operand(address, u64))
         return Pointer(self, element, Root(f"memory at {address.text}", "global", align), result)
 

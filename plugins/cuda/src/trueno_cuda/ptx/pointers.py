@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, overload
 
+from trueno_cuda.ptx.aliases import POINTER, instead
 from trueno_cuda.ptx.errors import BuildError, UnknownName, suggestion
-from trueno_cuda.ptx.guesses import POINTER, instead
 from trueno_cuda.ptx.hazards import Region
 from trueno_cuda.ptx.types import Type, checked
 from trueno_cuda.ptx.values import Emitter, Number, Value, multiple, plain

@@ -21,9 +21,9 @@ from trueno_cuda.ptx.instructions import (
 )
 from trueno_cuda.ptx.kernel import Kernel, Source, kernel
 from trueno_cuda.ptx.pointers import CACHE, ORDERS, SCOPES, Array, Pointer
+from trueno_cuda.ptx.reference_topics import TOPICS
 from trueno_cuda.ptx.targets import TARGETS
 from trueno_cuda.ptx.tensor_cores import MMA, WGMMA_K
-from trueno_cuda.ptx.topics import TOPICS
 from trueno_cuda.ptx.types import PACKS, TYPES, Type
 from trueno_cuda.ptx.values import Value, Var
 
@@ -48,7 +48,7 @@ def page() -> str:
     parts.append(f"What `build` gives, a `Kernel`:\n\n{_text(Kernel)}\n")
     rows = [(f"`{t}`", str(t.bits), _kind(t), f"`{t.widened}`" if t.widened.register else "–") for t in TYPES.values()]
     parts.append("## Types\n\n" + _table(("type", "bits", "what it is", "in a register"), rows))
-    launches = import_module("trueno_cuda.launching")  # which needs the core, and the builder does not
+    launches = import_module("trueno_cuda.device.launching")  # which needs the core, and the builder does not
     parts.append('## Running\n\nOn a GPU with `backend="cuda"`, without one on `cuda_emulated`.\n')
     parts += [_member(f"trueno_cuda.{name}", getattr(launches, name)) for name in ("prepared", "run")]
     shown: set[str] = set()
@@ -122,9 +122,9 @@ def _instructions() -> list[tuple[str, ...]]:
 
 
 def _registers() -> list[str]:
-    alike = {"lane": "–", "warp": "a warp", "block": "a block"}
+    uniformity = {"lane": "–", "warp": "a warp", "block": "a block"}
     rows: list[tuple[str, ...]]
-    rows = [(f"`k.{n}`", f"`{text}`", f"`{t}`", alike[over]) for n, (text, t, over) in SPECIAL_REGISTERS.items()]
+    rows = [(f"`k.{n}`", f"`{text}`", f"`{t}`", uniformity[over]) for n, (text, t, over) in SPECIAL_REGISTERS.items()]
     rows += [(f"`k.{n}()`", f"`{text}`", f"`{t}`", "–") for n, (text, t) in CLOCKS.items()]
     calls = [(f"`k.{n}()`", f"`{text}`") for n, text in STATEMENTS.items()]
     return [_table(("register", "PTX", "type", "the same over"), rows), _table(("statement", "PTX"), calls)]

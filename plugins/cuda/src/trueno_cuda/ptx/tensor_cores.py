@@ -9,7 +9,7 @@ from typing import Final
 
 from trueno_cuda.ptx.collectives import Collectives
 from trueno_cuda.ptx.errors import BuildError
-from trueno_cuda.ptx.hazards import Alike, Region
+from trueno_cuda.ptx.hazards import Region, Uniformity
 from trueno_cuda.ptx.pointers import Index, Pointer
 from trueno_cuda.ptx.types import (
     PACKS,
@@ -86,7 +86,7 @@ class TensorCores(Collectives):
         )
 
     def _mma(self, shape: str, acc: Sequence[Var], a: Sequence[Value], b: Sequence[Value]) -> None:
-        self.path.require(Alike.WARP, "k.mma")
+        self.path.require(Uniformity.WARP, "k.mma")
         out, left, right = _lane(acc[0].type), _lane(a[0].type), _lane(b[0].type)
         results = [self._written(v, v.type, *a, *b).text for v in acc]
         d = _set(results)
@@ -119,7 +119,7 @@ class TensorCores(Collectives):
             raise BuildError(f"{what}: {tile} is no shared memory of f16, bf16, f32 or 8-bit elements")
         if count not in (1, 2, 4):
             raise BuildError(f"{what}: {count} matrices; 1, 2 or 4 are wanted")
-        self.path.require(Alike.WARP, what)
+        self.path.require(Uniformity.WARP, what)
         row = 16 // tile.element.bytes
         at = self.flat(tile, index)
         known = min(tile.multiple, multiple(at))
@@ -149,9 +149,9 @@ class TensorCores(Collectives):
         tile.root.align = max(tile.root.align, 8 * swizzle, 128)
         address = self.address(tile, self.flat(tile, index))
         offset, wide, word = (
-            self.new(u32, address.alike),
-            self.new(u64, address.alike),
-            self.new(descriptor, address.alike),
+            self.new(u32, address.uniformity),
+            self.new(u64, address.uniformity),
+            self.new(descriptor, address.uniformity),
         )
         self.emit("bfe.u32", offset.text, address.text, "4", "14")  # addresses are given in units of 16 bytes
         self.emit("cvt.u64.u32", wide.text, offset.text)
@@ -165,7 +165,7 @@ class TensorCores(Collectives):
         """The same matrix, `elements` further on along its depth."""
         if matrix.type is not descriptor or elements * kind.bytes % 16:
             raise BuildError(f"k.deeper: {matrix} by {elements} {kind}: a k.matrix, by whole 16 bytes")
-        result = self.new(descriptor, matrix.alike)
+        result = self.new(descriptor, matrix.uniformity)
         self.emit("add.u64", result.text, self.read(matrix), str(elements * kind.bytes // 16))
         self._matrices[result.text] = self._matrices.get(matrix.text)
         return result
@@ -177,7 +177,7 @@ class TensorCores(Collectives):
 
     def wgmma_fence(self) -> None:
         """Before the first wgmma, and whenever its registers were touched since."""
-        self.path.require(Alike.WARP, "k.wgmma_fence")
+        self.path.require(Uniformity.WARP, "k.wgmma_fence")
         self.emit("wgmma.fence.sync.aligned")
         self._wgmma["fenced"] = True
 
@@ -202,7 +202,7 @@ class TensorCores(Collectives):
             raise BuildError("k.wgmma: k.wgmma_fence() must come first, after the last change of its registers")
         if self.shape is not None and self.threads % 128:
             raise BuildError(f"k.wgmma takes four whole warps; the block has {self.threads} threads")
-        self.path.require(Alike.WARP, "k.wgmma")
+        self.path.require(Uniformity.WARP, "k.wgmma")
         flag = accumulate if isinstance(accumulate, Value) else self._flag(accumulate)
         if not is_predicate(flag):
             raise BuildError(f"k.wgmma: accumulate={flag!r} is no predicate")
@@ -243,7 +243,7 @@ class TensorCores(Collectives):
         """A predicate that is the same throughout the kernel."""
         flags = self._flags
         if accumulate not in flags:
-            flags[accumulate] = self.new(pred, Alike.BLOCK, top=True)
+            flags[accumulate] = self.new(pred, Uniformity.BLOCK, top=True)
             self.prologue.append(f"setp.ne.u32 {flags[accumulate].text}, {int(accumulate)}, 0;")
         return flags[accumulate]
 

@@ -1,7 +1,7 @@
 """Values, which are written once, and vars, which may change.
 
 An operator emits one instruction.  Beside its register a value knows two facts that let the builder refuse hazards:
-how alike it is over the threads, and which power of two divides it.
+over which threads it is uniform, and which power of two divides it.
 """
 
 import operator
@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, Final, NoReturn, Protocol
 
+from trueno_cuda.ptx.aliases import VALUE, instead
 from trueno_cuda.ptx.errors import BuildError, UnknownName
-from trueno_cuda.ptx.guesses import VALUE, instead
-from trueno_cuda.ptx.hazards import Alike, Block
+from trueno_cuda.ptx.hazards import Scope, Uniformity
 from trueno_cuda.ptx.instructions import INSTRUCTIONS, SPECIAL_REGISTERS
-from trueno_cuda.ptx.topics import MEMBERS
+from trueno_cuda.ptx.reference_topics import MEMBERS
 from trueno_cuda.ptx.types import Type, checked, pred
 
 Number = int | float
@@ -60,16 +60,29 @@ class Emitter(Protocol):
 class Value:
     """The result of one instruction.
 
-    k: the kernel under construction; type; text: the register; block: the branch or loop that defines it, outside of
+    k: the kernel under construction; type; text: the register; scope: the branch or loop that defines it, outside of
     which it does not exist; multiple: a power of two that is known to divide it (integers only).
     """
 
-    __slots__ = ("alike", "block", "k", "multiple", "text", "type")
+    __slots__ = ("k", "multiple", "scope", "text", "type", "uniformity")
 
     def __init__(
-        self, k: Emitter, kind: Type, text: str, block: Block, alike: Alike = Alike.LANE, multiple: int = 1
+        self,
+        k: Emitter,
+        kind: Type,
+        text: str,
+        scope: Scope,
+        uniformity: Uniformity = Uniformity.LANE,
+        multiple: int = 1,
     ) -> None:
-        self.k, self.type, self.text, self.block, self.alike, self.multiple = k, kind, text, block, alike, multiple
+        self.k, self.type, self.text, self.scope, self.uniformity, self.multiple = (
+            k,
+            kind,
+            text,
+            scope,
+            uniformity,
+            multiple,
+        )
 
     def __repr__(self) -> str:
         return f"{self._said} ({self.type})"
@@ -282,8 +295,8 @@ class Var(Value):
 
     __slots__ = ("busy",)
 
-    def __init__(self, k: Emitter, kind: Type, text: str, block: Block, alike: Alike) -> None:
-        super().__init__(k, kind, text, block, alike)
+    def __init__(self, k: Emitter, kind: Type, text: str, scope: Scope, uniformity: Uniformity) -> None:
+        super().__init__(k, kind, text, scope, uniformity)
         self.busy = False
 
     def set(self, value: Value | Number) -> None:
@@ -363,6 +376,6 @@ def multiple(value: object) -> int:
     return 1
 
 
-def alike(*values: object) -> Alike:
+def least_uniform(*values: object) -> Uniformity:
     """Over which threads a result of these is the same: numbers are the same everywhere."""
-    return min((v.alike for v in values if isinstance(v, Value)), default=Alike.BLOCK)
+    return min((v.uniformity for v in values if isinstance(v, Value)), default=Uniformity.BLOCK)

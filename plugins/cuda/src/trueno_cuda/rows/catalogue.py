@@ -9,11 +9,11 @@ import numpy as np
 from trueno.backend import TABLE, Call, Op, bound, judge
 from trueno.errors import KernelError
 
-from trueno_cuda.device import Device
-from trueno_cuda.entry import GUARDED, Constant, Entry, Result, Trial
+from trueno_cuda.catalogue.entry import GUARDED, CatalogueEntry, Constant, Result, Trial
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.ptx import Kernel
-from trueno_cuda.rowprogram import RowKernel, refusal
 from trueno_cuda.rows.accuracy import ACCURACY
+from trueno_cuda.rows.rowprogram import RowKernel, refusal
 from trueno_cuda.rows.schedule import Schedule, parse
 from trueno_cuda.rows.source import HELD, is_flat, printed
 
@@ -106,11 +106,11 @@ def _tried(device: Device, key: Call, schedule: str, operands: list[np.ndarray[A
     return found
 
 
-def _entry(op: Op) -> Entry:
+def _entry(op: Op) -> CatalogueEntry:
     variants: tuple[dict[str, Any], ...] = (
         ({},) if _flat(op) else ({}, {"schedule": "swept128x1"}, {"schedule": "long128x1c4"})
     )
-    return Entry(
+    return CatalogueEntry(
         op.name, op.family, op.doc.partition("\n")[0], _builder(op), _sampler(op), CONSTANTS, variants=variants
     )
 

@@ -38,7 +38,7 @@ class Flat(Printer):
         """`groups` of 16 bytes a thread and operand; USUAL_GROUPS where none are said."""
         groups = groups or USUAL_GROUPS
         count = groups * self.units
-        sweep = self.plan.passes[0]
+        pass_ = self.plan.passes[0]
 
         def body(items: Value, n: Value, pitch: Value, magic: Value, shift: Value, first: Value) -> None:
             k: Any = self.k
@@ -47,29 +47,29 @@ class Flat(Printer):
             at = start * self.width
             step = threads * self.width
             loaded: list[dict[int, list[Value]]] = [{} for _ in live]
-            for i, source in sweep.loads:
+            for i, source in pass_.loads:
                 if self.kinds[str(source)] == "e":
                     base = self.pointer(source) + at
-                    for j, held in enumerate(loaded):
-                        held[i] = self.load(base, j * step, live[j], self.width)
-            outs = {number: self.pointer(number) + at for number, _ in sweep.stores}
+                    for j, values in enumerate(loaded):
+                        values[i] = self.load(base, j * step, live[j], self.width)
+            outs = {number: self.pointer(number) + at for number, _ in pass_.stores}
             if not self.by_row:
-                self.row_ops(sweep.before)
-            for j, held in enumerate(loaded):
+                self.row_ops(pass_.before)
+            for j, values in enumerate(loaded):
                 column = None
                 if self.by_row:
                     place = at + j * step
                     row = (k.mul_hi(place, magic) + place) >> shift
                     column = k.multiple_of(place - row * pitch, self.width)
                     self.row_leaves(row, live[j])
-                    self.row_ops(sweep.before)
-                    for i, source in sweep.loads:
+                    self.row_ops(pass_.before)
+                    for i, source in pass_.loads:
                         if self.kinds[str(source)] == "w":
-                            held[i] = self.load(self.pointer(source), column, live[j], self.width)
-                lanes: list[Lane] = [{i: v[e] for i, v in held.items()} for e in range(self.width)]
+                            values[i] = self.load(self.pointer(source), column, live[j], self.width)
+                lanes: list[Lane] = [{i: v[e] for i, v in values.items()} for e in range(self.width)]
                 for e, lane in enumerate(lanes):
-                    self.compute(sweep.body, lane, None if column is None else self.column(column + first, e))
-                for number, i in sweep.stores:
+                    self.compute(pass_.body, lane, None if column is None else self.column(column + first, e))
+                for number, i in pass_.stores:
                     values = [self.value(i, lane) for lane in lanes]
                     self.store(outs[number], j * step, values, live[j])
                     self.watch(values, live[j])

@@ -1,10 +1,10 @@
 # mypy: disable-error-code="valid-type"
 """What every kernel of a row program has: its parameters, the program's values, and the guard.
 
-A kernel is a Python function that walks the program's plan and calls the builder; `trueno_cuda.rows.flat`, `held` and
-`swept` are those functions.  A value of the program lives in one of three tables: `uniform`, the same everywhere;
+A kernel is a Python function that walks the program's plan and calls the builder; `flat`, `register_resident` and
+`multi_pass` are those functions.  A value of the program lives in one of three tables: `uniform`, the same everywhere;
 `row`, one a row; and one table an element, which the caller keeps.  Names of parameters are numbers, so that a
-program's text does not hang on what its operands are called; the program itself stands in the text as a comment.
+program's text does not depend on what its operands are called; the program itself stands in the text as a comment.
 """
 
 import inspect
@@ -104,8 +104,8 @@ class Printer:
 
     def pointer(self, source: str | int) -> Pointer:
         """Of an operand by name, or of a result by number."""
-        found: Pointer = self.given[self.names[source] if isinstance(source, str) else f"out{source}"]
-        return found
+        place: Pointer = self.given[self.names[source] if isinstance(source, str) else f"out{source}"]
+        return place
 
     def number(self, name: str) -> Value:
         """A launch parameter that is no pointer."""
@@ -114,13 +114,13 @@ class Printer:
 
     def load(self, place: Pointer, at: Any, where: Value | None = None, count: int = 1) -> list[Value]:
         """Neighbours in memory, as what is computed with."""
-        found = place.load(at, vec=count, where=where)
-        return found if self.stored is self.kind else [v.to(self.kind) for v in found]
+        loaded = place.load(at, vec=count, where=where)
+        return loaded if self.stored is self.kind else [v.to(self.kind) for v in loaded]
 
     def store(self, place: Pointer, at: Any, values: Sequence[Value], where: Value | None = None) -> None:
         """Neighbours, rounded to what memory holds."""
-        made = values if self.stored is self.kind else [v.to(self.stored) for v in values]
-        place.store(at, made, where=where)
+        stored = values if self.stored is self.kind else [v.to(self.stored) for v in values]
+        place.store(at, stored, where=where)
 
     # ---- values ---------------------------------------------------------------------------------------
 
@@ -199,8 +199,8 @@ class Printer:
         def combine(a: State, b: State) -> State:
             return tuple(v for f, i, j in parts for v in self.fold(f, table).join(self.k, a[i:j], b[i:j]))
 
-        found = reduce(tuple(chain(*states.values())), combine)
-        return {f: found[i:j] for f, i, j in parts}
+        whole = reduce(tuple(chain(*states.values())), combine)
+        return {f: whole[i:j] for f, i, j in parts}
 
     def results(self, states: dict[int, State], table: dict[str, Fold] = FOLDS) -> None:
         """Values of folds whose states are whole: values of the row from now on."""

@@ -5,7 +5,8 @@
     swept1024x4     rows read again in every pass: 1 024 threads a row, 4 times 16 bytes a turn
     long256x4c32    rows in chunks over many blocks, 32 an SM: as swept, then a kernel that joins
 
-A schedule that is forced may leave numbers out (`held256`, `long`): they are then as usual, or follow from the row.
+`held` kernels are printed by `register_resident`, `swept` and `long` ones by `multi_pass`.  A forced schedule may
+leave numbers out (`held256`, `long`): they are then as usual, or follow from the row.
 """
 
 import re
@@ -62,10 +63,10 @@ class Schedule:
 
 def parse(text: str) -> Schedule:
     """A schedule by its name; KernelError where there is none."""
-    found = re.fullmatch(r"(flat|held|swept)(\d+)?(?:x(\d+))?()|(long)(\d+)?(?:x(\d+))?(?:c(\d+))?", text)
-    if found is None:
+    match = re.fullmatch(r"(flat|held|swept)(\d+)?(?:x(\d+))?()|(long)(\d+)?(?:x(\d+))?(?:c(\d+))?", text)
+    if match is None:
         raise KernelError(f"schedule {text!r} is not known; write flat256x4, held32x8, swept1024x4 or long256x4c32")
-    kind, *numbers = found.groups()[4:] if found[5] else found.groups()[:4]
+    kind, *numbers = match.groups()[4:] if match[5] else match.groups()[:4]
     assert kind is not None
     lanes, groups, chunks = (int(n or 0) or usual for n, usual in zip(numbers, USUAL[kind], strict=True))
     part_of_warp = kind == "held" and lanes in (1, 2, 4, 8, 16)
@@ -76,13 +77,13 @@ def parse(text: str) -> Schedule:
     return Schedule(kind, lanes, groups, chunks)  # type: ignore[arg-type]
 
 
-def choose(rows: int, n: int, itemsize: int, sms: int, burden: int = 1) -> Schedule:
-    """The schedule of a program that folds, by its shape.  burden: values that a lane holds of every element."""
+def choose(rows: int, n: int, itemsize: int, sms: int, live_values: int = 1) -> Schedule:
+    """The schedule of a program that folds, by its shape.  live_values: values that a lane holds of every element."""
     groups = -(-n * itemsize // 16)
     if rows <= sms and n * itemsize >= LONG * sms:
         return parse("long")
     for lanes, most in TEAMS:
-        if groups <= lanes * max(most // burden, 1):
+        if groups <= lanes * max(most // live_values, 1):
             return fitted(Schedule("held", lanes), n, itemsize)
     return parse("long" if rows <= FEW * sms else "swept")
 
@@ -105,6 +106,6 @@ def chunked(schedule: Schedule, rows: int, n: int, itemsize: int, sms: int) -> t
     """`schedule` for long rows, and elements of a chunk, a multiple of a tile."""
     tile = schedule.lanes * schedule.groups * 16 // itemsize
     tiles = -(-n // tile)
-    pieces = min(schedule.chunks * sms, max(SOME * sms, rows * tiles // TILES))
-    chunk = -(-tiles * rows // pieces) * tile
+    count = min(schedule.chunks * sms, max(SOME * sms, rows * tiles // TILES))
+    chunk = -(-tiles * rows // count) * tile
     return replace(schedule, joiners=1024 if rows <= sms else 256), chunk

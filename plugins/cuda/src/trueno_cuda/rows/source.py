@@ -1,4 +1,4 @@
-"""The kernels of an op's row program: what golden files and the kernels of `trueno_cuda.rowprogram` print."""
+"""The kernels of an op's row program: what golden files and the kernels of `trueno_cuda.rows.rowprogram` print."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from trueno.backend import Lowering, Op, Program, lower
 
 from trueno_cuda.ptx import Kernel, bf16, f16, f32, f64
 from trueno_cuda.rows.flat import Flat
-from trueno_cuda.rows.held import Held
+from trueno_cuda.rows.multi_pass import MultiPass
+from trueno_cuda.rows.register_resident import RegisterResident
 from trueno_cuda.rows.schedule import Schedule, parse
-from trueno_cuda.rows.swept import Swept
 
 KINDS = {"float32": (f32, f32), "float64": (f64, f64), "float16": (f32, f16), "bfloat16": (f32, bf16)}
 """By the arrays' dtype: what is computed with, and what memory holds."""
 
 
 def planned(program: Program, kind: str, narrow: bool = False) -> Lowering:
-    """Registers keep whatever a later pass needs; a sweep computes it again, unless that is dear.
+    """Registers keep whatever a later pass needs; a later pass computes it again, unless that is dear.
 
-    narrow: memory holds fewer digits than values have, so that a sweep computes everything again.
+    narrow: memory holds fewer digits than values have, so that a later pass computes everything again.
     """
     return lower(program, "registers" if kind == "held" else "narrow" if narrow else "memory")
 
@@ -39,13 +39,13 @@ def kernels(
             flat = Flat(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
             return (flat.flat(arch, schedule.lanes, schedule.groups),)
         case "held":
-            held = Held(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
-            return (held.held(arch, schedule.lanes, schedule.groups, tails=schedule.tails),)
-    swept = Swept(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
+            resident = RegisterResident(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
+            return (resident.rows(arch, schedule.lanes, schedule.groups, tails=schedule.tails),)
+    passes = MultiPass(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
     if schedule.kind == "swept":
-        return (swept.swept(arch, schedule.lanes, schedule.groups),)
-    parts = [swept.part(arch, i, schedule.lanes, schedule.groups) for i in range(len(plan.passes))]
-    return (*parts, swept.finish(arch, schedule.joiners)) if plan.row_outputs else tuple(parts)
+        return (passes.rows(arch, schedule.lanes, schedule.groups),)
+    partials = [passes.partial(arch, i, schedule.lanes, schedule.groups) for i in range(len(plan.passes))]
+    return (*partials, passes.final(arch, schedule.joiners)) if plan.row_outputs else tuple(partials)
 
 
 HELD = "held256x4"

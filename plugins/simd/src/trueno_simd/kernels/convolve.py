@@ -15,18 +15,20 @@ Floor: 2 h w kh kw c_in c_out operations, or h w numbers in and out.  Measured w
 multiply-add, are the limit); 3 to 16 channels 3x3 366 GFLOP/s, 64 to 64 channels 391.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numba import types
+from trueno.backend import Call, Kernel, Rates
 
-from trueno_simd import elsewhere
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, reader, source, target, with_scratch
+from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import LONG, MIDDLE, VECTOR_BYTES, VECTORS, address, put_word, size_of
-from trueno_simd.threads import acquire_gil, address_of, pack, parallel_for, release_gil
+from trueno_simd.llvm import elsewhere
+from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 FEW = MIDDLE // 2  # up to so many output channels each takes the one-row tile: the tall one would idle
 CHUNK = 1 << 20  # operations that are worth a chunk of their own
@@ -168,23 +170,24 @@ def _same64(x, kernel, out, scratch):
 _FUNCTIONS = {("valid", 4): _valid32, ("valid", 8): _valid64, ("same", 4): _same32, ("same", 8): _same64}
 
 
-def convolve2d(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+@KERNELS.add("convolve2d", rates=Rates(1e-6, 8e10, 4e10))
+def convolve2d(device: None, call: Call) -> Kernel:
     """x[h,w] kernel[kh,kw] -> out[h',w'], or x[c_in,h,w] kernel[c_out,c_in,kh,kw] -> out[c_out,h',w'].
 
-    `static["mode"]` is "valid" (if absent) or "same".
+    The parameter `mode` is "valid" (if absent) or "same".
     """
-    kind = number(dtype)
-    function = _FUNCTIONS[static.get("mode", "valid"), np.dtype(dtype).itemsize]
+    kind = number(call.dtype)
+    function = _FUNCTIONS[dict(call.static).get("mode", "valid"), call.dtype.itemsize]
     kernels: dict[int, Any] = {}
 
     def kernel(x: Any, weights: Any, out: Any) -> int:
-        chosen = kernels.get(x.ndim)
-        if chosen is None:
+        compiled = kernels.get(x.ndim)
+        if compiled is None:
             if x.ndim not in (2, 3):
                 return -1
             sizes = (2, 2, 2) if x.ndim == 2 else (3, 4, 3)
             signature = types.intp(source(kind, sizes[0]), source(kind, sizes[1]), target(kind, sizes[2]), SCRATCH)
-            chosen = kernels[x.ndim] = with_scratch(elsewhere.run(lambda: entry(signature)(function)))
-        return chosen(x, weights, out)
+            compiled = kernels[x.ndim] = with_scratch(elsewhere.run(lambda: kernel_entry(signature)(function)))
+        return compiled(x, weights, out)
 
     return kernel

@@ -4,17 +4,20 @@ LAPACK's divide and conquer, as the op's own body calls it through NumPy.  It is
 blocked for the BLAS; a Jacobi sweep of our own would be a multiple of that.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from trueno.backend import TABLE
+from trueno.backend import TABLE, Call, Kernel, Rates
 from trueno.errors import KernelError
 
+from trueno_simd.kernels.table import KERNELS, in_callers_environment
 
-def symmetric_eigen(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+
+@KERNELS.add("symmetric_eigen", rates=Rates(2e-5, 1.5e10, 2e10))
+@in_callers_environment
+def symmetric_eigen(device: None, call: Call) -> Kernel:
     """a[n,n] -> values[n], vectors[n,n]; column j of `vectors` belongs to values[j]."""
-    dtype = np.dtype(dtype)
+    dtype = call.dtype
     body = TABLE["symmetric_eigen"].body
 
     def kernel(a: Any, values: Any, vectors: Any) -> int:

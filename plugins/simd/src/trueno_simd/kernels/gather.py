@@ -3,7 +3,6 @@
 Floor: the bytes of the result written, and for the look-up read from the table as well.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,17 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from trueno.backend import Call, Kernel, Rates
 
-from trueno_simd import elsewhere
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
+from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import address, at, call, get_int32, get_word, masks, size_of, splat, vector
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.llvm import elsewhere
+from trueno_simd.llvm.calls import address_of, pack
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 CHUNK = 1 << 16  # bytes of the result that are worth a chunk of their own
 SHARES = 64  # chunks at most
@@ -36,9 +39,9 @@ def shares(rows, size):
 @outer
 def look_up(args, index):
     """Copy the rows that some of the indices name."""
-    table, indices, narrow, out, count, row, share = LOOKUP_JOB(args)
+    table, indices, is_int32, out, count, row, share = LOOKUP_JOB(args)
     for i in range(index * share, min((index + 1) * share, count)):
-        number_ = get_int32(indices, i) if narrow else get_word(indices, i)
+        number_ = get_int32(indices, i) if is_int32 else get_word(indices, i)
         tile.copy(out + i * row, table + number_ * row, row)
     return 0
 
@@ -62,28 +65,29 @@ def _embedding(table, indices, out):
     return 0
 
 
-def embedding_lookup(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+@KERNELS.add("embedding_lookup", rates=Rates(0.3e-6, 1e11, 1.2e11))
+def embedding_lookup(device: None, call: Call) -> Kernel:
     """table[v,d] indices[...] -> out[...,d]; int64 or int32 indices.
 
     An index below 0 or from v on: -1 with nothing written, and the core raises; none wraps around.
     """
-    kind = number(dtype)
+    kind = number(call.dtype)
     kernels: dict[np.dtype, Any] = {}
 
     def kernel(table: Any, indices: Any, out: Any) -> int:
-        chosen = kernels.get(indices.dtype)
-        if chosen is None:
+        compiled = kernels.get(indices.dtype)
+        if compiled is None:
             which = {"i4": types.int32, "i8": types.int64}.get(indices.dtype.str[1:])
             if which is None or not indices.dtype.isnative:
                 return -1
             signature = types.intp(source(kind, 2), source(which, 1), target(kind, 2))
-            chosen = kernels[indices.dtype] = elsewhere.run(lambda: entry(signature)(_embedding))
+            compiled = kernels[indices.dtype] = elsewhere.run(lambda: kernel_entry(signature)(_embedding))
         if indices.ndim != 1:
             if out.shape[:-1] != indices.shape or not (indices.flags.c_contiguous and out.flags.c_contiguous):
                 return -1
             # views, as both are contiguous; the width is spelled out because -1 has no answer for empty arrays
             indices, out = indices.reshape(-1), out.reshape(indices.size, out.shape[-1])
-        return chosen(table, indices, out)
+        return compiled(table, indices, out)
 
     return kernel
 
@@ -162,8 +166,9 @@ def _outer64(x, y, out):
     return product(rows64, x, y, out)
 
 
-def outer_product(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+@KERNELS.add("outer", rates=Rates(0.2e-6, 3e10, 1.2e11))
+def outer_product(device: None, call: Call) -> Kernel:
     """x[m] y[n] -> out[m,n]."""
-    kind = number(dtype)
+    kind = number(call.dtype)
     signature = types.intp(source(kind, 1), source(kind, 1), target(kind, 2))
-    return entry(signature)(_outer32 if kind == types.float32 else _outer64)
+    return kernel_entry(signature)(_outer32 if kind == types.float32 else _outer64)

@@ -8,8 +8,8 @@ NumPy's OpenBLAS 90 to 120 on one thread, 210 to 250 on two.
 panels one tile wide and a slab of A into rows of one pitch, because the rows of a large matrix lie so far
 apart (often a power of two) that they fall into few cache sets and touch a page each.
 
-An epilogue (`trueno_simd.epilogue`) is a compiled function that finishes a block of C: it is called by address, on the
-thread that made the block, while the block is in L2.  So no chain compiles the product anew.
+An epilogue (`trueno_simd.rows.epilogue`) is a compiled function that finishes a block of C: it is called by address, on
+the thread that made the block, while the block is in L2.  So no chain compiles the product anew.
 
 The BLAS inside NumPy takes over only for large products on a CPU without AVX-512 that nobody has capped: there it
 is as wide as we are and better tuned (at AVX2 these tiles make 1.33x its speed at 64x64, 1.04x at 128x128, 0.82 to
@@ -22,14 +22,17 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from trueno.backend import Call, Kernel, Rates
 
-from trueno_simd import elsewhere, isa
-from trueno_simd.calls import call_finish, call_piece
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, reader, source, target, with_scratch
+from trueno_simd.kernels.table import KERNELS, PRODUCTS, Product
 from trueno_simd.kernels.tile import LOW, MIDDLE, TALL, VECTOR_BYTES, VECTORS, address, size_of
-from trueno_simd.threads import acquire_gil, address_of, pack, parallel_for, release_gil
+from trueno_simd.llvm import elsewhere, isa
+from trueno_simd.llvm.calls import acquire_gil, address_of, call_finish, call_piece, pack, release_gil
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 WIDTH = VECTORS * VECTOR_BYTES  # bytes of a row of the tile
 DEPTH = 256  # steps of k between two visits of C: a panel of B is then 32 KiB and stays in L1
@@ -277,34 +280,34 @@ def fits(a, b, c):
 
 
 @inner
-def run(made, a, b, c, scratch, finish, more):
-    """The product by the compiled function at the address `made`, and its blocks finished."""
+def run(multiply_at, a, b, c, scratch, finish, more):
+    """The product by the compiled function at the address `multiply_at`, and its blocks finished."""
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     batch = c.size // max(m * n, 1)
     job = pack((address(a), address(b), address(c), batch, m, n, k, address(scratch), scratch.size, finish, more))
-    return call_piece(made, job, 0)
+    return call_piece(multiply_at, job, 0)
 
 
 @outer
-def made32(args, i):
+def product32(args, i):
     a, b, c, _, m, n, k, scratch, room, finish, more = PRODUCT_JOB(args)
     return multiply(F32, block32, slab32, a, b, c, m, n, k, scratch, room, finish, more)
 
 
 @outer
-def made64(args, i):
+def product64(args, i):
     a, b, c, _, m, n, k, scratch, room, finish, more = PRODUCT_JOB(args)
     return multiply(F64, block64, slab64, a, b, c, m, n, k, scratch, room, finish, more)
 
 
 @outer
-def made_batch32(args, i):
+def product_batch32(args, i):
     a, b, c, batch, m, n, k, scratch, room, finish, more = PRODUCT_JOB(args)
     return multiply_batch(F32, item32, block32, slab32, a, b, c, batch, m, n, k, scratch, room, finish, more)
 
 
 @outer
-def made_batch64(args, i):
+def product_batch64(args, i):
     a, b, c, batch, m, n, k, scratch, room, finish, more = PRODUCT_JOB(args)
     return multiply_batch(F64, item64, block64, slab64, a, b, c, batch, m, n, k, scratch, room, finish, more)
 
@@ -326,38 +329,39 @@ def _matmul64(a, b, out, scratch):
 
 
 def _batch32(a, b, out, scratch):
-    return run(address_of(made_batch32), a, b, out, scratch, 0, 0) if fits(a, b, out) else -1
+    return run(address_of(product_batch32), a, b, out, scratch, 0, 0) if fits(a, b, out) else -1
 
 
 def _batch64(a, b, out, scratch):
-    return run(address_of(made_batch64), a, b, out, scratch, 0, 0) if fits(a, b, out) else -1
+    return run(address_of(product_batch64), a, b, out, scratch, 0, 0) if fits(a, b, out) else -1
 
 
-def _made32():
-    return address_of(made32)
+def _address32():
+    return address_of(product32)
 
 
-def _made64():
-    return address_of(made64)
+def _address64():
+    return address_of(product64)
 
 
-def _made_batch32():
-    return address_of(made_batch32)
+def _batch_address32():
+    return address_of(product_batch32)
 
 
-def _made_batch64():
-    return address_of(made_batch64)
+def _batch_address64():
+    return address_of(product_batch64)
 
 
-MADE = {"matmul": (_made32, _made64), "batched_matmul": (_made_batch32, _made_batch64)}
-"""What gives the address of the function that multiplies and finishes, for float32 and float64."""
+PRODUCTS["matmul"] = Product(fits, run, (2, 2, 2), {"float32": _address32, "float64": _address64})
+PRODUCTS["batched_matmul"] = Product(fits, run, (0, 0, 0), {"float32": _batch_address32, "float64": _batch_address64})
 
 
-def matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+@KERNELS.add("matmul", rates=Rates(0.3e-6, 1e11, 5e10))
+def matmul(device: None, call: Call) -> Kernel:
     """a[m,k] b[k,n] -> out[m,n]."""
-    kind = number(dtype)
+    kind = number(call.dtype)
     signature = types.intp(source(kind, 2), source(kind, 2), target(kind, 2), SCRATCH)
-    ours = with_scratch(entry(signature)(_matmul32 if kind == types.float32 else _matmul64))
+    ours = with_scratch(kernel_entry(signature)(_matmul32 if kind == types.float32 else _matmul64))
     if not BLAS:
         return ours
 
@@ -371,17 +375,18 @@ def matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
     return kernel
 
 
-def batched_matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+@KERNELS.add("batched_matmul", rates=Rates(0.5e-6, 7e10, 6e10))
+def batched_matmul(device: None, call: Call) -> Kernel:
     """a[...,m,k] b[...,k,n] -> out[...,m,n], the leading axes equal; one batch axis or two are compiled as such."""
-    kind = number(dtype)
+    kind = number(call.dtype)
     function = _batch32 if kind == types.float32 else _batch64
     kernels: dict[int, Callable[..., int]] = {}
 
-    def made(ndim: int) -> Callable[..., int]:
+    def compiled(ndim: int) -> Kernel:
         if ndim == 2:
-            return matmul(dtype, static)
+            return matmul(device, call)
         signature = types.intp(source(kind, ndim), source(kind, ndim), target(kind, ndim), SCRATCH)
-        return with_scratch(entry(signature)(function))
+        return with_scratch(kernel_entry(signature)(function))
 
     def kernel(a: Any, b: Any, out: Any) -> int:
         ndim = a.ndim
@@ -393,7 +398,7 @@ def batched_matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int
             a, b, out = (x.reshape(-1, *x.shape[-2:]) for x in (a, b, out))
             ndim = 3
         if ndim not in kernels:
-            kernels[ndim] = elsewhere.run(lambda: made(ndim))
+            kernels[ndim] = elsewhere.run(lambda: compiled(ndim))
         return kernels[ndim](a, b, out)
 
     return kernel

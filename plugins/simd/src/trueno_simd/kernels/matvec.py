@@ -9,20 +9,21 @@ Measured on one thread against NumPy's OpenBLAS on one: matvec 1.0-1.5x from 256
 256x256 and 0.92-1.03x from 1024x1024 on, where both run at the cache's bandwidth.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from trueno.backend import Call, Kernel, Rates
 
-from trueno_simd.calls import call_finish, call_piece
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
+from trueno_simd.kernels.table import KERNELS, PRODUCTS, Product
 from trueno_simd.kernels.tile import LONG, VECTOR_BYTES, WIDE, address, at, call, masks, size_of, vector
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.llvm.calls import address_of, call_finish, call_piece, pack
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 ROWS, VECTORS = (8 if WIDE else 4), 2  # matvec: rows at a time, vectors of sums for each
 STEPS = 16  # vecmat: rows of the matrix between two visits of y
@@ -59,8 +60,8 @@ def dots(typing: Any, like: Any, a: Any, a_row: Any, x: Any, k: Any, y: Any, val
             builder.position_at_end(head)
             p = builder.phi(ir.IntType(64))
             p.add_incoming(start, before)
-            held = [[builder.phi(kind) for _ in row] for row in sums]
-            for row, sums_row in zip(held, sums, strict=True):
+            running = [[builder.phi(kind) for _ in row] for row in sums]
+            for row, sums_row in zip(running, sums, strict=True):
                 for phi, value in zip(row, sums_row, strict=True):
                     phi.add_incoming(value, before)
             builder.cbranch(builder.icmp_signed("<", p, stop), body, end)
@@ -79,13 +80,13 @@ def dots(typing: Any, like: Any, a: Any, a_row: Any, x: Any, k: Any, y: Any, val
             for i in range(ROWS):
                 for j, value in enumerate(loaded):
                     product = builder.fmul(load(a_rows[i], j), value, flags=("contract",))
-                    held[i][j].add_incoming(builder.fadd(held[i][j], product, flags=("contract",)), builder.block)
+                    running[i][j].add_incoming(builder.fadd(running[i][j], product, flags=("contract",)), builder.block)
                 for j in range(len(loaded), VECTORS):
-                    held[i][j].add_incoming(held[i][j], builder.block)
+                    running[i][j].add_incoming(running[i][j], builder.block)
             p.add_incoming(builder.add(p, const(step)), builder.block)
             builder.branch(head)
             builder.position_at_end(end)
-            return held
+            return running
 
         sums = [[zero] * VECTORS for _ in range(ROWS)]
         sums = loop("pairs", const(0), full, group, sums, mask=False)
@@ -229,14 +230,14 @@ def left_fits(x, a, y):
 
 
 @inner
-def run(made, a, x, y, scratch, finish, more):
-    """matvec by the compiled function at the address `made`, and its rows finished.  It needs no scratch."""
-    return call_piece(made, pack((address(a), address(x), address(y), y.size, x.size, finish, more)), 0)
+def run(multiply_at, a, x, y, scratch, finish, more):
+    """matvec by the compiled function at the address `multiply_at`, and its rows finished.  It needs no scratch."""
+    return call_piece(multiply_at, pack((address(a), address(x), address(y), y.size, x.size, finish, more)), 0)
 
 
 @inner
-def left_run(made, x, a, y, scratch, finish, more):
-    return call_piece(made, pack((address(a), address(x), address(y), y.size, x.size, finish, more)), 0)
+def left_run(multiply_at, x, a, y, scratch, finish, more):
+    return call_piece(multiply_at, pack((address(a), address(x), address(y), y.size, x.size, finish, more)), 0)
 
 
 def _matvec32(a, x, out):
@@ -275,19 +276,21 @@ def _left_times64():
     return address_of(left_times64)
 
 
-MADE = {"matvec": (_times32, _times64), "vecmat": (_left_times32, _left_times64)}
-"""What gives the address of the function that multiplies and finishes, for float32 and float64."""
+PRODUCTS["matvec"] = Product(fits, run, (2, 1, 1), {"float32": _times32, "float64": _times64})
+PRODUCTS["vecmat"] = Product(left_fits, left_run, (1, 2, 1), {"float32": _left_times32, "float64": _left_times64})
 
 
-def matvec(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+@KERNELS.add("matvec", rates=Rates(0.2e-6, 4e10, 8e10))
+def matvec(device: None, call: Call) -> Kernel:
     """a[m,k] x[k] -> out[m]."""
-    kind = number(dtype)
+    kind = number(call.dtype)
     signature = types.intp(source(kind, 2), source(kind, 1), target(kind, 1))
-    return entry(signature)(_matvec32 if kind == types.float32 else _matvec64)
+    return kernel_entry(signature)(_matvec32 if kind == types.float32 else _matvec64)
 
 
-def vecmat(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+@KERNELS.add("vecmat", rates=Rates(0.2e-6, 4e10, 8e10))
+def vecmat(device: None, call: Call) -> Kernel:
     """x[k] a[k,n] -> out[n]."""
-    kind = number(dtype)
+    kind = number(call.dtype)
     signature = types.intp(source(kind, 1), source(kind, 2), target(kind, 1))
-    return entry(signature)(_vecmat32 if kind == types.float32 else _vecmat64)
+    return kernel_entry(signature)(_vecmat32 if kind == types.float32 else _vecmat64)

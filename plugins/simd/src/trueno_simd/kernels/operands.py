@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from trueno_simd.jit import inner
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import unpack
+from trueno_simd.llvm.calls import unpack
+from trueno_simd.llvm.jit import inner
 
 F32, F64 = np.float32(0), np.float64(0)  # stand for their type where compiled code holds only addresses
 

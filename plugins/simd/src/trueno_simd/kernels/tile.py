@@ -19,7 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from trueno_simd.bits import LEVEL
+from trueno_simd.llvm.bits import LEVEL
 
 # Registers decide the shape: 32 of 64 bytes (AVX-512) hold 12 x 2 sums, 2 vectors of B and the broadcast;
 # 32 of 16 (NEON) the same; 16 registers (AVX2 and below) hold 6 x 2.
@@ -128,7 +128,7 @@ def _make(rows: int, vectors: int, *, masked: bool, indirect: bool) -> Any:
             builder.position_at_end(body)
             p = builder.phi(_I64)
             p.add_incoming(const(0), before)
-            held = [[builder.phi(kind) for _ in range(vectors)] for _ in range(rows)]
+            sums = [[builder.phi(kind) for _ in range(vectors)] for _ in range(rows)]
             b_row = b
             if indirect:
                 slot = builder.add(b_step, builder.mul(p, const(8)))
@@ -143,10 +143,10 @@ def _make(rows: int, vectors: int, *, masked: bool, indirect: bool) -> Any:
                 for j in range(vectors):
                     # not llvm.fma, which is a libm call a lane where the machine has no such instruction
                     product = builder.fmul(value, loaded[j], flags=("contract",))
-                    total = builder.fadd(held[i][j], product, flags=("contract",))
-                    held[i][j].add_incoming(zero, before)
-                    held[i][j].add_incoming(total, body)
-                    held[i][j] = total
+                    total = builder.fadd(sums[i][j], product, flags=("contract",))
+                    sums[i][j].add_incoming(zero, before)
+                    sums[i][j].add_incoming(total, body)
+                    sums[i][j] = total
             following = builder.add(p, const(1))
             p.add_incoming(following, body)
             builder.cbranch(builder.icmp_signed("<", following, k), body, end)
@@ -159,10 +159,10 @@ def _make(rows: int, vectors: int, *, masked: bool, indirect: bool) -> Any:
                 with builder.if_then(builder.icmp_signed("<", const(i), valid)), builder.if_else(adds) as (add, write):
                     with add:
                         for j in range(vectors):
-                            store(builder.fadd(load(address, j), held[i][j]), address, j)
+                            store(builder.fadd(load(address, j), sums[i][j]), address, j)
                     with write:
                         for j in range(vectors):
-                            store(held[i][j], address, j)
+                            store(sums[i][j], address, j)
             return context.get_dummy_value()
 
         return signature, emit

@@ -1,6 +1,6 @@
-"""transpose of the last two axes, in square blocks that fit the vector registers.
+"""transpose of the last two axes, in square tiles that fit the vector registers.
 
-A block of L by L numbers (L lanes a vector: 16 float32 with AVX-512) is read as L row vectors, interleaved
+A tile of L by L numbers (L lanes a vector: 16 float32 with AVX-512) is read as L row vectors, interleaved
 log2(L) times and written as L row vectors of the result: each cache line is touched once on either side, with no
 scalar move.  Going element by element touches a new line with every number, on one side or the other.
 
@@ -8,28 +8,30 @@ Floor: every byte read once and written once.  Measured with two threads, float3
 2048x2048 39 (its rows are a power of two apart, so few of them fit into the caches' sets at once).
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from trueno.backend import Call, Kernel, Rates
 
-from trueno_simd import elsewhere
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
+from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import VECTOR_BYTES, address, at, call, masks, size_of, vector
-from trueno_simd.threads import address_of, pack, parallel_for
+from trueno_simd.llvm import elsewhere
+from trueno_simd.llvm.calls import address_of, pack
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
-DOWN, ACROSS = 16, 16  # blocks of a chunk
-STRIP = 32  # blocks of a chunk, all below each other, where rows alias
+DOWN, ACROSS = 16, 16  # tiles of a chunk
+STRIP = 32  # tiles of a chunk, all below each other, where rows alias
 ALIAS = 512  # rows this many bytes apart, or a multiple, fall into few cache sets: few may then be written at once
 SMALL = 1 << 14  # numbers below which one thread is faster
 
 
 def _square(*, masked: bool) -> Any:
-    """Emit one block: x, x_row, y, y_row in bytes; `masked`: only `rows` rows and `columns` columns of x exist."""
+    """Emit one tile: x, x_row, y, y_row in bytes; `masked`: only `rows` rows and `columns` columns of x exist."""
 
     @intrinsic
     def square(typing: Any, like: Any, x: Any, x_row: Any, y: Any, y_row: Any, rows: Any, columns: Any) -> Any:
@@ -49,31 +51,31 @@ def _square(*, masked: bool) -> Any:
             if masked:
                 last = builder.sub(rows, const(1))
                 across, down = masks(builder, columns, lanes, 1)[0], masks(builder, rows, lanes, 1)[0]
-            held = []
+            vectors = []
             for i in range(lanes):
                 index = const(i)
                 if masked:  # rows that do not exist are read as the last one again, and not written
                     index = builder.select(builder.icmp_signed("<", index, last), index, last)
                 pointer = at(builder, builder.add(x, builder.mul(x_row, index)), kind)
                 if masked:
-                    held.append(call(builder, f"llvm.masked.load.{suffix}.p0", kind, [pointer, align, across, zero]))
+                    vectors.append(call(builder, f"llvm.masked.load.{suffix}.p0", kind, [pointer, align, across, zero]))
                 else:
-                    held.append(builder.load(pointer, align=size))
+                    vectors.append(builder.load(pointer, align=size))
             half, count = lanes // 2, 1
             low = [i // 2 + lanes * (i % 2) for i in range(lanes)]
             high = [half + i for i in low]
             while count < lanes:
-                pairs = [(held[i], held[i + half]) for i in range(half)]
-                held = [shuffle(a, b, order) for a, b in pairs for order in (low, high)]
+                pairs = [(vectors[i], vectors[i + half]) for i in range(half)]
+                vectors = [shuffle(a, b, order) for a, b in pairs for order in (low, high)]
                 count *= 2
             for i in range(lanes):
                 pointer = at(builder, builder.add(y, builder.mul(y_row, const(i))), kind)
                 if masked:
                     with builder.if_then(builder.icmp_signed("<", const(i), columns)):
-                        args = [held[i], pointer, align, down]
+                        args = [vectors[i], pointer, align, down]
                         call(builder, f"llvm.masked.store.{suffix}.p0", ir.VoidType(), args)
                 else:
-                    builder.store(held[i], pointer, align=size)
+                    builder.store(vectors[i], pointer, align=size)
             return context.get_dummy_value()
 
         return types.void(like, *[types.intp] * 6), emit
@@ -81,12 +83,12 @@ def _square(*, masked: bool) -> Any:
     return square
 
 
-block, edge = _square(masked=False), _square(masked=True)
+tile, edge_tile = _square(masked=False), _square(masked=True)
 
 
 @outer
-def patch(like, job, index):
-    """A patch of x, wide by tall numbers."""
+def transpose_chunk(like, job, index):
+    """One chunk of x, wide by tall numbers, tile by tile."""
     x, y, m, n, wide, tall = job
     size = size_of(like)
     lanes = VECTOR_BYTES // size
@@ -99,28 +101,28 @@ def patch(like, job, index):
         for j in range(left, min(left + wide, n), lanes):
             a, b = x + (i * n + j) * size, y + (j * m + i) * size
             if i + lanes <= m and j + lanes <= n:
-                block(like, a, n * size, b, m * size, lanes, lanes)
+                tile(like, a, n * size, b, m * size, lanes, lanes)
             else:
-                edge(like, a, n * size, b, m * size, min(m - i, lanes), min(n - j, lanes))
+                edge_tile(like, a, n * size, b, m * size, min(m - i, lanes), min(n - j, lanes))
 
 
-PATCH_JOB = reader(6)
+CHUNK_JOB = reader(6)
 
 
 @outer
-def patch32(args, index):
-    patch(F32, PATCH_JOB(args), index)
+def chunk32(args, index):
+    transpose_chunk(F32, CHUNK_JOB(args), index)
     return 0
 
 
 @outer
-def patch64(args, index):
-    patch(F64, PATCH_JOB(args), index)
+def chunk64(args, index):
+    transpose_chunk(F64, CHUNK_JOB(args), index)
     return 0
 
 
 @inner
-def turn(like, piece, x, out):
+def transpose_all(like, chunk, x, out):
     m, n = x.shape[-2], x.shape[-1]
     for axis in range(x.ndim - 2):
         if out.shape[axis] != x.shape[axis]:
@@ -138,33 +140,34 @@ def turn(like, piece, x, out):
     job = (address(x), address(out), m, n, wide, tall)
     if x.size < SMALL:
         for index in range(chunks):
-            patch(like, job, index)
+            transpose_chunk(like, job, index)
     else:
-        parallel_for(address_of(piece), pack(job), chunks)
+        parallel_for(address_of(chunk), pack(job), chunks)
     return 0
 
 
 def _transpose32(x, out):
-    return turn(F32, patch32, x, out)
+    return transpose_all(F32, chunk32, x, out)
 
 
 def _transpose64(x, out):
-    return turn(F64, patch64, x, out)
+    return transpose_all(F64, chunk64, x, out)
 
 
-def transpose(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
+@KERNELS.add("transpose", rates=Rates(0.3e-6, 1e11, 7e10))
+def transpose(device: None, call: Call) -> Kernel:
     """x[...,m,n] -> out[...,n,m]."""
-    kind = number(dtype)
+    kind = number(call.dtype)
     function = _transpose32 if kind == types.float32 else _transpose64
     kernels: dict[int, Any] = {}
 
     def kernel(x: Any, out: Any) -> int:
-        chosen = kernels.get(x.ndim)
-        if chosen is None:
+        compiled = kernels.get(x.ndim)
+        if compiled is None:
             if x.ndim < 2:
                 return -1
             signature = types.intp(source(kind, x.ndim), target(kind, x.ndim))
-            chosen = kernels[x.ndim] = elsewhere.run(lambda: entry(signature)(function))
-        return chosen(x, out)
+            compiled = kernels[x.ndim] = elsewhere.run(lambda: kernel_entry(signature)(function))
+        return compiled(x, out)
 
     return kernel

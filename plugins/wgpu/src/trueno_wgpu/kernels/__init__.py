@@ -1,42 +1,12 @@
 """The structured kernels, written by hand: what is no row program.
 
-`KERNELS[op](gpu, call)` makes the kernel of an op for float32.  It answers 0, or -1 having done nothing: shapes that do
-not agree, or a result in an operand's buffer.  Guarded kernels leave their bits in `gpu.status`.
+`table` has them all, each declared by the module of its op: `matmul` with `tile` and `tile_text`, `gemv`, `outer`,
+`convolve2d`, `transpose`, `embedding`, and `quant/` for quantized matrices.  `dispatches` plans and runs dispatches,
+`memory` binds operands band by band, `store` and `epilogue` end products.  `cached_matmul` keeps weights on the GPU.
 """
 
-from collections.abc import Callable
+from trueno_wgpu.kernels import convolve2d, embedding, gemv, matmul, outer, transpose  # noqa: F401 - they declare theirs
+from trueno_wgpu.kernels.quant import products  # noqa: F401
+from trueno_wgpu.kernels.table import KERNELS
 
-from trueno.backend import Call, FusedOp, Kernel, Reject
-
-from trueno_wgpu.device import Gpu
-from trueno_wgpu.kernels import convolve2d, embedding, epilogue, gemv, matmul, outer, quant, transpose
-
-Factory = Callable[[Gpu, Call], Kernel]
-
-PRODUCTS: dict[str, Factory] = {
-    "matmul": matmul.matmul,
-    "batched_matmul": matmul.batched_matmul,
-    "matvec": gemv.matvec,
-    "vecmat": gemv.vecmat,
-    "convolve2d": convolve2d.convolve2d,
-    "outer": outer.outer,
-}
-MOVES: dict[str, Factory] = {"transpose": transpose.transpose, "embedding_lookup": embedding.embedding_lookup}
-KERNELS: dict[str, Factory] = {**PRODUCTS, **MOVES, **quant.KERNELS}
-
-
-def kernel(gpu: Gpu, call: Call) -> Kernel:
-    """The kernel of a structured call, with what follows it where the op has an epilogue."""
-    return KERNELS[call.op.table_op.name](gpu, call)
-
-
-def refusal(call: Call) -> Reject | None:
-    """Why there is no kernel for a structured call; None if there is one."""
-    if isinstance(call.op, FusedOp):
-        return epilogue.refusal(call)
-    if call.op.name not in KERNELS:
-        return Reject("unsupported_op", f"no kernel for {call.op.name}")
-    return quant.refusal(call) if call.op.quantized else None
-
-
-__all__ = ["KERNELS", "Factory", "kernel", "refusal"]
+__all__ = ["KERNELS"]

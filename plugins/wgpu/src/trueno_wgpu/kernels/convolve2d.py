@@ -13,12 +13,13 @@ from typing import Any
 from trueno.backend import Call, Kernel
 from trueno.errors import KernelError
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
+from trueno_wgpu.kernels.dispatches import Dispatch, Plans, Shape, run
 from trueno_wgpu.kernels.memory import Band, bands, clashes, zero
-from trueno_wgpu.kernels.steps import Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import Store
-from trueno_wgpu.shader import Shader
+from trueno_wgpu.kernels.table import KERNELS, RATES
 
 ACROSS, DOWN = 32, 8  # invocations of a workgroup over the columns and rows of the result
 PLACES, CHANNELS = 4, 4  # of an invocation, where there are as many
@@ -90,7 +91,7 @@ def shader(places: int, channels: int, store: Store) -> Shader:
     return Shader("convolve2d", text, (False, False, True, *store.writes))
 
 
-def steps(x: Shape, weights: Shape, out: Shape, same: bool, limits: Limits, store: Store) -> list[Step]:
+def dispatches(x: Shape, weights: Shape, out: Shape, same: bool, limits: Limits, store: Store) -> list[Dispatch]:
     (h, w), (p, q), (height, width) = x[-2:], weights[-2:], out[-2:]
     channels, taps = (out[0] if len(out) == 3 else 1), prod(weights[-3:])
     for name, shape in (("x", x), ("kernel", weights)):
@@ -102,7 +103,7 @@ def steps(x: Shape, weights: Shape, out: Shape, same: bool, limits: Limits, stor
     top, left = ((p - 1) // 2, (q - 1) // 2) if same else (0, 0)
     places = PLACES if width > NARROW else 1
     budget = int(limits.trips * 0.9) if limits.trips else taps
-    found = []
+    planned = []
     for first, count in bands("convolve2d", "the result", channels, (height * width * 4,), limits):
         each = CHANNELS if count >= CHANNELS else 1
         result = None if count == channels else Band(first, count, height * width * 4)
@@ -115,15 +116,16 @@ def steps(x: Shape, weights: Shape, out: Shape, same: bool, limits: Limits, stor
                      first)  # fmt: skip
             packed = struct.pack("<17I", *words)
             grid = fold(groups, limits.groups)
-            found.append(Step(used, packed, grid, ((0, None), (1, None)), result, end == taps))
-    return found
+            planned.append(Dispatch(used, packed, grid, ((0, None), (1, None)), result, end == taps))
+    return planned
 
 
+@KERNELS.add("convolve2d", rates=RATES)
 def convolve2d(gpu: Gpu, call: Call) -> Kernel:
     """x[h,w] kernel[p,q] -> out[i,j], or x[c,h,w] kernel[o,c,p,q] -> out[o,i,j]."""
     store, same = Store(call.guarded), dict(call.static).get("mode", "valid") == "same"
 
-    def make(x: Shape, weights: Shape, out: Shape) -> list[Step] | None:
+    def make(x: Shape, weights: Shape, out: Shape) -> list[Dispatch] | None:
         if (len(x), len(weights), len(out)) not in ((2, 2, 2), (3, 4, 3)) or 0 in weights[-2:]:
             return None
         (h, w), (p, q) = x[-2:], weights[-2:]
@@ -132,7 +134,7 @@ def convolve2d(gpu: Gpu, call: Call) -> Kernel:
             return None
         if out != (*weights[:-3], *made) or (len(x) == 3 and weights[1] != x[0]):
             return None
-        return steps(x, weights, out, same, gpu.limits, store) if 0 not in (*x, *weights, *out) else []
+        return dispatches(x, weights, out, same, gpu.limits, store) if 0 not in (*x, *weights, *out) else []
 
     plans = Plans(make)
 

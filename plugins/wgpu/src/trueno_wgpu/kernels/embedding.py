@@ -11,12 +11,13 @@ from typing import Any
 
 from trueno.backend import Call, Kernel
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
+from trueno_wgpu.kernels.dispatches import INVOCATIONS, Dispatch, Plans, Shape, run
 from trueno_wgpu.kernels.memory import Band, bands, clashes
-from trueno_wgpu.kernels.steps import INVOCATIONS, Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import Store
-from trueno_wgpu.shader import Shader
+from trueno_wgpu.kernels.table import KERNELS, RATES
 
 TEXT = """\
 struct Sizes {
@@ -56,9 +57,9 @@ def shader(width: int, guarded: bool) -> Shader:
     return Shader("embedding_lookup", text + store.end + "}\n", (False, False, True, *store.writes))
 
 
-def steps(v: int, d: int, rows: int, limits: Limits, guarded: bool) -> list[Step]:
+def dispatches(v: int, d: int, rows: int, limits: Limits, guarded: bool) -> list[Dispatch]:
     width = 4 if d % 4 == 0 else 1
-    found = []
+    planned = []
     for first, count in bands("embedding_lookup", "the result", rows, (d * 4, 8), limits):
         some = count != rows
         indices, out = (Band(first, count, size) if some else None for size in (8, d * 4))
@@ -67,17 +68,18 @@ def steps(v: int, d: int, rows: int, limits: Limits, guarded: bool) -> list[Step
             words = count * d // width
             packed = struct.pack("<5I", words, d // width, v, top, height)
             groups = fold(-(-words // INVOCATIONS), limits.groups)
-            found.append(Step(shader(width, guarded), packed, groups, ((0, table), (1, indices)), out))
-    return found
+            planned.append(Dispatch(shader(width, guarded), packed, groups, ((0, table), (1, indices)), out))
+    return planned
 
 
+@KERNELS.add("embedding_lookup", rates=RATES)
 def embedding_lookup(gpu: Gpu, call: Call) -> Kernel:
     """table[v,d] i[...] -> out[...,d]."""
 
-    def make(table: Shape, i: Shape, out: Shape) -> list[Step] | None:
+    def make(table: Shape, i: Shape, out: Shape) -> list[Dispatch] | None:
         if len(table) != 2 or out != (*i, table[1]) or (table[0] == 0 and 0 not in out):
             return None
-        return steps(*table, prod(i), gpu.limits, call.guarded) if 0 not in out else []
+        return dispatches(*table, prod(i), gpu.limits, call.guarded) if 0 not in out else []
 
     plans = Plans(make)
 

@@ -10,12 +10,12 @@ import struct
 from functools import lru_cache
 from math import inf, nan
 
-from trueno.backend import Call, FusedOp, Program, Reject
+from trueno.backend import Call, FusedOp, Program
 
 from trueno_wgpu.kernels.store import Epilogue
-from trueno_wgpu.wgsl.prelude import prelude
-from trueno_wgpu.wgsl.printer import Printer
-from trueno_wgpu.wgsl.source import is_flat, planned, title
+from trueno_wgpu.rows.prelude import prelude
+from trueno_wgpu.rows.printer import Printer
+from trueno_wgpu.rows.source import is_flat, planned, title
 
 HEADS = ("matmul", "batched_matmul", "matvec", "vecmat")
 BESIDE = 4
@@ -23,14 +23,14 @@ BESIDE = 4
 PLACES = {"e": "at", "w": "column", "r": "row", "u": "0"}
 
 
-def refusal(call: Call) -> Reject | None:
+def refusal(call: Call) -> str | None:
     """Why a product does not take in what follows it; None if it does."""
     head, op = call.op.head, call.op
     if head.name not in HEADS or head.params:
-        return Reject("unsupported_op", f"{head.name} takes no epilogue")
+        return f"{head.name} takes no epilogue"
     program = op.epilogue.program(op.kinds)
     reason = _reason(program, op.kinds)
-    return Reject("unsupported_op", f"{op.name}: {reason}") if reason else None
+    return f"{op.name}: {reason}" if reason else None
 
 
 def _reason(program: Program, kinds: str) -> str:
@@ -50,15 +50,15 @@ class _Spliced(Printer):
         return f"beside{slot - 1}"
 
     def function(self) -> str:
-        sweep = self.plan.passes[0]
+        pass_ = self.plan.passes[0]
         lines = [*self.preamble(), *self.row_leaves("row")]
         made = next(iter(self.kinds))
-        for i, source in sweep.loads:
+        for i, source in pass_.loads:
             assert isinstance(source, str)
             place = PLACES[self.kinds[source]]
             lines.append(f"let v{i} = {'made' if source == made else f'{self.bind(self.slots[source])}[{place}]'};")
-        lines += self.row_ops(sweep.before)
-        lines += [f"let v{i} = {self.expression(i)};" for i in sweep.body]
+        lines += self.row_ops(pass_.before)
+        lines += [f"let v{i} = {self.expression(i)};" for i in pass_.body]
         lines.append(f"return {self.name(self.program.outputs[0])};")
         head = "fn epilogue(made: f32, row: u32, column: u32, at: u32) -> f32 {"
         return "\n".join([head, *(f"    {line}" for line in lines), "}"])

@@ -1,7 +1,7 @@
 """Matrix-vector products: bound by how fast the matrix is read, so every invocation keeps several vec4s in flight.
 
-    row_steps      y[i] = Σ_k a[i,k] x[k]: lanes of a workgroup share rows, and add up through workgroup memory
-    column_steps   y[j] = Σ_k x[k] a[k,j]: an invocation owns four columns, and several take turns along k
+    row_dispatches      y[i] = Σ_k a[i,k] x[k]: lanes of a workgroup share rows, and add up through workgroup memory
+    column_dispatches   y[j] = Σ_k x[k] a[k,j]: an invocation owns four columns, and several take turns along k
 
 Both take up to three vectors at once, so that a matrix is read once for all.  Where there are too few rows or columns
 to fill a GPU, k is split over workgroups, and a second pass adds up.
@@ -14,12 +14,13 @@ from functools import cache
 from trueno.backend import Call, Kernel
 from trueno.errors import KernelError
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
+from trueno_wgpu.kernels.dispatches import INVOCATIONS, Dispatch, Shape, added, product_kernel
 from trueno_wgpu.kernels.memory import Band, bands
-from trueno_wgpu.kernels.steps import INVOCATIONS, Shape, Step, added, product_kernel
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
-from trueno_wgpu.shader import Shader
+from trueno_wgpu.kernels.table import KERNELS, RATES
 
 MOST_VECTORS = 3
 FILLING = 1024
@@ -175,10 +176,10 @@ def _trips(limits: Limits, ahead: int, elements: int, k: int) -> int:
     return max((int(limits.trips * 0.9) - 2 * ahead - 16) * elements, elements) if limits.trips else k
 
 
-def row_steps(
+def row_dispatches(
     op: str, m: int, k: int, limits: Limits, store: Store = PLAIN, *, vectors: int = 1, a: int = 0, x: int = 1,
     first: int = 0, pitch: int = 0, upright: bool = False, lanes: Lanes | None = None, splits: int = 0,
-) -> list[Step]:  # fmt: skip
+) -> list[Dispatch]:  # fmt: skip
     """Steps of y[v,i] = Σ_k a[i,k] x[v,k]; a, x: which operands they are.  first, pitch: where y lies in the result.
 
     upright: to an epilogue the one y is a column of a matrix, not a vector.
@@ -193,7 +194,7 @@ def row_steps(
         raise KernelError(
             f"{op}: the result has {last * 4} bytes, and this adapter binds {limits.binding}; compute parts of it"
         )
-    found = []
+    planned = []
     for top, height in bands(op, "a", m, (k * 4,) if near else (k * 4, 4), limits):
         band = None if height == m else Band(top, height, k * 4)
         out = None if height == m or near else Band(top, height, 4)
@@ -221,8 +222,8 @@ def row_steps(
             shader = Shader(
                 f"rows {lanes}", rows_text(lanes, width, vectors, upright, mine), (False, False, True, *mine.writes)
             )
-            found.append(
-                Step(
+            planned.append(
+                Dispatch(
                     shader,
                     struct.pack("<11I", *words),
                     fold(groups * count, limits.groups),
@@ -233,16 +234,16 @@ def row_steps(
                     then,
                 )
             )
-    return found
+    return planned
 
 
-def column_steps(
+def column_dispatches(
     op: str, vectors: int, m: int, k: int, limits: Limits, store: Store = PLAIN, *, x: int = 0, a: int = 1,
     lanes: Lanes | None = None, splits: int = 0,
-) -> list[Step]:  # fmt: skip
+) -> list[Dispatch]:  # fmt: skip
     """Steps of y[v,j] = Σ_k x[v,k] a[k,j], of m columns."""
     if m == 1 and vectors == 1:
-        return row_steps(op, 1, k, limits, store, a=x, x=a)
+        return row_dispatches(op, 1, k, limits, store, a=x, x=a)
     lanes = lanes or COLUMNS
     width = 4 if m % 4 == 0 else 1
     across = max(1 << min((m // width).bit_length() - 1, lanes.across.bit_length() - 1), 1)
@@ -251,7 +252,7 @@ def column_steps(
     groups = -(-m // (width * across))
     parts = splits or _splits(groups, -(-k // down), k * width * across, limits)
     budget = _trips(limits, lanes.ahead, down * lanes.ahead, k)
-    found = []
+    planned = []
     along = bands(op, "a", k, (m * 4,), limits)
     cuts = [(b, s, min(s + budget, b[0] + b[1])) for b in along for s in range(b[0], b[0] + b[1], budget)]
     for number, (b, begin, end) in enumerate(cuts):
@@ -268,8 +269,8 @@ def column_steps(
             f"columns {lanes}", columns_text(lanes, width, vectors, mine), (False, False, True, *mine.writes)
         )
         band = None if len(along) == 1 else Band(*b, m * 4)
-        found.append(
-            Step(
+        planned.append(
+            Dispatch(
                 shader,
                 struct.pack("<11I", *words),
                 fold(groups * count, limits.groups),
@@ -280,26 +281,28 @@ def column_steps(
                 then,
             )
         )
-    return found
+    return planned
 
 
+@KERNELS.add("matvec", rates=RATES)
 def matvec(gpu: Gpu, call: Call) -> Kernel:
     """a[m,k] x[k] -> out[m]."""
 
-    def make(store: Store, a: Shape, x: Shape, out: Shape) -> list[Step] | None:
+    def make(store: Store, a: Shape, x: Shape, out: Shape) -> list[Dispatch] | None:
         if len(a) != 2 or x != a[1:] or out != a[:1]:
             return None
-        return row_steps("matvec", *a, gpu.limits, store) if 0 not in a else []
+        return row_dispatches("matvec", *a, gpu.limits, store) if 0 not in a else []
 
     return product_kernel(gpu, call, make)
 
 
+@KERNELS.add("vecmat", rates=RATES)
 def vecmat(gpu: Gpu, call: Call) -> Kernel:
     """x[k] a[k,n] -> out[n]."""
 
-    def make(store: Store, x: Shape, a: Shape, out: Shape) -> list[Step] | None:
+    def make(store: Store, x: Shape, a: Shape, out: Shape) -> list[Dispatch] | None:
         if len(a) != 2 or x != a[:1] or out != a[1:]:
             return None
-        return column_steps("vecmat", 1, a[1], a[0], gpu.limits, store) if 0 not in a else []
+        return column_dispatches("vecmat", 1, a[1], a[0], gpu.limits, store) if 0 not in a else []
 
     return product_kernel(gpu, call, make)

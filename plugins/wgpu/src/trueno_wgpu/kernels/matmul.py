@@ -18,15 +18,16 @@ from math import prod
 from trueno.backend import Call, Kernel, stacks
 from trueno.errors import KernelError
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels import gemv
+from trueno_wgpu.kernels.dispatches import Dispatch, Shape, added, product_kernel
 from trueno_wgpu.kernels.memory import Band, bands
-from trueno_wgpu.kernels.steps import Shape, Step, added, product_kernel
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
+from trueno_wgpu.kernels.table import KERNELS, RATES
 from trueno_wgpu.kernels.tile import NAIVE, Form, Tile, naive, tiled
 from trueno_wgpu.kernels.tile_text import Reads
-from trueno_wgpu.shader import Shader
 
 SMALL = Tile(32, 32, 32, 4, 4)
 MIDDLE = Tile(64, 64, 16, 4, 4)
@@ -62,7 +63,7 @@ def choose(m: int, n: int, k: int, batch: int, limits: Limits) -> tuple[Tile, in
     if limits.trips:  # a CPU has no grid to fill, and takes seconds to compile a large tile
         work = m * n * k
         return (NAIVE if work <= 32**3 or min(m, n) < 8 else MIDDLE if work < 256**3 else LARGE), 1
-    best, found = float("inf"), (MIDDLE, 1)
+    best, choice = float("inf"), (MIDDLE, 1)
     for tile, (speed, filling) in SPEEDS.items():
         if tile.workgroup_bytes > limits.workgroup:
             continue
@@ -74,9 +75,9 @@ def choose(m: int, n: int, k: int, batch: int, limits: Limits) -> tuple[Tile, in
             if splits > 1:
                 cost += PASS + 8 * 4 * (splits + 1) * m * n * batch
             if cost < best:
-                best, found = cost, (tile, splits)
+                best, choice = cost, (tile, splits)
             splits *= 2
-    return found
+    return choice
 
 
 def _reads(tile: Tile, m: int, n: int, k: int, turned: bool, first: int = 0, pitch: int = 0) -> Reads:
@@ -91,11 +92,11 @@ def shader(tile: Tile, form: Form) -> Shader:
     return Shader(f"matmul {tile}, {form.reads}", text, (False, False, True, *form.store.writes))
 
 
-def product_steps(
+def product_dispatches(
     op: str, m: int, n: int, k: int, limits: Limits, store: Store = PLAIN, *, turned: bool = False,
     lead: Sequence[int] = (), a_step: Sequence[int] = (), b_step: Sequence[int] = (), first: int = 0, pitch: int = 0,
     tile: Tile | None = None, splits: int = 0,
-) -> list[Step]:  # fmt: skip
+) -> list[Dispatch]:  # fmt: skip
     """Steps of C = A B, operands 0 and 1, or A Bᵀ where `turned`.
 
     lead, a_step, b_step: leading axes and, in elements, what lies between neighbours along each; all of it must fit
@@ -116,7 +117,7 @@ def product_steps(
     budget = max(slices - 8, 1) * tile.depth if limits.trips else k
     leads = [1] * (MOST_AXES - len(lead)) + list(lead)
     gaps = [[0] * (MOST_AXES - len(s)) + list(s) for s in (a_step, b_step)]
-    steps = []
+    dispatches = []
     for top, height in down:
         a_band = None if len(down) == 1 else Band(top, height, k * 4)
         c_band = None if len(down) == 1 or near else Band(top, height, pitch * 4)
@@ -145,8 +146,8 @@ def product_steps(
                 count = batch * height * n
                 then = added(count, height * n, parts, n, after, limits.groups, add=number > 0, first=begins,
                              pitch=pitch, above=top)  # fmt: skip
-            steps.append(
-                Step(
+            dispatches.append(
+                Dispatch(
                     shader(tile, form),
                     struct.pack("<27I", *words),
                     fold(groups, limits.groups),
@@ -157,33 +158,35 @@ def product_steps(
                     then,
                 )
             )
-    return steps
+    return dispatches
 
 
-def steps_for(op: str, m: int, n: int, k: int, limits: Limits, store: Store) -> list[Step]:
+def dispatches_for(op: str, m: int, n: int, k: int, limits: Limits, store: Store) -> list[Dispatch]:
     """Steps of a product of two matrices, by the kernel that fits its shape."""
     if n == 1:
-        return gemv.row_steps(op, m, k, limits, store, upright=True)
+        return gemv.row_dispatches(op, m, k, limits, store, upright=True)
     if m <= gemv.MOST_VECTORS:
-        return gemv.column_steps(op, m, n, k, limits, store, x=0, a=1)
-    return product_steps(op, m, n, k, limits, store)
+        return gemv.column_dispatches(op, m, n, k, limits, store, x=0, a=1)
+    return product_dispatches(op, m, n, k, limits, store)
 
 
+@KERNELS.add("matmul", rates=RATES)
 def matmul(gpu: Gpu, call: Call) -> Kernel:
     """a[m,k] b[k,n] -> out[m,n]."""
 
-    def make(store: Store, a: Shape, b: Shape, out: Shape) -> list[Step] | None:
+    def make(store: Store, a: Shape, b: Shape, out: Shape) -> list[Dispatch] | None:
         if len(a) != 2 or len(b) != 2 or a[1] != b[0] or out != (a[0], b[1]):
             return None
-        return steps_for("matmul", a[0], b[1], a[1], gpu.limits, store) if a[1] and 0 not in out else []
+        return dispatches_for("matmul", a[0], b[1], a[1], gpu.limits, store) if a[1] and 0 not in out else []
 
     return product_kernel(gpu, call, make)
 
 
+@KERNELS.add("batched_matmul", rates=RATES)
 def batched_matmul(gpu: Gpu, call: Call) -> Kernel:
     """a[...,m,k] b[...,k,n] -> out[...,m,n]; leading axes are broadcast."""
 
-    def make(store: Store, a: Shape, b: Shape, out: Shape) -> list[Step] | None:
+    def make(store: Store, a: Shape, b: Shape, out: Shape) -> list[Dispatch] | None:
         if min(len(a), len(b)) < 2 or a[-1] != b[-2] or out[-2:] != (a[-2], b[-1]):
             return None
         if len(out) != max(len(a), len(b)):
@@ -197,10 +200,10 @@ def batched_matmul(gpu: Gpu, call: Call) -> Kernel:
             return []
         lead, (a_step, b_step) = stacks.merged(whole, gaps[0], gaps[1])
         if not lead:
-            return steps_for("batched_matmul", m, n, k, gpu.limits, store)
+            return dispatches_for("batched_matmul", m, n, k, gpu.limits, store)
         if len(lead) > MOST_AXES:
             return None
-        return batch_steps(m, n, k, lead, a_step, b_step, gpu.limits, store)
+        return batch_dispatches(m, n, k, lead, a_step, b_step, gpu.limits, store)
 
     return product_kernel(gpu, call, make)
 
@@ -211,7 +214,7 @@ def _broadcast(a: Shape, b: Shape) -> Shape:
     return tuple(y if x == 1 else x for x, y in pairs)
 
 
-def batch_steps(
+def batch_dispatches(
     m: int,
     n: int,
     k: int,
@@ -220,22 +223,22 @@ def batch_steps(
     b_step: Sequence[int],
     limits: Limits,
     store: Store,
-) -> list[Step]:
+) -> list[Dispatch]:
     """Steps of stacked products: all at once, or as many as bindings hold."""
     op = "batched_matmul"
     sizes = [4 * (elements + sum((s - 1) * g for s, g in zip(lead, gaps, strict=True)))
              for elements, gaps in ((m * k, a_step), (k * n, b_step))]  # fmt: skip
     if max(*sizes, prod(lead) * m * n * 4) <= limits.binding:
-        return product_steps(op, m, n, k, limits, store, lead=lead, a_step=a_step, b_step=b_step)
+        return product_dispatches(op, m, n, k, limits, store, lead=lead, a_step=a_step, b_step=b_step)
     if len(lead) > 1:
         raise KernelError(
             f"{op}: operands broadcast along {len(lead)} axes and need {max(sizes)} bytes in one binding, but this "
             f"adapter binds {limits.binding}; call it for parts of the batch"
         )
     each = (m * k * 4 if a_step[0] else 0, k * n * 4 if b_step[0] else 0, m * n * 4)
-    steps: list[Step] = []
+    dispatches: list[Dispatch] = []
     for first, count in bands(op, "the batch", lead[0], each, limits):
         a, b, c = (Band(first, count, size) if size else None for size in each)
-        made = product_steps(op, m, n, k, limits, store, lead=[count], a_step=a_step, b_step=b_step)
-        steps += [replace(step, reads=((0, a), (1, b)), out=c) for step in made]
-    return steps
+        planned = product_dispatches(op, m, n, k, limits, store, lead=[count], a_step=a_step, b_step=b_step)
+        dispatches += [replace(dispatch, reads=((0, a), (1, b)), out=c) for dispatch in planned]
+    return dispatches

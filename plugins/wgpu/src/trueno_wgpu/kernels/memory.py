@@ -10,7 +10,7 @@ from typing import Any
 
 from trueno.errors import KernelError
 
-from trueno_wgpu.device import Buffer, Limits, View
+from trueno_wgpu.device.gpu import Buffer, Limits, View
 
 ALIGNMENT = 256  # of an offset, on every adapter
 

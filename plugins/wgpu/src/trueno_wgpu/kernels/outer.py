@@ -6,12 +6,13 @@ from typing import Any
 
 from trueno.backend import Call, Kernel
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
+from trueno_wgpu.kernels.dispatches import INVOCATIONS, Dispatch, Plans, Shape, run
 from trueno_wgpu.kernels.memory import Band, bands, clashes
-from trueno_wgpu.kernels.steps import INVOCATIONS, Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import Store
-from trueno_wgpu.shader import Shader
+from trueno_wgpu.kernels.table import KERNELS, RATES
 
 HEAD = """\
 struct Sizes {
@@ -44,25 +45,26 @@ def shader(width: int, store: Store) -> Shader:
     return Shader("outer", "\n".join(t for t in text if t), (False, False, True, *store.writes))
 
 
-def steps(m: int, n: int, limits: Limits, store: Store) -> list[Step]:
+def dispatches(m: int, n: int, limits: Limits, store: Store) -> list[Dispatch]:
     width = 4 if n % 4 == 0 else 1
-    found = []
+    planned = []
     for top, height in bands("outer", "the result", m, (n * 4,), limits):
         packed = struct.pack("<3I", height * n, n, top)
         groups = fold(-(-height * n // (INVOCATIONS * width)), limits.groups)
         out = None if height == m else Band(top, height, n * 4)
-        found.append(Step(shader(width, store), packed, groups, ((0, None), (1, None)), out))
-    return found
+        planned.append(Dispatch(shader(width, store), packed, groups, ((0, None), (1, None)), out))
+    return planned
 
 
+@KERNELS.add("outer", rates=RATES)
 def outer(gpu: Gpu, call: Call) -> Kernel:
     """x[m] y[n] -> out[m,n]."""
     store = Store(call.guarded)
 
-    def make(x: Shape, y: Shape, out: Shape) -> list[Step] | None:
+    def make(x: Shape, y: Shape, out: Shape) -> list[Dispatch] | None:
         if len(x) != 1 or len(y) != 1 or out != x + y:
             return None
-        return steps(*out, gpu.limits, store) if 0 not in out else []
+        return dispatches(*out, gpu.limits, store) if 0 not in out else []
 
     plans = Plans(make)
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from trueno.backend import Call, Kernel
 
-from trueno_wgpu.device import Gpu, Limits
-from trueno_wgpu.grid import fold
+from trueno_wgpu.device.gpu import Gpu, Limits
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
+from trueno_wgpu.kernels.dispatches import Dispatch, Plans, Shape, run
 from trueno_wgpu.kernels.memory import Band, bands, clashes
-from trueno_wgpu.kernels.steps import Plans, Shape, Step, run
 from trueno_wgpu.kernels.store import GUARD, Store
-from trueno_wgpu.shader import Shader
+from trueno_wgpu.kernels.table import KERNELS, RATES
 
 SIDE = 32
 
@@ -61,9 +62,9 @@ def _shader(guarded: bool) -> Shader:
     return Shader("transpose", text + store.end + "}\n", (False, True, *store.writes))
 
 
-def steps(m: int, n: int, limits: Limits, shader: Shader) -> list[Step]:
+def dispatches(m: int, n: int, limits: Limits, shader: Shader) -> list[Dispatch]:
     """Blocks of x's rows by blocks of y's, each of them as many as a binding holds: most often one."""
-    found = []
+    planned = []
     tops, lefts = (bands("transpose", "x", *size, limits) for size in ((m, (n * 4,)), (n, (m * 4,))))
     for top, height in tops:
         for left, width in lefts:
@@ -72,18 +73,19 @@ def steps(m: int, n: int, limits: Limits, shader: Shader) -> list[Step]:
             across = -(-width // SIDE)
             groups = -(-height // SIDE) * across
             packed = struct.pack("<8I", m, n, top, height, left, width, groups, across)
-            found.append(Step(shader, packed, fold(groups, limits.groups), ((0, x),), out))
-    return found
+            planned.append(Dispatch(shader, packed, fold(groups, limits.groups), ((0, x),), out))
+    return planned
 
 
+@KERNELS.add("transpose", rates=RATES)
 def transpose(gpu: Gpu, call: Call) -> Kernel:
     """x[m,n] -> out[n,m]."""
     shader = _shader(call.guarded)
 
-    def make(x: Shape, out: Shape) -> list[Step] | None:
+    def make(x: Shape, out: Shape) -> list[Dispatch] | None:
         if len(x) != 2 or out != x[::-1]:
             return None
-        return steps(*x, gpu.limits, shader) if 0 not in x else []
+        return dispatches(*x, gpu.limits, shader) if 0 not in x else []
 
     plans = Plans(make)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.effects import read, written
+from trueno_cuda.ptx.emulate.effects import accumulates, read, written
 from trueno_cuda.ptx.emulate.errors import Refusal, UnknownInstruction, no_other_errors
 from trueno_cuda.ptx.emulate.findings import MISSING_WAIT
 from trueno_cuda.ptx.emulate.group import Group
@@ -144,7 +144,7 @@ class Compiler:
         if not self.flags:
             return inner
         sources = read(ins)
-        if ins.opcode == "wgmma" and "mma_async" in ins.mods:  # its accumulator is read only where scale-d says so
+        if accumulates(ins):  # its accumulator is read only where scale-d says so
             skip = {id(r) for r in written(ins)}
             sources = [r for r in sources if id(r) not in skip]
         reads = [(self.flags[r.index], r.index) for r in dict.fromkeys(sources)

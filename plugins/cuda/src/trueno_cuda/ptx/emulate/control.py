@@ -9,19 +9,18 @@ waits until the last lane has left the loop.
 
 from dataclasses import dataclass, field
 
-from trueno_cuda.ptx.emulate.effects import meets, read, spins, written
+from trueno_cuda.ptx.emulate.effects import ends, meets, read, spins, written
 from trueno_cuda.ptx.emulate.errors import PtxError
 from trueno_cuda.ptx.emulate.syntax import Instruction, Label, Symbol
 
 DEPTH = 200
-ENDS = ("bra", "brx", "ret", "exit", "trap")
 
 
 @dataclass
 class Block:
     """Instructions `start:end`.  successors: blocks by order; of a branch, (taken, not taken).
 
-    meeting: how lanes wait at it (see `effects.meets`); such a block holds that instruction alone.
+    meeting: how lanes wait at it (see `opcodes.Facts`); such a block holds that instruction alone.
     latch: the way back to a loop's head; spin: of a loop that may wait for other threads.
     """
 
@@ -77,7 +76,7 @@ class Flow:
         code = self.instructions
         leaders = {0, *self.labels.values()}
         for at, ins in enumerate(code):
-            if ins.opcode in ENDS:
+            if ends(ins):
                 leaders.add(at + 1)
             elif meets(ins):
                 leaders |= {at, at + 1}
@@ -91,9 +90,7 @@ class Flow:
                 block.successors = [number[t] for t in self._targets(last)]
                 if last.opcode == "bra" and last.guard is not None:
                     block.successors += after
-            elif last.opcode in ("ret", "exit", "trap") and last.guard is None:
-                pass
-            else:
+            elif not ends(last) or last.guard is not None:
                 block.successors = after
             block.meeting = meets(code[block.start])
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate import instructions  # registers the families
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store, refusals
-from trueno_cuda.ptx.emulate.effects import flops
+from trueno_cuda.ptx.emulate.effects import ends, flops, masked
 from trueno_cuda.ptx.emulate.findings import TRAP
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.layout import Layout
@@ -68,15 +68,15 @@ class Kernel(Layout):
         for at, block in enumerate(blocks):
             body = code[block.start : block.end]
             last = body[-1] if body else None
-            ends = last is not None and last.opcode in ("bra", "brx", "ret", "exit", "trap")
-            self.ends.append(self._end(at, last) if ends and last is not None else None)
+            control = last if last is not None and ends(last) else None
+            self.ends.append(None if control is None else self._end(at, control))
             self.leaves.append(
                 len(body) == 1 and last is not None and last.opcode in ("ret", "exit") and last.guard is None
             )
             if block.meeting:
                 self.steps.append(self._meeting(at, block.meeting, body[0]))
             else:
-                self.steps.append([compiler.step(i) for i in (body[:-1] if ends else body)])
+                self.steps.append([compiler.step(i) for i in (body if control is None else body[:-1])])
 
     # ---- control --------------------------------------------------------------------------------
 
@@ -98,10 +98,7 @@ class Kernel(Layout):
 
     def _members(self, ins: Instruction) -> Fetch | None:
         """The member mask of a warp-wide instruction; None: the whole warp."""
-        if ins.opcode in ("shfl", "vote", "match", "redux", "elect") or ins.opcode in ("bar", "barrier"):
-            last = ins.operands[-1]
-            return self.compiler.fetch(last, B32)
-        return None
+        return self.compiler.fetch(ins.operands[-1], B32) if masked(ins) else None
 
     def _end(self, at: int, ins: Instruction) -> End:
         after = self.flow.blocks[at].successors

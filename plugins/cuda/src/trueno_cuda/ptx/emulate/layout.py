@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from trueno_cuda.ptx.emulate.control import Flow
-from trueno_cuda.ptx.emulate.effects import written
+from trueno_cuda.ptx.emulate.effects import accumulates, written
 from trueno_cuda.ptx.emulate.errors import PtxError
 from trueno_cuda.ptx.emulate.inline import inlined
 from trueno_cuda.ptx.emulate.memory import SHARED_BASE, Allocation, too_many
@@ -28,7 +28,7 @@ class Layout:
         self.warpgroups = any(i.opcode == "wgmma" for i in codes)
         self.uses_mbarrier = any(i.opcode == "mbarrier" or any(m.startswith("mbarrier") for m in i.mods) for i in codes)
         self.granule = self._granule(codes)
-        self.accumulators = [r for i in codes if i.opcode == "wgmma" for r in written(i)]
+        self.accumulators = [r for i in codes if accumulates(i) for r in written(i)]
         keep = 0
         for r in self.accumulators:
             keep |= 1 << r.index

@@ -1,8 +1,10 @@
-"""What each opcode is: the family that compiles it, and the forms in which it may be written.
+"""What each opcode is: the family that compiles it, the forms in which it may be written, and the facts of each.
 
 A form is one line, much as in the PTX ISA: how many operands, then the modifiers.
 
     @opcode("shfl", "5 sync up|down|bfly|idx b32")
+
+Behind the forms stand facts of all of them (fields of `Form`): `result=False`, `meets="warp"`, `flops=2`.
 
 `a|b` is one of them, `?` says that none is fine too, and a word in capitals is a name of GROUPS.  Modifiers may
 stand in any order, as for ptxas, but types only in that of the form.
@@ -43,7 +45,8 @@ GROUPS = {
 class Form(NamedTuple):
     """least, most: operands.  groups: modifiers of which one is given; optional: the places of those that may lack.
 
-    family: what compiles it; None for what the scheduler does by itself, as branches.
+    family: what compiles it; None for what the scheduler does by itself, as branches: it ends a basic block.
+    facts: what `effects` tells of it.
     """
 
     least: int
@@ -51,28 +54,51 @@ class Form(NamedTuple):
     groups: tuple[tuple[str, ...], ...]
     optional: frozenset[int]
     family: Family | None
+    facts: "Facts"
+
+
+class Facts(NamedTuple):
+    """What holds of every instruction of a form; the defaults are those of most opcodes.
+
+    result: whether the first operand is what the instruction writes.  A memory operand never is: stores need no word.
+    accumulates: whether it also reads what it writes.
+    meets: how lanes wait at it: "" (they do not), warp, block, cluster, phase (of an mbarrier), group (of four warps).
+    mask: whether its last operand says which lanes of the warp meet.
+    spins: whether a loop around it may be waiting for another thread; or the modifiers under which it may.
+    flops: of an element, where the type is a floating-point one; of matrix products, of a term.
+    """
+
+    result: bool = True
+    accumulates: bool = False
+    meets: str = ""
+    mask: bool = False
+    spins: bool | tuple[str, ...] = False
+    flops: int = 0
 
 
 FORMS: dict[str, list[Form]] = {}
 """Of each opcode."""
 
 
-def opcode(names: str, *forms: str) -> Callable[[F], F]:
-    """Register a family for these forms of some opcodes; their other forms may be another family's."""
+def opcode(names: str, *forms: str, **facts: Any) -> Callable[[F], F]:
+    """Register a family for these forms of some opcodes; their other forms may be another family's.
+
+    facts: fields of `Facts` that are not the default.
+    """
 
     def register(family: F) -> F:
-        _declare(names, family, forms)
+        _declare(names, family, forms, Facts(**facts))
         return family
 
     return register
 
 
-def _declare(names: str, family: Family | None, forms: tuple[str, ...]) -> None:
+def _declare(names: str, family: Family | None, forms: tuple[str, ...], facts: Facts) -> None:
     for name in names.split():
-        FORMS.setdefault(name, []).extend(_form(text, family) for text in forms)
+        FORMS.setdefault(name, []).extend(_form(text, family, facts) for text in forms)
 
 
-def _form(text: str, family: Family | None) -> Form:
+def _form(text: str, family: Family | None, facts: Facts) -> Form:
     count, *words = text.split()
     least, _, most = count.partition("-")
     groups = []
@@ -80,7 +106,7 @@ def _form(text: str, family: Family | None) -> Form:
         names = word.rstrip("?").split("|")
         groups.append(tuple(m for name in names for m in GROUPS.get(name, name).split("|")))
     optional = frozenset(k for k, word in enumerate(words) if word.endswith("?"))
-    return Form(int(least), int(most or least), tuple(groups), optional, family)
+    return Form(int(least), int(most or least), tuple(groups), optional, family, facts)
 
 
 def form_of(ins: Instruction) -> Form:
@@ -137,6 +163,6 @@ def _list(mods: list[str]) -> str:
     return " or ".join(([", ".join(names[:-1])] if names[1:] else []) + names[-1:])
 
 
-_declare("bra call ret", None, ("0-1 uni?",))
-_declare("brx", None, ("1 idx uni?",))
-_declare("exit trap", None, ("0",))
+_declare("bra call ret", None, ("0-1 uni?",), Facts(result=False))
+_declare("brx", None, ("1 idx uni?",), Facts(result=False))
+_declare("exit trap", None, ("0",), Facts())

@@ -47,11 +47,6 @@ U32, S32, U64, B32, B64, F32, F64, U16, PRED = (
 )
 
 
-def bits_type(bits: int) -> Type:
-    """The untyped PTX type of a width."""
-    return TYPES[f"b{bits}"]
-
-
 def constant(value: int | float, type: Type) -> Array:  # noqa: A002 - PTX's word
     """One value as an array of one lane; integers wrap, float literals take the type's width.
 

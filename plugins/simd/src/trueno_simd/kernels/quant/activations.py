@@ -20,12 +20,13 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from trueno.backend import FORMATS
 
-from trueno_simd.isa import current
-from trueno_simd.jit import exact, exact_outer
 from trueno_simd.kernels.quant.halves import INFINITE, bits_float, float_bits, through_half
 from trueno_simd.kernels.tile import VECTOR_BYTES
-from trueno_simd.vectors import (
+from trueno_simd.llvm.isa import current
+from trueno_simd.llvm.jit import exact, exact_outer
+from trueno_simd.llvm.vectors import (
     Vector,
     bits,
     call,
@@ -45,7 +46,7 @@ F32, I32 = types.float32, types.int32
 LANES = 16
 FLOATS, INTS, BITS = Vector(F32, LANES), Vector(types.int32, LANES), Vector(types.uint32, LANES)
 floats = reader(FLOATS)
-as_ints, as_bits, narrow = bits(INTS), bits(BITS), converted(types.int8)
+as_ints, as_bits, to_int8 = bits(INTS), bits(BITS), converted(types.int8)
 number = number_reader(F32)
 
 MAGIC = np.float32(12582912)  # 1.5 · 2²³: adding it rounds to the nearest even, and leaves the integer in the low bits
@@ -86,8 +87,8 @@ def sums_of_16(_: Any, codes: Any) -> Any:
         while len(parts) > 1:
             n = parts[0].type.count
             parts = [take(a, b, range(2 * n)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-        found = builder.trunc(pairs(parts[0]), vector(16, count // 16))
-        return builder.sub(found, ir.Constant(found.type, [2048] * (count // 16)))
+        sums = builder.trunc(pairs(parts[0]), vector(16, count // 16))
+        return builder.sub(sums, ir.Constant(sums.type, [2048] * (count // 16)))
 
     return to(codes), emit
 
@@ -114,8 +115,8 @@ def quantized_q8_0(x, k, codes, d, sums):
         factor = np.float32(127) / amax
         if float_bits(factor) >= INFINITE:
             factor = np.float32(0)
-        write(codes + i, narrow(as_ints(a * factor + MAGIC)))
-        write(codes + i + 16, narrow(as_ints(b * factor + MAGIC)))
+        write(codes + i, to_int8(as_ints(a * factor + MAGIC)))
+        write(codes + i + 16, to_int8(as_ints(b * factor + MAGIC)))
         scale = through_half(amax / np.float32(127))
         write(d + i // 8, np.float32(np.nan) if largest >= INFINITE else scale)
     add_codes(codes, sums, k)
@@ -166,7 +167,7 @@ def quantized_q8_k(x, k, codes, d, sums):
         if (float_bits(factor) & 0x7FFFFFFF) >= INFINITE:
             factor = np.float32(0)
         for j in range(0, 256, 16):
-            write(codes + i + j, narrow(as_ints(floats(row + 4 * j) * factor + MAGIC)))
+            write(codes + i + j, to_int8(as_ints(floats(row + 4 * j) * factor + MAGIC)))
         scale = np.float32(1) / factor if factor != 0 else np.float32(0)
         write(d + i // 64, np.float32(np.nan) if (float_bits(value) & 0x7FFFFFFF) >= INFINITE else scale)
     add_codes(codes, sums, k)
@@ -175,4 +176,4 @@ def quantized_q8_k(x, k, codes, d, sums):
 
 def quantized(partner: str) -> Any:
     """The row function of an activation format: (x, k, codes, d, sums), addresses and a count, for compiled code."""
-    return {"q8_0": quantized_q8_0, "q8_1": quantized_q8_0, "q8_k": quantized_q8_k}[partner]
+    return {"absmax": quantized_q8_0, "signed_absmax": quantized_q8_k}[FORMATS[partner].encoder]

@@ -10,21 +10,20 @@ one Zen 5 core, 262 144 elements in cache: 15 to 25 G elements/s with AVX-512, w
 """
 
 import platform
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from trueno.backend import FORMATS, INTERLEAVED, Format, Piece, Plane
+from trueno.backend import FORMATS, INTERLEAVED, Call, Format, Kernel, Piece, Plane, Rates
 
-from trueno_simd.isa import current
 from trueno_simd.kernels.quant import groups, printed
 from trueno_simd.kernels.quant.halves import HALF
-from trueno_simd.kernels.quant.quantize_store import whole_vectors
-from trueno_simd.vectors import call, splat
+from trueno_simd.kernels.quant.quantize.store import whole_vectors
+from trueno_simd.kernels.table import BLOCKS, KERNELS
+from trueno_simd.llvm.isa import current
+from trueno_simd.llvm.vectors import call, splat
 
 STEP = 16  # elements of a vector: every run and group of the table is a multiple of it, save runs of 1
 X86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -59,14 +58,14 @@ class _Block:
 
     def pieces(self, parts: tuple[Piece, ...]) -> Any:
         """Bits of several bytes put together, as int32."""
-        builder, found = self.builder, None
+        builder, code = self.builder, None
         for p in parts:
             part = self.byte(p.byte)
             part = builder.lshr(part, _I32(p.shift)) if p.shift else part
             part = builder.and_(part, _I32((1 << p.bits) - 1)) if p.shift + p.bits < 8 else part
             part = builder.shl(part, _I32(p.to)) if p.to else part
-            found = part if found is None else builder.or_(found, part)
-        return found
+            code = part if code is None else builder.or_(code, part)
+        return code
 
     def number(self, name: str) -> Any:
         """A field of one float16, float32 or (the scale of e8m0 formats) power of two, as float."""
@@ -175,10 +174,12 @@ def looked_up(builder: Any, code: Any, values: tuple[int, ...]) -> Any:
         return call(builder, "llvm.x86.ssse3.pshuf.b.128", _BYTES, [table, code])
     if current().has("neon"):
         return call(builder, "llvm.aarch64.neon.tbl1.v16i8", _BYTES, [table, code])
-    found = _every(_BYTES, values[0] % 256)
+    chosen = _every(_BYTES, values[0] % 256)
     for i, value in enumerate(values[1:], 1):
-        found = builder.select(builder.icmp_unsigned("==", code, _every(_BYTES, i)), _every(_BYTES, value % 256), found)
-    return found
+        chosen = builder.select(
+            builder.icmp_unsigned("==", code, _every(_BYTES, i)), _every(_BYTES, value % 256), chosen
+        )
+    return chosen
 
 
 @cache
@@ -201,13 +202,14 @@ TEMPLATE = '''"""dequantize: rows of <format> blocks to float32."""
 
 from numba import types
 
-from trueno_simd.jit import entry, exact_outer
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.jit import exact_outer
 from trueno_simd.kernels.operands import overlaps, reader, source, target
 from trueno_simd.kernels.quant.dequantize import decoder
 from trueno_simd.kernels.quant.printed import CHUNK
 from trueno_simd.kernels.quant.regions import share_out
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import address_of, pack
+from trueno_simd.llvm.calls import address_of, pack
 
 JOB = reader(4)
 decode = decoder("<format>")
@@ -222,7 +224,7 @@ def blocks(args, index):
     return 0
 
 
-@entry(types.intp(source(types.uint8, 2), target(types.float32, 2)))
+@kernel_entry(types.intp(source(types.uint8, 2), target(types.float32, 2)))
 def kernel(w, out):
     m, b = w.shape
     if b % <nbytes> or out.shape[0] != m or out.shape[1] != b // <nbytes> * <elements> or overlaps(out, w):
@@ -235,10 +237,15 @@ def kernel(w, out):
 '''
 
 
-def dequantize(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """w[m,b] bytes -> out[m,k] float32, static["format"] blocks."""
-    if static["format"] in INTERLEAVED:
-        laid = INTERLEAVED[static["format"]]
-        return groups.dequantize(laid, dequantize(dtype, {"format": laid.plain}))
-    f = FORMATS[static["format"]]
+@KERNELS.add("dequantize", rates=Rates(0.3e-6, 1e11, 8e10), dtypes=BLOCKS)
+def dequantize(device: None, call: Call) -> Kernel:
+    """w[m,b] bytes -> out[m,k] float32; the parameter `format` names the blocks."""
+    name = dict(call.static)["format"]
+    if laid := INTERLEAVED.get(name):
+        return groups.dequantize(laid, _plain(laid.plain))
+    return _plain(name)
+
+
+def _plain(name: str) -> Kernel:
+    f = FORMATS[name]
     return printed.compiled("dequantize", TEMPLATE, f.name, nbytes_and_floats=f.nbytes + 4 * f.elements)

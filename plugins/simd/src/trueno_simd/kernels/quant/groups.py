@@ -89,10 +89,10 @@ def matmul(f: Format, kernel: Run, product: Run | None) -> Run:
         if product is not None and len(x) <= FEW:
             return min((product(w, one, y) for one, y in zip(x, out, strict=True)), default=0)
         for rows, part in pieces(w, f):
-            found = np.empty((len(x), len(part)), np.float32)
-            if kernel(x, part, found):
+            columns = np.empty((len(x), len(part)), np.float32)
+            if kernel(x, part, columns):
                 return -1
-            out[:, rows] = found
+            out[:, rows] = columns
         return 0
 
     return run

@@ -10,8 +10,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from trueno_simd.isa import current
-from trueno_simd.jit import exact
+from trueno_simd.llvm.isa import current
+from trueno_simd.llvm.jit import exact
 
 HALF = current().has("f16c") or current().has("neon")
 INFINITE = np.int32(0x7F800000)

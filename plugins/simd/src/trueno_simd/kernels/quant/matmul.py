@@ -1,6 +1,6 @@
 """quant_matmul: y[m,n] = x[m,k] Wᵀ, W quantized by ggml's formats, rows of W along k.
 
-With activations "q8" x is quantized as ggml's CPU code does, once, and the products are of integers (`tile.py`); with
+With activations "q8" x is quantized as ggml's CPU code does, once, and the products are of integers (`tile`); with
 "f32" a panel of W is decoded to float32 and goes through the register tiles of matmul.  Either way W is decoded
 panel by panel (32 rows by 256 elements with AVX-512), which stays in the L1 cache while all rows of x pass over it.
 
@@ -18,23 +18,22 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
 from numba import types
-from trueno.backend import FORMATS, INTERLEAVED
+from trueno.backend import FORMATS, INTERLEAVED, Call, Kernel, Rates
 
-from trueno_simd.jit import entry, inner, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, SCRATCH, reader, source, target, with_scratch
 from trueno_simd.kernels.quant import groups
 from trueno_simd.kernels.quant.activations import quantized
 from trueno_simd.kernels.quant.matvec import quant_matvec
 from trueno_simd.kernels.quant.regions import settled
-from trueno_simd.kernels.quant.tile import micro_kernel
-from trueno_simd.kernels.quant.tile_activations import group_packer, group_values, tail_packer
-from trueno_simd.kernels.quant.tile_decode import panel_decoder, value_decoder
-from trueno_simd.kernels.quant.tile_floats import multiply, rows_in_slabs, slab_bytes
-from trueno_simd.kernels.quant.tile_layout import COLUMNS, DEPTH, LANES, ROW, TALL, UNIT, Layout, layout_of
-from trueno_simd.kernels.quant.tile_shares import (
+from trueno_simd.kernels.quant.tile.activations import group_packer, group_values, tail_packer
+from trueno_simd.kernels.quant.tile.decode import panel_decoder, value_decoder
+from trueno_simd.kernels.quant.tile.floats import multiply, rows_in_slabs, slab_bytes
+from trueno_simd.kernels.quant.tile.layout import COLUMNS, DEPTH, LANES, ROW, TALL, UNIT, Layout, layout_of
+from trueno_simd.kernels.quant.tile.micro_kernel import micro_kernel
+from trueno_simd.kernels.quant.tile.shares import (
     AHEAD,
     FLOAT_ROWS,
     PACKED,
@@ -48,8 +47,11 @@ from trueno_simd.kernels.quant.tile_shares import (
     tile_at,
     tiles_of,
 )  # fmt: skip
+from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.kernels.tile import VECTOR_BYTES, VECTORS, address
-from trueno_simd.threads import acquire_gil, address_of, pack, parallel_for, release_gil
+from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 # What differs between formats: `_kernel` gives the functions below that use these a copy of their own.
 ELEMENTS = NBYTES = GROUP = NEAR = W_GROUP = W_BYTES = X_GROUP = X_TAIL = A_BLOCK = 1
@@ -264,14 +266,15 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
     function = special(_floats if floats else _quantized, word, known)
     weights = types.Array(types.uint8, 2, "C", readonly=True)
     signature = types.intp(source(types.float32, 2), weights, target(types.float32, 2), SCRATCH)
-    return with_scratch(entry(signature)(function))
+    return with_scratch(kernel_entry(signature)(function))
 
 
-def quant_matmul(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """x[m,k] float32, w[n,bytes] of static["format"] -> out[m,n]; static["activations"] is "q8", or "f32"."""
+@KERNELS.add("quant_matmul", rates=Rates(2e-6, 3e11, 4e10), dtypes=BLOCKS)
+def quant_matmul(device: None, call: Call) -> Kernel:
+    """x[m,k] float32, w[n,bytes] of the format -> out[m,n]; the parameter `activations` is "q8" or "f32"."""
+    static = dict(call.static)
     name, activations = static["format"], static.get("activations", "q8")
-    if name in INTERLEAVED:
-        laid = INTERLEAVED[name]
-        product = quant_matvec(dtype, static) if activations == "q8" else None
+    if laid := INTERLEAVED.get(name):
+        product = quant_matvec(device, call) if activations == "q8" else None
         return groups.matmul(laid, _kernel(laid.plain, activations), product)
     return _kernel(name, activations)

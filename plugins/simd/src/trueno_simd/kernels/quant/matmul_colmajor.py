@@ -12,20 +12,22 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
 from numba import types
-from trueno.backend import FORMATS
+from trueno.backend import FORMATS, Call, Kernel, Rates
 
-from trueno_simd.jit import entry, outer
+from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import SCRATCH, reader, source, target, with_scratch
 from trueno_simd.kernels.quant.dequantize import decoder
 from trueno_simd.kernels.quant.regions import settled
-from trueno_simd.kernels.quant.tile_floats import multiply, rows_in_slabs, slab_bytes
-from trueno_simd.kernels.quant.tile_layout import COLUMNS, DEPTH, ROW
-from trueno_simd.kernels.quant.tile_shares import CHUNK, FLOAT_ROWS, SHARES, put, special
+from trueno_simd.kernels.quant.tile.floats import multiply, rows_in_slabs, slab_bytes
+from trueno_simd.kernels.quant.tile.layout import COLUMNS, DEPTH, ROW
+from trueno_simd.kernels.quant.tile.shares import CHUNK, FLOAT_ROWS, SHARES, put, special
+from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import acquire_gil, address_of, pack, parallel_for, release_gil
+from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
+from trueno_simd.llvm.jit import outer
+from trueno_simd.threads.pool import parallel_for
 
 # What differs between formats: `_kernel` gives the functions below that use these a copy of their own.
 ELEMENTS = NBYTES = 1
@@ -96,9 +98,10 @@ def _kernel(name: str) -> Callable[..., int]:
     known["piece"] = outer(special(piece, f"piece_{word}", known))
     weights = types.Array(types.uint8, 2, "C", readonly=True)
     signature = types.intp(source(types.float32, 2), weights, target(types.float32, 2), SCRATCH)
-    return with_scratch(entry(signature)(special(_multiply, word, known)))
+    return with_scratch(kernel_entry(signature)(special(_multiply, word, known)))
 
 
-def quant_matmul_colmajor(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """x[m,k] float32, w[k,bytes] of static["format"] -> out[m,n]."""
-    return _kernel(static["format"])
+@KERNELS.add("quant_matmul_colmajor", rates=Rates(2e-6, 6e10, 4e10), dtypes=BLOCKS)
+def quant_matmul_colmajor(device: None, call: Call) -> Kernel:
+    """x[m,k] float32, w[k,bytes] of the format -> out[m,n]."""
+    return _kernel(dict(call.static)["format"])

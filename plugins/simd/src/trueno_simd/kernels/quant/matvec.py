@@ -1,8 +1,8 @@
 """quant_matvec y[n] = W[n,k] x[k], W in blocks, read as it lies in a file, or with its rows interleaved.
 
 With "q8" activations x is first quantized as ggml's CPU code does it, once, to the format's partner (half a microsecond
-for 4096), and the products are of whole numbers (`dots`, `interleaved`).  With "f32" nothing of x is lost, and values
-are decoded in registers (`floats`): three times as much work.  Rows go to the threads in a few even shares.
+for 4096), and the products are of whole numbers (`vector`: `dots`, `interleaved`).  With "f32" nothing of x is lost,
+and values are decoded in registers (`floats`): three times as much work.  Rows go to the threads in a few even shares.
 
 Floor: the matrix's bytes, once, at the bandwidth of where it lies: on the Zen 5 core where this was measured 113 GB/s
 from L3, 41 from memory.  4096x4096, AVX-512 with VNNI, one thread, us (two threads when both cores were free),
@@ -23,9 +23,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from trueno.backend import FORMATS, INTERLEAVED
+from trueno.backend import FORMATS, INTERLEAVED, Call, Kernel, Rates
 
 from trueno_simd.kernels.quant import groups, printed
+from trueno_simd.kernels.table import BLOCKS, KERNELS
 
 SHARES = 8  # chunks of rows at most: few, for each begins with cold caches, and enough to balance
 FIRST, KEPT = 1 << 14, 1 << 20  # bytes of scratch that a kernel has at first, and keeps
@@ -34,15 +35,16 @@ QUANTIZED = '''"""quant_matvec: rows of <format> blocks times activations in <pa
 
 from numba import types
 
-from trueno_simd.jit import entry, outer
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.jit import outer
 from trueno_simd.kernels.operands import SCRATCH, reader, source, target
 from trueno_simd.kernels.quant.activations import quantized
-from trueno_simd.kernels.quant.dots import ROWS, quantized_rows
+from trueno_simd.kernels.quant.vector.dots import ROWS, quantized_rows
 from trueno_simd.kernels.quant.matvec import SHARES
 from trueno_simd.kernels.quant.printed import CHUNK
 from trueno_simd.kernels.quant.regions import settled, share_out
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import address_of, pack
+from trueno_simd.llvm.calls import address_of, pack
 
 JOB = reader(9)
 quantize = quantized("<partner>")
@@ -58,7 +60,7 @@ def rows(args, index):
     return 0
 
 
-@entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1), SCRATCH))
+@kernel_entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1), SCRATCH))
 def kernel(w, x, out, scratch):
     status = settled(w, out.size, x.size, <elements>, <nbytes>, x, out)
     if status:
@@ -84,16 +86,17 @@ GROUPED = '''"""quant_matvec: interleaved rows of <format> blocks times activati
 
 from numba import types
 
-from trueno_simd.jit import entry, outer
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.jit import outer
 from trueno_simd.kernels.operands import SCRATCH, reader, source, target
 from trueno_simd.kernels.quant.activations import quantized
-from trueno_simd.kernels.quant.dots import ROWS, quantized_rows
+from trueno_simd.kernels.quant.vector.dots import ROWS, quantized_rows
 from trueno_simd.kernels.quant.matvec import SHARES
-from trueno_simd.kernels.quant.interleaved import ROWS as GROUP, interleaved_rows
+from trueno_simd.kernels.quant.vector.interleaved import ROWS as GROUP, interleaved_rows
 from trueno_simd.kernels.quant.printed import CHUNK
 from trueno_simd.kernels.quant.regions import settled, share_out
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import address_of, pack
+from trueno_simd.llvm.calls import address_of, pack
 
 JOB = reader(9)
 quantize = quantized("<partner>")
@@ -112,20 +115,21 @@ def rows(args, index):
     return 0
 
 
-''' + QUANTIZED[QUANTIZED.index("@entry") :].replace("ROWS", "GROUP")
+''' + QUANTIZED[QUANTIZED.index("@kernel_entry") :].replace("ROWS", "GROUP")
 
 FLOAT = '''"""quant_matvec: rows of <format> blocks times activations in float32."""
 
 from numba import types
 
-from trueno_simd.jit import entry, outer
+from trueno_simd.codecache.entry import kernel_entry
+from trueno_simd.llvm.jit import outer
 from trueno_simd.kernels.operands import reader, source, target
-from trueno_simd.kernels.quant.floats import ROWS, float_rows
+from trueno_simd.kernels.quant.vector.floats import ROWS, float_rows
 from trueno_simd.kernels.quant.matvec import SHARES
 from trueno_simd.kernels.quant.printed import CHUNK
 from trueno_simd.kernels.quant.regions import settled, share_out
 from trueno_simd.kernels.tile import address
-from trueno_simd.threads import address_of, pack
+from trueno_simd.llvm.calls import address_of, pack
 
 JOB = reader(7)
 product = float_rows("<format>")
@@ -140,7 +144,7 @@ def rows(args, index):
     return 0
 
 
-@entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1)))
+@kernel_entry(types.intp(source(types.uint8, 2), source(types.float32, 1), target(types.float32, 1)))
 def kernel(w, x, out):
     status = settled(w, out.size, x.size, <elements>, <nbytes>, x, out)
     if status:
@@ -180,18 +184,18 @@ def with_kept_scratch(compiled: Any) -> Callable[..., int]:
     return kernel
 
 
-def quant_matvec(dtype: np.dtype, static: dict[str, Any]) -> Callable[..., int]:
-    """w[n,b] bytes of static["format"], x[k] float32 -> out[n] float32.
+@KERNELS.add("quant_matvec", rates=Rates(1e-6, 1.2e11, 4e10), dtypes=BLOCKS)
+def quant_matvec(device: None, call: Call) -> Kernel:
+    """w[n,b] bytes of the format, x[k] float32 -> out[n] float32.
 
     Of interleaved rows only the product with quantized activations has a kernel of its own.
     """
-    name: str = static["format"]
-    f, floats = INTERLEAVED.get(name) or FORMATS[name], static.get("activations", "q8") == "f32"
-    if f.plain and floats:
-        return groups.matvec(f, quant_matvec(dtype, static | {"format": f.plain}))
+    static = dict(call.static)
+    name, floats = static["format"], static.get("activations", "q8") == "f32"
+    f = INTERLEAVED.get(name) or FORMATS[name]
     if floats:
-        found: Callable[..., int] = printed.compiled("quant_matvec_f32", FLOAT, f.name)
-        return found
+        product = printed.compiled("quant_matvec_f32", FLOAT, f.plain or f.name)
+        return groups.matvec(f, product) if f.plain else product
     partner = FORMATS[f.activations]
     op, template = ("quant_matvec_interleaved", GROUPED) if f.plain else ("quant_matvec", QUANTIZED)
     compiled = printed.compiled(op, template, f.plain or f.name, partner=partner.name, block=partner.elements)

@@ -9,7 +9,7 @@ from typing import Any
 
 from trueno.backend import FORMATS
 
-from trueno_simd import modules
+from trueno_simd.codecache import modules
 
 CHUNK = 1 << 18  # bytes read and written that are worth a chunk of their own
 

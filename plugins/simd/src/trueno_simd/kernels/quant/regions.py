@@ -1,9 +1,10 @@
 """What surrounds the work of every product of blocks: a call is checked, and does not hold up other Python threads."""
 
-from trueno_simd.jit import inner, outer
 from trueno_simd.kernels.operands import overlaps
 from trueno_simd.kernels.tile import address, clear
-from trueno_simd.threads import acquire_gil, parallel_for, release_gil
+from trueno_simd.llvm.calls import acquire_gil, release_gil
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.threads.pool import parallel_for
 
 UNHELD = 4  # chunks from which on other Python threads may run meanwhile: some 20 us, 100 times what it costs
 

@@ -30,12 +30,12 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 EXACT = {"rn", "rz", "rm", "rp"}
 
 
-@opcode("rcp sqrt", "2 approx|RND ftz? f32", "2 RND f64")
-@opcode("rcp", "2 approx ftz f64")
-@opcode("rsqrt", "2 approx ftz? f32|f64")
-@opcode("sin cos lg2", "2 approx ftz? f32")
-@opcode("ex2", "2 approx ftz? f32|bf16|bf16x2", "2 approx f16|f16x2")
-@opcode("tanh", "2 approx f32|f16|f16x2|bf16|bf16x2")
+@opcode("rcp sqrt", "2 approx|RND ftz? f32", "2 RND f64", flops=1)
+@opcode("rcp", "2 approx ftz f64", flops=1)
+@opcode("rsqrt", "2 approx ftz? f32|f64", flops=1)
+@opcode("sin cos lg2", "2 approx ftz? f32", flops=1)
+@opcode("ex2", "2 approx ftz? f32|bf16|bf16x2", "2 approx f16|f16x2", flops=1)
+@opcode("tanh", "2 approx f32|f16|f16x2|bf16|bf16x2", flops=1)
 def function(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     half = half_of(kind)

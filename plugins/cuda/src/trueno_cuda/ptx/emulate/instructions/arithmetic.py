@@ -114,7 +114,7 @@ def float_binary(op: str, kind: Type, mode: str) -> Function:
     return narrow
 
 
-@opcode("add sub", "3 INT|u16x2|s16x2", "3 sat s32", *FLOATS)
+@opcode("add sub", "3 INT|u16x2|s16x2", "3 sat s32", *FLOATS, flops=1)
 def add(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     sources = c.sources(ins, kind)
@@ -166,7 +166,7 @@ def product(ins: Instruction, kind: Type) -> tuple[Function, Type]:
     return (high(kind), kind) if "hi" in ins.mods else (np.multiply, kind)
 
 
-@opcode("mul", "3 lo|hi INT", "3 wide u16|u32|s16|s32", *FLOATS)
+@opcode("mul", "3 lo|hi INT", "3 wide u16|u32|s16|s32", *FLOATS, flops=1)
 @opcode("mul24", "3 lo|hi u32|s32")
 def mul(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
@@ -190,8 +190,8 @@ def mul24(ins: Instruction, kind: Type) -> Function:
 
 
 @opcode("fma", "4 RND ftz? sat? f32", "4 RND f64", "4 rn ftz? sat? f16|f16x2", "4 rn ftz? relu f16|f16x2",
-        "4 rn relu? bf16|bf16x2")  # fmt: skip
-@opcode("mad", "4 lo|hi INT", "4 wide u16|u32|s16|s32", "4 RND ftz? sat? f32", "4 RND f64")
+        "4 rn relu? bf16|bf16x2", flops=2)  # fmt: skip
+@opcode("mad", "4 lo|hi INT", "4 wide u16|u32|s16|s32", "4 RND ftz? sat? f32", "4 RND f64", flops=2)
 @opcode("mad24", "4 lo|hi u32|s32")
 @opcode("mad mad24", "4 hi sat s32")
 def fma(c: Compiler, ins: Instruction) -> Step:
@@ -219,7 +219,7 @@ def fma(c: Compiler, ins: Instruction) -> Step:
     return c.value(ins, result, lambda x, y, z: times(x, y) + z, a, b, d)
 
 
-@opcode("div", "3 INT", "3 approx|full|RND ftz? f32", "3 RND f64")
+@opcode("div", "3 INT", "3 approx|full|RND ftz? f32", "3 RND f64", flops=1)
 def div(c: Compiler, ins: Instruction) -> Step:
     """Float division is rounded correctly; .approx and .full too (the hardware's may be 2 ulp off)."""
     kind = c.type(ins)
@@ -275,7 +275,7 @@ def float_extreme(op: str, nan: bool, absolute: bool, kind: Type) -> Function:
 
 @opcode("min max", "3 INT|u16x2", "3 relu? s32|s16x2", "3 ftz? NaN? f32|f16|f16x2",
         "3 ftz? NaN? xorsign abs f32|f16|f16x2", "3 NaN? bf16|bf16x2",
-        "3 NaN? xorsign abs bf16|bf16x2", "3 f64")  # fmt: skip
+        "3 NaN? xorsign abs bf16|bf16x2", "3 f64", flops=1)  # fmt: skip
 def extreme(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     sources = c.sources(ins, kind)

@@ -20,10 +20,11 @@ BYTES = "mbarrier::complete_tx::bytes"
 INTO, TENSOR = f"shared::cluster|shared::cta global {BYTES}", "tensor 1d|2d|3d|4d|5d tile?"
 
 
+@opcode("cp", "1 async wait_group", "1 async bulk wait_group read?", result=False)
 @opcode("cp", *(f"{count} async {form}" for count, form in (
     ("3-4", "ca|cg SHARED global AHEAD?"), ("4-5", "ca|cg SHARED global AHEAD? HINT"),
-    ("0", "commit_group|wait_all"), ("1", "wait_group"), ("1", "mbarrier arrive noinc? SHARED? b64"),
-    ("0", "bulk commit_group"), ("1", "bulk wait_group read?"),
+    ("0", "commit_group|wait_all"), ("1", "mbarrier arrive noinc? SHARED? b64"),
+    ("0", "bulk commit_group"),
     ("2", "bulk prefetch L2 global"), ("3", "bulk prefetch L2 global HINT"),
     ("4", f"bulk {INTO}"), ("5", f"bulk {INTO} HINT|multicast::cluster"), ("6", f"bulk {INTO} HINT multicast::cluster"),
     ("4", f"bulk shared::cluster shared::cta {BYTES}"),

@@ -53,7 +53,7 @@ def combination(op: str, kind: Type) -> Combine:
     return table[op]
 
 
-@opcode("atom", *(f"{count} {ORDER} {form}" for form in SUMS for count in ("3", "4 HINT")))
+@opcode("atom", *(f"{count} {ORDER} {form}" for form in SUMS for count in ("3", "4 HINT")), spins=True)
 @opcode(
     "atom",
     *(
@@ -65,6 +65,7 @@ def combination(op: str, kind: Type) -> Combine:
             ("cas b16|b32|b64", "5 HINT"),
         )
     ),
+    spins=True,
 )
 @opcode("red", *(f"{count} {ORDER} {form}" for form in SUMS for count in ("2", "3 HINT")))  # fmt: skip
 def atomic(c: Compiler, ins: Instruction) -> Step:

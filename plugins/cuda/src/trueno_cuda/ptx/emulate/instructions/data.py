@@ -84,7 +84,7 @@ CACHED = "ca|cg|cs|lu|cv? nc? EVICT1? EVICT2? AHEAD?"
 LOADED = f"weak|volatile|relaxed|acquire|mmio? SCOPE? SPACE? unified? {CACHED} v2|v4|v8? STORED"
 
 
-@opcode("ld", f"2 {LOADED}", f"3 {LOADED} HINT")
+@opcode("ld", f"2 {LOADED}", f"3 {LOADED} HINT", spins=("volatile", "acquire", "relaxed"))
 @opcode("ldu", "2 global? v2|v4? STORED")
 def ld(c: Compiler, ins: Instruction) -> Step:
     kind, count, space = c.type(ins), vector_of(ins), space_of(ins)
@@ -147,13 +147,14 @@ def st(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("prefetch", "1 global|local? L1|L2", "1 global L2::evict_last|L2::evict_normal", "1 const|param? tensormap")
-@opcode("prefetchu", "1 L1")
-@opcode("discard", "2 global? L2")
-@opcode("applypriority", "2 global? L2::evict_normal")
+@opcode("prefetch", "1 global|local? L1|L2", "1 global L2::evict_last|L2::evict_normal", "1 const|param? tensormap",
+        result=False)  # fmt: skip
+@opcode("prefetchu", "1 L1", result=False)
+@opcode("discard", "2 global? L2", result=False)
+@opcode("applypriority", "2 global? L2::evict_normal", result=False)
 @opcode("griddepcontrol", "0 launch_dependents|wait")
-@opcode("setmaxnreg", "1 inc|dec sync aligned u32")
-@opcode("nanosleep", "1 u32")
+@opcode("setmaxnreg", "1 inc|dec sync aligned u32", result=False)
+@opcode("nanosleep", "1 u32", result=False, spins=True)
 @opcode("membar", "0 cta|gl|sys")
 @opcode(
     "fence",
@@ -163,9 +164,10 @@ def st(c: Compiler, ins: Instruction) -> Step:
     "0 proxy tensormap::generic release SCOPE",
     "2 proxy tensormap::generic acquire SCOPE",
     "0 proxy async::generic acquire|release sync_restrict::shared::cta|sync_restrict::shared::cluster cluster",
+    result=False,
 )
 @opcode("membar fence", "0 proxy alias|async", "0 proxy async global|CLUSTER")
-@opcode("pmevent", "1 mask?")
+@opcode("pmevent", "1 mask?", result=False)
 @opcode("brkpt", "0")  # fmt: skip
 def nothing(c: Compiler, ins: Instruction) -> Step:
     """Advice, and orders that the emulator keeps anyway: its memory is sequentially consistent."""

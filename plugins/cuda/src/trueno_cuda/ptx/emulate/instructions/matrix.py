@@ -43,7 +43,7 @@ def full(g: Group, m: Machine, ins: Instruction) -> None:
     "m16n8k8|m16n8k16 row col f16|f32 f16 f16 f16|f32", "m16n8k8|m16n8k16 row col f32 bf16 bf16 f32",
     "m16n8k4|m16n8k8 row col f32 tf32 tf32 f32", "m16n8k16|m16n8k32 row col f16|f32 e4m3|e5m2 e4m3|e5m2 f16|f32",
     "m8n8k16|m16n8k16|m16n8k32 row col satfinite? s32 u8|s8 u8|s8 s32",
-)))  # fmt: skip
+)), meets="warp", flops=2)  # fmt: skip
 def mma(c: Compiler, ins: Instruction) -> Step:
     shape = next(x for x in ins.mods if x[0] == "m" and "n" in x and "k" in x)
     m_, _, k_ = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split())
@@ -147,7 +147,7 @@ def row_places(m: Machine, ins: Instruction, g: Group, address: Fetch, count: in
     return index, lanes
 
 
-@opcode("ldmatrix", "2 sync aligned m8n8 x1|x2|x4 trans? SHARED? b16")
+@opcode("ldmatrix", "2 sync aligned m8n8 x1|x2|x4 trans? SHARED? b16", meets="warp")
 def ldmatrix(c: Compiler, ins: Instruction) -> Step:
     """8 by 8 matrices of 16-bit elements: a lane gets two neighbours of a row, of the transpose's with .trans."""
     count, trans, space = matrix_shape(ins)
@@ -171,7 +171,7 @@ def ldmatrix(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("stmatrix", "2 sync aligned m8n8 x1|x2|x4 trans? SHARED? b16")
+@opcode("stmatrix", "2 sync aligned m8n8 x1|x2|x4 trans? SHARED? b16", meets="warp")
 def stmatrix(c: Compiler, ins: Instruction) -> Step:
     count, trans, space = matrix_shape(ins)
     address = c.address(ins.operands[0])
@@ -195,7 +195,7 @@ def stmatrix(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("movmatrix", "2 sync aligned m8n8 trans b16")
+@opcode("movmatrix", "2 sync aligned m8n8 trans b16", meets="warp")
 def movmatrix(c: Compiler, ins: Instruction) -> Step:
     """The transpose of an 8 by 8 matrix that lies across the warp."""
     value, store = c.fetch(ins.operands[1], B32), c.store(ins.operands[0], B32)

@@ -16,10 +16,12 @@ from trueno_cuda.ptx.emulate.types import B64, PRED, U32, Array
 Test = Callable[[Machine, Group, bool], Array]
 
 
-@opcode("bar", "1-2 cta? sync", "2 cta? arrive", "3-4 cta? red popc u32", "3-4 cta? red and|or pred", "1 warp sync")
-@opcode("barrier", "1-2 cta? sync aligned?", "2 cta? arrive aligned?", "3-4 cta? red aligned? popc u32",
-        "3-4 cta? red aligned? and|or pred", "0 cluster arrive release|relaxed? aligned?",
-        "0 cluster wait acquire? aligned?")  # fmt: skip
+@opcode("bar", "1 warp sync", result=False, meets="warp", mask=True)
+@opcode("bar", "3-4 cta? red popc u32", "3-4 cta? red and|or pred", meets="block")
+@opcode("bar", "1-2 cta? sync", "2 cta? arrive", result=False, meets="block")
+@opcode("barrier", "0 cluster arrive release|relaxed? aligned?", "0 cluster wait acquire? aligned?", meets="cluster")
+@opcode("barrier", "3-4 cta? red aligned? popc u32", "3-4 cta? red aligned? and|or pred", meets="block")
+@opcode("barrier", "1-2 cta? sync aligned?", "2 cta? arrive aligned?", result=False, meets="block")
 def warp_barrier(c: Compiler, ins: Instruction) -> Step:
     """Reached with bar.warp.sync alone."""
 
@@ -65,13 +67,13 @@ def wait_test(c: Compiler, ins: Instruction) -> Test:
     return test
 
 
+@opcode("mbarrier", "3-4 try_wait parity? acquire|relaxed? cta|cluster? SHARED? b64", meets="phase")
+@opcode("mbarrier", "3 test_wait parity? acquire|relaxed? cta|cluster? SHARED? b64", spins=True)
 @opcode("mbarrier", "2 init SHARED? b64", "1 inval SHARED? b64",
         "2 expect_tx|complete_tx relaxed? cta|cluster? CLUSTER? b64",
         "1-3 arrive|arrive_drop release|relaxed? cta|cluster? CLUSTER? b64",
         "3 arrive|arrive_drop noComplete release? cta? SHARED? b64",
-        "2-3 arrive|arrive_drop expect_tx release|relaxed? cta|cluster? CLUSTER? b64",
-        "3 test_wait parity? acquire|relaxed? cta|cluster? SHARED? b64",
-        "3-4 try_wait parity? acquire|relaxed? cta|cluster? SHARED? b64")  # fmt: skip
+        "2-3 arrive|arrive_drop expect_tx release|relaxed? cta|cluster? CLUSTER? b64")  # fmt: skip
 def mbarrier(c: Compiler, ins: Instruction) -> Step:
     mods = ins.mods
     if "try_wait" in mods:  # the scheduler has asked, and let only those through whom it had to

@@ -44,7 +44,7 @@ def source_lane(mode: str, b: Array, clamp: Array) -> tuple[Array, Array]:
     return np.where(inside, j, LANE), inside
 
 
-@opcode("shfl", "5 sync up|down|bfly|idx b32")
+@opcode("shfl", "5 sync up|down|bfly|idx b32", meets="warp", mask=True)
 def shfl(c: Compiler, ins: Instruction) -> Step:
     mode = next(m for m in ins.mods if m in ("up", "down", "bfly", "idx"))
     a, b, clamp = (c.fetch(o, B32) for o in ins.operands[1:4])
@@ -79,7 +79,7 @@ def shfl(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("vote", "3 sync any|all|uni pred", "3 sync ballot b32")
+@opcode("vote", "3 sync any|all|uni pred", "3 sync ballot b32", meets="warp", mask=True)
 def vote(c: Compiler, ins: Instruction) -> Step:
     mode = next(m for m in ins.mods if m in ("any", "all", "uni", "ballot"))
     predicate, mask = c.fetch(ins.operands[1], PRED), c.fetch(ins.operands[2], B32)
@@ -107,7 +107,7 @@ def _rows(g: Group, members: Array) -> Array:
     return members.reshape(1, 1) if members.size == 1 else g.matrix(members)
 
 
-@opcode("match", "3 any|all sync b32|b64")
+@opcode("match", "3 any|all sync b32|b64", meets="warp", mask=True)
 def match(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     value, mask = c.fetch(ins.operands[1], kind), c.fetch(ins.operands[2], B32)
@@ -130,7 +130,7 @@ def match(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("redux", "3 sync add|min|max u32|s32", "3 sync and|or|xor b32")
+@opcode("redux", "3 sync add|min|max u32|s32", "3 sync and|or|xor b32", meets="warp", mask=True)
 def redux(c: Compiler, ins: Instruction) -> Step:
     kind = c.type(ins)
     op = next(m for m in ins.mods if m in ("add", "min", "max", "and", "or", "xor"))
@@ -166,7 +166,7 @@ def activemask(c: Compiler, ins: Instruction) -> Step:
     return run
 
 
-@opcode("elect", "2 sync")
+@opcode("elect", "2 sync", meets="warp", mask=True)
 def elect(c: Compiler, ins: Instruction) -> Step:
     """The lowest lane of the mask is the leader."""
     mask = c.fetch(ins.operands[1], B32)

@@ -17,13 +17,14 @@ from trueno_cuda.ptx.emulate.syntax import Instruction, Register, Vector
 from trueno_cuda.ptx.emulate.types import B32, PRED, S32, TYPES, U64, Array, Type
 
 
-@opcode("wgmma", "0 fence|commit_group sync aligned", "1 wait_group sync aligned", *(
+@opcode("wgmma", *(
     f"{operands} mma_async sync aligned {'|'.join(f'm64n{n}k{k}' for n in range(8, 257, 8))} {types}"
     for operands, k, types in (
         ("7-8", 16, "f16|f32 f16 f16"), ("7-8", 16, "f32 bf16 bf16"), ("6", 8, "f32 tf32 tf32"),
         ("6", 32, "f16|f32 e4m3|e5m2 e4m3|e5m2"), ("4", 32, "satfinite? s32 u8|s8 u8|s8"),
     )
-))  # fmt: skip
+), accumulates=True, meets="group", flops=2)  # fmt: skip
+@opcode("wgmma", "0 fence|commit_group sync aligned", "1 wait_group sync aligned", result=False, meets="group")
 def wgmma(c: Compiler, ins: Instruction) -> Step:
     if "fence" in ins.mods:
         return fence

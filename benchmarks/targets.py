@@ -1,0 +1,368 @@
+"""What the benchmarks are to reach: each row of the table that a run ends with, and what was measured against it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from trueno.text import duration
+
+from benchmarks.compare import Record
+from benchmarks.rows import ROWS, cuda, general, text, wgpu
+from benchmarks.rows.families import ADD
+from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
+from benchmarks.rows.regret_gpu import HOST, THERE
+from benchmarks.rows.rust import PUBLISHED_NS
+from benchmarks.timing import OURS, geometric_mean, median
+
+FLOOR = 0.95
+PLAIN_S = 250e-9
+MANY = text(ROWS)
+GEOMEANS = {"1 024": 4.0, "100 000": 2.0, "1 000 000": 2.0, "16 000 000": 2.0, MANY: 2.0}
+NAMED = ("exp", "tanh", "gelu", "mish", "softplus", "dot", "sum", "norm_l2", "variance")
+ROW_OPS = {
+    ("softmax", MANY): 1.5,
+    ("log_softmax", MANY): 1.5,
+    ("layer_norm", MANY): 1.1,
+    ("rms_norm", MANY): 3.0,
+    ("softmax", "16384×64"): 1.0,
+    ("softmax", "262144×4"): 1.0,
+}
+STRUCTURED = {("matmul", "64²"): 0.95} | {("matmul", f"{n}²"): 0.97 for n in (128, 256, 512, 1024, 2048)}
+STRUCTURED |= {("convolve2d", "3×3 on 1024²"): 5.0, ("convolve2d", "7×7 on 1024²"): 5.0, ("transpose", "2048²"): 2.0}
+IN_PLACE = 1.3
+GUARDED = 1.10
+BATCH = {
+    ("relu scale add", "1 000 000"): 2.5,
+    ("relu scale add", "16 000 000"): 2.5,
+    ("8 elementwise ops", "16 000 000"): 4.0,
+    ("layer_norm gelu", MANY): 1.4,
+    ("residual_rms_norm scale", MANY): 1.4,
+}
+REPLAY_S = 3e-6
+QUANT: dict[str, tuple[tuple[str, str, float], ...]] = {  # what ours is: whom over, in words; a row's name, the target
+    "ggml": (
+        *((f"mat-vec {name}", f"quant_matvec {name}", 1.0) for name in MATVEC),
+        *((f"mat-mul {name}", f"quant_matmul {name}", 0.9) for name in MATMUL),
+        ("dequantize, each format", "dequantize", 1.0),
+        ("quantize, each format", "quantize_rows", 1.0),
+    ),
+    GGUF: (("dequantize, each format", "dequantize", 5.0), ("quantize, each format", "quantize_rows", 5.0)),
+}
+REGRET_MEAN, REGRET_WORST = 1.05, 1.5
+AWAIT_S = 40e-6
+GENERAL_S = 2e-6
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One row of the summary; `ok` is None where nothing was measured."""
+
+    row: str
+    target: str
+    measured: str
+    ok: bool | None
+
+    @property
+    def word(self) -> str:
+        return {True: "pass", False: "miss", None: "–"}[self.ok]
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.2f}×"
+
+
+def is_op(record: Record) -> bool:
+    """Whether a record is an elementwise op or a reduction against its peers."""
+    return record.group in ("elementwise", "reductions")
+
+
+def within(record: Record) -> bool:
+    """Whether plain arithmetic at 1 024 elements is near np.add, which counts instead of the ratio."""
+    return ADD in record.seconds and record.seconds[OURS] - record.seconds[ADD] <= PLAIN_S
+
+
+def below(records: Iterable[Record]) -> list[Record]:
+    """Cells of ops that miss the floor, worst first."""
+    found = [r for r in records if r.value is not None and (is_op(r) or r.group == "rows")]
+    return sorted((r for r in found if r.value < FLOOR and not within(r)), key=lambda r: r.value or 0.0)
+
+
+def _missing(row: str, target: str, problem: str = "") -> Verdict:
+    return Verdict(row, target, problem or "not measured", False if problem else None)
+
+
+def _one(records: Sequence[Record], key: tuple[str, ...], row: str, target: str, show: Callable[[float], str],
+         good: Callable[[float], bool]) -> Verdict:  # fmt: skip
+    """A row that one record answers."""
+    found = [r for r in records if (r.group, r.name, r.shape)[: len(key)] == key]
+    if not found or found[0].value is None:
+        return _missing(row, target, found[0].problem if found else "")
+    record, value = found[0], found[0].value
+    problem = f"; {record.problem}" if record.problem else ""
+    return Verdict(row, target, show(value) + problem, good(value) and not problem)
+
+
+def _dispatch(records: Sequence[Record]) -> Verdict:
+    row, target = "dispatch: public call with out= minus the bare kernel", "≤ 200 ns"
+    found = [r for r in records if r.group == "dispatch" and r.value is not None]
+    if not found:
+        return _missing(row, target)
+    worst = max(found, key=lambda r: r.value or 0.0)
+    middle = median(r.value or 0.0 for r in found)
+    add = next((r.value for r in found if r.name == "add"), None)
+    shown = f"worst {duration(worst.value or 0)} ({worst.name}), median {duration(middle)} of {len(found)} ops"
+    shown += f", add {duration(add)}" if add is not None else ""
+    return Verdict(row, target, shown, (worst.value or 0.0) <= 200e-9)
+
+
+def _general(records: Sequence[Record]) -> list[Verdict]:
+    return [
+        _one(records, ("general", name), f"beside the fast path: {name}, beyond the kernel and NumPy's copy",
+             f"≤ {GENERAL_S * 1e6:g} µs", duration, lambda v: v <= GENERAL_S)
+        for name in general.CASES
+    ]  # fmt: skip
+
+
+def _aio(records: Sequence[Record]) -> Verdict:
+    row = "await trueno.aio.add over trueno.add, 1 024"
+    return _one(records, ("aio", "add"), row, f"≤ {AWAIT_S * 1e6:g} µs", duration, lambda v: v <= AWAIT_S)
+
+
+def _startup(records: Sequence[Record]) -> list[Verdict]:
+    rows = (
+        ("import trueno", "import trueno, beyond NumPy", "≤ 30 ms, no Numba, no plugin", 0.030),
+        (
+            "first backends()",
+            "first trueno.backends(), 3 plugins or more, verdicts known",
+            "≤ 20 ms, no plugin imported",
+            0.020,
+        ),
+        ("first gelu, simd", "a second process's first gelu, after NumPy's import", "≤ 400 ms", 0.400),
+        ("first gelu, scalar", "the same on the scalar backend", "≤ 20 ms", 0.020),
+    )
+    return [_one(records, ("startup", name), row, target, duration, lambda v, most=most: v <= most)
+            for name, row, target, most in rows]  # fmt: skip
+
+
+def _floors(records: Sequence[Record]) -> list[Verdict]:
+    verdicts = []
+    for shape in GEOMEANS:
+        target = f"each ≥ {times(FLOOR)}" + (", plain arithmetic within 250 ns of np.add" if shape == "1 024" else "")
+        row = f"every elementwise op and reduction, {shape}"
+        found = [r for r in records if is_op(r) and r.shape == shape and r.value is not None]
+        if not found:
+            verdicts.append(_missing(row, target))
+            continue
+        bad = below(found)
+        shown = f"{len(found) - len(bad)} of {len(found)}"
+        if bad:
+            shown += f"; worst {bad[0].name} {times(bad[0].value or 0)}"
+        verdicts.append(Verdict(row, target, shown, not bad))
+    return verdicts
+
+
+def _geomeans(records: Sequence[Record]) -> list[Verdict]:
+    verdicts = []
+    for shape, least in GEOMEANS.items():
+        row, target = f"geometric mean over those ops, {shape}", f"≥ {least:g}×"
+        ratios = [r.value for r in records if is_op(r) and r.shape == shape and r.value is not None]
+        if not ratios:
+            verdicts.append(_missing(row, target))
+            continue
+        mean = geometric_mean(ratios)
+        shown = f"{times(mean)} (median {times(median(ratios))}, {len(ratios)} ops)"
+        verdicts.append(Verdict(row, target, shown, mean >= least))
+    return verdicts
+
+
+def _ratios(records: Sequence[Record]) -> list[Verdict]:
+    """Rows that are one ratio each."""
+    verdicts = []
+    for name in NAMED:
+        group = "reductions" if name in ("dot", "sum", "norm_l2", "variance") else "elementwise"
+        key = (group, name, "1 024")
+        verdicts.append(_one(records, key, f"{name}, 1 024", "≥ 1.5×", times, lambda v: v >= 1.5))
+    for group, targets in (("rows", ROW_OPS), ("structured", STRUCTURED)):
+        for (name, shape), least in targets.items():
+            good = lambda v, least=least: v >= least  # noqa: E731
+            whom = " PyTorch" if name == "convolve2d" else ""
+            verdicts.append(_one(records, (group, name, shape), f"{name}, {shape}", f"≥ {least:g}×{whom}", times, good))
+    return verdicts
+
+
+def _in_place(records: Sequence[Record]) -> list[Verdict]:
+    return [
+        _one(records, ("inplace", name, shape), f"in place: {name}, {shape}", f"≤ {IN_PLACE:g}× of beside", times,
+             lambda v: v <= IN_PLACE)
+        for shape in ("1 024", "1 000 000") for name in ("gelu", "softmax", "add")
+    ]  # fmt: skip
+
+
+def _rust(records: Sequence[Record]) -> list[Verdict]:
+    return [
+        _one(records, ("rust", name), f"{name}, a row of 1000×1024", f"≤ {most} ns (Rust)", duration,
+             lambda v, most=most: v <= most * 1e-9)
+        for name, most in PUBLISHED_NS.items()
+    ]  # fmt: skip
+
+
+def _guards(records: Sequence[Record]) -> Verdict:
+    row, target = (
+        "guard for NaN and Inf: geometric mean of on over off, simd, a million elements",
+        f"≤ {times(GUARDED)}",
+    )
+    found = [r for r in records if r.group == "guards" and r.value is not None]
+    if not found:
+        return _missing(row, target)
+    mean, worst = geometric_mean(r.value or 1.0 for r in found), max(found, key=lambda r: r.value or 0.0)
+    shown = f"{times(mean)} ({len(found)} ops; worst {worst.name} {times(worst.value or 0)})"
+    return Verdict(row, target, shown, mean <= GUARDED)
+
+
+def _threads(records: Sequence[Record]) -> Verdict:
+    row, target = "8 threads calling small ops under changing use() contexts", "right results"
+    found = [r for r in records if r.group == "threads" and r.value is not None]
+    if not found:
+        return _missing(row, target)
+    r = found[0]
+    beside = f"{duration(r.value or 0.0)} a call, with one thread {duration(r.seconds.get('one', 0.0))}"
+    return Verdict(row, target, f"{r.problem or 'right'}; {beside}", not r.problem)
+
+
+def _batch(records: Sequence[Record]) -> list[Verdict]:
+    found = [
+        _one(records, ("batch", name, shape), f"batch: {name}, {shape}", f"≥ {least:g}×", times,
+             lambda v, least=least: v >= least)
+        for (name, shape), least in BATCH.items()
+    ]  # fmt: skip
+    row = "batch: executing again, 10 kernels, beyond them"
+    key = ("batch", "execute beyond its kernels")
+    return [*found, _one(records, key, row, "≤ 3 µs", duration, lambda v: v <= REPLAY_S)]
+
+
+def _quant(records: Sequence[Record]) -> list[Verdict]:
+    """Rows that many cells answer; all of them must be above."""
+    verdicts = []
+    for whom, rows in QUANT.items():
+        for title, name, least in rows:
+            row, target = f"quantized: {title}, against {whom}", f"each ≥ {least:g}×"
+            of = [r for r in records if r.group == "quant" and f"{r.name} ".startswith(f"{name} ")]
+            of = [r for r in of if r.shape.endswith(GGUF) == (whom == GGUF)]
+            broken = [r.problem for r in of if r.problem]
+            found = [(r.value, r) for r in of if r.value is not None]
+            if broken or not found:
+                verdicts.append(_missing(row, target, broken[0] if broken else ""))
+                continue
+            worst, at = min(found, key=lambda pair: pair[0])
+            good = sum(value >= least for value, _ in found)
+            shown = f"{good} of {len(found)}, mean {times(geometric_mean(v for v, _ in found))}; worst {times(worst)}"
+            shown += f" ({at.name}, {at.shape})"
+            without = len(of) - len(found)
+            shown += f"; {without} without a ratio" if without else ""
+            verdicts.append(Verdict(row, target, shown, False if good < len(found) else None if without else True))
+    return verdicts
+
+
+def _wgpu(records: Sequence[Record]) -> list[Verdict]:
+    counted = _one(records, ("wgpu", wgpu.COUNTED), "wgpu: relu, scale, add in a batch, counted", wgpu.EXPECTED,
+                   lambda v: next(r.peer for r in records if r.name == wgpu.COUNTED), lambda v: v == 1)  # fmt: skip
+    rows: tuple[tuple[str, str, str, Callable[[float], str], Callable[[float], bool]], ...] = (
+        (wgpu.SAVED, "relu, scale, add in a batch, against three calls", "≥ 3×", times, lambda v: v >= 3),
+        (wgpu.SMALL, "add of 1 024, NumPy in and out", "≤ 200 µs", duration, lambda v: v <= 200e-6),
+        (wgpu.PRODUCT, "matmul, 4096²", "≥ 30 TFLOP/s", lambda v: f"{v / 1e12:.1f} TFLOP/s", lambda v: v >= 30e12),
+        (wgpu.VECTOR, "matvec, 4096², resident", "≥ 1.5 TB/s", lambda v: f"{v / 1e12:.2f} TB/s", lambda v: v >= 1.5e12),
+        (wgpu.KEPT, "kept weight of 1024², one row, against uploading it", "≥ 2×", times, lambda v: v >= 2),
+    )
+    found = [
+        _one(records, ("wgpu", name), f"wgpu: {row}", target, show, good) for name, row, target, show, good in rows
+    ]
+    return [counted, *found]
+
+
+CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must reach, and of what
+    (("add", "relu", "gelu", cuda.CHAIN), 0.95, "a copy of the same bytes"),
+    (("softmax", "layer_norm", "rms_norm"), 0.90, "a copy of the same array"),
+    ((cuda.TUTORIAL,), 0.90, "a copy of the same bytes"),
+    (("gelu bfloat16", "softmax bfloat16"), 0.90, "a copy of the same bytes"),
+    (("sum", "argmax"), 0.94, "a copy of the same bytes, which is 93 % of reading them"),
+    (("matmul",), 0.98, "cuBLAS"),
+    (("matmul, our PTX",), 0.85, "cuBLAS"),
+    (("matmul bfloat16, our PTX",), 0.85, "cuBLAS"),
+)
+CUDA_HOST = {cuda.PLANNED: 3e-6, cuda.CALLED: 6e-6, cuda.REPLAYED: 1.2e-6}
+
+
+def _cuda(records: Sequence[Record]) -> list[Verdict]:
+    found: list[Verdict] = []
+    mine = [r for r in records if r.group == "cuda"]
+    for names, least, whom in CUDA:
+        row, target = f"cuda: {', '.join(names)}", f"each ≥ {least:.0%} of {whom}"
+        measured = [r for r in mine if r.name in names and (r.value is not None or r.problem)]
+        if not measured:
+            found.append(_missing(row, target))
+            continue
+        worst = min(measured, key=lambda r: -1.0 if r.problem else r.value or 0.0)
+        shown = worst.problem or f"worst {worst.value or 0:.0%}"
+        good = all(not r.problem and (r.value or 0.0) >= least for r in measured)
+        found.append(Verdict(row, target, f"{shown} ({worst.name}, {worst.shape})", good))
+    for name, most in CUDA_HOST.items():
+        found.append(
+            _one(mine, ("cuda", name), f"cuda: {name}", f"≤ {duration(most)}", duration, lambda v, most=most: v <= most)
+        )
+    return found
+
+
+def regrets(records: Sequence[Record]) -> list[Record]:
+    """Where the selector chose somebody slower than the best, worst first."""
+    found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
+    return sorted(found, key=lambda r: -(r.value or 0.0))
+
+
+def _regret(records: Sequence[Record]) -> list[Verdict]:
+    found: list[Verdict] = []
+    for where, end in (("", ""), (HOST, HOST), (THERE, THERE)):
+        listed = [r for r in records if r.group == "regret" and (r.name.endswith(end) if end else not _by_gpu(r))]
+        found += _chosen(f"regret of choosing a backend{where}", listed)
+    return found
+
+
+def _by_gpu(r: Record) -> bool:
+    return r.name.endswith((HOST, THERE))
+
+
+def _chosen(row: str, records: Sequence[Record]) -> list[Verdict]:
+    """Geometric mean and worst of these; what was left out, or failed, counts as not measured."""
+    found = [r.value for r in records if r.value is not None]
+    mean_row, worst_row = f"{row}: geometric mean", f"{row}: worst"
+    if not found:
+        return [_missing(mean_row, f"≤ {times(REGRET_MEAN)}"), _missing(worst_row, f"≤ {times(REGRET_WORST)}")]
+    mean, worst = geometric_mean(found), max(found)
+    at = next((f" ({r.name}, {r.shape})" for r in regrets(records)), "")
+    return [
+        Verdict(mean_row, f"≤ {times(REGRET_MEAN)}", f"{mean:.3f}× over {len(found)} cells", mean <= REGRET_MEAN),
+        Verdict(worst_row, f"≤ {times(REGRET_WORST)}", f"{times(worst)}{at}", worst <= REGRET_WORST),
+    ]
+
+
+def verdicts(records: Sequence[Record]) -> list[Verdict]:
+    """The whole table, in its order."""
+    many = _ratios(records)
+    structured = [v for v in many if v.row.startswith(("matmul", "convolve2d", "transpose"))]
+    return [
+        _dispatch(records),
+        *_general(records),
+        _aio(records),
+        *_startup(records),
+        *_floors(records),
+        *_geomeans(records),
+        *(v for v in many if v not in structured),
+        *_in_place(records),
+        _guards(records),
+        _threads(records),
+        *structured,
+        *_rust(records),
+        *_batch(records),
+        *_quant(records),
+        *_wgpu(records),
+        *_cuda(records),
+        *_regret(records),
+    ]

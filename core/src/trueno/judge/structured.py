@@ -1,0 +1,171 @@
+"""The judge of structured ops: tolerance from the length of the chain of products.
+
+Their bodies are NumPy code, so there is no program to interpret.  An op that sums products (`chain`) is
+linear in each operand: its body on absolute values gives Σ|a·b|, on ones the number of products, and
+any order of summation, with or without fma, errs by at most (products + 4) · u · Σ|a·b|.
+An op without a chain rounds once (outer) or not at all (transpose).  An epilogue takes what a right kernel of its head
+may give through its own program, by interval arithmetic.  An eigendecomposition is judged by what it must satisfy,
+because signs and bases of equal values are free.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.discovery.protocol import Accuracy
+from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
+from trueno.judge.interval import Array, Judge, Range, exact
+from trueno.ops.op import FusedOp, Op
+
+
+def structured_bound(
+    op: Op,
+    operands: Sequence[Array],
+    static: dict[str, Any],
+    dtype: npt.DTypeLike,
+    params: Sequence[float] = (),
+    accuracy: Accuracy = EXACT,
+) -> list[Bound]:
+    """A `Bound` for each result, shaped as the result.  params: float parameters, in calling order."""
+    if isinstance(op, FusedOp):
+        return _finished(op, operands, static, dtype, params, accuracy)
+    scalars = dict(zip(op.symbolic, params, strict=True)) if params else {}
+    arithmetic = Judge(np.dtype(dtype), EXACT)
+    wide = arithmetic.wide
+
+    def each(change: Any) -> list[Array]:
+        """The operands, those that hold the call's floats changed."""
+        specs = op.signature.inputs
+        return [x if s.type else change(np.asarray(x).astype(wide)) for s, x in zip(specs, operands, strict=True)]
+
+    def run(inputs: list[Array]) -> list[Array]:
+        result = op.body(*inputs, **scalars, **static)
+        return [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
+
+    with np.errstate(all="ignore"):
+        meant = run(each(lambda x: x))
+        if op.chain is None:
+            ranges = [exact(m) for m in meant]
+            return [Bound(m, *arithmetic.rounded(*r)) for m, r in zip(meant, ranges, strict=True)]
+        if op.magnitude is not None:
+            products, sizes = _stated(op, operands, static, meant)
+        else:
+            products = run(each(np.ones_like))
+            sizes = run(each(_size))
+        lost = [np.zeros(())] * len(meant) if accuracy.subnormals else _flushed(op, each(_size), static, run, dtype)
+        tiny = 0.0 if accuracy.subnormals else 2 * float(np.finfo(dtype).tiny)  # a product, and the sum so far
+        bounds = []
+        for m, count, size, less in zip(meant, products, sizes, lost, strict=True):
+            slack = (count + 4) * arithmetic.u * size + count * (arithmetic.smallest + tiny) + less
+            may = size * (1 + (count + 4) * arithmetic.u) > arithmetic.largest
+            low, high, nan = exact(m)
+            number = np.isfinite(m)
+            low, high = np.where(number, m - slack, low), np.where(number, m + slack, high)
+            low, high = np.where(may & ~nan, -inf, low), np.where(may & ~nan, inf, high)
+            bounds.append(Bound(m, low, high, nan | may))
+    return bounds
+
+
+def _finished(
+    op: FusedOp,
+    operands: Sequence[Array],
+    static: dict[str, Any],
+    dtype: npt.DTypeLike,
+    params: Sequence[float],
+    accuracy: Accuracy,
+) -> list[Bound]:
+    """Of a fused op: the head's bound, through the program that follows."""
+    head, epilogue = op.head, op.epilogue
+    count, own = len(head.operands), len(head.symbolic)
+    (inner,) = structured_bound(head, operands[:count], static, dtype, params[:own])
+    program = epilogue.program(op.kinds)
+    known = {program.operands[0][0]: Range(inner.low, inner.high, inner.nan)}
+    bounds = bound(program, [inner.value, *operands[count:]], params[own:], dtype, accuracy, known)
+    return [b.reshape(np.shape(inner.value)) for b in bounds]
+
+
+def judge_structured(
+    op: Op,
+    operands: Sequence[Array],
+    static: dict[str, Any],
+    dtype: npt.DTypeLike,
+    results: Sequence[Array],
+    params: Sequence[float] = (),
+    accuracy: Accuracy = EXACT,
+) -> Verdict:
+    """The worst verdict over the results of one call."""
+    if op.name in PROPERTIES:
+        return PROPERTIES[op.name](operands, results, np.dtype(dtype))
+    bounds = structured_bound(op, operands, static, dtype, params, accuracy)
+    if op.magnitude is not None:
+        # A scale that is Inf makes Inf − Inf of one order of sums and Inf of another: both say that there is no number.
+        results = [_alike(np.asarray(g), b.value) for g, b in zip(results, bounds, strict=True)]
+    verdicts = [judge(g, b) for g, b in zip(results, bounds, strict=True)]
+    return min(verdicts, key=lambda v: (v.ok, -v.worst))
+
+
+def _stated(
+    op: Op, operands: Sequence[Array], static: dict[str, Any], meant: list[Array]
+) -> tuple[list[Array], list[Array]]:
+    """Products summed into each result, and Σ|a · b|, of an op that says so itself."""
+    assert op.magnitude is not None
+    blocks, specs = op.blocks(static), op.signature.inputs
+    shapes = tuple(spec.meant(op.name, np.shape(x), blocks) for spec, x in zip(specs, operands, strict=True))
+    count = op.chain_length(op.signature.bind(op.name, shapes)[0])
+    return [np.full(m.shape, count) for m in meant], [op.magnitude(*operands, **static)]
+
+
+def _size(x: Array) -> Array:
+    """|x|, and 0 for what is no finite number."""
+    return np.abs(np.where(np.isfinite(x), x, 0))
+
+
+def _flushed(op: Op, sizes: list[Array], static: dict[str, Any], run: Any, dtype: npt.DTypeLike) -> list[Array]:
+    """What results lose where subnormal operands are read as zeros: Σ|subnormal a| · |b|, over each operand a."""
+    smallest = np.finfo(dtype).tiny
+    total: list[Array] = []
+    for i, spec in enumerate(op.signature.inputs):
+        if spec.type:
+            continue
+        inputs = [np.where(x < smallest, x, 0) if k == i else x for k, x in enumerate(sizes)]
+        if op.magnitude is not None:
+            inputs = [x if s.type else x.astype(dtype) for s, x in zip(op.signature.inputs, inputs, strict=True)]
+        lost = [op.magnitude(*inputs, **static)] if op.magnitude is not None else run(inputs)
+        total = [a + b for a, b in zip(total, lost, strict=True)] if total else list(lost)
+    return total
+
+
+def _alike(got: Array, value: Array) -> Array:
+    """`got`, with `value` where neither is a finite number."""
+    if got.shape != value.shape:
+        return got
+    return np.where(np.isfinite(got) | np.isfinite(value), got, value)
+
+
+def _eigen(operands: Sequence[Array], results: Sequence[Array], dtype: np.dtype[Any]) -> Verdict:
+    """‖A v − λ v‖ ≤ 8 n u ‖A‖, ‖VᵀV − 1‖ ≤ 8 n u, λ descending, and each λ near one of LAPACK's in float64."""
+    a = np.tril(np.asarray(operands[0], np.float64))
+    a = a + np.tril(a, -1).T
+    values, vectors = (np.asarray(r, np.float64) for r in results)
+    n = len(a)
+    if n == 0:
+        return Verdict(True, 0.0, 0.0, 0)
+    scale = float(np.linalg.norm(a))
+    eps = 2.0**-7 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps)  # which NumPy itself does not know
+    slack = 8 * max(n, 4) * eps
+    tests = {
+        "residual": float(np.abs(a @ vectors - vectors * values).max()) / (slack * scale or 1.0),
+        "orthogonality": float(np.abs(vectors.T @ vectors - np.eye(n)).max()) / slack,
+        "order": 0.0 if np.all(np.diff(values) <= 0) else 2.0,
+        "values": float(np.abs(values - np.linalg.eigvalsh(a)[::-1]).max()) / (slack * scale or 1.0),
+    }
+    name, worst = max(tests.items(), key=lambda item: item[1] if item[1] == item[1] else inf)
+    if worst <= 1:
+        return Verdict(True, worst, 0.0, n * (n + 1))
+    return Verdict(False, worst, 0.0, n * (n + 1), 1, (list(tests).index(name),), worst, 0.0, 0.0, 1.0)
+
+
+PROPERTIES = {"symmetric_eigen": _eigen}

@@ -1,0 +1,273 @@
+"""A device that is the PTX emulator: every kernel runs on NumPy, and whatever is wrong with it is an error."""
+
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import prod
+from threading import Lock, local
+from typing import Any, NoReturn
+
+import numpy as np
+from trueno.errors import KernelError, OutOfMemory
+
+from trueno_cuda.device.protocol import Grid
+from trueno_cuda.ptx import TARGETS, Kernel
+from trueno_cuda.ptx.emulate import TensorMap, load
+from trueno_cuda.ptx.emulate.errors import LaunchError
+from trueno_cuda.ptx.types import TYPES, Type, ptr
+from trueno_cuda.ptx.types import TensorMap as MapType
+
+ALIGN = 256
+SMS = 4
+"""Few, so that grids are small and a block has several turns, as on a full GPU."""
+SHARED = 227 * 1024
+BYTES = np.dtype(np.uint8)
+LINES = "build(loc=True) makes these name the kernel's lines of Python"
+HOME = "bring it home with trueno.numpy first"
+
+
+class Memory:
+    """Bytes of one allocation.  ptr: its address."""
+
+    __slots__ = ("__weakref__", "bytes", "ptr")
+
+    def __init__(self, nbytes: int) -> None:
+        try:
+            whole = np.empty(nbytes + ALIGN, np.uint8)
+        except MemoryError as error:
+            raise OutOfMemory(f"cuda_emulated: no room for {nbytes} bytes ({error})") from None
+        start = -int(whole.ctypes.data) % ALIGN
+        self.bytes = whole[start : start + nbytes]
+        self.ptr = int(whole.ctypes.data) + start
+
+
+class Array:
+    """An array on the emulated device.  It never becomes NumPy's by itself, and has no truth value."""
+
+    __module__ = "trueno_cuda.device.emulated"
+    __slots__ = ("__weakref__", "data", "dtype", "shape")
+    _c_contiguous = True
+    __array_ufunc__ = None  # NumPy's operators give up at once
+    __hash__ = object.__hash__
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, data: Memory) -> None:
+        self.shape = tuple(int(s) for s in shape)
+        self.dtype = np.dtype(dtype)
+        self.data = data
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def elements(self) -> np.ndarray[Any, Any]:
+        """Its memory as NumPy's, for the device alone."""
+        return self.data.bytes[: self.nbytes].view(self.dtype).reshape(self.shape)
+
+    def reshape(self, shape: tuple[int, ...]) -> "Array":
+        if prod(shape) != self.size or any(s < 0 for s in shape):
+            raise ValueError(f"cannot reshape an array of shape {self.shape} to {tuple(shape)}")
+        return Array(shape, self.dtype, self.data)
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"an array on cuda_emulated is not converted by itself: {HOME}")
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"an array on cuda_emulated has no truth value: {HOME}")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"an array on cuda_emulated cannot be pickled or copied: {HOME}")
+
+    def __repr__(self) -> str:
+        return f"<cuda_emulated Array {self.shape} {self.dtype}>"
+
+
+class _Here(local):
+    """What each thread has."""
+
+    status: Array | None = None
+    guarded = False
+    recorded: "Recording | None" = None
+
+
+class Recording:
+    """Launches that were kept.  held: arrays that were made meanwhile, which live as long."""
+
+    def __init__(self) -> None:
+        self.launches: list[Callable[[], None]] = []
+        self.held: list[Array] = []
+
+    def replay(self) -> None:
+        for launch in self.launches:
+            launch()
+
+
+class Emulator:
+    """The device (see `trueno_cuda.device.protocol.Device`)."""
+
+    name = "PTX emulator"
+    software = alone = True
+    shared = SHARED
+    sms = SMS
+
+    def __init__(self, arch: str = "sm_90") -> None:
+        self.arch = arch
+        self._lock = Lock()
+        self._memories: weakref.WeakValueDictionary[int, Memory] = weakref.WeakValueDictionary()
+        self._here = _Here()
+
+    # ---- memory ---------------------------------------------------------------------------------------
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        memory = Memory(prod(shape) * np.dtype(dtype).itemsize)
+        memory.bytes.fill(0xAB)  # nobody shall count on zeros
+        with self._lock:
+            self._memories[memory.ptr] = memory
+        made = Array(shape, dtype, memory)
+        if self._here.recorded is not None:
+            self._here.recorded.held.append(made)
+        return made
+
+    def to_device(self, x: np.ndarray[Any, Any]) -> Array:
+        made = self.empty(x.shape, x.dtype.newbyteorder("="))
+        made.elements[...] = x
+        return made
+
+    def to_host(self, x: Array, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        if out is None:
+            return x.elements.copy()
+        out[...] = x.elements
+        return out
+
+    def write(self, x: np.ndarray[Any, Any], out: Array) -> None:
+        out.elements[...] = x
+
+    def copy(self, x: Array, out: Array) -> None:
+        out.elements[...] = x.elements
+
+    def contiguous(self, x: Array) -> Array:
+        return x
+
+    def _at(self, pointer: int | TensorMap, dtype: np.dtype[Any] = BYTES) -> Any:
+        """All memory from an address on, to the end of its allocation; as elements, or as bytes if they do not fit.
+
+        A tensor map is its own.
+        """
+        if isinstance(pointer, TensorMap):
+            return pointer
+        with self._lock:
+            starts = sorted(self._memories)
+            found = bisect_right(starts, pointer) - 1
+            memory = self._memories.get(starts[found]) if found >= 0 else None
+        if memory is None or pointer > memory.ptr + len(memory.bytes):
+            raise KernelError(f"cuda_emulated: {pointer:#x} is no address of an array")
+        rest = memory.bytes[pointer - memory.ptr :]
+        return rest if len(rest) % dtype.itemsize else rest.view(dtype)
+
+    # ---- running --------------------------------------------------------------------------------------
+
+    def prepare(
+        self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1
+    ) -> Callable[..., None]:
+        if not runs(kernel.arch, self.arch):
+            raise KernelError(
+                f"{kernel.name} is built for {kernel.arch}, and cuda_emulated plays {self.arch}; build it for that, or "
+                f"set TRUENO_CUDA_EMULATED_ARCH={kernel.arch}"
+            )
+        module = load(kernel.text)
+        threads = kernel.threads or block
+        if threads is None:
+            raise KernelError(f"{kernel.name} leaves its threads open: give block=")
+        dynamic = kernel.dynamic_shared if shared < 0 else shared
+        kinds = [p.type for p in kernel.params if isinstance(p.type, (ptr, MapType))]
+        elements = [_dtype(kind.element) if isinstance(kind, ptr) else BYTES for kind in kinds]
+        pointers = len(elements)
+
+        def run(given: Sequence[int | TensorMap], floats: Sequence[float]) -> None:
+            arrays = map(self._at, given, elements)
+            args = [*arrays, *map(int, numbers), *map(float, floats)]
+            try:
+                report = module.launch(kernel.name, grid, threads, args, shared=dynamic)
+            except LaunchError as error:
+                raise KernelError(f"cuda_emulated: {error}") from error
+            if report.findings:
+                more = "" if all(f.source for f in report.findings) else f"\n{LINES}"
+                raise KernelError(f"{kernel.name} on cuda_emulated:\n{report}{more}")
+
+        def launch(given: Sequence[int | TensorMap], floats: Sequence[float] = ()) -> None:
+            if len(given) != pointers:
+                raise KernelError(f"{kernel.name} takes {pointers} pointers, not {len(given)}")
+            if self._here.recorded is not None:
+                kept = tuple(given), tuple(floats)
+                self._here.recorded.launches.append(lambda: run(*kept))
+            else:
+                run(given, floats)
+
+        launch.bound = lambda given: lambda: launch(given)  # type: ignore[attr-defined]
+        return launch
+
+    def tensor_map(
+        self, address: int, element: str, shape: Sequence[int], box: Sequence[int], swizzle: int = 0
+    ) -> TensorMap:
+        if address % 16:
+            raise KernelError(f"cuda_emulated: a tensor map begins at a multiple of 16, not at {address:#x}")
+        size = TYPES[element].bytes
+        whole = self._at(address)[: prod(shape) * size]
+        try:  # of whole numbers: it is bits that are copied
+            return TensorMap(whole.view(f"u{size}").reshape(shape), box, swizzle, rounds=element == "tf32")
+        except (LaunchError, ValueError) as error:
+            raise KernelError(f"cuda_emulated: {error}") from error
+
+    def unpooled(self) -> AbstractContextManager[Any]:
+        """All arrays here have memory of their own."""
+        return nullcontext()
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        made, before = Recording(), self._here.recorded
+        self._here.recorded = made
+        try:
+            yield made
+        finally:
+            self._here.recorded = before
+
+    def status(self) -> int:
+        here = self._here
+        if here.status is None:
+            here.status = self.to_device(np.zeros(1, np.uint32))
+        here.guarded = True
+        return here.status.data.ptr
+
+    def take_status(self) -> int:
+        here = self._here
+        if not here.guarded or here.status is None:
+            return 0
+        bits = int(here.status.elements[0])
+        here.status.elements[0], here.guarded = 0, False
+        return bits
+
+    def wait(self) -> None:
+        """Nothing runs later than it is launched."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _dtype(element: Type) -> np.dtype[Any]:
+    """NumPy's type of an element, for messages; unsigned integers where NumPy has none."""
+    kind = {"f16": "f", "f32": "f", "f64": "f"}.get(element.name, "i" if element.kind == "s" else "u")
+    return np.dtype(f"{kind}{element.bytes}")
+
+
+def runs(built: str, played: str) -> bool:
+    """Whether a GPU takes a kernel: of its own architecture or an older one, and with an `a` of its own alone."""
+    return built == played if TARGETS[built].special else TARGETS[built].number <= TARGETS[played].number

@@ -1,0 +1,100 @@
+"""Calls of a kernel on arrays like those that it was called with before.
+
+What hangs on shapes and addresses was found out then, and one launch was all there was to do.  A repetition is a look
+into a dictionary and that launch, in a function that is written out for the number of arguments: loops and unpacking
+would take longer than the driver.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from itertools import count
+from typing import Any
+
+from trueno.errors import KernelError
+
+from trueno_cuda.device.protocol import Launch
+
+READY = 256
+"""Sets of arrays that a kernel knows; then it begins again."""
+
+
+def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: int, floats: int, outs: int) -> Any:
+    """`call`, which takes so many operands, floats and results, without what it finds out anew each time.
+
+    seen: the launch that a call came to on these arrays, which lie in C order; None where there was more to it.
+    """
+    known: dict[Any, Callable[..., None]] = {}
+    before: dict[Any, bool] = {}
+    """What came once; whether there may be a launch for it."""
+    numbers = count()
+
+    def slow(key: Any, *given: Any) -> int:
+        status = call(*given)
+        if status != 0 or not before.get(key, True):
+            return status
+        if key not in before:  # arrays that come but once are not worth the room
+            if len(before) >= READY:
+                before.clear()
+            before[key] = True
+            return status
+        arrays = (*given[:inputs], *given[inputs + floats :])
+        launch = seen(arrays) if all(x._c_contiguous for x in arrays) else None
+        if launch is None:
+            before[key] = False
+        else:
+            if len(known) >= READY:
+                known.clear()
+            known[key] = launch if floats else _fixed(launch, [x.data.ptr for x in arrays])
+        return status
+
+    def bind(shapes: tuple[tuple[int, ...], ...]) -> Callable[..., int]:
+        """The kernel for arrays that are known to hold the elements of these shapes, operands and results."""
+        if len(shapes) != inputs + outs:
+            raise KernelError(f"a kernel of {inputs} operands and {outs} results has no {len(shapes)} shapes")
+        wanted = (*shapes[:inputs], *[None] * floats, *shapes[inputs:])
+
+        def seen_so(key: Any, *given: Any) -> int:
+            pairs = list(zip(given, wanted, strict=True))
+            if any(s is not None and x.shape != s and not x._c_contiguous for x, s in pairs):
+                return -1
+            return slow(key, *(x if s is None or x.shape == s else x.reshape(s) for x, s in pairs))
+
+        return _written(inputs, floats, outs, True)(known.get, seen_so, next(numbers))  # type: ignore[no-any-return]
+
+    kernel = _written(inputs, floats, outs, False)(known.get, slow, None)
+    kernel.bind = bind
+    return kernel
+
+
+def _fixed(launch: Launch, pointers: list[int]) -> Callable[[], None]:
+    """The launch with these pointers; a library's cannot be made so, and is given them each time."""
+    bound = getattr(launch, "bound", None)
+    return partial(launch, pointers) if bound is None else bound(pointers)  # type: ignore[no-any-return]
+
+
+@lru_cache(None)
+def _written(inputs: int, floats: int, outs: int, shaped: bool) -> Callable[..., Any]:
+    """Makes the function of what knows launches by shapes and addresses, and of what runs a call at length.
+
+    shaped: the shapes are known, and a number that comes third stands for them.
+    """
+    names = [f"a{i}" for i in range(inputs)], [f"f{i}" for i in range(floats)], [f"o{i}" for i in range(outs)]
+    arrays = [*names[0], *names[2]]
+    given = ", ".join([*names[0], *names[1], *names[2]])
+    addresses = "".join(f"p_{x}, " for x in arrays)
+    shapes = "alike, " if shaped else "".join(f"{x}.shape, " for x in arrays)
+    lines = [
+        "def made(known, slow, alike):",
+        f"    def kernel({given}):",
+        *(f"        p_{x} = {x}.data.ptr" for x in arrays),
+        f"        key = {shapes}{addresses[:-2]}",
+        "        launch = known(key)",
+        f"        if launch is None or not ({' and '.join(f'{x}._c_contiguous' for x in arrays)}):",
+        f"            return slow(key, {given})",
+        f"        launch(({addresses}), ({', '.join(names[1])},))" if floats else "        launch()",
+        "        return 0",
+        "    return kernel",
+    ]
+    space: dict[str, Any] = {}
+    exec(compile("\n".join(lines), "<trueno_cuda.device.repeated>", "exec"), space)
+    return space["made"]  # type: ignore[no-any-return]

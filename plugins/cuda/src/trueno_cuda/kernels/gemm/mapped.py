@@ -1,0 +1,72 @@
+"""Launches of `wgmma`: tensor maps of the operands, made of the addresses that a call brings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trueno_cuda.device.protocol import Device, Launch
+from trueno_cuda.kernels import transpose
+from trueno_cuda.kernels.gemm.problem import MOST, Problem
+from trueno_cuda.kernels.gemm.wgmma import Tile, wgmma
+from trueno_cuda.kernels.product import ProductLaunch
+from trueno_cuda.kernels.store import Store
+from trueno_cuda.ptx import Type, bf16, f16, f32
+
+SWIZZLE = 128
+
+
+def takes(problem: Problem, element: Type, turned: bool) -> bool:
+    """Whether tensor maps reach all of a product: rows of whole 16 bytes, and stacks that lie evenly, or not at all."""
+    m, n, depth, unit = problem.m, problem.n, problem.depth, 16 // element.bytes
+    even = depth % unit == 0 and (turned or n % unit == 0 or element is f32) and depth > 0
+    stacked = len(problem.lead) <= 1 and set(problem.a_gaps) <= {0, m * depth} and set(problem.b_gaps) <= {0, depth * n}
+    if element is f32 and not turned:  # b is transposed first, one matrix
+        stacked = stacked and not any(problem.b_gaps)
+    return element in (bf16, f16, f32) and even and stacked and problem.count * max(m, n) < MOST
+
+
+@dataclass(slots=True)
+class Mapped:
+    """A launch that is given addresses where its kernel takes maps.  turns: of float32 b, which is transposed first."""
+
+    device: Device
+    launch: Launch
+    element: str
+    shapes: tuple[tuple[int, ...], ...]
+    boxes: tuple[tuple[int, ...], ...]
+    turns: Sequence[Any] = ()
+
+    def __call__(self, pointers: Sequence[int], floats: Sequence[float] = ()) -> None:
+        if self.turns:
+            a, b, *rest = pointers
+            turned = self.device.empty(self.shapes[1], np.dtype(np.float32))
+            for launch, offsets in self.turns:
+                from_, to = offsets or (0, 0)
+                launch((b + from_, turned.data.ptr + to))
+            pointers = (a, turned.data.ptr, *rest)
+        maps = [
+            self.device.tensor_map(address, self.element, shape, box, SWIZZLE)
+            for address, shape, box in zip(pointers, self.shapes, self.boxes, strict=False)
+        ]
+        self.launch((*maps, *pointers[len(maps) :]), floats)
+
+
+def mapped_launch(
+    device: Device, problem: Problem, element: Type, result: Type, tile: Tile, turned: bool, store: Store
+) -> ProductLaunch:
+    """The launch of a product that `takes` accepts, with operands and result at multiples of 16 bytes."""
+    m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
+    unit = 1 if n % 2 else 8 if n % 8 == 0 and result.bits == 16 else 2
+    turns = transpose.launches(device, depth, n, element.bytes, wide=True) if element is f32 and not turned else ()
+    turned = turned or bool(turns)
+    kernel = wgmma(element, result, tile, turned, unit, store)
+    down, across = -(-m // tile.rows), -(-n // tile.columns)
+    steps = [int(any(gaps)) for gaps in (problem.a_gaps, problem.b_gaps)]
+    blocks = min(device.sms, down * across * count)
+    launch = device.prepare(kernel, (blocks, 1, 1), (m, n, depth, down, across, count, *steps))
+    many_a, many_b = (count if step else 1 for step in steps)
+    shapes: Any = (many_a, m, depth), (many_b, n, depth) if turned else (many_b, depth, n)
+    name = "tf32" if element is f32 else element.name
+    return ProductLaunch(Mapped(device, launch, name, shapes, tile.boxes(element, turned), turns), (0, 0, 0, 0))

@@ -1,0 +1,38 @@
+"""The kernel of an op's row program, as text: what golden files and `trueno_simd.rows.rowprogram` print."""
+
+from typing import Any
+
+from trueno.backend import Op, lower, with_flags
+
+from trueno_simd.llvm import isa
+from trueno_simd.rows.printer import Lines, Printer, Variant
+from trueno_simd.rows.short_rows import TilePrinter
+
+
+class RowPrinter(Printer):
+    """Prints one plan in all its schedules."""
+
+    def tiles(self) -> Lines:
+        return [TilePrinter(self.plan, self.dtype, self.block, self.variant).tile()] if self.tiled else []
+
+
+def printed(
+    op: Op,
+    dtype: str,
+    layout: str,
+    rank: int,
+    static: tuple[tuple[str, Any], ...] = (),
+    parallel: bool = False,
+    guarded: bool = False,
+    block: int | None = None,
+) -> str:
+    """Source of the module that holds one kernel; `block` is the ISA level's unless given."""
+    program = op.program(layout, **dict(static))
+    results = len(program.outputs)
+    if guarded:
+        program = with_flags(program)
+    plan = lower(program, "memory" if parallel and rank == 1 else "cache")
+    flags = tuple(range(results, len(program.outputs)))
+    says = next(iter((op.doc or "").splitlines()), "")  # nothing under `python -OO`
+    title = f"{op.name}: {op.signature.text}, operands {layout}, {dtype}.  {says}".rstrip()
+    return RowPrinter(plan, dtype, block or isa.block(dtype), Variant(rank, parallel, flags, title)).text()

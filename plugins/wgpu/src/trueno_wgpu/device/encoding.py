@@ -1,0 +1,71 @@
+"""Commands that are not submitted yet: one encoder, in one compute pass as long as nothing else is to be done."""
+
+from typing import Any
+
+from trueno_wgpu.device.memory import Buffer
+
+
+class Encoder:
+    """Records dispatches and copies.  kernels, groups: what was dispatched.
+
+    It holds every buffer that it names: one that died would give its block to somebody else, who may write there first.
+    """
+
+    __slots__ = ("_device", "_encoder", "_pass", "_pipeline", "groups", "held", "kernels", "slots")
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._encoder: Any = None
+        self._pass: Any = None
+        self._pipeline: Any = None
+        self.kernels = self.groups = 0
+        self.held: set[Buffer] = set()
+        self.slots: list[Any] = []
+
+    def __bool__(self) -> bool:
+        return self._encoder is not None
+
+    def dispatch(self, pipeline: Any, group: Any, slot: Any, x: int, y: int, z: int) -> None:
+        """One kernel; `slot` holds its uniforms."""
+        if self._pass is None:
+            self._pass = self._open().begin_compute_pass()
+        if pipeline is not self._pipeline:
+            self._pass.set_pipeline(pipeline)
+            self._pipeline = pipeline
+        self._pass.set_bind_group(0, group, slot.offsets)
+        self._pass.dispatch_workgroups(x, y, z)
+        self.slots.append(slot)
+        self.kernels += 1
+        self.groups += x * y * z
+
+    def copy(self, source: Any, at: int, target: Any, to: int, nbytes: int) -> None:
+        """Bytes from one of WebGPU's buffers to another, all multiples of 4."""
+        self._between().copy_buffer_to_buffer(source, at, target, to, nbytes)
+
+    def clear(self, target: Any, nbytes: int) -> None:
+        """Write zeros."""
+        self._between().clear_buffer(target, 0, nbytes)
+
+    def finish(self) -> Any:
+        """The command buffer, to be submitted at once and only once.  WebGPU's error if the device is lost."""
+        encoder = self._between()
+        self._encoder = None
+        return encoder.finish()
+
+    def drop(self) -> None:
+        """Forget what was recorded."""
+        if self._encoder is not None:
+            self._between()
+        self._encoder = None
+
+    def _open(self) -> Any:
+        if self._encoder is None:
+            self._encoder = self._device.create_command_encoder()
+        return self._encoder
+
+    def _between(self) -> Any:
+        """The encoder outside of a pass; a pass that is never ended would lock it."""
+        if self._pass is not None:
+            work, self._pass, self._pipeline = self._pass, None, None
+            work.end()
+        return self._open()

@@ -1,0 +1,284 @@
+"""One adapter's device: memory, transfers and launches.  Bytes in, bytes out; it knows no NumPy.
+
+What ends the process in wgpu-native (it has no error to give where it submits: gfx-rs/wgpu-native#588) cannot happen
+here: no buffer is ever destroyed, none is mapped when it is given back, each command buffer is finished right before
+its one submission, which a lost device refuses with an error, and nothing of size zero is bound.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from threading import RLock, local
+from typing import Any
+from weakref import WeakSet
+
+from trueno.errors import DeviceLost, KernelError
+
+from trueno_wgpu.device import heap
+from trueno_wgpu.device.bindings import Bindings
+from trueno_wgpu.device.heap import Heap
+from trueno_wgpu.device.limits import Counts, Limits
+from trueno_wgpu.device.memory import Buffer, View
+from trueno_wgpu.device.polling import Poller
+from trueno_wgpu.device.queue import Queue
+from trueno_wgpu.device.runtime import immortal, open_device, setting
+from trueno_wgpu.device.shader import Shader
+from trueno_wgpu.device.staging import Staging
+from trueno_wgpu.device.transfers import Transfers
+from trueno_wgpu.device.uniforms import Page, Uniforms
+
+__all__ = ["Buffer", "Counts", "Gpu", "Limits", "View"]
+
+Groups = tuple[int, int, int]
+ALIGNMENT = 256
+"""Of a binding's offset: the largest that WebGPU allows a device to demand."""
+INVOCATIONS = 256
+"""Of a workgroup: every device has them."""
+TRIPS = 60_000
+"""Mesa's llvmpipe ends all loops of an invocation after 65 535 trips, without a word (LP_MAX_TGSI_LOOP_ITERATIONS)."""
+UNIFORM = 0x0040 | 0x0008
+MAPPED = 0x0001 | 0x0008
+"""WebGPU's flags: uniforms, and what is mapped to be read; both targets of copies."""
+
+
+class _Here(local):
+    """What each thread has: a status word, and whether a guarded kernel ran since it was taken."""
+
+    status: Buffer | None = None
+    guarded = False
+
+
+class Gpu:
+    """One adapter's device.  It may be used by many threads at once; a batch is its thread's own.
+
+    counts: what it did.  status: the word in which guarded kernels set bits, bound as any buffer; each thread has its
+    own, which `run` puts in its place.
+    """
+
+    def __init__(self, wanted: str | None = None) -> None:
+        """Open the adapter that `wanted` means, or the setting; BackendUnavailable where none does."""
+        self.device: Any
+        self.device, self.adapter = open_device(wanted)
+        self.features = frozenset(self.device.features)
+        self.name: str = self.adapter.name
+        self.software: bool = self.adapter.software
+        self.limits = _limits(self.device.limits, self.software)
+        self.counts = Counts()
+        budget = setting(heap.SETTING, None)
+        if budget is None and self.software:
+            budget = _host_memory()
+        self._queue = Queue(self.device, self.name, self.counts)
+        self._bindings = Bindings(self.device, self.limits, self.counts, self._queue)
+        self._heap = Heap(self.device, self.limits, self.counts, self._queue, self._bindings, budget)
+        poller = self.device._poller = Poller(self.device._poller)
+        staging = Staging(lambda size: self._heap.create(size, MAPPED))
+        self._transfers = Transfers(self.counts, self._queue, staging, poller)
+        self._uniforms = Uniforms(lambda size: self._heap.create(size, UNIFORM), self._queue.write)
+        self._here = _Here()
+        self._forked = False
+        self.status = self.alloc(4)
+        _devices.add(self)
+
+    # ---- memory --------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that all arrays may take; None for as many as the driver gives."""
+        return self._heap.budget
+
+    def alloc(self, nbytes: int) -> Buffer:
+        """Uninitialised memory: its content may be stale.  OutOfMemory where there is none, or not in one piece."""
+        return self._heap.alloc(self, nbytes)
+
+    def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
+        """Copy bytes (any C-contiguous buffer) to a buffer, after what runs there before; zeros pad the last word.
+
+        offset: a multiple of 4.
+        """
+        data = memoryview(data).cast("B")
+        self._inside(buffer, offset, len(data), "write")
+        self._transfers.write(buffer, data, offset)
+
+    def copy(self, source: Buffer, target: Buffer, nbytes: int) -> None:
+        """Inside the device, from the beginning of one buffer to that of another."""
+        self._inside(source, 0, nbytes, "copy")
+        self._inside(target, 0, nbytes, "copy")
+        if source is not target and nbytes:
+            self._transfers.copy(source, target, nbytes)
+
+    def read(self, buffer: Buffer, nbytes: int, offset: int = 0, into: Any = None) -> memoryview:
+        """Wait for what was submitted, and copy bytes home.  into: writable memory of so many bytes, to copy there."""
+        target = memoryview(bytearray(nbytes)) if into is None else memoryview(into).cast("B")
+        self._inside(buffer, offset, nbytes, "read")
+        if len(target) != nbytes or target.readonly:
+            raise KernelError(f"read: {nbytes} bytes do not go into {len(target)}, or these are read-only")
+        self._transfers.read(buffer, nbytes, offset, target)
+        return target
+
+    async def read_async(self, buffer: Buffer, nbytes: int, offset: int = 0) -> memoryview:
+        """`read` for asyncio: the event loop stays free while the device works.
+
+        On software even submitting waits for what runs, so a thread does it there.  Not inside of a batch.
+        """
+        import asyncio
+
+        if self.software:
+            return await asyncio.to_thread(self.read, buffer, nbytes, offset)
+        target = memoryview(bytearray(nbytes))
+        self._inside(buffer, offset, nbytes, "read")
+        await self._transfers.read_async(buffer, nbytes, offset, target)
+        return target
+
+    def _inside(self, buffer: Buffer, offset: int, nbytes: int, what: str) -> None:
+        if buffer.gpu is not self:
+            raise KernelError(f"{what}: {FOREIGN}")
+        if offset < 0 or offset % 4 or offset + nbytes > buffer.nbytes:
+            raise KernelError(f"{what}: {nbytes} bytes from {offset} on are not inside {buffer}, or not aligned to 4")
+
+    # ---- running -------------------------------------------------------------------------------------
+
+    def run(self, shader: Shader, buffers: Sequence[Buffer | View], uniforms: bytes, groups: Groups) -> None:
+        """Run a shader over a grid of workgroups, with the batch that is open on this thread, or soon.
+
+        uniforms: the content of binding 0.  A buffer that is written may not be bound twice.  A grid of no groups runs
+        nothing.
+        """
+        x, y, z = groups
+        most = self.limits.groups
+        if not (0 < x <= most and 0 < y <= most and 0 < z <= most):
+            if 0 in groups:
+                return
+            raise KernelError(f"{shader.name}: a grid of {groups} workgroups; {most} along an axis at most (grid.fold)")
+        queue = self._queue
+        if queue.gone is not None:
+            queue.check()
+        pipeline = self._bindings.pipeline(shader)
+        with queue.lock:
+            if self.status in buffers:
+                buffers = [self._own_status() if b is self.status else b for b in buffers]
+            slot = self._uniforms.slot(uniforms)
+            key = (shader.writes, slot.page.uid, *[b.part for b in buffers])
+            group = self._bindings.group(key) or self._bind(key, shader, slot.page, buffers)
+            encoder = queue.encoder
+            encoder.dispatch(pipeline, group, slot, x, y, z)
+            for b in buffers:
+                encoder.held.add(b.buffer)
+            self.counts.kernels += 1
+            if encoder is queue.held and queue.full():
+                queue.submit_held()
+
+    def _bind(self, key: Any, shader: Shader, page: Page, buffers: Sequence[Buffer | View]) -> Any:
+        if any(b.buffer.gpu is not self for b in buffers):
+            raise KernelError(f"{shader.name}: {FOREIGN}")
+        return self._bindings.bind(key, shader, page, buffers)
+
+    def batch(self) -> AbstractContextManager[None]:
+        """What this thread runs inside is submitted together when the context ends without an error, else dropped.
+
+        A read inside submits what there is so far, as does a write to what was used.  Inside another batch it is part
+        of that one.
+        """
+        return self._queue.batch()
+
+    def wait(self) -> None:
+        """Until everything submitted is done, with what this thread ran before."""
+        self._queue.wait()
+
+    # ---- the status word -----------------------------------------------------------------------------
+
+    def _own_status(self) -> Buffer:
+        here = self._here
+        if here.status is None:
+            here.status = self.alloc(4)
+            self.write(here.status, bytes(4))
+        here.guarded = True
+        return here.status
+
+    def take_status(self) -> int:
+        """Wait for this thread's guarded kernels; their bits since the last time, which are cleared."""
+        here = self._here
+        if not here.guarded or here.status is None:
+            return 0
+        bits = int.from_bytes(self.read(here.status, 4), "little")
+        here.guarded = False
+        if bits:
+            self.write(here.status, bytes(4))
+        return bits
+
+    # ---- the end -------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be done with it any more."""
+        return self._queue.gone is not None
+
+    @property
+    def lost(self) -> bool:
+        """Whether that was not `close`'s doing."""
+        return isinstance(self._queue.gone, DeviceLost)
+
+    def close(self) -> None:
+        """Wait, and let go of everything; buffers that live on are of no use.  Again is no error."""
+        if self._forked:
+            return
+        if not self.closed:
+            with suppress(KernelError):
+                self.wait()
+        with self._queue.lock:
+            self._queue.close()
+            self._heap.empty()
+            self._bindings.clear()
+        _devices.discard(self)
+
+    def after_fork(self) -> None:
+        """In the child: the device is the parent's, and even releasing a part of it would wait for ever."""
+        self._forked, self._queue.lock = True, RLock()
+        self._queue.gone = DeviceLost(
+            f"{self.name} was opened before this process was forked, and no GPU survives that; start processes with "
+            'the method "spawn"'
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.adapter}{': ' + str(self._queue.gone) if self.closed else ''}>"
+
+
+FOREIGN = "an array lives on another device, or on one that was closed; upload it again"
+
+
+def _limits(native: Any, software: bool) -> Limits:
+    """A device's limits in round numbers: llvmpipe's largest buffer is odd."""
+    return Limits(
+        binding=native["max-storage-buffer-binding-size"] // 4 * 4,
+        buffer=native["max-buffer-size"] // 4 * 4,
+        workgroup=native["max-compute-workgroup-storage-size"],
+        alignment=ALIGNMENT,
+        invocations=min(native["max-compute-invocations-per-workgroup"], INVOCATIONS),
+        groups=native["max-compute-workgroups-per-dimension"],
+        trips=TRIPS if software else 0,
+    )
+
+
+def _host_memory() -> int | None:
+    """What software may take of the host's memory: it promises any amount, and the kernel then ends the process."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+# ---- fork ----------------------------------------------------------------------------------------------
+
+_devices: WeakSet[Gpu] = WeakSet()
+
+
+def _after_fork() -> None:
+    global _devices
+    for device in _devices:
+        device.after_fork()
+    for device in _devices:
+        immortal(device)
+    _devices = WeakSet()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

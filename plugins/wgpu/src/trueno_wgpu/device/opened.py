@@ -1,0 +1,30 @@
+"""The process's one device, opened when it is first asked for."""
+
+import os
+from threading import Lock
+
+from trueno_wgpu.device.gpu import Gpu
+
+_lock = Lock()
+_gpu: Gpu | None = None
+
+
+def gpu() -> Gpu:
+    """The process's device, opened when it is first asked for; BackendUnavailable where no adapter will do."""
+    global _gpu
+    current = _gpu
+    if current is None or current.closed:
+        with _lock:
+            current = _gpu
+            if current is None or (current.closed and not current.lost):
+                current = _gpu = Gpu()
+    return current
+
+
+def _after_fork() -> None:
+    global _lock, _gpu
+    _lock, _gpu = Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,171 @@
+"""One device's queue: what is recorded and not submitted yet, and the one place that submits.
+
+Small work is held back: dispatches gather in one encoder, and are submitted with the first read, wait or write that
+needs them, or when there is enough of them to keep a GPU busy.  So a small op and the reading of its result are one
+submission, which costs more than either.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import RLock, local
+from typing import Any
+
+from trueno.errors import DeviceLost, KernelError, OutOfMemory
+
+from trueno_wgpu.device.encoding import Encoder
+from trueno_wgpu.device.limits import Counts
+from trueno_wgpu.device.memory import Buffer
+
+HELD_KERNELS, HELD_GROUPS = 16, 2048
+"""Up to so much work is held back; more keeps a GPU busy for longer than a submission takes."""
+UNSUBMITTED = 64 << 20
+"""Bytes of writes after which the queue gets something to do: until then it keeps a copy of each."""
+
+
+class _Here(local):
+    """What each thread has: an open batch."""
+
+    batch: Encoder | None = None
+
+
+class Queue:
+    """Of the device `name`.  lock: of all that belongs to the device.  gone: why nothing can be done any more."""
+
+    def __init__(self, device: Any, name: str, counts: Counts) -> None:
+        self._device, self._name, self._counts = device, name, counts
+        self.lock: Any = RLock()
+        self.gone: Exception | None = None
+        self._here = _Here()
+        self.held = Encoder(device)
+        self._unsubmitted = 0
+
+    # ---- recording: the lock is held -----------------------------------------------------------------
+
+    @property
+    def encoder(self) -> Encoder:
+        """Where this thread's next command goes: its batch, or what is held back."""
+        batch = self._here.batch
+        return self.held if batch is None else batch
+
+    def full(self) -> bool:
+        """Whether what is held back is enough."""
+        return self.held.kernels >= HELD_KERNELS or self.held.groups > HELD_GROUPS
+
+    def write(self, handle: Any, offset: int, data: Any) -> None:
+        """Bytes into one of WebGPU's buffers, before everything that is submitted from now on."""
+        if self._unsubmitted + len(data) > UNSUBMITTED:
+            self._submit(Encoder(self._device), always=True)  # no commands would do, but cannot tell of a lost device
+        self._unsubmitted += len(data)
+        try:
+            self._device.queue.write_buffer(handle, offset, data)
+        except Exception as error:
+            raise self.told(error, f"writing {len(data)} bytes") from error
+
+    # ---- submitting: the lock is held ----------------------------------------------------------------
+
+    def submit_held(self) -> None:
+        """What is held back."""
+        held, self.held = self.held, Encoder(self._device)
+        self._submit(held)
+
+    def submit_here(self) -> None:
+        """What is held back, then what this thread's batch has so far."""
+        batch = self._here.batch
+        if batch is None:
+            self.submit_held()
+            return
+        self._here.batch = Encoder(self._device)
+        held, self.held = self.held, Encoder(self._device)
+        self._submit(held, batch)
+
+    def submit_users(self, buffer: Buffer) -> None:
+        """What is to read or write this buffer before somebody writes it."""
+        batch = self._here.batch
+        if batch is not None and buffer in batch.held:
+            self.submit_here()
+        elif buffer in self.held.held:
+            self.submit_held()
+
+    def _submit(self, *encoders: Encoder, always: bool = False) -> None:
+        """`finish` is an error where the device is lost, and submitting would end the process."""
+        self.check()
+        used = [e for e in encoders if e or always]
+        commands: list[Any] = []
+        failed: Exception | None = None
+        for encoder in used:
+            try:
+                commands.append(encoder.finish())
+            except Exception as error:
+                failed = self.told(error, "submitting")
+                failed.__cause__ = error
+        if commands and not isinstance(failed, DeviceLost):  # what somebody else recorded is not to blame
+            self._device.queue.submit(commands)
+            self._unsubmitted = 0
+            self._counts.submits += 1
+            self._counts.launches += any(e.kernels for e in used)
+        if failed is not None:
+            raise failed
+
+    # ---- batches, and waiting ------------------------------------------------------------------------
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """What this thread records inside is submitted when the context ends without an error, else dropped."""
+        here = self._here
+        if here.batch is not None:
+            yield
+            return
+        self.check()
+        here.batch = Encoder(self._device)
+        try:
+            yield
+            with self.lock:
+                self.submit_here()
+        finally:
+            encoder, here.batch = here.batch, None
+            with suppress(Exception):  # whatever ended it says more
+                encoder.drop()
+
+    def wait(self) -> None:
+        """Until everything submitted is done, with what this thread recorded before."""
+        with self.lock:
+            self.submit_here()
+        self.poll()
+
+    def poll(self) -> None:
+        """Until everything submitted is done: in C, and without Python's lock."""
+        self._device._poll_wait()
+
+    # ---- the end -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Nothing is recorded or submitted from now on; the lock is held."""
+        if self.gone is None:
+            self.gone = KernelError(f"{self._name} was closed")
+        self.held = Encoder(self._device)
+
+    def check(self) -> None:
+        """The error that says why nothing can be done any more."""
+        if self.gone is not None:
+            raise type(self.gone)(str(self.gone))
+
+    def alive(self, what: str) -> None:
+        """DeviceLost if it is: wgpu tells only its log, and whoever makes something, be it as little as this."""
+        self.check()
+        try:
+            self._device.create_bind_group_layout(entries=[])
+        except Exception as error:
+            raise self.told(error, what) from error
+
+    def told(self, error: Exception, what: str) -> Exception:
+        """One of WebGPU's errors as ours."""
+        if isinstance(error, (KernelError, OutOfMemory)):
+            return error
+        text = " ".join(str(error).replace("Caused by:", "").split()).removeprefix("Validation Error ")
+        if "device is lost" in text.lower() or "device lost" in text.lower():
+            if self.gone is None:
+                self.gone = DeviceLost(f"{self._name} was lost; its arrays are gone with it")
+            return DeviceLost(str(self.gone))
+        if isinstance(error, MemoryError):
+            return OutOfMemory(f"{what}: {self._name} has no room ({text})")
+        return KernelError(f"{what} ({text})")

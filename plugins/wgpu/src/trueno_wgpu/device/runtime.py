@@ -1,0 +1,108 @@
+"""The door to wgpu: the only file that imports it, finds adapters and opens their devices."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import wgpu
+from trueno.backend import settings
+from trueno.errors import BackendUnavailable
+
+from trueno_wgpu.device.adapter import SETTING, Adapter, NoAdapter, absent, choose
+
+FEATURES = ("shader-f16", "subgroup", "timestamp-query")
+"""Asked for where the adapter has them; no kernel needs one."""
+_adapters: list[tuple[Any, Adapter]] = []
+"""What was found so far: wgpu's object, and what it says of itself."""
+
+
+def setting(name: str, default: Any) -> Any:
+    """A setting of the manifest; where the core has not read that, what the environment says."""
+    return settings.get(name) if name in settings.declared() else default
+
+
+def adapter(wanted: str | None = None) -> Adapter:
+    """The adapter that `open_device` takes, found without opening it; BackendUnavailable where none will do."""
+    return _find(wanted)[1]
+
+
+def open_device(wanted: str | None) -> tuple[Any, Adapter]:
+    """WebGPU's device of an adapter."""
+    handle, chosen = _find(wanted)
+    wished = [name for name in FEATURES if name in handle.features]
+    try:
+        with _quiet():
+            return handle.request_device_sync(required_features=wished), chosen
+    except Exception as error:
+        raise BackendUnavailable(f"{chosen} gives no device ({error}); update its driver") from error
+
+
+def _find(wanted: str | None) -> tuple[Any, Adapter]:
+    if wanted is None:
+        wanted = str(setting(SETTING, os.environ.get(SETTING, "")))
+    for backends in ("Primary", "All"):  # OpenGL takes as long as all the others, and is needed almost nowhere
+        _enumerate(backends)
+        best = choose([a for _, a in _adapters], wanted)
+        if best is not None:
+            return next((handle, a) for handle, a in _adapters if a is best)
+    raise NoAdapter(absent([a for _, a in _adapters], wanted, sys.platform), wanted)
+
+
+_seen: set[str] = set()
+_forked = False
+
+
+def _enumerate(backends: str) -> None:
+    """Add what an instance of these APIs finds; once a process."""
+    if backends in _seen:
+        return
+    _seen.add(backends)
+    with _quiet():
+        with suppress(Exception):  # made by somebody else already, or a wgpu that has no such thing
+            from wgpu.backends.wgpu_native import _helpers, extras
+
+            if len(_seen) > 1 or _forked:  # llvmpipe's threads belong to the instance, and are the parent's
+                _helpers._the_instance = None  # as that file says; the other instance lives on
+            extras.set_instance_extras(backends=[backends])
+        handles = wgpu.gpu.enumerate_adapters_sync()
+    known = {a for _, a in _adapters}
+    for handle in handles:
+        info = handle.info
+        described = Adapter(info["device"], info["adapter_type"], info["backend_type"], info["description"])
+        if described not in known:
+            _adapters.append((handle, described))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what Vulkan's loader says of extensions that nobody needs."""
+    logger = logging.getLogger("wgpu")
+
+    def errors(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR
+
+    logger.addFilter(errors)
+    try:
+        yield
+    finally:
+        logger.removeFilter(errors)
+
+
+def immortal(thing: Any) -> None:
+    """Never to be released, not even when the interpreter ends."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def _after_fork() -> None:
+    global _adapters, _seen, _forked
+    immortal(_adapters)
+    _adapters, _seen, _forked = [], set(), True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

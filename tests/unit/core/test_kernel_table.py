@@ -1,0 +1,81 @@
+"""`trueno.backend.KernelTable`: a backend's structured kernels, each with its facts beside it."""
+
+import numpy as np
+import pytest
+from trueno.backend import TABLE, Call, KernelTable, Rates, Reject, TableKernel
+
+RATES = Rates(1e-6, 1e9, 2e9)
+
+
+class Fused:
+    """A structured op with something after it, as a batch makes them."""
+
+    name = "matmul_relu"
+    table_op = TABLE["matmul"]
+
+
+def call(op, dtype="float32", *, guarded=False):
+    op = TABLE[op] if isinstance(op, str) else op
+    return Call(op, np.dtype(dtype), "ee", 2, (4, 4), guarded=guarded)
+
+
+def made(device, call):
+    return lambda *arrays: (device, call.op.name, len(arrays))
+
+
+def test_a_row_makes_kernels_and_has_its_facts_beside_it():
+    kernels = KernelTable("float32", "float64")
+    assert kernels.add("matmul", "outer", rates=RATES)(made) is made
+    assert list(kernels) == ["matmul", "outer"] and len(kernels) == 2 and "matmul" in kernels
+    row = kernels["outer"]
+    assert row == TableKernel("outer", made, RATES, ("float32", "float64"), False, None)
+    assert row("gpu", call("outer"))(1, 2) == ("gpu", "outer", 2)
+    assert kernels.kernel(call("matmul"), "gpu")() == ("gpu", "matmul", 0)
+    assert kernels.kernel(call("matmul"))() == (None, "matmul", 0)
+    assert kernels.rates(call("matmul")) is RATES
+
+
+def test_it_says_why_no_kernel_takes_a_key():
+    kernels = KernelTable("float32")
+    kernels.add("matmul", rates=RATES, guarded=True)(made)
+    kernels.add("outer", rates=RATES, dtypes=("float32", "float16"), refusal=lambda c: Reject("unsupported_op", "odd"))(
+        made
+    )
+    assert kernels.refusal(call("matmul")) is None
+    assert kernels.refusal(call("matmul", guarded=True)) is None
+    assert kernels.refusal(call("transpose")) == Reject("unsupported_op", "no kernel for transpose")
+    refused = kernels.refusal(call("matmul", "float64"))
+    assert refused == Reject("unsupported_dtype", "float64: matmul computes in float32")
+    assert kernels.refusal(call("outer", "float64")).detail == "float64: outer computes in float32 or float16"
+    assert kernels.refusal(call("outer", guarded=True)) == Reject("unguarded", "outer has no guarded kernel")
+    assert kernels.refusal(call("outer", "float16")) == Reject("unsupported_op", "odd")
+
+
+def test_an_epilogue_is_asked_about_by_itself():
+    plain, fused = KernelTable("float32"), KernelTable("float32", epilogue=lambda c: reason.pop())
+    for kernels in (plain, fused):
+        kernels.add("matmul", rates=RATES)(made)
+    reason = [None, "too long"]
+    assert plain.refusal(call(Fused)) == Reject("unsupported_op", "no kernel has an epilogue")
+    assert fused.refusal(call(Fused)) == Reject("unsupported_op", "too long")
+    assert fused.refusal(call(Fused)) is None
+    assert fused.kernel(call(Fused), "gpu")() == ("gpu", "matmul_relu", 0) and fused.rates(call(Fused)) is RATES
+
+
+@pytest.mark.parametrize("rates", [None, 3.0, (1e-6, 1e9, 1e9)])
+def test_a_kernel_without_rates_is_an_error_where_it_is_declared(rates):
+    with pytest.raises(TypeError, match=r"'matmul'.*rates=Rates"):
+        KernelTable("float32").add("matmul", rates=rates)
+    with pytest.raises(TypeError):
+        KernelTable("float32").add("matmul")
+    with pytest.raises(TypeError, match="name an op"):
+        KernelTable("float32").add(rates=RATES)
+
+
+def test_an_op_has_one_kernel_and_a_table_its_dtypes():
+    kernels = KernelTable("float32")
+    kernels.add("matmul", rates=RATES)(made)
+    with pytest.raises(ValueError, match=r"'matmul'.*already"):
+        kernels.add("matmul", rates=RATES)(made)
+    with pytest.raises(TypeError, match="dtypes"):
+        KernelTable()

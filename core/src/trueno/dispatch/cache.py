@@ -49,7 +49,7 @@ def _device_key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> t
     parts: list[Any] = [op.name]
     for x in operands:
         parts += x.__class__, x.shape, x.dtype
-    return told_apart(tuple(parts), scalars)
+    return with_scalars(tuple(parts), scalars)
 
 
 def _host_key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> tuple[Any, ...] | None:
@@ -67,11 +67,11 @@ def _host_key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: A
         if out.__class__ is not np.ndarray:
             return None
         parts += out.shape, out.dtype, out.flags.num
-    return told_apart(tuple(parts), scalars)
+    return with_scalars(tuple(parts), scalars)
 
 
-def told_apart(made: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any, ...] | None:
-    """The key of a call with these scalars, or None.
+def with_scalars(operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any, ...] | None:
+    """The key of a call: of its operands, which are given, and of these scalars; None for one that is not kept.
 
     Equal keys must mean equal calls: 1, 1.0 and True are equal, as are 0.0 and −0.0, and NaN is not even itself.  An
     object of any other class may be another number the next time, or hide a −0.0.
@@ -85,7 +85,7 @@ def told_apart(made: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any, ...
         elif kind not in PLAIN and value is not None:
             return None
         parts += kind, value
-    return (*made, *parts)
+    return (*operands, *parts)
 
 
 def _at_length(op: Op, ready: CachedCall, operands: tuple[Any, ...], out: Any) -> Any:
@@ -124,23 +124,23 @@ def in_order(x: Any) -> bool:
     return flags is None or bool(flags.c_contiguous)
 
 
-def store(now: State, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], ready: CachedCall,
+def store(now: State, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], cached: CachedCall,
           generation: int) -> None:  # fmt: skip
     """Remember a device's call that went well, unless plans were dropped since `generation`."""
     try:
-        made = _device_key(op, operands, scalars)
-        hash(made)
+        call = _device_key(op, operands, scalars)
+        hash(call)
     except (TypeError, AttributeError):
         return
-    shape, dtype = ready.results[0]
+    shape, dtype = cached.results[0]
     kernel = None
-    if len(ready.results) == 1 and not ready.params:
-        bind = getattr(ready.kernel, "bind", None)
+    if len(cached.results) == 1 and not cached.params:
+        bind = getattr(cached.kernel, "bind", None)
         if bind is not None:
-            kernel = bind(ready.shaped or (*(tuple(x.shape) for x in operands), shape))
-        elif ready.shaped is None:
-            kernel = ready.kernel
-    _put(now, made, (ready, ready.entry.load, kernel, shape, dtype), generation)
+            kernel = bind(cached.shaped or (*(tuple(x.shape) for x in operands), shape))
+        elif cached.shaped is None:
+            kernel = cached.kernel
+    _put(now, call, (cached, cached.entry.load, kernel, shape, dtype), generation)
 
 
 def store_host(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any, dtype: np.dtype[Any],
@@ -187,7 +187,7 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         "            if out.__class__ is not ndarray:",
         "                return otherwise(op, operands, scalars, out)",
         "            key = *key, out.shape, out.dtype, out.flags.num",
-        "        cached = current().calls.get(told_apart(key, scalars) if scalars else key)",
+        "        cached = current().calls.get(with_scalars(key, scalars) if scalars else key)",
         "        if cached is not None:",
         "            try:",
         f"                result = cached({listed}, out)",
@@ -203,7 +203,7 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
     device = [
         "    try:",
         f"        key = op.name, {', '.join(f'{x}.__class__, {x}.shape, {x}.dtype' for x in names)}",
-        "        cached = current().calls.get(told_apart(key, scalars) if scalars else key)",
+        "        cached = current().calls.get(with_scalars(key, scalars) if scalars else key)",
         "    except Exception:",  # what cannot be a key, or is no array
         "        cached = None",
         "    if cached is None:",
@@ -218,7 +218,9 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         "            result = ready.empty(shape, dtype)",
         f"            if not kernel({listed}, result):",
         "                return result",
-        "        elif ready.direct and out.__class__ is k0 and out.shape == shape and out.dtype == dtype:",
+        "        elif ready.direct and out.__class__ is k0 and out.shape == shape and (",
+        "            out.dtype is dtype or out.dtype == dtype",
+        "        ):",
         f"            if not kernel({listed}, out):",
         "                return out",
         "    except Refused:",
@@ -230,7 +232,7 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
     ]
     head = ["def run(op, operands, scalars, out):", f"    {listed}, = operands", "    k0 = a0.__class__"]
     space: dict[str, Any] = {
-        "current": state.current.get, "told_apart": told_apart, "NEVER": NEVER, "at_length": _at_length,
+        "current": state.current.get, "with_scalars": with_scalars, "NEVER": NEVER, "at_length": _at_length,
         "wrapping_errors": wrapping_errors, "Refused": Refused, "passes": passes, "ndarray": np.ndarray,
         "otherwise": otherwise,
     }  # fmt: skip

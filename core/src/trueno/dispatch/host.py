@@ -35,15 +35,15 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
     `scalars` holds the parameters by name, and `axis` and `keepdims` where the op has them.
     """
     generation = state.generation
-    arrays, given, wrap = coerce(op, operands)
-    dtype = given
-    if is_half(given):
+    arrays, user_dtype, wrap = coerce(op, operands)
+    dtype = user_dtype
+    if is_half(user_dtype):
         arrays, dtype = widened(op, arrays), WIDE
     params, static = coerce_params(op, scalars)
     request, views, rows = _viewed(op, tuple(a.shape for a in arrays), static, dtype, scalars)
     if op.check is not None:
         op.check(*arrays)
-    results = _outs(op, out, tuple(view.final for view in views[1]), dtype, given)
+    results = _outs(op, out, tuple(view.final for view in views[1]), dtype, user_dtype)
     try:
         kernel = _run(request, arrays, params, results, views)
     except GuardError as error:
@@ -52,7 +52,7 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
         raise
     for r in results:
         r.deliver()
-    if kernel is not None and dtype is given and op.check is None:
+    if kernel is not None and dtype is user_dtype and op.check is None:
         bind = partial(bound, kernel, op, params, dtype, *views, operands, out)
         store_host(op, operands, scalars, out, dtype, bind, generation)
     finished = [r.user if r.user is not None else wrap(r.array if r.array.ndim else r.array[()]) for r in results]
@@ -79,11 +79,11 @@ class _Result:
 
 
 def _outs(
-    op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any], given: np.dtype[Any]
+    op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any], user_dtype: np.dtype[Any]
 ) -> list[_Result]:
     """Results of a call that computes in `dtype`, for operands that the user gave in another, perhaps."""
     specs = op.signature.outputs
-    dtypes, computed = [s.holds(given) for s in specs], [s.holds(dtype) for s in specs]
+    dtypes, computed = [s.holds(user_dtype) for s in specs], [s.holds(dtype) for s in specs]
     if out is None:
         kinds = zip(specs, shapes, computed, dtypes, strict=True)
         return [_Result(_room(op, spec, s, c), None, d) for spec, s, c, d in kinds]

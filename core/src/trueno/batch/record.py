@@ -9,7 +9,7 @@ import numpy as np
 from trueno.batch.counts import Counts, Tally
 from trueno.batch.graph import Graph, Number
 from trueno.batch.handle import Handle
-from trueno.batch.incoming import fits, kind
+from trueno.batch.incoming import fits, kind, replaces, taken
 from trueno.batch.later import later
 from trueno.batch.methods import method
 from trueno.batch.run import Replay
@@ -18,9 +18,8 @@ from trueno.batch.uploads import Uploads
 from trueno.discovery import registry
 from trueno.dispatch import state, transfer
 from trueno.dispatch.coerce import coerce_params, number, unpack
-from trueno.dispatch.fallback import telling
-from trueno.dispatch.half import FLOATS
-from trueno.errors import BatchError, DtypeError, ParameterError, ShapeError, suggestion
+from trueno.dispatch.fallback import wrapping_errors
+from trueno.errors import BatchError, DtypeError, ParameterError, suggestion
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 
@@ -157,18 +156,7 @@ class Batch:
         if value.maker >= 0:
             raise ParameterError(f"update: h is a result of {self._graph.ops[value.maker].op.name}, not an upload")
         array = self._uploads.take("update", x)
-        if tuple(array.shape) != value.shape:
-            raise ShapeError(f"update: x has shape {tuple(array.shape)}, but h has {value.shape}; record a new batch")
-        if np.dtype(array.dtype) != value.dtype:
-            numbers = None if getattr(x, "_blocks", None) else transfer.held(x)
-            given = getattr(numbers, "dtype", array.dtype)  # before whole numbers were made int64
-            raise DtypeError(f"update: x is {given}, but h is {value.dtype}; convert it with .astype")
-        _, blocks, columns = getattr(x, "_blocks", None) or (None, "", False)
-        if blocks != value.blocks:
-            raise DtypeError(f"update: x is {blocks or 'not quantized'}, but h is {value.blocks or 'not quantized'}")
-        if columns != value.columns:
-            way = "a transposed matrix, whose blocks lie column by column"
-            raise ShapeError(f"update: {'x' if columns else 'h'} is {way}, and the other is none; give x.T")
+        replaces(value, array, x)
         with self._alone("update"):
             self._changed = True
             before = self._uploads.arrays.get(v)
@@ -200,38 +188,13 @@ class Batch:
         axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
         operands, scalars = unpack(op, operands, scalars)
         params, static = coerce_params(op, scalars)
-        given: list[int | Number] = []
-        first: tuple[str, np.dtype[Any]] | None = None
-        for spec, x in zip(op.signature.inputs, operands, strict=True):
-            if isinstance(x, (float, int, np.floating, np.integer)) and not isinstance(x, bool) and not spec.blocks:
-                given.append(Number(x))  # type: ignore[arg-type]
-                continue
-            v = self._value(op.name, spec.name, x)
-            given.append(v)
-            dtype = self._graph.values[v].dtype
-            if dtype != spec.holds(dtype) or (not spec.type and dtype.type not in FLOATS):
-                wanted = {"index": "indices are int64", "blocks": "upload a QuantizedMatrix itself"}.get(spec.type)
-                wanted = wanted or "float32 or float64 are taken in a batch; widen it, or call the op itself"
-                raise DtypeError(f"{op.name}: {spec.name} is {dtype}; {wanted}")
-            if spec.type:
-                continue
-            if op.quantized and dtype != np.float32:
-                raise DtypeError(f"{op.name}: {spec.name} is {dtype}; blocks go with float32: .astype(numpy.float32)")
-            if first is not None and first[1] != dtype:
-                raise DtypeError(
-                    f"{op.name}: {spec.name} is {dtype}, but {first[0]} is {first[1]}; convert one of them"
-                )
-            first = first or (spec.name, dtype)
-        if first is None and op.quantized:
-            first = ("", np.dtype(np.float32))
-        if first is None:
-            raise DtypeError(f"{op.name}: no operand is a handle that says float32 or float64; call trueno.{op.name}")
+        given, dtype = taken(op, operands, self._graph, self._value)
         before = len(self._handles)
         try:
             for i, (spec, item) in enumerate(zip(op.signature.inputs, given, strict=True)):
                 if isinstance(item, Number):
-                    given[i] = self._number(op, spec.index, item.value, first[1])
-            made = self._graph.record(op, tuple(given), first[1], params, static, axis, keepdims)
+                    given[i] = self._number(op, spec.index, item.value, dtype)
+            made = self._graph.record(op, tuple(given), dtype, params, static, axis, keepdims)
         except BaseException:  # the numbers that were uploaded for it are of no use
             for v in range(before, len(self._handles)):
                 self._uploads.remove(v)
@@ -361,7 +324,7 @@ class Batch:
             array = self._found(v)
             backend = self._uploads.backend()
             if backend is not None:
-                with telling("read", backend.name):
+                with wrapping_errors("read", backend.name):
                     result = transfer.download(backend, array, out, "Batch")
             elif out is None:
                 result = np.array(array)

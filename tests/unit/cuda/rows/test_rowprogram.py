@@ -131,10 +131,10 @@ def test_more_elements_than_a_launch_has(
 
 
 @pytest.mark.parametrize("by_row", [False, True])
-def test_pieces_cover_what_no_launch_holds(by_row: bool) -> None:
+def test_ranges_cover_what_no_launch_holds(by_row: bool) -> None:
     for rows, n in ((3, (1 << 31) + 5), (1 << 31, 3), (1, 1 << 30), (5, (1 << 30) + 1), (1 << 16, 1 << 16)):
         at = 0
-        for row, column, count, pitch in islice(rowprogram._pieces(rows, n, by_row), 10_000):
+        for row, column, count, pitch in islice(rowprogram._ranges(rows, n, by_row), 10_000):
             assert row * n + column == at
             assert 0 < count <= rowprogram.MOST
             assert not by_row or (column + min(count, pitch) <= n and (pitch == n or count == pitch))

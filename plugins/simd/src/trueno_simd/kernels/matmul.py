@@ -28,13 +28,12 @@ from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, reader, source, target, with_scratch
 from trueno_simd.kernels.table import KERNELS, PRODUCTS, Product
-from trueno_simd.kernels.tile import LOW, MIDDLE, TALL, VECTOR_BYTES, VECTORS, address, size_of
+from trueno_simd.kernels.tile import LOW, TALL, WIDTH, address, size_of, strip
 from trueno_simd.llvm import elsewhere, isa
 from trueno_simd.llvm.calls import acquire_gil, address_of, call_finish, call_piece, pack, release_gil
 from trueno_simd.llvm.jit import inner, outer
 from trueno_simd.threads.pool import parallel_for
 
-WIDTH = VECTORS * VECTOR_BYTES  # bytes of a row of the tile
 DEPTH = 256  # steps of k between two visits of C: a panel of B is then 32 KiB and stays in L1
 GROUP = 8  # panels of B in one block, which then stay in L2
 BLOCK = 16 * TALL  # rows of A in one block, which then stay in L2
@@ -44,34 +43,6 @@ NEAR = 1 << 20  # bytes of B up to which it is read in place
 BLAS = 192**3 if isa.detect().level == isa.level() in ("avx2", "neon") else 0  # m n k from which on; 0: never
 ELSEWHERE = -2  # the operands are fine, and the product is the BLAS's
 CHUNK = 1 << 20  # operations that justify a separate chunk (4 us)
-
-
-@outer
-def strip(like, a, a_row, b, b_step, c, c_row, m, k, columns, accumulate):
-    """One tile's width of C, all m rows."""
-    size, i = size_of(like), 0
-    if columns * size >= WIDTH:
-        while m - i > MIDDLE:
-            tile.tall(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                      min(m - i, TALL), columns, accumulate)  # fmt: skip
-            i += TALL
-        if m - i > LOW:
-            tile.middle(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                        m - i, columns, accumulate)  # fmt: skip
-        elif m - i > 0:
-            tile.low(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                     m - i, columns, accumulate)  # fmt: skip
-    else:
-        while m - i > MIDDLE:
-            tile.tall_masked(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                             min(m - i, TALL), columns, accumulate)  # fmt: skip
-            i += TALL
-        if m - i > LOW:
-            tile.middle_masked(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                               m - i, columns, accumulate)  # fmt: skip
-        elif m - i > 0:
-            tile.low_masked(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                            m - i, columns, accumulate)  # fmt: skip
 
 
 @outer

@@ -29,11 +29,11 @@ class Batch:
 
     Every op of the table is a method with its own signature, without `out`, on handles and numbers.  `execute()`
     computes each handle that you still hold and that nothing in the batch uses, and those that you `keep`; it leaves
-    out whatever nobody can read any more.  `read(h)` of a handle that was fused away computes it then, from the same
+    out results that cannot be read any more.  `read(h)` of a handle that was fused away computes it then, from the same
     uploads.  Executing again recomputes from the uploads as they are by then, without compiling or allocating.
 
-    On a backend with arrays of its own everything stays there between upload and read.  An array that can be used as it
-    lies is borrowed and not copied, on the host as on that backend: what you change in it counts at the next execution,
+    On a backend with arrays of its own everything stays there between upload and read.  An array that needs no other
+    layout is borrowed and not copied, on the host and on that backend: what you change in it counts at the next run,
     so change nothing while one runs, nor before you read what was fused away; `update` gives another array.  No array
     that you gave is ever written.  The batch owns its buffers until it is closed; it is for one thread at a time, and
     nothing is recorded while it runs.  BatchError for what comes too early, too late, or from another batch.
@@ -41,7 +41,7 @@ class Batch:
 
     def __init__(self, backend: str | None = None) -> None:
         if backend is not None and not isinstance(backend, str):
-            raise ParameterError(f'Batch: {backend!r} is no name of a backend; write trueno.Batch("simd")')
+            raise ParameterError(f'Batch: {backend!r} is not the name of a backend; write trueno.Batch("simd")')
         self._asked: tuple[str, ...] = () if backend is None else (backend.lower(),)
         on = names(self._asked)
         for name in on:
@@ -71,7 +71,7 @@ class Batch:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.close()
-        except BatchError:  # it runs: what went wrong inside says more, and whoever runs it lets the buffers go
+        except BatchError:  # it runs: what went wrong inside says more, and the running execution releases the buffers
             if kind is None:
                 raise
             self._closed = True
@@ -87,7 +87,7 @@ class Batch:
             self._closed = True
 
     def _free(self) -> None:
-        """Nobody runs it any more."""
+        """The execution has ended."""
         if self._closed:
             self._replay = self._now = None
             self._uploads.clear()
@@ -118,7 +118,7 @@ class Batch:
             raise BatchError(f"{what}: this batch is closed; record in a new trueno.Batch()")
 
     def _quiet(self, what: str) -> None:
-        """BatchError unless the batch is open and nobody runs it."""
+        """BatchError unless the batch is open and does not run."""
         self._open(what)
         if self._busy.locked():
             raise BatchError(f"{what}: {BUSY}")
@@ -270,7 +270,7 @@ class Batch:
         return state.choosing(self._asked, "trueno.Batch")
 
     def _wanted(self) -> list[int]:
-        """Results that somebody can still read and that no op which runs takes in, and all that are kept."""
+        """Results that can still be read and that no op which runs takes in, and all that are kept."""
         used: set[int] = set()
         wanted = []
         for entry in reversed(self._graph.ops):
@@ -378,7 +378,7 @@ BUSY = "this batch is being executed; await that first"
 
 
 class _Alone:
-    """Inside, nobody else runs the batch."""
+    """Inside, no other thread runs the batch."""
 
     __slots__ = ("_batch", "_what")
 

@@ -204,7 +204,7 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         "    try:",
         f"        key = op.name, {', '.join(f'{x}.__class__, {x}.shape, {x}.dtype' for x in names)}",
         "        cached = current().calls.get(with_scalars(key, scalars) if scalars else key)",
-        "    except Exception:",  # what cannot be a key, or is no array
+        "    except Exception:",  # what cannot be a key, or is not an array
         "        cached = None",
         "    if cached is None:",
         "        return otherwise(op, operands, scalars, out)",

@@ -58,7 +58,7 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
 def unpacked(op: Op, name: str, x: Any, told: str) -> tuple[Any, str]:
     """The bytes of a `QuantizedMatrix` and its format; anything else as it is.
 
-    ParameterError where it says another format than `told`, or lies the other way round than the op reads it.
+    ParameterError where it says another format than `told`, or lies in the other orientation than the op reads.
     """
     told = lower(told)
     form = getattr(x, "_blocks", None)
@@ -104,7 +104,7 @@ def _swapped(op: Op, name: str, what: str) -> DtypeError:
 
 
 def lower(format: Any) -> Any:  # noqa: A002 - the parameter's own word
-    """A format's name as the table has it; what is no name as it is."""
+    """A format's name as the table has it; anything else as it is."""
     return format.lower() if isinstance(format, str) else format
 
 
@@ -197,7 +197,7 @@ def plain(value: Any) -> Any:
 
 
 def _float(op: Op, p: Parameter, value: Any) -> float:
-    """The value of a float parameter; ParameterError for what is no number, or past every float."""
+    """The value of a float parameter; ParameterError for what is not a number, or beyond every float."""
     kind = type(value)
     number = hasattr(kind, "__float__") or hasattr(kind, "__index__")  # float() takes texts and bytes as well
     if number and not isinstance(value, (bool, np.bool_, complex, np.complexfloating)) and not np.ndim(value):

@@ -1,7 +1,7 @@
 """Ops on arrays that live on a device: compute follows data, and the results stay there.
 
-Operands on two devices are an error that says how to move one; nothing is moved in silence.  What a kernel cannot take
-as it lies is rearranged, and 16-bit floats are widened and rounded, by the device where it offers that; else at home,
+Operands on two devices are an error that says how to move one; nothing is moved silently.  What a kernel cannot take
+in its layout is copied, and 16-bit floats are widened and rounded by the device if it offers that; else on the host,
 and the transfers show it.
 """
 
@@ -60,7 +60,7 @@ def _lay(op: Op, data: OnDevice, static: dict[str, Any], scalars: dict[str, Any]
         laid = _Laid(Call(op, data.dtype, op.layout, len(shapes[0]), sizes, values, name), shapes, final, final)
         if op.check is None:
             return laid
-        # Kernels of devices bear an index that nobody has looked at; a number, or one without a kernel, is checked.
+        # Kernels of devices accept an index that was not checked; a number, or one without a kernel, is checked.
         there = all(own for own, is_index in zip(data.there, index, strict=True) if is_index)
         return laid if there and policy.rejection(data.backend, laid.request) is None else None
     plan = view_plan(op, shapes, scalars.get("axis", -1), scalars.get("keepdims", False))
@@ -286,7 +286,7 @@ def _share(a: Any, b: Any) -> bool:
 
 
 def _by_way_of_the_host(op: Op, data: OnDevice, scalars: dict[str, Any], out: Any) -> Any:
-    """What the device neither takes as it lies nor rearranges or widens itself, and empty arrays: done on the host.
+    """What the device neither takes in its layout nor rearranges or widens itself, and empty arrays: done on the host.
 
     The moves show in `trueno.trace()` like all others.
     """

@@ -2,7 +2,7 @@
 
 What a key needs beyond the bare kernel is put around it once, each layer with the kernel's own signature:
 moving host arrays (`transfer.stage`), failing without loss (`catch_failures`), the guard (`watch`), the
-trace (`timed`), the default floating-point environment (`steady`).  Whoever asks for none of it calls the bare kernel.
+trace (`timed`), the default floating-point environment (`steady`).  A key that needs none of them has the bare kernel.
 """
 
 from dataclasses import dataclass, replace

@@ -125,7 +125,7 @@ def measure(
     if disagree:
         record.problem = f"disagrees with ours: {', '.join(disagree)}"
     elif len(calls) == 1:
-        record.problem = "no peer applies to this shape: mend its row in benchmarks/peers/"
+        record.problem = "no peer applies to this shape: fix its row in benchmarks/peers/"
     racing = {name: call for name, call in calls.items() if name not in disagree} | (yardsticks or {})
     found = compare(racing, budget, tuple(yardsticks or ()))
     record.seconds, record.ratios, record.peer = found.seconds, found.ratios, found.peer

@@ -8,7 +8,7 @@ import numpy as np
 from trueno.ops.op import Op
 
 NORMAL = ("activations", "normalization")
-"""Families at home around 0; others get values in (0.1, 1.1), like the figures in the project's notes."""
+"""Families on the host around 0; others get values in (0.1, 1.1), like the figures in the project's notes."""
 ASCENDING = (0.3, 0.7, 0.9)
 """Values of parameters that have no default."""
 

@@ -1,4 +1,4 @@
-"""What the benchmarks are to reach: each row of the table that a run ends with, and what was measured against it."""
+"""The project's targets, row by row: what each asks, and what a run measured against it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -312,7 +312,7 @@ def _cuda(records: Sequence[Record]) -> list[Verdict]:
 
 
 def regrets(records: Sequence[Record]) -> list[Record]:
-    """Where the selector chose somebody slower than the best, worst first."""
+    """Rows in which the selector chose a slower backend than the best, worst first."""
     found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
     return sorted(found, key=lambda r: -(r.value or 0.0))
 

@@ -1,4 +1,4 @@
-"""Guards: stop the line at a NaN, mend an overflow in float64, and notice a result that is finite and wrong."""
+"""Guards: raise at a NaN, repair an overflow in float64, and notice a result that is finite and wrong."""
 
 import numpy as np
 import trueno
@@ -17,9 +17,9 @@ with guard:
 print("x is as it was:", x)
 
 big = np.array([3e25, 4e25], dtype=np.float32)
-mending = trueno.JidokaGuard().on(Condition.OVERFLOW, Action.PROMOTE_F64)
+promoting = trueno.JidokaGuard().on(Condition.OVERFLOW, Action.PROMOTE_F64)
 print("squares overflow float32:", trueno.norm_l2(big))
-print("mended in float64:       ", mending(trueno.norm_l2)(big))
+print("repaired in float64:     ", promoting(trueno.norm_l2)(big))
 
 
 @trueno.JidokaGuard().on(Condition.divergence(1e-3), Action.FALL_BACK).on(Condition.divergence(1e-3), Action.STOP)

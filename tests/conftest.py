@@ -11,7 +11,7 @@ pytest_plugins = ["sampling"] if find_spec("sampling") else []
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Thousands of collected tests are no garbage: a `gc.collect()` in a test need not look at them again.
+    """Thousands of collected tests are not garbage: a `gc.collect()` in a test need not look at them again.
 
     It took half a second of each such test, a minute of all.
     """

@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the seed once; workers are handed it, and no test sees the variable, which is no setting of Trueno's."""
+    """Draw the seed once; workers are handed it, and no test sees the variable, which is not a setting of Trueno's."""
     if hasattr(config, "workerinput"):
         config.stash[DRAWN] = config.workerinput["drawn"]
         return

@@ -33,7 +33,7 @@ def torch_conv2d(x: Any, kernel: Any, *, mode: str, out: Any, scratch: Any) -> T
 
 @a_way
 def torch_convolution(x: Any, kernel: Any, *, mode: str, out: Any, scratch: Any) -> Thunk | None:
-    """Writes into what it is given."""
+    """Writes into the arrays that are passed."""
     if mode == "same":
         return None
     x, kernel, out = (tensor(a)[None, None] for a in (x, kernel, out))

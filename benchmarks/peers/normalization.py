@@ -58,7 +58,7 @@ def torch_layer_norm(x: Any, w: Any, b: Any, *, eps: float, out: Any, scratch: A
 
 @a_way
 def torch_native_layer_norm(x: Any, w: Any, b: Any, *, eps: float, out: Any, scratch: Any) -> Thunk:
-    """Writes into what it is given, statistics too."""
+    """Writes into the arrays that are passed, statistics too."""
     shape = (*x.shape[:-1], 1)
     mean, scale = torch.empty(shape), torch.empty(shape)
     w, b = (None if p is None else tensor(p) for p in (w, b))

@@ -1,7 +1,7 @@
 """Batches: what fusing saves, what replaying costs, and how much should become one kernel.
 
 Arrays are uploaded, and results of peers allocated, before the clock starts: `execute()` races calls with `out=`.  The
-`limits` rows are no targets: they are the measurements from which the constants of `trueno.batch.fuse` were read off.
+`limits` rows are not targets: they are the measurements from which the constants of `trueno.batch.fuse` were read off.
 """
 
 from collections.abc import Callable, Iterator

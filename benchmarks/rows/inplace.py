@@ -1,6 +1,6 @@
 """The same call writing over its operand and beside it: `out=x` against `out=y`.
 
-Operands are such that the result is the operand: repeated calls in place see the same values for ever
+Operands are such that the result is the operand: repeated calls in place see the same values forever
 (gelu(x) is x for x in (8, 9), x + 0 is x, and softmax comes to rest at 1/n).
 """
 

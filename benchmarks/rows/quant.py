@@ -102,7 +102,7 @@ def ours(op: str, *operands: Any, out: Array, **given: str) -> Thunk:
 def _raced(
     calls: Mapping[str, Thunk], threads: int, plan: Plan, once_measured: float | None, where: str = CACHE
 ) -> Comparison:
-    """Ours against those; against ggml as it was recorded, where those are nobody."""
+    """Ours against those; against ggml's recorded times, if no peer runs here."""
     with counted(threads):
         found = compare(calls, plan.budget)
     if len(calls) > 1 or once_measured is None:
@@ -119,7 +119,7 @@ def _record(op: str, name: str, shape: str, found: Comparison, problem: str = ""
 
 
 def _disagreeing(calls: dict[str, Thunk], results: Mapping[str, Any], exact: bool) -> str:
-    """Run everybody, take out whom ours disagrees with, and name them; exact: bit by bit."""
+    """Run all, remove those that disagree with ours, and name them; exact: bit by bit."""
     for call in calls.values():
         call()
     wanted = np.array(results[OURS]())
@@ -234,7 +234,7 @@ _made: dict[tuple[str, int, int], Array] = {}
 
 
 def blocks(name: str, n: int, k: int) -> Array:
-    """A matrix in blocks, by whoever can make one: ggml, or ours.  The last is kept."""
+    """A matrix in blocks, made by ggml if it can, or by us.  The last is kept."""
     if (name, n, k) not in _made:
         _made.clear()
         _made[name, n, k] = ggml.matrix(name, n, k) if ggml.library() else _encoded(name, n, k)

@@ -1,9 +1,9 @@
 """How well the selector chooses: the time of its choice over the time of the best backend, op by op, size by size.
 
 The backends are measured first, as `trueno calibrate` does; these speeds hold for this run and are not kept.  Then
-the bare kernels of all backends race, and the selector, which has seen none of these times, says whom it would take.
+the bare kernels of all backends race, and the selector, which has seen none of these times, says which it would choose.
 A backend that is ten times slower than the best is tried in one run only.  Ops on quantized matrices are left out: the
-`quant` rows say how fast they are, and nobody but simd has kernels to choose from.
+`quant` rows say how fast they are, and only simd has kernels to choose from.
 
 Where there is a GPU, the rows of `regret_gpu` are measured instead, with the GPU among the candidates; under
 TRUENO_FORCE_CPU=1 these.

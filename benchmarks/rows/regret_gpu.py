@@ -1,7 +1,7 @@
 """How well the selector chooses where there is a GPU, of host arrays and of arrays that live on it.
 
 A backend's time is that of the whole way: for host arrays a GPU's kernel is ferried there and back, as a call does it;
-for the GPU's arrays a CPU's kernel has them brought home, and its results sent back.  Speeds are measured first, of
+for the GPU's arrays a CPU's kernel has them copied to the host, and its results back.  Speeds are measured first, of
 those classes of ops that race here; they hold for this run and are not kept.  A spread of ops and sizes, not all: it is
 over in a minute and a half, compiling included.  The reference, which never is the fastest, races only if it is chosen.
 """

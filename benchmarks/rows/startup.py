@@ -1,6 +1,6 @@
 """Starting: `import trueno` beyond NumPy, what is here, and the first gelu of a fresh process whose disk cache is warm.
 
-Each figure comes from a process of its own, the best of several; the first, which may compile, is not
+Each figure comes from a child process, the best of several; the first, which may compile, is not
 counted.  simd must be what is chosen by default, so its figure contains the choosing; scalar is named by
 TRUENO_BACKEND.
 """

@@ -213,7 +213,7 @@ def plugins(
 
 @pytest.fixture
 def fake(plugins: Callable[..., None]) -> Iterator[SimpleNamespace]:
-    """The fake device, installed in this process: `control`, `LEDGER`, `Array`; `renew(**settings)` starts it anew."""
+    """The fake device, installed in this process: `control`, `LEDGER`, `Array`; `renew(**settings)` starts it again."""
     plugins(fake=None)
     import gc
 

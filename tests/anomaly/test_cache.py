@@ -54,7 +54,7 @@ def test_two_processes_share_it(there, tmp_path):
 
 
 def test_damaged(there, tmp_path):
-    """Whatever lies in it, cut off or overwritten: read as nothing, and written anew."""
+    """Whatever lies in it, cut off or overwritten: read as nothing, and written again."""
     folder = tmp_path / "cache"
     host = there(folder)
     check(host.says(ASK), warnings=0)

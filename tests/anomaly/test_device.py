@@ -330,7 +330,7 @@ def test_whatever_fails_an_explicit_choice_says_so(fake, rng, how, error):
     ("error", trueno.KernelError), ("memory", trueno.OutOfMemory), ("lost", trueno.DeviceLost),
 ])  # fmt: skip
 def test_whatever_fails_on_resident_arrays_says_so(fake, rng, how, error):
-    """Compute follows data, so nobody else can take over: an error of the right kind that names the device."""
+    """Compute follows data, so no other code can take over: an error of the right kind that names the device."""
     x, w = sample(rng)
 
     def run(n):

@@ -468,7 +468,7 @@ def test_the_guard_setting(chaos, rng):
 
 @pytest.mark.parametrize("kind", ["wrong_shape", "wrong_dtype", "wrong_home"])
 def test_foreign_memory_that_is_wrong(chaos, rng, kind):
-    """Fresh arrays, or what comes home, have another shape or type: an error that says so, never wrong numbers."""
+    """Fresh arrays, or results, have another shape or type: an error that says so, never wrong numbers."""
     control = chaos(kind)
     x = rng.standard_normal(200_000).astype(np.float32)
     meant, before = x + x, x.tobytes()
@@ -499,7 +499,7 @@ def test_trace_and_stats_show_a_fallback(chaos):
 
 
 def test_a_child_that_prints(host):
-    """A plugin that talks in its kernels disturbs nobody's numbers; doctor's JSON stays JSON."""
+    """A plugin that prints in its kernels disturbs no numbers; doctor's JSON stays JSON."""
     there = host(chaos=["prints"])
     met = there.says("""
 x = np.ones(3, np.float32)

@@ -54,7 +54,7 @@ def test_small_ops_under_changing_contexts(fake):
 
 
 def test_the_first_calls_of_all_threads(plugins):
-    """Scan, probe and load happen once, whoever comes first."""
+    """Scan, probe and load happen once, whichever thread comes first."""
     plugins(fake=None, chaos=["prints", "says_no"])
 
     def work(i):

@@ -32,7 +32,7 @@ DEAR = (
 
 
 def pytest_configure() -> None:
-    """Nobody needs ptxas to add an op: it is not to be found here."""
+    """An op can be added without ptxas: it is not to be found here."""
     which: Any = shutil.which
     shutil.which = lambda name, *args, **kwargs: None if name == "ptxas" else which(name, *args, **kwargs)
 

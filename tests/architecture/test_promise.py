@@ -123,7 +123,7 @@ GENERATE = ("-m trueno._stubs", "docs/reference.py README.md")
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree with the new ops in it, and what is derived from the table written anew."""
+    """A copy of the tree with the new ops in it, and what is derived from the table written again."""
     root = tmp_path_factory.mktemp("new_ops") / "tree"
     shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns("__pycache__", ".*", "results", "site", "dist", "build"))
     for edit in (edit for edits in EDITS.values() for edit in edits):

@@ -1,4 +1,4 @@
-"""The SIMD backend limited to each ISA level of this machine, each in a process of its own.
+"""The SIMD backend limited to each ISA level of this machine, each in a child process.
 
 The level is fixed when the first kernel is compiled.  A representative list of ops covers every element
 kind and every fold; every op at the native level is test_ops' business.

@@ -1,7 +1,7 @@
 """The kit on wgpu, for a sample of ops: each program shape, each family, and every kernel that was written by hand.
 
-`tests/conformance/test_ops.py` judges what is available by itself, and software that plays a GPU is used only when it
-is named.  So this names it, in a process of its own.  `TRUENO_WGPU_ADAPTER=software trueno conformance wgpu` judges
+`tests/conformance/test_ops.py` judges what is available automatically, and software that emulates one is used only when
+it is named.  So this names it, in a child process.  `TRUENO_WGPU_ADAPTER=software trueno conformance wgpu` judges
 every op, with every case, in some minutes.
 """
 

@@ -104,7 +104,7 @@ class Environment:
         self.pip("--python", str(self.python), "uninstall", "--quiet", "--yes", *names)
 
     def run(self, code):
-        """What `code` prints as JSON, in a process of its own."""
+        """What `code` prints as JSON, in a child process."""
         command = [str(self.python), "-P", "-W", "error", "-c", code]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

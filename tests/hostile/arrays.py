@@ -1,4 +1,4 @@
-"""Arrays as nobody wants them: every layout NumPy can express, filled with every kind of value.
+"""Unwelcome arrays: every layout NumPy can express, filled with every kind of value.
 
 `laid(rng, values, layout)` gives an array equal to `values` whose memory is arranged as the layout says, and the buffer
 that holds it, so that a caller can see whether anybody wrote there.

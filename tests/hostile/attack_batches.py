@@ -74,7 +74,7 @@ def _attack(rng: np.random.Generator, b: trueno.Batch, run: Run, again: Run) -> 
 
 
 def _change(rng: np.random.Generator) -> None:
-    """Something after which plans are made anew."""
+    """Something after which plans are rebuilt."""
     which = int(rng.integers(5))
     if which == 0:
         trueno.settings.reload()

@@ -123,7 +123,7 @@ WEIGHTS = [0.6, 0.1] + [0.3 / (len(DAMAGE) - 2)] * (len(DAMAGE) - 2)
 
 
 def _folder(rng: np.random.Generator, tally: Tally) -> None:
-    """Folders that are none, or nobody should trust: every call works without a cache."""
+    """Paths that are not folders, or cannot be trusted: every call works without a cache."""
     with folder() as root:
         place, odd = root / "cache", int(rng.integers(10))
         if odd == 0:

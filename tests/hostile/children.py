@@ -1,4 +1,4 @@
-"""Programs in processes of their own: what they compute with, and what they must say at the end."""
+"""Programs in child processes: what they compute with, and what they must say at the end."""
 
 import os
 import shutil

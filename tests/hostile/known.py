@@ -1,4 +1,4 @@
-"""Calls whose every right answer is one answer, whoever computes it: whole numbers that float32 holds, and copies."""
+"""Calls with one right answer, on every backend: whole numbers that float32 holds, and copies."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
-"""Trueno: vector, matrix and quantized-tensor operations on the best hardware that the machine has.
+"""Trueno: vector, matrix and quantized-tensor operations on the best hardware of the machine.
 
 Every op of the table is a function here (`trueno.add`, `trueno.softmax`, `trueno.matmul`; `trueno ops`
-lists them).  They come into being at first use, so that importing this package loads no plugin.
+lists them).  They are created at first use, so that importing this package loads no plugin.
 """
 
 from typing import Any
@@ -75,7 +75,7 @@ def _found(name: str) -> Any:
 
     from trueno.floatenv import ieee
 
-    with ieee():  # Python folds constants when it compiles a module, and keeps what came out
+    with ieee():  # Python folds constants when it compiles a module, under the rounding mode of that moment
         return _first(name, import_module)
 
 

@@ -468,7 +468,7 @@ def quantize_rows_weighted(
 
 @_function
 def dequantize(w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: Any = None) -> NDArray[Any]:
-    """y[i,:] = the numbers that the blocks of w[i,:] stand for, bit for bit as ggml's."""
+    """y[i,:] = the numbers that the blocks of w[i,:] encode, bit for bit as ggml's."""
 
 @_function
 def quant_matvec(
@@ -480,7 +480,7 @@ def quant_matvec(
 def quant_matmul(
     x: ArrayLike, w: QuantizedMatrix | NDArray[Any], *, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
 ) -> NDArray[Any]:
-    """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as a linear layer has it."""
+    """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as in a linear layer."""
 
 @_function
 def quant_matvec_colmajor(

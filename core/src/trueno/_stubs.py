@@ -1,8 +1,8 @@
 """The type stubs of `trueno`, `trueno.aio` and `trueno.batch`, from the table: `python -m trueno._stubs` rewrites them.
 
-The ops come into being at first use, so type checkers and editors cannot see them in `__init__.py`.  The
-stubs show them each with true signature and first line of documentation.  They are committed, and a test
-fails when one is stale.
+The ops are created at first use, so type checkers and editors cannot see them in `__init__.py`.  The
+stubs list each op with its signature and the first line of its documentation.  They are committed, and a test
+fails when one is out of date.
 """
 
 import ast
@@ -50,7 +50,7 @@ async def numpy(x: Any) -> Any:
     """`trueno.numpy` without blocking the event loop."""
 
 async def device(name: str) -> DeviceContext:
-    """`trueno.device` without blocking the event loop while the backend is tried and started."""
+    """`trueno.device` without blocking the event loop while the backend is probed and started."""
 
 '''
 
@@ -102,19 +102,19 @@ class Batch:
         """Put another array of the same shape and dtype behind an upload."""
 
     def keep(self, h: Handle) -> Handle:
-        """Have `execute()` compute `h` though other ops use it."""
+        """Make `execute()` compute `h` although other ops use it."""
 
     def execute(self) -> None:
         """Run what was recorded."""
 
     async def execute_async(self) -> None:
-        """The same in a worker thread, so that the event loop goes on."""
+        """`execute` in a worker thread, which does not block the event loop."""
 
     def read(self, h: Handle, out: NDArray[Any] | None = None) -> Any:
-        """The array of a handle, copied from the batch, into `out` if given."""
+        """The array of a handle, copied from the batch, into `out` if passed."""
 
     def close(self) -> None:
-        """Let all buffers go; handles are of no use then."""
+        """Release all buffers; handles are unusable afterwards."""
 
 '''
 
@@ -137,7 +137,7 @@ def _method(op: Op) -> str:
 
 
 def text() -> str:
-    """The whole text of the package's stub; the same for the same table."""
+    """The whole text of the package's stub; it depends only on the table."""
     parts = [HEAD, _imports(), "\n", f"__all__ = {_names(trueno.__all__)}\n\n", "__version__: str\n\n", FUNCTION]
     return "".join([*parts, *_ops("@_function\ndef")])
 
@@ -148,7 +148,7 @@ def aio_text() -> str:
 
 
 def _ops(define: str) -> list[str]:
-    """Every op, a family after the other, and the aliases."""
+    """Every op, one family after the other, and the aliases."""
     parts = []
     families = list(dict.fromkeys((*FAMILIES, *(op.family for op in TABLE.values()))))
     for family in families:
@@ -159,7 +159,7 @@ def _ops(define: str) -> list[str]:
 
 
 def _imports() -> str:
-    """Every other public name, from the module that it lives in; `as` says that it is passed on."""
+    """Every other public name, imported from its module; `as` marks it as re-exported."""
     late: dict[str, str] = vars(trueno)["_HOMES"]
     homes: defaultdict[str, set[str]] = defaultdict(set)
     for name, module in late.items():
@@ -205,7 +205,7 @@ def _parameters(op: Op, array: str = "ArrayLike", leave: str = "") -> list[str]:
 
 
 def _returns(op: Op) -> str:
-    """One row reduces to a NumPy scalar and many to an array: only Any is true of both."""
+    """One row reduces to a NumPy scalar and several rows to an array: only Any covers both."""
     one = "Any" if op.reduces and not op.structured else "NDArray[Any]"
     count = len(op.signature.outputs)
     return one if count == 1 else f"tuple[{', '.join([one] * count)}]"
@@ -226,7 +226,7 @@ def _docstring(op: Op) -> str:
 
 
 def main() -> None:
-    """Rewrite the files that are stale, and say what happened."""
+    """Rewrite the files that are out of date, and print what happened."""
     for path, wanted in ((PATH, text()), (AIO_PATH, aio_text()), (BATCH, batch_text())):
         stale = not path.exists() or path.read_text("utf-8") != wanted
         if stale:

@@ -1,11 +1,11 @@
 """`Vector` and `Matrix`: thin, typed holders of an array, with the table's ops as methods and operators.
 
-They hold any array that the functional API takes (NumPy's, or a device's) and add shape discipline, a
-repr that helps, and a backend chosen at construction.  Row-major; float32 unless the data are of another float type.
+They hold any array that the functional API accepts (NumPy's, or a device's) and add shape checks, a
+readable repr, and a backend chosen at construction.  Row-major; float32 unless the data have another float type.
 
-Of host data they hold a copy; a device's array they hold itself, and everything computed from it stays on
-that device.  Nothing is moved in silence: elements, comparisons and NumPy's functions ask for `.numpy()`
-first.  Only pickling brings the data home, because another process may have no such device.
+They copy host data; a device's array they hold itself, and everything computed from it stays on
+that device.  Nothing is moved silently: elements, comparisons and NumPy's functions require `.numpy()`
+first.  Only pickling copies the data to the host, because another process may not have the device.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ def _binary(op: str, *, swapped: bool = False) -> Callable[["_Holder", Any], Any
 
 
 def _check_backend(kind: str, array: Any, backend: str | None) -> None:
-    """DeviceError where data live on one device and a backend asks to compute on another."""
+    """Raise DeviceError if the data live on one device and a backend is to compute on another."""
     entry = device_of(array)
     if entry is not None and backend is not None and backend.lower() != entry.name:
         raise DeviceError(
@@ -49,7 +49,7 @@ def _check_backend(kind: str, array: Any, backend: str | None) -> None:
 
 
 class _Holder:
-    """What Vector and Matrix share."""
+    """The common base of Vector and Matrix."""
 
     __slots__ = ("array", "backend")
     __array_priority__ = 1000
@@ -78,7 +78,7 @@ class _Holder:
                 f"{type(self).__name__}: the data are ragged; every row must have the same length"
             ) from None
         except (TypeError, OverflowError) as error:
-            raise DtypeError(f"{type(self).__name__}: the data make no array of numbers ({error})") from None
+            raise DtypeError(f"{type(self).__name__}: the data are not an array of numbers ({error})") from None
         if dtype is None and array.size == 0:
             array = array.astype(np.float32)
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -93,7 +93,7 @@ class _Holder:
         """Hold a device's array itself."""
         kind, found, shape = type(self).__name__, np.dtype(array.dtype), tuple(array.shape)
         if not is_float(found) or (dtype is not None and np.dtype(dtype) != found):
-            wanted = "only floats are held" if dtype is None else f"{np.dtype(dtype)} was asked for"
+            wanted = "only floats are allowed" if dtype is None else f"{np.dtype(dtype)} was requested"
             raise DtypeError(f"{kind}: data are {found}, but {wanted}; convert them before trueno.to")
         if len(shape) != self.rank:
             raise ShapeError(f"{kind}: data have shape {shape}; {self.rank} dimension(s) needed")
@@ -129,7 +129,7 @@ class _Holder:
         return self._wrap(self.array, backend)
 
     def to(self, backend: str) -> Any:
-        """The same data as the own array type of `backend` (`trueno.to`); itself if they are there already.
+        """The same data as an array of `backend`'s own type (`trueno.to`); itself if they are there already.
 
         On a device the data decide where ops run, so a backend chosen at construction is dropped.
         """
@@ -139,16 +139,16 @@ class _Holder:
         return self._wrap(there, self.backend if device_of(there) is None else None)
 
     def numpy(self) -> npt.NDArray[Any]:
-        """The data as a NumPy array: themselves on the host, a copy from a device."""
+        """The data as a NumPy array: the held array on the host, a copy from a device."""
         return host("numpy", self.array)
 
     def to_vec(self) -> list[Any]:
-        """The data as a Python list, brought home from a device."""
+        """The data as a Python list, copied to the host from a device."""
         return self.numpy().tolist()  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if device_of(self.array) is not None:
-            self._away("become a NumPy array by itself", TypeError)
+            self._away("become a NumPy array automatically", TypeError)
         if dtype is None or np.dtype(dtype) == self.array.dtype:
             return self.array.copy() if copy else self.array  # type: ignore[no-any-return]
         if copy is False:
@@ -156,13 +156,13 @@ class _Holder:
         return self.array.astype(dtype)  # type: ignore[no-any-return]
 
     def __dlpack__(self, **kw: Any) -> Any:
-        """What the held array exports, on its own device; BufferError where it exports nothing."""
+        """The DLPack capsule of the held array, on its own device; BufferError where it has none."""
         if not hasattr(self.array, "__dlpack__"):
             self._away("be exported: its arrays have no DLPack", BufferError)
         return self.array.__dlpack__(**kw)
 
     def __dlpack_device__(self) -> tuple[Any, Any]:
-        """The held array's."""
+        """The DLPack device of the held array."""
         if not hasattr(self.array, "__dlpack_device__"):
             self._away("be exported: its arrays have no DLPack", BufferError)
         return self.array.__dlpack_device__()  # type: ignore[no-any-return]
@@ -184,16 +184,14 @@ class _Holder:
         bare = other.array if isinstance(other, _Holder) else other
         if device_of(self.array) is not None or device_of(bare) is not None:
             raise DeviceError(
-                f"{type(self).__name__}: == compares elements on the host only; bring both home with .numpy()"
+                f"{type(self).__name__}: == compares elements on the host only; copy both there with .numpy()"
             )
         return self.array == bare
 
     __hash__ = None  # type: ignore[assignment]
 
     def _away(self, what: str, error: type[Exception]) -> NoReturn:
-        raise error(
-            f"{type(self).__name__}: the data live on {self.device} and cannot {what}; bring them home with .numpy()"
-        )
+        raise error(f"{type(self).__name__}: the data live on {self.device} and cannot {what}; call .numpy() first")
 
     def __repr__(self) -> str:
         size = "×".join(map(str, self.shape))
@@ -204,14 +202,14 @@ class _Holder:
         return f"{type(self).__name__}({body}, {size} {self.dtype}{on})"
 
     def __getstate__(self) -> tuple[Any, Any]:
-        """For pickle: data on a device come home, and stay there when they are loaded again."""
+        """For pickle: data on a device are copied to the host, and are on the host when loaded."""
         return (self.array, self.backend) if device_of(self.array) is None else (self.numpy(), None)
 
     def __setstate__(self, state: tuple[Any, Any]) -> None:
         self.array, self.backend = state
 
     def __copy__(self) -> Any:
-        """Another holder of the same array."""
+        """A holder that shares the array."""
         return self._wrap(self.array, self.backend)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -285,7 +283,7 @@ class Vector(_Holder):
 
     def __matmul__(self, other: Any) -> Any:
         if hasattr(type(other), "_blocks"):
-            return NotImplemented  # a QuantizedMatrix knows how its blocks lie
+            return NotImplemented  # a QuantizedMatrix knows the order of its blocks
         other_rank = len(getattr(other, "shape", (1,)))
         return self._call("dot" if other_rank == 1 else "vecmat", other)
 
@@ -304,7 +302,7 @@ class Matrix(_Holder):
         try:
             rows, cols = index(rows), index(cols)
         except TypeError:
-            said = f"rows and cols are {type(rows).__name__} and {type(cols).__name__}; two whole numbers are needed"
+            said = f"rows and cols are {type(rows).__name__} and {type(cols).__name__}; they must be two integers"
             raise ShapeError(f"Matrix.from_slice: {said}") from None
         source: Any = (
             unwrap(data) if device_of(data) is not None else imported("Matrix.from_slice", "data", unwrap(data))

@@ -1,12 +1,12 @@
-"""The user's cache folder: whether it can be trusted, writing that is never half done, and a lock.
+"""The user's cache folder: a check that it can be trusted, atomic writes, and a lock.
 
-A cache is code: compiled kernels are run from it, and an index in it says which modules are imported.  So every folder
-from the root down belongs to the user and is writable by nobody else, and nobody else can put another in its place,
-or nothing in it is read.  Without a cache everything still works, only slower; one warning a process says why.
+A cache is code: compiled kernels are loaded from it, and an index in it names modules to import.  So every folder
+from the root down must belong to the user and be writable by no other user, so that no one else can replace it;
+otherwise nothing in it is read.  Without a cache everything still works, only slower; one warning per process says why.
 
-Who can write a folder can rename what is in it.  So the folders above belong to the user or the system, and are
-writable by nobody else, as ssh asks it of a home: but for a sticky one, where only owners rename (`/tmp`), and for the
-group that has the user's name and no other member, which many systems give each user, with a umask to match.
+Write access to a folder allows renaming its entries.  So the parent folders must belong to the user or the system, and
+no other user may write to them, as ssh requires of a home folder.  Exceptions are a sticky folder, where only owners
+rename (`/tmp`), and the user's private group (named like the user, without other members), which many systems use.
 """
 
 import os
@@ -22,16 +22,16 @@ from trueno.replacing import replacing
 from trueno.settings import settings
 
 STALE = 30.0
-"""Seconds after which a lock is taken over: nobody holds one longer than a read and a write, so its holder died."""
+"""Seconds after which a lock is taken over: holders only read and write once, so an older holder has died."""
 
 LINKS = 40
-"""Links on the way to a folder, as many as Linux follows."""
+"""The most links on the way to a folder; Linux follows as many."""
 
 _said: set[str] = set()
 
 
 def root() -> Path:
-    """The folder that holds all caches: TRUENO_CACHE_DIR, or the platform's own place; SettingError for `~nobody`."""
+    """The root of all caches: TRUENO_CACHE_DIR, or the platform's own place; SettingError for `~nobody`."""
     if given := settings.get("TRUENO_CACHE_DIR"):
         try:
             return Path(given).expanduser().absolute()
@@ -43,9 +43,9 @@ def root() -> Path:
 
 
 def folder(*parts: str, writing: bool = False) -> Path | None:
-    """The folder `parts` of the cache, made for the user alone; None, with one warning, if it cannot be trusted.
+    """The folder `parts` of the cache, created for the user alone; None, with one warning, if it cannot be trusted.
 
-    writing: None also where no file can be made in it, which is tried.
+    writing: return None also if no file can be created in it, which is tried.
     """
     path, reason = inspect(*parts, writing=writing)
     if reason:
@@ -55,7 +55,7 @@ def folder(*parts: str, writing: bool = False) -> Path | None:
 
 
 def inspect(*parts: str, writing: bool = False) -> tuple[Path, str]:
-    """What `folder` does, in silence: the folder, and the reason why it must not be used, empty if it may."""
+    """As `folder`, but without a warning: the folder, and the reason why it must not be used, empty if it may."""
     path = root()
     if not path.is_absolute():  # no HOME, and no entry for the user
         return path, "the user has no home folder"
@@ -69,7 +69,7 @@ def inspect(*parts: str, writing: bool = False) -> tuple[Path, str]:
 
 
 def read(path: Path) -> str | None:
-    """The text of a file; None if there is none, it cannot be read, or is no UTF-8."""
+    """The text of a file; None if it does not exist, cannot be read, or is not UTF-8."""
     try:
         return path.read_bytes().decode("utf-8")
     except (OSError, UnicodeError):
@@ -77,28 +77,28 @@ def read(path: Path) -> str | None:
 
 
 def write(path: Path, text: str) -> bool:
-    """Write a file whole or not at all, so that no reader sees a part; False, with one warning, if it cannot be."""
+    """Write a file atomically, so that readers never see a part; False, with one warning, if that fails."""
     try:
         with replacing(path) as beside:
             beside.write_bytes(text.encode("utf-8"))
     except (OSError, UnicodeError) as error:
-        _warn(f"what would be kept in {path} is found again the next time: it cannot be written ({_said_by(error)})")
+        _warn(f"{path} cannot be written ({_said_by(error)}); its content is computed again the next time")
         return False
     return True
 
 
 @contextmanager
 def lock(path: Path, seconds: float = 5.0) -> Iterator[bool]:
-    """Hold the lock file `path` meanwhile; gives False if it was not free within `seconds`, or cannot be made.
+    """Hold the lock file `path` inside the `with`; give False if it is not free within `seconds`, or cannot be made.
 
-    For a read and a write, no longer: a lock older than STALE seconds is taken over.  Raises nothing of its own.
+    Hold it only for a read and a write: a lock older than STALE seconds is taken over.  Raises no errors of its own.
     """
     token = f"{os.getpid()} {os.urandom(8).hex()}"
     held = _acquire(path, token, seconds)
     try:
         yield held
     finally:
-        # A child that was forked meanwhile leaves it alone, and so does a holder that was taken over.
+        # A child that was forked inside leaves it alone, and so does a holder that lost the lock.
         if held and token.startswith(f"{os.getpid()} ") and read(path) == token:
             with suppress(OSError):
                 os.unlink(path)
@@ -114,7 +114,7 @@ def _acquire(path: Path, token: str, seconds: float) -> bool:
                 if time.monotonic() >= end:
                     return False
                 time.sleep(0.01)
-        except PermissionError:  # on Windows also a lock that is just being removed
+        except PermissionError:  # on Windows also a lock that is being removed
             if os.name != "nt" or time.monotonic() >= end:
                 return False
             time.sleep(0.01)
@@ -123,7 +123,7 @@ def _acquire(path: Path, token: str, seconds: float) -> bool:
         else:
             try:
                 os.write(descriptor, token.encode())
-            except OSError:  # a full disk holds an empty file, but no token
+            except OSError:  # a full disk creates an empty file, without the token
                 os.close(descriptor)
                 with suppress(OSError):
                     os.unlink(path)
@@ -133,13 +133,13 @@ def _acquire(path: Path, token: str, seconds: float) -> bool:
 
 
 def _take_over(path: Path) -> bool:
-    """Remove the lock if it is stale; whether it may be free now."""
+    """Remove the lock if it is stale; return whether it may be free now."""
     try:
         facts = os.stat(path)
-        if abs(time.time() - facts.st_mtime) < STALE:  # one from the future is as dead
+        if abs(time.time() - facts.st_mtime) < STALE:  # a lock from the future is stale, too
             return False
         aside = f"{path}.{os.urandom(4).hex()}"
-        os.rename(path, aside)  # one of several who see it wins; `unlink` could hit the lock that the first then made
+        os.rename(path, aside)  # only one process can rename it; `unlink` could remove the new lock of another process
         moved = os.stat(aside)
         if (moved.st_ino, moved.st_mtime_ns) != (facts.st_ino, facts.st_mtime_ns):
             os.rename(aside, path)
@@ -153,7 +153,7 @@ def _take_over(path: Path) -> bool:
 
 
 def _make(path: Path) -> str:
-    """Make a folder for the user alone, if there is none; the reason why it must not be used, or nothing."""
+    """Create a folder for the user alone, if it does not exist; the reason why it must not be used, or nothing."""
     try:
         if not path.is_dir():
             missing = [path]
@@ -161,7 +161,7 @@ def _make(path: Path) -> str:
                 missing.append(missing[-1].parent)
             if reason := _distrust_above(missing[-1]):
                 return reason
-            for part in reversed(missing):  # `parents=True` would leave the mode of the upper ones to the umask
+            for part in reversed(missing):  # `parents=True` would create the upper ones with the umask's mode
                 part.mkdir(mode=0o700, exist_ok=True)
         return _distrust(path)
     except OSError as error:
@@ -169,23 +169,23 @@ def _make(path: Path) -> str:
 
 
 def _distrust(path: Path) -> str:
-    if not hasattr(os, "geteuid"):  # on Windows the profile's access lists say it
+    if not hasattr(os, "geteuid"):  # on Windows the profile's access lists protect it
         return ""
     link, facts = os.lstat(path), os.stat(path)
     if not stat.S_ISDIR(facts.st_mode):
-        return f"{path} is no folder"
-    me = os.geteuid()  # who owns a folder, or a link to it, can swap what is in it; the system's own links may be
+        return f"{path} is not a folder"
+    me = os.geteuid()  # the owner of a folder, or of a link to it, can replace its content; the system's links are fine
     if facts.st_uid != me or link.st_uid not in (me, 0):
         return f"{path} belongs to another user"
     if facts.st_mode & 0o022:
-        return f"{path} can be written by others"
+        return f"{path} can be written by other users"
     return _distrust_above(path)
 
 
 def _distrust_above(path: Path) -> str:
-    """Why somebody else could put another folder in place of this one, or nothing.
+    """Why another user could replace this folder, or nothing.
 
-    Looks at every folder and link that leads there, as the system goes through them, up to one that does not exist.
+    Checks every folder and link on the path, in the order in which the system resolves it, up to a missing one.
     """
     if not hasattr(os, "geteuid"):
         return ""
@@ -194,10 +194,10 @@ def _distrust_above(path: Path) -> str:
     while left:
         facts = os.lstat(at)
         if facts.st_uid not in (me, 0):
-            return f"{at}, which {path} lies in, belongs to another user"
+            return f"{at}, a parent folder of {path}, belongs to another user"
         others = 0o002 if _alone_in(facts.st_gid) else 0o022
         if facts.st_mode & others and not facts.st_mode & stat.S_ISVTX:
-            return f"{at}, which {path} lies in, can be written by others"
+            return f"{at}, a parent folder of {path}, can be written by other users"
         part = left.pop()
         if part == "..":
             at = at.parent
@@ -221,7 +221,7 @@ def _distrust_above(path: Path) -> str:
 
 
 def _alone_in(group: int) -> bool:
-    """Whether a group is the user's own: it has the user's name, and no other user is in it or begins in it."""
+    """Whether a group is private to the user: it has the user's name, and no other user belongs to it."""
     import grp
     import pwd
 
@@ -229,7 +229,7 @@ def _alone_in(group: int) -> bool:
         name, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
     except KeyError:
         return False
-    if not group or found.gr_name != name or not set(found.gr_mem) <= {name}:  # containers run anybody with group 0
+    if not group or found.gr_name != name or not set(found.gr_mem) <= {name}:  # containers give group 0 to any user
         return False
     return all(user.pw_name == name for user in pwd.getpwall() if user.pw_gid == group)
 
@@ -252,7 +252,7 @@ def _said_by(error: OSError | UnicodeError) -> str:
 
 
 def _warn(sentence: str) -> None:
-    """Warn once a process: of a full or read-only disk once, whatever the file; of a folder of others for each."""
+    """Warn once per process: of a full or read-only disk once for all files; of another user's folder for each."""
     cause = sentence.rpartition(" (")[2].partition(")")[0]
     if cause not in _said:
         _said.add(cause)

@@ -1,6 +1,6 @@
-"""Tells those who keep decisions that what they depend on has changed: a device was lost, a hook came or went.
+"""Notifies caches of decisions that their inputs have changed: a device was lost, a hook was added or removed.
 
-Settings tell by themselves: `settings.on_reload`.
+Settings notify their listeners themselves: `settings.on_reload`.
 """
 
 from collections.abc import Callable
@@ -9,11 +9,11 @@ _listeners: list[Callable[[], None]] = []
 
 
 def on_change(listener: Callable[[], None]) -> None:
-    """Call `listener` whenever a decision that was made before may be another now."""
+    """Call `listener` whenever an earlier decision may no longer hold."""
     _listeners.append(listener)
 
 
 def changed() -> None:
-    """Tell all who listen."""
+    """Notify all listeners."""
     for listener in _listeners:
         listener()

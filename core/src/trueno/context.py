@@ -1,10 +1,10 @@
-"""`trueno.device(NAME)`: one backend at hand, with buffers, ops on them, and an end.
+"""`trueno.device(NAME)`: one backend as a context manager, with buffers and ops on them.
 
     with trueno.device("simd") as d:
         x = d.upload([1.0, 2.0, 3.0])
         y = d.read(d.scale(d.relu(x), 2.0))
 
-Buffers are the backend's own arrays: what `upload` and the ops return can be given to any function of Trueno.
+Buffers are the backend's own arrays: you can pass the results of `upload` and of ops to any function of Trueno.
 """
 
 import inspect
@@ -32,15 +32,15 @@ _ORDINARY = (float, int, np.floating, np.integer)
 
 
 class DeviceContext:
-    """A backend for computing on its own buffers; every op of the table is a method with its true signature.
+    """A backend for computing on its own buffers; every op of the table is a method with the op's signature.
 
-    Operands are buffers of this backend, or numbers; results stay there.  Everything after `close`, which `with`
+    Operands are buffers of this backend, or numbers; results stay there.  Every use after `close`, which `with`
     calls, is a DeviceError.  It holds no lock: threads may share it.
     """
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
-            raise ParameterError(f'device: {name!r} is no name of a backend; write trueno.device("simd")')
+            raise ParameterError(f'device: {name!r} is not the name of a backend; write trueno.device("simd")')
         registry.load(name.lower())
         self._name = name.lower()
         self._foreign = registry.entries()[self._name].foreign
@@ -53,18 +53,18 @@ class DeviceContext:
 
     @property
     def adapter_name(self) -> str:
-        """The hardware's name for people; the backend's where its probe names no device."""
+        """The hardware's name for people; the backend's name where its probe names no device."""
         devices = registry.entries()[self._name].devices
         return devices[0].name if devices else self._name
 
     @property
     def _backend(self) -> Backend:
-        """Asked for anew each time: a device that was lost, or is in a forked child, is an error that says so."""
+        """Looked up at each use, so that a device that was lost, or is in a forked child, is an error that says so."""
         return registry.load(self._name)
 
     @property
     def limits(self) -> dict[str, Any]:
-        """What the device says it can do at most, in its own words; {} for a backend without limits."""
+        """The limits that the device reports; {} for a backend without limits."""
         self._open("limits")
         with wrapping_errors("limits", self.name):
             found: Any = getattr(self._backend, "limits", None)
@@ -76,9 +76,9 @@ class DeviceContext:
         return self._closed
 
     def upload(self, x: Any) -> Any:
-        """A new buffer with a copy of `x`: a list, a number, or an array of floats or int64 from anywhere.
+        """A new buffer with a copy of `x`: a list, a number, or an array of floats or integers of any library.
 
-        Other integers become int64, the dtype of indices.  A QuantizedMatrix becomes one whose `bytes` are the buffer.
+        Integers become int64, the dtype of indices.  A QuantizedMatrix becomes one whose `bytes` are the buffer.
         """
         self._open("upload")
         if _in_blocks(x):
@@ -96,9 +96,9 @@ class DeviceContext:
     @overload
     def read(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]: ...
     def read(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> Any:
-        """A buffer as a NumPy array of its own, or in `out`, a contiguous array of the buffer's shape and dtype.
+        """A buffer as a new NumPy array, or in `out`, a contiguous array of the buffer's shape and dtype.
 
-        Of a QuantizedMatrix, which takes no `out`, one whose `bytes` are NumPy's.
+        A QuantizedMatrix, which allows no `out`, becomes one whose `bytes` are NumPy's.
         """
         self._open("read")
         if _in_blocks(x):
@@ -118,20 +118,20 @@ class DeviceContext:
         return out
 
     def synchronize(self) -> None:
-        """Wait until everything that was submitted is done."""
+        """Wait until all submitted work is done."""
         self._open("synchronize")
         with wrapping_errors("synchronize", self.name):
             self._backend.synchronize()
 
     def close(self) -> None:
-        """Wait for the device and end this context; again is no error.
+        """Wait for the device and end this context; closing twice is allowed.
 
-        Buffers live on as long as someone holds them.
+        Buffers live on as long as they are referenced.
         """
         if self._closed:
             return
         self._closed = True
-        if not registry.entries()[self._name].reason:  # nothing to wait for where it is gone
+        if not registry.entries()[self._name].reason:  # a lost device has nothing to wait for
             with wrapping_errors("close", self.name):
                 self._backend.synchronize()
 
@@ -145,17 +145,17 @@ class DeviceContext:
             return
         try:
             self.close()
-        except Exception:  # what went wrong inside says more than that closing then failed, too
+        except Exception:  # the error inside matters more than the failure to close
             self._closed = True
 
     def __repr__(self) -> str:
         return f"<device {self.name}{': closed' if self._closed else ''}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"device: the context of {self.name} cannot be pickled or copied; make one where it is used")
+        raise TypeError(f"device: the context of {self.name} cannot be pickled or copied; create one where you use it")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """An op that is called for the first time: its method is generated and kept in the class."""
+        """An op that is called for the first time: generate its method and keep it in the class."""
         if name.startswith("_") or (name not in TABLE and name not in ALIASES):
             raise AttributeError(f"device has no op {name!r}{suggestion(name, [*TABLE, *ALIASES])}")
         setattr(DeviceContext, name, method(TABLE[ALIASES.get(name, name)]))
@@ -167,11 +167,11 @@ class DeviceContext:
     def _open(self, what: str) -> None:
         if self._closed:
             raise DeviceError(
-                f"{what}: the context of {self.name} is closed; make another: trueno.device({self.name!r})"
+                f"{what}: the context of {self.name} is closed; create another: trueno.device({self.name!r})"
             )
 
     def _ours(self, op: str, operand: str, x: Any) -> None:
-        """DeviceError for anything but this device's buffers and numbers."""
+        """Raise DeviceError for anything but this device's buffers and numbers."""
         x = x.bytes if _in_blocks(x) else x
         if is_number(x):
             return
@@ -187,7 +187,7 @@ class DeviceContext:
         else:
             where = f"a {type(x).__name__}"
         raise DeviceError(
-            f"{op}: {operand} is {where}, and no buffer of {self.name}; upload it first: .upload({operand})"
+            f"{op}: {operand} is {where}, not a buffer of {self.name}; upload it first: .upload({operand})"
         )
 
     def _fits(self, out: Any, x: Any) -> None:
@@ -208,12 +208,12 @@ class DeviceContext:
 
 
 def _in_blocks(x: Any) -> bool:
-    """Whether it is a QuantizedMatrix, which lives where its bytes do."""
+    """Whether it is a QuantizedMatrix, which is on the device of its bytes."""
     return hasattr(type(x), "_of_bytes")
 
 
 def method(op: Op) -> Callable[..., Any]:
-    """An op as a method of a context, with its true signature."""
+    """An op as a method of a context, with the op's signature."""
     listed = parameters(op)
     positional = [p for p in listed if p.kind is not p.KEYWORD_ONLY]
     keyword = [p for p in listed if p.kind is p.KEYWORD_ONLY]
@@ -244,16 +244,16 @@ def device(name: str) -> DeviceContext:
 
 
 def sync_available() -> bool:
-    """Whether a call may wait here until a device is done.
+    """Whether a call may block here until a device is done.
 
     False in a browser (Emscripten), which has one thread and cannot stop it: there, await `trueno.aio`.  True
-    elsewhere, also inside an event loop: a call then works, and keeps the loop busy as long as it takes.
+    elsewhere, also inside an event loop: a call then works, and blocks the loop as long as it runs.
     """
     platform: str = sys.platform
     if platform != "emscripten":
         return True
     try:
-        from pyodide.ffi import can_run_sync  # type: ignore[import-not-found]  # with JSPI even a browser can wait
+        from pyodide.ffi import can_run_sync  # type: ignore[import-not-found]  # with JSPI even a browser can block
     except ImportError:
         return False
     return bool(can_run_sync())

@@ -6,7 +6,7 @@
     ├── ParameterError(ValueError)           a keyword outside its range: `eps >= 0`
     ├── OutError(ValueError)                 `out=` that cannot hold the result
     ├── SettingError(ValueError)             a setting or environment variable with an unknown value
-    ├── UnknownBackend(LookupError)          a backend name that nothing installed carries
+    ├── UnknownBackend(LookupError)          a backend name that is not installed
     ├── BackendUnavailable(RuntimeError)     installed, and its probe says why it cannot run
     ├── DeviceError(ValueError)              operands that live on different devices
     ├── KernelError(RuntimeError)            a kernel failed, or no backend takes the call
@@ -14,7 +14,7 @@
     ├── OutOfMemory(MemoryError)             a device has no room left
     ├── BatchError(RuntimeError)             a batch that is closed, busy or not executed, or a handle of another
     ├── FileError(ValueError)                a file that is damaged, is not what it should be, or cannot be written
-    └── GuardError(ArithmeticError)          a guard stopped the line
+    └── GuardError(ArithmeticError)          a guard found an unhealthy result
 
 A message names op, operand, symbol, value and remedy: `matmul: b[k] is 31, but a[k] is 32`.
 """
@@ -26,7 +26,7 @@ from trueno.escape import LINES, escaped
 
 
 class TruenoError(Exception):
-    """Root of everything that Trueno raises on purpose.  Its message is fit for a terminal, whatever it quotes."""
+    """Base of all errors that Trueno raises deliberately.  Its message is safe for a terminal, whatever it quotes."""
 
     def __str__(self) -> str:
         return escaped(super().__str__(), keep=LINES)
@@ -53,7 +53,7 @@ class SettingError(TruenoError, ValueError):
 
 
 class UnknownBackend(TruenoError, LookupError):
-    """A backend name that nothing installed carries."""
+    """A backend name that is not installed."""
 
 
 class BackendUnavailable(TruenoError, RuntimeError):
@@ -73,7 +73,7 @@ class DeviceLost(KernelError):
 
 
 class OutOfMemory(TruenoError, MemoryError):
-    """A device has no room left for what was asked."""
+    """A device has no memory left for the request."""
 
 
 class BatchError(TruenoError, RuntimeError):
@@ -81,13 +81,13 @@ class BatchError(TruenoError, RuntimeError):
 
 
 class FileError(TruenoError, ValueError):
-    """A file that is damaged, is not what it should be, or cannot be read or written; nothing is left half done."""
+    """A file that is damaged, is not what it should be, or cannot be read or written; no file is left half written."""
 
 
 class GuardError(TruenoError, ArithmeticError):
-    """A guard found a result that is not healthy.
+    """A guard found an unhealthy result.
 
-    index: of the first sick value, in the result as the kernel saw it, which has `shape`; count: how many there are.
+    index: of the first unhealthy value, in the result as the kernel saw it, whose shape is `shape`; count: how many.
     """
 
     op: str
@@ -100,19 +100,19 @@ class GuardError(TruenoError, ArithmeticError):
 
 
 class TruenoWarning(UserWarning):
-    """Something works, and not as it was asked for.  Its message is one line, whatever it quotes."""
+    """Something works, but not as requested.  Its message is one line, whatever it quotes."""
 
     def __str__(self) -> str:
         return escaped(super().__str__())
 
 
 def warn(message: str) -> None:
-    """A TruenoWarning that points at the caller's own line, however deep in Trueno it arises."""
+    """Emit a TruenoWarning that points at the caller's own line, however deep in Trueno it arises."""
     import sys
     import warnings
     from pathlib import Path
 
-    inside = (str(Path(__file__).parent), "<trueno.")  # our files, and the functions that are generated for ops
+    inside = (str(Path(__file__).parent), "<trueno.")  # our files, and the generated functions of ops
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
         frame, level = frame.f_back, level + 1
@@ -120,13 +120,13 @@ def warn(message: str) -> None:
 
 
 COMPARED, LONGEST = 4096, 256
-"""Names that a misspelt word is compared with, and its letters, at most: a tenth of a second."""
+"""The most names that a misspelt word is compared with, and the most letters: a tenth of a second."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "cuda"?` when a known name is near, else nothing.
+    """`; did you mean "cuda"?` when a known name is close, otherwise nothing.
 
-    Of many names only those are compared whose lengths are nearest: files bring a hundred thousand.
+    Of many names it compares only those with the nearest lengths: files may have a hundred thousand.
     """
     from difflib import get_close_matches  # only when something is misspelt
     from heapq import nsmallest

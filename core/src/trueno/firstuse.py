@@ -1,13 +1,13 @@
-"""Imports at first use, and forks: a fork waits until no other thread is in the middle of one.
+"""Imports at first use, and forks: a fork waits until no other thread is in the middle of such an import.
 
-An import under way holds a lock of Python's for its module, which no child of a fork ever gets: the thread that would
-release it is not there, and who touches that module in the child waits for ever.  So imports that happen late are
-counted here, and the hook before a fork waits until those of other threads have ended.  They do not wait for each
-other, since plugins may import in threads of theirs; nor does a fork for an import that its own thread is in.
+A running import holds Python's lock of its module.  A child that is forked meanwhile never gets that lock, because the
+thread that would release it does not exist there, and a use of the module in the child blocks forever.  So late imports
+are counted here, and the hook before a fork waits until those of other threads end.  Imports do not wait for each
+other, because plugins may import in their own threads; nor does a fork wait for an import of its own thread.
 
-Covered: all that `trueno.NAME` brings at its first use (ops, `Batch`, `aio` …), the scan for plugins, a plugin's import
+Covered: every first use of `trueno.NAME` (ops, `Batch`, `aio` …), the scan for plugins, a plugin's import
 and its factory, hooks, and the lazy names of `trueno.hooks` and `trueno.formats`.  Not covered: `import trueno` itself,
-imports inside single functions of ours, which are short, and those that a plugin's kernels do later.
+imports inside single functions of the core, which are short, and imports that a plugin's kernels do later.
 """
 
 import os
@@ -19,13 +19,13 @@ from typing import Any
 
 LONGEST = 2.0
 """Seconds that a fork waits: an import that needs the forking thread, or a lock that an earlier hook took (`logging`
-has one), must not stop both of them for ever."""
+has one), must not block both of them forever."""
 _BETWEEN = 1e-3
 
-_gate = RLock()  # held through a fork, so that no import begins meanwhile
-_waiting = RLock()  # one fork after the other
+_gate = RLock()  # held during a fork, so that no import begins meanwhile
+_waiting = RLock()  # allows one fork at a time
 _threads: list[int] = []
-"""The thread of each import under way; twice where one is in the other."""
+"""The thread of each running import; twice where one import is inside another."""
 
 
 class _Importing:
@@ -62,9 +62,9 @@ def _before_fork() -> None:
 
 @contextmanager
 def _called_too() -> Iterator[None]:
-    """Has what imports register meanwhile for before a fork called before this one.
+    """Makes hooks for before a fork, registered by imports meanwhile, run before this one.
 
-    CPython calls its counterpart for after the fork in any case, which would release a lock that nobody took.
+    CPython calls the matching hook for after the fork in any case, which would release a lock that is not held.
     """
     register: Any = os.register_at_fork
     late: list[Callable[[], object]] = []

@@ -1,10 +1,10 @@
-"""The floating-point environment that everything here computes in: IEEE 754's default.
+"""The floating-point environment in which everything here computes: IEEE 754's default.
 
 Rounding is to nearest even and subnormals are kept; traps stay the caller's.  A caller's thread may have other modes
-(`fesetround`, `torch.set_flush_denormal`, a library that was linked with `-ffast-math`), and NumPy, Python and LLVM
-obey the thread that they run in.  So a call computes inside `ieee()`, and so does what is computed once and kept:
+(`fesetround`, `torch.set_flush_denormal`, a library linked with `-ffast-math`), and NumPy, Python and LLVM
+use the modes of the current thread.  So calls compute inside `ieee()`, and so does everything computed once and cached:
 constants of traced bodies, printed kernels, machine code on disk.  Afterwards the thread has the caller's modes again.
-A backend whose kernels see to it themselves says so (`own_environment`); docs/adr/0014 says why, and what it costs.
+A backend whose kernels set the modes themselves says so (`own_environment`); docs/adr/0014 says why, and what it costs.
 """
 
 import sys
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, Final
 
-# Read at each look, so that Python folds none of it into a constant; spelled so that no mode changes them.
+# Read from memory at each check, so that Python folds none of it into a constant; no mode changes these literals.
 _ONE = float.fromhex("1.0")
 _QUARTER = float.fromhex("0x1p-54")
 _MOST = float.fromhex("0x3p-54")
@@ -25,7 +25,7 @@ _HALF = float.fromhex("0x1p-1")
 def standard() -> bool:
     """Whether this thread rounds to nearest and keeps subnormals; 40 ns.
 
-    A quarter of 1's last place is rounded away, three quarters are rounded up: upwards both would be 1 + ε, downwards
+    A quarter of 1's last place is rounded off, three quarters are rounded up: upwards both would give 1 + ε, downwards
     and towards zero both 1.  Half of the least normal number is 0 where subnormals are flushed, as results or as
     operands of the comparison.
     """
@@ -33,12 +33,12 @@ def standard() -> bool:
 
 
 def ieee() -> AbstractContextManager[None]:
-    """Inside, this thread has the default environment; afterwards, the one that it had."""
+    """Give this thread the default environment inside the `with`, and restore the previous one afterwards."""
     return _NOTHING if standard() else _Default()
 
 
 def steady(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """`kernel`, computing in the default environment whatever its caller set; 80 ns a call."""
+    """Wrap `kernel` to compute in the default environment whatever its caller set; 80 ns per call."""
 
     def steadied(*args: Any) -> Any:
         if _ONE + _MOST - (_ONE + _QUARTER) == _STEP and _LEAST * _HALF != 0.0:  # `standard`, without a call
@@ -57,7 +57,7 @@ _NOTHING: Final = nullcontext()
 
 
 class _Default:
-    """Sets the default environment and puts back what was there, by the C library."""
+    """Sets the default environment and restores the previous one, with the C library."""
 
     __slots__ = ("_kept",)
 
@@ -80,7 +80,7 @@ class _Default:
 
 @cache
 def _library() -> "tuple[Any, Any, Any, Any] | None":
-    """The C library's fegetenv and fesetenv, the default as it takes it, and room for what it gives; None: unknown.
+    """The C library's fegetenv and fesetenv, the default environment, a buffer for the current one; None if unknown.
 
     `FE_DFL_ENV` is a macro: the address −1 under glibc and musl, an object on macOS.  On Windows, where neither is
     known, the caller's environment stays.

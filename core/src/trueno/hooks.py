@@ -1,6 +1,6 @@
-"""Hooks: what a site or a plugin may add to Trueno beside backends, through pluggy.
+"""Hooks: what a site or a plugin may add to Trueno besides backends, through pluggy.
 
-A plugin is a module or an object with functions that are named as the methods of `trueno.hookspecs.Specs` and marked:
+A plugin is a module or an object with functions named as the methods of `trueno.hookspecs.Specs`, and marked:
 
     from trueno.hooks import hookimpl
 
@@ -9,13 +9,13 @@ A plugin is a module or an object with functions that are named as the methods o
         print(event)
 
 It is found through an entry point of the group `trueno.hooks` (`site = "my_site.hooks"`, or `"my_site:object"`),
-or handed to `trueno.hooks.register`.  TRUENO_BLOCK and TRUENO_AUTOLOAD hold for hooks too, by the entry point's
-name.  Who brings commands alone names a function in the group `trueno.commands` instead.
-Plugins are asked in the order of their names; `tryfirst` and `trylast` change that, as in pluggy.
-Each implementation is called by itself: what it raises is kept, said once, and costs the others nothing.
+or passed to `trueno.hooks.register`.  TRUENO_BLOCK and TRUENO_AUTOLOAD apply to hooks too, by the entry point's
+name.  A plugin that adds only commands names a function in the group `trueno.commands` instead.
+Plugins are called in the order of their names; `tryfirst` and `trylast` change that, as in pluggy.
+Each implementation is called separately: an exception is stored, reported once, and does not affect the others.
 
-pluggy and the plugins are imported when the first hook is due, and never if there is no plugin.  While plugins
-are being imported, and inside a hook for the same hook, there are none: what they call of Trueno runs unhooked.
+pluggy and the plugins are imported when the first hook is due, and never if no plugin exists.  While plugins
+are being imported, and inside a hook for the same hook, no hook is active: their own calls of Trueno run without hooks.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 GROUP = "trueno.hooks"
 COMMANDS = "trueno.commands"
-"""Entry points that name a function as `trueno_commands` is.  It is imported where the command line asks, and nowhere
-else: a plugin of hooks is imported by every program."""
+"""Entry points that name a function with `trueno_commands`'s signature.  Only the command line imports it, whereas a
+plugin of hooks is imported by every program."""
 App = TypeVar("App")
 
 
 @dataclass(frozen=True, slots=True)
 class _Crew:
-    """The plugins, registered: None where there are none.  problems: sentences about those that could not be."""
+    """The registered plugins: None if there are none.  problems: sentences about plugins that were refused."""
 
     manager: "PluginManager | None" = None
     problems: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class _Crew:
 
 @dataclass(slots=True)
 class _State:
-    """own: registered by hand.  errors: what implementations raised, by plugin and hook.  said: reported already."""
+    """own: registered from code.  errors: what implementations raised, by plugin and hook.  said: already reported."""
 
     own: dict[str, object] = field(default_factory=dict)
     crew: _Crew | None = None
@@ -87,16 +87,16 @@ def __getattr__(name: str) -> Any:
 
 
 def register(plugin: object, name: str | None = None) -> str:
-    """Add a plugin by hand; returns its name, by default that of the module or class.
+    """Register a plugin from code; returns its name, by default that of the module or class.
 
-    ParameterError if the name or the object is taken.  Plans are made anew, since it may choose otherwise.
+    ParameterError if the name or the object is taken.  Plans are discarded, because the plugin may choose otherwise.
     """
     if isinstance(plugin, type):
-        raise ParameterError(f"hooks.register: {plugin.__name__} is a class; give an object of it, or a module")
+        raise ParameterError(f"hooks.register: {plugin.__name__} is a class; pass an object of it, or a module")
     name = name or str(getattr(plugin, "__name__", type(plugin).__name__))
     with _lock:
         if name in _state.own:
-            raise ParameterError(f'hooks.register: the name "{name}" is taken; give another with name=')
+            raise ParameterError(f'hooks.register: the name "{name}" is taken; pass another with name=')
         held = next((n for n, p in _state.own.items() if p is plugin), None)
         if held is not None:
             raise ParameterError(f'hooks.register: this plugin is registered already, as "{held}"')
@@ -108,7 +108,7 @@ def register(plugin: object, name: str | None = None) -> str:
 
 
 def unregister(plugin: "object | str") -> None:
-    """Take away a plugin that was registered by hand, given itself or by name; ParameterError if there is none."""
+    """Remove a plugin that was registered from code, by object or by name; ParameterError if there is none."""
     with _lock:
         name = next((n for n, p in _state.own.items() if p is plugin or n == plugin), None)
         if name is None:
@@ -121,13 +121,13 @@ def unregister(plugin: "object | str") -> None:
 
 
 def forget() -> None:
-    """Look for plugins again at next need, and make plans anew; what is registered by hand stays."""
+    """Look for plugins again at next use, and discard plans; plugins registered from code stay."""
     with _lock:
         _state.crew = None
     changed()
 
 
-def _reloaded() -> None:  # the settings, which may block others now; plans are forgotten by their own listener
+def _reloaded() -> None:  # the settings may block other plugins now; plans have their own listener
     with _lock:
         _state.crew = None
         _state.errors.clear()
@@ -166,7 +166,7 @@ def _gather(own: dict[str, object]) -> _Crew:
     found = _installed(GROUP, problems)
     for name, plugin in own.items():
         if name in found:
-            problems.append(f'hooks: "{name}" is registered by hand, and installed too; the installed one is left out')
+            problems.append(f'hooks: "{name}" is registered from code and installed too; the installed one is left out')
         found[name] = plugin
     if not found:
         return _Crew(None, tuple(problems))
@@ -177,7 +177,7 @@ def _gather(own: dict[str, object]) -> _Crew:
         spec(firstresult=hook == "trueno_select")(getattr(Specs, hook))
     manager = PluginManager("trueno")
     manager.add_hookspecs(Specs)
-    for name in sorted(found, reverse=True):  # pluggy asks last the one that came first
+    for name in sorted(found, reverse=True):  # pluggy calls the first registered last
         try:
             problems += misspelt(name, found[name])
             manager.register(found[name], name)
@@ -193,7 +193,7 @@ def _installed(group: str, problems: list[str]) -> dict[str, object]:
         known = index.points()
     except SettingError:
         raise
-    except Exception as error:  # ours: what was registered by hand is asked all the same
+    except Exception as error:  # ours: plugins registered from code are called all the same
         problems.append(f"hooks: installed plugins cannot be found: {type(error).__name__}: {error}")
         return {}
     for point in known:
@@ -202,7 +202,7 @@ def _installed(group: str, problems: list[str]) -> dict[str, object]:
     for name, several in sorted(named.items()):
         if len({(p.distribution, p.value) for p in several}) > 1:
             rivals = " and ".join(sorted(p.distribution or p.value for p in several))
-            problems.append(f'hooks: "{name}" is brought by {rivals}; none is loaded, uninstall one')
+            problems.append(f'hooks: "{name}" is installed by {rivals}; none is loaded, uninstall one')
             continue
         try:
             found[name] = _load(several[0].value)
@@ -232,15 +232,15 @@ def _allowed(name: str) -> bool:
 
 
 def implemented(hook: str) -> bool:
-    """Whether anyone implements this hook; imports nothing where no plugin is installed or registered."""
+    """Whether any plugin implements this hook; imports nothing where no plugin is installed or registered."""
     manager = _manager()
     return manager is not None and bool(getattr(manager.hook, hook).get_hookimpls())
 
 
 def _ask(hook: str, give: Callable[[], dict[str, Any]], take: Callable[[str, Any, dict[str, Any]], bool | str]) -> None:
-    """Call every implementation by itself with what `give` makes for it.
+    """Call every implementation separately with what `give` makes for it.
 
-    `take` gets the plugin's name, its answer, and what it was given; it says whether that is enough, or what is wrong.
+    `take` gets the plugin's name, its answer, and its arguments; it returns whether that is enough, or what is wrong.
     """
     manager = _manager()
     within: set[str] = _busy.__dict__.setdefault("within", set())
@@ -256,24 +256,24 @@ def _ask(hook: str, give: Callable[[], dict[str, Any]], take: Callable[[str, Any
             arguments = give()
             try:
                 answer = one.function(*(arguments[name] for name in one.argnames))
-                enough = take(key[0], answer, arguments)  # an answer may be any object, that raises when looked at
+                enough = take(key[0], answer, arguments)  # an answer may be any object, and may raise when inspected
             except (Exception, SystemExit) as error:
                 _state.errors.setdefault(key, error)
                 gone = "; it is not called again" if hook == "trueno_on_event" else ""
                 wrong.append(f'hooks: the plugin "{key[0]}" failed in {hook}: {type(error).__name__}: {error}{gone}')
                 continue
             if isinstance(enough, str):
-                wrong.append(f'hooks: {hook} of the plugin "{key[0]}" gave {enough}')
+                wrong.append(f'hooks: {hook} of the plugin "{key[0]}" returned {enough}')
             elif enough:
                 break
     finally:
         within.discard(hook)
-    for sentence in wrong:  # after all were asked: a warning may be an error here
+    for sentence in wrong:  # after all calls: a warning may be an error here
         report(sentence)
 
 
 def select(call: "Call", candidates: "Sequence[Candidate]") -> str | None:
-    """What a site's policy wants to run this call, the name of one of `candidates`; None if nobody says."""
+    """The candidate that a site's policy chooses for this call, by name; None if no plugin chooses."""
     names = [c.name for c in candidates]
     found: list[str] = []
 
@@ -285,31 +285,31 @@ def select(call: "Call", candidates: "Sequence[Candidate]") -> str | None:
         if answer in names:
             found.append(str(answer))
             return True
-        return f"{answer!r}, which is none of {', '.join(names)}"
+        return f"{answer!r}, which is not one of {', '.join(names)}"
 
     _ask("trueno_select", lambda: {"call": call, "candidates": tuple(candidates)}, take)
     return found[0] if found else None
 
 
 def on_event(event: Event) -> None:
-    """Tell everyone who listens to events."""
+    """Pass an event to every plugin that listens."""
     _ask("trueno_on_event", lambda: {"event": event}, lambda *_: False)
 
 
 def _listening() -> bool:
-    """Whether anyone would take an event now."""
+    """Whether any plugin would receive an event now."""
     try:
         return implemented("trueno_on_event")
-    except TruenoWarning:  # warnings are errors here, and a plugin could not be read: `_tell` deals with that
+    except TruenoWarning:  # warnings are errors here, and a plugin could not be loaded: `_tell` handles that
         return True
 
 
 def _tell(event: Event) -> None:
-    """Events, as `trueno.events.stream` gives them to a sink."""
+    """A sink of events for `trueno.events.stream`."""
     try:
         if implemented("trueno_on_event"):
             on_event(event)
-    except TruenoWarning:  # warnings are errors here; `problems` has kept it, and nobody else is left out
+    except TruenoWarning:  # warnings are errors here; `problems` has stored it, and no other plugin is left out
         return
 
 
@@ -317,7 +317,7 @@ SINKS["the hooks"], LISTENING["the hooks"] = _tell, _listening
 
 
 def commands(new: "Callable[[], App]") -> "list[tuple[str, App]]":
-    """The commands of plugins: each plugin's name, and the app, made by `new`, that it filled."""
+    """The commands of plugins: each plugin's name, and the app (a new one from `new`) that it filled."""
     found: list[tuple[str, App]] = []
     problems: list[str] = []
     for name, add in _installed(COMMANDS, problems).items():
@@ -339,7 +339,7 @@ def commands(new: "Callable[[], App]") -> "list[tuple[str, App]]":
 
 
 def doctor_sections() -> list[tuple[str, list[str]]]:
-    """What plugins add to the doctor's report: each plugin's name, and its lines."""
+    """The plugins' parts of the doctor's report: each plugin's name, and its lines."""
     found: list[tuple[str, list[str]]] = []
 
     def take(plugin: str, answer: Any, _: Any) -> bool | str:
@@ -357,7 +357,7 @@ def doctor_sections() -> list[tuple[str, list[str]]]:
 
 
 def report(sentence: str) -> None:
-    """Keep what is wrong with a plugin for the doctor, and warn of it, once a process."""
+    """Store a problem with a plugin for the doctor, and warn of it once per process."""
     with _lock:
         _state.reported[sentence] = None
         new = sentence not in _state.said
@@ -367,7 +367,7 @@ def report(sentence: str) -> None:
 
 
 def problems() -> list[str]:
-    """Everything that is known to be wrong with plugins of hooks, as sentences; loads them."""
+    """All known problems with plugins of hooks, as sentences; loads the plugins."""
     _manager()
     return list(_state.reported)
 

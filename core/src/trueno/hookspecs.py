@@ -1,4 +1,4 @@
-"""The hooks that there are: what each is asked, and what its answer means."""
+"""The hooks: when each is called, and what its answer means."""
 
 import inspect
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Specs:
-    """The hooks.  An implementation takes those of the arguments that it needs, by name."""
+    """The hooks.  An implementation accepts those of the arguments that it needs, by name."""
 
     def trueno_commands(self, app: "typer.Typer") -> None:
         """Add commands to the command line `trueno`: `@app.command()` or `app.add_typer(...)`.
@@ -25,14 +25,14 @@ class Specs:
         """
 
     def trueno_select(self, call: "Call", candidates: "Sequence[Candidate]") -> str | None:
-        """The policy of a site: the name of the candidate that is to run calls of this key; None abstains.
+        """A site's policy: return the name of the candidate that should run calls of this key; None abstains.
 
-        Asked once a key, for automatic choices; candidates have `name`, predicted `seconds` and where these come from
-        (`source`), best first.  The first plugin that answers decides.
+        Called once per key, for automatic choices; candidates have `name`, predicted `seconds` and their origin
+        (`source`), best first.  The first answer decides.
         """
 
     def trueno_on_event(self, event: "Event") -> None:
-        """Something happened: a decision, a fallback, a transfer …; `trueno.events.stream.KINDS` lists them.
+        """Receives an event: a decision, a fallback, a transfer …; `trueno.events.stream.KINDS` lists them.
 
         Called in the thread where it happened, while the call waits.  One that raises is not called again.
         """
@@ -45,7 +45,7 @@ HOOKS = tuple(name for name in vars(Specs) if name.startswith("trueno_"))
 
 
 def misspelt(name: str, plugin: object) -> list[str]:
-    """A sentence for each function that was meant as a hook and is none."""
+    """A sentence for each function that seems to be meant as a hook but is not one."""
     said = []
     for attribute in dir(plugin):
         function = inspect.getattr_static(plugin, attribute, None)
@@ -54,7 +54,7 @@ def misspelt(name: str, plugin: object) -> list[str]:
         if isinstance(options, dict):
             hook = options.get("specname") or attribute
             if hook not in HOOKS and not options.get("optionalhook"):
-                said.append(f'hooks: the plugin "{name}" has {hook}, which is no hook{suggestion(hook, HOOKS)}')
+                said.append(f'hooks: the plugin "{name}" has {hook}, which is not a hook{suggestion(hook, HOOKS)}')
             elif options.get("wrapper") or options.get("hookwrapper"):
                 said.append(f'hooks: {hook} of the plugin "{name}" is a wrapper, which is never called')
         elif inspect.isfunction(function) and (attribute in HOOKS or _near(plugin, function, attribute)):
@@ -65,6 +65,6 @@ def misspelt(name: str, plugin: object) -> list[str]:
 
 
 def _near(plugin: object, function: Any, attribute: str) -> bool:
-    """Whether an unmarked function of the plugin itself is named nearly as a hook."""
+    """Whether an unmarked function of the plugin itself has a name close to a hook's."""
     home = plugin.__name__ if isinstance(plugin, ModuleType) else function.__module__
     return attribute.startswith("trueno_") and function.__module__ == home and bool(suggestion(attribute, HOOKS))

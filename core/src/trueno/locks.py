@@ -1,7 +1,7 @@
 """Locks that a fork leaves free.
 
 A child of a fork has one thread, the one that forked.  A lock that another thread of the parent held at that moment
-is held in the child for ever, by nobody.
+is held in the child forever, by no thread.
 """
 
 import os
@@ -30,5 +30,5 @@ def _after_fork() -> None:
             lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
-if hasattr(os, "register_at_fork"):  # whoever imports this is told of a fork later, and finds its locks free
+if hasattr(os, "register_at_fork"):  # hooks of later importers run after this one, and find the locks free
     os.register_at_fork(after_in_child=_after_fork)

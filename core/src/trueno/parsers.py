@@ -1,4 +1,4 @@
-"""How the text of a variable becomes a value; what cannot be read is an error that says what can."""
+"""Conversion of the text of a variable to a value; errors say which values are allowed."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ GUARD_ACTIONS = ("stop", "log", "promote_f64", "fall_back")
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """Reads a text; ValueError with `takes`, and with what `read` adds to it."""
+    """Parses a text; raises ValueError with `takes`, and with the message of `read`."""
 
     takes: str
     read: Callable[[str], Any]
@@ -60,7 +60,7 @@ def _seconds(text: str) -> float:
 
 
 def _tolerance(text: str) -> float:
-    """Of a divergence; 0 asks for equal bits."""
+    """The tolerance of a divergence; 0 requires equal bits."""
     try:
         value = float(text)
     except ValueError:
@@ -72,9 +72,9 @@ def _tolerance(text: str) -> float:
 
 boolean = Parser("one of 1 0 true false yes no on off", _bool)
 text = Parser("any text", str)
-names = Parser("names with commas between them", _names)
+names = Parser("names separated by commas", _names)
 whole = Parser("a whole number", _whole)
-count = Parser("a whole number, 1 or more", _count)
+count = Parser("an integer, 1 or more", _count)
 seconds = Parser("a number of seconds above 0", _seconds)
 
 
@@ -90,7 +90,7 @@ def choice(*words: str) -> Parser:
 
 
 def some(*words: str, modes: tuple[str, ...] = ()) -> Parser:
-    """Several of `words` and `modes`; `all`, or a true word, is every one of `words`, a false word none."""
+    """Some of `words` and `modes`; `all`, or a true word, means all of `words`, a false word none."""
 
     def read(text: str) -> tuple[str, ...]:
         found: list[str] = []
@@ -128,7 +128,7 @@ def _guard(text: str) -> tuple[tuple[str, str], ...]:
 
 
 guard = Parser(
-    f"1, an action, or condition:action with commas between them; conditions {' '.join(GUARD_CONDITIONS)} "
+    f"1, an action, or condition:action separated by commas; conditions {' '.join(GUARD_CONDITIONS)} "
     f"divergence(1e-5), actions {' '.join(GUARD_ACTIONS)}",
     _guard,
 )
@@ -141,4 +141,4 @@ TYPES: dict[str, Parser] = {
     "names": names,
     "seconds": seconds,
 }
-"""What a plugin's manifest may name as the type of a variable."""
+"""The types that a plugin's manifest may name for a variable."""

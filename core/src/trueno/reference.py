@@ -1,6 +1,6 @@
-"""The backend that the core carries: every op's own body under NumPy, in the call's dtype.
+"""The core's own backend: every op's own body under NumPy, in the call's dtype.
 
-It ranks last and is slow on purpose.  It makes the core work alone, and is what others fall back to.
+It ranks last and is slow on purpose.  It makes the core work alone, and is the fallback of the others.
 """
 
 from typing import Any, Literal
@@ -16,7 +16,7 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class ReferenceBackend:
-    """NumPy, one call a node."""
+    """NumPy, one call per node."""
 
     name = "reference"
     kind: Literal["cpu", "gpu"] = "cpu"
@@ -32,14 +32,14 @@ class ReferenceBackend:
         return _structured(call) if call.op.structured else _program(call)
 
     def rates(self, call: Call) -> Rates:
-        """As measured on one core, rounded: NumPy's speed, but an array made for every node of a program.
+        """As measured on one core, rounded: NumPy's speed, but with a new array for every node of a program.
 
         A product of two operands is one call of BLAS; other sums of products are several calls.
         """
         if call.op.structured:
             op = call.op.table_op
             product = op.chain and op.shapes is None and len(op.operands) == 2
-            if op.quantized:  # decoded, or searched for, in some ten passes over arrays as large as the matrix
+            if op.quantized:  # decoded, or searched for, in some ten passes over arrays of the matrix's size
                 return Rates(1e-4, 4e8 if op.chain is None and op.check else 1e10, 4e7)
             launch = 2e-5 if op.chain and not product else 6e-6
             if isinstance(call.op, FusedOp):
@@ -79,7 +79,7 @@ def agree(call: Call, arrays: tuple[Any, ...]) -> bool:
 
 
 def _writable(outs: tuple[Any, ...]) -> bool:
-    """Whether every result can be written, and no two share memory: so all of them are written or none."""
+    """Whether every result can be written, and no two share memory: so either all of them are written or none."""
     apart = not any(np.may_share_memory(a, b) for i, a in enumerate(outs) for b in outs[:i])
     return apart and all(a.flags.writeable for a in outs)
 

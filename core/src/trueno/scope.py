@@ -22,7 +22,7 @@ class Scope:
     A scope is local to the thread or task that enters it.  It may be used again, nested, and by many threads at once.
     One that is left in another order than it was entered takes only its own part away.
 
-    A kind of scope sets some of three attributes, which whoever decides how calls run reads off the open scopes.
+    A kind of scope sets some of three attributes, which the code that decides how calls run reads off the open scopes.
     request: for backends.  rules: the guard's; () is a guard that lets everything pass, None no guard.
     traced: whether every call is an event.
     """
@@ -66,7 +66,7 @@ class Scope:
         ParameterError for a generator: its body runs in its caller's context, piece by piece.
         """
         if not callable(function):
-            raise ParameterError(f"{self._name}: {function!r} is no function; give a function, or write `with` a block")
+            raise ParameterError(f"{self._name}: {function!r} is not a function; give one, or write `with` a block")
         bodies = (function, getattr(type(function), "__call__", None))  # noqa: B004 - an object's call may be async
         if any(inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body) for body in bodies):
             raise ParameterError(

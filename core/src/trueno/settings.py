@@ -1,6 +1,6 @@
-"""Settings: one table, one strict parser, and every value knows where it came from.
+"""Settings: one table, one strict parser, and every value records its origin.
 
-Read once, at first need; `reload()` reads the environment again.  A namespaced variable wins over the bare
+Read once, at first use; `reload()` reads the environment again.  A namespaced variable wins over the bare
 one (`TRUENO_FORCE_CPU` over `FORCE_CPU`).  An unknown value is an error, an unknown `TRUENO_*` a warning.
 """
 
@@ -17,7 +17,7 @@ from trueno.parsers import Parser
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One variable: how it is read, its default, and the sentence that documents it."""
+    """One variable: its parser, its default, and the sentence that documents it."""
 
     parse: Parser
     default: Any
@@ -38,26 +38,24 @@ SETTINGS: dict[str, Setting] = {
     "TRUENO_MAX_ISA": Setting(
         parsers.choice("sse2", "avx", "avx2", "avx512", "neon"),
         None,
-        "the highest CPU level that kernels may use; read once, when the first is asked for",
+        "the highest CPU level that kernels may use; read once, at first use",
     ),
     "TRUENO_THREADS": Setting(
         parsers.count,
         None,
-        "threads of CPU kernels, all of the process; a change counts from the next plan on; "
+        "threads of CPU kernels for the whole process; a change applies from the next plan on; "
         "default: the CPUs this process may use",
     ),
     "TRUENO_CACHE_DIR": Setting(
-        parsers.text, None, "where what was compiled and measured is kept; default: the user's cache folder"
+        parsers.text, None, "folder for compiled kernels and measurements; default: the user's cache folder"
     ),
     "TRUENO_PROBE": Setting(
         parsers.choice("on", "off", "cached"),
         "on",
-        "off: no child process tries a backend first; cached: only verdicts already known",
+        "off: no child process probes a backend first; cached: use only verdicts already known",
     ),
-    "TRUENO_PROBE_TIMEOUT": Setting(parsers.seconds, 20.0, "seconds that the child which tries a backend may take"),
-    "TRUENO_CALIBRATION": Setting(
-        parsers.boolean, True, "off: choose by declared speeds, not by those that were measured here"
-    ),
+    "TRUENO_PROBE_TIMEOUT": Setting(parsers.seconds, 20.0, "time limit of a child process that probes, in seconds"),
+    "TRUENO_CALIBRATION": Setting(parsers.boolean, True, "off: choose by declared speeds, not by speeds measured here"),
     "TRUENO_FALLBACK": Setting(
         parsers.choice("error", "warn", "log", "silent"),
         "warn",
@@ -67,7 +65,7 @@ SETTINGS: dict[str, Setting] = {
         parsers.guard, (), "a guard around every call: nan:stop,overflow:promote_f64; 1: stop at NaN and Inf"
     ),
     "TRUENO_VERBOSE": Setting(
-        parsers.some(*EVENTS, modes=("json",)), (), "events written to stderr; json: as JSON, a line each"
+        parsers.some(*EVENTS, modes=("json",)), (), "events written to stderr; json: as JSON, one per line"
     ),
 }
 
@@ -81,7 +79,7 @@ class Value:
 
 
 class Settings:
-    """The values in force."""
+    """The current values."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = environ
@@ -92,15 +90,15 @@ class Settings:
         self._set: dict[str, Any] = {}
 
     def reload(self) -> None:
-        """Forget what was read; the next use reads the environment again, and plans are made anew."""
+        """Forget all values; the next use reads the environment again, and plans are discarded."""
         self._values = {}
         for listener in self._listeners:
             listener()
 
     def override(self, name: str, value: Any) -> None:
-        """Give a setting a value from code, which wins over the environment; None takes it back.
+        """Set a setting from code, which wins over the environment; None removes the override.
 
-        The value is read as the variable's text would be; a tuple stands for a list.  Plans are made anew.
+        The value is parsed as the variable's text would be; a tuple stands for a list.  Plans are discarded.
         """
         self.origin(name)
         if value is not None:
@@ -116,7 +114,7 @@ class Settings:
         self._listeners.append(listener)
 
     def declare(self, name: str, setting: Setting) -> None:
-        """Add a plugin's variable; SettingError if it is taken by another, or is not `TRUENO_…`."""
+        """Add a plugin's variable; SettingError if another has it, or if it is not `TRUENO_…`."""
         if not name.startswith("TRUENO_") or name in SETTINGS:
             raise SettingError(f"{name} cannot be declared: a plugin's variables begin with TRUENO_ and are its own")
         if name not in self._declared:
@@ -124,7 +122,7 @@ class Settings:
             self._values = {}
 
     def declared(self) -> dict[str, Setting]:
-        """Every setting that is known: the core's, then those of plugins."""
+        """Every known setting: the core's, then those of plugins."""
         return dict(self._declared)
 
     def get(self, name: str) -> Any:
@@ -132,11 +130,11 @@ class Settings:
         return self.origin(name).value
 
     def origin(self, name: str) -> Value:
-        """Value of a setting, and where it came from; SettingError for a value that cannot be read."""
+        """Value of a setting, and its origin; SettingError for a value that cannot be parsed."""
         values = self._values or self._read()
         if not isinstance(name, str):
             raise SettingError(
-                f"a setting is named by a text such as 'TRUENO_THREADS', and this is {type(name).__name__}"
+                f"a setting is named by a text such as 'TRUENO_THREADS', but this is {type(name).__name__}"
             )
         if name not in values:
             raise SettingError(f"there is no setting {name}{suggestion(name, self._declared)}")
@@ -168,7 +166,7 @@ class Settings:
             raise SettingError(f"{variable} is {text!r}, but must be {error}") from None
 
     def unknown(self) -> list[str]:
-        """A sentence for each `TRUENO_*` variable that nothing declares; once plugins have declared theirs."""
+        """A sentence for each `TRUENO_*` variable that is not declared; call it once plugins have declared theirs."""
         environ = os.environ if self._environ is None else self._environ
         return [
             f"{variable} is set, but no such setting exists{suggestion(variable, self._declared)}"
@@ -177,7 +175,7 @@ class Settings:
         ]
 
     def warn_unknown(self) -> None:
-        """Warn of them, each once a process."""
+        """Warn of them, once per process each."""
         for sentence in self.unknown():
             if sentence not in self._said:
                 self._said.add(sentence)
@@ -185,7 +183,7 @@ class Settings:
 
 
 settings = Settings()
-"""The settings of this process: `settings.get("TRUENO_FALLBACK")`, and a plugin's own alike."""
+"""The settings of this process: `settings.get("TRUENO_FALLBACK")`; a plugin's own work the same way."""
 
 get, origin, reload, values, override = (
     settings.get, settings.origin, settings.reload, settings.all, settings.override

@@ -1,4 +1,4 @@
-"""Times, sizes, tables and records, as people and JSON want them."""
+"""Times, sizes, tables and records, formatted for people and for JSON."""
 
 import math
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ import numpy as np
 from trueno.escape import escaped
 
 HASH = 16
-"""Digits of the hash that tells ops apart which a batch made of the same parts."""
+"""Digits of the hash that distinguishes batch ops made of the same parts."""
 
 
 def duration(seconds: float | None) -> str:
@@ -36,7 +36,7 @@ def size(count: int) -> str:
 
 
 def op_name(name: str) -> str:
-    """An op's name for people: of one that a batch made of several, `relu_scale`, without the hash at its end."""
+    """An op's name for people: `relu_scale` for an op that a batch fused, without the hash at its end."""
     parts, _, last = name.rpartition("_")
     return parts if len(last) == HASH and not set(last) - set("0123456789abcdef") else name
 
@@ -56,7 +56,7 @@ def columns(rows: Iterable[tuple[str, ...]], right: tuple[int, ...] = ()) -> lis
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON can hold: what it has no word for becomes text, NaN and the infinities too."""
+    """A value that JSON can hold: other types become text, and so do NaN and the infinities."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (str, bool, int)):

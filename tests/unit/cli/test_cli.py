@@ -68,7 +68,7 @@ def run(*args, env=None):
 
 
 def child(*args, **env):
-    """One command as a user has it, in a process of its own, into a pipe."""
+    """One command as a user has it, in a child process, into a pipe."""
     return subprocess.run(
         [sys.executable, "-m", "trueno.cli", *args],
         capture_output=True, encoding="utf-8", check=False, env={**os.environ, "PYTHONIOENCODING": "utf-8", **env},

@@ -48,7 +48,7 @@ def test_shapes_that_no_array_has_are_a_sentence(shape):
 @pytest.mark.parametrize("shape", ["9" * 5000, "2x" + "9" * 400, "1e3", "²"])
 def test_what_is_no_shape_is_a_sentence(shape):
     result = run("relu", shape)
-    assert result.exit_code == 2 and "is no shape; write 1000" in result.stderr
+    assert result.exit_code == 2 and "is not a shape; write 1000" in result.stderr
     assert "Traceback" not in result.output and len(result.stderr) < 200
 
 
@@ -73,7 +73,7 @@ def test_every_column_has_a_heading_and_something_in_it():
 
 def test_named_backends_have_predictions_and_their_origin():
     result = run("add", "1000", "1000", "--backend", "scalar,reference")
-    assert "scalar, asked for by name (--backend)" in result.stdout
+    assert "scalar, requested by name (--backend)" in result.stdout
     rows = {
         c["name"]: c for c in json.loads(run("add", "9", "9", "--backend", "scalar", "--json").stdout)["candidates"]
     }

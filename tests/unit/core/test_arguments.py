@@ -1,4 +1,4 @@
-"""Arguments that are none: whatever a parameter, an axis or an operand is given, the error is ours and says which."""
+"""Invalid arguments: whatever a parameter, an axis or an operand gets, the error is ours and says which."""
 
 from decimal import Decimal
 from enum import StrEnum
@@ -26,7 +26,7 @@ class Hostile:
 
 
 class Liar:
-    """Answers with what is none."""
+    """Answers with an invalid object."""
 
     def answer(self, *_):
         return "yes"
@@ -129,7 +129,7 @@ def test_an_operand_that_is_none_is_named(name):
 
 @pytest.mark.parametrize("name", ["gelu", "convolve2d", "quant_matvec"])
 def test_a_choice_is_one_of_the_table(name):
-    """A plan for a value that no op takes is kept by nobody, and a text that says it is one is none."""
+    """A plan for a value that no op takes is not kept, and a text that equals everything is not a value."""
     op = TABLE[name]
     parameter = "mode" if name == "convolve2d" else op.static[-1].name
     given = {p.name: p.typical for p in op.static}

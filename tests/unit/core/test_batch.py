@@ -73,7 +73,7 @@ def test_numbers_past_a_dtype(b):
     """No warning, and never a wrong number."""
     assert b.read(b.upload([1e300])).tolist() == [np.inf]
     assert b.read(b.upload(np.array([7], np.uint64))).tolist() == [7]
-    with pytest.raises(trueno.ParameterError, match="upload: x holds 9223372036854775809, which is past int64"):
+    with pytest.raises(trueno.ParameterError, match="upload: x holds 9223372036854775809, which is beyond int64"):
         b.upload(np.array([2**63 + 1], np.uint64))
 
 

@@ -136,9 +136,9 @@ def test_what_does_not_join_says_why(b, rng):
     conv = b.relu(b.convolve2d(hx, b.upload(w[:2, :2])))
     said = str(b)
     assert "softmax needs whole rows, and matmul makes them in blocks" in said
-    assert "matmul is structured, and no kernel takes in what comes before" in said
+    assert "matmul is structured, and no kernel fuses with what comes before" in said
     assert "add runs over (3, 6, 7), matmul over (6, 7)" in said
-    assert "convolve2d is structured, and runs by itself" in said
+    assert "convolve2d is structured, and runs separately" in said
     b.execute()
     np.testing.assert_allclose(b.read(s), trueno.softmax(np.maximum(x, 0) @ w), rtol=1e-5)
     np.testing.assert_allclose(b.read(wide), x @ w + other, rtol=1e-5, atol=1e-5)
@@ -150,7 +150,7 @@ def test_a_backend_that_knows_nothing_of_it_is_not_asked_to(rng):
     with trueno.Batch("scalar") as b:
         h = b.relu(b.add(b.matmul(b.upload(x), b.upload(w)), b.upload(bias)))
         assert kernels(b) == [["matmul"], ["add", "relu"]]
-        assert "scalar has no matmul that takes it in (unsupported_op" in str(b)
+        assert "scalar has no matmul that fuses with it (unsupported_op" in str(b)
         b.execute()
         np.testing.assert_allclose(b.read(h), np.maximum(x @ w + bias, 0), rtol=1e-5, atol=1e-6)
 

@@ -132,7 +132,7 @@ def test_what_does_not_wait_moves_behind(rng):
         assert kernels(b) == [["matmul"], ["relu", "add"]]
         b.execute()
         np.testing.assert_allclose(b.read(h), np.maximum(x, 0) + a @ a, rtol=1e-5, atol=1e-5)
-        assert "scalar has no matmul that takes it in (unsupported_op" in str(b)
+        assert "scalar has no matmul that fuses with it (unsupported_op" in str(b)
 
 
 def test_layouts_that_disagree_stay_apart(backend, rng):
@@ -195,7 +195,7 @@ def test_a_reason_is_told_once(rng):
         lines = str(b).splitlines()
         assert lines[0].endswith("6 ops in 6 kernels")
         assert sum("axis=0 is not the last" in line for line in lines) == 1
-        assert "3 kernels (1, 3, 5), softmax: axis=0 is not the last, so rows do not lie together" in lines
+        assert "3 kernels (1, 3, 5), softmax: axis=0 is not the last, so rows are not contiguous" in lines
         assert "3 kernels (2, 4, 6), add: softmax goes through the general path" in lines
         for _ in range(7):
             r = b.softmax(r, axis=0)

@@ -1,4 +1,4 @@
-"""The cache folder: whom it trusts, that a file is written whole or not at all, and the lock."""
+"""The cache folder: which folders it trusts, that a file is written whole or not at all, and the lock."""
 
 import errno
 import os
@@ -93,7 +93,7 @@ def test_a_folder_that_others_can_write_is_not_used(root, part, bits):
     cachedir.folder("index", "inner")
     bad = root / part
     bad.chmod(0o700 | bits)
-    refused("index", "inner", match=f"is not used: {bad} can be written by others")
+    refused("index", "inner", match=f"is not used: {bad} can be written by other users")
     assert mode(bad) == 0o700 | bits, "it is not ours to change"
     bad.chmod(0o755)
     assert cachedir.folder("index", "inner") is not None
@@ -137,12 +137,12 @@ def test_a_link_to_a_folder_that_others_can_write_is_not_used(root, tmp_path):
     (tmp_path / "shared").chmod(0o777)
     root.mkdir(parents=True, mode=0o700)
     (root / "index").symlink_to(tmp_path / "shared")
-    refused("index", match="can be written by others")
+    refused("index", match="can be written by other users")
 
 
 @pytest.fixture
 def above(root, tmp_path):
-    """A folder that the cache will lie in, not directly; its group is nobody's own."""
+    """A folder that the cache will be in, not directly; its group belongs to no user."""
     above = tmp_path / "above"
     above.mkdir(mode=0o700)
     return above
@@ -160,7 +160,7 @@ def test_whoever_can_write_above_could_put_another_in_its_place(above, monkeypat
         assert cachedir.folder("simd") == path
     above.chmod(bits)
     if bits & 0o022 and not bits & 0o1000:
-        refused("simd", match=f"is not used: {above}, which .* lies in, can be written by others; set TRUENO_CACHE_DIR")
+        refused("simd", match=f"is not used: {above}, a parent folder .* by other users; set TRUENO_CACHE_DIR")
         assert made or not list(above.iterdir())
     else:
         assert cachedir.folder("simd") == path
@@ -198,7 +198,7 @@ def test_the_users_own_group_may_write_above(above, monkeypatch):
     for facts in ((name, "x", group, [name, "other"]), ("staff", "x", group, [])):
         like(*facts)
         _, reason = cachedir.inspect("simd")
-        assert reason == f"{above}, which {above / 'cache'} lies in, can be written by others"
+        assert reason == f"{above}, a parent folder of {above / 'cache'}, can be written by other users"
 
     def unknown(which):
         raise KeyError(which)
@@ -223,10 +223,10 @@ def test_a_link_above_is_followed_through_every_folder_on_its_way(above, tmp_pat
     assert cachedir.folder("simd") == tmp_path / "first" / "cache" / "simd"
     assert (end / "cache" / "simd").is_dir()
     above.chmod(0o777)
-    refused("simd", match=f"is not used: {above}, which .* lies in, can be written by others")
+    refused("simd", match=f"is not used: {above}, a parent folder of .*, can be written by other users")
     above.chmod(0o700)
     end.chmod(0o777)
-    assert "can be written by others" in cachedir.inspect("simd")[1]
+    assert "can be written by other users" in cachedir.inspect("simd")[1]
     end.chmod(0o700)
     assert not cachedir.inspect("simd")[1]
 
@@ -240,7 +240,7 @@ def test_a_folder_of_another_user_above(above, monkeypatch, bits):
     assert cachedir.folder("simd")
     os.chown(above, 1, 1)
     above.chmod(bits)
-    refused("simd", match=f"is not used: {above}, which .* lies in, belongs to another user")
+    refused("simd", match=f"is not used: {above}, a parent folder of .*, belongs to another user")
 
 
 @POSIX

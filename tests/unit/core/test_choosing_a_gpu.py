@@ -1,4 +1,4 @@
-"""Whom the selector takes where there is a GPU, by speeds as real machines have them: nothing is timed here."""
+"""The selector's choice where there is a GPU, by speeds as real machines have them: nothing is timed here."""
 
 import numpy as np
 import pytest
@@ -75,13 +75,13 @@ def test_arrays_that_live_there_never_leave(machine, name):
 
 
 def test_a_link_as_fast_as_memory_brings_even_additions_there(machine, fake):
-    """What keeps them at home is the link's speed and no rule."""
+    """What keeps them on the host is the link's speed and no rule."""
     fake.control.rates = Rates(*GPU, 4e12)
     assert decided("add", 1 << 24).chosen == "fake"
 
 
 def test_a_link_is_measured_with_memory_that_was_written(fake, monkeypatch):
-    """Pages of zeros that nobody wrote are all one page, which a cache holds: the link would seem faster than it is."""
+    """Pages of zeros are all one page, which a cache holds: the link would seem faster than it is."""
     backend = trueno.discovery.registry.load("fake")
     sent = []
     real = backend.to_device

@@ -312,7 +312,7 @@ class _Flags:
 
 
 def test_an_array_with_gaps_is_never_reshaped_behind_the_callers_back(fake, monkeypatch):
-    """A reshape of it would be a copy: of an operand made by whoever, of a result written to and lost."""
+    """A reshape of it would be a copy: of an operand an unneeded one, of a result one that is written to and lost."""
     backend = trueno.backends()["fake"].load()
     x = trueno.to(np.arange(24, dtype=np.float32).reshape(2, 3, 4), "fake")
     gaps, asked = trueno.to(np.arange(24, dtype=np.float32).reshape(2, 3, 4), "fake"), []

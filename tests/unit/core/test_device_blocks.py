@@ -1,4 +1,4 @@
-"""A QuantizedMatrix goes to a device and comes home: its bytes move, and products run where they are."""
+"""A QuantizedMatrix goes to a device and comes back to the host: its bytes move, and products run where they are."""
 
 import asyncio
 import pickle
@@ -96,10 +96,10 @@ def test_operands_in_two_places_are_an_error_that_says_how_to_move_one(fake):
         q @ there(x)
     with pytest.raises(trueno.DeviceError, match=r"x is on the host, but w is on fake.*trueno\.numpy\(w\)"):
         there(q) @ x
-    with pytest.raises(trueno.DeviceError, match=r"take them at home: trueno\.numpy\(q\)\[\.\.\.\]"):
+    with pytest.raises(trueno.DeviceError, match=r"copy it to the host first: trueno\.numpy\(q\)\[\.\.\.\]"):
         there(q)[3:5]
     assert q != there(q).T
-    with pytest.raises(trueno.DeviceError, match=r"== compares bytes on the host only; bring both home with trueno"):
+    with pytest.raises(trueno.DeviceError, match=r"== compares bytes on the host only; copy both there with trueno"):
         assert there(q) == q
 
 
@@ -140,7 +140,7 @@ def test_a_context_takes_them_too(fake, name):
 def test_a_context_says_that_a_matrix_is_elsewhere(fake):
     q, x = made(), normal(512)
     with trueno.device("fake") as d:
-        with pytest.raises(trueno.DeviceError, match=r"on the host, and no buffer of fake; upload it first"):
+        with pytest.raises(trueno.DeviceError, match=r"on the host, not a buffer of fake; upload it first"):
             d.quant_matvec(q, d.upload(x))
         with pytest.raises(trueno.DeviceError, match="on the host"):
             d.read(q)

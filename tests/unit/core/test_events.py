@@ -289,7 +289,7 @@ def test_what_a_sink_does_is_counted_and_not_told_again(monkeypatch):
 
 
 def test_where_nobody_listens_no_event_is_made(monkeypatch):
-    """It is counted as ever; and whoever begins to listen gets the next one."""
+    """It is counted as before; and a new listener gets the next one."""
     made = []
     real = events.Event
     monkeypatch.setattr(events, "Event", lambda *given: made.append(given[0]) or real(*given))

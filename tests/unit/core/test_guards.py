@@ -1,4 +1,4 @@
-"""Guards: what trips them, what every action does, and for whom they hold."""
+"""Guards: what trips them, what every action does, and where they apply."""
 
 import asyncio
 import copy

@@ -149,7 +149,7 @@ def test_register_and_unregister():
     [
         (lambda: hooks.register(Site(), "one"), 'the name "one" is taken'),
         (lambda: hooks.register(ONE, "two"), 'registered already, as "one"'),
-        (lambda: hooks.register(Site), "Site is a class; give an object"),
+        (lambda: hooks.register(Site), "Site is a class; pass an object"),
         (lambda: hooks.unregister("onne"), 'not registered; did you mean "one"'),
         (lambda: hooks.unregister(Site()), "is not registered"),
     ],
@@ -218,7 +218,7 @@ def test_two_distributions_of_one_name_are_both_refused(install):
     install(a=source, b=source)
     install.points.append(Point(hooks.GROUP, "a", install.points[0].value, "rival"))
     install.points.append(install.points[1])  # the same twice is one
-    with pytest.warns(TruenoWarning, match='"a" is brought by dist-a and rival; none is loaded'):
+    with pytest.warns(TruenoWarning, match='"a" is installed by dist-a and rival; none is loaded'):
         assert [name for name, _ in hooks.doctor_sections()] == ["b"]
 
 
@@ -236,7 +236,7 @@ def test_the_order_is_that_of_the_names(install):
 def test_a_site_s_own_plugin_wins_over_an_installed_one_of_its_name(install):
     install(site="@hookimpl\ndef trueno_select():\n    return 'simd'")
     hooks.register(Site("scalar"), "site")
-    with pytest.warns(TruenoWarning, match='"site" is registered by hand, and installed too'):
+    with pytest.warns(TruenoWarning, match='"site" is registered from code and installed too'):
         assert hooks.select("call", CANDIDATES) == "scalar"
 
 
@@ -267,7 +267,7 @@ def test_a_plugin_that_cannot_be_loaded(install):
 @pytest.mark.parametrize(
     "source, sentence",
     [
-        ("@hookimpl\ndef trueno_selct(call): pass", 'has trueno_selct, which is no hook; did you mean "trueno_select"'),
+        ("@hookimpl\ndef trueno_selct(call): pass", 'which is not a hook; did you mean "trueno_select"'),
         ("def trueno_select(call): pass", "has trueno_select without @trueno.hooks.hookimpl, so it is never called"),
         ("def trueno_on_evnt(event): pass", "has trueno_on_evnt without @trueno.hooks.hookimpl"),
         ("@hookimpl\ndef trueno_select(cal): pass", 'plugin "odd" is refused: .*cal'),
@@ -340,7 +340,7 @@ def test_ctrl_c_is_not_swallowed():
 def test_an_answer_that_is_none_of_the_candidates():
     hooks.register(Site("cudda"), "a")
     hooks.register(Site("simd"), "b")
-    with pytest.warns(TruenoWarning, match="plugin \"a\" gave 'cudda', which is none of simd, scalar"):
+    with pytest.warns(TruenoWarning, match="plugin \"a\" returned 'cudda', which is not one of simd, scalar"):
         assert hooks.select("call", CANDIDATES) == "simd"
 
 
@@ -348,7 +348,7 @@ def test_a_section_that_is_no_text():
     hooks.register(plugin(trueno_doctor_section=lambda: 3), "a")
     hooks.register(plugin(trueno_doctor_section=lambda: None), "b")
     hooks.register(plugin(trueno_doctor_section=lambda: ["x", "y"]), "c")
-    with pytest.warns(TruenoWarning, match="gave int; it must be text or lines of text"):
+    with pytest.warns(TruenoWarning, match="returned int; it must be text or lines of text"):
         assert hooks.doctor_sections() == [("c", ["x", "y"])]
 
 

@@ -367,7 +367,7 @@ def test_an_index_that_others_can_write_is_not_read(site, scans, cache):
     file.write_text(resealed(file.read_text().replace("index_test_acme.backend:Backend", "os:abort")))
     assert index.points()[0].manifest["factory"] == "os:abort"  # this is why
     cache.chmod(0o777)
-    with pytest.warns(TruenoWarning, match="can be written by others") as said:
+    with pytest.warns(TruenoWarning, match="can be written by other users") as said:
         assert index.points() == expected
     assert len(said) == 1
     assert index.points() == expected
@@ -436,7 +436,7 @@ def test_broken_distributions_do_not_hide_the_others(site):
     site.install("trueno-acme", {"acme": "index_test_acme:backend.toml"})
     (site.path / "empty-1.0.dist-info").mkdir()
     odd = site.install("odd", {"odd": "index_test_odd:backend.toml"})
-    (odd / "entry_points.txt").write_text(f"[{BACKENDS}]\nthis is no entry point\n")
+    (odd / "entry_points.txt").write_text(f"[{BACKENDS}]\nthis is not an entry point\n")
     nameless = site.install("nameless", {"nameless": "index_test_nameless:backend.toml"})
     (nameless / "METADATA").unlink()
     binary = site.install("binary", {"binary": "index_test_binary:backend.toml"})

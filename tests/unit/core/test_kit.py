@@ -586,7 +586,7 @@ def test_the_kit_reports_a_failure(tmp_path):
 
 
 def test_the_kit_shows_what_a_kernel_raises(tmp_path):
-    """First, and for what it is: not as a call that nobody takes."""
+    """First, and for what it is: not as a call that no backend takes."""
     wanted = ("--trueno-ops", "add", "--trueno-dtype", "float32", "-k", "test_kernels or test_values")
     done = kit("--trueno-backend", "stumbles", *wanted, "--trueno-json", "r.json", folder=tmp_path)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""Locks and forks: a child of a fork finds every lock of the core free, whoever held it in the parent."""
+"""Locks and forks: a child of a fork finds every lock of the core free, whichever thread held it in the parent."""
 
 import ast
 import os
@@ -19,10 +19,11 @@ from contextlib import contextmanager
 import numpy as np
 import trueno
 from trueno.aio import threads
-from trueno.discovery import index, registry, trial
+from trueno.discovery import index, registry
 from trueno.dispatch import state, watch
 from trueno.events import counters, stream
 from trueno import hooks, locks
+from trueno.probing import process
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
 
@@ -73,7 +74,7 @@ entries = [entry._lock for entry in registry.entries().values()]
 kernel = watch._one_by_one(lambda *args: 0, "reference", False)
 kernel()  # which makes the lock of this device
 every = {
-    "index": index._scanning, "registry": registry._lock, "trial": trial._lock, "threads": threads._lock,
+    "index": index._scanning, "registry": registry._lock, "probing": process._lock, "threads": threads._lock,
     "stream": stream._lock, "counters": counters._lock, "hooks": hooks._lock, "state": state._lock,
     "watch": watch._locks["reference"], **{f"entry {i}": lock for i, lock in enumerate(entries)},
 }

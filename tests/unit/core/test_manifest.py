@@ -183,7 +183,7 @@ def test_the_name_is_the_entry_points():
 def test_a_newer_plugin_asks_for_a_newer_core(api, older, monkeypatch):
     code, said = parse(GOOD | {"api": api}, "x", distribution="acme-trueno").unmet()
     assert code == "api_mismatch"
-    assert said.endswith("and this trueno speaks 1. Install: pip install --upgrade trueno")
+    assert said.endswith("and this trueno implements 1. Install: pip install --upgrade trueno")
     assert f"version{'s' if api == [2, 3] else ''} {api[0]}" in said
 
 
@@ -192,7 +192,7 @@ def test_an_older_plugin_asks_for_a_newer_plugin(monkeypatch):
     code, said = parse(GOOD | {"api": [1, 2]}, "x", distribution="acme-trueno").unmet()
     assert code == "api_mismatch"
     assert said == (
-        "it speaks versions 1 to 2 of the backend protocol, and this trueno speaks 3. "
+        "it implements versions 1 to 2 of the backend protocol, and this trueno implements 3. "
         "Install: pip install --upgrade acme-trueno"
     )
 

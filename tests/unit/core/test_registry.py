@@ -187,7 +187,7 @@ def test_refused_without_running_any_of_their_code(tmp_path):
     write(tmp_path, "works")
     found = tell(tmp_path, CODES)
     expected = {
-        "old": ("api_mismatch", "it speaks versions 7 to 9 of the backend protocol"),
+        "old": ("api_mismatch", "it implements versions 7 to 9 of the backend protocol"),
         "later": ("not_built", "not built yet"),
         "needs": ("missing", "no_such_module is not installed"),
         "garbled": ("bad_manifest", "its manifest is refused"),

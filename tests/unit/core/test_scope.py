@@ -23,7 +23,7 @@ def now():
 
 def requested():
     """The request for backends that calls follow."""
-    return now().asked
+    return now().request
 
 
 KINDS = {
@@ -189,7 +189,7 @@ def test_generators_are_refused(make, holds, kind, function):
 
 @each_kind
 def test_what_is_no_function_is_refused(make, holds, kind):
-    with pytest.raises(ParameterError, match=rf"^{kind}.*: 5 is no function.*`with`"):
+    with pytest.raises(ParameterError, match=rf"^{kind}.*: 5 is not a function.*`with`"):
         make()(5)
 
 

@@ -79,11 +79,11 @@ def test_a_function_needs_a_symbol():
 @pytest.mark.parametrize("fold", FOLDS)
 def test_folding_a_row_value_is_an_error(fold):
     word = getattr(lang, fold)
-    with pytest.raises(TypeError, match="already is one value a row"):
+    with pytest.raises(TypeError, match="is one value per row already"):
         program(lambda x: word(lang.sum(x)))
-    with pytest.raises(TypeError, match="already is one value a row"):
+    with pytest.raises(TypeError, match="is one value per row already"):
         program(lambda x, s: x * word(s), "x:e s:r")
-    with pytest.raises(TypeError, match="already is one value a row"):
+    with pytest.raises(TypeError, match="is one value per row already"):
         program(lambda x, p: x * word(p), params="p")
 
 

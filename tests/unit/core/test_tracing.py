@@ -379,7 +379,7 @@ def test_chrome_is_valid(tmp_path):
         emit("calibrate", backend="simd", rate=float("inf"))
     t.save(tmp_path / "trace.json")
     text = (tmp_path / "trace.json").read_text("ascii")
-    document = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    document = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     check_chrome(document)
     shown = [e for e in document["traceEvents"] if e["ph"] != "M"]
     assert sorted(e["ph"] for e in shown) == ["X"] * 6 + ["i"] * 4

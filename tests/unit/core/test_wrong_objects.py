@@ -60,7 +60,7 @@ def test_what_is_no_matrix_is_not_quantized(x):
 
 
 def test_eigenvalues_under_a_strict_error_state():
-    """Of the caller's: what LAPACK lets underflow on the way is no concern of his."""
+    """Of the caller's: what LAPACK lets underflow on the way is not a concern of his."""
     a = np.array([[1e-30, 1e-38], [1e-38, 1e-30]], np.float32)
     for backend in ("simd", "scalar", "reference"):
         with trueno.use(backend), np.errstate(all="raise"):

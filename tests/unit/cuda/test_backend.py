@@ -26,6 +26,7 @@ def test_out_may_be_an_operand(op):
 
 @pytest.mark.parametrize("arch", ["sm_75", "SM_90", "90", "sm_1"])
 def test_an_architecture_that_it_cannot_play(monkeypatch, arch):
+    trueno.backends()  # whose manifests declare the setting
     monkeypatch.setenv("TRUENO_CUDA_EMULATED_ARCH", arch)
     trueno.settings.settings.reload()
     try:

@@ -99,7 +99,7 @@ def test_emit_prints_what_ptxas_takes():
     "args, said",
     [
         (["outre"], 'ptx: no kernel is called "outre"; did you mean "outer"?'),
-        (["quant_matvec"], "ptx: quant_matvec is an op of Trueno's without a kernel of its own here"),
+        (["quant_matvec"], "ptx: quant_matvec is an op of Trueno without a kernel of its own here"),
         (["outer", "--set", "V"], "outer: --set 'V' must be NAME=VALUE"),
         (["outer", "--set", "v=2"], "outer: no constant 'v'; did you mean \"V\"?"),
         (["outer", "--set", "V=x"], "outer: V is 'x'; it must be a whole number, as 4"),

@@ -27,7 +27,7 @@ def there(*arrays):
 
 
 def still(call):
-    """The result at home of a call that must not move anything."""
+    """The result on the host of a call that must not move anything."""
     before = here.moved
     result = call()
     assert here.moved == before, f"{before} became {here.moved}"

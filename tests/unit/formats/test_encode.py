@@ -120,7 +120,7 @@ def test_checks_format_and_length() -> None:
 
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_where_nothing_counts_nothing_is_kept(name: str) -> None:
-    """As in ggml, an importance matrix of zeros leaves zeros, but in formats that do not heed it, or that start from
+    """As in ggml, an importance matrix of zeros leaves zeros, but in formats that ignore it, or that start from
     the extremes of the block."""
     f = FORMATS[name]
     print("seed 32")

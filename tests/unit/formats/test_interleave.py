@@ -82,15 +82,15 @@ def test_rows_in_any_layout():
     spread = np.repeat(w, 2, axis=0)[::2]
     assert np.array_equal(interleaved(spread, f), interleaved(w, f))
     assert np.array_equal(interleaved(np.asfortranarray(w), f), interleaved(w, f))
-    with pytest.raises(trueno.ShapeError, match="q6_k: a row of 629 bytes is no whole number"):
+    with pytest.raises(trueno.ShapeError, match="q6_k: a row of 629 bytes is not a whole number"):
         interleaved(w[:, :-1], f)
-    with pytest.raises(trueno.ShapeError, match="q6_k_r16: a row of 629 bytes is no whole number"):
+    with pytest.raises(trueno.ShapeError, match="q6_k_r16: a row of 629 bytes is not a whole number"):
         plain(w[:, :-1], INTERLEAVED["q6_k_r16"])
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_the_decoder_reads_them(name):
-    """Bit by bit, scales that are no numbers too."""
+    """Bit by bit, scales that are not numbers too."""
     f, laid = FORMATS[name], INTERLEAVED[f"{name}_r16"]
     w = any_bytes(f, 35, 2)
     got, wanted = decode(laid, interleaved(w, f)), decode(f, w)

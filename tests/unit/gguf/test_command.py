@@ -164,7 +164,7 @@ def test_odd_widths_are_listed_as_they_fall(tmp_path):
     out = run("quantize", tmp_path / "in", tmp_path / "out").stdout
     rows = [line.split() for line in out.splitlines()]
     assert ["3", "f32", "q5_0"] in rows and ["1", "f32", "f16"] in rows and ["1", "f32", "q8_0"] in rows
-    assert "5 tensors have rows that are no whole number of blocks: 3 in q5_0 instead of q4_k, " in out
+    assert "5 tensors have rows that are not a whole number of blocks: 3 in q5_0 instead of q4_k, " in out
     assert "1 in f16 instead of q4_k" in out and "1 in q8_0 instead of q6_k" in out
     assert "--verbose says which" in out and "a.weight" not in out
     report = json.loads(run("quantize", tmp_path / "in", tmp_path / "out", "--dry-run", "--json").stdout)
@@ -181,13 +181,13 @@ def test_verbose_lists_every_tensor_and_why(tmp_path):
     assert rows[NAME][1:7] == ["288", "f32", "q5_0", "instead", "of", "q4_k,"]
     assert rows["blk.0.attn_q.weight"][1:] == ["512", "f32", "q4_k"]
     assert rows["blk.0.attn_norm.weight"][1:] == ["288", "f32", "as", "it", "is"]
-    assert "1 tensor has rows that are no whole number of blocks: 1 in q5_0 instead of q4_k." in out
+    assert "1 tensor has rows that are not a whole number of blocks: 1 in q5_0 instead of q4_k." in out
 
 
 def test_where_nothing_changes_it_says_so(tmp_path, small):
     first = run("quantize", small, tmp_path / "out", "--type", "q8_0").stdout
     again = run("quantize", tmp_path / "out", tmp_path / "again", "--type", "q8_0").stdout
-    said = "Nothing to quantize: every tensor is as q8_0 has it already, and stays as it is."
+    said = "Nothing to quantize: every tensor is in q8_0's format already, and stays unchanged."
     assert said in again and said not in first
     assert (tmp_path / "again").read_bytes() == (tmp_path / "out").read_bytes()
 
@@ -214,7 +214,7 @@ def test_the_file_that_is_read_is_never_replaced(tmp_path, small, link, options)
             out.symlink_to(small) if link == "symbolic" else out.hardlink_to(small)
         except OSError:
             pytest.skip("this file system has no such links")
-    assert "is the file that is read; write another" in run("quantize", small, out, *options, code=2).stderr
+    assert "is the input file; write another" in run("quantize", small, out, *options, code=2).stderr
     assert small.read_bytes() == before and out.read_bytes() == before
 
 
@@ -222,10 +222,10 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_2(tmp_path, small):
     trueno.gguf.write(tmp_path / "blocks", {NAME: blocks("q8_0", 2, 8)}, ARCH)
     for args, said in (
         (("quantize", small, tmp_path / "out", "--type", "q4km"), 'did you mean "q4_k_m"?'),
-        (("quantize", small, tmp_path / "out", "--type", "f16"), "'f16' is no mixture"),
-        (("quantize", small, small), "is the file that is read; write another"),
+        (("quantize", small, tmp_path / "out", "--type", "f16"), "'f16' is not a mixture"),
+        (("quantize", small, small), "is the input file; write another"),
         (("quantize", small, tmp_path / "no" / "out"), "No such file or directory"),
-        (("quantize", small, tmp_path), "it is no ordinary file"),
+        (("quantize", small, tmp_path), "it is not a regular file"),
         (("quantize", tmp_path / "blocks", tmp_path / "out"), "--allow-requantize"),
     ):
         result = run(*args, code=2)

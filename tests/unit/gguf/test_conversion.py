@@ -120,7 +120,7 @@ def test_blocks_are_quantized_again_on_demand_alone(tmp_path):
         trueno.gguf.convert(tmp_path / "in", tmp_path / "out", "q4_k_m")
     trueno.gguf.convert(tmp_path / "in", tmp_path / "out", "q4_k_s", requantize=True)
     assert trueno.gguf.open(tmp_path / "out")[NAME] == trueno.quant.requantize(q, "q4_k")
-    trueno.gguf.convert(tmp_path / "in", tmp_path / "out", "q8_0")  # nothing to do is no loss
+    trueno.gguf.convert(tmp_path / "in", tmp_path / "out", "q8_0")  # nothing to do is not a loss
     assert trueno.gguf.open(tmp_path / "out")[NAME] == q
 
 
@@ -139,9 +139,9 @@ def test_numbers_that_no_block_holds(tmp_path):
         unlike(tmp_path, {NAME: x}, rf"tensor '{NAME}', rows from 0: .*x\[2, 5\] is {bad}")
     x[2, 5] = 1e12
     for kind in ("q4_0", "q4_k_m", "q6_k", "q8_0", "iq4_xs", "q2_k", "q4_1"):
-        unlike(tmp_path, {NAME: x}, f"tensor '{NAME}', rows from 0: .* past the range of float16", kind=kind)
+        unlike(tmp_path, {NAME: x}, f"tensor '{NAME}', rows from 0: .* out of the range of float16", kind=kind)
     for bad in (np.nan, 1e6):
-        unlike(tmp_path, {NAME: np.full((4, 10), bad, np.float32)}, "past the range of float16")
+        unlike(tmp_path, {NAME: np.full((4, 10), bad, np.float32)}, "out of the range of float16")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_an_importance_that_is_none(tmp_path, bad):
 
 
 def test_what_is_not_quantized(tmp_path):
-    unlike(tmp_path, {NAME: np.ones((4, 256), np.int32)}, "is in i32, which is not quantized here", trueno.FileError)
+    unlike(tmp_path, {NAME: np.ones((4, 256), np.int32)}, "is in i32, which cannot be quantized here", trueno.FileError)
     part = ARCH | {"split.count": np.uint16(3)}
     unlike(tmp_path, {}, "it is a part of a split model", trueno.FileError, metadata=part)
 
@@ -191,7 +191,7 @@ def test_the_source_is_no_target(tmp_path, monkeypatch):
     Path("in").write_bytes(raw_file())
     Path("link").symlink_to("in")
     for target in ("in", tmp_path / "in", "link"):
-        with pytest.raises(trueno.ParameterError, match="is the file that is read; write another"):
+        with pytest.raises(trueno.ParameterError, match="is the input file; write another"):
             trueno.gguf.convert("in", target, "q4_k_m")
     with pytest.raises(trueno.FileError, match="No such file"):
         trueno.gguf.convert("missing", "missing", "q4_k_m")

@@ -29,7 +29,7 @@ def everything(path):
         if t.type in READ:
             assert prod(file[name].shape) == prod(t.shape)
         else:
-            with pytest.raises(trueno.DtypeError, match="which is not read here"):
+            with pytest.raises(trueno.DtypeError, match="which cannot be read here"):
                 file[name]
     return file
 
@@ -155,31 +155,31 @@ X = (info("x", (4,), 0, 0), info("y", (4,), 0, 32))
         (raw_file(magic=b"FUGG"), "it begins with b'FUGG'"),
         (b"GG", "it begins with b'GG'"),
         (b"GGUF", "the version needs 4 bytes, but 0 are left"),
-        (raw_file(version=1), "version 1: versions 2 and 3 are read"),
+        (raw_file(version=1), "version 1: versions 2 and 3 can be read"),
         (raw_file(version=4), "version 4"),
         (raw_file(version=0), "version 0"),
-        (raw_file(version=3 << 24), "big-endian files are not read"),
-        (raw_file(version=2 << 24), "big-endian files are not read"),
-        (raw_file([key("a", 4, bytes(4))] * 2), "the key 'a' comes twice"),
+        (raw_file(version=3 << 24), "big-endian files cannot be read"),
+        (raw_file(version=2 << 24), "big-endian files cannot be read"),
+        (raw_file([key("a", 4, bytes(4))] * 2), "the key 'a' appears twice"),
         (raw_file([key("", 4, bytes(4))]), "a key has no name"),
-        (raw_file([key(b"\xff", 4, bytes(4))]), "a key is no UTF-8"),
-        (raw_file([key("a", 8, text(b"ab\xc3"))]), "'a' has a text that is no UTF-8"),
+        (raw_file([key(b"\xff", 4, bytes(4))]), "a key is not UTF-8"),
+        (raw_file([key("a", 8, text(b"ab\xc3"))]), "'a' has a text that is not UTF-8"),
         (raw_file([key("a", 9, struct.pack("<IQ", 8, 2) + text("é") + text(b"\x80"))]),
-         "'a' has a text that is no UTF-8"),
-        (raw_file([key("a", 13, bytes(9))]), "'a' has the type 13, which there is none of"),
-        (raw_file([key("a", 9, struct.pack("<IQ", 13, 0))]), "'a' has the type 13"),
+         "'a' has a text that is not UTF-8"),
+        (raw_file([key("a", 13, bytes(9))]), "'a' has the unknown type 13"),
+        (raw_file([key("a", 9, struct.pack("<IQ", 13, 0))]), "'a' has the unknown type 13"),
         (raw_file([key("a", 9, struct.pack("<IQ", 9, 0))]), "'a' is an array of arrays"),
         (raw_file([key("a", 9, struct.pack("<IQ", 9, 1) * 1000)]), "'a' is an array of arrays"),
         (raw_file([key("general.alignment", 4, struct.pack("<I", 24))]), "general.alignment is 24"),
         (raw_file([key("general.alignment", 4, bytes(4))]), "general.alignment is 0"),
         (raw_file([key("general.alignment", 10, struct.pack("<Q", 32))]), "general.alignment has the type 10"),
-        (raw_file([], [info("x", (4,), 0, 0)] * 2, bytes(32)), "the tensor 'x' comes twice"),
-        (raw_file([], [info(b"\xfe", (4,), 0, 0)], bytes(32)), "a tensor's name is no UTF-8"),
+        (raw_file([], [info("x", (4,), 0, 0)] * 2, bytes(32)), "the tensor 'x' appears twice"),
+        (raw_file([], [info(b"\xfe", (4,), 0, 0)], bytes(32)), "a tensor's name is not UTF-8"),
         (raw_file([], [info("x", (4,), 4, 0)], bytes(32)), "tensor 'x' has the type 4, one that ggml has removed"),
-        (raw_file([], [info("x", (4,), 99, 0)], bytes(32)), "tensor 'x' has the type 99, not one that is known here"),
+        (raw_file([], [info("x", (4,), 99, 0)], bytes(32)), "tensor 'x' has the type 99, an unknown one"),
         (raw_file([], [info("x", (255,), 12, 0)], bytes(144)),
          "tensor 'x' has rows of 255 elements, but blocks of 256"),
-        (raw_file([], [info("x", (4,), 0, 4)], bytes(64)), "tensor 'x' is at offset 4, which is no multiple of 32"),
+        (raw_file([], [info("x", (4,), 0, 4)], bytes(64)), "tensor 'x' is at offset 4, which is not a multiple of 32"),
         (raw_file([], [info("x", (9,), 0, 0), X[1]], bytes(64)), "tensors 'x' and 'y' share bytes"),
         (raw_file([], [info("x", (4,), 0, 32), X[1]], bytes(64)), "tensors 'x' and 'y' share bytes"),
         (raw_file([], X, bytes(47)), "tensor 'y' ends at byte "),

@@ -79,7 +79,7 @@ def test_types_without_a_decoder_are_bytes(store, kind):
     path = store(raw_file([key("general.architecture", 8, text("x"))], [info("x", (elements, 2), kind, 0)], data))
     with trueno.gguf.open(path) as file:
         assert "x" in file and file.tensors["x"].type == name and file.tensors["x"].raw.tobytes() == data
-        with pytest.raises(trueno.DtypeError, match=rf"tensor 'x' is in {name}, which is not read here.*\.raw"):
+        with pytest.raises(trueno.DtypeError, match=rf"tensor 'x' is in {name}, which cannot be read here.*\.raw"):
             file["x"]
         trueno.gguf.write(path.with_name("y"), file.tensors, file.metadata)
     assert path.with_name("y").read_bytes()[: path.stat().st_size] == path.read_bytes()
@@ -293,7 +293,7 @@ def test_without_the_package_a_sentence_says_what_to_install(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert (
         done.stdout
-        == 3 * "gguf: the package is not here (No module named 'gguf'). Install: pip install 'trueno[gguf]'\n"
+        == 3 * "gguf: the package is not installed (No module named 'gguf'). Install: pip install 'trueno[gguf]'\n"
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.gguf"]
 
@@ -310,11 +310,11 @@ def test_rows_of_a_tensor_without_rows(store, shape, kind):
 
 
 def test_rows_of_a_type_without_a_decoder(store):
-    with pytest.raises(trueno.DtypeError, match="which is not read here"):
+    with pytest.raises(trueno.DtypeError, match="which cannot be read here"):
         trueno.gguf.open(store(raw_file([], [info("x", (256,), 34, 0)], bytes(54)))).tensors["x"].rows(0, 1)
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\0", "a\udc00\0"])
 def test_what_is_no_path_is_a_file_error(path):
-    with pytest.raises(trueno.FileError, match="is no path of a file"):
+    with pytest.raises(trueno.FileError, match="is not a path of a file"):
         trueno.gguf.open(path)

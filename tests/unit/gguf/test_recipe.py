@@ -48,7 +48,7 @@ def test_short_names_mean_the_medium_mixture(name):
 
 
 def test_unknown_mixtures_are_refused_with_a_suggestion():
-    with pytest.raises(trueno.ParameterError, match=r"'q4km' is no mixture; did you mean .q4_k_m.\?; known: q4_0, "):
+    with pytest.raises(trueno.ParameterError, match=r"'q4km' is not a mixture; did you mean .q4_k_m.\?; known: q4_0, "):
         recipe("q4km")
 
 

@@ -48,8 +48,9 @@ def test_python_values_get_the_types_that_hold_them(tmp_path):
         (None, "has NoneType"), ({}, "has dict"), (b"x", "has bytes"), (1j, "has complex"), ([[1]], "has list"),
         ([1, "a"], "has int, str"), ([1, 2.5], "has float, int"), ([True, 1], "has bool, int"),
         ([None], "has NoneType"),
-        (2**64, "which no 64 bits hold"), (-(2**63) - 1, "which no 64 bits hold"), ([-1, 2**63], "no 64 bits hold"),
-        ("\ud800", "half of a surrogate pair"), (["a", "\udfff"], "half of a surrogate pair"),
+        (2**64, "no 64-bit type can hold"), (-(2**63) - 1, "no 64-bit type can hold"),
+        ([-1, 2**63], "no 64-bit type can hold"),
+        ("\ud800", "a lone surrogate"), (["a", "\udfff"], "a lone surrogate"),
         (np.zeros((2, 2), np.int8), "int8 of shape (2, 2)"), (np.float16(1), "float16 of shape ()"),
         (np.array(["a"]), "<U1 of shape (1,)"), (np.array([None]), "object of shape (1,)"),
     ],
@@ -169,7 +170,7 @@ def test_a_full_disk_is_a_file_error_and_leaves_no_litter(tmp_path):
 def test_targets_that_cannot_be(tmp_path):
     for path, said in (
         (tmp_path / "no" / "x", "No such file or directory"),
-        (tmp_path, "it is no ordinary file"),
+        (tmp_path, "it is not a regular file"),
         (tmp_path / ("n" * 300), "(?i)name too long"),
     ):
         with pytest.raises(trueno.FileError, match=said):
@@ -181,7 +182,7 @@ def test_targets_that_cannot_be(tmp_path):
 def test_devices_and_pipes_are_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/null"):
-        with pytest.raises(trueno.FileError, match="it is no ordinary file, so it is not replaced"):
+        with pytest.raises(trueno.FileError, match="it is not a regular file, so it is not replaced"):
             trueno.gguf.write(path, {"x": X}, ARCH)
     assert inside(tmp_path) == ["pipe"] and stat.S_ISCHR(os.stat("/dev/null").st_mode)
 

@@ -141,7 +141,7 @@ def test_only_products_along_rows_read_it():
     with pytest.raises(trueno.ParameterError, match="lie row by row"):
         trueno.quant_matvec_colmajor(laid, normal(40))
     assert np.array_equal(laid.T.plain() @ normal(40), q.T @ normal(40))
-    with pytest.raises(trueno.ParameterError, match="holds activations, which nothing interleaves"):
+    with pytest.raises(trueno.ParameterError, match="holds activations, which cannot be interleaved"):
         trueno.QuantizedMatrix(bytes(292), (1, 256), "q8_k").interleaved()
 
 
@@ -157,7 +157,7 @@ def test_quantizing_to_it():
     assert trueno.requantize(laid.T, laid.format) == trueno.requantize(laid.plain().T, "q4_0").interleaved()
     with pytest.raises(trueno.ParameterError, match=r"quantize_rows: format is 'q4_k_r16', .* makes q4_k_r16 of q4_k"):
         trueno.quantize_rows(x, format="q4_k_r16")
-    with pytest.raises(trueno.ShapeError, match="a row of 100 elements is no whole number of blocks"):
+    with pytest.raises(trueno.ShapeError, match="a row of 100 elements is not a whole number of blocks"):
         trueno.quantize(x[:, :100], "q4_k_r16")
 
 
@@ -165,7 +165,7 @@ def test_no_file_holds_it(tmp_path):
     pytest.importorskip("gguf", reason="needs gguf")
     laid, path = made().interleaved(), tmp_path / "a.gguf"
     with pytest.raises(
-        trueno.ParameterError, match=r"tensor 'w' is in q4_k_r16, which no file holds; write q.plain\(\)"
+        trueno.ParameterError, match=r"tensor 'w' is in q4_k_r16, which files cannot hold; write q.plain\(\)"
     ):
         trueno.gguf.write(path, {"w": laid}, {"general.architecture": "llama"})
     assert not path.exists()

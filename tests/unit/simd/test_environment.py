@@ -121,7 +121,7 @@ print(len(plain), plain == guarded, hashlib.sha256(min(plain)).hexdigest())
 def test_no_bit_depends_on_which_worker_took_which_piece() -> None:
     """150 001 elements, where plain and guarded results once differed in most elements' last bit.
 
-    Then whoever started the pool had lent the workers its modes, so that each sum of pieces was rounded by chance.
+    Then the thread that started the pool had lent the workers its modes, so each sum of pieces was rounded by chance.
     """
     root = str(Path(__file__).resolve().parents[3])
 

@@ -127,7 +127,7 @@ def test_the_number_of_threads_changes_nothing(rng):
 
 
 def test_where_the_blas_makes_the_product(rng):
-    """Then the epilogue goes over all of it, in bands; here somebody else's product is already there."""
+    """Then the epilogue goes over all of it, in bands; here another's product is already there."""
     op = op_of("matmul")
     operands, _ = operands_of(op, 150, 700, 30, "f4", rng)
     out = np.matmul(*operands[:2])

@@ -1,6 +1,6 @@
 """float64 functions against mpmath and long double: within their stated ulp, right at every edge.
 
-Each ISA level below the present one runs in a process of its own (Numba's target is fixed once a process).
+Each ISA level below the present one runs in a child process (Numba's target is fixed once a process).
 """
 
 import functools

@@ -117,7 +117,7 @@ if child:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_of_a_process_that_loads_numba_computes(tmp_path: Path) -> None:
-    """Neither it nor its parent waits for ever for a lock that a thread of the parent held."""
+    """Neither it nor its parent waits forever for a lock that a thread of the parent held."""
     tmp_path.chmod(0o700)
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -188,7 +188,7 @@ def test_an_interrupted_caller_goes_on_and_so_does_the_task() -> None:
 
 
 def test_several_wait_for_one_task() -> None:
-    """Whoever waits for its end, and first, leaves it to the others."""
+    """The first to wait for its end leaves it to the others."""
     going, waiting = threading.Event(), threading.Semaphore(0)
     found: list[bool] = []
 
@@ -243,7 +243,7 @@ print("done")
 
 
 def test_a_call_within_numbas_own_compilation_waits_for_nobody(tmp_path):
-    """Its lock is this thread's; another thread would wait for ever."""
+    """Its lock is this thread's; another thread would wait forever."""
     done = subprocess.run(
         [sys.executable, "-c", COMPILING], env=os.environ | {"TRUENO_CACHE_DIR": str(tmp_path / "cache")},
         capture_output=True, text=True, timeout=200, check=False,

@@ -1,6 +1,6 @@
 """The level is the CPU's, less the cap, and what Numba compiles really keeps to it.
 
-Numba's target is fixed once a process, so each level is tried in a process of its own.
+Numba's target is fixed once a process, so each level is tried in a child process.
 """
 
 import os
@@ -188,4 +188,4 @@ def test_without_a_compiler_there_is_a_sentence() -> None:
     code = "from trueno_simd.backend import SimdBackend; print(SimdBackend().probe(1).reason)"
     for first in ("", "import numba\n"):
         said = python(first + code, NUMBA_DISABLE_JIT="1")
-        assert said == "Numba is told to compile nothing (NUMBA_DISABLE_JIT=1); unset that variable"
+        assert said == "Numba compiles nothing (NUMBA_DISABLE_JIT=1); unset that variable"

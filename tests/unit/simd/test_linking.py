@@ -54,7 +54,7 @@ def test_all_that_is_linked_into_a_kernel_is_hidden_in_it():
     for function in made.library.get_defined_functions():
         seen[function.linkage.name].add(function.name)
     assert seen["external"] == {made.fndesc.llvm_func_name, made.fndesc.llvm_cpython_wrapper_name}
-    assert any("piece" in name for name in seen["internal"]), "the piece is no function of its own: this tests nothing"
+    assert any("piece" in name for name in seen["internal"]), "the piece is not a separate function: this tests nothing"
 
 
 def test_what_only_kernels_call_is_not_compiled_alone():

@@ -10,7 +10,7 @@ import trueno
 
 @pytest.mark.parametrize("backend", ["scalar", "simd"])
 def test_eigenvalues_that_lapack_does_not_find(backend, monkeypatch):
-    """Numbers near the largest float may end LAPACK's iteration; whether they do hangs on the LAPACK."""
+    """Numbers near the largest float may end LAPACK's iteration; whether they do depends on the LAPACK."""
 
     def gives_up(a):
         raise np.linalg.LinAlgError("Eigenvalues did not converge")

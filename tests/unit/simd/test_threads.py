@@ -1,4 +1,4 @@
-"""The pool does each chunk once, whoever calls, and is never the reason that a process hangs or dies."""
+"""The pool does each chunk once, for any caller, and is never the reason that a process hangs or dies."""
 
 import os
 import subprocess

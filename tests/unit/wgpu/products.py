@@ -25,7 +25,7 @@ def kernel(gpu: Any, op: str, *operands: Any, guarded: bool = False, **static: A
 
 
 def unwritten(gpu: Any, shape: tuple[int, ...]) -> Array:
-    """A result whose memory holds NaN, so that what nobody wrote shows."""
+    """A result whose memory holds NaN, so that unwritten elements show."""
     return Array.of(gpu, np.full(shape, np.nan, np.float32))
 
 

@@ -80,7 +80,7 @@ def test_what_it_does_not_become(gpu):
         (BufferError, lambda: np.from_dlpack(a)),
         (BufferError, a.__dlpack_device__),
     ):
-        with pytest.raises(error, match=r"bring it home with trueno\.numpy"):
+        with pytest.raises(error, match=r"copy it to the host with trueno\.numpy"):
             call()
     with pytest.raises(TypeError):
         np.ones(3) + a

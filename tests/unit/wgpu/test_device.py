@@ -417,7 +417,7 @@ def test_limits(gpu):
 
 
 def test_a_budget(gpu, monkeypatch):
-    """Software promises any memory, so the layer counts; what nobody uses any more goes first."""
+    """Software promises any memory, so the layer counts; unused buffers go first."""
     gpu.wait()
     monkeypatch.setattr(gpu._heap, "budget", gpu._heap.pool.lent + (64 << 20))
     kept = gpu.alloc(40 << 20)

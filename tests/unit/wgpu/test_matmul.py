@@ -156,7 +156,7 @@ def test_splits_of_stacked_products(gpu, rng):
 
 @pytest.mark.parametrize("tile", [NAIVE, SMALL, MIDDLE, LARGE], ids=str)
 def test_a_hundred_thousand_ones(gpu, tile):
-    """llvmpipe ends an invocation's loops after 65 535 trips, without a word."""
+    """llvmpipe ends an invocation's loops after 65 535 trips, without a message."""
     k = 100_000
     a, b = np.ones((3, k), np.float32), np.ones((k, 5), np.float32)
     dispatches = product_dispatches("test", 3, 5, k, gpu.limits, tile=tile, splits=1)

@@ -36,7 +36,7 @@ def random_bytes(rng: np.random.Generator, name: str, rows: int, blocks: int) ->
     w = rng.integers(0, 256, (rows * blocks, f.nbytes), dtype=np.uint8)
     w[::7] = 0
     if f.e8m0:
-        w[:, f.fields["d"].offset] = rng.integers(0, 250, len(w))  # 12 · 2^127 is no float32
+        w[:, f.fields["d"].offset] = rng.integers(0, 250, len(w))  # 12 · 2^127 is not a float32
     return w.reshape(rows, blocks * f.nbytes)
 
 
@@ -64,7 +64,7 @@ def product(gpu: Any, name: str, w: np.ndarray, x: np.ndarray, mode: str = "q8",
 
 
 def assert_product(y: np.ndarray, a: np.ndarray, w: np.ndarray) -> None:
-    """y against a · w in float64.  Where the exact product is no number, neither may the result be one."""
+    """y against a · w in float64.  Where the exact product is not a number, neither may the result be one."""
     k = len(w)
     with np.errstate(all="ignore"):
         wanted, size = a @ w, np.abs(a) @ np.abs(w)
@@ -97,7 +97,7 @@ def test_products_are_ggmls(gpu: Any, name: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_one_row(gpu: Any, rng: np.random.Generator, name: str, mode: str) -> None:
-    """Rows that are no multiple of anything, and lengths from one block on."""
+    """Rows that are not a multiple of anything, and lengths from one block on."""
     size = FORMATS[name].elements
     for rows, count in [(1, 1), (2, 2), (3, 5), (7, 9), (100, 2), (5, 4096 // size)]:
         x = rng.standard_normal(count * size).astype("f4")
@@ -199,7 +199,7 @@ def test_rows_of_x_that_no_binding_holds_come_in_parts(
 def test_loops_stay_within_the_budget(
     gpu: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, m: int, columns: bool
 ) -> None:
-    """A CPU adapter ends longer loops in silence: k is split, over dispatches or over workgroups."""
+    """A CPU adapter ends longer loops silently: k is split, over dispatches or over workgroups."""
     w = sane_bytes(rng, "q8_0", 3000 if columns else 40, 2 if columns else 90)
     x = rng.standard_normal((m, 3000 if columns else 90 * 32)).astype("f4")
     monkeypatch.setattr(gpu, "limits", replace(gpu.limits, trips=60))

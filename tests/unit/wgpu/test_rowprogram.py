@@ -1,6 +1,6 @@
 """Row kernels called directly: every schedule at its seams, shared buffers, limits, flags, sums, positions.
 
-The conformance kit judges every op; here is what hangs on shapes and buffers.
+The conformance kit judges every op; here is what depends on shapes and buffers.
 """
 
 import re
@@ -131,7 +131,7 @@ def test_one_row_of_each_kind(gpu: Any, rng: np.random.Generator) -> None:
 
 
 def test_no_invocation_makes_too_many_trips(gpu: Any) -> None:
-    """Mesa's software ends loops in silence after 65 535: a row of 2^24 ones would count as far fewer."""
+    """Mesa's software ends loops silently after 65 535: a row of 2^24 ones would count as far fewer."""
     x = np.ones(1 << 24, F)
     for op in ("sum", "sum_kahan"):
         y = Array.empty(gpu, (), F)

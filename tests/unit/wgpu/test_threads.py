@@ -161,8 +161,8 @@ assert (y.numpy() == 2 * x.numpy()).all()
 
 @forks
 def test_a_fork_while_a_thread_works(child):
-    """An error at once in the child, whatever locks that thread held.  What the driver's own locks do there, nobody
-    can say, so the child opens no other."""
+    """An error at once in the child, whatever locks that thread held.  What the driver's own locks do there is
+    unknown, so the child opens no other."""
     child("""
 import signal, threading
 from trueno_wgpu.device import opened

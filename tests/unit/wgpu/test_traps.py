@@ -1,6 +1,6 @@
-"""What ends the process in wgpu-native, or is wrong in silence: each is an error here, or cannot happen.
+"""What ends the process in wgpu-native, or is wrong silently: each is an error here, or cannot happen.
 
-Whatever could abort runs in a process of its own.
+Whatever could abort runs in a child process.
 """
 
 import struct
@@ -195,7 +195,7 @@ sys.exit(0)
 
 
 def test_llvmpipe_ends_loops(gpu):
-    """After 65 535 trips in all, without a word; what `limits.trips` allows is right."""
+    """After 65 535 trips in all, without a message; what `limits.trips` allows is right."""
     if not gpu.limits.trips:
         pytest.skip("hardware has no such budget")
     source = """struct P { outer: u32, inner: u32 }

@@ -1,11 +1,11 @@
 """Every op for asyncio: `await trueno.aio.add(x, y)` is `trueno.add(x, y)` while the event loop stays free.
 
-Each function has the name, signature, results and errors of its twin in `trueno`, and runs under the caller's
-`use`, guard and trace.  A call runs in a worker thread, unless it is on host arrays, was run before, and is
-predicted to take less than a hop to another thread costs: then it runs at once (see `trueno.aio.inline`).
+Each function has the name, signature, results and errors of its counterpart in `trueno`, and runs under the caller's
+`use`, guard and trace.  A call runs in a worker thread, unless it is on host arrays, has run before, and is
+predicted to take less time than a hop to another thread: then it runs inline (see `trueno.aio.inline`).
 
-Until the `await` has ended, operands must not be written, nor `out` read.  Once it has ended, however it ended,
-`out` is the caller's again: a cancelled call that was already running with `out=` is waited for first.
+Until the `await` has ended, operands must not be written, and `out` must not be read.  Once it has ended, in any way,
+`out` belongs to the caller again: a cancelled call that was already running with `out=` is waited for first.
 `to`, `numpy` and `device` are those of `trueno`, in a worker thread.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trueno.context import DeviceContext
 
-_functions: "dict[str, Callable[..., Coroutine[Any, Any, Any]]]" = {}  # no globals: they would hide builtins (sum, max)
+_functions: "dict[str, Callable[..., Coroutine[Any, Any, Any]]]" = {}  # not globals, which hide builtins (sum, max)
 
 
 async def to(x: Any, name: str) -> Any:
@@ -36,7 +36,7 @@ async def numpy(x: Any) -> Any:
 
 
 async def device(name: str) -> "DeviceContext":
-    """`trueno.device` without blocking the event loop while the backend is tried and started."""
+    """`trueno.device` without blocking the event loop while the backend is probed and started."""
     from trueno.context import device
 
     return await away(device, (name,), {})  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ async def numpy(x: Any) -> Any:
     """`trueno.numpy` without blocking the event loop."""
 
 async def device(name: str) -> DeviceContext:
-    """`trueno.device` without blocking the event loop while the backend is tried and started."""
+    """`trueno.device` without blocking the event loop while the backend is probed and started."""
 
 # ---- arithmetic --------------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ async def quantize_rows_weighted(
     """w[i,:] = the blocks of x[i,:] in `format`, errors weighted by `imatrix`: the importance of each column."""
 
 async def dequantize(w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: Any = None) -> NDArray[Any]:
-    """y[i,:] = the numbers that the blocks of w[i,:] stand for, bit for bit as ggml's."""
+    """y[i,:] = the numbers that the blocks of w[i,:] encode, bit for bit as ggml's."""
 
 async def quant_matvec(
     w: QuantizedMatrix | NDArray[Any], x: ArrayLike, *, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
@@ -321,7 +321,7 @@ async def quant_matvec(
 async def quant_matmul(
     x: ArrayLike, w: QuantizedMatrix | NDArray[Any], *, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
 ) -> NDArray[Any]:
-    """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as a linear layer has it."""
+    """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as in a linear layer."""
 
 async def quant_matvec_colmajor(
     w: QuantizedMatrix | NDArray[Any], x: ArrayLike, *, format: str = "", out: Any = None

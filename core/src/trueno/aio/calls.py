@@ -1,4 +1,4 @@
-"""Asynchronous calls: at once, or in a worker thread and awaited."""
+"""Asynchronous calls: inline, or in a worker thread and awaited."""
 
 import asyncio
 import inspect
@@ -18,7 +18,7 @@ from trueno.ops.op import Op
 
 
 class _Spent(local):
-    """Seconds for which this thread's event loop was kept by calls since it had its turn."""
+    """Seconds for which calls have blocked this thread's event loop since its last turn."""
 
     seconds = 0.0
 
@@ -27,7 +27,7 @@ _spent = _Spent()
 
 
 async def call(op: Op, run: Callable[..., Any], operands: tuple[Any, ...], given: dict[str, Any], out: Any) -> Any:
-    """`run(*operands, **given, out=out)`, where it takes the event loop least."""
+    """`run(*operands, **given, out=out)`, where it blocks the event loop least."""
     found = kind(op, operands, given)
     if found is None:
         return await away(run, operands, given if out is None else {**given, "out": out}, keep=out is not None)
@@ -47,8 +47,8 @@ async def call(op: Op, run: Callable[..., Any], operands: tuple[Any, ...], given
 async def away(run: Callable[..., Any], args: tuple[Any, ...], kw: dict[str, Any], *, keep: bool = False) -> Any:
     """Call `run` in a worker thread, in a copy of the caller's context.
 
-    When the caller is cancelled, a call that has not begun never does, and the result of one that has is dropped.
-    keep: it writes into what is the caller's, so one that has begun is waited for before the cancellation goes on.
+    When the caller is cancelled, a call that has not begun never begins, and the result of one that has is dropped.
+    keep: it writes into the caller's arrays, so one that has begun is waited for before the cancellation continues.
     """
     if not threads.possible():
         await asyncio.sleep(0)
@@ -70,17 +70,17 @@ async def ended(work: "Future[Any]", loop: asyncio.AbstractEventLoop) -> None:
     over = asyncio.Event()
 
     def tell(_: "Future[Any]") -> None:
-        with suppress(RuntimeError):  # somebody closed the loop under a task that was still waiting
+        with suppress(RuntimeError):  # the loop was closed under a task that was still waiting
             loop.call_soon_threadsafe(over.set)
 
     work.add_done_callback(tell)
     while not work.done():
-        with suppress(asyncio.CancelledError):  # once more; the first one will be raised
+        with suppress(asyncio.CancelledError):  # again; the first one will be raised
             await over.wait()
 
 
 def build(op: Op) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """The asynchronous function of an op, with its true signature."""
+    """The asynchronous function of an op, with the op's signature."""
     listed = parameters(op)
     positional = [p for p in listed if p.kind is not p.KEYWORD_ONLY]
     keyword = [p for p in listed if p.kind is p.KEYWORD_ONLY]

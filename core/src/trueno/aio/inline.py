@@ -1,15 +1,15 @@
-"""Which calls run at once in the event loop: those that take less than a hop to another thread costs.
+"""The calls that run inline in the event loop: those that take less time than a hop to another thread.
 
-A hop costs some 50 to 100 µs, and a small call 1 to 10.  So a call runs at once if all of this holds:
+A hop costs some 50 to 100 µs, and a small call 1 to 10.  So a call runs inline if all of this is true:
 
 * its operands are NumPy arrays (or hold such) and numbers, and the backend that was chosen computes on host memory;
 * its plan is made: nothing is probed, compiled or measured in the event loop;
 * its predicted time (what `trueno.explain` shows) is at most `BUDGET`;
 * no guard is in force, which may compute everything again with the reference;
-* calls of its kind kept the promise: after three that took longer than `PROMISE`, or one that took twenty times as
+* calls of its kind have kept to the limit: after three that took longer than `PROMISE`, or one that took 20 times as
   long, the kind goes to a thread.
 
-Calls that run at once never suspend by themselves, so after `PROMISE` seconds of them the loop gets a turn.
+Inline calls never suspend, so after `PROMISE` seconds of them the loop gets a turn.
 """
 
 from typing import Any
@@ -24,17 +24,17 @@ from trueno.ops.op import Op
 from trueno.select.predict import predict
 
 BUDGET = 100e-6
-"""Seconds that a call may be predicted to take.  A prediction is for the middle of a size class, at most a third
+"""The most predicted seconds of an inline call.  A prediction is for the middle of a size class, at most a third
 below its upper end, and is not exact."""
 PROMISE = 200e-6
-"""Seconds for which the event loop is kept at most, as far as it can be known beforehand."""
+"""The most seconds for which the event loop is blocked, as far as it can be predicted."""
 STRIKES = 3
 FAR = 20
 MOST = 4096
 
 
 class Kind:
-    """Calls alike in all that a plan depends on, and in their shapes; `fast`: they run at once."""
+    """Calls that agree in all that a plan depends on, and in their shapes; `fast`: they run inline."""
 
     __slots__ = ("choice", "fast", "key", "strikes")
 
@@ -55,7 +55,7 @@ _kinds: dict[Any, Kind] = {}
 
 
 def kind(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | None:
-    """The kind of a call that runs at once; None for one that goes to a thread."""
+    """The kind of a call that runs inline; None for one that goes to a thread."""
     now = state.current.get()
     seen: list[Any] = [now, op.name]
     for x in operands:
@@ -73,7 +73,7 @@ def kind(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | Non
     try:
         key = tuple(seen)
         found = _kinds.get(key)
-    except TypeError:  # a parameter that has no hash is none that an op takes
+    except TypeError:  # an unhashable parameter, which no op accepts
         return None
     if found is None or now.general.get(found.key) is not found.choice:
         found = _judge(now, op, operands, given)
@@ -87,7 +87,7 @@ def kind(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | Non
 
 
 def _judge(now: State, op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | None:
-    """None as long as there is no plan, and for what is an error: the call itself will say so."""
+    """None as long as there is no plan, and for invalid arguments: the call itself will raise."""
     from trueno.dispatch.call import request
 
     try:

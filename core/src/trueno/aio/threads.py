@@ -1,4 +1,4 @@
-"""The worker threads in which asynchronous calls run: few, made when the first call needs one.
+"""The worker threads in which asynchronous calls run: few, started when the first call needs one.
 
 They are named `trueno-aio`, serve every event loop of the process, and end with the interpreter, after what
 they are running.  A forked child starts with none.
@@ -17,19 +17,19 @@ _lock = ForkSafeLock()
 
 
 def possible() -> bool:
-    """Whether this platform has threads; where it has none, calls run at once."""
+    """Whether this platform has threads; if not, calls run inline."""
     return sys.platform not in ("emscripten", "wasi")
 
 
 def most() -> int:
-    """How many threads there may be: two at least, so that waiting for a device does not stop the host, and eight at
-    most, because kernels bring threads of their own."""
+    """The number of threads: at least two, so that waiting for a device does not stop the host, and at most eight,
+    because kernels have their own threads."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(max(cpus, 2), 8)
 
 
 def submit(function: Callable[..., Any], *args: Any, **kw: Any) -> "Future[Any]":
-    """Run `function` in a worker thread, after those that were submitted before."""
+    """Run `function` in a worker thread, after earlier submissions."""
     global _pool
     with _lock:
         if _pool is None:

@@ -1,16 +1,16 @@
-"""All of the core that a backend's code may import, beside `trueno.errors`.
+"""The only module of the core that a backend's code imports, besides `trueno.errors`.
 
 A backend is a plugin: an object with the methods of `Backend`, which the core calls, and which here finds what it
 needs for its answers.  Five groups:
 
-- the *protocol* between core and backend: `Call`, `Kernel`, `Probe`, `Rates`, `Reject` and their like;
+- the *protocol* between core and backend: `Call`, `Kernel`, `Probe`, `Rates`, `Reject` and others;
 - the *table of kernels* for structured ops, with each kernel's facts beside it;
 - *ops*: the table's rows, their programs, and `lower`, which plans the passes of a program over a row;
 - *block formats* of quantized tensors, as data, and their meaning in NumPy;
-- *surroundings*: settings, the cache folder, the floating-point environment, text for a terminal.
+- the *environment*: settings, the cache folder, the floating-point environment, text for a terminal.
 
-What is in no list here may change between minor versions.  Importing this module loads the protocol alone; the rest
-comes at the first use of its name, so a backend that only looks around costs nothing.  API number 1.
+Names that no group lists may change between minor versions.  Importing this module loads only the protocol; the other
+names are loaded at their first use, so a backend that only inspects a call costs nothing.  API number 1.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -121,18 +121,18 @@ GROUPS = {
         "replacing": "trueno.replacing",
     },
 }
-"""Names that come at their first use, and the module that each is in, or is; under the headings of their page."""
+"""Names loaded at first use, and the module that each is in, or is; under the headings of their page."""
 HOMES = {name: home for group in GROUPS.values() for name, home in group.items()}
 
 
 def __getattr__(name: str) -> Any:
     if name not in HOMES:
-        raise AttributeError(f"trueno.backend promises no {name!r}; docs/reference/backend.md lists what it does")
+        raise AttributeError(f"trueno.backend has no {name!r}; docs/reference/backend.md lists its names")
     from importlib import import_module
 
     from trueno.floatenv import ieee
 
-    with importing, ieee():  # Python folds constants when it compiles a module, and keeps what came out
+    with importing, ieee():  # Python folds constants when it compiles a module, under the current rounding mode
         module = import_module(HOMES[name])
     value = globals()[name] = getattr(module, name, module)
     return value

@@ -1,4 +1,4 @@
-"""Batches: record ops on handles, fuse them, run them as few kernels on buffers that are used again.
+"""Batches: record ops on handles, fuse them, run them as few kernels on buffers that are reused.
 
     with trueno.Batch("simd") as b:
         h = b.upload(x)
@@ -6,8 +6,8 @@
         b.execute()
         out = b.read(h)
 
-`record` is what the user holds (`incoming` what it takes, `methods` its ops), `graph` what was recorded, `fuse` decides
-what becomes one kernel, `merged` makes an op of several, `epilogue` of a structured one and what follows, `steps` the
+`record` is the user's object (`incoming` what it accepts, `methods` its ops), `graph` the recorded ops, `fuse` decides
+which ops become one kernel, `merged` makes one op of several, `epilogue` of a structured op and its tail, `steps` the
 plan, `buffers` gives every result its memory, `run` replays, `show` prints the plan.
 """
 

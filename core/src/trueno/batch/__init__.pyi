@@ -28,19 +28,19 @@ class Batch:
         """Put another array of the same shape and dtype behind an upload."""
 
     def keep(self, h: Handle) -> Handle:
-        """Have `execute()` compute `h` though other ops use it."""
+        """Make `execute()` compute `h` although other ops use it."""
 
     def execute(self) -> None:
         """Run what was recorded."""
 
     async def execute_async(self) -> None:
-        """The same in a worker thread, so that the event loop goes on."""
+        """`execute` in a worker thread, which does not block the event loop."""
 
     def read(self, h: Handle, out: NDArray[Any] | None = None) -> Any:
-        """The array of a handle, copied from the batch, into `out` if given."""
+        """The array of a handle, copied from the batch, into `out` if passed."""
 
     def close(self) -> None:
-        """Let all buffers go; handles are of no use then."""
+        """Release all buffers; handles are unusable afterwards."""
 
     def relu(self, x: Handle | float) -> Handle:
         """max(x, 0)."""
@@ -269,7 +269,7 @@ class Batch:
         """w[i,:] = the blocks of x[i,:] in `format`, errors weighted by `imatrix`: the importance of each column."""
 
     def dequantize(self, w: Handle | float, *, format: str = "") -> Handle:
-        """y[i,:] = the numbers that the blocks of w[i,:] stand for, bit for bit as ggml's."""
+        """y[i,:] = the numbers that the blocks of w[i,:] encode, bit for bit as ggml's."""
 
     def quant_matvec(
         self, w: Handle | float, x: Handle | float, *, format: str = "", activations: Literal["q8", "f32"] = "q8"
@@ -279,7 +279,7 @@ class Batch:
     def quant_matmul(
         self, x: Handle | float, w: Handle | float, *, format: str = "", activations: Literal["q8", "f32"] = "q8"
     ) -> Handle:
-        """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as a linear layer has it."""
+        """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as in a linear layer."""
 
     def quant_matvec_colmajor(self, w: Handle | float, x: Handle | float, *, format: str = "") -> Handle:
         """y[j] = Σₖ w[k,j] · x[k], w read from its blocks, which run along the columns of the matrix that wᵀ is."""

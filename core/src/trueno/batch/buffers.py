@@ -1,6 +1,6 @@
-"""Which memory each result gets: a buffer is used again once the last kernel that reads it has run.
+"""The memory of each result: a buffer is reused once the last kernel that reads it has run.
 
-A kernel never writes over its own operands, so whatever fails can be tried again with all of them intact.
+A kernel never overwrites its own operands, so a failed call can be retried with all of them intact.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from trueno.batch.graph import Value
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """place: the buffer of every value that a kernel makes.  sizes: elements and dtype of each buffer."""
+    """place: the buffer of every value that a kernel computes.  sizes: elements and dtype of each buffer."""
 
     place: dict[int, int]
     sizes: tuple[tuple[int, np.dtype[Any]], ...]
@@ -27,7 +27,7 @@ class Buffers:
 
 
 def assign(values: Sequence[Value], steps: Iterable[tuple[list[int], list[int]]], kept: set[int]) -> Buffers:
-    """Buffers for steps, each given as the values that it reads and those that it makes; `kept` ones stay."""
+    """Buffers for steps, each given as the values that it reads and those that it writes; `kept` ones stay."""
     steps = list(steps)
     last: dict[int, int] = {}
     for at, (reads, makes) in enumerate(steps):

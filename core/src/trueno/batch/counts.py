@@ -1,4 +1,4 @@
-"""What a batch has done so far, in numbers: tests assert these, and never a time."""
+"""What a batch has done so far, in numbers: tests assert these, and never times."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from trueno.dispatch.transfer import Moved
 class Counts:
     """Counted alike on every backend; in the host's own memory an upload or download moves nothing over a link.
 
-    uploads, downloads, bytes: arrays given and read, and what they hold; and what the general path, a guard or a kernel
-    elsewhere moved while the batch ran.  submits: executions that ran a kernel.  kernels: kernels run.  allocations:
-    buffers made.  peak_bytes: the most that the batch held at once; arrays of the caller that it only borrows are not
-    in it, nor what a kernel or the general path needs for a moment.
+    uploads, downloads, bytes: arrays passed in and read, and their bytes; moves by the general path, guards or kernels
+    elsewhere while it ran.  submits: executions that ran a kernel.  kernels: kernels run.  allocations:
+    buffers created.  peak_bytes: the most that the batch held at once; arrays of the caller that it only borrows do not
+    count, nor does temporary memory of a kernel or of the general path.
     """
 
     uploads: int = 0
@@ -25,7 +25,7 @@ class Counts:
 
 
 class Tally:
-    """The counters behind `Counts`, and what the batch holds now."""
+    """The counters behind `Counts`, and the bytes that the batch holds now."""
 
     __slots__ = ("_held", "_peak", "allocations", "bytes", "downloads", "kernels", "submits", "uploads")
 
@@ -34,26 +34,26 @@ class Tally:
         self._held = self._peak = 0
 
     def hold(self, nbytes: int, buffers: int = 1) -> None:
-        """The batch has made buffers."""
+        """Count buffers that the batch has created."""
         self.allocations += buffers
         self._held += nbytes
         self._peak = max(self._peak, self._held)
 
     def drop(self, nbytes: int) -> None:
-        """The batch has let go of some."""
+        """Count buffers that the batch has released."""
         self._held -= nbytes
 
     def drop_all(self) -> None:
         self._held = 0
 
     def moved(self, before: Moved, after: Moved) -> None:
-        """Arrays that were moved while something else went on."""
+        """Count arrays that were moved during other work."""
         self.uploads += after.uploads - before.uploads
         self.downloads += after.downloads - before.downloads
         self.bytes += after.bytes - before.bytes
 
     def ran(self, kernels: int) -> None:
-        """An execution has ended well."""
+        """Count an execution that has ended without an error."""
         self.submits += bool(kernels)
         self.kernels += kernels
 

@@ -1,9 +1,9 @@
-"""A structured op and what follows it, as one op: `matmul` with a bias and an activation.
+"""A structured op and the ops that follow it, as one op: `matmul` with a bias and an activation.
 
 The tail is a row program over the result's elements, merged as any chain is.  It reads the result as its first operand,
 and beside it arrays of the result's shape, rows shared by all (a bias), one value a row, and single values.  The
-body of the whole calls the head's and then the tail's, so reference and judge need not know that it was fused.  Only a
-backend that says so gets it: `supports` is asked for the very call.
+body of the whole calls the head's and then the tail's, so reference and judge need not know about the fusion.  A
+backend gets it only if it supports it: `supports` is called for the fused call.
 """
 
 from inspect import Parameter as Signed
@@ -17,11 +17,11 @@ from trueno.ops.evaluate import evaluate
 from trueno.ops.op import FusedOp, Op, Parameter
 from trueno.ops.signature import ArraySpec, Signature
 
-_ops: dict[tuple[str, str, str], FusedOp] = {}  # the last `CHAINS` that were made
+_ops: dict[tuple[str, str, str], FusedOp] = {}  # the last `CHAINS` that were created
 
 
 def takes_tail(op: Op) -> bool:
-    """Whether a tail has something to go over: one float result, whose shape the signature tells."""
+    """Whether a tail can follow: the op has one float result, whose shape the signature determines."""
     outputs = op.signature.outputs
     return op.structured and op.shapes is None and len(outputs) == 1 and not outputs[0].index and op.check is None
 
@@ -33,7 +33,7 @@ def with_epilogue(head: Op, tail: Op, kinds: str, names: list[str]) -> FusedOp:
     if found is None:
         found = _ops[key] = _make(head, tail, kinds, names)
         while len(_ops) > CHAINS:
-            _ops.pop(next(iter(_ops.copy()), key), None)  # another thread may do the same
+            _ops.pop(next(iter(_ops.copy()), key), None)  # another thread may do so at the same time
     return found
 
 

@@ -1,14 +1,14 @@
-"""What becomes one kernel: recorded ops join the group of one that makes an operand of theirs.
+"""Which ops become one kernel: recorded ops join the group of an op that computes one of their operands.
 
-A structured op takes elementwise ops on its result into its group, where the backend's kernel offers it.
+A structured op takes elementwise ops on its result into its group, if the backend's kernel supports it.
 
 Groups are kept in an order in which each needs only earlier ones.  An op may join the latest group that it needs
-something of, or any that nobody else needs yet (which then moves to the end); other groups that it needs, and that
-nobody else does, are taken in.  So no group ever waits for itself, and all of it takes time linear in the ops.
+a value of, or any that no other group needs yet (which then moves to the end); other groups that it needs, and that
+no other group does, are merged in.  So no group ever waits for itself, and the time is linear in the ops.
 
-In a group a value is one an element, or one a row: a fold's result, and what is computed from such results alone.
-A value with several users is kept, not computed again: users over the same domain are in its group, and for others
-the kernel writes it out.  What limits a group was measured by `benchmarks/rows/batch.py`; see the constants.
+In a group a value varies per element, or per row: a fold's result, and values computed only from such results.
+A value with several users is stored, not computed again: users over the same domain are in its group, and for others
+the kernel writes it to memory.  `benchmarks/rows/batch.py` measured the limits of a group; see the constants.
 """
 
 from collections.abc import Callable
@@ -64,17 +64,17 @@ class Group:
         self.domain = entry.domain
         self.functions = functions(entry)
         self.split = entry.split
-        self.outside: dict[int, Shape] = {}  # values from other groups that vary over the domain
-        self.rowwise: dict[int, Shape] = {}  # values from other groups used beside row values
+        self.outside: dict[int, Shape] = {}  # values of other groups that vary over the domain
+        self.rowwise: dict[int, Shape] = {}  # values of other groups used beside row values
         self.spaces: dict[int, str] = {}  # the group's own values: "e" or "r"
         self.users: set[Group] = set()
         self.into: Group | None = None
-        self.by_row: set[int] = set()  # members that compute with one value a row
+        self.by_row: set[int] = set()  # members that compute with one value per row
         self.head: int | None = None
 
     @property
     def tail(self) -> list[int]:
-        """The members but the head."""
+        """The members except the head."""
         return [m for m in self.members if m != self.head]
 
     @property
@@ -83,7 +83,7 @@ class Group:
 
 
 def find(group: Group) -> Group:
-    """The group that a group is in now."""
+    """The group that has merged this one, or this one."""
     while group.into is not None:
         if group.into.into is not None:
             group.into = group.into.into
@@ -92,11 +92,11 @@ def find(group: Group) -> Group:
 
 
 Refusal = Callable[[Group, list[int], list[int]], str]
-"""Why no backend runs a structured op with a tail: its group, the tail, the values wanted; empty if one does."""
+"""Why no backend runs a structured op with a tail: its group, the tail, the needed values; empty if one does."""
 
 
 class Fusion:
-    """Groups the live ops of a graph.  why: of every op that stands apart from one that it needs, the reason."""
+    """Groups the live ops of a graph.  why: for every op that is separate from one that it needs, the reason."""
 
     def __init__(self, graph: Graph, live: list[int], refusal: Refusal, chains: bool = True) -> None:
         self.graph = graph
@@ -116,7 +116,7 @@ class Fusion:
         return find(self._of[index])
 
     def maker(self, value: int) -> Group | None:
-        """The group that makes a value; None for an upload."""
+        """The group that computes a value; None for an upload."""
         made_by = self.graph.values[value].maker
         return None if made_by < 0 else self.of(made_by)
 
@@ -144,7 +144,7 @@ class Fusion:
 
     def _joined(self, index: int, entry: Recorded, needed: set[Group]) -> Group | None:
         if not self.chains:
-            self.why[index] = "its backend runs single ops of the table alone"
+            self.why[index] = "its backend runs only single ops of the table"
             return None
         why: dict[Group, str] = {}
         for group in sorted(needed, key=lambda g: (g.head is None, -g.order)):
@@ -161,13 +161,13 @@ class Fusion:
                 group.order = self._next()
             taken = [self._absorb(group, other) for other in needed - {group}]
             if any(taken):
-                why[group] = self._apart(group, entry)  # what it reads may be inside now, and row values there
+                why[group] = self._apart(group, entry)  # its operands may be in the group now, and row values there
             if not why[group] and self._admit(group, entry):
                 group.members.append(index)
                 group.functions += functions(entry)
                 self._tell(index, {g: w for g, w in why.items() if find(g) is not group})
                 return group
-            why[group] = why[group] or "a later pass over the row would compute too much again"
+            why[group] = why[group] or "a later pass over the row would repeat too much work"
         self._tell(index, why)
         return None
 
@@ -176,12 +176,12 @@ class Fusion:
             self.why[index] = "; ".join(said)
 
     def _absorb(self, group: Group, other: Group) -> bool:
-        """Take `other` in, if nobody else needs it and it fits: whether it is in; either way the graph stays right."""
+        """Merge `other` in, if no other group needs it and it fits; return whether it is in; the graph stays valid."""
         users = {find(u) for u in other.users} if len(other.users) <= 8 else {other}
         if other.into is not None or users - {group} or not other.program or other.domain != group.domain:
             return False
         if group.head is not None:
-            before = self.graph.ops[group.head].inputs  # these it needs from memory
+            before = self.graph.ops[group.head].inputs  # the head reads these from memory
             if other.split is not None or any(v in other.spaces for v in before):
                 return False
         splits = {s for s in (group.split, other.split) if s is not None}
@@ -215,12 +215,12 @@ class Fusion:
         """Why an op cannot join a group; empty if it can."""
         graph, maker = self.graph, self.graph.ops[group.members[-1]].op.name
         if entry.form == "structured":
-            return f"{entry.op.name} is structured, and no kernel takes in what comes before"
+            return f"{entry.op.name} is structured, and no kernel fuses with what comes before"
         if entry.form != "program":
             return f"{entry.op.name}: {entry.reason}"
         if not group.program and group.head is None:
             alone = graph.ops[group.members[-1]].form == "structured"
-            return f"{maker} is structured, and runs by itself" if alone else f"{maker} goes through the general path"
+            return f"{maker} is structured, and runs separately" if alone else f"{maker} goes through the general path"
         if len(group.members) >= MOST_OPS:
             return f"{MOST_OPS} ops are together already"
         if (more := functions(entry)) and group.functions + more > MOST_FUNCTIONS:
@@ -237,14 +237,14 @@ class Fusion:
             return f"{entry.op.name} runs over {entry.domain}, {maker} over {group.domain}"
         split = group.split if entry.split is None else entry.split
         if group.split not in (None, split):
-            return f"{entry.op.name} and {maker} take different axes as rows"
+            return f"{entry.op.name} and {maker} have different axes as rows"
         if arranged(group.domain, split, {*group.outside.values(), *others.values()}) is None:
             return "operands are broadcast in different ways"
         if entry.split is not None and any(group.spaces[v] == "r" for v in own):
-            return f"{entry.op.name} folds what is already one value a row"
+            return f"{entry.op.name} folds one value per row"
         for v in own:
             if group.spaces[v] == "r" and not _row_value(graph.values[v].shape, group):
-                return "a row's result does not lie beside its row; keepdims=True would put it there"
+                return "a row's result is not stored beside its row; keepdims=True would do that"
         if group.head is not None:
             index = graph.values[entry.results[0]].maker
             trial = self._trial(group, entry, index, dict.fromkeys(entry.results, "e"), others)
@@ -252,7 +252,7 @@ class Fusion:
         return ""
 
     def _by_row(self, group: Group, entry: Recorded, own: list[int], others: dict[int, Shape]) -> bool:
-        """Whether an op computes with one value a row."""
+        """Whether an op computes with one value per row."""
         rows, values = group.rows, self.graph.values
         if prod(entry.domain) != rows or not any(group.spaces[v] == "r" for v in own):
             return False
@@ -261,7 +261,7 @@ class Fusion:
         )
 
     def _admit(self, group: Group, entry: Recorded) -> bool:
-        """Enter what an op reads and makes in its group; False, and nothing entered, if rows would be swept in vain."""
+        """Add an op's reads and results to its group; False, with nothing added, if a pass over rows is wasted."""
         values = self.graph.values
         own = [v for v in entry.inputs if v in group.spaces]
         others = {v: values[v].shape for v in entry.inputs if v not in group.spaces}
@@ -286,7 +286,7 @@ class Fusion:
     def _worthwhile(
         self, group: Group, entry: Recorded, index: int, spaces: dict[int, str], others: dict[int, Shape]
     ) -> bool:
-        """Whether the group with this op computes little again, beyond what its parts do by themselves."""
+        """Whether the group with this op repeats little work, beyond what its parts do separately."""
         graph = self.graph
         if not any(graph.ops[m].op.over for m in (*group.members, index)):
             return True
@@ -300,7 +300,7 @@ class Fusion:
     def _trial(
         self, group: Group, entry: Recorded, index: int, spaces: dict[int, str], others: dict[int, Shape]
     ) -> Group:
-        """The group with an op that it may take, to see what recipe that would be."""
+        """The group with an op that it may take, to get the resulting recipe."""
         trial = Group(group.order, index, entry)
         trial.domain, trial.split, trial.by_row, trial.head = group.domain, group.split, group.by_row, group.head
         trial.outside, trial.rowwise = {**group.outside, **others}, group.rowwise
@@ -309,7 +309,7 @@ class Fusion:
 
 
 def _unused(graph: Graph, members: list[int]) -> list[int]:
-    """Values that members make and none of them takes."""
+    """Values that members compute and no member reads."""
     used = {v for m in members for v in graph.ops[m].inputs}
     return [v for m in members for v in graph.ops[m].results if v not in used]
 
@@ -324,7 +324,7 @@ def _alone(entry: Recorded) -> float:
 
 
 def _row_value(shape: Shape, group: Group) -> bool:
-    """Whether one value a row, kept under this shape, broadcasts over the domain as one value a row."""
+    """Whether one value per row, stored under this shape, broadcasts over the domain as one value per row."""
     assert group.split is not None
     letter = kind(shape, group.domain, group.split)
     n = prod(group.domain[group.split :])
@@ -367,7 +367,7 @@ def recipe_of(
         parts.append(Part(entry.op.name, taken, symbolic, tuple(entry.static.items())))
         place |= {v: (at, k) for k, v in enumerate(entry.results)}
     found = tuple((-1, 0, "e") if v == first else (*place[v], group.spaces[v]) for v in outputs)
-    # The first operand is one that fills the rows, if one does: a key's size class is the first operand's.
+    # The first operand should fill the rows, if any does: a key's size class is that of the first operand.
     operands = sorted(slots, key=lambda slot: (slot[0] != first, "ewru".index(slot[1])))
     moved = {slots[o]: i for i, o in enumerate(operands)}
 

@@ -1,7 +1,7 @@
-"""What a batch has recorded: values, and the ops that make them.
+"""The recorded contents of a batch: values, and the ops that compute them.
 
-Which rows an op runs over is settled when it is recorded.  Its *domain* is the shape that all its elements span;
-`split` says how many of the domain's axes come before the row, and is None where rows do not matter.
+The rows of an op are determined when it is recorded.  Its *domain* is the shape that all its elements span;
+`split` is the number of the domain's axes before the row, or None if rows do not matter.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number where an op takes an array: a parameter of the kernel, which no buffer holds."""
+    """A number in place of an array operand: a parameter of the kernel, which has no buffer."""
 
     value: float
 
@@ -28,7 +28,7 @@ class Number:
 class Value:
     """An upload (maker −1) or result `part` of op `maker`.
 
-    blocks: the format of quantized rows, whose shape is one of bytes; columns: whether they are a transposed matrix.
+    blocks: the format of quantized rows, whose shape counts bytes; columns: whether they are a transposed matrix.
     """
 
     shape: Shape
@@ -48,7 +48,7 @@ class Recorded:
     """One call of an op.
 
     form: `program` runs as a row program over `domain` and may fuse; `structured` has a kernel of its own; `call` is
-    what no kernel takes as it lies, and goes through the general path, for `reason`.
+    is for operands that no kernel can use in their layout, and goes through the general path, for `reason`.
     """
 
     op: Op
@@ -83,7 +83,7 @@ class Graph:
 
     def record(self, op: Op, operands: tuple[int | Number, ...], dtype: np.dtype[Any], params: tuple[float, ...],
                static: dict[str, Any], axis: Any, keepdims: bool) -> tuple[int, ...]:  # fmt: skip
-        """Append a call; the values of its results.  The errors of shapes and axes are those of the op itself."""
+        """Append a call; returns the values of its results.  Errors of shapes and axes are those of the op itself."""
         shapes = tuple(self.values[v].shape if isinstance(v, int) else () for v in operands)
         made = result_shapes(op, shapes, static, axis, keepdims)
         entry = Recorded(op, dtype, operands, params, static, axis, keepdims, "call")
@@ -121,14 +121,14 @@ def _form(op: Op, shapes: tuple[Shape, ...], made: tuple[Shape, ...], axis: Any)
         elif int(axis) in (-1, rank - 1):
             split = rank - 1
         else:
-            return "call", (), None, f"axis={axis} is not the last, so rows do not lie together"
+            return "call", (), None, f"axis={axis} is not the last, so rows are not contiguous"
     if arranged(domain, split, shapes) is None:
-        return "call", (), None, "an operand is broadcast over some of the rows' axes only"
+        return "call", (), None, "an operand is broadcast over only some of the rows' axes"
     return "program", domain, split, ""
 
 
 def arranged(domain: Shape, split: int | None, shapes: Any) -> int | None:
-    """Where a row begins among the axes of `domain`, such that operands of these shapes are passed uncopied, or None.
+    """Where a row begins among the axes of `domain`, such that operands of these shapes need no copy, or None.
 
     0 is one row of everything.
     """

@@ -1,4 +1,4 @@
-"""Handles: what a batch gives out for arrays that are not there yet."""
+"""Handles: placeholders that a batch returns for arrays that do not exist yet."""
 
 from math import prod
 from typing import Any, NoReturn, Protocol
@@ -14,14 +14,14 @@ class Owner(Protocol):
 
 
 class Handle:
-    """An upload or a result of one batch: `shape`, `dtype`, and nothing to compute with outside of that batch.
+    """An upload or a result of one batch: it has `shape` and `dtype`, and cannot be used outside of that batch.
 
-    `b.relu(h)` goes on with it, `b.read(h)` gives its array once the batch has been executed.  blocks, columns: as
-    those of its value in the graph.
+    Pass it to the batch's ops (`b.relu(h)`); `b.read(h)` gives its array once the batch has been executed.  blocks,
+    columns: those of its value in the graph.
     """
 
     __slots__ = ("__weakref__", "_columns", "_format", "batch", "dtype", "shape", "value")
-    __array_ufunc__ = None  # NumPy's operators give up at once
+    __array_ufunc__ = None  # NumPy's operators raise at once
 
     def __init__(
         self, batch: Owner, value: int, shape: tuple[int, ...], dtype: np.dtype[Any], blocks: str, columns: bool
@@ -43,7 +43,7 @@ class Handle:
 
     @property
     def _blocks(self) -> "tuple[Handle, str, bool] | None":
-        """What a QuantizedMatrix says of itself, if this stands for quantized rows."""
+        """The QuantizedMatrix fields, if this handle is for quantized rows."""
         return (self, self._format, self._columns) if self._format else None
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:

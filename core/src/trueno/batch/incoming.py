@@ -1,4 +1,4 @@
-"""Whether a batch can take what a user hands to it: operands, arrays to read into, other arrays for an upload."""
+"""Checks of what a user passes to a batch: operands, arrays to read into, other arrays for an upload."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,5 +58,5 @@ def fits(array: Any, out: Any) -> None:
 
 
 def kind(x: Any) -> str:
-    """What something is, for an error message."""
+    """A description of an object, for an error message."""
     return f"an array of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__

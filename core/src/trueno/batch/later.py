@@ -1,4 +1,4 @@
-"""Executing in a worker thread, without an execution ever being forgotten while it runs."""
+"""Execution in a worker thread, which is always tracked to its end."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,9 +13,9 @@ Stopped = Callable[[], bool]
 async def later(execute: Callable[[Stopped], None], over: Callable[[], None]) -> None:
     """Run `execute` in one of the worker threads of `trueno.aio`, in a copy of the caller's context.
 
-    `execute` is given a function that says whether it should end early: once whoever awaits this was cancelled.  That
-    cancellation goes on when `execute` has ended.  `over` is called when it has, or when it never will begin, also
-    where the event loop and everybody who waits are gone by then.
+    `execute` gets a function that says whether it should end early: once the awaiting task was cancelled.  That
+    cancellation continues when `execute` has ended.  `over` is called when it has ended, or will never begin, also
+    if the event loop and all waiting tasks are gone by then.
     """
     given_up: list[bool] = []
     if not threads.possible():

@@ -1,8 +1,8 @@
 """One op made of several: its body calls the bodies of its parts, so tracing it gives the fused row program.
 
 Every backend that prints row programs runs it as it runs any op.  Float parameters of the parts, and numbers where
-they take arrays, become parameters of the whole; static ones are bound.  A recipe is plain data, and two equal
-recipes are one op, so that a kernel is compiled once however many batches record the same.
+they replace arrays, become parameters of the whole; static ones are bound.  A recipe is plain data, and two equal
+recipes are one op, so that a kernel is compiled once however many batches record the same ops.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from trueno.text import HASH
 Source = tuple[str, int, int]
 """`("x", slot, 0)` an operand of the whole, `("s", slot, 0)` a parameter, `("v", part, result)` a result of a part."""
 DEAR = 4.0
-"""Flops from which an element kind counts as an elementary function: exp and all that cost more."""
+"""Flops from which an element kind counts as an elementary function: exp and more expensive ones."""
 SHOWN = 4
-"""Names of parts in the name of the whole; file names have an end."""
+"""The most names of parts in the name of the whole; file names have a limit."""
 
 
 class Part(NamedTuple):
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 class Recipe(NamedTuple):
     """kinds: of the operands.  params: how many.  outputs: (part, result, space).  rows: whether rows matter.
 
-    An output of part −1 is operand number `result` as it came, which somebody else needs of a structured op's tail.
+    An output of part −1 is operand `result` passed through unchanged, because another group reads it.
     """
 
     kinds: str
@@ -50,13 +50,13 @@ class Recipe(NamedTuple):
 
 
 def title(names: list[str]) -> str:
-    """`relu_scale_add`; of many parts the first few and how many more."""
+    """`relu_scale_add`; for many parts the first few names and the number of others."""
     return "_".join(names if len(names) <= SHOWN + 1 else [*names[:SHOWN], str(len(names) - SHOWN), "more"])
 
 
 @lru_cache(maxsize=CHAINS)
 def merged(recipe: Recipe) -> Op:
-    """The op of a recipe; one that nobody recorded for long is made anew, under the same name."""
+    """The op of a recipe; one that was not recorded for a long time is rebuilt, under the same name."""
     names = [part.op for part in recipe.parts]
     digest = blake2b(repr(recipe).encode(), digest_size=HASH // 2).hexdigest()
     body = _body(recipe)
@@ -105,7 +105,7 @@ def _body(recipe: Recipe) -> Callable[..., Any]:
 
 
 def sound(recipe: Recipe) -> bool:
-    """Whether tracing gave every output the space that the recipe says."""
+    """Whether tracing gave every output the space that the recipe states."""
     program = merged(recipe).program(recipe.kinds)
     spaces = [program.nodes[o].space for o in program.outputs]
     return all(s == wanted for s, (_, _, wanted) in zip(spaces, recipe.outputs, strict=True))

@@ -1,4 +1,4 @@
-"""The methods of a batch, one an op, made from the table like the functions."""
+"""The methods of a batch, one per op, generated from the table like the functions."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from trueno.ops.op import Op
 
 
 def method(op: Op) -> Any:
-    """The method of an op: its true signature, without `out`."""
+    """The method of an op: the op's signature, without `out`."""
     listed = [p for p in parameters(op) if p.name != "out"]
     shown, keyword = ["self"], False
     for p in listed:

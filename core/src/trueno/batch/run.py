@@ -1,4 +1,4 @@
-"""Replaying: a flat list of kernels with their arguments, made once and called as often as the batch is executed."""
+"""Replay: a flat list of kernels with their arguments, built once and called as often as the batch is executed."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from trueno.events.stream import verbose
 Arrays = dict[int, Any]
 CANCELLED = "Batch: the execution was cancelled"
 WORDS = 8
-"""Ops that an error names, of those that ran in one kernel."""
+"""The most ops that an error names, of those that ran in one kernel."""
 
 
 class Replay:
-    """A schedule with its memory.  device: whose arrays the values are; None on the host."""
+    """A schedule with its memory.  device: the owner of the values' arrays; None on the host."""
 
     __slots__ = (
         "_args",
@@ -64,7 +64,7 @@ class Replay:
         self._forget()
 
     def _forget(self) -> None:
-        """Kernels or arrays are others now, and what was recorded runs the old ones."""
+        """Called when kernels or arrays have changed, because the recording runs the old ones."""
         self._recorded: Any = None
         self._runs = 0
 
@@ -78,7 +78,7 @@ class Replay:
         return self.backs[place[v]] if v in place else uploads[v]
 
     def rebind(self, v: int, uploads: Arrays) -> None:
-        """An upload is another array now."""
+        """Called when an upload has another array."""
         for at in self._users.get(v, ()):
             self._args[at] = self._arguments(self.schedule.steps[at], uploads)
         self._forget()
@@ -101,14 +101,14 @@ class Replay:
         return chosen.kernel if chosen is not None else refuse
 
     def run(self, now: State, stopped: Callable[[], bool] | None = None) -> None:
-        """Run every kernel; the first error ends it and names the op.  `stopped` is asked before each kernel."""
+        """Run every kernel; the first error ends the run and names the op.  `stopped` is called before each kernel."""
         if self.stale(now):
             self._prepared(now)
         device = self.device
         if device is None:
             self._each(now, stopped)
             return
-        said = False  # an error of a kernel, which names its op, needs no more words
+        said = False  # an error of a kernel, which names its op, needs no further text
         try:
             if self._recorded is None and self._recordable(now):
                 self._record(now)
@@ -130,7 +130,7 @@ class Replay:
             raise self._deferred(error, device.name) from error
 
     def _recordable(self, now: State) -> bool:
-        """Whether every run is alike: nobody looks at single kernels, and none is the general path's."""
+        """Whether every run is the same: no trace or guard looks at single kernels, and none uses the general path."""
         return (
             self._runs == 1
             and hasattr(self.device, "recording")
@@ -139,20 +139,20 @@ class Replay:
         )
 
     def _record(self, now: State) -> None:
-        """Have the device keep the launches of all kernels.  Where a kernel refuses or fails, there is no recording.
+        """Let the device record the launches of all kernels.  If a kernel refuses or fails, there is no recording.
 
-        The first execution made everything that kernels make when they are called first.
+        The first execution created everything that kernels create at their first call.
         """
         try:
             with cast(DeviceBackend, self.device).recording() as made:
                 refused = [kernel(*args) for kernel, args in self._calls]
-        except Exception:  # the execution that follows says what is wrong, and of which op
+        except Exception:  # the following execution reports the error, and its op
             return
         if not any(refused) and not self.stale(now):
             self._recorded = made
 
     def _deferred(self, error: Exception, name: str) -> Exception:
-        """An error of all kernels together: the device does not say which."""
+        """An error of all kernels together: the device does not say which one failed."""
         final = wrap_error(error, "Batch", name)
         final.add_note(
             f"in a batch, when its kernels were submitted: {_listed([s.op.name for s in self.schedule.steps])}"
@@ -160,7 +160,7 @@ class Replay:
         return final
 
     def stale(self, now: State) -> bool:
-        """Whether kernels have to be chosen again, perhaps among other backends than this was planned for."""
+        """Whether kernels must be chosen again, perhaps among other backends than those of this plan."""
         return now is not self._state or state.generation != self._generation
 
     def _prepared(self, now: State) -> None:
@@ -180,7 +180,7 @@ class Replay:
                     self._again(at, now)
             except TruenoError as error:
                 step = self.schedule.steps[at]
-                if isinstance(error, GuardError) and step.call is not None:  # the general path has done it
+                if isinstance(error, GuardError) and step.call is not None:  # the general path has added the context
                     located(error, step.op, tuple(self.graph.values[v].shape for v, _ in step.makes))
                 error.add_note(self._told(at))
                 raise
@@ -190,7 +190,7 @@ class Replay:
                 self._failed(at, now, error)
 
     def _failed(self, at: int, now: State, error: BaseException) -> None:
-        """A kernel raised: others may take the call if it refused, or if nobody asked for that backend by name."""
+        """A kernel raised: others may take the call if it refused, or if the backend was not named."""
         step = self.schedule.steps[at]
         try:
             if not isinstance(error, Refused):
@@ -218,14 +218,14 @@ class Replay:
         return f"in a batch, kernel {at + 1} of {len(self.schedule.steps)}, {ops}: {names}"
 
     def where(self, step: Step, now: State) -> str:
-        """The backend that is to run a step."""
+        """The backend that should run a step."""
         if step.call is None:
             return self.device.name if self.device else "the general path"
         decision, _ = now._choice(step.call)
         return decision.chosen
 
     def _general(self, step: Step, now: State) -> Callable[..., Any]:
-        """A kernel's stand-in for what no kernel takes as it lies."""
+        """A stand-in kernel for operands that no kernel can use in their layout."""
         entry, op, device = step.entry, step.op, self.device
         scalars = dict(zip(op.symbolic, entry.params, strict=True)) | entry.static
         if op.over is not None and not op.structured:

@@ -1,4 +1,4 @@
-"""`print(b)`: the plan of a batch, a line a kernel: what runs together, where, and why the rest does not."""
+"""`print(b)`: the plan of a batch, one line per kernel: which ops run together, where, and why others do not."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from trueno.dispatch.state import State
 
 LINES = 64
-"""Kernels that are shown of a long batch."""
+"""The most kernels that are shown of a long batch."""
 NUMBERS = 8
-"""Kernels that are named where a reason holds for more."""
+"""The most kernels that are named when a reason applies to more."""
 
 
 def text(name: str, graph: Graph, steps: Sequence[Step], now: "State", device: Any) -> str:
@@ -24,7 +24,7 @@ def text(name: str, graph: Graph, steps: Sequence[Step], now: "State", device: A
     dropped = len(graph.ops) - ops
     head = f"{name}: {ops} op{'' if ops == 1 else 's'} in {kernels}"
     if dropped:
-        head += f", {dropped} left out (nobody reads what they make)"
+        head += f", {dropped} left out (their results are not used)"
     shown = list(enumerate(steps[:LINES], 1))
     where = {at: _where(step, now, device) for at, step in shown}
     rows = [_row(at, graph, step, where[at][0]) for at, step in shown]
@@ -35,7 +35,7 @@ def text(name: str, graph: Graph, steps: Sequence[Step], now: "State", device: A
 
 
 def _reasons(graph: Graph, shown: Sequence[tuple[int, Step, str]]) -> Iterator[str]:
-    """Why kernels stand alone or are none, each reason once, with the kernels for which it holds."""
+    """Why kernels are separate or missing, each reason once, with the kernels to which it applies."""
     holds: dict[tuple[str, str], list[int]] = {}
     for at, step, reason in shown:
         if reason:
@@ -64,10 +64,10 @@ def _array(graph: Graph, v: int) -> str:
 
 
 def _where(step: Step, now: "State", device: Any) -> tuple[str, str]:
-    """Who runs a kernel, and the reason where that is no backend."""
+    """The backend of a kernel, or the reason why it has none."""
     if step.call is None:
         return "general path", step.reason or step.entry.reason
     try:
         return now._choice(step.call)[0].chosen, ""
     except TruenoError as error:
-        return "nobody", str(error)
+        return "no backend", str(error)

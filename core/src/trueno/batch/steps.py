@@ -30,8 +30,8 @@ CHAIN = Recipe(
 class Step:
     """One kernel.
 
-    ops: the recorded ops that it runs.  reads, makes: values, and their shapes as the kernel sees them.  call: what the
-    selector is asked; None where the general path runs the op, for `reason`.  apart: why one of the ops did not fuse.
+    ops: the recorded ops that it runs.  reads, makes: values, and their shapes as the kernel sees them.  call: the
+    selector's request; None if the general path runs the op, for `reason`.  apart: why one of the ops did not fuse.
     """
 
     op: Op
@@ -47,9 +47,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Steps in order, the buffers of their results, and the values that can be read when all have run.
+    """Steps in order, the buffers of their results, and the values that can be read when all steps have run.
 
-    names: of the backends that were asked for when this was planned, for what fuses hangs on them.
+    names: the backends that were named when this was planned, because fusion depends on them.
     """
 
     steps: list[Step]
@@ -59,7 +59,7 @@ class Schedule:
 
 
 def names(asked: tuple[str, ...]) -> tuple[str, ...]:
-    """The backends that kernels have to run on: the batch's own, else those in force; none where the choice is free."""
+    """The backends on which kernels have to run: the batch's own, else those in force; empty if the choice is free."""
     if asked:
         return asked
     now = state.current.get().request
@@ -67,13 +67,13 @@ def names(asked: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def takes_chains(name: str, residency: str) -> bool:
-    """Whether a backend takes ops that are not in the table, as a chain is; one that has a few functions does not."""
+    """Whether a backend takes ops that are not in the table, such as chains; one with a few functions does not."""
     call = Call(merged(CHAIN), np.dtype(np.float32), "e", 1, (10,), (), residency)
     return policy.rejection(registry.load(name), call) is None
 
 
 def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[str, ...] = ()) -> Schedule:
-    """The steps that compute the values `wanted`, and nothing else, on the backends `asked` for (none: any)."""
+    """The steps that compute the values `wanted`, and nothing else, on the backends `asked` (empty: any)."""
     results = {v for v in wanted if graph.values[v].maker >= 0}
     live = _live(graph, results)
     on = names(asked)
@@ -105,7 +105,7 @@ def _live(graph: Graph, wanted: set[int]) -> list[int]:
 
 
 class _Planner:
-    """Makes steps of groups.  chains: whether the backends asked for take ops that are not in the table."""
+    """Makes steps of groups.  chains: whether the named backends take ops that are not in the table."""
 
     def __init__(self, graph: Graph, residency: str, asked: tuple[str, ...], chains: bool) -> None:
         self.graph = graph
@@ -115,7 +115,7 @@ class _Planner:
         self._runners: dict[tuple[Any, ...], str] = {}
 
     def steps(self, group: Group, needed: set[int]) -> list[Step]:
-        """The steps of a group, which make those of its values that are `needed`."""
+        """The steps of a group, which compute those of its values that are `needed`."""
         graph = self.graph
         entries = [graph.ops[i] for i in group.members]
         outputs = [v for e in entries for v in e.results if v in needed]
@@ -133,13 +133,13 @@ class _Planner:
         numbers = any(isinstance(v, Number) for e in entries for v in e.operands)
         if numbers and not self.chains:
             step = _single(graph, group.members[0], self.residency)
-            step.reason = "a number is an operand, and its backend runs single ops of the table alone"
+            step.reason = "a number is an operand, and its backend runs only single ops of the table"
             return [step]
         plain = len(entries) == 1 and len(outputs) == len(entries[0].results)
         if plain and not numbers:
             return [_program(graph, group.members[0], self.residency)]
         recipe, operands, params = recipe_of(graph, group, group.members, outputs)
-        if not sound(recipe):  # an op whose result does not vary as its signature says
+        if not sound(recipe):  # an op whose result does not vary as its signature states
             return [_program(graph, i, self.residency) for i in group.members]
         op, entry = merged(recipe), entries[0]
         split = arranged(group.domain, group.split, set(group.outside.values()))
@@ -152,12 +152,12 @@ class _Planner:
         return [Step(op, list(group.members), reads, params, makes, call, entry)]
 
     def refusal(self, group: Group, tail: list[int], outputs: list[int]) -> str:
-        """Why whoever runs a group's head does not run this tail with it; empty if it does."""
+        """Why the backend of a group's head does not run this tail with it; empty if it does."""
         found = self._finished(group, tail, outputs)
         return found if isinstance(found, str) else ""
 
     def _finished(self, group: Group, tail: list[int], outputs: list[int]) -> Step | str:
-        """A structured op with a tail as one step, or why it is none."""
+        """A structured op with a tail as one step, or the reason why not."""
         graph = self.graph
         assert group.head is not None
         entry = graph.ops[group.head]
@@ -174,23 +174,23 @@ class _Planner:
         reject = policy.rejection(registry.load(name), call) if name else None
         if reject is not None:
             said = reject.code + (f": {reject.detail}" if reject.detail else "")
-            return f"{name} has no {entry.op.name} that takes it in ({said})"
+            return f"{name} has no {entry.op.name} that fuses with it ({said})"
         makes = [(v, group.domain) for v in outputs]
         return Step(op, sorted([group.head, *tail]), reads, [*entry.params, *params], makes, call, entry)
 
     def _runner(self, call: Call) -> str:
-        """Who would run a structured op by itself; nobody: empty."""
+        """The backend that would run a structured op alone; empty if none would."""
         key = (call.op.name, call.dtype, call.rank, call.sizes, call.static)
         if key not in self._runners:
             try:
                 self._runners[key] = policy.decide(call, self.request).chosen
-            except TruenoError:  # executing will say so
+            except TruenoError:  # execution will report it
                 self._runners[key] = ""
         return self._runners[key]
 
 
 def _tail(graph: Graph, group: Group) -> Group:
-    """What is left of a group without its head: a chain of its own."""
+    """The rest of a group without its head: a separate chain."""
     assert group.head is not None
     (made,) = graph.ops[group.head].results
     tail = Group(group.order, group.tail[0], graph.ops[group.tail[0]])
@@ -209,7 +209,7 @@ def _shapes(domain: Shape, split: int) -> dict[str, Shape]:
 
 
 def _program(graph: Graph, index: int, residency: str) -> Step:
-    """An op that runs by itself as it does outside of a batch, with the same kernel."""
+    """An op that runs separately as it does outside of a batch, with the same kernel."""
     entry = graph.ops[index]
     op, values = entry.op, graph.values
     inputs = entry.inputs

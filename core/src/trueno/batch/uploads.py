@@ -1,7 +1,7 @@
 """The arrays behind the uploads of a batch.
 
-On the host they are the caller's own where kernels can take them, on a device copies that the batch owns or arrays of
-that device that the caller gave.  What is the caller's is read and never written.
+On the host they are the caller's own if kernels can use them; on a device they are copies that the batch owns or arrays
+of that device that the caller passed.  The caller's arrays are read and never written.
 """
 
 from typing import Any
@@ -33,12 +33,12 @@ class Uploads:
         self._tally = tally
 
     def backend(self) -> Backend | None:
-        """Asked for anew each time: a device that was lost, or is in a forked child, is an error that says so."""
+        """Looked up at each use, so that a device that was lost, or is in a forked child, is an error that says so."""
         return None if self.device is None else registry.load(self.device.name)
 
     def take(self, what: str, x: Any) -> Any:
-        """What the user gave, as an array of the batch's device or one that kernels on the host take."""
-        form = getattr(x, "_blocks", None)  # of a QuantizedMatrix: its bytes go as they are
+        """The user's object as an array of the batch's device, or one that kernels on the host can use."""
+        form = getattr(x, "_blocks", None)  # of a QuantizedMatrix: its bytes are used directly
         x = form[0] if form else unwrap(x)
         there = device_of(x)
         if there is None:
@@ -47,13 +47,13 @@ class Uploads:
             if self._fixed:
                 where = self.device.name if self.device else "the host"
                 raise DeviceError(
-                    f"{what}: x is on {there.name}, but this batch runs on {where}; bring it home: trueno.numpy(x)"
+                    f"{what}: x is on {there.name}, but this batch runs on {where}; move it: trueno.numpy(x)"
                 )
             self.device = there  # compute follows data
         return x
 
     def put(self, v: int, array: Any, given: Any = None) -> None:
-        """Set the array of a value; `given` is what the user gave, from which it was taken."""
+        """Set the array of a value; `given` is the user's object, from which it was made."""
         self._fixed = True
         backend = None if device_of(array) is not None else self.backend()
         if backend is not None:
@@ -70,7 +70,7 @@ class Uploads:
             self._tally.bytes += array.nbytes
 
     def _send(self, v: int, array: np.ndarray[Any, Any], backend: Backend) -> None:
-        """Copy an array to the device, into the batch's own buffer where it has one."""
+        """Copy an array to the device, into the batch's own buffer if it has one."""
         with wrapping_errors("upload", backend.name):
             if v in self._own and hasattr(backend, "write"):
                 transfer.write(backend, array, self.arrays[v], "Batch")
@@ -86,7 +86,7 @@ class Uploads:
             self._own[v] = own
 
     def remove(self, v: int) -> None:
-        """Forget a value that came to nothing."""
+        """Forget a value whose recording failed."""
         self.arrays.pop(v, None)
         self._tally.drop(self._own.pop(v, 0))
 

@@ -1,1 +1,1 @@
-"""Measuring the backends on this machine, and keeping what came out for the selector (`trueno.select.calibration`)."""
+"""Measures the backends on this machine, and stores the speeds for the selector (`trueno.select.calibration`)."""

@@ -1,4 +1,4 @@
-"""Whether the speeds that a backend declares are those that were measured here."""
+"""Whether the speeds that a backend declares agree with those measured here."""
 
 import math
 
@@ -9,7 +9,7 @@ from trueno.discovery import registry
 from trueno.select import calibration, cost
 
 LIE = 3.0
-"""A backend that declares itself this many times faster or slower than it is, is reported."""
+"""A backend whose declared and measured speeds differ by this factor is reported."""
 
 
 def misdeclared(name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writing measured speeds: joined with those that are kept, or taken over from another run's file."""
+"""Writing measured speeds: merged with the stored ones, or imported from another run's file."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -94,7 +94,7 @@ def _merge(new: Mapping[Key, Row], choose: Callable[[Row, Row], Row]) -> bool:
 
 
 def _joined(kept: Mapping[Key, Row], new: Mapping[Key, Row], choose: Callable[[Row, Row], Row]) -> dict[Key, Row]:
-    """All of both; of two rows with one key and version the one that `choose` takes, of two versions the new one."""
+    """The union of both; of rows with one key and version the one that `choose` takes, of two versions the new one."""
     rows = dict(kept)
     for key, row in new.items():
         old = kept.get(key)

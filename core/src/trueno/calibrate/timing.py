@@ -1,6 +1,6 @@
 """Calls that take turns, each keeping its best, while a machine is measured.
 
-A neighbour on a shared machine changes absolute times within seconds, and threads of one library disturb the next.
+Other load on a shared machine changes absolute times within seconds, and threads of one library disturb the next.
 """
 
 import math
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 BATCH_S = 30e-6
-"""Shorter calls are timed several at once."""
+"""Shorter calls are timed in groups."""
 LONG_S = 5e-3
-"""Of a call this long one is a turn: waking a thread is a hundredth of it."""
+"""A call this long is a turn by itself: waking a thread is a hundredth of it."""
 HOPELESS = 10.0
 """A backend this many times slower than the best is called once more at most."""
 
@@ -33,7 +33,7 @@ def race(
     end, rounds = perf_counter() + budget, 0
     while rounds < 3 or (perf_counter() < end and rounds < 50):
         least = min(map(min, turns.values()), default=math.inf)
-        if rounds and least > LONG_S and perf_counter() > end + budget:  # the first turn of long calls says enough
+        if rounds and least > LONG_S and perf_counter() > end + budget:  # the first turn of long calls is enough
             break
         for name, call in calls.items():
             if name in failed or (rounds and _hopeless(min(turns[name]), least, rounds)):
@@ -46,7 +46,7 @@ def race(
                 continue
             turns.setdefault(name, []).append(seconds)
             count[name] = count.get(name, 0) + batch[name]
-            if not rounds:  # from here on, several at once
+            if not rounds:  # from here on, in groups
                 batch[name] = max(1, int(BATCH_S / max(seconds, 1e-9)))
         rounds += 1
     result = {}
@@ -58,12 +58,12 @@ def race(
 
 
 def _hopeless(seconds: float, least: float, rounds: int) -> bool:
-    """Whether to call no more who is this slow; a short first turn may have been an accident."""
+    """Whether to stop calling one this slow; a short first turn may have been an accident."""
     return seconds > HOPELESS * least and (rounds > 1 or seconds > LONG_S)
 
 
 def _turn(call: Callable[[], Any], times: int) -> float:
-    """Seconds a call takes, of so many in a row, or of the second lot of them where a lot is short."""
+    """Seconds per call of `count` in a row, or of the second group where a group is short."""
     everybody, here, start = process_time(), thread_time(), perf_counter()
     best = _once(call, times)
     if best * times < LONG_S:

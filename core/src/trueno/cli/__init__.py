@@ -1,4 +1,4 @@
-"""The command line `trueno`: a module a command, and this door, which needs neither typer nor rich to say so.
+"""The command line `trueno`: one module per command, and this entry point, which needs neither typer nor rich.
 
 typer and rich come with the extra `cli` and are imported in this package only, and only by `main`, so that
 the child processes of `trueno warmup` start without them.

@@ -1,4 +1,4 @@
-"""The commands, put together; and what every command has in common when something goes wrong."""
+"""The commands, put together, and their common handling of errors."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ from trueno.escape import escaped
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Say Trueno's own warnings in one line each; all others as ever."""
+    """Print Trueno's own warnings as one line each; leave all others as they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", TruenoWarning)
         plainly = warnings.showwarning
@@ -51,7 +51,7 @@ _UsageError: Any = typer.BadParameter.__base__  # of click, or of the click insi
 
 @contextmanager
 def _plain_usage() -> Iterator[None]:
-    """What typer says of a wrong command line, and prints itself, quotes words of it."""
+    """typer's message about a wrong command line, which typer prints itself, quotes words of it."""
     try:
         yield
     except _UsageError as error:
@@ -60,12 +60,12 @@ def _plain_usage() -> Iterator[None]:
 
 
 PIPE_CLOSED, NOT_WRITTEN = 141, 74
-"""Exit codes where the report could not be written: that of a process that SIGPIPE ended, and EX_IOERR."""
+"""Exit codes if the report could not be written: that of a process that SIGPIPE ended, and EX_IOERR."""
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO)
 
 
 def _open_streams() -> None:
-    """Where stdout or stderr was closed (`>&-`), nothing is printed; a file opened later must not get its number."""
+    """If stdout or stderr was closed (`>&-`), print nothing; a file opened later must not get its number."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -76,8 +76,8 @@ def _open_streams() -> None:
 
 
 def _unwritable(error: OSError) -> int:
-    """Say that the report could not be written, unless its reader went away; the exit code."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)  # Python writes what is left when it ends
+    """Report that the report could not be written, unless its reader has gone; return the exit code."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)  # Python flushes the rest when it ends
     os.dup2(nowhere, 1)
     if error.errno == errno.EPIPE:
         return PIPE_CLOSED
@@ -87,9 +87,9 @@ def _unwritable(error: OSError) -> int:
 
 
 class Group(TyperGroup):
-    """Says what Trueno raises on purpose in one line and exits with 2; anything else is a bug and is shown whole.
+    """Prints Trueno's deliberate errors in one line and exits with 2; other errors are bugs and shown in full.
 
-    Plugins are asked for their commands when a name is not the core's, or all are listed: a core command runs
+    Plugins provide commands only when a name is not the core's, or all are listed: a core command runs
     without them, whatever is wrong with them.
     """
 
@@ -109,7 +109,7 @@ class Group(TyperGroup):
                     complain(str(error))
                     raise typer.Exit(2) from None
                 finally:
-                    sys.stdout.flush()  # not at the end of Python, where nobody could say that it failed
+                    sys.stdout.flush()  # not at the end of Python, where a failure could not be reported
         except OSError as error:
             if error.errno not in UNWRITABLE:
                 raise
@@ -138,7 +138,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Vector and matrix operations on the best hardware that the machine has.",
+    help="Vector and matrix operations on the best hardware of the machine.",
 )
 
 
@@ -156,7 +156,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Vector and matrix operations on the best hardware that the machine has."""
+    """Vector and matrix operations on the best hardware of the machine."""
 
 
 for module in (demo, doctor, ops, explain, warmup, calibrate, bench, conformance, new_backend):

@@ -1,6 +1,6 @@
 """`trueno bench OP`: one op, every backend that can run it, against NumPy and PyTorch.
 
-A quick look for one question on one machine; the figures that claims rest on come from `make bench`.
+A quick look for one question on one machine; published figures come from `make bench`.
 """
 
 from contextvars import Context, copy_context
@@ -41,7 +41,7 @@ from trueno.text import duration, number
 
 @dataclass
 class Run:
-    """One size: seconds a call of everyone who could, and why the others could not."""
+    """One size: seconds per call of each backend that could run it, and why the others could not."""
 
     size: int
     dtype: str
@@ -56,7 +56,7 @@ def command(
     backend: Annotated[str, typer.Option(help="Only these backends; default: all that are available.")] = "",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     set_: SET = None,
-    time: Annotated[float, typer.Option(help="Seconds of timing a size.", min=0.001, max=60)] = 0.5,
+    time: Annotated[float, typer.Option(help="Seconds of timing per size.", min=0.001, max=60)] = 0.5,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Time one op on every backend, beside NumPy and PyTorch.
@@ -84,7 +84,7 @@ def command(
 
 
 def _accepted(op: Op, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters that were set, as the op takes them; ParameterError for values that it does not."""
+    """Parameters from --set, in the op's form; ParameterError for invalid values."""
     if "format" in parameters and op.quantized:
         parameters["format"] = lower(parameters["format"])
     coerce_params(op, {p.name: p.typical for p in op.params} | keywords(op)[0] | parameters)
@@ -92,7 +92,7 @@ def _accepted(op: Op, parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(op: Op, backends: list[str], dtype: str, size: int, time: float, parameters: dict[str, Any]) -> Run:
-    """Everyone's time at one size; all take turns, and all write into an array they are given, where they can."""
+    """Every backend's time at one size; all take turns, and all write into an existing array where they can."""
     given = sample(op, dtype, size, parameters=parameters)
     run = Run(size, dtype, given.shapes)
     calls: dict[str, Any] = {}

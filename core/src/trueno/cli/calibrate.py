@@ -24,17 +24,17 @@ def command(
         float, typer.Option("--seconds", help="Seconds of timing, about; compiling comes on top.", min=0.1)
     ] = 60,
     backend: Annotated[str, typer.Option(help="Only these backends; default: all that choose themselves.")] = "",
-    dtype: Annotated[str, typer.Option(help="Types, with commas between them.")] = "float32,float64",
-    merge: Annotated[str, typer.Option(metavar="FILE", help="Take over what another run here measured.")] = "",
+    dtype: Annotated[str, typer.Option(help="Types, separated by commas.")] = "float32,float64",
+    merge: Annotated[str, typer.Option(metavar="FILE", help="Import what another run here measured.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be measured, and stop.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say too where declared speeds are off, for authors of backends.")
+        bool, typer.Option("--verbose", "-v", help="Also say where declared speeds are off, for authors of backends.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure the backends' speeds here and keep them.
 
-    One op of each class is timed at several sizes, the cheap and common first.  Ctrl-C keeps what was measured until
+    One op of each class is timed at several sizes, cheap and common ones first.  Ctrl-C keeps what was measured until
     then.  Run it again when the machine is idle: a speed that has changed by less than a tenth stays.
     """
     if not isfinite(budget):

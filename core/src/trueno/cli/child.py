@@ -1,7 +1,7 @@
-"""A process that compiles: `python -m trueno.cli.child BACKEND`, a line of JSON in, a line of JSON out.
+"""A process that compiles: `python -m trueno.cli.child BACKEND` reads and writes lines of JSON.
 
-Compilers hold a lock for the whole process, so kernels are compiled side by side in several of these, and
-meet in the disk cache.  Whatever a compiler prints goes to stderr; stdout carries answers alone.
+Compilers hold a lock for the whole process, so kernels are compiled in parallel in several of these processes, and
+shared through the disk cache.  A compiler's own output goes to stderr; stdout carries answers alone.
 """
 
 import json

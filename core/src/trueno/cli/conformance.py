@@ -1,4 +1,4 @@
-"""`trueno conformance`: is this backend right?  Runs the kit `trueno.testing` in a pytest of its own."""
+"""`trueno conformance`: is this backend correct?  Runs the kit `trueno.testing` in its own pytest."""
 
 import subprocess
 import sys
@@ -17,19 +17,19 @@ SENTENCE = "the conformance kit needs pytest. Install: pip install pytest"
 
 
 def command(
-    name: Annotated[str, typer.Argument(help="The backend to judge.", show_default=False)],
-    json: Annotated[str, typer.Option(metavar="PATH", help="Write the report as JSON to this file too.")] = "",
-    ops: Annotated[str, typer.Option(help="Ops, with commas between them; default: all.")] = "",
+    name: Annotated[str, typer.Argument(help="The backend to test.", show_default=False)],
+    json: Annotated[str, typer.Option(metavar="PATH", help="Also write the report as JSON to this file.")] = "",
+    ops: Annotated[str, typer.Option(help="Ops, separated by commas; default: all.")] = "",
     dtype: Annotated[
-        str, typer.Option(help="Types, with commas between them; default: float32,float64, and a few of 16 bits.")
+        str, typer.Option(help="Types, separated by commas; default: float32,float64, and a few of 16 bits.")
     ] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer cases: a look, not a proof.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the operands.")] = 0,
     chosen: Annotated[str, typer.Option("-k", metavar="WORDS", help="Only tests that match, as pytest's -k.")] = "",
 ) -> None:
-    """Judge a backend: manifest, probes, kernels, values, threads, rates.
+    """Test a backend: manifest, probes, kernels, values, threads, rates.
 
-    Minutes for a whole backend.  Exit code 0: it conforms.  1: it does not.  2: it cannot be judged: it is not
+    Minutes for a whole backend.  Exit code 0: it conforms.  1: it does not.  2: it cannot be tested: it is not
     available, or takes none of the ops asked for.
     """
     name = name.lower()

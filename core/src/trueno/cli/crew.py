@@ -1,7 +1,7 @@
-"""A crew of child processes that compile kernels side by side into the disk cache.
+"""A pool of child processes that compile kernels in parallel into the disk cache.
 
-Never `multiprocessing`, which would run a user's script again.  A child that dies takes one op with it:
-its failure is reported and another child goes on with the rest.
+It does not use `multiprocessing`, which would run a user's script again.  If a child dies, one op is lost:
+its failure is reported and another child continues with the rest.
 """
 
 import json
@@ -21,7 +21,7 @@ from trueno.errors import SettingError
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one op in one dtype."""
+    """The outcome of one op in one dtype."""
 
     op: str
     dtype: str
@@ -30,7 +30,7 @@ class Outcome:
 
 
 Work = tuple[str, str, Keys]
-"""An op, a dtype, and the keys that are wanted; none for all."""
+"""An op, a dtype, and the keys to compile; an empty list means all."""
 
 
 def processors() -> int:
@@ -41,7 +41,7 @@ def processors() -> int:
 
 
 def compile_all(backend: str, work: Sequence[Work], jobs: int) -> Iterator[Outcome]:
-    """Compile every item of `work` on a backend with `jobs` processes; outcomes as they come."""
+    """Compile every item of `work` on a backend with `jobs` processes; yields outcomes as they arrive."""
     if not sys.executable:
         raise SettingError("no Python executable is known here, so no child processes can compile; use --jobs 1")
     todo: SimpleQueue[Work] = SimpleQueue()
@@ -62,7 +62,7 @@ def compile_all(backend: str, work: Sequence[Work], jobs: int) -> Iterator[Outco
             missing -= 1
             yield outcome
     finally:
-        if missing:  # the caller has left, by Ctrl-C for example
+        if missing:  # the caller has stopped, by Ctrl-C for example
             while not todo.empty():
                 try:
                     todo.get_nowait()
@@ -77,7 +77,7 @@ def compile_all(backend: str, work: Sequence[Work], jobs: int) -> Iterator[Outco
 def _serve(
     backend: str, todo: SimpleQueue[Work], outcomes: SimpleQueue[Outcome], children: list[subprocess.Popen[str]]
 ) -> None:
-    """Keep one child busy until nothing is left; start another where one has died."""
+    """Keep one child busy until no work is left; start another if one has died."""
     child = None
     while True:
         try:
@@ -98,7 +98,7 @@ def _serve(
 
 
 def _dismiss(child: "subprocess.Popen[str] | None") -> None:
-    """Let a child go, dead or alive, and close its pipes; an idle one has nothing to lose."""
+    """End a child, dead or alive, and close its pipes; an idle one has nothing to lose."""
     if child is not None:
         child.kill()
         with suppress(OSError):  # a pipe to a dead child may still hold a line

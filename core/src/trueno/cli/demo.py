@@ -1,4 +1,4 @@
-"""`trueno demo`, the main job: find the backends, run every op, check each against float64, compare with NumPy."""
+"""`trueno demo`: find the backends, run every op, check each against float64, compare with NumPy."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -28,8 +28,8 @@ from trueno.text import duration, number
 
 SIZES = (1_000, 100_000, 1_000_000)
 DTYPE = "float32"
-CELL_S = 0.02  # of timing an op at one size
-COLD_S = 0.4  # a first call that takes longer has compiled something
+CELL_S = 0.02  # timing per op and size
+COLD_S = 0.4  # a longer first call has compiled something
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Row:
     backend: str
     shapes: list[tuple[int, ...]]
     ok: bool = False
-    worst: float | None = None  # error over what is allowed
+    worst: float | None = None  # error over the allowed error
     seconds: float | None = None
     numpy_seconds: float | None = None
     speedup: float | None = None
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass
 class Tally:
-    """All rows, and what they come to."""
+    """All rows, and their summary."""
 
     sizes: tuple[int, ...]
     rows: list[Row] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Tally:
 
 def command(
     backend: Annotated[str, typer.Option(help="Run on this backend; default: the best that is available.")] = "",
-    ops: Annotated[str, typer.Option(help="Ops, with commas between them; default: all.")] = "",
+    ops: Annotated[str, typer.Option(help="Ops, separated by commas; default: all.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run and check every op, and compare it with NumPy.
@@ -82,7 +82,7 @@ def command(
         _show_backends(screen(), order)
     tally = run(chosen, order)
     if not tally.rows:
-        raise BackendUnavailable(f"{', '.join(order)}: none of the ops asked for has a kernel there")
+        raise BackendUnavailable(f"{', '.join(order)}: none of the requested ops has a kernel there")
     if json:
         _write(tally, order)
     else:
@@ -116,7 +116,7 @@ def run(ops: Iterable[Op], order: tuple[str, ...], sizes: tuple[int, ...] = SIZE
                 bar.advance(task)
             rest = todo[i + 1 :]
             if slowest > COLD_S and i and len(rest) > 3 and not warmed:
-                warmed = True  # nothing is compiled yet: children do it side by side
+                warmed = True  # nothing is compiled yet: child processes do it in parallel
                 bar.stop()
                 _compile(rest, hands, sizes)
                 bar.start()
@@ -125,7 +125,7 @@ def run(ops: Iterable[Op], order: tuple[str, ...], sizes: tuple[int, ...] = SIZE
 
 
 def _compile(ops: list[Op], hands: dict[str, str], sizes: tuple[int, ...]) -> None:
-    """Let children compile what the rest of the demo will call, and no more."""
+    """Let child processes compile the kernels that the rest of the demo will call, and no more."""
     for backend in dict.fromkeys(hands[op.name] for op in ops):
         work: list[crew.Work] = []
         for op in (op for op in ops if hands[op.name] == backend):
@@ -135,7 +135,7 @@ def _compile(ops: list[Op], hands: dict[str, str], sizes: tuple[int, ...]) -> No
 
 
 def _cell(op: Op, backend: str, size: int) -> tuple[Row, float]:
-    """Run, judge and time one op at one size; and how long its very first call took."""
+    """Run, judge and time one op at one size; also return the time of its very first call."""
     given = sample(op, DTYPE, size)
     row = Row(op.name, size, backend, given.shapes)
     first = 0.0
@@ -161,7 +161,7 @@ def _judge(op: Op, backend: str, given: Sample, result: Any) -> tuple[bool, floa
 
 
 def _time(op: Op, given: Sample, function: Any, result: Any, row: Row) -> None:
-    """Both sides write into an array that they are given, where they can."""
+    """Both sides write into an existing array where they can."""
     results = result if isinstance(result, tuple) else (result,)
     outs = tuple(np.empty(np.shape(r), np.asarray(r).dtype) for r in results)
     ours = partial(function, out=outs if len(outs) > 1 else outs[0])

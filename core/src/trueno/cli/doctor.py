@@ -34,9 +34,9 @@ STYLES = {
 STATUSES = {
     "no_device": "no device", "not_built": "not built yet", "blocked": "switched off", "forced_cpu": "switched off"
 }  # fmt: skip
-"""Of backends that cannot run and have nothing wrong with them, by code."""
+"""Labels, by code, of backends that cannot run although nothing is wrong with them."""
 WORDS = (
-    ("installed", "its package is here"),
+    ("installed", "its package is installed"),
     ("available", "it can run here (–: it is switched off, or no release of it can)"),
     ("active", "it has run something in this process"),
 )
@@ -44,17 +44,17 @@ WORDS = (
 
 def command(
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Try everything again, whatever is known from before.")
+        bool, typer.Option("--refresh", help="Probe everything again, ignoring cached verdicts.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     explained: Annotated[
-        bool, typer.Option("--settings", help="Print the settings only, and what each of them does.")
+        bool, typer.Option("--settings", help="Print only the settings, and what each of them does.")
     ] = False,
 ) -> None:
     """Examine this installation.
 
-    Exit code 0: all is well; a backend without a device to run on is nothing wrong.  1: something that is installed
-    is broken.  2: Trueno itself is.
+    Exit code 0: all is well; a backend without a device to run on is not an error.  1: an installed
+    component is broken.  2: Trueno itself is.
     """
     if refresh:
         registry.forget(refresh=True)
@@ -72,7 +72,7 @@ def command(
 
 @contextmanager
 def _printing_aside() -> Iterator[None]:
-    """Send what plugins print, by Python or by C, to stderr: stdout is the report's."""
+    """Redirect plugins' output, from Python or C, to stderr: stdout is for the report."""
     sys.stdout.flush()
     try:
         kept = os.dup(1)
@@ -94,12 +94,12 @@ def examine() -> dict[str, Any]:
         warnings.simplefilter("always", TruenoWarning)
         broken: list[str] = []
         backends, best = _backends(broken)
-        values = _settings(broken)  # with those that plugins declare, which are known now
+        values = _settings(broken)  # with those that plugins declare, which are loaded now
         cache = _cache(broken) if values else None
         sections, problems = ([], []) if broken else _sections()
         calibration = None if broken else describe()
     notes = [str(w.message.args[0]) for w in caught if isinstance(w.message, TruenoWarning)]
-    notes += [] if broken else settings.unknown()  # which is warned of once a process, and that may have been before
+    notes += [] if broken else settings.unknown()  # the warning appears once per process, perhaps earlier
     failed = [b for b in backends if b["status"] == "failed" and not b["opt_in"]]
     return {
         "health": "broken" if broken else "degraded" if failed or problems else "ok",
@@ -143,13 +143,13 @@ def _backends(broken: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any] |
     except TruenoError as error:
         broken.append(str(error))
         return rows, None
-    # Choosing the best loaded it, and that may have failed where its probe had not.
+    # Choosing the best loaded it, which may have failed although its probe passed.
     rows = [_backend(entry) for entry in registry.entries().values()]
     return rows, {"name": best.name, "kind": best.kind, "isa": best.isa, "device": best.device}
 
 
 def _not_installed() -> list[dict[str, str]]:
-    """The backends that the core's own extras bring and that are not here: name, and the command that installs it."""
+    """The backends of the core's own extras that are not installed: name, and the command that installs each."""
     here = {re.sub(r"[-_.]+", "-", d.name or "").lower() for d in metadata.distributions()}
     known = registry.entries()
     return [
@@ -160,7 +160,7 @@ def _not_installed() -> list[dict[str, str]]:
 
 
 def described() -> list[dict[str, Any]]:
-    """Every installed backend, as the report has it."""
+    """Every installed backend, in the report's form."""
     for entry in registry.entries().values():
         entry.start_probe()  # side by side
     return [_backend(entry) for entry in registry.entries().values()]
@@ -193,15 +193,15 @@ def _backend(entry: Entry) -> dict[str, Any]:
 
 
 def _install(entry: Entry) -> str:
-    """The command that mends it, where installing something can; other reasons say themselves what to do."""
+    """The command that fixes it, if installing something can; other reasons contain their remedy."""
     manifest, reason = entry.manifest, entry.reason
-    if entry.code in ("missing", "no_device"):  # which ends with it, if there is one
+    if entry.code in ("missing", "no_device"):  # the sentence ends with the command, if there is one
         return reason.partition(". Install: ")[2]
     return manifest.install if manifest and entry.code == "not_built" else ""
 
 
 def status(entry: Entry) -> str:
-    """One of five: available, no device (for it to run on), not built yet (its own manifest says so), switched off (by
+    """One of five: available, no device (to run on), not built yet (by its own manifest), switched off (by
     a setting), failed.
     """
     if entry.available:
@@ -210,7 +210,7 @@ def status(entry: Entry) -> str:
 
 
 def _cache(broken: list[str]) -> dict[str, Any] | None:
-    """The folder of what was compiled, measured and found out, and why it is not used if it is not."""
+    """The folder for compiled kernels, measurements and verdicts, and why it is not used, if so."""
     try:
         path, reason = cachedir.inspect(writing=True)
     except SettingError as error:  # `~nobody`
@@ -222,14 +222,14 @@ def _cache(broken: list[str]) -> dict[str, Any] | None:
         for name in names:
             try:
                 size += os.stat(os.path.join(folder, name)).st_size
-            except OSError:  # written beside and renamed by another process meanwhile
+            except OSError:  # another process may have renamed it meanwhile
                 continue
             files += 1
     return {"path": str(path), "used": not reason, "reason": reason, "files": files, "bytes": size}
 
 
 def _sections() -> tuple[list[dict[str, Any]], list[str]]:
-    """What plugins add to this report, and what is wrong with plugins of hooks."""
+    """The plugins' lines for this report, and the problems with plugins of hooks."""
     from trueno import hooks
 
     sections = [{"plugin": plugin, "lines": lines} for plugin, lines in hooks.doctor_sections()]
@@ -262,7 +262,7 @@ def _value(value: Any) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago something was, in one word and a unit."""
+    """The age of something, in one word and a unit."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{int(seconds // length)} {unit} ago"
@@ -335,7 +335,7 @@ def _show(report: dict[str, Any], console: Screen) -> None:
 
 
 def _show_settings(report: dict[str, Any], console: Screen) -> None:
-    """Two lines a setting: a sentence is too long for a column of a table."""
+    """Two lines per setting: a sentence is too long for a table column."""
     for s in report["settings"]:
         style = "" if s["origin"] == "default" else "bold"
         console.print(f"{s['name']} = {_value(s['value'])}   ({s['origin']})", style=style, soft_wrap=True)
@@ -345,7 +345,7 @@ def _show_settings(report: dict[str, Any], console: Screen) -> None:
 
 
 def backend_table(backends: list[dict[str, Any]], absent: list[dict[str, str]] | None = None) -> Any:
-    """Every backend with the three answers, and those of ours that are `absent`; `trueno demo` shows it too."""
+    """Every backend with the three answers, and those of ours that are `absent`; used by `trueno demo`, too."""
     active = any(b["active"] for b in backends)
     titles = ["backend", "version", "installed", "available", *["active"] * active, "probed", "device or reason"]
     rows = table(*titles)

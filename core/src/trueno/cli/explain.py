@@ -1,4 +1,4 @@
-"""`trueno explain`: who would run an op on operands of these shapes, and why nobody else."""
+"""`trueno explain`: which backend would run an op on operands of these shapes, and why not another."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,7 +15,7 @@ from trueno.dispatch.half import declare, known
 from trueno.errors import ParameterError
 
 DIGITS = 13
-"""Of an extent, at most; Python reads no number of thousands of them."""
+"""The most of an extent; Python does not parse numbers of thousands of digits."""
 
 
 def command(
@@ -25,12 +25,12 @@ def command(
     ],
     dtype: Annotated[str, typer.Option(help="The operands' type.")] = "float32",
     set_: SET = None,
-    backend: Annotated[str, typer.Option(help="Backends to ask for by name, with commas between them.")] = "",
+    backend: Annotated[str, typer.Option(help="Backends to request by name, separated by commas.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show who would run a call, and why nobody else.
+    """Show which backend would run a call, and why not another.
 
-    Nothing is run.  Every candidate has a reason, and those that can run it a predicted time.
+    Nothing is run.  Every candidate has a reason, and capable ones a predicted time.
     """
     row, T = find_op(op), find_dtypes(dtype, ("float32", "float64", *known()))[0]
     declare(T)
@@ -38,7 +38,7 @@ def command(
     parameters = find_parameters(row, set_, also=rows)
     for p in row.params:
         if p.name not in parameters and (p.required or p.default not in (p.choices or (p.default,))):
-            parameters[p.name] = 1.0 if p.symbolic else p.typical  # a float changes no choice
+            parameters[p.name] = 1.0 if p.symbolic else p.typical  # the value of a float does not affect the choice
     blocks = row.blocks(parameters)
     operands = [
         _operand(spec.holds(np.dtype(T)), spec.held(row.name, _shape(text), blocks))
@@ -50,7 +50,7 @@ def command(
             f"explain: {row.name} takes {len(row.operands)} operand(s), {wanted}; shapes: {len(shapes)}"
         )
     names = [word.strip() for word in backend.split(",") if word.strip()]
-    with use(*names) if names else nullcontext():  # else whoever TRUENO_BACKEND names
+    with use(*names) if names else nullcontext():  # otherwise TRUENO_BACKEND applies
         decision = explain(row.name, *operands, **parameters)
     if names and decision.by == "named":
         decision = replace(decision, origin="--backend")
@@ -76,5 +76,5 @@ def _shape(text: str) -> tuple[int, ...]:
     parts = [] if text in ("", "()", "scalar") else text.lower().replace("×", "x").split("x")
     if not all(p.isdecimal() and len(p) <= DIGITS and int(p) < 1 << 40 for p in parts):
         said = text if len(text) < 60 else f"{text[:57]}…"
-        raise ParameterError(f"explain: {said!r} is no shape; write 1000, 512x512 or scalar")
+        raise ParameterError(f"explain: {said!r} is not a shape; write 1000, 512x512 or scalar")
     return tuple(int(p) for p in parts)

@@ -12,20 +12,20 @@ from trueno import hooks
 def commands(taken: Container[str]) -> dict[str, Any]:
     """The commands of all plugins by name, as typer makes them; names that are `taken` are left out and reported.
 
-    Each plugin fills an app of its own, so one that fails half-way, or wants a name of the core's, changes nothing
-    but its own part.
+    Each plugin fills its own app, so one that fails half-way, or uses a name of the core's, affects only
+    its own part.
     """
     found: dict[str, Any] = {}
     owners: dict[str, str] = {}
     for plugin, app in hooks.commands(_app):
         try:
             brought = get_group(app).commands
-        except (Exception, SystemExit) as error:  # a signature that typer can not read
+        except (Exception, SystemExit) as error:  # a signature that typer cannot read
             hooks.report(f'hooks: the commands of the plugin "{plugin}" are refused: {type(error).__name__}: {error}')
             continue
         for name, command in brought.items():
             if not name.isprintable():
-                hooks.report(f'hooks: the plugin "{plugin}" brings a command {name!r}, which is no name')
+                hooks.report(f'hooks: the plugin "{plugin}" has a command {name!r}, which is not a name')
             elif name in taken:
                 hooks.report(f'hooks: the plugin "{plugin}" brings a command {name}, but that is Trueno\'s own')
             elif name in found:

@@ -16,11 +16,11 @@ from trueno.gguf.recipe import RECIPES
 from trueno.text import duration, number
 
 LONG = 60
-"""Characters of a value that are shown; --json has all of it."""
+"""The most characters of a value that are shown; --json has all of it."""
 TOLD = 8
-"""Items of a list that are shown."""
+"""The most items of a list that are shown."""
 
-app = typer.Typer(help="Look into GGUF files, and quantize them.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Inspect GGUF files, and quantize them.", no_args_is_help=True, rich_markup_mode=None)
 Found = Annotated[Path, typer.Argument(help="A GGUF file.", show_default=False)]
 
 
@@ -76,15 +76,15 @@ def quantize(
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The GGUF file to write.", show_default=False)],
     type: Annotated[str, typer.Option(help=f"The mixture: {', '.join(RECIPES)}.")] = "q4_k_m",  # noqa: A002
     imatrix: Annotated[Path | None, typer.Option(help="An importance matrix of llama.cpp (GGUF).")] = None,
-    allow_requantize: Annotated[bool, typer.Option(help="Quantize tensors again that are in blocks already.")] = False,
+    allow_requantize: Annotated[bool, typer.Option(help="Also quantize tensors that are quantized already.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="List every tensor.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Quantize a model by one of llama.cpp's mixtures: the same bytes that llama-quantize writes.
+    """Quantize a model with one of llama.cpp's mixtures, to the same bytes that llama-quantize writes.
 
-    OUT appears whole or not at all.
+    OUT is written atomically.
     """
     start = perf_counter()
     conversion.apart(source, target)
@@ -140,15 +140,15 @@ def _now(was: str, now: str) -> str:
 
 
 def _remarks(steps: list[conversion.Step], kind: str, listed: bool) -> Iterator[str]:
-    """What the reader may not expect: nothing to do, and formats that the mixture does not name."""
+    """Facts that may surprise the reader: nothing to do, and formats that the mixture does not name."""
     if all(s.type == s.was for s in steps):
-        yield f"Nothing to quantize: every tensor is as {kind} has it already, and stays as it is."
+        yield f"Nothing to quantize: every tensor is in {kind}'s format already, and stays unchanged."
     unfit = Counter((s.ruled_out, s.type) for s in steps if s.ruled_out and s.type != s.was)
     if unfit:
         parts = ", ".join(f"{number(n)} in {now} instead of {was}" for (was, now), n in unfit.most_common())
         total, which = unfit.total(), "" if listed else "; --verbose says which"
         verb = "tensor has" if total == 1 else "tensors have"
-        yield f"{number(total)} {verb} rows that are no whole number of blocks: {parts}{which}."
+        yield f"{number(total)} {verb} rows that are not a whole number of blocks: {parts}{which}."
 
 
 def _step(s: conversion.Step) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`trueno new-backend`: a distribution with one working op, to grow a backend from."""
+"""`trueno new-backend`: write a distribution with a few working ops, to start a backend from."""
 
 import keyword
 import re
@@ -15,7 +15,7 @@ from trueno.discovery import registry
 from trueno.errors import ParameterError
 
 LONGEST = 64
-"""Letters of a name: it becomes part of names of files, which a file system limits."""
+"""The most letters of a name: it becomes part of file names, which file systems limit."""
 TEMPLATES = files("trueno.cli") / "scaffold"
 """The distribution's files, each with SUFFIX behind its name; the folder PACKAGE stands for that of the package."""
 SUFFIX, PACKAGE = ".template", "PACKAGE"
@@ -25,9 +25,9 @@ def command(
     name: Annotated[
         str, typer.Argument(help="Name of the backend: lower-case letters, digits, _.", show_default=False)
     ],
-    folder: Annotated[str, typer.Option("--dir", metavar="PATH", help="Where its folder is made.")] = ".",
+    folder: Annotated[str, typer.Option("--dir", metavar="PATH", help="Where to create its folder.")] = ".",
 ) -> None:
-    """Make trueno-NAME: a distribution with one op, which passes `trueno conformance NAME` once it is installed."""
+    """Write trueno-NAME: a small distribution, which passes `trueno conformance NAME` once it is installed."""
     made = create(name, Path(folder))
     console = screen()
     console.print(f"made {made}", soft_wrap=True)
@@ -42,7 +42,7 @@ def command(
 def create(name: str, folder: Path) -> Path:
     """Write the distribution into `folder`/trueno-NAME and return that path.
 
-    ParameterError for a name that cannot be one or is taken, and for a folder that exists.
+    ParameterError for a name that is invalid or taken, and for a folder that exists.
     """
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise ParameterError(
@@ -81,7 +81,7 @@ def templates(folder: Traversable = TEMPLATES, above: str = "") -> Iterator[tupl
 
 
 def _fill(text: str, words: dict[str, str]) -> str:
-    """`«name»` and the like replaced: marks that neither Python nor TOML uses."""
+    """Replace `«name»` and other marks, which neither Python nor TOML uses."""
     for key, value in words.items():
         text = text.replace(f"«{key}»", value)
     return text

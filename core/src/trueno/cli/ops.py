@@ -1,4 +1,4 @@
-"""`trueno ops`: the table of ops, or everything about one of them."""
+"""`trueno ops`: the table of ops, or all facts about one of them."""
 
 import inspect
 from typing import Annotated, Any
@@ -17,12 +17,12 @@ from trueno.ops.op import Op
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="An op, for all about it.", show_default=False)] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="An op to describe.", show_default=False)] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the ops, or tell all about one of them.
+    """List the ops, or describe one of them.
 
-    All: its formula, parameters and passes, and who has a kernel.
+    The description has its formula, parameters and passes, and the backends with a kernel.
     """
     if name:
         op = find_op(name)
@@ -56,7 +56,7 @@ def brief(op: Op) -> dict[str, Any]:
 
 
 def detail(op: Op) -> dict[str, Any]:
-    """What the list leaves out."""
+    """The details that the list leaves out."""
     rows = [
         {
             "name": p.name,
@@ -71,7 +71,7 @@ def detail(op: Op) -> dict[str, Any]:
 
 
 def passes(op: Op) -> list[str]:
-    """One line for each sweep over a row; none for a structured op."""
+    """One line for each pass over a row; none for a structured op."""
     if op.structured:
         return []
     nodes = op.program().nodes
@@ -118,7 +118,7 @@ def _list(console: Screen) -> None:
         for op in (op for op in TABLE.values() if op.family == family):
             rows.add_row(f"  {op.name}", op.signature.text, op.doc.partition("\n")[0])
     console.print(rows)
-    console.print(f"{len(TABLE)} ops, {len(ALIASES)} aliases; trueno ops NAME tells all about one")
+    console.print(f"{len(TABLE)} ops, {len(ALIASES)} aliases; trueno ops NAME describes one")
 
 
 def _show(op: Op, console: Screen) -> None:
@@ -139,7 +139,7 @@ def _show(op: Op, console: Screen) -> None:
     if op.aliases:
         console.print(f"Aliases: {', '.join(op.aliases)}")
     if op.structured:
-        console.print("A structured op: each backend brings a kernel written by hand.")
+        console.print("A structured op: each backend has a hand-written kernel.")
     else:
         lines = facts["passes"]
         console.print(f"A row program of {len(lines)} pass{'es' if len(lines) != 1 else ''}:")

@@ -1,9 +1,9 @@
-"""What a user would write instead: NumPy always, PyTorch where it is installed.
+"""The code that a user would write instead: NumPy always, PyTorch if it is installed.
 
-A peer is the fastest of NumPy's own functions that bear the op's name or an alias of it, and of the op's
-body with one NumPy call a step, constants ready.  PyTorch's function is looked for by the same names.
-A candidate is believed only when it gives the op's values, so a namesake that means something else is
-left out, and nothing here names more ops than those whose spelling differs.
+A peer is the fastest of NumPy's own functions with the op's name or an alias of it, and of the op's
+body with one NumPy call per step, constants precomputed.  PyTorch's function is found by the same names.
+A candidate is used only if it gives the op's values, so a function of the same name with another meaning is
+left out, and nothing here lists ops, except those with other spellings.
 """
 
 import warnings
@@ -28,11 +28,11 @@ WRITTEN: dict[str, Callable[..., Any]] = {
     "fma": lambda x, y, z: x * y + z,
     "rsqrt": lambda x: 1 / np.sqrt(x),
 }
-"""Steps as they are written by hand: the interpreter's own fma is exact, and slower than anyone's code."""
+"""Steps as users write them: the interpreter's own fma is exact, and slower than what a user would write."""
 
 
 def meaning(op: Op, operands: Arrays, kwargs: dict[str, Any]) -> Runner:
-    """The op's body under NumPy in the operands' dtype, ready to be called again and again."""
+    """The op's body under NumPy in the operands' dtype, ready for repeated calls."""
     params, static = split(op, kwargs)
     if op.structured:
         return partial(op.body, *operands, **dict(zip(op.symbolic, params, strict=True)), **static)
@@ -84,7 +84,7 @@ def _names(op: Op) -> tuple[str, ...]:
 
 
 def numpy_peer(op: Op, operands: Arrays, kwargs: dict[str, Any]) -> Runner:
-    """The fastest honest NumPy: its own functions, writing into an array they are given, or the body."""
+    """The fastest fair NumPy: its own functions, writing into an existing array, or the body."""
     written = meaning(op, operands, kwargs)
     functions = numpy_functions(op, operands, kwargs)
     with np.errstate(all="ignore"):
@@ -110,7 +110,7 @@ def numpy_functions(op: Op, operands: Arrays, kwargs: dict[str, Any], out: Any =
 
 
 def _glance(call: Runner) -> float:
-    """Seconds of a call, roughly: enough to tell spellings apart."""
+    """Seconds per call, roughly: enough to rank spellings."""
     times = []
     for _ in range(3):
         start = perf_counter()
@@ -120,10 +120,10 @@ def _glance(call: Runner) -> float:
 
 
 def _agrees(call: Runner, wanted: np.ndarray[Any, Any], operands: Arrays) -> bool:
-    """Whether a candidate gives these values, in memory of its own."""
+    """Whether a candidate gives these values, in its own memory."""
     try:
         got = np.asarray(call())
-    except Exception:  # a namesake with other parameters may raise anything
+    except Exception:  # a function with the same name but other parameters may raise anything
         return False
     if got.shape != wanted.shape or any(np.shares_memory(got, x) for x in operands):
         return False
@@ -147,7 +147,7 @@ def torch_peer(op: Op, operands: Arrays, kwargs: dict[str, Any], out: Any = None
     out = np.empty_like(wanted) if out is None else out
     params, static = split(op, kwargs)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch reshapes a tensor that does not suit, and says so
+        warnings.simplefilter("ignore")  # PyTorch resizes an unsuitable tensor, and warns
         for call in _torch_calls(torch, op, tensors, params, static, out):
             if _agrees(partial(_home, call), wanted, operands):
                 return call
@@ -161,7 +161,7 @@ def _home(call: Runner) -> Any:
 def _torch_calls(
     torch: Any, op: Op, tensors: list[Any], params: tuple[float, ...], static: dict[str, Any], out: Any
 ) -> Iterator[Runner]:
-    """Ways to call what bears the op's name: those that write into `out` first, and of these the public ones, as an
+    """Ways to call functions with the op's name: those that write into `out` first, public ones before others, as an
     overload of `torch.ops.aten` costs some microseconds more a call."""
     names = [name.replace("norm_l2", "linalg_vector_norm") for name in _names(op)]
     homes = (torch, torch.nn.functional, torch.special)
@@ -172,7 +172,7 @@ def _torch_calls(
     forms: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
         ((*tensors, *params), {**static, **row}),
         ((*tensors, *params), dict(static)),
-        ((*tensors, *params, -1, False), {}),  # torch.ops.aten._softmax and its like
+        ((*tensors, *params, -1, False), {}),  # torch.ops.aten._softmax and others
         ((tensors[0], tuple(n), *tensors[1:], *params), {}),  # layer_norm, rms_norm
         ((tensors[0],), {"dim": -1, "correction": 0}),  # var, std
     ]

@@ -1,6 +1,6 @@
-"""What is to be made ready: the calls whose kernels a backend compiles ahead of time.
+"""The calls whose kernels a backend compiles in advance.
 
-A backend that knows better may have a method `variants(op, dtype) -> Iterable[Call]`; without one, these are
+A backend may have a method `variants(op, dtype) -> Iterable[Call]` that lists its own; without it, these are
 the usual calls: one row and many, few elements and many, and each choice of the static parameters.
 """
 
@@ -29,7 +29,7 @@ def usual(op: Op, dtype: str) -> Iterable[Call]:
 
 
 def variants(backend: str, op: Op, dtype: str, keys: Keys = ()) -> list[Call]:
-    """The calls to make ready for an op on a backend: of these (rank, size class) pairs, or all.
+    """The calls to compile for an op on a backend: of these (rank, size class) pairs, or all.
 
     Those that the backend rejects are left out.
     """
@@ -44,18 +44,18 @@ def variants(backend: str, op: Op, dtype: str, keys: Keys = ()) -> list[Call]:
 
 
 def ready(backend: str, op: Op, dtype: str, keys: Keys = ()) -> tuple[int, list[str]]:
-    """Make an op's kernels ready: how many were, and a sentence for each that could not be."""
+    """Compile an op's kernels: returns how many, and a sentence for each that failed."""
     kernels: list[Any] = []
     failures: list[str] = []
     for call in variants(backend, op, dtype, keys):
         try:
             kernel = registry.load(backend).kernel(call)
-        except Exception as error:  # a compiler may raise anything, and the other kernels are wanted all the same
+        except Exception as error:  # a compiler may raise anything, and the other kernels are still needed
             text = " ".join(str(error).split())
             where = f"{dtype}, rank {call.rank}, size class {call.sizes[0]}"
             failures.append(f"{op.name} ({where}): {type(error).__name__}: {text[:300]}")
             continue
-        if not any(kernel is other for other in kernels):  # small and large may share one
+        if not any(kernel is other for other in kernels):  # small and large sizes may share one
             kernels.append(kernel)
     return len(kernels), failures
 

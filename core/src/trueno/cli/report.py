@@ -1,7 +1,7 @@
-"""How reports look: consoles, tables, numbers for people, JSON for machines.
+"""The look of reports: consoles, tables, numbers for people, JSON for machines.
 
 A terminal gets colours and its own width.  A pipe gets neither: no markup, and lines wide enough that
-nothing is broken for a reader like grep.  Progress and errors go to stderr, so that stdout is the report.
+none is broken for a reader such as grep.  Progress and errors go to stderr, so that stdout has only the report.
 """
 
 import math
@@ -32,21 +32,21 @@ SET = Annotated[
 
 
 class Screen(Console):
-    """Shows of what is printed only what is visible, beside its own styles: a text is one line, without controls."""
+    """Prints only visible characters, besides its own styles: a text is one line, without controls."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(escaped(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):  # of what is no text, such as a `Text` with styles
+        for segment in super().render(renderable, options):  # of what is not text, such as a `Text` with styles
             yield segment if segment.control else segment._replace(text=escaped(segment.text, keep="\n"))
 
     def lines(self, text: str) -> None:
-        """Print a text of several lines as it is; what comes from outside may be in its words, not be its lines."""
+        """Print a text of several lines unchanged; text from outside may be inside its lines, but not add lines."""
         self.print(*text.split("\n"), sep="\n", soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
-        raise  # the error that rich has caught; rich would end with 1, which here says another thing
+        raise  # the error that rich has caught; rich would end with 1, which has another meaning here
 
 
 def _console(stderr: bool) -> Screen:
@@ -56,17 +56,17 @@ def _console(stderr: bool) -> Screen:
 
 
 def screen() -> Screen:
-    """Where the report goes.  `[n]` in a signature is text here, not markup."""
+    """The console of the report.  `[n]` in a signature is text here, not markup."""
     return _console(stderr=False)
 
 
 def errors() -> Screen:
-    """Where everything else goes."""
+    """The console of everything else."""
     return _console(stderr=True)
 
 
 def complain(sentence: str) -> None:
-    """What went wrong, on stderr; further lines, of a report or of somebody else's words, are indented."""
+    """Print an error on stderr; further lines, of a report or of a quoted text, are indented."""
     errors().print(*f"trueno: {sentence}".split("\n"), sep="\n  ", soft_wrap=True)
 
 
@@ -80,7 +80,7 @@ def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def progress() -> Progress:
-    """A bar that vanishes when it is done, and that is not there at all where nobody looks."""
+    """A bar that vanishes when it is done, and that does not appear unless stderr is a terminal."""
     console = errors()
     return Progress(
         TextColumn("{task.description:<24}", markup=False),
@@ -94,7 +94,7 @@ def progress() -> Progress:
 
 
 def write_json(report: Any) -> None:
-    """The report as JSON, alone on stdout; what JSON cannot say (NaN, Inf) is null."""
+    """The report as JSON, alone on stdout; values that JSON lacks (NaN, Inf) become null."""
     print(dumps(_plain(report), indent=2))
 
 
@@ -116,7 +116,7 @@ def times(ratio: float | None) -> str:
 
 
 def geometric_mean(values: list[float]) -> float | None:
-    """None for no values at all."""
+    """The geometric mean; None for no values."""
     return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else None
 
 
@@ -126,7 +126,7 @@ def words(text: str | None) -> list[str]:
 
 
 def find_op(name: str) -> Op:
-    """The op called so, or an alias; ParameterError with the nearest name."""
+    """The op with this name or alias; ParameterError with the nearest name."""
     key = name.strip().lower()
     key = ALIASES.get(key, key)
     if key not in TABLE:
@@ -142,7 +142,7 @@ def find_ops(text: str | None) -> list[Op]:
         return list(TABLE.values())
     found = list(dict.fromkeys(find_op(name).name for name in words(text)))
     if not found:
-        raise ParameterError(f"--ops is {text!r}; give names with commas between them: add,softmax")
+        raise ParameterError(f"--ops is {text!r}; give names separated by commas: add,softmax")
     return [TABLE[name] for name in found]
 
 
@@ -159,22 +159,22 @@ def find_dtypes(text: str, known: tuple[str, ...] = ("float32", "float64")) -> l
 
 
 def find_sizes(text: str) -> list[int]:
-    """The sizes of `1000,100_000`: whole numbers, 1 or more."""
+    """The sizes of `1000,100_000`: integers, 1 or more."""
     found = []
     for word in words(text):
         plain = word.replace("_", "")
         if not plain.isdecimal() or len(plain) > 10 or not 1 <= int(plain) <= 1_000_000_000:
-            raise ParameterError(f"--sizes has {word!r}; each must be a whole number from 1 to 1_000_000_000")
+            raise ParameterError(f"--sizes has {word!r}; each must be an integer from 1 to 1_000_000_000")
         found.append(int(plain))
     if not found:
-        raise ParameterError(f"--sizes is {text!r}; give whole numbers with commas between them: 1000,100000")
+        raise ParameterError(f"--sizes is {text!r}; give integers separated by commas: 1000,100000")
     return found
 
 
 def find_parameters(op: Op, given: list[str] | None, also: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The values of `--set NAME=VALUE`: parameters of the op, or of `also`; ParameterError for what is none.
+    """The values of `--set NAME=VALUE`: parameters of the op, or of `also`; ParameterError for other names.
 
-    Whether an op takes the values is for who uses them.
+    The caller checks whether the op accepts the values.
     """
     kinds = {p.name: p.type for p in op.params}
     known = [*kinds, *also]

@@ -1,7 +1,7 @@
-"""One call of an op at a given size: natural operands that fit its signature, whatever the op.
+"""One call of an op at a given size: typical operands that fit its signature, for any op.
 
 Row programs get operands that repeat a short part, so that the judge, which works in float64 with bounds,
-looks at the short part once while the kernel computes, and answers for, every element.
+checks the short part once while the kernel computes every element.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from trueno.formats.samples import random_rows
 from trueno.ops.op import Op
 from trueno.testing.cases import keywords, natural, rng_for
 
-ROW = 1000  # elements a row
-STACK = 4  # leading extent of structured operands that take one
+ROW = 1000  # elements per row
+STACK = 4  # leading extent of structured operands that have one
 WINDOW = 3  # extents of a filter
-MOST_FLOPS = 2.1e9  # of one structured call: a matmul of 1000³, and no eigenproblem that takes seconds
+MOST_FLOPS = 2.1e9  # per structured call: a matmul of 1000³ fits, an eigenproblem that takes seconds does not
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def sample(
 ) -> Sample:
     """Operands of about `size` elements: exactly so for elementwise ops, the largest array for structured ones.
 
-    parameters: values instead of the usual ones.
+    parameters: values in place of the usual ones.
     """
     T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
     given = keywords(op)[0] | (parameters or {})
@@ -61,7 +61,7 @@ def sample(
 
 
 def _repeat(size: int, least: int) -> int:
-    """Into how many equal parts `size` may be cut.
+    """The number of equal parts into which `size` may be cut.
 
     A power of two takes the twos out of the part, so that its copies start in different lanes of a vector.
     """

@@ -1,6 +1,6 @@
 """Timing for people: alternating, minimum of many.
 
-A neighbour on a shared machine changes absolute times within seconds, so calls that are to be compared
+Other load on a shared machine changes absolute times within seconds, so calls that are to be compared
 take turns, and each keeps its best.
 """
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-BATCH_S = 50e-6  # calls shorter than this are timed several at once
+BATCH_S = 50e-6  # shorter calls are timed in groups
 
 
 def _once(call: Callable[[], Any], times: int) -> float:
-    with np.errstate(all="ignore"):  # here, as NumPy keeps it in the context that a call may bring along
+    with np.errstate(all="ignore"):  # set here, because NumPy keeps it in the context that a call may change
         start = perf_counter()
         for _ in repeat(None, times):
             call()
@@ -26,16 +26,16 @@ def _once(call: Callable[[], Any], times: int) -> float:
 def race(
     calls: Mapping[str, Callable[[], Any]], seconds: float, within: Mapping[str, Context] | None = None
 ) -> dict[str, float]:
-    """Seconds a call takes, of each: the minimum over rounds in which they take turns.
+    """Seconds per call, of each: the minimum over rounds in which they take turns.
 
-    Rounds go on for `seconds`, and until there were three, unless one call alone takes that long.  A call runs
-    in its context of `within`, entered outside of what is timed: so each may have its own backend.
+    Rounds go on for `seconds`, and at least three times, unless a single call takes that long.  A call runs
+    in its context of `within`, entered outside of the timing: so each may have its own backend.
     """
     least, here = 3, copy_context()
     inside = {name: (within or {}).get(name) or here.copy() for name in calls}
     best = {name: inside[name].run(_once, call, 1) for name, call in calls.items()}
     if sum(best.values()) > 4 * seconds:
-        least = 1  # one more round of very slow calls is enough
+        least = 1  # one more round is enough for very slow calls
     batch = {name: max(1, int(BATCH_S / max(t, 1e-9))) for name, t in best.items()}
     end, rounds = perf_counter() + seconds, 0
     while rounds < least or perf_counter() < end:

@@ -18,15 +18,15 @@ SHOWN = 10  # failures that are printed; --json has them all
 
 
 def command(
-    backend: Annotated[str, typer.Option(help="The backend to warm; default: the best that is available.")] = "",
-    dtype: Annotated[str, typer.Option(help="Types, with commas between them.")] = "float32,float64",
-    ops: Annotated[str, typer.Option(help="Ops, with commas between them; default: all.")] = "",
+    backend: Annotated[str, typer.Option(help="The backend to warm up; default: the best that is available.")] = "",
+    dtype: Annotated[str, typer.Option(help="Types, separated by commas.")] = "float32,float64",
+    ops: Annotated[str, typer.Option(help="Ops, separated by commas; default: all.")] = "",
     jobs: Annotated[int, typer.Option(help="Processes that compile; default: the CPUs this process may use.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compile all kernels to the disk cache.
 
-    Done once a machine and version; a kernel that is there already is only loaded.  Exit code 1 if any failed.
+    Needed once per machine and version; existing kernels are only loaded.  Exit code 1 if any failed.
     """
     if jobs < 0:
         raise ParameterError(f"--jobs is {jobs}; it must be 1 or more")
@@ -61,7 +61,7 @@ def command(
 
 
 def warm(backend: str, work: list[crew.Work], jobs: int) -> list[crew.Outcome]:
-    """Make every item of `work` ready, with a progress bar; in this process if one job is enough."""
+    """Compile every item of `work`, with a progress bar; in this process if one job is enough."""
     outcomes = []
     with progress() as bar:
         task = bar.add_task(f"compiling for {backend}", total=len(work))

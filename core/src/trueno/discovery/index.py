@@ -1,9 +1,9 @@
-"""Which plugins are installed: a scan of the entry points, kept on disk until something is installed or removed.
+"""The index of installed plugins: a scan of the entry points, kept on disk until something is installed or removed.
 
-A scan imports `importlib.metadata` and opens a file of every distribution.  So what it finds is kept, with the contents
+A scan imports `importlib.metadata` and opens a file of every distribution.  So its result is kept, with the contents
 of the manifests, in the user's cache folder, in a file named after `sys.path` and the versions of Python and Trueno.
-It holds as long as every entry of `sys.path`, and every manifest, has the time and size that it had.
-An index that is damaged, foreign or stale is no error, only a scan.
+It is valid as long as every entry of `sys.path`, and every manifest, has the same time and size.
+An index that is damaged, from elsewhere or outdated is not an error: it only costs a scan.
 """
 
 import json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BACKENDS, HOOKS, COMMANDS = GROUPS = ("trueno.backends", "trueno.hooks", "trueno.commands")
 
 RACY = 2 * 10**9
-"""Nanoseconds in which a folder may change twice and have one time: file systems count coarsely."""
+"""Nanoseconds within which a folder may change twice under one time stamp: file systems have coarse clocks."""
 
 KEPT = 64
 """Files that are kept: scripts in different folders have a `sys.path` each."""
@@ -43,9 +43,9 @@ _scanning = ForkSafeLock()  # `importlib.metadata` shares caches between threads
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One entry point; a backend's with the file and the contents of its manifest, which is not yet checked.
+    """One entry point; for a backend with the file and the contents of its manifest, which is not checked yet.
 
-    manifest: None for a hook, and where `problem` says why there is none.
+    manifest: None for a hook, and if `problem` says why there is none.
     """
 
     group: str
@@ -58,7 +58,7 @@ class Point:
     problem: str = ""
 
     def parsed(self) -> Manifest:
-        """The manifest, checked; ValueError with a sentence when it is not one."""
+        """The manifest, checked; ValueError with a sentence when it is invalid."""
         if self.manifest is None:
             raise ValueError(self.problem or f"the entry point {self.name} has no manifest")
         where = self.value.replace(":", "/")
@@ -68,7 +68,7 @@ class Point:
 def points(refresh: bool = False) -> list[Point]:
     """Every entry point of Trueno's groups, sorted by group and name; `refresh` scans, whatever the index says.
 
-    Two distributions that claim one name give two points; what one distribution says twice gives one.
+    Two distributions that claim one name give two points; duplicates within one distribution give one.
     """
     now = time.time_ns()
     entries = [_entry(entry) for entry in dict.fromkeys(sys.path) if isinstance(entry, str)]
@@ -109,7 +109,7 @@ def normalized(distribution: str) -> str:
 
 
 def _entry(entry: str) -> tuple[str, Stamp]:
-    """An entry of `sys.path` and its stamp; a relative one with its place, unless it is the name of an import hook."""
+    """An entry of `sys.path` and its stamp; a relative one with its folder, unless it is the name of an import hook."""
     with suppress(OSError):  # the working directory may be gone
         path = os.path.abspath(entry)
         if stamp := _stamp(path):
@@ -134,7 +134,7 @@ def _file(head: dict[str, Any]) -> Path | None:
 
 
 def _kept(file: Path, head: dict[str, Any]) -> list[tuple[Point, Stamp]] | None:
-    """What the index holds, if it was made under `head`."""
+    """The contents of the index, if it was made under `head`."""
     try:
         data = unseal(cachedir.read(file))
         if data["head"] != head | {"path": [list(pair) for pair in head["path"]]}:
@@ -163,14 +163,14 @@ def _keep(file: Path, data: dict[str, Any]) -> None:
 
 
 def _unchanged(point: Point, stamp: Stamp) -> tuple[Point, Stamp]:
-    """A point of the index; with its manifest read again if the file is another, or was not there."""
+    """A point of the index; its manifest is read again if the file has changed, or did not exist."""
     if point.group != BACKENDS or not point.value or (stamp and _stamp(point.path) == stamp):
         return point, stamp
     return _examined(point)
 
 
 def _examined(point: Point) -> tuple[Point, Stamp]:
-    """The point with its manifest, or with the problem that there is."""
+    """The point with its manifest, or with the problem."""
     path, stamp, manifest, problem = "", None, None, ""
     try:
         path = locate(point.value)
@@ -180,7 +180,7 @@ def _examined(point: Point) -> tuple[Point, Stamp]:
         manifest = data
     except ValueError as error:
         problem = str(error)
-    except TypeError:  # the one thing in TOML that JSON has not
+    except TypeError:  # the only type in TOML that JSON does not have
         problem = "it holds a date or a time, which no key takes"
     except RecursionError:
         problem = "it is nested too deeply"
@@ -191,7 +191,7 @@ def _scan(entries: list[str]) -> list[tuple[Point, Stamp]]:
     from importlib import invalidate_caches
 
     with _scanning:
-        with suppress(KeyError):  # another thread, which imports something, clears the same cache
+        with suppress(KeyError):  # another thread that imports something clears the same cache
             invalidate_caches()  # something may have been installed while this process runs
         return _collect(entries)
 
@@ -204,7 +204,7 @@ def _collect(entries: list[str]) -> list[tuple[Point, Stamp]]:
             name, version = _identity(distribution)
             numbers = [int(n) for n in re.findall(r"\d+", version)]
             if _shadowed(name, entries[:i]) or (name in claims and claims[name][0] >= numbers):
-                continue  # what an interrupted installation left in the same folder counts only where it is newer
+                continue  # the remains of an interrupted installation in the same folder count only if they are newer
             claims[name] = numbers, _claims(distribution, name, version)
         unique += [point for _, claimed in claims.values() for point in claimed]
     unique.sort(key=lambda point: (point.group, point.name, point.value, point.distribution))
@@ -212,32 +212,32 @@ def _collect(entries: list[str]) -> list[tuple[Point, Stamp]]:
 
 
 def _ours(entry: str) -> Iterator["Distribution"]:
-    """The distributions in one entry of `sys.path` that name one of our groups."""
+    """The distributions in one entry of `sys.path` that have entry points in one of our groups."""
     from importlib.metadata import distributions
 
     for distribution in distributions(path=[entry]):
-        with suppress(Exception):  # one that cannot be read is not ours to report
+        with suppress(Exception):  # an unreadable distribution is not ours to report
             text = distribution.read_text("entry_points.txt") or ""
             if any(group in text for group in GROUPS):
                 yield distribution
 
 
 def _identity(distribution: "Distribution") -> tuple[str, str]:
-    """Name and version; an interrupted installation may have left neither."""
+    """Name and version; both may be missing after an interrupted installation."""
     with suppress(Exception):
         return distribution.metadata["Name"] or "unnamed", distribution.version or ""
     return "unnamed", ""
 
 
 def _shadowed(name: str, earlier: list[str]) -> bool:
-    """Whether an earlier entry of `sys.path` has a distribution of this name: its code is what is imported."""
+    """Whether an earlier entry of `sys.path` has a distribution of this name: Python imports that one's code."""
     from importlib.metadata import distributions
 
     return any(True for _ in distributions(name=name, path=earlier))
 
 
 def _claims(distribution: "Distribution", name: str, version: str) -> list[Point]:
-    name, version = escaped(name), escaped(version)  # a header may go on in further lines
+    name, version = escaped(name), escaped(version)  # a header may continue on further lines
     try:
         points = [(point.group, point.name, point.value) for point in distribution.entry_points]
     except Exception as error:  # lines that are not entry points

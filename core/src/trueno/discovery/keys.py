@@ -1,7 +1,7 @@
-"""The keys of a manifest: one table, from which the check and the JSON Schema for editors derive.
+"""The keys of a manifest: one table, from which the check and the JSON Schema for editors are derived.
 
-The table is written in words of JSON Schema, and `like` beside them says in a sentence what is allowed.
-`refuse` understands the words that the table uses, no more.
+The table uses the keywords of JSON Schema, and `like` beside them says in a sentence what is allowed.
+`refuse` implements only the keywords that the table uses.
 """
 
 import re
@@ -10,12 +10,12 @@ from typing import Any
 from trueno.errors import suggestion
 
 Shape = dict[str, Any]
-"""What a value may be, in words of JSON Schema, with `like`."""
+"""The allowed values, as JSON Schema, with `like`."""
 
 LARGEST = 8192
-"""Bytes of a manifest at most: its parser takes a time, and memory, that grow with the square of a dotted key's length.
+"""The most bytes of a manifest: the parser's time and memory grow with the square of a dotted key's length.
 
-The worst text of this size takes it 0.2 s and 64 MB, one of 64 KiB 20 s; manifests have a few hundred bytes.
+The worst text of this size takes 0.2 s and 64 MB, one of 64 KiB 20 s; manifests have a few hundred bytes.
 """
 
 _NAME = r"[A-Za-z_]\w*"
@@ -38,7 +38,7 @@ FLAG: Shape = {"type": "boolean", "like": "true or false"}
 TEXT = _text(r"[\s\S]*\S[\s\S]*", "a text that is not empty")
 COUNT: Shape = {"type": "integer", "minimum": 1, "like": "a whole number, 1 or more"}
 
-DEFAULTS: dict[str, Shape] = {  # what the default of a variable looks like, for each type of variable
+DEFAULTS: dict[str, Shape] = {  # the allowed defaults, for each type of variable
     "bool": FLAG,
     "int": {"type": "integer", "like": "a whole number"},
     "count": COUNT,
@@ -55,7 +55,7 @@ DEFAULTS: dict[str, Shape] = {  # what the default of a variable looks like, for
 VARIABLE = _table(
     {
         "type": {"enum": list(DEFAULTS), "description": "how the variable is read"},
-        "default": {"description": "its value where it is not set; none where this is left out"},
+        "default": {"description": "its value if it is not set; no value if this is omitted"},
         "help": {"description": "one sentence for `trueno doctor`"} | TEXT,
     },
     required=["type", "help"],
@@ -74,7 +74,7 @@ PLATFORM = _table(
 
 REQUIRE = _table(
     {
-        "modules": {"description": "modules that must be installed; none is imported"}
+        "modules": {"description": "modules that must be installed; they are not imported"}
         | _list(_text(_PATH, "the name of a module"), "a list of modules"),
         "linux": PLATFORM,
         "darwin": PLATFORM,
@@ -86,7 +86,7 @@ TABLE: Shape = _table(
     {
         "name": {"description": "the backend's name, equal to its entry point's"}
         | _text("[a-z][a-z0-9_]*", "lower-case letters, digits and _, the first a letter"),
-        "api": {"description": "lowest and highest version of the backend protocol that it speaks"}
+        "api": {"description": "lowest and highest version of the backend protocol that it implements"}
         | _list(COUNT, "[lowest, highest]", minItems=2, maxItems=2),
         "kind": {"description": "what it runs on", "enum": ["cpu", "gpu"]},
         "tier": {
@@ -98,20 +98,20 @@ TABLE: Shape = _table(
         },
         "opt_in": {"description": "used only when it is named", "default": False} | FLAG,
         "atomic": {"description": "a kernel that raises has written nothing", "default": False} | FLAG,
-        "factory": {"description": "makes the backend; called once a process, without an argument"}
+        "factory": {"description": "creates the backend; called once per process, without an argument"}
         | _text(f"{_PATH}:{_NAME}", "like 'package.module:Class'"),
         "arrays": {"description": "array types that it owns; its kernels take the first", "default": ["numpy:ndarray"]}
         | _list(_text(f"{_PATH}:{_PATH}", "like 'numpy:ndarray'"), "a list of types like 'numpy:ndarray'"),
         "half": {
-            "description": "ops with kernels of their own for float16 and bfloat16 on its arrays; * asks `supports`",
+            "description": "ops with their own kernels for float16 and bfloat16 on its arrays; * asks `supports`",
             "default": [],
         }
         | _list(_text(rf"({_NAME}|\*)", "the name of an op, or *"), "a list of names of ops"),
         "install": {"description": "the command that installs what is missing"} | TEXT,
         "unavailable": {"description": "why no release of it can run yet, as a sentence"} | TEXT,
-        "require": {"description": "what must be there before any of its code runs", "default": {}} | REQUIRE,
+        "require": {"description": "requirements, checked before any of its code runs", "default": {}} | REQUIRE,
         "settings": {
-            "description": "environment variables of its own",
+            "description": "its own environment variables",
             "type": "object",
             "patternProperties": {r"^TRUENO_[A-Z][A-Z0-9_]*$": VARIABLE},
             "additionalProperties": False,
@@ -125,12 +125,12 @@ TABLE: Shape = _table(
 
 
 def default(key: str) -> Any:
-    """What a key holds where a manifest leaves it out."""
+    """The value of a key that a manifest omits."""
     return TABLE["properties"][key].get("default", "")
 
 
 def schema() -> dict[str, Any]:
-    """The table as JSON Schema 2020-12, which editors check a `backend.toml` with."""
+    """The table as JSON Schema 2020-12, with which editors check a `backend.toml`."""
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Manifest of a backend of trueno",
@@ -152,7 +152,7 @@ TYPES: dict[str, Any] = {
 
 
 def refuse(value: Any, shape: Shape = TABLE, at: str = "") -> str:
-    """Why `shape` refuses `value`, which stands at the key `at`, as a sentence; nothing when it does not.
+    """Why `shape` refuses `value` at the key `at`, as a sentence; nothing if it allows it.
 
     `tier is 'high'; it must be a whole number, 0 or more`.
     """
@@ -206,9 +206,9 @@ def _refuse_keys(value: dict[Any, Any], shape: Shape, at: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: `repr`, cut where it is long."""
+    """A value for a message: `repr`, truncated if it is long."""
     try:
         text = repr(value)
-    except Exception:  # a number with thousands of digits, or an object of anybody's
+    except Exception:  # a number with thousands of digits, or an object with a faulty repr
         text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,9 +1,9 @@
-"""Manifests: what a plugin says about itself, read from a file without importing any of its code.
+"""Manifests: a plugin's description of itself, read from a file without importing any of its code.
 
 The entry point's value is `package:backend.toml`.  The file is found beside the package's `__init__` with
 `find_spec` of the top-level name, which imports nothing and works for wheels and editable installs alike.
-What may stand in it is the table of `trueno.discovery.keys`; `python -m trueno.discovery.manifest` writes
-`backend.schema.json` from that.
+The table of `trueno.discovery.keys` lists the allowed keys; `python -m trueno.discovery.manifest` writes
+`backend.schema.json` from it.
 """
 
 import os.path
@@ -23,14 +23,14 @@ from trueno.settings import SETTINGS, Setting
 DEEPEST = 16
 """Tables and lists that may be nested; no key needs more than five."""
 ANYBODYS = ("builtins", "typing", "types", "abc", "collections", "numbers")
-"""Modules whose types are inherited by everybody's: no backend may own them."""
+"""Modules whose types many others inherit: no backend may own them."""
 
 SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backend.schema.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The contents of a `backend.toml`, with the distribution that brought it.
+    """The contents of a `backend.toml`, with the distribution that it belongs to.
 
     settings: the plugin's own variables, each ready for `trueno.settings.settings.declare`.
     """
@@ -54,14 +54,14 @@ class Manifest:
 
     @property
     def foreign(self) -> bool:
-        """Whether its kernels take arrays of its own; the core then moves the caller's."""
+        """Whether its kernels take its own array type; the core then moves the caller's arrays."""
         return bool(self.arrays) and self.arrays[0] != "numpy:ndarray"
 
     def unmet(self) -> tuple[str, str] | None:
-        """Level-0 probe: code and sentence of the first requirement that does not hold; None when all do.
+        """Level-0 probe: code and sentence of the first unmet requirement; None if all are met.
 
-        Codes: api_mismatch, not_built, no_device, missing: a module for a device that is not here is not missed.
-        Looks at files and calls `find_spec`; runs none of the plugin's code.
+        Codes: api_mismatch, not_built, no_device, missing: a module for an absent device is not reported as missing.
+        Looks for files and calls `find_spec`; runs none of the plugin's code.
         """
         if not self.api[0] <= API <= self.api[1]:
             return "api_mismatch", self._mismatch()
@@ -78,9 +78,9 @@ class Manifest:
         return None
 
     def _remedy(self, module: str) -> str:
-        """How to get a module: as the manifest says; else by its name, where the distribution requires one so called.
+        """How to install a module: as the manifest says; else by its name, if the distribution requires it.
 
-        Installing the distribution again, which is what `install` is by default, brings nothing else.
+        Installing the distribution again, which `install` does by default, would not help.
         """
         if self.install != f"pip install --upgrade {self.distribution}":
             return f". Install: {self.install}" if self.install else ""
@@ -96,24 +96,24 @@ class Manifest:
     def _mismatch(self) -> str:
         low, high = self.api
         spoken = f"version {low}" if low == high else f"versions {low} to {high}"
-        older = (self.distribution or f"the distribution that brings {self.name}") if high < API else "trueno"
+        older = (self.distribution or f"the distribution of {self.name}") if high < API else "trueno"
         return (
-            f"it speaks {spoken} of the backend protocol, and this trueno speaks {API}. "
+            f"it implements {spoken} of the backend protocol, and this trueno implements {API}. "
             f"Install: pip install --upgrade {older}"
         )
 
 
 def locate(value: str) -> str:
-    """Where the file of an entry point's value, `package:file.toml`, lies; ValueError when nowhere.
+    """The path of the file that an entry point's value, `package:file.toml`, names; ValueError if it does not exist.
 
-    The package is found and not imported.  A namespace package may have several folders: the first that has it.
+    The package is located but not imported.  A namespace package may have several folders: the first one with it.
     """
     package, colon, file = value.partition(":")
     if not colon or not package.isidentifier() or not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)*", file):
         raise ValueError(f"the entry point's value is {value!r}; it must be like 'my_package:backend.toml'")
     try:
         spec = find_spec(package)
-    except Exception as error:  # a finder is anybody's code
+    except Exception as error:  # a finder may be any code
         raise ValueError(f"the package {package} cannot be looked up: {type(error).__name__}: {error}") from None
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
@@ -126,11 +126,11 @@ def locate(value: str) -> str:
 
 
 def load(path: str) -> dict[str, Any]:
-    """The contents of a manifest's file, not yet checked; ValueError when it cannot be read or is no TOML.
+    """The contents of a manifest's file, not yet checked; ValueError when it cannot be read or is not TOML.
 
-    A larger file than `LARGEST` is not parsed, and no more than that is read of it.
+    A file larger than `LARGEST` is not parsed, and no more than that is read of it.
     """
-    import tomllib  # only here: where the index is warm, no manifest is read
+    import tomllib  # only here: if the index is valid, no manifest is read
 
     try:
         with open(path, "rb") as file:
@@ -143,7 +143,7 @@ def load(path: str) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read: it is nested too deeply") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
-    except Exception as error:  # the parser's own faults are the file's too
+    except Exception as error:  # an exception of the parser also means a bad file
         raise ValueError(f"{path} cannot be read: {error}") from None
     if _deep(data):
         raise ValueError(f"{path} is nested more than {DEEPEST} deep")
@@ -153,10 +153,10 @@ def load(path: str) -> dict[str, Any]:
 def parse(
     data: Mapping[str, Any], where: str, name: str = "", distribution: str = "", version: str = "", path: str = ""
 ) -> Manifest:
-    """Check what a manifest holds; ValueError naming `where`, the key, its value and what is allowed.
+    """Check a manifest's contents; ValueError naming `where`, the key, its value and what is allowed.
 
-    name: the entry point's, which must be the manifest's own; nothing where there is no entry point.
-    Of a manifest for another version of the protocol only name, api and kind are looked at: the rest may be written
+    name: the entry point's, which must be the manifest's own; nothing if there is no entry point.
+    For a manifest of another version of the protocol only name, api and kind are checked: the rest may be written
     for that version, and `unmet` then says what to upgrade.
     """
     contents = dict(data)
@@ -192,7 +192,7 @@ def parse(
 
 
 def _refuse_further(contents: dict[str, Any], name: str) -> str:
-    """What no schema can say."""
+    """Errors that a schema cannot express."""
     if name and contents["name"] != name:
         return f"name is {contents['name']!r}, but the entry point is {name!r}"
     if contents["api"][0] > contents["api"][1]:
@@ -219,7 +219,7 @@ def _setting(facts: dict[str, Any]) -> Setting:
 
 
 def _line(text: str) -> str:
-    """A text made fit for a line on a screen: without control characters, which a terminal would obey."""
+    """A text made safe for one line on a screen: without control characters, which a terminal would obey."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -238,7 +238,7 @@ def _deep(data: Any) -> bool:
 def _installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
-    except Exception:  # ValueError for a module made by hand; a finder may raise anything
+    except Exception:  # ValueError for a module created in code; a finder may raise anything
         return sys.modules.get(package) is not None
 
 

@@ -1,8 +1,8 @@
-"""What a backend promises, and the records that it and the core exchange.
+"""The protocol of a backend, and the records that it and the core exchange.
 
-A backend is any object with the methods of `Backend`; nothing needs to be inherited.  The core asks
-`supports` and `kernel` once per key and keeps the kernel; a call whose exact shapes do not fit, the kernel itself
-refuses.  `trueno.backend` gives these names to plugins.  API number 1.
+A backend is any object with the methods of `Backend`; it need not inherit from anything.  The core calls
+`supports` and `kernel` once per key and keeps the kernel; the kernel itself refuses a call whose exact shapes do not
+fit.  `trueno.backend` gives these names to plugins.  API number 1.
 """
 
 from contextlib import AbstractContextManager
@@ -18,22 +18,22 @@ API = 1
 
 
 class Refused(TypeError):
-    """A kernel's "not for me" where it cannot return −1, as compiled code whose arguments do not fit is not entered.
+    """Raised to refuse a call where a kernel cannot return −1, such as compiled code for other argument types.
 
-    Nothing is written.  Any other exception that leaves a kernel is a failure of it: a bare TypeError, too.
+    The kernel must have written nothing.  Any other exception from a kernel is a failure, including a bare TypeError.
     """
 
 
 class Kernel(Protocol):
-    """What `kernel(call)` of a backend gives: a function, or any object that can be called.
+    """The result of a backend's `kernel(call)`: a function, or any callable object.
 
-    The core hands over arrays of the key's type and dtype, in native byte order; the kernel verifies what else the key
+    The core passes arrays of the key's type and dtype, in native byte order; the kernel verifies what else the key
     does not say: lengths, contiguity, and that each result is an operand of the same extent or overlaps none.
-    The call's dtype is float32 or float64; of the ops that the manifest names under `half`, a kernel on a device's
-    arrays is also asked for in float16 and bfloat16, sums in float32 and rounds once, where it stores.
+    The call's dtype is float32 or float64; for ops that the manifest names under `half`, a kernel on a device's
+    arrays is also requested in float16 and bfloat16: it sums in float32 and rounds once, at the store.
     The arrays are of the type that the manifest's `arrays` names first: NumPy's, or the backend's own, made by `empty`
-    and `to_device`.  An own type has `shape`, `dtype` (as NumPy's) and `reshape(shape)`, which copies nothing.
-    Where arrays live on a device nobody has looked at their values: an index outside of its table gives a row of NaN.
+    and `to_device`.  Such a type has `shape`, `dtype` (NumPy's) and `reshape(shape)`, which does not copy.
+    The core has not checked values on a device: an index outside of its table must give a row of NaN.
     """
 
     def __call__(self, *arguments: Any, **none: Any) -> int | None:
@@ -44,9 +44,9 @@ class Kernel(Protocol):
         `u` []; element results are shaped as `e`, row results as `r`.  All are C-contiguous with the call's dtype.
         Structured ops: the shapes of the signature, leading axes as given.
 
-        0 or None: done.  −1: "not for me", with nothing written; a kernel that cannot return it raises `Refused`.
-        A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result; one that runs later than it returns gives 0
-        and leaves its bits to `synchronize`.
+        0 or None: done.  −1: refused, with nothing written; a kernel that cannot return −1 raises `Refused`.
+        A guarded kernel returns status bits: 1 a NaN, 2 an Inf in a result; one that runs asynchronously returns 0
+        and reports its bits at `synchronize`.
         """
 
 
@@ -56,8 +56,8 @@ class BindableKernel(Kernel, Protocol):
     def bind(self, shapes: tuple[tuple[int, ...], ...]) -> Kernel:
         """The kernel for arrays, operands and results, that are known to hold the elements of these shapes.
 
-        They are taken to be of these shapes, whatever shape they have.  The kernel need not look at their lengths, but
-        still does at contiguity, without which it refuses what would have to be copied first, and at overlaps.
+        The kernel treats them as having these shapes, whatever shape they have.  It need not check their lengths, but
+        must still refuse an array that is not contiguous where it would need a copy, and overlaps.
         """
 
 
@@ -72,10 +72,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Verdict of a probe: ok, else the reason as a sentence with its remedy.
+    """Verdict of a probe: ok, or the reason as a sentence with its remedy.
 
-    absent: that it is not ok because there is no hardware here that it runs on.  Nothing is wrong then: `trueno doctor`
-    says so and is content.
+    absent: not ok, because the hardware that the backend runs on is absent.  This is not an error: `trueno doctor`
+    says so and still reports ok.
     """
 
     ok: bool
@@ -94,7 +94,7 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Speeds, in seconds and units a second; the op supplies flops and bytes and the core multiplies."""
+    """Speeds, in seconds and units per second; the op gives flops and bytes, and the core predicts times."""
 
     launch_s: float
     flops: float
@@ -105,10 +105,10 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How exact a backend computes; the tolerance of every row program follows from it.
+    """The accuracy of a backend; the tolerance of every row program follows from it.
 
     ulp: worst error of each element function, `default` for those not named.  chain: the most additions in
-    the call's dtype that one term of a sum passes through.  subnormals: False where they flush to zero.
+    the call's dtype that one term of a sum passes through.  subnormals: False if they flush to zero.
     """
 
     ulp: dict[str, float] = field(default_factory=dict)
@@ -119,14 +119,14 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a plan's key holds, and nothing more.
+    """The fields of a plan's key, and nothing more.
 
-    layout: kind letters of a row program's operands.  rank: 1 for one row, 2 for rows; of a structured op the
+    layout: kind letters of a row program's operands.  rank: 1 for one row, 2 for rows; for a structured op the
     rank of its first operand.  sizes: size classes (bit lengths): of a row program's first operand, of every
     operand of a structured op.  residency: `host`, or the backend on which the operands live.
 
-    A batch also asks for ops that are in no table.  A chain of row programs is one, and runs as any does.  A `FusedOp`,
-    which is a structured op with an epilogue, is one, too.  A backend that answers a `Reject` is asked for the parts.
+    A batch also asks for ops that are not in the table: a chain of row programs, which runs as any row program, and a
+    `FusedOp`, a structured op with an epilogue.  A backend that rejects one receives the unfused ops instead.
     """
 
     op: "Op"
@@ -140,26 +140,26 @@ class Call:
 
 
 class Backend(Protocol):
-    """The methods of every backend; `OptionalMethods` has more that one may have.  `factory()` makes one a process."""
+    """The methods of every backend; `OptionalMethods` has optional ones.  `factory()` makes one object per process."""
 
     name: str
     """The manifest's name."""
     kind: Literal["cpu", "gpu"]
     """The manifest's kind."""
     accuracy: Accuracy
-    """Errors in ulp of each element function, and how many additions follow one another in a sum."""
+    """Errors in ulp of each element function, and the number of successive additions in a sum."""
 
     def probe(self, level: int) -> Probe:
-        """Whether it can run here, and why not.
+        """Whether the backend can run here, and why not.
 
         Level 1: in process, no device context.  Level 2: run one tiny kernel and check it.
         """
 
     def supports(self, call: Call) -> Reject | None:
-        """None if every call of this key can be taken, else a `Reject` that says why not."""
+        """None if the backend takes every call of this key, otherwise a `Reject` that says why not."""
 
     def kernel(self, call: Call) -> Kernel:
-        """The kernel for this key; called once and kept."""
+        """The kernel for this key; called once, and the kernel is kept."""
 
     def rates(self, call: Call) -> Rates:
         """`Rates`: the declared speed for this key."""
@@ -168,34 +168,34 @@ class Backend(Protocol):
         """An uninitialised array of the backend's own type."""
 
     def to_device(self, x: np.ndarray[Any, Any]) -> Any:
-        """Copy a NumPy array to the backend's own type (or return it, where they are the same)."""
+        """Copy a NumPy array to the backend's own type (or return it, if the types are the same)."""
 
     def to_host(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """The array as NumPy's."""
+        """The array as a NumPy array, in `out` if given."""
 
     def synchronize(self) -> int | None:
-        """Wait until everything submitted is done; the status bits of guarded kernels since the last time, or None."""
+        """Wait until all submitted work is done; the status bits of guarded kernels since the last time, or None."""
 
     def close(self) -> None:
         """Release devices; the backend is not used again."""
 
 
 class OptionalMethods(Protocol):
-    """What a backend may have beside the methods of `Backend`; the core looks for each by its name."""
+    """The optional methods of a backend; the core looks for each by its name."""
 
     def own_environment(self, call: Call) -> bool:
-        """Whether the kernel for this key computes in IEEE 754's default environment whatever its caller set.
+        """Whether the kernel of this key computes in IEEE 754's default environment, whatever its caller set.
 
-        That means parameters and all.  Around every other kernel the core sets the environment, at each call.
+        This includes its parameters.  Around every other kernel the core sets the environment, at each call.
         """
 
     def limits(self) -> dict[str, Any]:
-        """What the device can hold and run, in its own words, for `trueno.device(NAME).limits`; or that dict itself."""
+        """The limits of the device, under its own names, for `trueno.device(NAME).limits`; or that dict itself."""
 
     def batch(self) -> AbstractContextManager[None]:
         """Kernels called inside are submitted together, in order, when the context ends without an error.
 
-        A transfer or `synchronize` inside submits what there is so far.  Without this method each kernel is
+        A transfer or `synchronize` inside submits the kernels called so far.  Without this method each kernel is
         submitted when it is called.
         """
 
@@ -203,25 +203,25 @@ class OptionalMethods(Protocol):
         """Copy a NumPy array into one of the backend's own, of its shape and dtype, without allocating there."""
 
     def contiguous(self, x: Any) -> Any:
-        """`x` itself, or a copy in C order of one whose elements lie otherwise; only types with `flags` need it."""
+        """`x` itself, or a copy in C order if its elements are not; only array types with `flags` need it."""
 
     def strided(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         """A copy in C order of the elements of `x` that a view with this shape and these strides has.
 
-        strides: in elements of `x` in C order, 0 where an axis repeats.  With it ops along any axis, and operands
-        that broadcast along some axes only, stay on the device.
+        strides: in elements of `x` in C order, 0 where an axis repeats.  With this method ops along any axis,
+        and operands that broadcast along only some axes, stay on the device.
         """
 
     def cast(self, x: Any, out: Any) -> None:
         """Copy one of float16, bfloat16, float32 or float64 into another, rounded to nearest even; a NaN stays one.
 
-        With it ops on 16-bit floats stay on the device, where they compute in float32.
+        With this method ops on 16-bit floats stay on the device, where they compute in float32.
         """
 
     def recording(self) -> AbstractContextManager["Recording"]:
-        """Kernels called inside, by this thread, are kept and not run; a batch that is executed again replays them.
+        """Record the kernels that this thread calls inside, without running them; a repeated batch replays them.
 
-        They find the same arrays, parameters and shapes at every replay, and other contents.
+        At every replay they get the same arrays, parameters and shapes, with other contents.
         """
 
 
@@ -230,17 +230,17 @@ OPTIONAL = tuple(name for name in vars(OptionalMethods) if not name.startswith("
 
 
 class DeviceBackend(Backend, OptionalMethods, Protocol):
-    """A backend with arrays of its own, which has `copy` too.
+    """A backend with its own array type, which has `copy` too.
 
-    To type checkers it has the optional methods as well, as the core calls one only after it has found it.
+    For type checkers it has the optional methods as well, because the core calls one only after it has found it.
     """
 
     def copy(self, x: Any, out: Any) -> None:
-        """Copy one of them into another of its shape and dtype."""
+        """Copy one of its arrays into another of the same shape and dtype."""
 
 
 class Recording(Protocol):
-    """What `recording` gives."""
+    """The result of `recording`."""
 
     def replay(self) -> None:
-        """Run what was kept, in order, after whatever runs before; errors may wait until `synchronize`."""
+        """Run the recorded kernels, in order, after earlier work; errors may wait until `synchronize`."""

@@ -66,7 +66,7 @@ def _entry(point: Point) -> Entry:
 
 
 def _only(name: str, claims: list[Entry]) -> Entry:
-    """The entry of a name; where several distributions claim it, nobody can tell which was meant, and none is used."""
+    """The entry of a name; where several distributions claim it, the choice is ambiguous, and none is used."""
     if len(claims) == 1:
         return claims[0]
     owners = " and ".join(sorted(claim.source[0] or described_source(claim.manifest) for claim in claims))

@@ -17,7 +17,7 @@ def seal(data: dict[str, Any]) -> str:
 
 
 def unseal(text: str | None) -> dict[str, Any]:
-    """What `seal` was given; ValueError for any other text, and for none."""
+    """The data that `seal` was given; ValueError for any other text, and for None."""
     try:
         data = json.loads(text or "")
         if not isinstance(data, dict) or data.pop(KEY, None) != _checksum(data):

@@ -12,7 +12,7 @@ from trueno.select.decision import Request
 def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
-            raise ParameterError(f'{function}: {name!r} is no name of a backend; write trueno.{function}("simd")')
+            raise ParameterError(f'{function}: {name!r} is not the name of a backend; write trueno.{function}("simd")')
     return tuple(n.lower() for n in names)
 
 
@@ -31,7 +31,7 @@ class BackendScope(Scope):
 
 
 def use(*names: str) -> BackendScope:
-    """Run everything inside on these backends, best first; an error if none of them can.
+    """Run everything inside on these backends, best first; an error if none of them can run a call.
 
     UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
     No name: choose automatically inside, whatever TRUENO_BACKEND or `set_default` say.
@@ -43,9 +43,9 @@ def use(*names: str) -> BackendScope:
 
 
 def prefer(*names: str) -> BackendScope:
-    """Inside, take the first of these backends that can run a call; choose automatically where none can.
+    """Inside, use the first of these backends that can run a call; choose automatically if none can.
 
-    UnknownBackend for a name that is not installed.  Where TRUENO_BACKEND names backends, these stay the only ones.
+    UnknownBackend for a name that is not installed.  If TRUENO_BACKEND names backends, only those may run.
     """
     preferred = _names("prefer", names)
     for name in preferred:
@@ -55,9 +55,9 @@ def prefer(*names: str) -> BackendScope:
 
 
 def set_default(*names: str) -> None:
-    """The backends for the whole process, every thread included; no name: choose automatically again.
+    """Set the backends for the whole process, every thread included; no name: choose automatically again.
 
-    Inside a `use` or `prefer` these hold on.
+    Inside a `use` or `prefer` those still apply.
     """
     for name in _names("set_default", names):
         registry.load(name)
@@ -65,7 +65,7 @@ def set_default(*names: str) -> None:
 
 
 def reset_quarantine(backend: str | None = None) -> None:
-    """Let a backend (or all of them) have again the calls that it failed at; `trueno.stats()` lists those.
+    """End the quarantine of a backend (or of all), so that it gets calls again; `trueno.stats()` lists the quarantine.
 
     UnknownBackend for a name that is not installed.
     """

@@ -1,8 +1,8 @@
 """Canonical form: any operands of a row program as one row, or as rows × elements.
 
-Axes along which all operands behave alike merge.  What is left is at most two: rows and elements; an
+Axes along which all operands behave alike are merged.  At most two remain: rows and elements; an
 operand then varies along both (`e`), along elements (`w`), along rows (`r`) or not at all (`u`), and is
-passed without being expanded.  Only what cannot merge is copied.  All of it follows from shapes alone, so
+passed without being expanded.  Only operands that cannot merge are copied.  All of it follows from shapes alone, so
 it is decided once per combination of shapes.
 """
 
@@ -18,10 +18,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How operands of given shapes are passed, and what comes back.
+    """How operands of given shapes are passed to a kernel, and the shapes of its results.
 
     layout: their kinds.  expand: the shape to broadcast an operand to first, where it varies along some of the
-    rows' axes only.  operands, results: shapes as kernels see them.  shapes: of the results, row axis last.
+    rows' axes.  operands, results: shapes as kernels see them.  shapes: of the results, row axis last.
     """
 
     layout: str
@@ -66,7 +66,7 @@ def _form(
 
 
 def varies(shape: Shape, whole: Shape) -> tuple[bool, ...]:
-    """Along which axes of the broadcast shape an operand varies."""
+    """The axes of the broadcast shape along which an operand varies."""
     return tuple(size != 1 for size in (1,) * (len(whole) - len(shape)) + shape)
 
 

@@ -1,4 +1,4 @@
-"""`trueno.explain(op, *operands)`: who would run this call, and why nobody else, without running it."""
+"""`trueno.explain(op, *operands)`: which backend would run this call, and why not another, without running it."""
 
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -16,12 +16,12 @@ from trueno.select import cost, policy, predict
 from trueno.select.decision import Candidate, Decision, plain
 
 ABLE = ("named", "less_preferred", "preferred", "resident")
-"""Reasons of candidates that can run the call, and whose predicted time decided nothing."""
+"""Reasons of candidates that can run the call, but whose predicted time was not compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained(Decision):
-    """A decision about one call, with the operands' own shapes, which a decision's size classes stand for."""
+    """A decision about one call, with the operands' own shapes in place of a decision's size classes."""
 
     shapes: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
 
@@ -34,7 +34,7 @@ def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     """The decision for a call of `op` (a function of trueno, or its name) with these arguments.
 
     Nothing is run, moved or compiled; plugins that may be chosen are probed.  `print` it: every candidate with its
-    reason, its predicted time, where that figure comes from, and the bytes that would move.
+    reason, its predicted time, the origin of that time, and the bytes that would move.
     """
     row = _op(op)
     call = request(row, operands, parameters)
@@ -51,12 +51,12 @@ def _shape(operand: Any) -> tuple[int, ...]:
 
 
 def _priced(c: Candidate, call: Call) -> Candidate:
-    """A candidate that was named, with the time that it would have been weighed by."""
+    """A named candidate, with the predicted time that would have counted."""
     if c.seconds is not None or c.code not in ABLE:
         return c
     try:
         estimate = predict.predict(call, c.name, registry.load(c.name).rates(call))
-    except Exception:  # rates are a plugin's, and whoever is named runs whatever they are
+    except Exception:  # rates are the plugin's, and a named backend runs whatever they are
         return c
     moved = registry.entries()[c.name].foreign and call.residency == "host"
     return replace(c, seconds=estimate.seconds, source=estimate.source, moved=int(cost.work(call).moved * moved))
@@ -70,5 +70,5 @@ def _op(op: Any) -> Any:
             raise ParameterError(f"explain: there is no op {op!r}{suggestion(op, [*TABLE, *ALIASES])}") from None
     row = getattr(op, "op", None)
     if row is None or TABLE.get(getattr(row, "name", "")) is not row:
-        raise ParameterError(f"explain: {op!r} is no op; give trueno.add or its name")
+        raise ParameterError(f"explain: {op!r} is not an op; give trueno.add or its name")
     return row

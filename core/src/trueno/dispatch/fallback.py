@@ -1,7 +1,7 @@
-"""What happens when a backend fails while it runs: nothing is lost, and nothing is silent.
+"""What happens when a backend fails while it runs: no data is lost, and the failure is reported.
 
-An automatic choice goes on with the next candidate, says so as TRUENO_FALLBACK wants it, and leaves the
-backend out for calls like that one.  What was asked for by name raises.
+An automatic choice continues with the next candidate, reports that as TRUENO_FALLBACK says, and quarantines the
+backend for calls like that one.  A named backend raises.
 """
 
 import sys
@@ -32,10 +32,10 @@ _said: set[tuple[str, str, str]] = set()
 
 
 def passes(error: BaseException) -> bool:
-    """Whether what leaves a kernel is no failure of the kernel.
+    """Whether an exception from a kernel is not a failure of the kernel.
 
-    That is what a guard raises, or `wrap_error` has made already; a warning of ours that is to be an error; a way out
-    of the program, or of a task, and what a signal's handler raises while a kernel runs; the end of the caller's stack.
+    These are: a guard's error, or one that `wrap_error` has made already; a warning of ours that is set to be an error;
+    an exit of the program or of a task, and what a signal's handler raises while a kernel runs; or the stack's end.
     """
     if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, RecursionError, GuardError, TruenoWarning)):
         return True
@@ -44,10 +44,10 @@ def passes(error: BaseException) -> bool:
 
 
 def _from_a_signal(error: BaseException) -> bool:
-    """Whether the handler of a signal raised it, in whatever code the signal came.
+    """Whether a signal handler raised it, whatever code the signal interrupted.
 
-    A handler is told which frame it interrupted, and that frame is its caller: nobody else is given such an argument.
-    What another thread sets off in this one (PyThreadState_SetAsyncExc) leaves no such trace.
+    A handler gets the frame that it interrupted as an argument, and that frame is its caller: no other function does.
+    An exception set by another thread (PyThreadState_SetAsyncExc) leaves no such trace.
     """
     trace = error.__traceback__ and error.__traceback__.tb_next  # the first frame catches: its locals hold the error
     while trace is not None:
@@ -68,7 +68,7 @@ def _given(frame: FrameType, what: object) -> bool:
 
 
 def leave_out(call: Call, name: str, error: BaseException, request: Request) -> None:
-    """Leave `name` out for calls like this one; raise if it was asked for by name, or nothing may fall back."""
+    """Quarantine `name` for calls like this one; raise if it was named, or if fallback is not allowed."""
     _retire(error, name)
     named = name in request.names or name in (call.residency, "reference")
     if named or settings.get("TRUENO_FALLBACK") == "error" or (not request.automatic and name in _environment()):
@@ -77,7 +77,7 @@ def leave_out(call: Call, name: str, error: BaseException, request: Request) -> 
 
 
 def say(call: Call, name: str, error: BaseException, other: str) -> None:
-    """Say that `name` failed, and that `other` runs calls like this one from now on, as TRUENO_FALLBACK wants it."""
+    """Report that `name` failed, and that `other` runs calls like this one from now on, as TRUENO_FALLBACK says."""
     op, what = call.op.name, words(error)
     emit("quarantine", op, name, what)
     emit("fallback", op, name, what, to=other)
@@ -102,7 +102,7 @@ WRAPPED = "_trueno_wrapped"
 
 
 def wrap_error(error: BaseException, op: str, name: str) -> Exception:
-    """The error that a user can catch: ours, of the same kind, with op and backend in its message."""
+    """An error for the user to catch: ours, of the same kind, with op and backend in its message."""
     _retire(error, name)
     kinds = ((OutOfMemory, OutOfMemory), (DeviceLost, DeviceLost), (MemoryError, OutOfMemory))
     kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), KernelError)
@@ -112,7 +112,7 @@ def wrap_error(error: BaseException, op: str, name: str) -> Exception:
 
 
 def words(error: BaseException) -> str:
-    """Kind and text of an error, whose own code may fail as well."""
+    """Kind and text of an error, whose own code may fail, too."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
@@ -127,7 +127,7 @@ def _retire(error: BaseException, name: str) -> None:
 
 @contextmanager
 def wrapping_errors(op: str, name: str) -> Iterator[None]:
-    """Whatever a plugin raises inside becomes an error that names op and backend; what is ours already stays."""
+    """Turn anything that a plugin raises inside into an error that names op and backend; our own errors stay."""
     try:
         yield
     except TruenoError as error:
@@ -139,5 +139,5 @@ def wrapping_errors(op: str, name: str) -> Iterator[None]:
 
 
 def say_again(backend: str | None = None) -> None:
-    """Let failures of a backend, or of all of them, be said once more."""
+    """Let failures of a backend, or of all of them, be reported once more."""
     _said.difference_update([key for key in _said if backend in (None, key[1])])

@@ -1,8 +1,8 @@
-"""The public functions: resolve once, then get out of the way.
+"""The public functions: resolve once, then call the kernel directly.
 
-Each op's function is generated with its true signature.  Its fast path reads a key off the first operand,
+Each op's function is generated with the op's signature.  Its fast path reads a key off the first operand,
 finds the bare kernel in the current state's plans, allocates, calls, and compares the result with 0: two
-Python frames.  Whatever the kernel refuses, whatever looks odd, and whatever is raised on the way, goes to
+Python frames.  Calls that the kernel refuses or that raise, and unusual arguments, go to
 `trueno.dispatch.call`, which validates everything, broadcasts, compacts, copies and explains; a kernel that raises
 there as well has failed.
 """
@@ -33,7 +33,7 @@ def _declaration(p: inspect.Parameter) -> str:
 
 
 def _shape(op: Op, spec: ArraySpec) -> str:
-    """Source of a result's shape: read off the operands, or else asked of the op, which takes some microseconds."""
+    """Source of a result's shape: from the operands' shapes, or else from the op, which takes some microseconds."""
     first = op.signature.inputs[0]
     shapes = ", ".join(f"{name}.shape" for name in op.operands)
     static = ", ".join(f"{p.name!r}: {p.name}" for p in op.static)
@@ -44,7 +44,7 @@ def _shape(op: Op, spec: ArraySpec) -> str:
         return f"{first.name}.shape"
     parts = []
     for symbol in spec.dims:
-        # A row of blocks is as many bytes as it is, and no kernel trusts that for its elements.
+        # The number of bytes of a row of blocks is used as it is; kernels verify the number of elements.
         owner = next((s for s in op.signature.inputs if symbol in (s.dims[:-1] if s.blocks else s.dims)), None)
         if owner is None:
             return asked
@@ -58,7 +58,7 @@ def _shape(op: Op, spec: ArraySpec) -> str:
 
 
 def _parameters(op: Op) -> list[str]:
-    """Conditions on the float parameters: each the default, or else a number that fits every rule about it."""
+    """Conditions on the float parameters: each is the default, or a number that satisfies every rule about it."""
     conditions = []
     joint = [rule for rule in op.rules if sum(n in rule.split() for n in op.symbolic) > 1]
     for p in op.params:
@@ -93,7 +93,7 @@ def source(op: Op) -> str:
 
     dtypes = {"": "_dtype", "index": "_int64", "blocks": "_uint8"}
     conditions = [plain(spec.name, spec) for spec in inputs]
-    # What nobody gave is the default itself, which is right: one comparison by identity.
+    # A parameter that was not passed is the default itself, which is valid: one comparison by identity.
     conditions += ["axis is _axis"] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
     conditions += _parameters(op)
@@ -103,7 +103,7 @@ def source(op: Op) -> str:
         if spec.blocks:  # a QuantizedMatrix knows its format
             lines.append(f"    if {spec.name}.__class__ is not _ndarray:")
             lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")
-    if op.check is None:  # what looks at values has no fast path
+    if op.check is None:  # ops that check values have no fast path
         pad = "            "
         lines += [
             "    try:",
@@ -168,7 +168,7 @@ def _planner(op: Op) -> Callable[..., Any]:
     def plan_for(*operands: Any, backend: str | None = None, **static: Any) -> Any:
         """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0.
 
-        backend: the one to take; default: as a call would choose.
+        backend: the one to use; default: the automatic choice.
         """
         operands, static = unpack(op, operands, static)
         for name in static:
@@ -182,7 +182,7 @@ def _planner(op: Op) -> Callable[..., Any]:
         given = DTYPES["f4"] if says is None else arrays[says].dtype
         dtype = next((t for t in DTYPES.values() if t == given), None)
         if dtype is None:
-            said = "float32 or float64 are planned for, and kernels of hosts take nothing else"
+            said = "plans are for float32 or float64, and host kernels take no other dtype"
             raise DtypeError(f"{op.name}: {op.operands[says or 0]} is {given}; {said}")
         values = tuple(plain(static.get(p.name, p.default)) for p in op.static)
         for p, value in zip(op.static, values, strict=True):

@@ -1,8 +1,8 @@
-"""16-bit floats: types that numbers are kept in, not computed in.
+"""16-bit floats: storage types, in which nothing is computed.
 
 An op on float16 or bfloat16 is the float32 op on the widened operands, and each floating result is rounded once, to
 nearest even, to the operands' type (docs/adr/0013).  bfloat16 is `ml_dtypes.bfloat16`, known by its name: an array of
-it proves that the package is there, and nothing else needs it.
+it proves that the package is installed, and nothing else needs it.
 """
 
 from importlib.util import find_spec
@@ -20,12 +20,12 @@ TAKEN = "float32, float64, float16 and bfloat16 are taken"
 
 
 def known() -> list[str]:
-    """Those that arrays can have here: bfloat16 needs ml_dtypes."""
+    """The 16-bit floats that arrays can have here: bfloat16 needs ml_dtypes."""
     return [name for name in NAMES if name != "bfloat16" or find_spec("ml_dtypes") is not None]
 
 
 def declare(name: str) -> None:
-    """Have NumPy know a dtype by its name; ImportError where bfloat16 is not installed."""
+    """Register a dtype with NumPy by its name; ImportError if bfloat16 is not installed."""
     if name == "bfloat16":
         import ml_dtypes  # noqa: F401 - registers it
 
@@ -36,12 +36,12 @@ def is_half(dtype: np.dtype[Any]) -> bool:
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether ops take it for their numbers, in native byte order or not."""
+    """Whether ops accept it for numbers, in native byte order or not."""
     return dtype.type in FLOATS or is_half(dtype)
 
 
 def widened(op: Op, operands: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """The operands in float32, exactly, one array for one; indices as they are."""
+    """The operands in float32, exactly, one new array for each; indices stay."""
     made: dict[int, npt.NDArray[Any]] = {}
     for spec, x in zip(op.signature.inputs, operands, strict=True):
         if id(x) not in made:
@@ -50,7 +50,7 @@ def widened(op: Op, operands: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
 
 
 def put(x: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-    """Copy `x` into `out`, rounded to its type; what is past the largest number becomes Inf."""
+    """Copy `x` into `out`, rounded to its type; values beyond the largest number become Inf."""
     with np.errstate(all="ignore"):
         np.copyto(out, x)
 

@@ -1,15 +1,15 @@
-"""The parameters of the ops' public functions, which the functions themselves, the stubs and the docs are made of."""
+"""The parameters of the ops' public functions, from which the functions themselves, the stubs and the docs are made."""
 
 import inspect
 
 from trueno.ops.op import Op
 
 BLOCKS = "QuantizedMatrix | NDArray[Any]"
-"""What the public functions take for an operand in blocks."""
+"""The accepted types of an operand in blocks."""
 
 
 def parameters(op: Op) -> list[inspect.Parameter]:
-    """The public parameters of an op's function, in order; the stubs and docs read them too."""
+    """The public parameters of an op's function, in order; the stubs and docs use them, too."""
     P = inspect.Parameter
     taken = {True: BLOCKS, False: "ArrayLike"}
     listed = [P(s.name, P.POSITIONAL_OR_KEYWORD, annotation=taken[s.blocks]) for s in op.signature.inputs]

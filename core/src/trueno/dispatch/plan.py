@@ -1,8 +1,8 @@
-"""Plans: a backend's kernel, made ready to be called for one key.
+"""Plans: a backend's kernel, ready to be called for one key.
 
-What a key needs beyond the bare kernel is put around it once, each layer with the kernel's own signature:
-moving host arrays (`transfer.stage`), failing without loss (`catch_failures`), the guard (`watch`), the
-trace (`timed`), the default floating-point environment (`steady`).  Whoever asks for none of it calls the bare kernel.
+What a key needs beyond the bare kernel is wrapped around it once, each layer with the kernel's own signature:
+moving host arrays (`transfer.stage`), failing without damage (`catch_failures`), the guard (`watch`), the
+trace (`timed`), the default floating-point environment (`steady`).  A key that needs none of them has the bare kernel.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who runs the calls of one key, and what to call.  key: under which a state keeps it."""
+    """The backend that runs the calls of one key, and the function to call.  key: under which a state keeps it."""
 
     backend: Backend
     kernel: Kernel
@@ -36,7 +36,7 @@ class Plan:
 
 
 class PluginFailed(Exception):
-    """A plugin raised while its kernel was made: `error`."""
+    """A plugin raised `error` while its kernel was made."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -44,17 +44,17 @@ class PluginFailed(Exception):
 
 
 def keys(op: Op) -> int:
-    """How many operands' size classes a plan's key holds: the first's, and all of a structured op."""
+    """The number of operands whose size classes a plan's key holds: one, or all for a structured op."""
     return len(op.signature.inputs) if op.structured else 1
 
 
 def key(call: Call) -> tuple[Any, ...]:
-    """What a state keeps the plan of `call` under; whether it is guarded is the state's."""
+    """The key under which a state keeps the plan of `call`; whether it is guarded depends on the state."""
     return (call.op.name, call.dtype, call.layout, call.rank, call.sizes, call.static, call.residency)
 
 
 def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None") -> Plan:
-    """The plan of `call` on backend `name` under `state`; PluginFailed with what the plugin raises."""
+    """The plan of `call` on backend `name` under `state`; PluginFailed with the plugin's error."""
     entry = registry.entries()[name]
     backend = registry.load(name)
     fused = guarded is not None and policy.rejection(backend, replace(call, guarded=True)) is None
@@ -81,14 +81,14 @@ def _own_environment(backend: Backend, call: Call) -> bool:
 
 
 def _kernel(backend: Backend, call: Call) -> Kernel:
-    """The backend's own kernel; how long it took to have it, compiled or loaded, is an event."""
+    """The backend's own kernel; the time to compile or load it is an event."""
     start = perf_counter()
     try:
         with policy.asking(backend.name):
             kernel = backend.kernel(call)
         if not callable(kernel):
-            raise KernelError(f"its kernel() gave {type(kernel).__name__} where a function was asked for")
-    except RecursionError:  # the caller's stack is to blame
+            raise KernelError(f"its kernel() returned {type(kernel).__name__}, but must return a function")
+    except RecursionError:  # the caller's stack is the cause
         raise
     except Exception as error:
         raise PluginFailed(error) from error
@@ -97,11 +97,11 @@ def _kernel(backend: Backend, call: Call) -> Kernel:
 
 
 def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: bool) -> Kernel:
-    """A kernel whose failure costs nothing: what it raises sends the call to the next candidate.
+    """A kernel whose failure does no damage: after an exception the next candidate gets the call.
 
     It may have written half a result by then, so it never writes over an operand: it refuses, and the general
-    path offers fresh arrays.  A TypeError goes on as it is: the fast path does not look at all that a kernel may
-    stumble over, and the general path, which leaves nothing to stumble over, calls once more.
+    path offers fresh arrays.  A TypeError is passed on: the fast path does not check everything that a kernel may
+    fail on, and the general path, which does, calls once more.
     """
     inputs = len(call.op.operands)
     outs = len(call.op.signature.outputs)
@@ -117,7 +117,7 @@ def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: 
         try:
             status = kernel(*args)
             if status not in known:
-                raise KernelError(f"its kernel gave the status {status!r}")
+                raise KernelError(f"its kernel returned the status {status!r}")
         except Refused:
             return -1
         except TypeError:
@@ -133,7 +133,7 @@ def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: 
 
 
 def timed(kernel: Kernel, call: Call, name: str) -> Kernel:
-    """A kernel whose calls are events of kind `run`."""
+    """A kernel whose calls emit events of kind `run`."""
     op, inputs = call.op.name, len(call.op.operands)
 
     def traced(*args: Any) -> Any:

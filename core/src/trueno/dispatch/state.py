@@ -1,4 +1,4 @@
-"""The state that decides how calls run: which backends were asked for, under which guard, and the plans made so.
+"""The state that decides how calls run: the requested backends, the guard in force, and the plans made under them.
 
 A ContextVar holds the current one, which follows from the scopes that the thread or task is inside of: `trueno.use`,
 `trueno.prefer`, guards and traces; `trueno.set_default` is for the whole process.  Plans are tables that fill
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
 DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64)}
 CLASSES = 65  # size classes: bit lengths of any array's size
 generation = 0
-"""How often plans were dropped: what was decided before is not kept after, and who keeps a kernel asks again."""
+"""How often plans were dropped: earlier decisions are not stored later, and cached kernels are looked up again."""
 CHAINS = 512
-"""Ops made by batches that are kept, and their plans: there is no end of them, and a batch holds what it runs."""
+"""The most batch-made ops that are kept, with their plans: there is no end of them, and a batch holds its own."""
 RANKS = 65  # NumPy's arrays have up to 64 axes
 
 
 def refuse(*_: Any) -> int:
-    """The kernel of keys that have none: sends the call to the general path."""
+    """The kernel of keys without one: sends the call to the general path."""
     return -1
 
 
 class State:
-    """What was asked for, and all plans made under that: `f4_add`, `f8_add` … an attribute an op and dtype.
+    """The request in force, and all plans made under it: `f4_add`, `f8_add` … an attribute per op and dtype.
 
     Such an attribute is a list by rank of lists by size class of the first operand: small integers are the fastest
-    keys, and a slot the fastest thing that Python reads by name.  Static parameters come before (`f4_gelu["tanh"]`),
+    keys, and a slot the fastest attribute to read.  Static parameters come before (`f4_gelu["tanh"]`),
     size classes of further operands of structured ops after.  `general` holds the plans of canonicalised calls.
-    chains: keys in `general` of ops that batches made, the oldest first.
+    chains: keys in `general` of batch-made ops, the oldest first.
     calls: those that go straight to their kernels (`trueno.dispatch.cache`).
-    own: what was asked for here; None follows `trueno.set_default`.
+    own: the request made here; None follows `trueno.set_default`.
     """
 
     __slots__ = (
@@ -72,11 +72,11 @@ class State:
 
     @property
     def request(self) -> Request:
-        """What was asked for: here, else for the whole process."""
+        """The request: this state's, else the whole process's."""
         return _default if self.own is None else self.own
 
     def __getattr__(self, name: str) -> Any:
-        """A table that is not there yet; slots that hold something never come here."""
+        """Create a missing table; slots that are set never come here."""
         d, _, op = name.partition("_")
         if d not in DTYPES or op not in TABLE:
             raise AttributeError(name)
@@ -90,14 +90,14 @@ class State:
 
             def inner(value: Any) -> Any:
                 if not parameter.takes(value):
-                    raise KeyError(value)  # nothing is kept for it, and the general path has the words
+                    raise KeyError(value)  # nothing is stored for it, and the general path raises the error
                 return self._table(op, dtype, (*static, value))
 
             return Table(inner)
         rows: list[Any] = []
 
         def first(*args: Any) -> int | None:
-            """Stands where a plan is not made yet: makes it, takes its own place out, and calls it."""
+            """A placeholder for a missing plan: it makes the plan, replaces itself, and calls the plan."""
             x = args[0]
             sizes = tuple(a.size.bit_length() for a in args[: plan.keys(op)])
             before = generation
@@ -122,7 +122,7 @@ class State:
     def kernel(
         self, op: Op, dtype: np.dtype[Any], static: tuple[Any, ...], rank: int, sizes: tuple[int, ...]
     ) -> Kernel:
-        """The kernel of a key of the fast path; `refuse` where the general path decides."""
+        """The kernel of a key of the fast path; `refuse` if the general path decides."""
         if not all(sizes):
             return refuse
         values = tuple((p.name, v) for p, v in zip(op.static, static, strict=True))
@@ -141,11 +141,11 @@ class State:
             for d in DTYPES:
                 try:
                     delattr(self, f"{d}_{name}")
-                except AttributeError:  # not made yet
+                except AttributeError:  # not created yet
                     continue
 
     def _choice(self, call: Call) -> tuple[Decision, dict[int, Plan | None]]:
-        """The decision for a call and its plans by rank; kept, unless something changed meanwhile."""
+        """The decision for a call and its plans by rank; stored, unless plans were dropped meanwhile."""
         key = plan.key(call)
         found = self.general.get(key)
         if found is None:
@@ -159,7 +159,7 @@ class State:
         return found
 
     def _keep(self, key: tuple[Any, ...]) -> None:
-        """Let the oldest of the ops that batches made go."""
+        """Release the oldest of the batch-made ops."""
         self.chains.append(key)
         while len(self.chains) > CHAINS:
             with suppress(IndexError):  # another thread was faster
@@ -180,7 +180,7 @@ class State:
         return plans[skip]
 
     def guarding(self) -> "Rules | None":
-        """The guard's rules in force: the state's own, else TRUENO_GUARD's; None where there are none."""
+        """The guard's rules in force: the state's own, else TRUENO_GUARD's; None if there are none."""
         rules = self.rules
         if rules is None and settings.get("TRUENO_GUARD"):
             from trueno.guards.rules import parse
@@ -190,15 +190,15 @@ class State:
 
     @contextmanager
     def unguarded(self) -> Iterator["State"]:
-        """Run everything inside without a guard; gives the state that does."""
+        """Run everything inside without a guard; gives the state that does so."""
         state = _state(self.own, (), self.traced)
         with entered(state):
             yield state
 
     def run(self, call: Call, arguments: tuple[Any, ...], *, further: bool = True) -> tuple[Plan | None, int]:
-        """Call the plan, and (`further`) the next candidates while they refuse: who answered, and the status.
+        """Call the plan, and (`further`) the next candidates while they refuse: returns who answered, and the status.
 
-        The arguments are as every kernel takes them, so whatever a kernel raises here is a failure of it.
+        The arguments satisfy the kernels' contract, so anything that a kernel raises here is a failure of it.
         """
         skip, failures = 0, 0
         refused: list[str] = []
@@ -228,13 +228,13 @@ class State:
         raise KernelError(f"{call.op.name}: {who} refused operands of shapes {shapes}{layout}{why}") from cause
 
     def failed(self, call: Call, name: str, error: BaseException) -> None:
-        """A backend failed: leave it out for calls like this one and say so, or raise if it was asked for by name."""
+        """A backend failed: quarantine it for calls like this one and report that, or raise if it was named."""
         fallback.leave_out(call, name, error, self.request)
         forget_plans(call.op.name)
         fallback.say(call, name, error, self._choice(call)[0].chosen)
 
     def leave_out(self, call: Call, name: str, reason: str) -> None:
-        """Put a backend into quarantine for calls like this one, and drop their plans."""
+        """Quarantine a backend for calls like this one, and drop their plans."""
         quarantine.add(call, name, reason)
         forget_plans(call.op.name)
 
@@ -243,13 +243,13 @@ _default = Request()  # what `set_default` asked for
 _base = State()
 current: ContextVar[State] = ContextVar("trueno_state", default=_base)
 _states: dict[Any, State] = {}
-_alive: "WeakSet[State]" = WeakSet((_base,))  # those too that `_states` no longer holds, but a context does
+_alive: "WeakSet[State]" = WeakSet((_base,))  # also those that `_states` no longer holds, but a context does
 _lock = ForkSafeLock()  # for the two above; not on the path of a call
 KEPT = 256
 
 
 def _state(own: Request | None, rules: "Rules | None", traced: bool) -> State:
-    """States are kept, so that entering a context again finds its plans warm."""
+    """States are kept, so that entering a context again finds its plans in place."""
     if own is None and rules is None and not traced:
         return _base
     key = (own, rules, traced)
@@ -291,7 +291,7 @@ def entered(state: State) -> Iterator[None]:
 
 
 def set_asked(asked: Request) -> None:
-    """What is asked for in the whole process, where nothing else is; plans are dropped."""
+    """Set the request of the whole process, which applies where there is no other; plans are dropped."""
     global _default
     _default = asked
     forget_plans()
@@ -308,7 +308,7 @@ def forget_plans(op: str | None = None) -> None:
 
 
 def forget_traced() -> None:
-    """Drop the plans that were made under a trace, so that the next trace sees each decision again."""
+    """Drop the plans that were made under a trace, so that the next trace records each decision again."""
     with _lock:
         traced = [state for state in _alive if state.traced]
     for state in traced:

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class Table(dict[Any, Any]):
-    """A table that makes its entries at first sight: one level of the plans, for one."""
+    """A table that creates its entries on first access; one level of the plans is one."""
 
     __slots__ = ("make",)
 

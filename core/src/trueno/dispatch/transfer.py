@@ -1,7 +1,7 @@
-"""Moving arrays to a device and home.
+"""Moving arrays to a device and back to the host.
 
-`trueno.to` and `trueno.numpy` move what the user has; a kernel that is to compute on host arrays elsewhere has
-them staged.  Every move is an event of kind `transfer`, with bytes and seconds.
+`trueno.to` and `trueno.numpy` move the user's arrays; a kernel of a device that is to compute on host arrays gets
+them through `stage`.  Every move is an event of kind `transfer`, with bytes and seconds.
 """
 
 from threading import local
@@ -20,11 +20,11 @@ from trueno.events.stream import emit
 from trueno.floatenv import ieee
 
 HOST_DEVICES = (1, 3, 11, 13)
-"""DLPack's numbers of memory that the host reaches: its own, pinned for CUDA or ROCm, and CUDA's managed."""
+"""DLPack's numbers of memory that the host can access: its own, pinned for CUDA or ROCm, and CUDA's managed."""
 
 
 class Moved(NamedTuple):
-    """Arrays that a thread has moved so far, and their bytes."""
+    """The arrays that a thread has moved so far, and their bytes."""
 
     uploads: int = 0
     downloads: int = 0
@@ -36,11 +36,11 @@ class _Here(local):
 
 
 here = _Here()
-"""What this thread has moved: who wants to know what a call moved compares before and after."""
+"""This thread's moves so far: compare before and after a call to get the call's."""
 
 
 def upload(backend: Backend, x: np.ndarray[Any, Any], op: str = "to") -> Any:
-    """A NumPy array as the backend's own; KernelError when it comes out in another shape or dtype."""
+    """A NumPy array as the backend's own; KernelError if the result has another shape or dtype."""
     start = perf_counter()
     there: Any = backend.to_device(x)
     emit("transfer", op, backend.name, "to device", start=start, seconds=perf_counter() - start, bytes=x.nbytes)
@@ -58,18 +58,18 @@ def write(backend: Backend, x: np.ndarray[Any, Any], out: Any, op: str = "to") -
 
 
 def download(backend: Backend, x: Any, out: np.ndarray[Any, Any] | None = None, op: str = "numpy") -> Any:
-    """A device array as NumPy's, into `out`, an array of its shape and dtype, if given."""
+    """A device array as a NumPy array, in `out`, an array of its shape and dtype, if given."""
     start = perf_counter()
     direct = out if out is not None and out.flags.c_contiguous and out.flags.aligned else None
     made: Any = backend.to_host(x, direct)
     if not isinstance(made, np.ndarray):
-        raise KernelError(f"{backend.name}: to_host gave {type(made).__name__} where a NumPy array was asked for")
+        raise KernelError(f"{backend.name}: to_host returned {type(made).__name__}, but must return a NumPy array")
     _same(backend, "to_host", made, tuple(x.shape), np.dtype(x.dtype))
     emit("transfer", op, backend.name, "to host", start=start, seconds=perf_counter() - start, bytes=made.nbytes)
     _count(made.nbytes, downloads=1)
     if out is None or made is out:
         return made
-    np.copyto(out, made)  # a backend may not know out
+    np.copyto(out, made)  # a backend may not support out
     return out
 
 
@@ -94,7 +94,7 @@ def _same(backend: Backend, method: str, x: Any, shape: tuple[int, ...], dtype: 
 
 
 def stage(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel:
-    """A device's kernel for host arrays: operands go there, results come back; nothing else is touched."""
+    """A device's kernel for host arrays: operands are copied there and results back; nothing else is touched."""
     inputs, outs, op = len(call.op.operands), len(call.op.signature.outputs), call.op.name
 
     def staged(*args: Any) -> int:
@@ -119,12 +119,12 @@ def stage(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel
 
 
 def unwrap(x: Any) -> Any:
-    """The array that a `Vector` or `Matrix` holds; anything else as it is."""
+    """The array that a `Vector` or `Matrix` holds; any other object itself."""
     return x.array if hasattr(type(x), "_wrap_result") else x
 
 
 def device_of(x: Any) -> Entry | None:
-    """The backend on which an operand lives, be it an array or what holds one; None for the host."""
+    """The backend on which an operand lives, whether it is an array or a holder of one; None for the host."""
     kind = type(x)
     if kind is np.ndarray or kind in (list, tuple, float, int):
         return None
@@ -132,13 +132,13 @@ def device_of(x: Any) -> Entry | None:
 
 
 def to(x: Any, name: str) -> Any:
-    """`x` as the own array type of backend `name`: a copy on its device; the array itself if it lives there.
+    """`x` as an array of backend `name`'s own type: a copy on its device; the array itself if it is there already.
 
     `x`: a NumPy array, a list, a number, or an array of any installed backend; a `QuantizedMatrix` becomes one whose
     `bytes` are there.
     """
     if not isinstance(name, str):
-        raise ParameterError(f'to: {name!r} is no name of a backend; write trueno.to(x, "simd")')
+        raise ParameterError(f'to: {name!r} is not the name of a backend; write trueno.to(x, "simd")')
     backend = registry.load(name.lower())
     entry = registry.entries()[name.lower()]
     if _in_blocks(x):
@@ -162,7 +162,7 @@ def to(x: Any, name: str) -> Any:
 
 
 class InBlocks(Protocol):
-    """A `QuantizedMatrix`, which lives where its bytes do."""
+    """A `QuantizedMatrix`, whose device is that of its bytes."""
 
     bytes: Any
 
@@ -180,7 +180,7 @@ def numpy(x: Any) -> np.ndarray[Any, Any]: ...
 
 
 def numpy(x: Any) -> Any:
-    """`x` as a NumPy array, wherever it lives; of a `QuantizedMatrix`, one whose `bytes` are NumPy's."""
+    """`x` as a NumPy array, wherever it is; a `QuantizedMatrix` becomes one whose `bytes` are NumPy's."""
     return x._of_bytes(host("numpy", x.bytes)) if _in_blocks(x) else host("numpy", x)
 
 
@@ -189,7 +189,7 @@ def _in_blocks(x: Any) -> bool:
 
 
 def host(what: str, x: Any) -> np.ndarray[Any, Any]:
-    """`x` as a NumPy array, wherever it lives; lists become float32.  `what`: the function, for messages."""
+    """`x` as a NumPy array, wherever it is; lists become float32.  `what`: the function, for messages."""
     x = unwrap(x)
     there = device_of(x)
     if there is not None:
@@ -197,7 +197,7 @@ def host(what: str, x: Any) -> np.ndarray[Any, Any]:
             return download(registry.load(there.name), x, None, what)  # type: ignore[no-any-return]
     if isinstance(x, (list, tuple)):
         made = imported(what, "x", x)
-        if made.dtype.kind not in "biuf" and not is_half(made.dtype):  # of objects, None would become NaN
+        if made.dtype.kind not in "biuf" and not is_half(made.dtype):  # in an object array, None would become NaN
             raise DtypeError(f"{what}: x is a {type(x).__name__} of {made.dtype}; real numbers only")
         with np.errstate(over="ignore"), ieee():
             return made.astype(np.float32)
@@ -205,9 +205,9 @@ def host(what: str, x: Any) -> np.ndarray[Any, Any]:
 
 
 def imported(op: str, name: str, x: Any) -> np.ndarray[Any, Any]:
-    """What another library exports, or a list holds, as a NumPy array: on the same memory where it is the host's.
+    """An object that exports an array, or a list, as a NumPy array: on the same memory if that is the host's.
 
-    DeviceError for memory that only a device reaches; DtypeError for what NumPy cannot hold, and for a masked array,
+    DeviceError for memory that only a device can access; DtypeError for what NumPy cannot hold, and for a masked array,
     whose mask would be lost; ShapeError for a ragged list.
     """
     if isinstance(x, np.ma.MaskedArray):
@@ -223,7 +223,7 @@ def imported(op: str, name: str, x: Any) -> np.ndarray[Any, Any]:
         return np.from_dlpack(x) if by_dlpack else np.asarray(x)
     except (DeviceError, MemoryError):
         raise
-    except Exception as error:  # whatever that library raises
+    except Exception as error:  # any error of that library
         if isinstance(x, (list, tuple)) and isinstance(error, ValueError):
             raise ShapeError(f"{op}: {name} is a ragged list; every row must have the same length") from None
         raise DtypeError(

@@ -1,7 +1,7 @@
-"""The guard's layer around a kernel: a healthy call costs a look at the status bits of its own pass.
+"""The guard's layer around a kernel: a healthy call costs a check of the status bits from its own pass.
 
-Those the kernel has folded into it (`trueno.ops.guarded`); a kernel without them has its results read once more.
-Operands are scanned only after a trip; a watched call never writes over them.
+The kernel computes those bits (`trueno.ops.guarded`); without such a kernel the results are read once more.
+Operands are scanned only after a trip; a watched call never overwrites them.
 """
 
 from functools import reduce
@@ -20,18 +20,18 @@ from trueno.locks import ForkSafeLock
 from trueno.select.keeper import Keeper
 
 _locks: dict[str, ForkSafeLock] = {}
-"""One for each device whose kernels may leave their bits to `synchronize`: so each call gets its own."""
+"""One for each device whose kernels may leave their bits to `synchronize`, so that each call gets its own bits."""
 
 
 def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, state: Keeper) -> Kernel:
-    """The kernel of backend `name`, such that its results obey `rules`; it returns 0 or -1, or raises GuardError.
+    """The kernel of backend `name`, with its results checked by `rules`; it returns 0 or -1, or raises GuardError.
 
     fused: the kernel returns status bits.  On the host, results that overlap operands are refused before anything is
-    written, and the general path offers fresh ones: if a guard stops, or computes again, operands are as they were.
+    written, and the general path offers fresh ones: if a guard stops, or computes again, operands are unchanged.
     """
     kinds = [condition.kind for condition, _ in rules]
     always = "divergence" in kinds
-    # What an op only moves, an operand explains.
+    # If an op only moves data, an unhealthy result comes from an operand.
     wanted = 0 if call.op.flops_text == "0" else reduce(or_, (BITS[kind] for kind in kinds), 0)
     device = call.residency != "host"
     if fused and (device or registry.entries()[name].foreign):
@@ -40,7 +40,7 @@ def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, stat
         return _deaf(kernel) if fused else kernel
     judge = Inspection(call, name, rules, state)
     specs = call.op.signature.outputs
-    blocks = any(spec.blocks for spec in specs)  # bytes, of which a kernel's bits say nothing
+    blocks = any(spec.blocks for spec in specs)  # bytes, about which a kernel's bits say nothing
     if device:
         return _on_device(kernel, call, name, judge, wanted, always, fused and not blocks)
     inputs, outs, share = len(call.op.operands), len(call.op.signature.outputs), np.may_share_memory
@@ -49,7 +49,7 @@ def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, stat
     def watched(*args: Any) -> int:
         for out in args[-outs:]:
             own = out.flags.owndata
-            for x in args[:inputs]:  # two arrays that both own their memory share none, which is cheaper to know
+            for x in args[:inputs]:  # two arrays that both own their memory share none, which is cheaper to check
                 if out is x or (not (own and x.flags.owndata) and share(out, x)):
                     return -1
         status = kernel(*args)
@@ -68,7 +68,7 @@ def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, stat
 
 
 def _deaf(kernel: Kernel) -> Kernel:
-    """A guarded kernel whose bits nobody wants."""
+    """A guarded kernel whose bits are ignored."""
     return lambda *args: -1 if kernel(*args) == -1 else 0
 
 
@@ -88,9 +88,9 @@ def _one_by_one(kernel: Kernel, name: str, wait: bool) -> Kernel:
 def _on_device(
     kernel: Kernel, call: Call, name: str, judge: Inspection, wanted: int, always: bool, fused: bool
 ) -> Kernel:
-    """`watch` for arrays that live on a device; they come home to be looked at, after a trip if the kernel is fused.
+    """`watch` for device arrays; they are copied to the host to be checked, only after a trip if the kernel is fused.
 
-    Where a result is an operand, scratch takes the first try, and only a healthy call is made again in place.
+    If a result is an operand, the first try writes to scratch, and only a healthy call is repeated in place.
     """
     op = call.op.name
     backend = cast(DeviceBackend, registry.load(name))

@@ -1,6 +1,6 @@
 """The counters: what has happened in this process, in numbers.
 
-They are kept for every event, whoever listens: a table a kind, by the fields that `trueno.events.stream.KINDS` names.
+Every event counts, whether anything listens or not: one table per kind, by the fields in `trueno.events.stream.KINDS`.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """How many events, and the seconds and bytes of all of them."""
+    """The number of events, and the seconds and bytes of all of them."""
 
     count: int = 0
     seconds: float = 0.0
@@ -24,7 +24,7 @@ class Sum:
 
 
 _sums: dict[str, dict[tuple[str, ...], list[Any]]] = {}
-"""By kind and key what a `Sum` has, as a list: it is added to for each transfer."""
+"""A `Sum` by kind and key, as a list, because it is updated for each transfer."""
 _lock = ForkSafeLock()  # taken by who counts, which is rare; a signal handler may count while its thread holds it
 
 
@@ -48,7 +48,7 @@ class Stats:
 
     events: count by kind.  decisions: by backend.  compiles: kernels made, by (op, backend).  runs: by (op, backend),
     of traced calls.  fallbacks: by (op, from, to, reason).  transfers: by (direction, backend).  guards: by (op,
-    condition, action).  probes: by (backend, verdict).  quarantined: what is in quarantine now, whenever it came there.
+    condition, action).  probes: by (backend, verdict).  quarantined: the current quarantine, whenever it began.
     """
 
     events: dict[str, int]
@@ -113,7 +113,7 @@ def _record(value: Sum | int) -> dict[str, Any]:
 
 
 def stats(*, reset: bool = False) -> Stats:
-    """The counters of this process; `reset=True` sets them to 0 once they are read.  Quarantine is not touched."""
+    """The counters of this process; `reset=True` sets them to 0 after reading.  Quarantine is not affected."""
     with _lock:
         sums = {kind: {key: Sum(*row) for key, row in table.items()} for kind, table in _sums.items()}
         if reset:

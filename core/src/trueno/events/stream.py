@@ -5,7 +5,7 @@ views of it.  Nothing here is on the path of a call: an event is made when somet
 goes wrong, and for each call only inside a trace.
 
 The logger gets every event at DEBUG, and at INFO `calibrate` and a `compile` of a second or more.  Its warnings come
-from the policies themselves, `TRUENO_FALLBACK=log` and `Action.LOG`, so that nothing is said twice.
+from the policies themselves, `TRUENO_FALLBACK=log` and `Action.LOG`, so that nothing is reported twice.
 """
 
 import sys
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 class Event:
     """Something that happened.
 
-    op, backend: names, empty where none is meant.  detail: a sentence.  start: seconds of `time.perf_counter`;
-    seconds: how long it took, 0 for what has no length.  bytes: moved by it.  thread: `threading.get_ident()`.
-    data: what else the kind has, as `KINDS` says.
+    op, backend: names, empty where they do not apply.  detail: a sentence.  start: seconds of `time.perf_counter`;
+    seconds: the duration, 0 for instantaneous events.  bytes: moved by it.  thread: `threading.get_ident()`.
+    data: further fields of the kind, as in `KINDS`.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of event: what it says, the fields of its `data`, and the fields by which `stats` counts it."""
+    """A kind of event: its meaning, the fields of its `data`, and the fields by which `stats` counts it."""
 
     says: str
     data: dict[str, str]
@@ -85,7 +85,7 @@ KINDS: dict[str, Kind] = {
         ("backend",),
     ),
     "compile": Kind(
-        "a backend made the kernel of a key; the seconds are those of compiling it, or of loading it from its cache",
+        "a backend made the kernel of a key; the seconds are those of compiling it, or of loading it from a cache",
         {},
         ("op", "backend"),
     ),
@@ -100,7 +100,7 @@ KINDS: dict[str, Kind] = {
         ("op", "backend", "to", "reason"),
     ),
     "quarantine": Kind(
-        "a backend is left out for calls of one key, after a failure or guard trips", {}, ("op", "backend")
+        "a backend is quarantined for calls of one key, after a failure or guard trips", {}, ("op", "backend")
     ),
     "transfer": Kind(
         "an array was moved; detail is `to device` or `to host`, bytes and seconds are the array's and the move's",
@@ -113,25 +113,25 @@ KINDS: dict[str, Kind] = {
         ("op", "condition", "action"),
     ),
     "probe": Kind(
-        "a backend was tried in a process of its own, or loaded in this one; detail is the reason where it failed",
+        "a backend was probed in a child process, or loaded in this one; detail is the reason if it failed",
         {"ok": "whether it can run", "level": "0, 1 or 2"},
         ("backend", "verdict"),
     ),
-    "calibrate": Kind("speeds were measured; detail says of whom", {"rows": "how many speeds"}, ("backend",)),
+    "calibrate": Kind("speeds were measured; detail names the backends", {"rows": "how many speeds"}, ("backend",)),
 }
-"""What every kind says and carries; the same names as in `trueno.settings.EVENTS`."""
+"""The meaning and fields of every kind; the same names as in `trueno.settings.EVENTS`."""
 
 
 LEVELS: dict[Any, str] = {
     0: "level 0, not loaded",
     1: "level 1, in this process",
-    2: "level 2, in a process of its own",
+    2: "level 2, in a child process",
 }
-"""What a probe's levels are called: a backend that is used for the first time is tried at the two last."""
+"""The names of a probe's levels: a backend that is used for the first time is probed at the last two."""
 
 
 SLOW = 1.0
-"""Seconds from which on making a kernel is worth a line at INFO: a program stood still, and somebody may wonder."""
+"""Seconds from which on making a kernel is logged at INFO: the program paused, and the user may wonder why."""
 
 
 class Listener(Scope):
@@ -141,11 +141,11 @@ class Listener(Scope):
     """
 
     def wants(self, kind: str) -> bool:
-        """Whether events of this kind are to be given to it."""
+        """Whether it wants events of this kind."""
         raise NotImplementedError
 
     def take(self, event: Event) -> None:
-        """Keep the event; called under a lock, so it does nothing else."""
+        """Keep the event; called under a lock, so it must do nothing else."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -180,10 +180,10 @@ def emit(
     bytes: int = 0,  # noqa: A002 - the field's name
     **data: Any,
 ) -> None:
-    """Tell everyone who listens; never raises.  start: by `time.perf_counter`; default: now less `seconds`.
+    """Notify all listeners; never raises.  start: by `time.perf_counter`; default: now less `seconds`.
 
-    What a listener does in its turn while it is told is counted and traced, and not told again: a hook may call ops.
-    Where nobody listens it is only counted: every transfer is an event, and small ones are quick.
+    Events caused by a listener are counted and traced, but not sent to listeners again: a hook may call ops.
+    Without listeners the event is only counted: every transfer is an event, and small ones must stay fast.
     """
     try:
         begun = perf_counter() - seconds if start is None else start
@@ -215,7 +215,7 @@ def emit(
 
 
 def _text(name: str, op: str, backend: str, detail: str, data: dict[str, Any]) -> str:
-    """What an event has in one of the fields by which its kind is counted."""
+    """The value of an event's field by which its kind is counted."""
     if name == "backend":
         return str(backend)
     if name == "op":
@@ -224,13 +224,13 @@ def _text(name: str, op: str, backend: str, detail: str, data: dict[str, Any]) -
         return str(detail)
     if name == "verdict":
         return "can run" if data.get("ok") else "cannot run"
-    if name == "reason":  # an error's class, which a failure's detail begins with
+    if name == "reason":  # an error's class, with which a failure's detail begins
         return detail.partition(":")[0]
     return str(data.get(name, ""))
 
 
 def _drop(name: str, error: Exception) -> None:
-    """Report what went wrong with an event, once, and leave that listener alone from now on."""
+    """Report a listener's error with an event, once, and exclude that listener from now on."""
     if name in _dropped:
         return
     _dropped.add(name)
@@ -251,10 +251,10 @@ def _listeners(kind: str) -> tuple[Listener, ...]:
 
 
 def verbose() -> tuple[str, ...]:
-    """The words of TRUENO_VERBOSE, empty if it cannot be read; `json` alone means every kind."""
+    """The words of TRUENO_VERBOSE, empty if it cannot be parsed; `json` alone means every kind."""
     try:
         words: tuple[str, ...] = settings.get("TRUENO_VERBOSE")
-    except TruenoError:  # a variable that cannot be read is said where it is used
+    except TruenoError:  # the error is reported where the variable is used
         return ()
     return (*KINDS, "json") if words == ("json",) else words
 
@@ -270,7 +270,7 @@ def _print(event: Event) -> None:
 
 
 _known: list["Logger"] = []
-"""The logger, once it was asked for: looking it up takes a lock."""
+"""The logger, once it was requested: looking it up takes a lock."""
 
 
 def _logger() -> "Logger":
@@ -282,7 +282,7 @@ def _logger() -> "Logger":
 
 
 def logger() -> "Logger":
-    """The logger `trueno`, which says nothing unless the program wants it to."""
+    """The logger `trueno`, which is silent unless the program configures it."""
     from logging import NullHandler
 
     found = _logger()
@@ -292,20 +292,20 @@ def logger() -> "Logger":
 
 
 def _level(kind: str, seconds: float) -> int:
-    """logging.INFO for the events that the module's docstring names, else logging.DEBUG."""
+    """logging.INFO for the events that the module's docstring names, otherwise logging.DEBUG."""
     return 20 if kind == "calibrate" or (kind == "compile" and seconds >= SLOW) else 10
 
 
 def _log(event: Event) -> None:
-    if "logging" in sys.modules:  # else nobody can have set it up
+    if "logging" in sys.modules:  # otherwise it cannot be configured
         logger().log(_level(event.kind, event.seconds), "%s", event, extra={"event": event})
 
 
 SINKS: dict[str, Callable[[Event], None]] = {"TRUENO_VERBOSE": _print, "the logger": _log}
-"""Whom an event is told to, beside the counters and traces; one that raises is reported and dropped."""
+"""The receivers of events, besides the counters and traces; one that raises is reported and dropped."""
 OURS = frozenset(SINKS)
 LISTENING: dict[str, Callable[[], bool]] = {}
-"""Whether a sink that others added would do something with an event now; one that does not say always would."""
+"""Whether a sink added from elsewhere would use an event now; sinks that do not say so always would."""
 
 
 def _told(kind: str, seconds: float = 0.0) -> bool:
@@ -316,7 +316,7 @@ def _told(kind: str, seconds: float = 0.0) -> bool:
 
 
 def active(kind: str = "run") -> bool:
-    """Whether anyone but the counters listens to events of this kind; cheap, for who would have to collect `data`."""
+    """Whether anything but the counters receives events of this kind; a cheap check before collecting `data`."""
     return any(x.wants(kind) for x in _listeners(kind)) or _told(kind)
 
 

@@ -1,4 +1,4 @@
-"""Block formats: the table, and NumPy's reference decoder and encoders.  The rest of the core builds on it."""
+"""Block formats: the table, and NumPy's reference decoder and encoders.  The rest of the core depends on it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The encoders at first use: every op needs the table, and few programs quantize."""
+    """Import the encoders at first use: every op needs the table, and few programs quantize."""
     from importlib import import_module
 
     homes = {"encode": "trueno.formats.encoders", "encode_activations": "trueno.formats.activations"}

@@ -1,4 +1,4 @@
-"""The other operand of a product: float32 to q8_0, q8_1 and q8_k, as ggml does it before it multiplies."""
+"""Quantize the other operand of a product: float32 to q8_0, q8_1 and q8_k, as ggml does before it multiplies."""
 
 from typing import Any
 
@@ -25,10 +25,10 @@ from trueno.formats.table import ACTIVATIONS, FORMATS, Format
 def encode_activations(f: Format, x: Floats, *, reference: bool = False) -> Bytes:
     """x[..., k] as rows of blocks of q8_0, q8_1 or q8_k: uint8 [..., row_bytes].
 
-    As ggml's CPU backend does it on x86-64, byte for byte: of 32 elements d = amax / 127 and code = round-half-even
+    The bytes are those of ggml's CPU backend on x86-64: of 32 elements d = amax / 127 and code = round-half-even
     of x · (127 / amax); of 256, by `quantize_row_q8_K_ref`.  With `reference`, q8_0 and q8_1 are as
     `quantize_row_q8_0_ref` and `quantize_row_q8_1_ref` have them, which round x · (1 / d) half away from zero: the
-    way of weights in q8_0 (`encode` does the same, and refuses what is not finite).  For q8_k both are one.
+    rounding of weights in q8_0 (`encode` does the same, and refuses what is not finite).  For q8_k both are the same.
 
     Where ggml leaves bytes undefined, here they are defined.  A block with a NaN or an Inf in it gets d = NaN (and
     s = NaN) and codes of 0, so that no product with it is a finite number.  A zero block of q8_k has sums of 0.
@@ -49,7 +49,7 @@ def encode_activations(f: Format, x: Floats, *, reference: bool = False) -> Byte
 
 
 def rounded_activations(x: Any, f: Format, activations: str) -> Any:
-    """x[..., k] as a product with blocks of `f` sees it: as it is ("f32"), or by way of the 8 bits of its partner."""
+    """x[..., k] as a product with blocks of `f` sees it: unchanged ("f32"), or rounded to the 8 bits of its partner."""
     if activations == "f32":
         return x
     partner = FORMATS[f.activations]
@@ -62,7 +62,7 @@ def _q8(f: Format, x: Floats, finite: Bools, reference: bool) -> Bytes:
     d = amax / np.float32(127)
     if reference:
         whole = to_int(half_away(x * reciprocal(d)[:, None]))
-        codes = whole.astype(np.int8)  # the low byte
+        codes = whole.astype(np.int8)  # keeps the low byte
     else:
         factor = np.where(amax != 0, np.float32(127) / amax, np.float32(0))
         whole = to_int(np.rint(x * factor[:, None]))

@@ -33,7 +33,7 @@ def codes(f: Format, blocks: Bytes) -> Bytes:
 
 
 def values(f: Format, blocks: Bytes) -> npt.NDArray[np.int16]:
-    """What the code of each element stands for: int16 [n, elements]."""
+    """The value of the code of each element: int16 [n, elements]."""
     found = codes(f, blocks)
     if f.values:
         return np.array(f.values, np.int16)[found]
@@ -51,7 +51,7 @@ def _gathered(blocks: Bytes, pieces: Pieces) -> Bytes:
 
 
 def group_scales(f: Format, blocks: Bytes) -> npt.NDArray[np.int16]:
-    """The whole number that scales each group: int16 [n, groups]; ones where a block has one scale."""
+    """The integer that scales each group: int16 [n, groups]; ones where a block has one scale."""
     if not f.scales:
         return np.ones((len(blocks), 1), np.int16)
     found = _gathered(blocks, f.scales)
@@ -61,7 +61,7 @@ def group_scales(f: Format, blocks: Bytes) -> npt.NDArray[np.int16]:
 
 
 def group_mins(f: Format, blocks: Bytes) -> Bytes:
-    """The whole number that scales each group's min: uint8 [n, groups], for formats that have mins."""
+    """The integer that scales each group's min: uint8 [n, groups], for formats that have mins."""
     return _gathered(blocks, f.mins)
 
 
@@ -75,7 +75,7 @@ def scale(f: Format, blocks: Bytes) -> Floats:
 
 
 def offsets(f: Format, blocks: Bytes) -> Floats | None:
-    """What is added to each group: float32 [n, groups], or None in formats without."""
+    """The offset of each group: float32 [n, groups], or None in formats without one."""
     if not f.m:
         return None
     m = field(f, blocks, f.m).astype(np.float32)
@@ -86,7 +86,7 @@ def decode(f: Format, data: Bytes) -> Floats:
     """Rows of blocks, uint8 [..., row_bytes], as float32 [..., row_bytes / nbytes · elements].
 
     Bit-identical with ggml's dequantize_row functions.  NaN and Inf in a scale give what IEEE 754 says.
-    Where rows are interleaved (`f.plain`), data is all of the matrix, or begins with a group and ends with one.
+    Where rows are interleaved (`f.plain`), data is the whole matrix, or begins and ends at a group of rows.
     """
     shape = (*data.shape[:-1], f.row_elements(data.shape[-1]))
     if not data.size:

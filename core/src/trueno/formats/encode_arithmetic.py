@@ -2,7 +2,7 @@
 
 Encoders are compared byte for byte, so every rounding counts: sums run from the first element to the last, in
 float32; products associate as in C; conversions to integers do what the machine's instruction does, out of range too.
-Arrays of this family are [n, s]: element i of every group of n lies in row i, and s groups go in lockstep.
+Arrays of this family are [n, s]: element i of every group of n is in row i, and s groups are processed in lockstep.
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ Bools = npt.NDArray[np.bool_]
 T = TypeVar("T", bound=np.generic)
 
 CHUNK = 1 << 17
-"""Elements that are encoded at a time: the temporaries of the widest search then fit into 32 MB."""
+"""Elements encoded at a time: the temporaries of the widest search then fit into 32 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """What an importance matrix says of some blocks: a weight of each element, float32 [blocks, elements], and the
+    """An importance matrix for some blocks: a weight of each element, float32 [blocks, elements], and the
     mean of x² over the row that each block is of, float32 [blocks]."""
 
     weights: Floats
@@ -33,19 +33,19 @@ class Importance:
 
 
 def chunks(n: int, elements: int) -> Iterator[tuple[int, int]]:
-    """Ranges of n blocks of so many elements, CHUNK elements each."""
+    """Ranges of n blocks of `elements` each, CHUNK elements per range."""
     step = max(1, CHUNK // elements)
     for start in range(0, n, step):
         yield start, min(n, start + step)
 
 
 def nearest_int(x: Floats) -> Ints:
-    """Half to even; by adding 1.5 · 2²³, as ggml's function of this name: beyond 2²² it wraps as there."""
+    """Half to even; by adding 1.5 · 2²³, as ggml's function of this name: beyond 2²² it wraps as ggml's does."""
     return ((x + np.float32(12582912)).view(np.int32) & 0x007FFFFF) - 0x00400000
 
 
 def to_int(x: Floats) -> Ints:
-    """Toward zero; what does not fit, and NaN, becomes −2³¹, as the machine's conversion has it."""
+    """Toward zero; NaN and values out of range become −2³¹, as in the machine's conversion."""
     return np.where(np.abs(x) < 2147483648.0, x, np.float32(-2147483648.0)).astype(np.int32)
 
 
@@ -56,12 +56,12 @@ def half_away(x: Floats) -> Floats:
 
 
 def half(x: Floats) -> Halves:
-    """To float16, half to even; what overflows is Inf."""
+    """To float16, half to even; values out of range become Inf."""
     return x.astype(np.float16)
 
 
 def total(terms: Floats) -> Floats:
-    """Σ over the rows of terms[n, s], from the first on, from 0 on."""
+    """Σ over the rows of terms[n, s], in order from the first row, starting at 0."""
     found = np.zeros(terms.shape[1:], np.float32)
     for row in terms:
         found += row
@@ -69,7 +69,7 @@ def total(terms: Floats) -> Floats:
 
 
 def peak(x: Floats) -> tuple[Floats, Floats]:
-    """The element of largest magnitude of each group, the first of equals, +0 where all are zero; and the magnitude."""
+    """The element of largest magnitude of each group (the first of equals, +0 if all are zero), and its magnitude."""
     largest = np.zeros(x.shape[1:], np.float32)
     signed = np.zeros(x.shape[1:], np.float32)
     for row, size in zip(x, np.abs(x), strict=True):
@@ -90,7 +90,7 @@ def in_lockstep(blocks: Floats, n: int) -> Floats:
 
 
 def in_blocks(found: npt.NDArray[T], elements: int) -> npt.NDArray[T]:
-    """The way back: [n, b · groups] as [b, elements]."""
+    """The inverse of the above: [n, b · groups] as [b, elements]."""
     return np.ascontiguousarray(found.T).reshape(-1, elements)
 
 

@@ -1,4 +1,4 @@
-"""Formats whose codes stand for the entries of a table: iq4_nl, iq4_xs, and mxfp4.
+"""Formats whose codes are indices into a table of values: iq4_nl, iq4_xs, and mxfp4.
 
 Source: quantize_row_iq4_nl_impl and quantize_row_mxfp4_ref in ggml-quants.c of llama.cpp (MIT).
 """
@@ -42,7 +42,7 @@ def thresholds(values: tuple[int, ...]) -> Floats:
 
 
 def nearest_entry(values: tuple[int, ...], x: Floats) -> Bytes:
-    """The index of the entry nearest to x, of two the greater; the last for NaN."""
+    """The index of the entry nearest to x, the greater of two equally near; the last for NaN."""
     found = np.full(x.shape, len(values) - 1, np.uint8)
     for limit in thresholds(values):  # several times faster than numpy.searchsorted
         found -= x < limit
@@ -95,10 +95,10 @@ def iq4(f: Format, x: Floats, importance: Importance | None) -> Bytes:
 
 
 def mxfp4(f: Format, x: Floats) -> Bytes:
-    """The scale is a power of two, two below that of the largest magnitude; codes are the nearest, of two the first.
+    """The scale is a power of two, two below that of the largest magnitude; codes are the nearest, the first of ties.
 
     A block below 2⁻¹²⁵ has no such scale: the exponent wraps around in ggml, and so it does here; all its elements
-    then decode to zero, for the codes are those of a huge scale.
+    then decode to zero, because the codes are those of a huge scale.
     """
     largest = np.abs(x).max(axis=1)
     exponent = np.floor(np.log2(largest.astype(np.float64)).astype(np.float32))

@@ -1,7 +1,7 @@
 """Formats with a scale and a min, found by search: q2_k q4_k q5_k; with an importance matrix q4_1 and q5_1 too.
 
 Each group tries a range of scales, fits (scale, min) to the codes of each try by weighted least squares, and keeps the
-best; then the scales and mins of a super-block are quantized in turn, and the codes rounded anew by what was stored.
+best; then the scales and mins of a super-block are quantized, and the codes are rounded again with the stored ones.
 Source: make_qkx2_quants, make_qkx3_quants, make_qp_quants and their callers in ggml-quants.c of llama.cpp (MIT).
 """
 
@@ -26,7 +26,7 @@ from trueno.formats.table import Format, Pieces, Search
 def search(x: Floats, w: Floats, nmax: int, tries: Search) -> tuple[Ints, Floats, Floats]:
     """Codes [n, s], scale [s] and −min [s] of groups x[n, s] with weights w[n, s]: x ≈ scale · code + min.
 
-    min ≤ 0, so groups of positive numbers alone span the range from zero.
+    min ≤ 0, so for groups with only positive numbers the range starts at zero.
     """
     sum_w = _running(w)
     sum_x = _running(w * x)
@@ -71,7 +71,7 @@ def search(x: Floats, w: Floats, nmax: int, tries: Search) -> tuple[Ints, Floats
 
 
 def _running(terms: Floats) -> Floats:
-    """Σ over the rows from the first term on, not from zero: −0 stays −0."""
+    """Σ over the rows, starting from the first term and not from zero: −0 stays −0."""
     found: Floats = terms[0].copy()
     for row in terms[1:]:
         found += row
@@ -161,12 +161,12 @@ def grouped(f: Format, x: Floats, importance: Importance | None) -> Bytes:
     step = (stored_d.astype(np.float32)[:, None] * scales.astype(np.float32)).reshape(-1)
     down = (stored_min.astype(np.float32)[:, None] * mins.astype(np.float32)).reshape(-1)
     again = np.clip(nearest_int((groups + down) / step), 0, nmax)
-    np.copyto(codes, again, where=step != 0)  # where it is 0, the codes of the search stay: they count for nothing
+    np.copyto(codes, again, where=step != 0)  # where it is 0, the codes of the search stay: they have no effect
     return pack(f, in_blocks(codes, f.elements), {f.d: stored_d, f.m: stored_min}, scales, mins)
 
 
 def _by_largest(v: Floats, smax: int) -> tuple[Ints, Floats]:
-    """Whole numbers 0 … smax [b, groups] and their unit [b], the largest of v[b, groups] being smax."""
+    """Integers 0 … smax [b, groups] and their unit [b]; smax stands for the largest of v[b, groups]."""
     largest = np.fmax.reduce(v, axis=1, initial=0)
     some = largest > 0
     inverse = np.where(some, np.float32(smax) / largest, np.float32(0))
@@ -176,9 +176,9 @@ def _by_largest(v: Floats, smax: int) -> tuple[Ints, Floats]:
 def _as_stored(f: Format, scales: Ints, mins: Ints, capped: bool) -> tuple[Ints, Ints]:
     """The bytes of the scales and mins [b, groups], cut to the bits that a block has for them.
 
-    They fit, but for one case: where one element has all the weight of a group, its line is rounding noise, a scale may
+    They fit, with one exception: if one element has all the weight of a group, its line is rounding noise, a scale may
     come out negative and wraps to a byte above 63.  Then ggml cuts it to 63 in q5_k, and in q4_k without an importance
-    matrix; else its upper bits fall upon the number that shares its byte, and stay there.  So they do here.
+    matrix; otherwise its upper bits overwrite bits of the number that shares its byte.  This code does the same.
     """
     smax = (1 << sum(p.bits for p in f.scales[0])) - 1
     if capped:

@@ -1,4 +1,4 @@
-"""Formats whose scale is that of the block's extremes, and whose codes are rounded once: q4_0 q5_0, q4_1 q5_1.
+"""Formats whose scale comes from the block's extremes, and whose codes are rounded once: q4_0 q5_0, q4_1 q5_1.
 
 Source: quantize_row_q4_0_ref and its siblings in ggml-quants.c of llama.cpp (MIT).
 """
@@ -39,5 +39,5 @@ def affine(f: Format, x: Floats) -> Bytes:
 
 
 def _truncated(x: Floats) -> Ints:
-    """Toward zero, the low byte of it, signed."""
+    """Toward zero, the low byte of the result, signed."""
     return to_int(x).astype(np.int8).astype(np.int32)

@@ -1,8 +1,8 @@
 """Formats with a signed scale, found by search: q3_k q6_k; with an importance matrix q4_0 and q5_0 too.
 
-A group tries inverse scales around that of its element of largest magnitude and keeps the one whose codes lie best
-under weighted least squares; q3_k moves single codes instead.  A super-block quantizes its groups' scales in turn, and
-rounds the codes anew by what was stored.
+A group tries inverse scales around that of its element of largest magnitude and keeps the one whose codes fit best
+under weighted least squares; q3_k moves single codes instead.  A super-block then quantizes its groups' scales, and
+rounds the codes again with the stored ones.
 Source: make_qx_quants, make_q3_quants and their callers in ggml-quants.c of llama.cpp (MIT).
 """
 
@@ -31,7 +31,7 @@ EMPTY = np.float32(1e-15)
 def search(x: Floats, w: Floats, nmax: int) -> tuple[Ints, Floats]:
     """Codes −nmax … nmax − 1, plus nmax, [n, s], and signed scale [s] of x[n, s] with weights w[n, s].
 
-    Groups of zeros have scale 0 and codes of 0: not nmax.
+    Groups of zeros have scale 0 and codes of 0, not nmax.
     """
     signed, largest = peak(x)
     wx = w * x
@@ -60,7 +60,7 @@ def search(x: Floats, w: Floats, nmax: int) -> tuple[Ints, Floats]:
 
 
 def sweeps(x: Floats, nmax: int) -> tuple[Ints, Floats]:
-    """As `search`, with weights x², by moving single codes while the fit grows, in five sweeps at most."""
+    """As `search`, with weights x², by moving single codes while the fit improves, in five sweeps at most."""
     signed, largest = peak(x)
     codes = np.clip(nearest_int(np.float32(-nmax) / signed * x), -nmax, nmax - 1)
     w = x * x
@@ -112,7 +112,7 @@ def q3_k(f: Format, x: Floats, importance: Importance | None) -> Bytes:
 
 
 def q6_k(f: Format, x: Floats, importance: Importance | None) -> Bytes:
-    """Sixteen groups, eight-bit scales; a super-block of nothing is 210 bytes of zero."""
+    """Sixteen groups, eight-bit scales; a super-block of zeros is 210 bytes of zero."""
     groups = in_lockstep(x, f.group)
     w = groups * groups if importance is None else in_lockstep(importance.weights, f.group)
     codes, scale = search(groups, w, f.bias)
@@ -126,7 +126,7 @@ def q6_k(f: Format, x: Floats, importance: Importance | None) -> Bytes:
 
 
 def _rounded_again(f: Format, groups: Floats, codes: Ints, scales: Ints, d: Floats) -> Bytes:
-    """Blocks with the scales [b, groups], and with codes by d as it is stored, where that is not 0."""
+    """Blocks with the scales [b, groups], and with codes rounded by the stored d, where that is not 0."""
     stored = half(d)
     step = stored.astype(np.float32)[:, None] * (scales - f.scale_bias).astype(np.float32)
     again = np.clip(nearest_int(groups / step.reshape(-1)), -f.bias, f.bias - 1) + f.bias

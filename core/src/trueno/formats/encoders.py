@@ -1,8 +1,8 @@
 """Float32 to blocks in NumPy, byte for byte as ggml: the reference of every encoder.
 
 The algorithm of each family of formats has a file: `encode_rounding` (one scale, codes rounded once), `encode_minmax`
-(scale and min by search), `encode_signed` (signed scale by search), `encode_codebook` (codes stand for the entries of
-a table).  Here the input is checked, and large input is cut into pieces.
+(scale and min by search), `encode_signed` (signed scale by search), `encode_codebook` (codes are indices into
+a table).  This module checks the input, and cuts large input into pieces.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Encoder = Callable[[Format, Floats, Importance | None], Bytes]
 
 
 def _two(plain: Callable[[Format, Floats], Bytes], weighted: Callable[[Format, Floats, Importance], Bytes]) -> Encoder:
-    """One encoder of two: without and with an importance matrix."""
+    """A pair of encoders: without and with an importance matrix."""
     return lambda f, x, importance: plain(f, x) if importance is None else weighted(f, x, importance)
 
 
@@ -45,15 +45,15 @@ def encode(f: Format, x: Floats, imatrix: Floats | None = None) -> Bytes:
     """x[..., k] as rows of blocks of a format of weights: uint8 [..., row_bytes].
 
     Byte-identical with ggml_quantize_chunk (what llama-quantize writes), without an importance matrix and with one:
-    imatrix[k] ≥ 0 weighs the error of each column; q8_0 and mxfp4 do not heed it.
+    imatrix[k] ≥ 0 weighs the error of each column; q8_0 and mxfp4 ignore it.
 
-    A scale that overflows in float16 is written as Inf, or NaN where the search ends in one; one that is too small is
-    written as 0.  As in ggml, weights of zero for a whole group leave nothing of it in q4_0, q5_0, q3_k, q6_k, iq4_nl
-    and iq4_xs, for a whole block nothing of it in q2_k, q4_k and q5_k; and of blocks whose squares overflow (|x|
-    beyond 10¹⁸) nothing is left in q3_k, q6_k and iq4_xs.
+    A scale that overflows in float16 is written as Inf, or as NaN if the search ends in one; one that is too small is
+    written as 0.  As in ggml, if all weights of a group are zero, its codes are lost in q4_0, q5_0, q3_k, q6_k, iq4_nl
+    and iq4_xs; if all weights of a whole block are, in q2_k, q4_k and q5_k; and blocks whose squares overflow (|x|
+    beyond 10¹⁸) are lost in q3_k, q6_k and iq4_xs.
 
-    ShapeError if k is no multiple of a block or imatrix is not [k]; ParameterError for formats that hold no weights,
-    for NaN and Inf in x or imatrix, and for negative weights: ggml asserts or writes what means nothing.
+    ShapeError if k is not a multiple of a block or imatrix is not [k]; ParameterError for formats that hold no weights,
+    for NaN and Inf in x or imatrix, and for negative weights, where ggml asserts or writes meaningless blocks.
     """
     if f.plain:
         raise ParameterError(f"encode: {f.name} is {f.plain} with rows interleaved; encode to that first")
@@ -100,7 +100,7 @@ def _refuse(f: Format, x: Floats) -> None:
     at = ", ".join(str(i) for i in first)
     raise ParameterError(
         f"encode to {f.name}: x[{at}] is {x[tuple(first)]}; a block holds finite numbers only: "
-        "mend them first, say by numpy.nan_to_num"
+        "replace them first, for example with numpy.nan_to_num"
     )
 
 

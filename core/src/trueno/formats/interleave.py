@@ -1,14 +1,14 @@
-"""Rows of blocks interleaved: the same bytes in another order, so that the lanes of a vector are rows.
+"""Interleaved rows of blocks: the same bytes in another order, so that the lanes of a vector are rows.
 
-Each ROWS rows become one run of blocks.  In the block of such a group the fields follow each other as in the format's,
-each ROWS times as long, and a field goes row by row in units of a few bytes: unit 0 of every row, then unit 1 of
-every row.  Codes have units of four bytes, which is what one instruction multiplies and adds up in a lane; scales and
-offsets of a block are whole numbers of two bytes or so, and all else goes byte by byte.  Rows that fill no group stay
-as they are, at the end.
+Each ROWS rows become one run of blocks.  In the block of such a group the fields follow each other as in the format,
+each ROWS times as long, and a field is stored row by row in units of a few bytes: unit 0 of every row, then unit 1 of
+every row.  Codes have units of four bytes, which is what one instruction multiplies and adds in a lane; scales and
+offsets of a block are integers of two bytes or so, and everything else has units of one byte.  Rows that do not fill
+a group stay plain, at the end.
 
-A product then needs no sum across lanes and no arrangement of scales, and loads what it multiplies with only once for
-ROWS rows.  Nothing is lost: `plain` gives the file's bytes back.  As the place of a byte depends on the number of rows,
-a matrix is interleaved as a whole, and a piece of it means something only if it starts with a group.
+A product then needs no sum across lanes and no shuffles of scales, and loads the other operand only once for
+ROWS rows.  Nothing is lost: `plain` gives the file's bytes back.  Because the place of a byte depends on the number of
+rows, a matrix is interleaved as a whole, and a part of it is meaningful only if it starts at a group.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def units(f: Format) -> Iterator[tuple[int, int, int]]:
 
 
 def order(f: Format) -> npt.NDArray[np.intp]:
-    """For each byte of a group's block, which byte of ROWS blocks, one a row, goes there: row · nbytes + byte."""
+    """For each byte of a group's block, its source in ROWS blocks, one per row: row · nbytes + byte."""
     at = np.arange(ROWS * f.nbytes).reshape(ROWS, f.nbytes)
     parts = [at[:, o : o + n].reshape(ROWS, -1, u).swapaxes(0, 1).ravel() for o, n, u in sorted(units(f))]
     return np.concatenate(parts)
@@ -39,18 +39,18 @@ def order(f: Format) -> npt.NDArray[np.intp]:
 def interleaved(w: Bytes, f: Format) -> Bytes:
     """Plain rows w[n, row_bytes] with each ROWS of them interleaved; f: their format, or its interleaved one.
 
-    ShapeError if a row is no whole number of blocks.
+    ShapeError if a row is not a whole number of blocks.
     """
     return _moved(w, f, back=False)
 
 
 def plain(w: Bytes, f: Format) -> Bytes:
-    """What `interleaved` was given, from what it gave."""
+    """The inverse of `interleaved`."""
     return _moved(w, f, back=True)
 
 
 def _moved(w: Bytes, f: Format, *, back: bool) -> Bytes:
-    """Field by field, as a copy in units of a few bytes is several times faster than one by an index of every byte."""
+    """Copy field by field: in units of a few bytes it is several times faster than by an index of every byte."""
     n, b = w.shape
     blocks, groups = f.row_elements(b) // f.elements, n // ROWS
     w, out = np.ascontiguousarray(w), np.empty((n, b), np.uint8)

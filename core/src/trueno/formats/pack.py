@@ -18,11 +18,11 @@ def pack(
     scales: npt.NDArray[Any] | None = None,
     mins: npt.NDArray[Any] | None = None,
 ) -> Bytes:
-    """Blocks, uint8 [n, nbytes].
+    """Blocks, uint8 [n, nbytes]; the inverse of decoding.
 
     codes: each element's code as it is stored (bias added), [n, elements]; of an integer dtype, of which the low eight
-    bits count.  fields: name to values [n] or [n, count], already rounded.  scales, mins: each group's whole number
-    as it is stored (bias added), [n, groups].  Bits above those that the block has for a number are dropped.
+    count.  fields: name to values [n] or [n, count], already rounded.  scales, mins: each group's integer
+    as it is stored (bias added), [n, groups].  Bits that do not fit the field are dropped.
     """
     blocks = np.zeros((len(codes), f.nbytes), np.uint8)
     for name, found in fields.items():

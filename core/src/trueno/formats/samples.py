@@ -1,4 +1,4 @@
-"""Random rows of blocks, for tests and measurements: any bits for codes, scales that make the numbers about 1."""
+"""Random rows of blocks, for tests and measurements: any bits for codes, and scales that make the numbers about 1."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from trueno.formats.table import FORMATS, Format
 def random_rows(f: Format | None, shape: tuple[int, ...], rng: np.random.Generator) -> npt.NDArray[np.uint8]:
     """Rows of blocks as uint8 of `shape`, whose last extent is a whole number of blocks.
 
-    Quantizing random numbers would reach only the codes that a quantizer writes, and takes longer than the product.
+    Quantizing random numbers would reach only the codes that a quantizer writes, and would be slower than the product.
     """
     assert f is not None
     if f.plain:

@@ -1,13 +1,13 @@
-"""The table of block formats: ggml's layouts as data, from which everything else derives.
+"""The table of block formats: ggml's layouts as data, from which everything else is derived.
 
 A block holds `elements` numbers in `nbytes` bytes.  Element e has a *code* of a few bits, gathered from *planes* of the
-block; code gives value; and its group of elements has a scale, and in some formats an offset:
+block; the code determines the value; and its group of elements has a scale, and in some formats an offset:
 
     y[e] = (d · scale[e // group]) · value(code[e]) + offset,    offset = m  or  −(dmin · min[e // group])
 
 Each product fits into the 24 bits of a float32, so any order of multiplication gives the same bits; the one rounding is
 that of the final addition.  NumPy's decoder (`decode.py`), and the printers and kernels of plugins, read this table;
-nobody writes a layout down again.  Source: ggml-common.h and ggml-quants.c of llama.cpp (MIT), as facts.
+no layout is written down twice.  Source: ggml-common.h and ggml-quants.c of llama.cpp (MIT), as facts.
 """
 
 from dataclasses import dataclass, replace
@@ -36,8 +36,8 @@ class Field:
 class Plane:
     """`bits` of every element's code, packed in one field; they go to bit `to` of the code.
 
-    A byte holds `ways` = 8 / bits of them, which belong to elements `run` apart: element e = (c · ways + w) · run + r
-    has bits w · bits … of byte c · run + r.  So `run` neighbouring elements have neighbouring bytes, the same shift.
+    A byte holds `ways` = 8 / bits of them, for elements `run` apart: element e = (c · ways + w) · run + r
+    has bits w · bits … of byte c · run + r.  So `run` neighbouring elements are in neighbouring bytes, at one shift.
     """
 
     field: str
@@ -89,15 +89,15 @@ class Format:
     as int8 if `signed`.
     scales, mins: pieces of each group's; without scales the group is the block.  A scale is its bits − scale_bias, or
     int8.  m: the field of the offset (dmin, where there are mins).
-    activations: the format to which ggml quantizes what such a matrix is multiplied with.  fallback: the format that
-    llama.cpp takes for rows that are no multiple of a block.  weights: whether matrices come in it.
-    plain: of a format with rows interleaved, that of the rows; else "".  Fields, planes and pieces are those of a row.
+    activations: the format to which ggml quantizes the operand that multiplies the matrix.  fallback: the format that
+    llama.cpp uses for rows that are not a multiple of a block.  weights: whether matrices are stored in it.
+    plain: for a format with rows interleaved, the format of the rows; otherwise "".  Fields, planes, pieces: of a row.
 
-    How ggml encodes: encoder names the algorithm (`encoders.ENCODERS`, and plugins have their own of the same names).
-    search, weighted_search: what a scale and a min are searched among, without and with an importance matrix.
+    How ggml encodes: encoder names the algorithm (`encoders.ENCODERS`; plugins have their own under the same names).
+    search, weighted_search: the candidates for a scale and a min, without and with an importance matrix.
     mean_squares: how often the mean of squares counts beside an element's square, under an importance matrix.
-    capped: whether a group's scale or min too wide for its bits is cut, without and with an importance matrix; else
-    its upper bits run into the number that shares its byte.
+    capped: whether a group's scale or min that is too wide for its bits is cut, without and with an importance matrix;
+    otherwise its upper bits run into the number that shares its byte.
     """
 
     name: str
@@ -129,12 +129,12 @@ class Format:
 
     @property
     def groups(self) -> int:
-        """Groups a block."""
+        """Groups per block."""
         return self.elements // self.group if self.group else 1
 
     @property
     def bits(self) -> float:
-        """Bits an element, scales included."""
+        """Bits per element, scales included."""
         return 8 * self.nbytes / self.elements
 
     @cached_property
@@ -142,10 +142,10 @@ class Format:
         return max(p.to + p.bits for p in self.planes)
 
     def row_bytes(self, k: int) -> int:
-        """Bytes of a row of k elements; ShapeError if k is no multiple of a block."""
+        """Bytes of a row of k elements; ShapeError if k is not a multiple of a block."""
         if k % self.elements:
             raise ShapeError(
-                f"{self.name}: a row of {k} elements is no whole number of blocks of {self.elements}"
+                f"{self.name}: a row of {k} elements is not a whole number of blocks of {self.elements}"
                 + (
                     f"; {self.fallback}, whose blocks are smaller, would fit"
                     if self._fits(k)
@@ -158,10 +158,10 @@ class Format:
         return bool(self.fallback) and k % FORMATS[self.fallback].elements == 0
 
     def row_elements(self, nbytes: int) -> int:
-        """Elements of a row of so many bytes; ShapeError if that is no whole number of blocks."""
+        """Elements of a row of `nbytes` bytes; ShapeError if that is not a whole number of blocks."""
         if nbytes % self.nbytes:
             raise ShapeError(
-                f"{self.name}: a row of {nbytes} bytes is no whole number of blocks of {self.nbytes} bytes"
+                f"{self.name}: a row of {nbytes} bytes is not a whole number of blocks of {self.nbytes} bytes"
             )
         return nbytes // self.nbytes * self.elements
 
@@ -171,9 +171,9 @@ FORMATS: dict[str, Format] = {}
 
 
 def format_of(name: str, who: str = "format", *, weights: bool = False) -> Format:
-    """The format called `name`, upper or lower case, interleaved ones too; ParameterError with a suggestion if none is.
+    """The format called `name`, upper or lower case, interleaved ones too; else ParameterError with a suggestion.
 
-    weights: only one in which matrices come.
+    weights: accept only formats in which matrices are stored.
     """
     found = None
     if isinstance(name, str):
@@ -181,7 +181,7 @@ def format_of(name: str, who: str = "format", *, weights: bool = False) -> Forma
     if found is None or (weights and not found.weights):
         known = [n for n, f in FORMATS.items() if f.weights or not weights]
         near = suggestion(name.lower(), (*known, *INTERLEAVED)) if isinstance(name, str) and found is None else ""
-        what = "holds activations, not matrices" if found else "is no block format"
+        what = "holds activations, not matrices" if found else "is not a block format"
         raise ParameterError(f"{who}: {name!r} {what}{near}; known: {', '.join(known)}")
     return found
 
@@ -269,11 +269,11 @@ ACTIVATIONS = tuple(name for name in FORMATS if any(f.activations == name for f 
 """Formats to which the other operand of a product is quantized."""
 
 ROWS = 16
-"""Rows that interleave: as many as a vector of 512 bits has numbers of 32."""
+"""The rows of a group: as many as a vector of 512 bits has 32-bit numbers."""
 INTERLEAVED: dict[str, Format] = {
     f"{name}_r{ROWS}": replace(FORMATS[name], name=f"{name}_r{ROWS}", type_id=-1, plain=name) for name in WEIGHTS
 }
 """Every format of matrices with ROWS rows interleaved, by its name (`trueno.formats.interleave`).
 
-They are not in FORMATS: no file holds them, and nobody goes through them one by one.
+They are not in FORMATS: files cannot hold them, and no caller iterates over them.
 """

@@ -1,4 +1,4 @@
-"""Quantizing a whole model: file to file, a tensor at a time."""
+"""Quantize a whole model from file to file, one tensor at a time."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from trueno.quant.matrix import QuantizedMatrix
 from trueno.quant.quantize import quantize
 
 VERSION = 2
-"""`general.quantization_version` of the formats as they are."""
+"""`general.quantization_version` of the current formats."""
 PIECE = 1 << 24
 """Elements quantized at once: 64 MB of float32."""
 SPLIT = ("split.no", "split.count", "split.tensors.count")
@@ -33,7 +33,7 @@ FLOATS = ("f32", "f16", "bf16", "f64")
 class Step:
     """What happens to one tensor: `was` becomes `type`; both sizes in bytes.
 
-    columns: elements of a row.  ruled_out: the mixture's format for it, of whose blocks a row is no whole number.
+    columns: elements of a row.  ruled_out: the mixture's format for it, if a row is not a whole number of its blocks.
     """
 
     name: str
@@ -57,9 +57,9 @@ def convert(
     """Quantize the GGUF file `source` into `target` by the mixture `kind`, such as q4_k_m, as llama-quantize does.
 
     imatrix: importance of the columns by tensor name, each [k] (for a stack of experts [experts, k]), as
-    `importance(path)` reads them.  requantize: also tensors that are in blocks already, which loses digits twice.
-    each: is told after every piece: the tensor's step and how many rows of it are done.
-    The target appears whole or not at all.  FileError, ParameterError; ShapeError for an imatrix that does not fit.
+    `importance(path)` reads them.  requantize: also tensors that are quantized already, which loses precision twice.
+    each: called after every piece, with the tensor's step and the number of its rows that are done.
+    The target is written atomically.  FileError, ParameterError; ShapeError for an imatrix that does not fit.
     """
     mixture = recipe(kind)
     apart(source, target)
@@ -77,11 +77,11 @@ def convert(
 def apart(source: str | Path, target: str | Path) -> None:
     """ParameterError where both are the same file, under whatever names."""
     if os.path.exists(target) and os.path.exists(source) and os.path.samefile(target, source):
-        raise ParameterError(f"gguf: {target} is the file that is read; write another")
+        raise ParameterError(f"gguf: {target} is the input file; write another")
 
 
 def plan(model: File, kind: str, *, weighted: bool = False, requantize: bool = False) -> list[Step]:
-    """What `convert` would do with each tensor, in the order of the new file: layer by layer, as llama.cpp has it."""
+    """What `convert` would do with each tensor, in the order of the new file: layer by layer, as in llama.cpp."""
     mixture = Mixture(recipe(kind), {n: t.shape for n, t in model.tensors.items()}, model.metadata, weighted)
     found = []
     for name in mixture.order:
@@ -89,11 +89,11 @@ def plan(model: File, kind: str, *, weighted: bool = False, requantize: bool = F
         new = mixture.format(name) or t.type
         if new != t.type and t.type not in FLOATS:
             if t.type not in FORMATS:
-                raise FileError(f"{model.path}: tensor {name!r} is in {t.type}, which is not quantized here")
+                raise FileError(f"{model.path}: tensor {name!r} is in {t.type}, which cannot be quantized here")
             if not requantize:
                 raise ParameterError(
-                    f"gguf: tensor {name!r} is in {t.type} already; quantizing it again loses digits: "
-                    "start from the original, or ask for it (requantize=True, --allow-requantize)"
+                    f"gguf: tensor {name!r} is in {t.type} already; quantizing it again loses precision: "
+                    "start from the original, or request it (requantize=True, --allow-requantize)"
                 )
         elements, nbytes = package.sizes()[int(package.number(new))]
         count = prod(t.shape)
@@ -107,14 +107,14 @@ def importance(path: str | Path) -> dict[str, Any]:
     with file.open(path) as found:
         names = [n.removesuffix(".in_sum2") for n in found.tensors if n.endswith(".in_sum2")]
         if not names:
-            raise FileError(f"{path}: no tensor ends with .in_sum2; it is no imatrix file")
+            raise FileError(f"{path}: no tensor ends with .in_sum2; it is not an imatrix file")
         result = {}
         for name in names:
             if f"{name}.counts" not in found:
                 raise FileError(f"{path}: there is {name}.in_sum2, but no {name}.counts")
             for part in (found.tensors[f"{name}.in_sum2"], found.tensors[f"{name}.counts"]):
                 if part.type != "f32":
-                    raise FileError(f"{path}: {part.name} is in {part.type}, not f32; it is no imatrix file")
+                    raise FileError(f"{path}: {part.name} is in {part.type}, not f32; it is not an imatrix file")
             total, counts = found[f"{name}.in_sum2"], found[f"{name}.counts"].reshape(-1, 1)
             if not counts.size or not total.size or total.size % counts.size:
                 raise FileError(f"{path}: {name}.in_sum2 has {total.size} numbers for {counts.size} counts")
@@ -142,7 +142,7 @@ def _quantized(t: Tensor, step: Step, weight: Any, each: Callable[[Step, int], N
     """The bytes of a tensor in its new type, some rows at a time."""
     rows, k = _rows(t), t.shape[-1]
     weights = _weights(t, weight)
-    own = rows // len(weights)  # an expert has columns of an importance of their own
+    own = rows // len(weights)  # each expert has its own importance of columns
     some = max(1, min(PIECE // max(k, 1), own))
     out = np.empty((rows, step.after // rows if rows else 0), np.uint8)
     for expert, importance_ in enumerate(weights):
@@ -157,12 +157,12 @@ def _quantized(t: Tensor, step: Step, weight: Any, each: Callable[[Step, int], N
 
 
 def _weights(t: Tensor, weight: Any) -> list[Any]:
-    """The importance of columns for each expert of a stack; [None] where nothing is known."""
+    """The importance of columns for each expert of a stack; [None] where it is unknown."""
     if weight is None:
         return [None]
     weight, stack = np.asarray(weight, np.float32), t.shape[-3] if len(t.shape) > 2 else 1
     if weight.size != stack * t.shape[-1] or not weight.size:
-        if t.name in EMBEDDINGS:  # what llama.cpp writes for them need not fit, and is left alone there too
+        if t.name in EMBEDDINGS:  # llama.cpp's entries for them need not fit, and llama.cpp ignores them, too
             return [None]
         of = f"{stack} times {t.shape[-1]}" if stack > 1 else t.shape[-1]
         raise ShapeError(f"gguf: the imatrix of {t.name!r} has shape {weight.shape}, but it has {of} columns")
@@ -178,10 +178,10 @@ def _blocks(part: Any, kind: str, weight: Any) -> Any:
         with np.errstate(over="ignore"):
             half = part.astype("<f2")
         if not np.isfinite(half).all():
-            raise ParameterError("a number is NaN, Inf, or past the range of float16")
+            raise ParameterError("a number is NaN, Inf, or out of the range of float16")
         return half.view(np.uint8)
     f = FORMATS[kind]
-    if weight is not None and weight.max() < LEAST:  # an expert whose inputs were all 0: `quantize` would ask back
+    if weight is not None and weight.max() < LEAST:  # an expert whose inputs were all 0: `quantize` would raise
         from trueno.formats.encoders import encode
 
         data = encode(f, part, weight)
@@ -189,12 +189,12 @@ def _blocks(part: Any, kind: str, weight: Any) -> Any:
         data = quantize(part, kind, weight).bytes
     blocks = data.reshape(-1, f.nbytes)
     if not all(np.isfinite(field(f, blocks, name)).all() for name in (f.d, f.m) if name):
-        raise ParameterError(f"the numbers are so large that a scale of {kind} is past the range of float16")
+        raise ParameterError(f"the numbers are so large that a scale of {kind} is out of the range of float16")
     return data
 
 
 class _Changed(Metadata):
-    """The keys of a file, some of them others."""
+    """The keys of a file, with some of them replaced."""
 
     def __init__(self, of: Metadata, new: dict[str, int]) -> None:
         self._of, self._new = of, new

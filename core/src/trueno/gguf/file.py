@@ -1,8 +1,8 @@
-"""Reading: a GGUF file as a mapping of tensors, its bytes mapped and not copied.
+"""Read a GGUF file as a mapping of tensors; its bytes are memory-mapped, not copied.
 
-A system ends a process (SIGBUS) that reads a page of a map whose file was cut off.  So the file's length is looked at
-whenever a tensor or a key is asked for, and FileError says what is gone.  Who cuts the file off between this look and
-the reading, or while an array is in use, still ends the process: replace a model's file by another, under its name.
+The operating system kills a process (SIGBUS) that reads a page of a map whose file was truncated.  So the file's length
+is checked on each access to a tensor or a key, and FileError says what is gone.  A truncation between this check and
+the read, or while an array is in use, still kills the process: replace a model's file by renaming another to its name.
 """
 
 import builtins
@@ -29,18 +29,18 @@ PLAIN = {
 }  # fmt: skip
 """Tensor types that NumPy has."""
 READ = (*PLAIN, "bf16", *FORMATS)
-"""Tensor types whose numbers are read; of any other there are the bytes."""
+"""Tensor types whose numbers can be read; other types give only their bytes."""
 
 
 class Mapped:
-    """The bytes of a file, and whether they are still there."""
+    """The bytes of a file, with a check that they still exist."""
 
     __slots__ = ("_map", "bytes", "path")
 
     def __init__(self, path: Path, said: str) -> None:
         self.path = said
         try:
-            if path.stat().st_size == 0:  # of a pipe, too, which nobody may write to
+            if path.stat().st_size == 0:  # true of a pipe, too, which may never be written to
                 raise FileError(f"{said}: the file is empty")
             with builtins.open(path, "rb") as file:
                 self._map = mmap(file.fileno(), 0, access=ACCESS_READ)
@@ -49,16 +49,16 @@ class Mapped:
         except ValueError as error:
             if isinstance(error, FileError):
                 raise
-            raise FileError(f"{said!r} is no path of a file: {error}") from error
+            raise FileError(f"{said!r} is not a path of a file: {error}") from error
         self.bytes = np.frombuffer(self._map, np.uint8)
 
     def part(self, at: int, nbytes: int, what: str) -> npt.NDArray[np.uint8]:
-        """Some bytes; FileError if the file does not reach so far any more."""
+        """Some bytes; FileError if the file has become too short for them."""
         left = self._map.size()
         if nbytes and at + nbytes > left:
             raise FileError(
                 f"{self.path}: {what} ends at byte {at + nbytes}, but the file was cut to {left} bytes after it was "
-                "opened; open it again when it is whole"
+                "opened; open it again when it is complete"
             )
         return self.bytes[at : at + nbytes]
 
@@ -71,7 +71,7 @@ class Tensor:
     """One tensor of a file.
 
     type: ggml's name of it in lower case, `q4_k` or `f32`.  shape: NumPy's order, the row last.
-    raw: its bytes, uint8, or what gives them.
+    raw: its bytes, uint8, or a function that returns them.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Tensor:
 
     @property
     def raw(self) -> Raw:
-        """Its bytes: of a file, mapped and read-only; FileError if the file has been cut off before their end."""
+        """Its bytes: of a file, mapped and read-only; FileError if the file has been truncated before their end."""
         return self._raw() if callable(self._raw) else self._raw
 
     @property
@@ -96,14 +96,14 @@ class Tensor:
     def data(self) -> Any:
         """The tensor, mapped where it can be: an array, or a QuantizedMatrix with all leading axes as rows.
 
-        bf16, which NumPy does not have, becomes float32: a copy.  DtypeError for a type that no format here reads.
+        bf16, which NumPy does not have, becomes float32: a copy.  DtypeError for a type that has no format here.
         """
         if self.type in FORMATS:
             return self.rows(0, prod(self.shape[:-1]))
         return _numbers(self._readable(), self.type).reshape(self.shape)
 
     def rows(self, start: int, end: int) -> Any:
-        """Some rows, all leading axes taken as rows: an array [rows, k], or a QuantizedMatrix."""
+        """Some rows, with all leading axes counted as rows: an array [rows, k], or a QuantizedMatrix."""
         count, raw = prod(self.shape[:-1]), self._readable()
         raw = raw.reshape(count, -1)[start:end] if count else raw
         if self.type in FORMATS:
@@ -113,7 +113,7 @@ class Tensor:
     def _readable(self) -> Raw:
         if self.type not in READ:
             raise DtypeError(
-                f"gguf: tensor {self.name!r} is in {self.type}, which is not read here; "
+                f"gguf: tensor {self.name!r} is in {self.type}, which cannot be read here; "
                 "its bytes are file.tensors[...].raw"
             )
         return self.raw
@@ -123,11 +123,11 @@ def _numbers(raw: npt.NDArray[np.uint8], kind: str) -> Any:
     if kind == "bf16":
         return (raw.view("<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
     found = raw.view(PLAIN[kind])
-    return found if found.flags.aligned else found.copy()  # a file may align its tensors to less than their items
+    return found if found.flags.aligned else found.copy()  # a file may align its tensors to less than their itemsize
 
 
 class Metadata(Mapping[str, Any]):
-    """The keys of a file; a value is made when it is asked for, as vocabularies are long."""
+    """The keys of a file; a value is decoded on access, because vocabularies are long."""
 
     def __init__(self, keys: Mapping[str, Value], file: Mapped | None) -> None:
         self._keys, self._file = keys, file
@@ -158,7 +158,7 @@ class Metadata(Mapping[str, Any]):
 
 
 class Tensors(Mapping[str, Tensor]):
-    """The tensors of a file in its order; each is made when it is asked for, as there may be many."""
+    """The tensors of a file in its order; each is created on access, because there may be many."""
 
     def __init__(self, known: dict[str, Info], names: dict[int, str], file: Mapped) -> None:
         self._known, self._names, self._file = known, names, file
@@ -219,7 +219,7 @@ class File(Mapping[str, Any]):
         self.close()
 
     def close(self) -> None:
-        """Let the file go; arrays that are still held keep their part of it mapped."""
+        """Close the file; arrays that are still in use keep their part of it mapped."""
         self.tensors = {}
         self.metadata = Metadata({}, None)
         self._open = False
@@ -230,5 +230,5 @@ class File(Mapping[str, Any]):
 
 
 def open(path: str | Path) -> File:  # noqa: A001 - as gzip and zipfile name theirs
-    """Open a GGUF file for reading.  FileError, saying what is wrong at which byte, for one that is none or damaged."""
+    """Open a GGUF file for reading.  If it is not GGUF or is damaged: FileError with the reason and the byte."""
     return File(path)

@@ -1,9 +1,9 @@
-"""The header of a GGUF file: its keys, and which tensors lie where.
+"""The header of a GGUF file: its keys, and the location of each tensor.
 
-A file of 100 bytes may say that it has 2⁶⁰ entries.  Here every count, length and offset is held against the bytes
-that are left before anything is made of it, so that no allocation is larger than the file justifies; what Python takes
-for a key or a tensor, some 300 bytes, is bounded by how many of them there may be.  The reader of the `gguf` package
-does not do so; and for a vocabulary of 150 000 texts it takes a hundred times longer, and 500 MB.
+A file of 100 bytes may claim to have 2⁶⁰ entries.  This module checks every count, length and offset against the
+remaining bytes before it uses them, so that no allocation is larger than the file justifies; Python's memory
+for keys and tensors, some 300 bytes each, is bounded by the limits on their number.  The reader of the `gguf` package
+does not check; and for a vocabulary of 150 000 texts it takes a hundred times longer, and 500 MB.
 Format: ggml's gguf.h, versions 2 and 3, little endian.
 """
 
@@ -21,7 +21,7 @@ from trueno.errors import FileError
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 ALIGNMENT = 32
-"""Where `general.alignment` says nothing else."""
+"""The alignment unless `general.alignment` sets another."""
 FIXED = {
     0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
 }  # fmt: skip
@@ -29,18 +29,18 @@ FIXED = {
 UINT32, STRING, ARRAY = 4, 8, 9
 DIMS = 4
 ELEMENTS = 1 << 59
-"""Elements that a tensor may have; its bytes are still a number that NumPy counts with."""
+"""The most elements of a tensor; NumPy can still count its bytes."""
 REMOVED = (4, 5, 31, 32, 33, 36, 37, 38)
-"""Tensor types that ggml has given up."""
+"""Tensor types that ggml has removed."""
 KEYS, TENSORS = 1 << 16, 1 << 17
-"""Of a file, at most: models have some 100 keys, and those with an array for every expert 70 000 tensors."""
+"""The most of them in a file: models have some 100 keys, and with an array for every expert 70 000 tensors."""
 NAME = (1 << 16) - 1
-"""Bytes of a name, at most, says the format."""
+"""The most bytes of a name, by the format."""
 LENGTH = struct.Struct("<Q")
 
 
 class Value(NamedTuple):
-    """Where the value of a key lies: `length` items of type `item`, bytes `at` to `end`; `kind` is ARRAY or `item`."""
+    """The location of a key's value: `length` items of type `item`, bytes `at` to `end`; `kind` is ARRAY or `item`."""
 
     kind: int
     item: int
@@ -60,7 +60,7 @@ class Info(NamedTuple):
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of itself, all of it possible."""
+    """The claims of a file's header, all of them checked."""
 
     keys: dict[str, Value]
     tensors: dict[str, Info]
@@ -68,13 +68,13 @@ class Header:
 
 
 class Walk:
-    """Reads one thing after another; FileError where the file ends before."""
+    """Reads values in sequence; FileError where the file ends too early."""
 
     def __init__(self, path: str, data: memoryview) -> None:
         self.path, self.data, self.at, self.size = path, data, 0, len(data)
 
     def wrong(self, what: str) -> FileError:
-        return FileError(f"{self.path}: {what}, at byte {self.at}; the file is damaged or no GGUF")
+        return FileError(f"{self.path}: {what}, at byte {self.at}; the file is damaged or is not a GGUF file")
 
     def left(self, count: int, each: int, what: str) -> None:
         """FileError unless `count` items of at least `each` bytes can still follow."""
@@ -97,12 +97,12 @@ class Walk:
         try:
             found = str(self.data[self.at : self.at + length], "utf-8")
         except UnicodeDecodeError:
-            raise self.wrong(f"{what} is no UTF-8") from None
+            raise self.wrong(f"{what} is not UTF-8") from None
         self.at += length
         return found
 
     def texts(self, count: int, what: str) -> None:
-        """Step over texts: what `text` does, for many."""
+        """Skip texts: as `text`, for many."""
         self.left(count, LENGTH.size, what)
         data, at, size, unpack = self.data, self.at, self.size, LENGTH.unpack_from
         try:
@@ -115,16 +115,16 @@ class Walk:
         start, self.at = self.at, at
         if at > size:
             self.at = size
-            raise self.wrong(f"{what} of {count} texts goes on beyond the end")
+            raise self.wrong(f"{what} of {count} texts extends beyond the end")
         for a, b in spans(data, start, count):
             try:
                 str(data[a:b], "utf-8")
             except UnicodeDecodeError:
                 self.at = a
-                raise self.wrong(f"{what} has a text that is no UTF-8") from None
+                raise self.wrong(f"{what} has a text that is not UTF-8") from None
 
     def value(self, what: str) -> Value:
-        """Step over a value."""
+        """Skip a value."""
         kind = item = self.number("I", f"the type of {what}")
         count = 1
         if kind == ARRAY:
@@ -138,9 +138,9 @@ class Walk:
         elif item == STRING:
             self.texts(count, what)
         elif item == ARRAY:
-            raise self.wrong(f"{what} is an array of arrays, which are not read")
+            raise self.wrong(f"{what} is an array of arrays, which cannot be read here")
         else:
-            raise self.wrong(f"{what} has the type {item}, which there is none of")
+            raise self.wrong(f"{what} has the unknown type {item}")
         return Value(kind, item, count, at, self.at)
 
 
@@ -154,7 +154,7 @@ def spans(data: memoryview, at: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def content(data: memoryview, value: Value) -> Any:
-    """The value as Python has it: a number, a text, a bool, or a list of them."""
+    """The value as a Python object: a number, a text, a bool, or a list of them."""
     if value.item == STRING:
         found = [str(data[a:b], "utf-8") for a, b in spans(data, value.at, value.length)]
     else:
@@ -174,7 +174,7 @@ def read(path: str, data: memoryview, sizes: dict[int, tuple[int, int]]) -> Head
     version = walk.number("I", "the version")
     if version not in VERSIONS:
         swapped = int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS
-        said = "big-endian files are not read" if swapped else f"versions {VERSIONS[0]} and {VERSIONS[1]} are read"
+        said = "big-endian files cannot be read" if swapped else f"versions {VERSIONS[0]} and {VERSIONS[1]} can be read"
         raise walk.wrong(f"version {version}: {said}")
     tensors, count = walk.number("Q", "the number of tensors"), walk.number("Q", "the number of keys")
     walk.left(count, 13, f"{count} keys")
@@ -186,14 +186,14 @@ def read(path: str, data: memoryview, sizes: dict[int, tuple[int, int]]) -> Head
     for _ in range(count):
         name = walk.name("a key")
         if name in keys or not name:
-            raise walk.wrong(f"the key {name!r} comes twice" if name else "a key has no name")
+            raise walk.wrong(f"the key {name!r} appears twice" if name else "a key has no name")
         keys[name] = walk.value(repr(name))
     alignment = _alignment(walk, keys)
     infos: dict[str, Info] = {}
     for _ in range(tensors):
         name = walk.name("a tensor's name")
         if name in infos:
-            raise walk.wrong(f"the tensor {name!r} comes twice")
+            raise walk.wrong(f"the tensor {name!r} appears twice")
         infos[name] = _tensor(walk, name, alignment, sizes)
     start = -(-walk.at // alignment) * alignment
     placed = {name: t._replace(at=start + t.at) for name, t in infos.items()}
@@ -209,12 +209,12 @@ def _alignment(walk: Walk, keys: dict[str, Value]) -> int:
         raise walk.wrong(f"general.alignment has the type {value.kind}, not {UINT32} (uint32)")
     found = int(content(walk.data, value))
     if found == 0 or found & (found - 1):
-        raise walk.wrong(f"general.alignment is {found}, which is no power of two")
+        raise walk.wrong(f"general.alignment is {found}, which is not a power of two")
     return found
 
 
 def _tensor(walk: Walk, name: str, alignment: int, sizes: dict[int, tuple[int, int]]) -> Info:
-    """What the file says of one tensor; `at` counts from where the tensors begin."""
+    """The header's entry for one tensor; `at` counts from the start of the tensor data."""
     ndim = walk.number("I", f"the dimensions of {name!r}")
     if ndim > DIMS:
         raise walk.wrong(f"tensor {name!r} has {ndim} dimensions; up to {DIMS} are possible")
@@ -222,20 +222,20 @@ def _tensor(walk: Walk, name: str, alignment: int, sizes: dict[int, tuple[int, i
     kind = walk.number("I", f"the type of {name!r}")
     offset = walk.number("Q", f"the offset of {name!r}")
     if kind not in sizes:
-        gone = "one that ggml has removed" if kind in REMOVED else "not one that is known here"
+        gone = "one that ggml has removed" if kind in REMOVED else "an unknown one"
         raise walk.wrong(f"tensor {name!r} has the type {kind}, {gone}")
     elements, nbytes = sizes[kind]
     if shape[-1] % elements:
         raise walk.wrong(f"tensor {name!r} has rows of {shape[-1]} elements, but blocks of {elements}")
-    if prod(max(n, 1) for n in shape) > ELEMENTS:  # an empty tensor's other dimensions are numbers as well
+    if prod(max(n, 1) for n in shape) > ELEMENTS:  # the other dimensions of an empty tensor count as well
         raise walk.wrong(f"tensor {name!r} has the shape {shape}")
     if offset % alignment:
-        raise walk.wrong(f"tensor {name!r} is at offset {offset}, which is no multiple of {alignment}")
+        raise walk.wrong(f"tensor {name!r} is at offset {offset}, which is not a multiple of {alignment}")
     return Info(kind, shape, offset, prod(shape) // elements * nbytes)
 
 
 def _fit(walk: Walk, tensors: dict[str, Info]) -> None:
-    """FileError where a tensor goes beyond the end, or two share bytes."""
+    """FileError where a tensor extends beyond the end, or two share bytes."""
     filled = sorted(((name, t) for name, t in tensors.items() if t.nbytes), key=lambda pair: pair[1].at)
     for name, t in filled:
         if t.at + t.nbytes > walk.size:

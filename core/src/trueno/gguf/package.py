@@ -1,4 +1,4 @@
-"""The `gguf` package, or a sentence on how to get it; and what it says of tensor types."""
+"""The `gguf` package, or an error that says how to install it; and the package's facts about tensor types."""
 
 import struct
 from functools import cache
@@ -18,7 +18,7 @@ def package() -> Any:
         import gguf
     except ImportError as error:
         raise BackendUnavailable(
-            f"gguf: the package is not here ({error}). Install: pip install 'trueno[gguf]'"
+            f"gguf: the package is not installed ({error}). Install: pip install 'trueno[gguf]'"
         ) from None
     return gguf
 
@@ -31,14 +31,14 @@ def names() -> dict[int, str]:
 
 @cache
 def sizes() -> dict[int, tuple[int, int]]:
-    """Elements and bytes of a block, by ggml's number; our own table's where a format is in it."""
+    """Elements and bytes of a block, by ggml's number; from our own table where a format is in it."""
     known = {int(kind): (int(n), int(size)) for kind, (n, size) in package().GGML_QUANT_SIZES.items()}
     return known | {f.type_id: (f.elements, f.nbytes) for f in FORMATS.values()}
 
 
 @cache
 def writer() -> Any:
-    """The package's writer, but arrays are packed whole: it takes seconds for a vocabulary, and refuses empty ones."""
+    """The package's writer, but arrays are packed whole: item by item takes seconds, and fails if empty."""
     gguf = package()
 
     class Writer(gguf.GGUFWriter):  # type: ignore[misc, name-defined]
@@ -55,5 +55,5 @@ def writer() -> Any:
 
 
 def number(name: str) -> Any:
-    """The package's own name of a tensor type."""
+    """The package's name of a tensor type."""
     return package().GGMLQuantizationType[name.upper()]

@@ -1,8 +1,8 @@
 """Which format each tensor of a model gets: llama.cpp's mixtures, named as its `llama-quantize` names them.
 
-A mixture is a default and exceptions: the output matrix, values of attention and the second matrix of the feed-forward
-block are more sensitive than the rest, above all in the first and the last layers.  Source: llama-quant.cpp of
-llama.cpp 0.5.0 (MIT), as facts.
+A mixture is a default and exceptions: the output matrix, the values of attention and the second matrix of the
+feed-forward block are more sensitive than the rest, especially in the first and the last layers.  Source:
+llama-quant.cpp of llama.cpp 0.5.0 (MIT), as facts.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ WHOLE = (
     "attn_rel_b.weight", ".position_embd", "sam.pos_embd", "sam.neck.", "sam.net_", ".rel_pos", ".patch_embd",
     ".patch_merger", "a.rvq.codebook", "mm.a.code_embd",
 )  # fmt: skip
-"""Parts of names of tensors that stay as they are: small, or too sensitive."""
+"""Parts of names of tensors that stay unquantized: small, or too sensitive."""
 NAMES = ("position_embd.weight", "token_types.weight")
 GLM5 = "glm5-next"
 GLM5_MORE = ("attn_q_a", "attn_q_b", "nextn.eh_proj")
@@ -52,29 +52,29 @@ GLM5_WHOLE = (
     "attn_k_b.weight", "attn_v_b.weight",
 )  # fmt: skip
 SEVENTY = {"llama": 80, "llama-embed": 80, "deci": 80, "olmo": 80, "qwen2": 80, "jais2": 68}
-"""Layers of the models of 70 billion weights, whose values of attention are shared by many heads."""
+"""Layers of the models with 70 billion weights, in which many heads share the values of attention."""
 VALUES = ("attn_qkv.weight", "attn_kv_b.weight", "attn_v.weight")
 EMBEDDINGS = ("token_embd.weight", "per_layer_token_embd.weight")
 
 
 def recipe(name: str) -> Recipe:
-    """The mixture called `name`, upper or lower case; ParameterError with a suggestion for any other."""
+    """The mixture called `name`, upper or lower case; ParameterError with a suggestion for any other name."""
     key = ALIASES.get(name.lower(), name.lower())
     if key not in RECIPES:
-        raise ParameterError(f"gguf: {name!r} is no mixture{suggestion(key, RECIPES)}; known: {', '.join(RECIPES)}")
+        raise ParameterError(f"gguf: {name!r} is not a mixture{suggestion(key, RECIPES)}; known: {', '.join(RECIPES)}")
     return RECIPES[key]
 
 
 def quantizable(name: str, shape: tuple[int, ...], arch: str) -> bool:
-    """Whether a tensor is one that llama.cpp quantizes: a matrix (or a stack of them) of weights, and no exception."""
-    if all(n == 1 for n in shape[:-1]):  # leading axes of one row are none to ggml
+    """Whether llama.cpp quantizes a tensor: a matrix (or a stack of matrices) of weights, and not an exception."""
+    if all(n == 1 for n in shape[:-1]):  # ggml does not count leading axes of length 1
         return False
     whole = (*WHOLE, *GLM5_WHOLE) if arch == GLM5 else WHOLE
     return name.endswith("weight") and name not in NAMES and not any(part in name for part in whole)
 
 
 class Mixture:
-    """Formats for the tensors of one model, asked for in its own order.
+    """Formats for the tensors of one model, which must be requested in its own order.
 
     shapes: of every tensor, by name.  metadata: the model's keys.  weighted: whether there is an importance matrix.
     """
@@ -101,7 +101,7 @@ class Mixture:
         self.tied = "output.weight" not in shapes
 
     def format(self, name: str) -> str:
-        """The format of a tensor: a name of `FORMATS`, f16 where no block fits its rows, or "" to leave it."""
+        """The format of a tensor: a name of `FORMATS`, f16 where no block fits its rows, or "" to leave it as is."""
         shape = self.shapes[name]
         if not quantizable(name, shape, self.arch):
             return ""
@@ -111,10 +111,10 @@ class Mixture:
         return found if shape[-1] % FORMATS[found].elements == 0 else "f16"
 
     def ruled_out(self, name: str) -> str:
-        """The format that a tensor would have, were its rows whole blocks of it; "" where they are, or it stays."""
+        """The format that a tensor would have if its rows were whole blocks of it; "" where they are, or it stays."""
         if not quantizable(name, self.shapes[name], self.arch):
             return ""
-        found = self._wanted(name, 0)  # no width is in the way
+        found = self._wanted(name, 0)  # as if no row length ruled it out
         return "" if found == self.format(name) else found
 
     def _wanted(self, name: str, width: int) -> str:
@@ -185,12 +185,12 @@ class Mixture:
 def tensor_format(
     kind: str, name: str, shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, Any], weighted: bool = False
 ) -> str:
-    """The format that mixture `kind` gives to one tensor of a model; "" for one that stays as it is."""
+    """The format that mixture `kind` gives to one tensor of a model; "" for one that stays unquantized."""
     return Mixture(recipe(kind), shapes, metadata, weighted).format(name)
 
 
 def _more(i: int, n: int) -> bool:
-    """Whether layer i of n is one that gets more bits: the first and last eighths, and every third between."""
+    """Whether layer i of n gets more bits: the first and last eighths, and every third between."""
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 
@@ -200,7 +200,7 @@ def _layer(name: str) -> int:
 
 
 def _whole(value: Any, default: int = 0) -> int:
-    """A number of the metadata; that of the first layer where there is one a layer."""
+    """A number of the metadata; the first layer's if it is given per layer."""
     if isinstance(value, (list, tuple)):
         value = value[0] if value else None
     return int(value) if isinstance(value, (int, float)) and isfinite(value) else default

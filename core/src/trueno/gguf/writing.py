@@ -1,4 +1,4 @@
-"""Writing: beside the target, and renamed when it is whole."""
+"""Write a GGUF file beside the target, and rename it when it is complete."""
 
 import logging
 import os
@@ -17,11 +17,11 @@ from trueno.quant.matrix import QuantizedMatrix
 from trueno.replacing import replacing
 
 NAME = 63
-"""Bytes of a tensor's name that ggml reads."""
+"""The most bytes of a tensor's name that ggml reads."""
 
 
 class Entry(NamedTuple):
-    """A tensor to write.  raw: makes its bytes, when their turn comes."""
+    """A tensor to write.  raw: returns its bytes when they are needed."""
 
     name: str
     type: str
@@ -34,16 +34,16 @@ def write(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, A
     """Write a GGUF file: version 3, little endian.
 
     tensors: by name, in order: NumPy arrays (float32, float16, float64, int8 to int64), QuantizedMatrix, or a `Tensor`
-    of another file.  metadata: must hold `general.architecture`.  That of a file keeps its types, as NumPy's numbers
-    and arrays do; else an int becomes uint32 (or what holds it: int32, uint64, int64), a float float32 (float64 beyond
-    its range), and a list an array of one such type (an empty one of texts).
-    The file appears whole or not at all.  FileError, ParameterError, DtypeError.
+    of another file.  metadata: must hold `general.architecture`.  Values from a file keep their types, and so do
+    NumPy's numbers and arrays; otherwise an int becomes uint32 (or int32, uint64, int64 to hold it), a float float32
+    (float64 if out of its range), and a list an array of one such type (an empty list an array of texts).
+    The file is written atomically.  FileError, ParameterError, DtypeError.
     """
     put(path, [entry(name, x) for name, x in tensors.items()], metadata)
 
 
 def entry(name: str, x: Any) -> Entry:
-    """How an array, a QuantizedMatrix or a tensor of another file is written."""
+    """The entry for an array, a QuantizedMatrix or a tensor of another file."""
     from trueno.dispatch.transfer import imported, numpy, unwrap
 
     if isinstance(x, Tensor):
@@ -52,7 +52,7 @@ def entry(name: str, x: Any) -> Entry:
         if x._columns:
             raise ParameterError(f"gguf: tensor {name!r} is a transposed view; write q, or requantize(q.T, format)")
         if x.format in INTERLEAVED:
-            raise ParameterError(f"gguf: tensor {name!r} is in {x.format}, which no file holds; write q.plain()")
+            raise ParameterError(f"gguf: tensor {name!r} is in {x.format}, which files cannot hold; write q.plain()")
         return Entry(name, x.format, x.shape, x.nbytes, lambda: numpy(x.bytes))
     array = imported("gguf", f"tensor {name!r}", unwrap(x))
     kinds = {np.dtype(text): kind for kind, text in PLAIN.items()}
@@ -66,7 +66,7 @@ def entry(name: str, x: Any) -> Entry:
 
 
 def put(path: str | Path, entries: Iterable[Entry], metadata: Mapping[str, Any]) -> None:
-    """Write entries one by one, so that only one is in memory.  A link is followed: what it leads to is replaced."""
+    """Write entries one at a time, so that only one is in memory.  If the path is a link, its target is replaced."""
     entries, typed = list(entries), list(keys.typed(metadata))
     for e in entries:
         if not isinstance(e.name, str) or not 0 < len(e.name.encode("utf-8", "replace")) <= NAME:
@@ -74,7 +74,7 @@ def put(path: str | Path, entries: Iterable[Entry], metadata: Mapping[str, Any])
         keys.text(e.name, "the name of a tensor,")
     target = Path(os.path.realpath(path))
     if os.path.exists(target) and not os.path.isfile(target):
-        raise FileError(f"{path}: it is no ordinary file, so it is not replaced")
+        raise FileError(f"{path}: it is not a regular file, so it is not replaced")
     try:
         with replacing(target) as beside:
             _write(beside, entries, typed)
@@ -94,15 +94,15 @@ def _write(path: Path, entries: list[Entry], typed: list[keys.Typed]) -> None:
             writer.write_tensor_data(np.asarray(e.raw()))
         writer.close()
     finally:
-        with suppress(OSError):  # a full disk is full when the file is closed, too
+        with suppress(OSError):  # a full disk fails again when the file is closed
             if writer is not None:
                 writer.close()
 
 
 def _writer(name: str, entries: list[Entry], typed: list[keys.Typed]) -> Any:
-    """The package's writer, told of every key and tensor."""
+    """The package's writer, with every key and tensor registered."""
     logging.getLogger("gguf.gguf_writer").setLevel(logging.ERROR)
-    writer = package.writer()(name, "")  # it puts an architecture first; a copy has that where the original has it
+    writer = package.writer()(name, "")  # it puts an architecture first; a copy keeps the original's order
     kinds = package.package().GGUFValueType
     for key, value, kind, item in typed:
         if key == keys.ALIGNMENT:

@@ -1,2 +1,2 @@
-"""Quality guards: `rules` holds conditions and actions, `guard` the `with` that puts them in force, `health` looks at
+"""Quality guards: `rules` holds conditions and actions, `guard` the context manager that applies them, `health` checks
 numbers, and `inspection` applies the rules after a trip.  The layer around a kernel is `trueno.dispatch.watch`."""

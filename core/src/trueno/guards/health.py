@@ -1,6 +1,6 @@
 """Whether results are healthy: where they hold NaN or Inf, and how far they are from the reference.
 
-A healthy result costs one fast look; where exactly something is wrong is asked only once something is.
+A healthy result costs one fast check; the exact positions are computed only if something is wrong.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,17 +23,17 @@ Back = Callable[[tuple[int, ...], int], tuple[int, ...]]
 NAN, INF = 1, 2
 """Status bits, as guarded kernels return them."""
 ROW = 4096
-"""Elements of a dot product: OpenBLAS starts threads from 10 000 on, whose spinning would slow the next kernel."""
+"""The most elements of a dot product: OpenBLAS starts threads from 10 000 on, whose spinning slows the next kernel."""
 FREE = {"symmetric_eigen": ("vectors",)}
-"""Results that no reference fixes: an eigenvector's sign is free, and of equal values the whole basis."""
+"""Results that the reference does not determine: an eigenvector's sign is free, and for equal values the basis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Where results are not healthy.
+    """The unhealthy elements of results.
 
     result: name of the first result with a bad element; index: of that element, in the array that the kernel wrote;
-    shape: of that array; count: bad elements of all results; detail: what more is known.
+    shape: of that array; count: unhealthy elements of all results; detail: further facts.
     """
 
     result: str
@@ -44,14 +44,14 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """`y[3, 5]`; `y` of a single value."""
+        """`y[3, 5]`; `y` for a single value."""
         return f"{self.result}{list(self.index)}" if self.index else self.result
 
 
 def locate(
     error: GuardError, names: Sequence[str], shapes: Sequence[tuple[int, ...]], back: Back | None = None
 ) -> None:
-    """Say where a guard stopped in results as the caller sees them; kernels see one row, or rows.
+    """Convert a guard's position to the results as the caller sees them; kernels see one row, or rows.
 
     shapes: of the results, elements in the kernel's order.  back: puts a shape, and so an index, of result k into the
     caller's order of axes; where it adds an axis of length 1 the index there is 0.
@@ -78,7 +78,7 @@ def finite(x: Array) -> bool:
     """Whether no element is NaN or Inf.
 
     A sum of squares is finite only if every term is, and reads the array at twice the speed of `isfinite`.
-    Where it is not, the squares may have overflowed alone, so that is looked at exactly.
+    If the sum is not finite, the squares alone may have overflowed, so an exact check follows.
     """
     flat = x.reshape(-1)
     whole = flat.size // ROW * ROW
@@ -103,18 +103,18 @@ def status(results: Iterable[Array]) -> int:
 
 
 def holds(test: Test, operands: Sequence[Array], params: Sequence[float]) -> bool:
-    """Whether a float operand or a parameter passes `test` somewhere."""
+    """Whether a float operand or a parameter passes `test` at any element."""
     return any(bool(test(p)) for p in params) or any(x.dtype.kind == "f" and bool(test(x).any()) for x in operands)
 
 
 def floats(call: Call, arrays: Sequence[Array], specs: Sequence[ArraySpec]) -> list[Array]:
-    """Operands or results that `specs` describe, rows of blocks as the numbers that they stand for."""
+    """Operands or results that `specs` describe, with rows of blocks decoded to numbers."""
     blocks = call.op.blocks(dict(call.static)) if call.op.quantized else None
     return [decode(blocks, x) if s.blocks and blocks else x for s, x in zip(specs, arrays, strict=True)]
 
 
 def found(names: Sequence[str], bad: Sequence[Array], detail: str = "") -> Finding | None:
-    """The first true element of masks, one a result; None if there is none."""
+    """The first true element of masks, one mask per result; None if there is none."""
     count = sum(int(np.count_nonzero(b)) for b in bad)
     for name, mask in zip(names, bad, strict=True):
         if mask.any():
@@ -148,7 +148,7 @@ def reference(call: Call, operands: Sequence[Array], params: Sequence[float], dt
 
 
 def shapes(call: Call, operands: Sequence[Array]) -> list[tuple[tuple[int, ...], ArraySpec]]:
-    """Shape of each result as kernels see it, and what the signature says of it."""
+    """Shape of each result as kernels see it, and its part of the signature."""
     op = call.op
     if op.structured:
         shapes = op.result_shapes(tuple(x.shape for x in operands), dict(call.static))
@@ -165,11 +165,11 @@ def shapes(call: Call, operands: Sequence[Array]) -> list[tuple[tuple[int, ...],
 
 
 def divergence(call: Call, results: Sequence[Array], references: Sequence[Array], tolerance: float) -> Finding | None:
-    """Where results are further from `references`, computed in float64, than `tolerance` allows.
+    """The results that are further from `references`, computed in float64, than `tolerance` allows.
 
     The reference is rounded to the call's dtype, so that a correctly rounded result never diverges.  A difference is
     measured in the largest finite |reference| of that result.  NaN or Inf where the reference has none (or another),
-    a position that is another, and a result of another shape diverge whatever the tolerance.
+    a different position, and a result of a different shape diverge whatever the tolerance.
     """
     specs = call.op.signature.outputs
     bad, worst = [], 0.0

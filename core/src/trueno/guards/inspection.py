@@ -1,6 +1,6 @@
-"""What happens when a guarded call looks unhealthy: every rule is asked, in order, and its action acts.
+"""The inspection of an unhealthy guarded call: every rule is checked, in order, and its action runs.
 
-A result that an action has computed again is what later rules see.  Where two rules want two things, both happen:
+Later rules see a result as an earlier action has recomputed it.  If two rules require two things, both happen:
 LOG, then STOP; or PROMOTE_F64, then a divergence that is judged on the repaired result.
 """
 
@@ -27,7 +27,7 @@ from trueno.text import number
 
 Array = npt.NDArray[Any]
 PATIENCE = 3
-"""Results that the reference has to repair before a backend is left out for calls of that key."""
+"""Results that the reference must repair before a backend is quarantined for calls of that key."""
 WORDS = {"nan": "a NaN", "inf": "an Inf"}
 TESTS: dict[str, health.Test] = {"nan": np.isnan, "inf": np.isinf, "overflow": np.isinf}
 
@@ -44,7 +44,7 @@ class Inspection:
     state: Keeper
 
     def __call__(self, operands: Sequence[Array], params: Sequence[float], results: Sequence[Array]) -> list[Array]:
-        """The results that the rules leave, host arrays as all here; GuardError from one that stops."""
+        """The results after all rules, host arrays as all here; GuardError from a rule that stops."""
         now = _Results(self.call, operands, params, list(results))
         for condition, action in self.rules:
             finding = now.find(condition)
@@ -71,7 +71,7 @@ class _Results:
         self._reference: list[Array] | None = None
 
     def find(self, condition: Condition) -> Finding | None:
-        """Where the results meet a condition that nothing explains; None if they do not."""
+        """Where the results meet a condition that no operand explains; None if they do not."""
         if condition.tolerance is not None:
             if self._reference is None:
                 self._reference = health.reference(self.call, self.operands, self.params, np.float64)
@@ -84,12 +84,12 @@ class _Results:
 
     @cached_property
     def numbers(self) -> list[Array]:
-        """The operands as what they stand for: asked only once a result looks ill."""
+        """The operands, decoded: computed only once a result looks unhealthy."""
         return health.floats(self.call, self.operands, self.call.op.signature.inputs)
 
     @property
     def seen(self) -> list[Array]:
-        """The results as what they stand for."""
+        """The results, decoded."""
         return health.floats(self.call, self.results, self.call.op.signature.outputs)
 
     def _hold(self, test: health.Test) -> bool:
@@ -98,7 +98,7 @@ class _Results:
         return self._held[test]
 
     def held(self, condition: Condition) -> str:
-        """What the inputs hold that is not finite, as a sentence's last part."""
+        """The non-finite values of the inputs, as a sentence's last part."""
         if condition.kind not in WORDS:
             return "its inputs are finite" if condition.kind == "overflow" else ""
         word = WORDS[condition.kind]
@@ -168,7 +168,7 @@ class _Trip:
         logger().warning("%s", self.tell())
 
     def promote(self, now: _Results) -> list[Array]:
-        """The results computed in float64 and rounded; stops if they are no better."""
+        """The results computed in float64 and rounded; raises if they are still unhealthy."""
         call = self.call
         if call.dtype == np.float64:
             self.stop("; it is computed in float64 already, and there is no wider type to promote it to")
@@ -184,10 +184,10 @@ class _Trip:
         return rounded
 
     def fall_back(self, now: _Results) -> list[Array]:
-        """The reference's results; a backend that it repairs again and again is left out."""
+        """The reference's results; a backend that needs it repeatedly is quarantined."""
         call = self.call
         results = health.reference(call, now.operands, now.params, call.dtype)
-        if now.other(results).find(self.condition):  # then the data are to blame, and no backend
+        if now.other(results).find(self.condition):  # then the data are the cause, and not the backend
             self.tell("; so does the reference")
             return results
         self.tell("; the reference computed it again")
@@ -200,7 +200,7 @@ class _Trip:
         return results
 
     def _asked_for(self) -> bool:
-        """Whether the backend runs this because it was named: that is a promise, so it goes on."""
+        """Whether the backend runs this because it was named: then it is not quarantined."""
         named = (*self.state.request.names, *settings.get("TRUENO_BACKEND"))
         return self.name in named or self.name == "reference" or self.call.residency == self.name
 
@@ -231,6 +231,6 @@ def _in_float64(state: Keeper, call: Call, operands: Sequence[Array], params: Se
     try:
         with state.unguarded() as plain:
             plain.run(request, (*given, *params, *results))
-    except (DtypeError, KernelError):  # what was asked for by name has no float64
+    except (DtypeError, KernelError):  # the named backend does not support float64
         return health.reference(call, operands, params, wide)
     return results

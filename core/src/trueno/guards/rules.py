@@ -1,4 +1,4 @@
-"""Rules for results: what is not healthy in them, and what happens then."""
+"""Rules for results: the conditions of unhealthy results, and the actions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from trueno.errors import ParameterError, suggestion
 from trueno.guards import health
 
 BITS = {"nan": health.NAN, "inf": health.INF, "overflow": health.INF, "divergence": 0}
-"""Kinds of condition, and the status bits with which each becomes worth a closer look."""
+"""Kinds of condition, and the status bits with which each needs a closer check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is not healthy in a result.
+    """What makes a result unhealthy.
 
     `Condition.NAN`: a NaN, though no float operand and no parameter holds one.
     `Condition.INF`: an Inf, though no float operand and no parameter holds one.
     `Condition.OVERFLOW`: an Inf, though operands and parameters are all finite.
-    `Condition.divergence(1e-5)`: further from the reference than that.
+    `Condition.divergence(1e-5)`: differs from the reference by more than that.
     """
 
     kind: str
@@ -56,12 +56,12 @@ class Condition:
 
 
 def _tolerance(given: Any) -> float:
-    """A tolerance as a float; ParameterError for what is none."""
+    """A tolerance as a float; ParameterError for an invalid one."""
     found = None
     if isinstance(given, (float, int, np.floating, np.integer)) and not isinstance(given, bool):
         try:
             found = float(given)
-        except OverflowError:  # a whole number beyond every float
+        except OverflowError:  # an integer beyond every float
             found = None
     if found is None or not (isfinite(found) and found >= 0):
         said = "no tolerance" if given is None else repr(given) if len(repr(given)) < 40 else f"{repr(given)[:36]}…"
@@ -78,8 +78,8 @@ class Action(Enum):
     """What happens when a condition is met.
 
     STOP: GuardError.  LOG: an event and a warning of the logger `trueno`; the result stands.
-    PROMOTE_F64: computed again in float64 and rounded to the call's dtype; GuardError if that is no better.
-    FALL_BACK: computed again by the reference; a backend that the reference had to repair three times is left out
+    PROMOTE_F64: computed again in float64 and rounded to the call's dtype; GuardError if that is still unhealthy.
+    FALL_BACK: computed again by the reference; a backend that the reference has repaired three times is quarantined
     for calls like that one.
     """
 
@@ -94,7 +94,7 @@ Rules = tuple[Rule, ...]
 
 
 def parse(words: Iterable[tuple[str, str]]) -> Rules:
-    """The rules that TRUENO_GUARD holds, as words: a kind of condition, with its tolerance, and an action."""
+    """The rules of TRUENO_GUARD, as words: a kind of condition, with its tolerance, and an action."""
     made = []
     for word, action in words:
         kind, _, rest = word.partition("(")

@@ -1,4 +1,4 @@
-"""The judge: how far may the result of a right kernel lie from the op's meaning?
+"""The judge: how far may the result of a correct kernel be from the op's meaning?
 
-The conformance kit asks it, and tests do; no call of an op needs it.
+The conformance kit uses it, and tests do; no call of an op needs it.
 """

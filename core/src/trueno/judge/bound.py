@@ -1,11 +1,11 @@
-"""The judge: how far may a right kernel be from the meaning of a program?
+"""The judge: how far may a correct kernel be from the meaning of a program?
 
 `bound` interprets a program in a wider type than the kernel's while carrying with every node the range of
 values that a correct kernel may have there (`trueno.judge.interval`).  So every output gets its own tolerance,
 which follows from the program and from what the backend states about itself (`Accuracy`); there is no
 tolerance table to tune, and a wrong constant in the sixth digit is caught.
 
-Rows whose intermediates may overflow, or whose branches may fall either way, come out with a range that
+Rows whose intermediates may overflow, or whose branches may be taken either way, get a range that
 says so: unbounded, or the hull of both branches.
 """
 
@@ -27,7 +27,7 @@ EXACT = Accuracy(default=1.0)
 
 @dataclass(frozen=True)
 class Bound:
-    """What an output may be: `value` is the meaning, [low, high] the numbers allowed, `nan` whether NaN is.
+    """The allowed values of an output: `value` is the meaning, [low, high] the numbers, `nan` whether NaN is allowed.
 
     low > high with `nan` means "must be NaN".  `allowed` is for argmax and argmin, [rows, n]: which indices
     may win.
@@ -41,7 +41,7 @@ class Bound:
 
     @property
     def error(self) -> Array:
-        """Farthest allowed distance from `value`; Inf where anything goes, 0 where the value is certain."""
+        """Largest allowed distance from `value`; Inf where any value is allowed, 0 where the value is certain."""
         with np.errstate(invalid="ignore"):
             far = np.maximum(self.value - self.low, self.high - self.value)
         certain = (self.low == self.high) | (self.low > self.high)
@@ -49,7 +49,7 @@ class Bound:
 
     @property
     def free(self) -> Array:
-        """Where the judge has nothing to say: unbounded on both sides, or open-ended with NaN possible."""
+        """Elements that the judge cannot check: unbounded on both sides, or open-ended with NaN possible."""
         if self.allowed is not None:
             return np.zeros(np.shape(self.value), bool)
         open_ended = (self.low < self.high) & (np.isinf(self.low) | np.isinf(self.high))
@@ -94,7 +94,7 @@ class Verdict:
 
 
 def judge(got: npt.ArrayLike, bound: Bound) -> Verdict:
-    """Is every element of `got` one that a right kernel may give?"""
+    """Whether every element of `got` is one that a correct kernel may give."""
     g = np.asarray(got)
     if g.shape != bound.value.shape:
         raise ValueError(f"judged shape {g.shape} against a bound of shape {bound.value.shape}")
@@ -135,8 +135,8 @@ def bound(
     """A `Bound` for each output: element outputs [rows, n], row outputs [rows].
 
     Operands and parameters are rounded to `dtype` first, as a kernel sees them; constants count with
-    and without their rounding.  known: of operands that are results of others, the values that they may have, shaped
-    as the operand; the operand itself is then the meaning, which is not rounded.
+    and without their rounding.  known: for operands that are results of other ops, their possible values, shaped
+    as the operand; the operand itself is then the meaning, and is not rounded.
     """
     known = known or {}
     judge = Judge(np.dtype(dtype), accuracy)
@@ -220,7 +220,7 @@ def _each(reduce: Any, x: Array) -> Array:
 def _sum(judge: Judge, a: Range, rounding: float | None = None) -> Range:
     """Any order of additions in which one term passes through at most `chain` of them.
 
-    Partial sums may reach what the positive terms alone add up to, so that is what must not overflow.
+    Partial sums may reach the sum of the positive terms alone, so that sum must not overflow.
     """
     n = a.low.shape[1]
     low, high = (np.where(np.isfinite(x), x, 0) for x in (a.low, a.high))
@@ -237,7 +237,7 @@ def _sum(judge: Judge, a: Range, rounding: float | None = None) -> Range:
     bottom, top = _each(np.sum, low) - slack * size, _each(np.sum, high) + slack * size
     bottom = np.where(plus, inf, np.where(down, -inf, bottom))
     top = np.where(minus, -inf, np.where(up, inf, top))
-    # Terms that are +0 or more, added in any order, never give less than +0.
+    # Terms that are +0 or more never sum to less than +0, in any order.
     some_negative = _each(np.any, np.signbit(a.low))
     bottom, top = np.where(some_negative, bottom, np.maximum(bottom, 0.0)), np.where(top == 0, 0.0, top)
     bottom = np.where(bottom == 0, np.where(some_negative, -0.0, 0.0), bottom)
@@ -252,7 +252,7 @@ def _fsum(judge: Judge, a: Range) -> Range:
 
 
 def _prod(judge: Judge, a: Range) -> Range:
-    """Any order; a partial product may overflow or underflow on the way, whatever the whole is."""
+    """Any order; a partial product may overflow or underflow on the way, whatever the whole product is."""
     n = a.low.shape[1]
     crosses = (a.low < 0) & (a.high > 0)
     least = np.where(crosses, 0, np.minimum(np.abs(a.low), np.abs(a.high)))
@@ -307,7 +307,7 @@ FOLDS = {"sum": _sum, "fsum": _fsum, "prod": _prod, "max": _max, "min": _min, "a
 
 
 def _winners(a: Range) -> Array:
-    """Which elements may be the one that argmax names: none certainly beaten, the first of equals, NaN first."""
+    """The elements that argmax may name: none certainly beaten, the first of equals, NaN first."""
     rows, n = a.low.shape
     certain = a.empty
     best = np.maximum.accumulate(np.where(certain, -inf, a.low), axis=1)

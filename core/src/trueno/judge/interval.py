@@ -1,7 +1,7 @@
-"""Interval arithmetic of the judge: which values may a right kernel have at this node?
+"""Interval arithmetic of the judge: which values may a correct kernel have at this node?
 
 A `Range` holds, for every element of a node, the numbers [low, high] that a kernel may have there, and
-whether NaN is one of its possibilities.  An empty interval (low > high) with `nan` set means "must be NaN".
+whether NaN is possible.  An empty interval (low > high) with `nan` set means "must be NaN".
 The ends are in a wider type than the kernel's, and every rule ends in `Judge.rounded` (IEEE operations)
 or `Judge.within` (functions, by their stated ulp).
 
@@ -35,24 +35,24 @@ class Range(NamedTuple):
 
     @property
     def empty(self) -> Array:
-        """Where no number is possible: it must be NaN."""
+        """Elements where no number is possible: they must be NaN."""
         return np.asarray(self.low > self.high)
 
     @property
     def point(self) -> Array:
-        """Where exactly one number is possible."""
+        """Elements where exactly one number is possible."""
         return np.asarray(self.low == self.high)
 
 
 class Truth(NamedTuple):
-    """A truth value that may be true, may be false, or (undecided) both."""
+    """A truth value that may be true, may be false, or both (undecided)."""
 
     true: Array
     false: Array
 
 
 def hull(a: Range, b: Range) -> Range:
-    """Whatever either allows."""
+    """The union: any value that either allows."""
     return Range(np.minimum(a.low, b.low), np.maximum(a.high, b.high), a.nan | b.nan)
 
 
@@ -62,7 +62,7 @@ def unsigned(r: Range) -> Range:
 
 
 def exact(values: Array) -> Range:
-    """The range of a value that is known: a point, or must be NaN."""
+    """The range of a known value: a point, or must be NaN."""
     nan = np.isnan(values)
     return Range(np.where(nan, inf, values), np.where(nan, -inf, values), nan)
 
@@ -123,8 +123,8 @@ class Judge:
         step = self.wide(np.finfo(self.wide).eps)
         down = np.where(np.isinf(low), low, low - step * np.abs(low))
         up = np.where(np.isinf(high), high, high + step * np.abs(high))
-        # float64 has more than twice float32's digits: rounding twice is rounding once, ties included; not so where
-        # an operand is a product, of twice as many.
+        # float64 has more than twice float32's digits: rounding twice equals rounding once, ties included; not so where
+        # an operand is a product, which has twice as many digits.
         once = self.wide is np.float64 and kind != "fma"
         near, far = self.nearest(low), self.nearest(high)
         low = np.where(near == low, low, np.minimum(down, near if once else self.nearest(down)))
@@ -155,7 +155,7 @@ class Judge:
     def add(self, a: Range, b: Range, kind: str = "add") -> Range:
         low, high = a.low + b.low, a.high + b.high
         opposite = ((a.high == inf) & (b.low == -inf)) | ((a.low == -inf) & (b.high == inf))
-        # An end that is Inf − Inf: the one infinity is certain, so any number that comes out is that one.
+        # An end that is Inf − Inf: the one infinity is certain, so any resulting number is that infinity.
         low, high = np.where(np.isnan(low), inf, low), np.where(np.isnan(high), -inf, high)
         return _signed(self.rounded(low, high, a.nan | b.nan | opposite, kind), a.point & b.point)
 
@@ -190,7 +190,7 @@ class Judge:
         low, high = corners[0], corners[0]
         for corner in corners[1:]:
             low, high = np.fmin(low, corner), np.fmax(high, corner)
-        lost = np.isnan(low)  # every corner was 0·Inf or the like: 0 is left, if anything
+        lost = np.isnan(low)  # every corner was 0·Inf or similar: only 0 can remain
         low = np.where(lost, np.where(zero, -0.0, inf), low)
         high = np.where(lost, np.where(zero, 0.0, -inf), high)
         empty = a.empty | b.empty
@@ -204,7 +204,7 @@ class Judge:
     def fma(self, a: Range, b: Range, c: Range) -> Range:
         """`mul` admits the exact product as well as the rounded one, so this covers one rounding and two."""
         product = self.mul(a, b)
-        if self.wide is not np.float64:  # which holds all products of float32; of float64 digits may be lost
+        if self.wide is not np.float64:  # float64 holds all products of float32; products of float64 may lose digits
             _, lost = two_product(a.low, b.low)
             step = np.where(a.point & b.point & (lost == 0), 0, np.finfo(self.wide).eps)
             low = np.where(np.isinf(product.low), product.low, product.low - step * np.abs(product.low))

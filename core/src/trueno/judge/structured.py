@@ -3,9 +3,9 @@
 Their bodies are NumPy code, so there is no program to interpret.  An op that sums products (`chain`) is
 linear in each operand: its body on absolute values gives Σ|a·b|, on ones the number of products, and
 any order of summation, with or without fma, errs by at most (products + 4) · u · Σ|a·b|.
-An op without a chain rounds once (outer) or not at all (transpose).  An epilogue takes what a right kernel of its head
-may give through its own program, by interval arithmetic.  An eigendecomposition is judged by what it must satisfy,
-because signs and bases of equal values are free.
+An op without a chain rounds once (outer) or not at all (transpose).  An epilogue is judged by intervals over its
+program, from what a correct kernel of its head may give.  An eigendecomposition is judged by the equations that it must
+satisfy, because signs and bases of equal values are free.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def structured_bound(
     wide = arithmetic.wide
 
     def each(change: Any) -> list[Array]:
-        """The operands, those that hold the call's floats changed."""
+        """The operands, with `change` applied to those that hold the call's floats."""
         specs = op.signature.inputs
         return [x if s.type else change(np.asarray(x).astype(wide)) for s, x in zip(specs, operands, strict=True)]
 
@@ -77,7 +77,7 @@ def _finished(
     params: Sequence[float],
     accuracy: Accuracy,
 ) -> list[Bound]:
-    """Of a fused op: the head's bound, through the program that follows."""
+    """The bound of a fused op: the head's bound, passed through the program that follows."""
     head, epilogue = op.head, op.epilogue
     count, own = len(head.operands), len(head.symbolic)
     (inner,) = structured_bound(head, operands[:count], static, dtype, params[:own])
@@ -101,7 +101,7 @@ def judge_structured(
         return PROPERTIES[op.name](operands, results, np.dtype(dtype))
     bounds = structured_bound(op, operands, static, dtype, params, accuracy)
     if op.magnitude is not None:
-        # A scale that is Inf makes Inf − Inf of one order of sums and Inf of another: both say that there is no number.
+        # A scale that is Inf makes Inf − Inf in one order of sums and Inf in another: neither is a number.
         results = [_alike(np.asarray(g), b.value) for g, b in zip(results, bounds, strict=True)]
     verdicts = [judge(g, b) for g, b in zip(results, bounds, strict=True)]
     return min(verdicts, key=lambda v: (v.ok, -v.worst))
@@ -110,7 +110,7 @@ def judge_structured(
 def _stated(
     op: Op, operands: Sequence[Array], static: dict[str, Any], meant: list[Array]
 ) -> tuple[list[Array], list[Array]]:
-    """Products summed into each result, and Σ|a · b|, of an op that says so itself."""
+    """Products summed into each result, and Σ|a · b|, for an op that states them itself."""
     assert op.magnitude is not None
     blocks, specs = op.blocks(static), op.signature.inputs
     shapes = tuple(spec.meant(op.name, np.shape(x), blocks) for spec, x in zip(specs, operands, strict=True))
@@ -119,12 +119,12 @@ def _stated(
 
 
 def _size(x: Array) -> Array:
-    """|x|, and 0 for what is no finite number."""
+    """|x|, and 0 for what is not a finite number."""
     return np.abs(np.where(np.isfinite(x), x, 0))
 
 
 def _flushed(op: Op, sizes: list[Array], static: dict[str, Any], run: Any, dtype: npt.DTypeLike) -> list[Array]:
-    """What results lose where subnormal operands are read as zeros: Σ|subnormal a| · |b|, over each operand a."""
+    """The loss of results where subnormal operands are read as zeros: Σ|subnormal a| · |b|, over each operand a."""
     smallest = np.finfo(dtype).tiny
     total: list[Array] = []
     for i, spec in enumerate(op.signature.inputs):
@@ -154,7 +154,7 @@ def _eigen(operands: Sequence[Array], results: Sequence[Array], dtype: np.dtype[
     if n == 0:
         return Verdict(True, 0.0, 0.0, 0)
     scale = float(np.linalg.norm(a))
-    eps = 2.0**-7 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps)  # which NumPy itself does not know
+    eps = 2.0**-7 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps)  # NumPy does not know bfloat16
     slack = 8 * max(n, 4) * eps
     tests = {
         "residual": float(np.abs(a @ vectors - vectors * values).max()) / (slack * scale or 1.0),

@@ -1,6 +1,6 @@
 """The table of ops: `TABLE["rms_norm"]` is everything Trueno knows about rms_norm.
 
-A file here is a family.  Importing this package declares them all.
+Each file here holds one family.  Importing this package declares all ops.
 """
 
 from trueno.ops import activations, arithmetic, mathematics, matrix, normalization, quantized, reductions

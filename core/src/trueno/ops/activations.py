@@ -60,9 +60,9 @@ def selu(x):
 def gelu(x, *, approximate: str = "tanh"):
     """x · Φ(x), Φ the normal distribution; by default x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))).
 
-    The tanh form is computed as x / (1 + e^−2u), which is the same and does not cancel for x < 0.  Its relative
-    error is about |2u| ulp; float32 gives −0 below −10.06, where gelu is under 2e-38.
-    approximate="none" is x/2 · (1 + erf(x/√2)), accurate to rounding of x, not relatively below −3.
+    The tanh form is the default here, and approximate="none" is PyTorch's.  It is computed as x / (1 + e^−2u), which is
+    the same and does not cancel for x < 0.  Its relative error is about |2u| ulp; float32 gives −0 below −10.06, where
+    gelu is under 2e-38.  The exact form is x/2 · (1 + erf(x/√2)), accurate to rounding of x, not relatively below −3.
     Shapes: y as x.
     Edges: −Inf is NaN; NaN stays NaN.
     Source: Hendrycks, Gimpel (2016), arXiv 1606.08415.

@@ -69,7 +69,7 @@ def copysign(x, y):
     """|x| with the sign of y.
 
     Shapes: operands broadcast.
-    Edges: the sign bit of y decides, of zeros and NaN too; a NaN x stays NaN.
+    Edges: the sign bit of y decides, also for zeros and NaN; a NaN x stays NaN.
     """
     return lang.copysign(x, y)
 
@@ -79,7 +79,7 @@ def pow(x, y):
     """xʸ.
 
     Shapes: operands broadcast.
-    Edges: as C's pow: a negative x with a fractional y is NaN; x⁰ and 1ʸ are 1, of NaN too; 0⁻¹ is Inf.
+    Edges: as C's pow: a negative x with a fractional y is NaN; x⁰ and 1ʸ are 1, also for NaN; 0⁻¹ is Inf.
     """
     return lang.pow(x, y)
 
@@ -98,7 +98,7 @@ def fma(x, y, z):
 def lerp(x, y, t: float):
     """x + t · (y − x).
 
-    From the nearer end, x + t(y − x) or y + (t − 1)(y − x), so that t = 0 gives x and t = 1 gives y exactly.
+    Computed from the nearer end, x + t(y − x) or y + (t − 1)(y − x), so that t = 0 gives x and t = 1 gives y exactly.
     Shapes: operands broadcast; t is one number, any (outside 0 … 1 it extrapolates).
     Edges: where y − x overflows the result is ±Inf, or NaN if t is 0 or 1; NaN if x and y are the same Inf.
     """

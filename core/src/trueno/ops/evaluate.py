@@ -1,7 +1,7 @@
 """The living definition of row programs: interpret one with NumPy, in any float dtype.
 
-In the call's dtype this is the `reference` backend; in float64 (or wider) it is what every test trusts.
-Slow and obvious on purpose: one NumPy call a node, every intermediate an array.
+In the call's dtype this is the `reference` backend; in float64 (or wider) it is the reference of every test.
+Slow and obvious on purpose: one NumPy call per node, every intermediate an array.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""x·y + z rounded once, for whatever has no such instruction at hand: NumPy has none.
+"""x·y + z rounded once, for libraries without such an instruction, such as NumPy.
 
 Rounding a sum to more digits and then again to fewer is wrong where the first lands on a tie of the second.  It is
 right where the first rounds *to odd*: an inexact result takes the neighbour whose last digit is 1, which is never
@@ -6,7 +6,7 @@ such a tie and stays on its side of it (Boldo and Melquiond, "Emulation of FMA a
 
 float32 and below: the product is exact in float64, the sum is rounded there to odd.  float64: product and sum are
 each split into two floats that hold them exactly (Dekker, Knuth), in a frame whose exponents are about 0, so that
-nothing on the way overflows or loses digits below the normal numbers.
+nothing in between overflows or loses digits below the normal numbers.
 """
 
 from typing import Any
@@ -17,11 +17,11 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 FAR = -200
-"""Exponent in the frame below which a term is only a trace: which side of a tie the sum lies on, and no more."""
+"""Exponent in the frame below which a term matters only for which side of a tie the sum is on."""
 
 
 def fma(x: Array, y: Array, z: Array) -> Array:
-    """x·y + z of one float dtype, shapes broadcast; rounded once up to float64, twice in what is wider."""
+    """x·y + z of one float dtype, shapes broadcast; rounded once up to float64, twice in wider types."""
     dtype = np.result_type(x, y, z)
     with np.errstate(all="ignore"):
         if dtype.itemsize < 8:
@@ -31,14 +31,14 @@ def fma(x: Array, y: Array, z: Array) -> Array:
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """s = a + b as rounded, and what the rounding left out: s + e is a + b (Knuth)."""
+    """s = a + b as rounded, and the rounding error e: s + e is a + b (Knuth)."""
     s = np.add(a, b)
     v = s - a
     return s, (a - (s - v)) + (b - v)
 
 
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """p = a·b as rounded and what that left out (Dekker), for factors far from both ends of their type's range."""
+    """p = a·b as rounded and its rounding error (Dekker), for factors far from both ends of their type's range."""
     p = a * b
     (a, c), (b, d) = _halves(a), _halves(b)
     return p, ((a * b - p) + a * d + c * b) + c * d
@@ -51,18 +51,18 @@ def _halves(x: Array) -> tuple[Array, Array]:
 
 
 def to_odd(s: Array, e: Array) -> Array:
-    """s + e rounded to odd, from s, their nearest float64: cut towards 0, and note in the last digit that it was."""
-    inexact = np.abs(e) > 0  # not of NaN, which is Inf − Inf
+    """s + e rounded to odd, from s, their nearest float64: truncate towards 0, and set the last digit if inexact."""
+    inexact = np.abs(e) > 0  # False for NaN, which is Inf − Inf
     cut = s.view(np.int64) - (inexact & ((e < 0) != (s < 0)))
     return np.asarray(cut | inexact).view(np.float64)
 
 
 def narrowed(x: Array, dtype: np.dtype[Any]) -> Array:
-    """float64 in another type, rounded once.  `ml_dtypes` goes to bfloat16 by way of float32: that one to odd, then."""
+    """float64 in another type, rounded once.  `ml_dtypes` gets to bfloat16 through float32: that one to odd, then."""
     if dtype.name != "bfloat16":
         return x.astype(dtype)
     near = x.astype(np.float32)
-    bits = near.view(np.uint32) - (np.abs(near) > np.abs(x))  # towards 0; of Inf the largest number
+    bits = near.view(np.uint32) - (np.abs(near) > np.abs(x))  # towards 0; for Inf the largest number
     odd = bits | (near != x)
     return np.where(np.isfinite(x), odd.astype(np.uint32).view(np.float32), near).astype(dtype)
 

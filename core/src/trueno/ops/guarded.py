@@ -1,17 +1,17 @@
-"""Guarded programs: a program that also reports whether it made something that is not finite.
+"""Guarded programs: programs that also report whether they produced a value that is not finite.
 
-Every float result gets flags after all results, folded in the very pass that stores it.  There are two forms:
+Every float result gets flags after all results, computed in the same pass that stores it.  There are two forms:
 
-    with_flags(program)             one flag a result and row: any(isnan(y − y)), true for NaN and ±Inf alone
-    with_flags(program, bits=True)  two flags a result and row: any(isnan(y)), then any(isinf(y))
+    with_flags(program)             one flag per result and row: any(isnan(y − y)), true only for NaN and ±Inf
+    with_flags(program, bits=True)  two flags per result and row: any(isnan(y)), then any(isinf(y))
 
-The first costs the least where a look back at the result is cheap (a CPU, in the rare case of a trip) and where the
-compiler keeps IEEE 754.  The second says at once which of the two it was, and is made of tests that can be done on
+The first costs the least where reading the result again is cheap (a CPU, in the rare case of a trip) and where the
+compiler keeps IEEE 754.  The second distinguishes the two at once, and uses tests that can be done on
 bits, for compilers that assume finite numbers.
 
-## What a printer makes of them
+## What a printer generates for them
 
-A flag is no result: it is not stored a row, but or-ed over all rows into one word a call, which is the kernel's status.
+A flag is not a result: it is not stored per row, but or-ed over all rows into one word per call, the kernel's status.
 
 * **Status.** 0: every float result is finite.  Else bit 1 if some result holds a NaN, bit 2 if some holds an Inf; both
   bits exactly, whatever the operands held.  Results of positions (int64) have no flags.
@@ -23,13 +23,13 @@ A flag is no result: it is not stored a row, but or-ed over all rows into one wo
   second form, and both tests on bits: with u = bitcast<u32>(y) & 0x7fffffffu, isnan is u > 0x7f800000u and isinf is
   u == 0x7f800000u.  PTX keeps IEEE 754, and has `testp.notanumber.f32` and `testp.infinite.f32`.
 * **What is tested** is the value that is stored, after it is rounded to its storage type: a float32 value that becomes
-  Inf in a half is an Inf.  Lanes past the end of the data set no flag.
+  Inf in a half is an Inf.  Lanes past the end of the data must not set a flag.
 * **When.** A kernel that waits for its end returns the status.  One that only submits returns 0 and keeps the word;
-  `Backend.synchronize()` waits, returns the or of all such words since the last time, and clears them.  The core takes
-  calls of guarded kernels of a device one by one and synchronizes after each, so bits never meet another call's.  A
+  `Backend.synchronize()` waits, returns the or of all such words since the last time, and clears them.  The core runs
+  guarded kernels of a device one at a time and synchronizes after each, so bits never mix with another call's.  A
   transfer (`to_host`) does not clear them.
-* **Refusal.** −1 is still "not for me", with nothing written and no flag kept.
-* **In place.** A guarded kernel need not keep operands: the core hands it results that overlap none.
+* **Refusal.** −1 still refuses the call, with nothing written and no flag kept.
+* **In place.** A guarded kernel need not preserve operands: the core passes it results that overlap none.
 
 Where a backend has no guarded kernel for a call, `supports` answers `unguarded` for `call.guarded`, and the core reads
 the results itself.

@@ -1,4 +1,4 @@
-"""The words that an op's body is written in.
+"""The functions in which an op's body is written.
 
 Element functions and folds make one node each.  Everything below the line is plain Python that composes them:
 printers never see it, and every backend has it at once.  A backend states the accuracy of each node kind;
@@ -187,7 +187,7 @@ def count(x: Any) -> Symbol:
     return Symbol(builder, builder.add(Node("count", (), None, "u", "T")))
 
 
-# ---- compositions: printers never hear of these ---------------------------------------------------
+# ---- compositions: printers never see these -------------------------------------------------------
 
 
 def mean(x: Any) -> Symbol:

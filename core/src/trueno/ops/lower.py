@@ -20,7 +20,7 @@ Residence = Literal["registers", "cache", "memory", "narrow"]
 KEEP_ABOVE: dict[Residence, float] = {"registers": 0.0, "cache": 3.0, "memory": 30.0, "narrow": float("inf")}
 """Flops above which a kept value beats a recomputed one (measured for cache and memory on a CPU).
 
-narrow: outputs hold fewer digits than values have, so that nothing is kept in them, and nothing read back.
+narrow: outputs have fewer digits than values, so that nothing is kept in them, and nothing read back.
 """
 
 
@@ -54,7 +54,7 @@ class Lowering:
 
     @property
     def row_outputs(self) -> tuple[int, ...]:
-        """Numbers of the outputs that hold one value a row."""
+        """Numbers of the outputs that hold one value per row."""
         nodes = self.program.nodes
         return tuple(k for k, o in enumerate(self.program.outputs) if nodes[o].space != "e")
 
@@ -64,7 +64,7 @@ def lower(program: Program, residence: Residence = "cache") -> Lowering:
     """Plan the passes of `program` for rows that live in `residence`."""
     nodes = program.nodes
     when: list[int] = []
-    flops: list[float] = []  # of recomputing an element node from leaves
+    flops: list[float] = []  # to recompute an element node from leaves
     for node in nodes:
         when.append(max((when[a] for a in node.args), default=0) + (node.kind in FOLDS))
         own = ELEMENTS[node.kind].flops if node.kind in ELEMENTS and node.space == "e" else 0.0
@@ -79,7 +79,7 @@ def lower(program: Program, residence: Residence = "cache") -> Lowering:
     kept: list[tuple[int, int, int]] = []  # (pass, output number, node)
 
     def holds(k: int, i: int, p: int) -> bool:
-        """Whether output k still has node i when pass p begins: its own value has not yet replaced it."""
+        """Whether output k still holds node i when pass p begins: its own value has not replaced it yet."""
         return element_outputs[k] == i or p <= when[element_outputs[k]]
 
     sketches: list[tuple[dict[int, str | int], set[int], list[int], list[tuple[int, int]]]] = []

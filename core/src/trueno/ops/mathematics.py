@@ -151,7 +151,7 @@ def tan(x):
     """sin x / cos x, x in radians.
 
     Shapes: y as x.
-    Edges: ±Inf is NaN; ±0 is kept; no float is a pole, so always finite else.
+    Edges: ±Inf is NaN; ±0 is kept; no float is a pole, so it is always finite otherwise.
     """
     return lang.tan(x)
 

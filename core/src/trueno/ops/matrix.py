@@ -1,4 +1,4 @@
-"""Matrix ops: structured, so each body is NumPy code and the meaning; backends write their kernels by hand.
+"""Matrix ops: structured, so each body is NumPy code and defines the meaning; backends have hand-written kernels.
 
 A body computes in the dtype of its operands: in float64 or longdouble it judges float32 kernels.
 """
@@ -131,7 +131,7 @@ def convolve2d(x, kernel, *, mode: str = "valid"):
 
 
 def _indexed(table: Array, i: Array) -> None:
-    """ParameterError naming the first index that is outside the table."""
+    """Raise ParameterError naming the first index that is outside the table."""
     bad = (i < 0) | (i >= len(table))
     if bad.any():
         at = tuple(map(int, np.unravel_index(np.argmax(bad), i.shape)))
@@ -152,7 +152,7 @@ def embedding_lookup(table, i):
 
 
 def _symmetric(a: Array) -> None:
-    """ParameterError naming the largest asymmetry, or an entry that is not finite."""
+    """Raise ParameterError naming the largest asymmetry, or an entry that is not finite."""
     if not a.size:
         return
     finite = np.isfinite(a)
@@ -173,7 +173,7 @@ def _symmetric(a: Array) -> None:
 def symmetric_eigen(a):
     """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal.
 
-    Of each vector the sign is free; here its largest component is positive.
+    The sign of each vector is free; here its largest component is positive.
     Shapes: one square matrix; column j of vectors belongs to values[j].
     Edges: asymmetry beyond rounding (max(n, 16) · eps · max |a|) and NaN or Inf are ParameterErrors; only the
     lower triangle is read.  Equal values: any orthonormal basis of their space.

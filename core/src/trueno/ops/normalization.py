@@ -1,4 +1,4 @@
-"""Row ops: each row of the last axis is mapped to a row.  No epsilon that the caller does not give.
+"""Row ops: each row of the last axis is mapped to a row.  Ops use no epsilon that the caller does not pass.
 
 Sums of squares are in the call's dtype, and rows are not scaled first, which would cost another pass.
 """

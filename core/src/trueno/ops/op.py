@@ -1,7 +1,7 @@
-"""`@op` declares an op: the decorated function is its row in the table.
+"""`@op` declares an op: the decorated function becomes its row in the table.
 
-Its name is the name, its docstring the documentation, its annotated parameters the attributes, and its
-body the meaning: for a *row program* plain arithmetic in the words of `trueno.ops.language`, for a
+The function's name is the op's name, its docstring the documentation, its annotated parameters the attributes, and its
+body the meaning: for a *row program* arithmetic with the functions of `trueno.ops.language`, for a
 *structured* op NumPy code.  API, stubs, docs, conformance cases and benchmark rows derive from the row.
 """
 
@@ -22,10 +22,10 @@ from trueno.ops.trace import trace
 TABLE: dict[str, "Op"] = {}
 """Every op by name, in order of declaration."""
 ALIASES: dict[str, str] = {}
-"""NumPy's and PyTorch's spellings, to ours."""
+"""NumPy's and PyTorch's names, mapped to ours."""
 
 AXES = 64
-"""What a NumPy array has at most."""
+"""The most axes of a NumPy array."""
 
 Empty = Literal["error"] | float
 
@@ -34,18 +34,18 @@ Empty = Literal["error"] | float
 class Parameter:
     """A parameter of an op: `float` ones are symbolic in the program, others are static and in the key.
 
-    also: values that are taken beside `choices`, but that nobody goes through one by one.
+    also: values that are accepted besides `choices`, but that loops over the choices leave out.
     """
 
     name: str
     type: type
-    default: Any  # inspect.Parameter.empty when it must be given
+    default: Any  # inspect.Parameter.empty when it is required
     keyword: bool
     choices: tuple[Any, ...] = ()
     also: tuple[Any, ...] = ()
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one of the choices, where there are some; an object of another type might just say so."""
+        """Whether it is one of the choices, if there are any; an object of another type might just compare equal."""
         return not self.choices or (value.__class__ is self.type and (value in self.choices or value in self.also))
 
     @property
@@ -58,7 +58,7 @@ class Parameter:
 
     @property
     def typical(self) -> Any:
-        """A value to try the op with: the default, where that is one of the choices."""
+        """A value to try the op with: the default, if it is one of the choices."""
         return self.choices[0] if self.choices and self.default not in self.choices else self.default
 
 
@@ -87,7 +87,7 @@ class Op:
 
     @property
     def table_op(self) -> "Op":
-        """The op whose kernel this needs: itself, and of a `FusedOp` its head."""
+        """The op whose kernel this needs: itself, and for a `FusedOp` its head."""
         return self
 
     @property
@@ -114,7 +114,7 @@ class Op:
 
     @property
     def reduces(self) -> bool:
-        """Whether every result is one value a row."""
+        """Whether every result is one value per row."""
         return self.over is not None and all(self.over not in o.dims for o in self.signature.outputs)
 
     @property
@@ -153,17 +153,17 @@ class Op:
 
     @cached_property
     def quantized(self) -> bool:
-        """Whether an operand or a result is in blocks; the parameter `format` says of which kind."""
+        """Whether an operand or a result is in blocks; the parameter `format` says which kind."""
         return any(spec.blocks for spec in (*self.signature.inputs, *self.signature.outputs))
 
     def blocks(self, static: dict[str, Any]) -> Format | None:
-        """The format of the op's blocks; None for an op without."""
+        """The format of the op's blocks; None for an op without blocks."""
         return format_of(static["format"], self.name) if self.quantized else None
 
     def held(self, sizes: dict[str, int], static: dict[str, Any]) -> list[tuple[int, ...]]:
         """Shapes of operands (without leading axes) for about these sizes of symbols.
 
-        Rows of blocks are made whole, and the other extents smaller by as much.
+        Rows of blocks are rounded up to whole blocks, and the other extents shrink accordingly.
         """
         blocks = self.blocks(static)
         if blocks is not None:
@@ -178,7 +178,7 @@ class Op:
     def empty_is_error(self) -> bool:
         """Whether an empty row has no value: a fold without identity, or a mean, in a row result.
 
-        A result along the row is then empty itself and asks for none.
+        A result along the row is then empty itself and needs none.
         """
         if self.structured or self.over is None:
             return False
@@ -197,13 +197,13 @@ class Op:
         return rows * (element * sizes.get(self.over or "n", 1) + row)
 
     def chain_length(self, sizes: dict[str, int], rows: int = 1) -> float:
-        """Products summed into one result of a structured op; 1 where none are."""
+        """Products summed into one result of a structured op; 1 if it sums none."""
         return float(_evaluate(self.chain, {**sizes, "rows": rows})) if self.chain else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class FusedOp(Op):
-    """A structured op and what follows it in a batch, as one op that is in no table.
+    """A structured op and the ops that follow it in a batch, as one op that is not in the table.
 
     head: the structured op.  epilogue: a row program whose first operand is the head's result.  kinds: the kinds of the
     epilogue's operands.  The op's operands are the head's, then the epilogue's but the first, shaped by their kinds:
@@ -240,14 +240,14 @@ def op(
     """Declare an op.
 
     signature: `x[...,n] w[n] -> y[...,n]`.  over: the symbol of the row axis, for folds and row ops.
-    structured: the body is NumPy code and plugins write kernels by hand; then `flops` is an expression in
+    structured: the body is NumPy code and plugins have hand-written kernels; then `flops` is an expression in
     the signature's symbols and `chain` one for the number of products summed into a result (its tolerance).
-    rules: conditions on parameters, `eps >= 0`.  choices: the values that a str parameter takes; also: more of them,
-    variants that no list shows and no loop over the table tries one by one.
+    rules: conditions on parameters, `eps >= 0`.  choices: the values that a str parameter takes; also: further values,
+    variants that lists leave out and that loops over the table do not try.
     empty: the value of an empty row, where the program's folds alone would make it an error.
     domain: where the op's natural inputs lie, for samples and benchmarks (default all reals).
-    shapes: for results that no signature can say: (operand shapes, **static) → result shapes.
-    check: raises for operand values that have no result, an index outside its table; before every kernel.
+    shapes: for results that a signature cannot describe: (operand shapes, **static) → result shapes.
+    check: raises for operand values without a result, such as an index outside its table; called before every kernel.
     magnitude: (operands, **static) → Σ|a · b| of every result, where the body on absolute values does not give it.
     columnwise: blocks run along the columns of the matrix that users hold, as those of q.T do.
     """
@@ -285,7 +285,7 @@ def op(
         )
         for taken in (row.name, *row.aliases):
             before = TABLE.get(ALIASES.get(taken, taken))
-            # A module whose import was cut off, by Ctrl-C, is imported again from its beginning.
+            # A module whose import was interrupted, by Ctrl-C, is imported again from its beginning.
             if before is not None and (before.body.__module__, before.name) != (body.__module__, row.name):
                 raise ValueError(f"{taken} is declared twice")
         TABLE[row.name] = row

@@ -2,8 +2,8 @@
 
 A program is a small DAG over one row of `n` elements, repeated over `rows`.  Nodes are frozen data in
 topological order and refer to each other by index, so that equal programs have equal text and one hash.
-Every node lives in a space, and the space of an op is the largest of its arguments': that alone hoists
-out of the loop whatever is constant on a row.
+Every node has a space, and the space of an op is the largest of its arguments': this alone hoists
+everything constant over a row out of the loop.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from functools import cached_property
 from math import inf
 from typing import Literal, NamedTuple
 
-Space = Literal["u", "r", "e"]  # uniform, one value a row, one value an element
+Space = Literal["u", "r", "e"]  # uniform, one value per row, one value per element
 Type = Literal["T", "bool", "index"]  # the program's float, a truth value, a position
 SPACES: tuple[Space, ...] = ("u", "r", "e")
 LEAF_SPACE: dict[str, Space] = {"e": "e", "w": "e", "r": "r", "u": "u"}
@@ -33,7 +33,7 @@ def extents(kinds: Iterable[str], shapes: Iterable[tuple[int, ...]], rank: int) 
 
 
 class Element(NamedTuple):
-    """What the core knows of an element kind: arity, result type, and cost in flops.
+    """The core's facts about an element kind: arity, result type, and cost in flops.
 
     The flops of functions are in units of one element of a cache-resident sum, as measured on a CPU
     (docs/adr/0003): they rank work, they do not count instructions.
@@ -63,7 +63,7 @@ ELEMENTS: dict[str, Element] = {
 
 
 class Fold(NamedTuple):
-    """A reduction of one row: its identity, and what an empty row gives (None: an error)."""
+    """A reduction of one row: its identity, and the result for an empty row (None: an error)."""
 
     identity: float
     empty: float | None
@@ -83,7 +83,7 @@ FOLDS: dict[str, Fold] = {
 }
 """Every fold by name.
 
-NaN: `max min argmax argmin` let it win, the first index among equals; `any all` take it as true.
+NaN: in `max min argmax argmin` it wins, the first index among equals; `any all` count it as true.
 """
 NUMBERS = "numbers"
 """The value of a `max` or `min` node whose result does not matter in a row with a NaN: a printer may give any float."""
@@ -141,7 +141,7 @@ class Program:
 
     @property
     def flops(self) -> tuple[float, float]:
-        """Flops an element and flops a row; a node shared by many users counts once."""
+        """Flops per element and flops per row; a node shared by many users counts once."""
         element = row = 0.0
         for node in self.nodes:
             if node.kind in ELEMENTS and node.space != "u":

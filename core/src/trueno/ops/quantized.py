@@ -1,9 +1,9 @@
-"""Ops on quantized matrices: structured, so each body is NumPy code and the meaning (formats: `trueno.formats`).
+"""Ops on quantized matrices: structured, so each body is NumPy code and defines the meaning (`trueno.formats`).
 
-`w[n,k]:blocks` are n rows of k elements, held as uint8 [n, bytes of a row]; `format` says which blocks.  A body decodes
-all of w: it is the judge, and no kernel does so.  Products take activations="q8" (x is first quantized as ggml does, to
+`w[n,k]:blocks` are n rows of k elements, held as uint8 [n, bytes per row]; `format` names the blocks.  A body decodes
+all of w, as the reference; no kernel does so.  Products accept activations="q8" (x is first quantized as in ggml to
 the partner of the format: integer products, up to four times the speed, and an error of 0.5 to 0.7 % of a typical
-term) or "f32" (x as it is).  What reads rows also takes formats with rows interleaved (`trueno.formats.interleave`).
+term) or "f32" (x unchanged).  Ops that read rows also accept interleaved formats (`trueno.formats.interleave`).
 """
 
 from math import inf
@@ -16,19 +16,19 @@ from trueno.formats import ACTIVATIONS, FORMATS, INTERLEAVED, WEIGHTS, decode, f
 from trueno.ops.op import op
 
 MATRICES = ("q4_k", *(name for name in WEIGHTS if name != "q4_k"))
-"""What matrices come in, the commonest first."""
+"""The formats of matrices, the most common first."""
 KNOWN = (*MATRICES, *(name for name in ACTIVATIONS if name not in MATRICES))
 MOST = 1e17
-"""Squares of larger numbers overflow in the searches of ggml, which then write zeros: such numbers are refused."""
+"""Squares of larger numbers overflow in ggml's searches, which then write zeros: such numbers are refused."""
 LEAST = 1e-30
-"""Where all weights are smaller, sums of weighted squares vanish, and ggml writes nothing but zeros in most formats."""
+"""If all weights are smaller, sums of weighted squares vanish, and ggml writes only zeros in most formats."""
 LAID = {"format": tuple(sorted(INTERLEAVED, key=lambda name: MATRICES.index(INTERLEAVED[name].plain)))}
-"""What matrices come in besides, for ops that read them along rows."""
+"""Further formats of matrices, for ops that read them along rows."""
 PRODUCT = {"format": MATRICES, "activations": ("q8", "f32")}
 
 
 def _encode(x: Any, format: str, imatrix: Any = None) -> Any:
-    from trueno.formats.encoders import encode  # the searches are long, and few programs quantize
+    from trueno.formats.encoders import encode  # the searches are long modules, and few programs quantize
 
     return encode(FORMATS[format], np.asarray(x, np.float32), imatrix)
 
@@ -44,7 +44,7 @@ def _sizes(x: Any) -> Any:
 
 
 def _finite(x: Any) -> None:
-    """ParameterError naming the first number that is none."""
+    """Raise ParameterError naming the first number that is NaN, Inf or too large."""
     good = np.abs(x) <= MOST  # and no NaN
     if not good.all():
         i, j = np.unravel_index(int(np.argmin(good)), good.shape)
@@ -53,7 +53,7 @@ def _finite(x: Any) -> None:
 
 
 def _weighted(x: Any, imatrix: Any) -> None:
-    """ParameterError naming the first number that is none, or weight that is none, too large or too small."""
+    """Raise ParameterError naming the first invalid number, or an invalid, too large or too small weight."""
     _finite(x)
     good = np.isfinite(imatrix) & (imatrix >= 0)
     if not good.all():
@@ -63,12 +63,12 @@ def _weighted(x: Any, imatrix: Any) -> None:
         return
     largest, j = np.abs(x).max(initial=1), int(np.argmax(imatrix))
     if imatrix[j] > (MOST / largest) ** 2:
-        why = f"times the square of {largest:g}, which x holds, it overflows"
+        why = f"times the square of {largest:g}, which is in x, it overflows"
         raise ParameterError(f"quantize: imatrix[{j}] is {imatrix[j]:g}; {why}; divide all of imatrix by a number")
     if imatrix[j] < LEAST:
         which = f"imatrix is at most {imatrix[j]:g}" if imatrix[j] else "imatrix is 0"
-        remedy = f"give some column {LEAST:g} or more, or leave imatrix out"
-        raise ParameterError(f"quantize: {which} in every column, by which all of x would become zeros; {remedy}")
+        remedy = f"give some column {LEAST:g} or more, or omit imatrix"
+        raise ParameterError(f"quantize: {which} in every column, so all of x would become zeros; {remedy}")
 
 
 @op("x[m,k] -> w[m,k]:blocks", structured=True, flops="500*m*k", choices={"format": MATRICES}, check=_finite)
@@ -77,9 +77,9 @@ def quantize_rows(x, *, format: str):
 
     trueno.quantize gives the same as a QuantizedMatrix.
     Shapes: one matrix; k is a multiple of the format's block (32, or 256 for the K formats).
-    Edges: computed in float32; NaN, Inf or a number past 1e17 in x is a ParameterError that names it; a scale past
-    the range of float16 (from |x| = 5e5 in q4_0, 8e6 in q8_0, 6e7 in q4_k) becomes Inf, and one below it 0, as are
-    then all numbers of the block (up to |x| = 2e-7 in q4_0, 4e-6 in q8_0, 1e-4 in q6_k).
+    Edges: computed in float32; NaN, Inf or a number beyond 1e17 in x is a ParameterError that names it; a scale beyond
+    the range of float16 (from |x| = 5e5 in q4_0, 8e6 in q8_0, 6e7 in q4_k) becomes Inf, and one below it 0, and then
+    so do all numbers of the block (up to |x| = 2e-7 in q4_0, 4e-6 in q8_0, 1e-4 in q6_k).
     Source: ggml-quants.c, quantize_row_*_ref.
     """
     return _encode(x, format)
@@ -91,11 +91,11 @@ def quantize_rows_weighted(x, imatrix, *, format: str):
     """w[i,:] = the blocks of x[i,:] in `format`, errors weighted by `imatrix`: the importance of each column.
 
     trueno.quantize(x, format, imatrix) gives the same as a QuantizedMatrix.
-    Shapes: one matrix, one weight a column, 0 or more.
-    Edges: as quantize_rows; a negative, NaN or Inf weight is a ParameterError, and so is a matrix without any weight
-    (all below 1e-30), and a weight that overflows times the square of the largest x (past 1e34).  Some columns without
-    weight are ggml's to the byte, too: where a whole group has none, q4_0, q5_0, q3_k, q6_k, iq4_nl and iq4_xs write
-    zeros, and where a whole block has none, q2_k, q4_k and q5_k do.
+    Shapes: one matrix, one weight per column, 0 or more.
+    Edges: as quantize_rows; a negative, NaN or Inf weight is a ParameterError, and so is an imatrix without any weight
+    (all below 1e-30), and a weight that overflows times the square of the largest x (beyond 1e34).  If some columns
+    have no weight, the bytes are still ggml's: if a group has none, q4_0, q5_0, q3_k, q6_k, iq4_nl and iq4_xs write
+    zeros, and if a whole block has none, q2_k, q4_k and q5_k do.
     Source: ggml-quants.c, quantize_* with quant_weights.
     """
     return _encode(x, format, np.asarray(imatrix, np.float32))
@@ -103,10 +103,10 @@ def quantize_rows_weighted(x, imatrix, *, format: str):
 
 @op("w[m,k]:blocks -> y[m,k]", structured=True, flops="2*m*k", choices={"format": KNOWN}, also=LAID)
 def dequantize(w, *, format: str = ""):
-    """y[i,:] = the numbers that the blocks of w[i,:] stand for, bit for bit as ggml's.
+    """y[i,:] = the numbers that the blocks of w[i,:] encode, bit for bit as ggml's.
 
     Shapes: a QuantizedMatrix, or its bytes [m, bytes of a row] with `format`; y is float32.
-    Edges: scales that are NaN or Inf give what IEEE 754 says.
+    Edges: scales that are NaN or Inf give the results of IEEE 754.
     Source: ggml-quants.c, dequantize_row_*.
     """
     return decode(format_of(format), w)
@@ -124,7 +124,7 @@ def quant_matvec(w, x, *, format: str = "", activations: str = "q8"):
     activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
     Shapes: a QuantizedMatrix (or bytes with `format`) and one vector; blocks run along k.
     Edges: a NaN, an Inf, or a scale past its float16 in x makes every y NaN or Inf with "q8"; a scale of w that is NaN
-    or Inf makes its y not finite.  With "q8" and a format of 32 elements a block, 32 elements of x share a float16
+    or Inf makes its y not finite.  With "q8" and a format of 32 elements per block, 32 elements of x share a float16
     scale, as in ggml: they lose digits if all are below 8e-3, and count as 0 if all are below 3.7e-6.  Only mxfp4 can
     hold a weight past float32 under a finite scale; such a weight is Inf, or its exact product is taken.
     """
@@ -138,12 +138,12 @@ def _matmul_size(x: Any, w: Any, *, format: str, activations: str) -> Any:
 @op("x[m,k] w[n,k]:blocks -> y[m,n]", structured=True, flops="2*m*n*k", chain="k", choices=PRODUCT, also=LAID,
     magnitude=_matmul_size)  # fmt: skip
 def quant_matmul(x, w, *, format: str = "", activations: str = "q8"):
-    """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as a linear layer has it.
+    """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as in a linear layer.
 
     activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
     Shapes: one matrix of m rows, a QuantizedMatrix (or bytes with `format`) of n rows; blocks run along k.
     Edges: as quant_matvec, row by row of x.  A row of x alone may give other last digits than among others (within
-    float32's rounding of the sum): m decides which kernel or tile multiplies, and so in which order is summed.
+    float32's rounding of the sum): m decides which kernel or tile multiplies, and so the order of the sum.
     """
     return _seen(x, format, activations) @ decode(format_of(format), w).astype(x.dtype).T
 
@@ -173,7 +173,7 @@ def _columns_size(x: Any, w: Any, *, format: str) -> Any:
 def quant_matmul_colmajor(x, w, *, format: str = ""):
     """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j.
 
-    The twin of quant_matmul for q.T: x · q of a QuantizedMatrix q of k rows.
+    The counterpart of quant_matmul for q.T: x · q of a QuantizedMatrix q with k rows.
     Shapes: one matrix, and k rows of blocks of n elements (q.T of shape [n, k], or bytes with `format`).
     Edges: as quant_matvec with activations="f32".
     """

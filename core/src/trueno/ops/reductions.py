@@ -1,4 +1,4 @@
-"""Reductions: one value a row, over the last axis.
+"""Reductions: one value per row, over the last axis; `axis=None` reduces all axes, the default of NumPy and PyTorch.
 
 Row values are in the call's dtype: in float32 a sum of squares overflows to Inf from elements of 1e19, loses digits
 where all are below 1e-19, and is 0 where all are below 2e-23.
@@ -32,7 +32,7 @@ def sum(x):
 def sum_kahan(x):
     """Σ x with a compensated or wider accumulator.
 
-    The error does not grow with n: rounding of the result, and nothing else that float32 would show.
+    The error does not grow with n: it is that of rounding the result, and nothing else visible in float32.
     Shapes: one value a row.
     Edges: an empty row gives 0; NaN and Inf − Inf as IEEE 754.
     Source: Kahan (1965), Communications of the ACM 8.

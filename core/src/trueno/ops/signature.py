@@ -1,6 +1,6 @@
-"""Signatures: `x[...,n] w[n] -> y[...,n]` says operands, ranks, shared sizes and results.
+"""Signatures: `x[...,n] w[n] -> y[...,n]` states operands, ranks, shared sizes and results.
 
-NumPy's gufunc notation with names added.  `...` broadcasts as NumPy does.  A suffix says what is not the
+The notation is NumPy's gufunc notation with names.  `...` broadcasts as in NumPy.  A suffix marks what is not the
 call's float: `i[...]:index` is an integer operand, `-> k[...]:index` an int64 result.  `w[n,k]:blocks` are quantized
 rows: symbols count elements, while the array holds each row's blocks as uint8.
 """
@@ -17,7 +17,7 @@ from trueno.formats.table import Format
 
 _ARRAY = re.compile(r"(?P<name>[a-z_]\w*)\[(?P<dims>[^\]]*)\](?::(?P<type>index|blocks))?")
 DTYPES: dict[str, np.dtype[Any]] = {"index": np.dtype(np.int64), "blocks": np.dtype(np.uint8)}
-"""What arrays that do not have the call's dtype hold."""
+"""The types of arrays that do not have the call's dtype."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ArraySpec:
             raise ShapeError(f"{op}: {self.name}: {error}") from None
 
     def held(self, op: str, shape: tuple[int, ...], blocks: Format | None) -> tuple[int, ...]:
-        """The inverse: the shape of the array that holds so many elements."""
+        """The inverse: the shape of the array that holds this many elements."""
         if not self.blocks or blocks is None:
             return shape
         try:
@@ -73,7 +73,7 @@ class Signature:
 
     @classmethod
     def parse(cls, text: str) -> "Signature":
-        """Read `a[m,k] b[k,n] -> c[m,n]`; ValueError when the text is none."""
+        """Parse `a[m,k] b[k,n] -> c[m,n]`; ValueError for text that is not a signature."""
         left, arrow, right = text.partition("->")
         if not arrow:
             raise ValueError(f"signature {text!r} has no ->")

@@ -1,4 +1,4 @@
-"""Stacks of matrices whose leading axes are broadcast: where each matrix of an operand lies, and in how few axes."""
+"""Stacks of matrices with broadcast leading axes: the offset of each matrix of an operand, over few axes."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def leading(lead: Sequence[int], whole: Sequence[int], elements: int) -> list[in
 
 
 def merged(whole: Sequence[int], *gaps: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Fewer leading axes that visit the same places: neighbours become one where every operand lets them."""
+    """Fewer leading axes that visit the same offsets: neighbours are merged where every operand allows it."""
     lead: list[int] = []
     found: list[list[int]] = [[] for _ in gaps]
     for axis, size in enumerate(whole):

@@ -1,9 +1,9 @@
-"""Tracing: an op's body runs once with symbols, and what it did is the program.
+"""Tracing: an op's body runs once with symbols, and its operations become the program.
 
 `Builder` keeps nodes unique (hash-consing) and applies the rewrites that hold for every value,
 NaN and Inf included: constants fold, `x*1` and `x/1` vanish, `x**2` is `x*x`, `x/c` is `x*(1/c)` only
 for a power of two, `x != x` is `isnan(x)` (shader compilers fold the former away).
-`Symbol` carries the operators, and refuses loudly whatever Python would otherwise decide at trace time.
+`Symbol` carries the operators, and raises for everything that Python would otherwise decide at trace time.
 """
 
 import math
@@ -35,7 +35,7 @@ class Builder:
         self._index: dict[tuple[Node, str], int] = {}
 
     def add(self, node: Node) -> int:
-        key = (node, str(node.value))  # 0.0 == -0.0, and they are two constants
+        key = (node, str(node.value))  # 0.0 == -0.0, but they are two constants
         if key not in self._index:
             self._index[key] = len(self.nodes)
             self.nodes.append(node)
@@ -72,7 +72,7 @@ class Builder:
 
     def fold(self, kind: str, arg: int, value: str | None = None) -> int:
         if self.nodes[arg].space != "e":
-            raise TypeError(f"{kind} folds an element value; this one already is one value a row")
+            raise TypeError(f"{kind} folds an element value; this one is one value per row already")
         return self.add(Node(kind, (arg,), value, "r", FOLDS[kind].result))
 
 

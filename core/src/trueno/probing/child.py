@@ -28,17 +28,17 @@ from trueno.probing.verdicts import Verdict, sentence
 from trueno.settings import Setting, settings
 
 FIRST = ("add", "relu", "sum", "mul", "max", "dot", "exp", "softmax")
-"""Ops that are tried before the rest of the table's."""
+"""Ops that are tried before those of the rest of the table."""
 ENOUGH = 2
 COUNTS = (37, 64)
-"""Numbers in a row: no multiple of a vector's lanes, and for kernels that refuse that, one which is."""
+"""Numbers in a row: not a multiple of a vector's lanes, and one that is, for kernels that refuse the first."""
 TOLERANCE = 1e-4
-"""Relative and absolute: this check looks for what is broken; `trueno conformance` judges how exact it is."""
+"""Relative and absolute: this check looks for broken kernels; `trueno conformance` judges accuracy."""
 TRACE = 4000
 
 
 class Wrong(Exception):
-    """The sentence that says what a backend did wrong."""
+    """A sentence that says what a backend did wrong."""
 
 
 def main(name: str, factory: str, array: str, seconds: str, own: str) -> None:
@@ -46,7 +46,7 @@ def main(name: str, factory: str, array: str, seconds: str, own: str) -> None:
 
     own: the plugin's settings as JSON, {variable: [type, default, help]}.
     """
-    answers = os.dup(1)  # is not inherited by what the plugin starts
+    answers = os.dup(1)  # processes started by the plugin do not inherit it
     printed = _catch_stdout()
     _no_core_file()
     faulthandler.dump_traceback_later(2 * float(seconds) + 10, exit=True)  # the parent may die before this process
@@ -56,11 +56,11 @@ def main(name: str, factory: str, array: str, seconds: str, own: str) -> None:
     os.write(answers, f"{process.READY}\n".encode())
     verdict = verify(name, factory, array != "numpy:ndarray", printed)
     os.write(answers, f"{json.dumps(verdict.plain())}\n".encode())
-    os._exit(0)  # a library that hangs when its process ends has given its answer
+    os._exit(0)  # a library that hangs at exit must not delay the answer
 
 
 def _no_core_file() -> None:
-    """Keep a crash of this process, which is expected to be possible, from leaving its memory in a file."""
+    """Keep a crash of this process, which may well happen, from writing its memory to a file."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -70,7 +70,7 @@ def _no_core_file() -> None:
 
 
 def verify(name: str, factory: str, foreign: bool, printed: Any = None) -> Verdict:
-    """The verdict on a backend.  foreign: its kernels take arrays of its own.  printed: where stdout is caught."""
+    """The verdict on a backend.  foreign: its kernels take its own array type.  printed: where stdout is caught."""
     start = time.perf_counter()
     notes: list[str] = []
     devices: tuple[Device, ...] = ()
@@ -88,7 +88,7 @@ def verify(name: str, factory: str, foreign: bool, printed: Any = None) -> Verdi
                 check(backend, foreign)
         except Wrong as error:
             reason = str(error)
-        except BaseException as error:  # SystemExit too, and the panics of other languages
+        except BaseException as error:  # also SystemExit, and the panics of other languages
             reason, trace = probe.describe(error), traceback.format_exc()[-TRACE:]
     notes = [note.replace(", which was undone", "") for note in notes]
     if line := _first_line(printed):
@@ -106,7 +106,7 @@ def verify(name: str, factory: str, foreign: bool, printed: Any = None) -> Verdi
 
 
 def _catch_stdout() -> Any:
-    """The file that takes what is printed from here on, by Python or by C; None where there is no room for one."""
+    """The file that receives all later output, by Python or by C; None where there is no room for one."""
     try:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
     except OSError:
@@ -130,7 +130,7 @@ def _first_line(printed: Any) -> str:
 
 
 def check(backend: Backend, foreign: bool) -> None:
-    """Run one or two ops that the backend supports, in float32; Wrong if one does not come out."""
+    """Run one or two ops that the backend supports, in float32; Wrong if one gives a wrong result."""
     done = 0
     for op in [*(TABLE[name] for name in FIRST), *(op for op in TABLE.values() if op.name not in FIRST)]:
         if op.structured or op.domain or any(p.required and p.symbolic for p in op.params):
@@ -144,7 +144,7 @@ def check(backend: Backend, foreign: bool) -> None:
 
 
 def _try(backend: Backend, op: Op, count: int, foreign: bool) -> bool:
-    """Whether the backend ran `op` on `count` numbers and was right; False where it takes no such call."""
+    """Whether the backend ran `op` on `count` numbers correctly; False if it takes no such call."""
     what = f"its {op.name} of {count} numbers"
     static = tuple((p.name, p.default) for p in op.static)
     dtype = np.dtype(np.float32)
@@ -189,7 +189,7 @@ def _try(backend: Backend, op: Op, count: int, foreign: bool) -> bool:
 
 
 def _numbers(which: int, count: int, kind: str) -> np.ndarray[Any, Any]:
-    """Quarters from −3 to 3, other ones for each operand: sums and products of them are exact."""
+    """Quarters from −3 to 3, different ones for each operand: their sums and products are exact."""
     i = np.arange(count if kind in "ew" else 1)
     values = ((((7 + 2 * which) * i + 3 * which) % 25 - 12) / 4).astype(np.float32)
     return values if kind in "ew" else values.reshape(())
@@ -202,7 +202,7 @@ def _moved(backend: Backend, x: np.ndarray[Any, Any]) -> Any:
 
 
 def _room(backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], foreign: bool) -> Any:
-    """A result to be written, from the backend's `empty`; NumPy's is filled with what no op leaves behind."""
+    """An array for a result, from the backend's `empty`; NumPy's is filled with a value that no op produces."""
     array: Any = backend.empty(shape, dtype)
     _agree("empty", array, shape, dtype)
     if not foreign:
@@ -221,7 +221,7 @@ def _on_host(backend: Backend, x: Any) -> np.ndarray[Any, Any]:
 
 
 def _written(backend: Backend, x: Any) -> np.ndarray[Any, Any]:
-    """What `to_host(x, out)` leaves in `out`, which is all that the core looks at."""
+    """The content of `out` after `to_host(x, out)`, which is all that the core reads."""
     dtype = np.dtype(x.dtype)
     out = np.full(tuple(x.shape), np.nan if dtype.kind == "f" else -1, dtype)
     back = backend.to_host(x, out)

@@ -1,7 +1,7 @@
-"""Asking a backend whether it works, in whichever process: building it, its `probe`, and what went wrong as a sentence.
+"""Probe a backend, in any process: create it, call its `probe`, and report what went wrong as a sentence.
 
 Level 0 is the manifest's (`Manifest.unmet`).  Level 1 runs the factory and `probe(1)` in this process.
-Level 2 runs both, `probe(2)` and the core's own check of one or two ops, in a process of its own: see `process`.
+Level 2 runs both, `probe(2)` and the core's own check of one or two ops, in a child process: see `process`.
 """
 
 import os
@@ -19,11 +19,11 @@ METHODS = (
 
 
 class ProbeError(Exception):
-    """What went wrong where a backend was tried; as the cause of BackendUnavailable, the traceback of the child."""
+    """What went wrong when a backend was probed; as the cause of BackendUnavailable, the traceback of the child."""
 
 
 def build(name: str, factory: str | Callable[[], Any]) -> Backend:
-    """Import a factory and call it; ProbeError for an object that is no backend, and whatever the plugin raises."""
+    """Import a factory and call it; ProbeError for an object that is not a backend, and any error of the plugin."""
     with importing:
         if isinstance(factory, str):
             module, _, attribute = factory.partition(":")
@@ -42,12 +42,12 @@ def build(name: str, factory: str | Callable[[], Any]) -> Backend:
 
 
 def ask(backend: Backend, level: int) -> Probe:
-    """What `probe(level)` answers, with a reason if and only if it says no."""
+    """The answer of `probe(level)`, with a reason if and only if it is not ok."""
     answer: Any = backend.probe(level)
     try:
         ok, reason = answer.ok, answer.reason
         devices = tuple(Device(str(d.name), str(d.isa), bool(d.software)) for d in answer.devices)
-        absent = bool(getattr(answer, "absent", False))  # which an answer of another class need not have
+        absent = bool(getattr(answer, "absent", False))  # an answer of another class need not have it
     except (AttributeError, TypeError):
         raise ProbeError(f"its probe({level}) gave a {type(answer).__name__} where a Probe was expected") from None
     if ok:
@@ -64,12 +64,12 @@ def describe(error: BaseException) -> str:
         text = ""
     if isinstance(error, ProbeError):
         return text
-    return f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}, without a word"
+    return f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}, without a message"
 
 
 @contextmanager
 def restore_environ(notes: list[str]) -> Iterator[None]:
-    """Undo what is done to `os.environ` inside, and note it."""
+    """Undo changes to `os.environ` made inside, and record them."""
     before = dict(os.environ)
     try:
         yield

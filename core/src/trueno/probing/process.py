@@ -1,4 +1,4 @@
-"""Subprocess probes: a backend is tried in a process of its own, so that a crash there is a sentence and not the end.
+"""Subprocess probes: a backend is probed in a child process, so that a crash there becomes a sentence and not the end.
 
 A crash, a hang or a wrong number of the child becomes a verdict here, which is kept (`trueno.probing.verdicts`).
 Children are started with `subprocess`, never `multiprocessing`, which would run the user's script again; what runs in
@@ -216,7 +216,7 @@ class _Child:
 
 
 def _drain(pipe: Any) -> bytes:
-    """What is in the pipe now; a process that survived its parent may hold the other end for ever."""
+    """What is in the pipe now; a process that survived its parent may hold the other end forever."""
     parts = []
     with suppress(OSError):
         if os.name != "nt":
@@ -279,7 +279,7 @@ def wait(manifest: Manifest) -> Verdict | str:
     try:
         while True:
             with _lock:
-                for other in _children.values():  # its verdict is kept even if nobody asks for it
+                for other in _children.values():  # its verdict is kept even if it is not requested
                     other.ended()
                 done = child.ended()
                 if done and not (child.failed == ENDED and restarts and not _exiting):
@@ -321,5 +321,5 @@ def after_fork() -> None:
     _children.clear()
 
 
-if hasattr(os, "register_at_fork"):  # here, because whoever imported it in the child of a fork might wait for ever
+if hasattr(os, "register_at_fork"):  # here, because an import in the child of a fork might block forever
     os.register_at_fork(after_in_child=after_fork)

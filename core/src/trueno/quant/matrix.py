@@ -1,4 +1,4 @@
-"""`QuantizedMatrix`: bytes, shape and format, and products that read the blocks."""
+"""`QuantizedMatrix`: bytes, shape and format, and products that read the blocks directly."""
 
 from contextlib import nullcontext
 from operator import index
@@ -13,25 +13,25 @@ from trueno.formats.interleave import interleaved, plain
 from trueno.formats.table import ROWS
 
 MOST = np.iinfo(np.intp).max
-"""What an axis of an array holds at most."""
+"""The most elements of an axis of an array."""
 
 
 class QuantizedMatrix:
-    """A matrix in blocks of a few bits an element: `bytes` uint8 [rows, bytes of a row], `shape`, `format`.
+    """A matrix in blocks of a few bits per element: `bytes` uint8 [rows, bytes per row], `shape`, `format`.
 
-    bytes: what a GGUF file holds for the matrix: a NumPy array, a backend's own uint8 array, or any buffer; it is not
-    copied where it need not be.  shape: (rows, elements a row).  format: a name of `trueno.quant.FORMATS` or
-    `trueno.quant.INTERLEAVED`, upper or lower case.  ShapeError where bytes and shape do not agree; DtypeError for
-    bytes that are none.
+    bytes: the bytes of the matrix as in a GGUF file: a NumPy array, a backend's own uint8 array, or any buffer; it is
+    copied only if necessary.  shape: (rows, elements per row).  format: a name of `trueno.quant.FORMATS` or
+    `trueno.quant.INTERLEAVED`, upper or lower case.  ShapeError where bytes and shape do not agree; DtypeError if
+    `bytes` is not uint8 and not a buffer.
 
     `q @ x` and `x @ q` multiply without decoding the matrix into memory; `q.T` is a view of the same bytes, whose
-    products are those of the `_colmajor` ops.  A transpose that moves blocks has to quantize again, and loses digits:
-    `trueno.quant.requantize(q.T, format)`.  Read it as numbers with `trueno.dequantize(q)`.
-    `q.interleaved()` is the same matrix with its blocks arranged for products, and `q.plain()` as they were.
+    products are those of the `_colmajor` ops.  A transpose with other blocks must quantize again, and loses precision:
+    `trueno.quant.requantize(q.T, format)`.  `trueno.dequantize(q)` gives the numbers.
+    `q.interleaved()` is the same matrix with its blocks arranged for products, and `q.plain()` undoes that.
     """
 
     __slots__ = ("_columns", "bytes", "format", "shape")
-    __array_ufunc__ = None  # an array on the left of @ leaves the product to us
+    __array_ufunc__ = None  # an array on the left of @ leaves the product to this class
 
     bytes: Any
     shape: tuple[int, int]
@@ -45,7 +45,7 @@ class QuantizedMatrix:
                 raise TypeError("no order")
             rows, k = map(index, shape)
         except (TypeError, ValueError):
-            said = f"shape is {shape!r}; it must be (rows, elements a row), two whole numbers"
+            said = f"shape is {shape!r}; it must be (rows, elements per row), two integers"
             raise ShapeError(f"QuantizedMatrix: {said}") from None
         if rows < 0 or k < 0:
             raise ShapeError(f"QuantizedMatrix: shape is {(rows, k)}; sizes are 0 or more")
@@ -69,12 +69,12 @@ class QuantizedMatrix:
         return made
 
     def _of_bytes(self, data: Any) -> "QuantizedMatrix":
-        """The same matrix on other memory; itself where that is its own."""
+        """The same matrix on other memory; the object itself if the memory is its own."""
         return self if data is self.bytes else self._like(data, self.shape, self._columns)
 
     @property
     def _blocks(self) -> tuple[Any, str, bool]:
-        """What ops take: the bytes, their format, and whether blocks run along columns."""
+        """What ops need: the bytes, their format, and whether blocks run along columns."""
         return self.bytes, self.format, self._columns
 
     @property
@@ -96,31 +96,31 @@ class QuantizedMatrix:
         return self._like(self.bytes, (self.shape[1], self.shape[0]), not self._columns)
 
     def interleaved(self) -> "QuantizedMatrix":
-        """The same matrix with each 16 rows of blocks interleaved: a copy of as many bytes, in the format `…_r16`.
+        """The same matrix with every 16 rows of blocks interleaved: a copy of the same size, in the format `…_r16`.
 
-        A product with one vector is faster so on backends that have a kernel for it, where the matrix lies in a cache.
-        Nothing is lost: `plain()` gives the bytes back.  A matrix that is interleaved is returned itself.
-        ParameterError for a transposed one, as only products along rows gain.
+        This makes products with one vector faster on backends with a kernel for it, if the matrix is in a CPU cache.
+        Nothing is lost: `plain()` gives the bytes back.  A matrix that is already interleaved is returned itself.
+        ParameterError for a transposed one, because only products along rows gain.
         """
         f = format_of(self.format)
         if f.plain:
             return self
         name = f"{f.name}_r{ROWS}"
         if name not in INTERLEAVED:
-            raise ParameterError(f"QuantizedMatrix: {f.name} holds activations, which nothing interleaves")
+            raise ParameterError(f"QuantizedMatrix: {f.name} holds activations, which cannot be interleaved")
         if self._columns:
             raise ParameterError(
-                "QuantizedMatrix: the blocks of a transposed matrix lie column by column; interleave q, not q.T"
+                "QuantizedMatrix: the blocks of a transposed matrix run along columns; interleave q, not q.T"
             )
         return self._like(self._moved(interleaved), self.shape, False, name)
 
     def plain(self) -> "QuantizedMatrix":
-        """The same matrix with its blocks row by row, as files hold them; itself, if they lie so."""
+        """The same matrix with its blocks row by row, as files hold them; itself, if it is plain already."""
         f = format_of(self.format)
         return self._like(self._moved(plain), self.shape, self._columns, f.plain) if f.plain else self
 
     def _moved(self, move: Any) -> Any:
-        """The bytes in another order, where they were: those of a device go by way of the host."""
+        """The bytes in another order, on the same device: those of a device pass through the host."""
         from trueno.dispatch.transfer import numpy, to
 
         home = registry.owner(type(self.bytes))
@@ -128,7 +128,7 @@ class QuantizedMatrix:
         return to(data, home.name) if home else data
 
     def __getitem__(self, rows: Any) -> "QuantizedMatrix":
-        """Some rows: a slice (a view) or a list of whole numbers (a copy); IndexError beyond the last."""
+        """Some rows: a slice (a view) or a list of integers (a copy); IndexError beyond the last."""
         if self._columns:
             raise ParameterError(
                 "QuantizedMatrix: the blocks of a transposed matrix hold no whole rows; index q, not q.T"
@@ -149,21 +149,21 @@ class QuantizedMatrix:
                 )
             rows = listed
         if not hasattr(self.bytes, "__getitem__"):
-            where = "a matrix on a device gives no rows; take them at home: trueno.numpy(q)[...]"
+            where = "rows of a matrix on a device cannot be taken; copy it to the host first: trueno.numpy(q)[...]"
             raise DeviceError(f"QuantizedMatrix: {where}")
         data = self.bytes[rows]
         if not getattr(getattr(data, "flags", None), "c_contiguous", True):
             data = data.copy()
         return self._like(data, (data.shape[0], self.shape[1]), False)
 
-    __iter__ = None  # a row is no matrix to go through one by one
+    __iter__ = None  # a matrix cannot be iterated row by row
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
-            "a QuantizedMatrix is no array of numbers: trueno.dequantize(q) makes one, q.bytes are its blocks"
+            "a QuantizedMatrix is not an array of numbers: trueno.dequantize(q) makes one, q.bytes are its blocks"
         )
 
     def __matmul__(self, x: Any) -> Any:
@@ -180,7 +180,7 @@ class QuantizedMatrix:
         if not same or self.bytes is other.bytes:
             return same
         if not isinstance(self.bytes, np.ndarray) or not isinstance(other.bytes, np.ndarray):
-            raise DeviceError("QuantizedMatrix: == compares bytes on the host only; bring both home with trueno.numpy")
+            raise DeviceError("QuantizedMatrix: == compares bytes on the host only; copy both there with trueno.numpy")
         return bool((self.bytes == other.bytes).all())
 
     __hash__ = None  # type: ignore[assignment]
@@ -215,10 +215,10 @@ def _rows(given: Any, rows: int, row_bytes: int, what: str) -> Any:
         try:
             data = np.frombuffer(given, np.uint8)
         except (TypeError, ValueError, BufferError):
-            raise DtypeError(f"QuantizedMatrix: bytes is {type(given).__name__}; give uint8 or a buffer") from None
+            raise DtypeError(f"QuantizedMatrix: bytes is {type(given).__name__}; pass uint8 or a buffer") from None
     if np.dtype(data.dtype) != np.uint8:
         raise DtypeError(
-            f"QuantizedMatrix: bytes is {data.dtype}; blocks are uint8: view them so, or trueno.quantize x"
+            f"QuantizedMatrix: bytes is {data.dtype}; blocks are uint8: view them as uint8, or trueno.quantize x"
         )
     have, need = int(np.prod(data.shape, dtype=np.int64)), rows * row_bytes
     if have != need:
@@ -231,7 +231,7 @@ def _rows(given: Any, rows: int, row_bytes: int, what: str) -> Any:
 
 
 def _turned(x: Any) -> Any:
-    """The transpose: a view of NumPy's, a copy of what a device holds."""
+    """The transpose: a NumPy view, or a copy of a device's array."""
     from trueno.dispatch.function import function
 
     return x.T if registry.owner(type(x)) is None else function("transpose")(x)
@@ -245,12 +245,12 @@ def _dense(x: Any, who: str) -> Any:
         x = host(who, x)
     if not hasattr(x, "shape") or len(x.shape) not in (1, 2):
         said = f"shape {tuple(x.shape)}" if hasattr(x, "shape") else f"type {type(x).__name__}"
-        raise ShapeError(f"{who}: x has {said}; give a vector or a matrix")
+        raise ShapeError(f"{who}: x has {said}; pass a vector or a matrix")
     return x
 
 
 def _multiplied(q: QuantizedMatrix, x: Any, who: str) -> Any:
-    """q · x, or x · qᵀ where `who` says so; where x is a `Vector` or `Matrix`, on its backend and held in one."""
+    """q · x, or x · qᵀ where `who` says so; a `Vector` or `Matrix` x is computed on its backend and gives one."""
     if x.__class__ is not np.ndarray and hasattr(type(x), "_wrap_result"):
         from trueno.dispatch.asking import use
 
@@ -262,7 +262,7 @@ def _multiplied(q: QuantizedMatrix, x: Any, who: str) -> Any:
 
 
 def _product(q: QuantizedMatrix, x: Any, who: str) -> Any:
-    """q · x by the op that reads q's blocks the way they lie."""
+    """q · x by the op that reads q's blocks in their order."""
     from trueno.dispatch.function import function
 
     if x.shape[0] != q.shape[1]:

@@ -1,4 +1,4 @@
-"""Numbers to blocks: `quantize`, and `requantize` for what cannot be done by moving bytes."""
+"""Numbers to blocks: `quantize`, and `requantize` for conversions that moving bytes cannot do."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
     `trueno.quant.WEIGHTS`, upper or lower case, or of `trueno.quant.INTERLEAVED`: then rows are interleaved afterwards.
     imatrix: the importance of each column, [k], 0 or more, from llama.cpp's imatrix files: errors of important columns
     count more.
-    ShapeError where k is no whole number of blocks: nothing is padded.  ParameterError for NaN or Inf.
+    ShapeError where k is not a whole number of blocks: nothing is padded.  ParameterError for NaN or Inf.
     """
     from trueno.dispatch.function import function
     from trueno.dispatch.transfer import host, unwrap
@@ -26,12 +26,12 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
     name = f.plain or f.name
     x = unwrap(x) if hasattr(x, "reshape") or hasattr(x, "batch") or not hasattr(x, "__len__") else host("quantize", x)
     if hasattr(x, "batch"):
-        raise DtypeError("quantize: x is a handle of a batch; go on in the batch: b.quantize_rows(x, format=...)")
+        raise DtypeError("quantize: x is a handle of a batch; use the batch's op: b.quantize_rows(x, format=...)")
     if hasattr(x, "shape") and len(x.shape) == 1:
         x = x.reshape((1, x.shape[0]))
     if not hasattr(x, "shape") or len(x.shape) != 2:
         said = f"shape {tuple(x.shape)}" if hasattr(x, "shape") else f"type {type(x).__name__}"
-        raise ShapeError(f"quantize: x has {said}; give a matrix, whose rows are quantized, or one row")
+        raise ShapeError(f"quantize: x has {said}; pass a matrix, whose rows are quantized, or one row")
     try:
         f.row_bytes(x.shape[1])
     except ShapeError as error:
@@ -46,22 +46,22 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
 
 
 def _single(x: Any) -> Any:
-    """float64 as float32, in which every quantizer computes."""
+    """float64 as float32, the dtype in which every quantizer computes."""
     if not isinstance(x, np.ndarray) or x.dtype != np.float64:
         return x
-    with np.errstate(over="ignore", under="ignore"), ieee():  # an Inf is an error that names it
+    with np.errstate(over="ignore", under="ignore"), ieee():  # an Inf raises an error that names it
         return x.astype(np.float32)
 
 
 def requantize(q: QuantizedMatrix, format: str, imatrix: Any = None) -> QuantizedMatrix:  # noqa: A002
-    """The same numbers in blocks of `format`, rows along blocks: decoded, and quantized again, which loses digits.
+    """The same numbers in blocks of `format`, rows along blocks: decoded, and quantized again, which loses precision.
 
-    This is the one way to a transpose that has blocks of its own: `requantize(q.T, q.format)`.
+    It is the only way to a transpose with its own blocks: `requantize(q.T, q.format)`.
     """
     from trueno.dispatch.function import function
 
     if not isinstance(q, QuantizedMatrix):
-        raise DtypeError(f"requantize: q is {type(q).__name__}; give a QuantizedMatrix, or trueno.quantize numbers")
+        raise DtypeError(f"requantize: q is {type(q).__name__}; pass a QuantizedMatrix, or call trueno.quantize")
     columns = q._columns
     decoded = function("dequantize")(q.T if columns else q)
     if columns:

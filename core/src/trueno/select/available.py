@@ -12,7 +12,7 @@ from trueno.settings import settings
 def backends() -> dict[str, Entry]:
     """Every installed backend by name, best first; `.available` and `.reason` say whether it can run.
 
-    Nothing is tried or imported before `.available` is read.
+    Nothing is probed or imported before `.available` is read.
     """
     return dict(registry.entries())
 
@@ -34,8 +34,8 @@ class Best(NamedTuple):
 def select_best_available_backend() -> Best:
     """The best backend that can run here: never scalar where SIMD or a GPU works.
 
-    The first of TRUENO_BACKEND where that is set, BackendUnavailable if it cannot run.  Else none that software
-    emulates, and none that is used only when it is named.
+    If TRUENO_BACKEND is set, its first backend, or BackendUnavailable if that cannot run.  Otherwise neither one that
+    software emulates, nor one that is used only when it is named.
     """
     named = settings.get("TRUENO_BACKEND")
     for name in named[:1]:
@@ -44,7 +44,7 @@ def select_best_available_backend() -> Best:
     for entry in automatic():
         try:
             entry.load()
-        except BackendUnavailable:  # it passed its probe and fails here
+        except BackendUnavailable:  # it passed its probe but fails here
             continue
         return _described(entry)
     raise BackendUnavailable("no backend can run, not even the reference; reinstall trueno")

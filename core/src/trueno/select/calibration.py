@@ -1,8 +1,8 @@
-"""Speeds measured on this machine, kept in the user's cache: what they are, where they lie, when they are still good.
+"""Speeds measured on this machine, kept in the user's cache: their format, their file, and when they are valid.
 
-One file of JSON lines a machine, setting and version of what all backends share: a header that says which, then a line
-for each backend, class of op, dtype and band of sizes.  A line carries its backend's version, and counts for no other.
-A file that is damaged, foreign or missing costs nothing but the speeds in it.
+One file of JSON lines per machine, setting and version of the shared software: a header that names them, then a line
+for each backend, class of op, dtype and band of sizes.  A line holds its backend's version, and is valid for no other.
+A file that is damaged, of another machine or missing costs only the speeds in it.
 `trueno calibrate` fills it; TRUENO_CALIBRATION=off ignores it.
 """
 
@@ -89,8 +89,8 @@ _warned: set[str] = set()
 def rates(backend: str, call: Call) -> Rates | None:
     """The speed measured here for a backend and a call like this one; None if there is none, or it is to be ignored.
 
-    A band that was not measured is answered by the next smaller one of its class, never by a larger: what threads and
-    memory cost to start says nothing about few elements.
+    For a band that was not measured the next smaller one of its class is used, never a larger one: start-up costs of
+    threads and memory say nothing about few elements.
     """
     rows = load()
     if not rows:
@@ -120,19 +120,19 @@ def loaded() -> Loaded:
 
 
 def hold(rows: Iterable[Row]) -> None:
-    """Put these rows in force for this process alone, instead of all others; `forget` ends it."""
+    """Use these rows, in this process only, instead of all others; `forget` ends it."""
     global _loaded
     _loaded = sift({row.key: row for row in rows}, _under())
 
 
 def forget() -> None:
-    """Drop what was read; the next use reads the file again."""
+    """Drop the loaded rows; the next use reads the file again."""
     global _loaded
     _loaded = None
 
 
 def file() -> Path | None:
-    """Where the rows of this machine and these settings are kept; None without a cache."""
+    """The file for the rows of this machine and these settings; None without a cache."""
     folder = cachedir.folder("calibration")
     return folder / f"{fingerprint()}.jsonl" if folder else None
 
@@ -156,7 +156,7 @@ def facts() -> dict[str, Any]:
 
 
 def version(backend: str) -> str:
-    """The version of the distribution that a backend comes with; empty for one that is not installed, or has none."""
+    """The version of a backend's distribution; empty for one that is not installed, or has none."""
     entry = registry.entries().get(backend)
     return entry.manifest.version if entry and entry.manifest else ""
 
@@ -207,7 +207,7 @@ def parse(text: str | None, path: str) -> dict[Key, Row]:
 def _row(data: Any) -> Row:
     """A row of parsed JSON; ValueError, KeyError or TypeError for anything else."""
     if not isinstance(data, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     for name in ("backend", "version", "class", "dtype", "band", "measured"):
         if not isinstance(data[name], str):
             raise ValueError(f"{name} is {data[name]!r}; it must be text")
@@ -228,7 +228,7 @@ def _row(data: Any) -> Row:
     if isinstance(samples, bool) or not isinstance(samples, int) or not isinstance(spread, (int, float)):
         raise ValueError(f"samples is {samples!r} and spread {spread!r}; they must be numbers")
     for rate in (rates.launch_s, rates.flops, rates.bytes, rates.link_s, rates.link_bytes):
-        float(rate)  # OverflowError for a whole number that no float holds
+        float(rate)  # OverflowError for an integer beyond every float
     words = (data["backend"], data["class"], data["dtype"], data["band"])
     return Row(*words, rates, samples, spread, data["measured"], data["version"])
 

@@ -1,8 +1,8 @@
-"""What a call costs: its work from the key alone, and the seconds that a backend's speeds make of it.
+"""The cost of a call: its work, from the key alone, and the predicted seconds at a backend's speeds.
 
-The op supplies flops and bytes, a backend five numbers (`Rates`), and the core multiplies:
+The op gives flops and bytes, a backend five numbers (`Rates`), and the core combines them:
 launch + max(flops / rate, bytes / rate), and the link for host arrays.  Measured speeds (`trueno calibrate`)
-replace declared ones; they are kept by class of op and by band of sizes, because nobody measures every op.
+replace declared ones; they are stored by class of op and by band of sizes, because not every op is measured.
 """
 
 import math
@@ -31,13 +31,13 @@ million threads and the shared cache; from there on memory."""
 
 INDEX_BYTES = 8
 LONGEST_ROW = 1024.0
-"""Elements a row that are assumed, at most, where the key says only how many there are in all rows."""
+"""The most elements per row that are assumed where the key says only how many there are in all rows."""
 
 
 class Work(NamedTuple):
-    """What a call computes and moves, as its size classes tell.
+    """The computation and data of a call, estimated from its size classes.
 
-    flops; bytes: read and written where it runs; arrays, moved: how many arrays, and bytes, a link would carry
+    flops; bytes: read and written on the device; arrays, moved: number of arrays, and bytes, that a link would carry
     for host arrays; elements: of the largest array.
     """
 
@@ -49,7 +49,7 @@ class Work(NamedTuple):
 
 
 def elements(size: int) -> float:
-    """How many elements a size class stands for: the middle of 2**(size − 1) to 2**size − 1."""
+    """The number of elements that a size class stands for: the middle of 2**(size − 1) to 2**size − 1."""
     return 0.75 * 2.0**size if size > 1 else float(size)
 
 
@@ -62,14 +62,12 @@ def work(call: Call) -> Work:
 def op_class(op: Op) -> str:
     """The class in which an op is measured: `elementwise exp`, `fold plain`, `row log`.
 
-    A structured op is its own, whatever follows it.
+    A structured op is its own class, whatever follows it.
     """
     if op.structured:
         return op.table_op.name
     nodes = op.program().nodes
-    along = {
-        node.kind for node in nodes if node.space == "e"
-    } & ELEMENTS.keys()  # what is done once a row hardly counts
+    along = {node.kind for node in nodes if node.space == "e"} & ELEMENTS.keys()  # work once per row hardly counts
     folds = {node.kind for node in nodes} & FOLDS.keys()
     heavy = max(along & GROUPS.keys(), key=lambda k: (ELEMENTS[k].flops, k), default="") or min(
         folds & GROUPS.keys(), default=""
@@ -94,9 +92,9 @@ def seconds(rates: Rates, work: Work, *, linked: bool = False) -> float:
 
 
 def refuse(rates: Any) -> str:
-    """Why these are no speeds, as a sentence naming field, value and remedy; else nothing."""
+    """Why these are not valid speeds, as a sentence naming field, value and remedy; "" if they are."""
     if not isinstance(rates, Rates):
-        return f"rates() gave {type(rates).__name__}; it must be Rates(launch_s, flops, bytes)"
+        return f"rates() returned {type(rates).__name__}; it must be Rates(launch_s, flops, bytes)"
     for field in ("launch_s", "flops", "bytes", "link_s", "link_bytes"):
         value = getattr(rates, field)
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or math.isnan(value):
@@ -105,7 +103,7 @@ def refuse(rates: Any) -> str:
             if not 0 <= value < math.inf:
                 return f"rates().{field} is {value!r}; it must be 0 or more seconds"
         elif value <= 0 or (value == math.inf and field != "link_bytes"):
-            return f"rates().{field} is {value!r}; it must be above 0 and finite, in units a second"
+            return f"rates().{field} is {value!r}; it must be above 0 and finite, in units per second"
     return ""
 
 
@@ -121,7 +119,7 @@ def _work(
 
 
 def _program(op: Op, item: int, layout: str, rank: int, size: int, static: tuple[tuple[str, Any], ...]) -> Work:
-    """A row program: every operand is read once and every result written once, whatever the number of passes."""
+    """A row program: each operand is read once and each result written once, whatever the number of passes."""
     many, (element, row) = elements(size), op.program(layout, **dict(static)).flops
     n = min(many, LONGEST_ROW, max(math.sqrt(many), 1.0)) if rank > 1 else many
     rows = many / n if n else 0.0
@@ -134,7 +132,7 @@ def _program(op: Op, item: int, layout: str, rank: int, size: int, static: tuple
 
 
 def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...], static: tuple[tuple[str, Any], ...]) -> Work:
-    """A structured op: extents as even as the operands' sizes allow."""
+    """A structured op: extents as equal as the operands' sizes allow."""
     inputs, outputs = op.signature.inputs, op.signature.outputs
     blocks = op.blocks(dict(static))
     widths = {"": float(item), "index": float(INDEX_BYTES), "blocks": blocks.bits / 8 if blocks else 0.0}
@@ -151,7 +149,7 @@ def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...], static: tu
     first = inputs[0]
     results = []
     for spec in outputs:
-        # A result's symbol that no operand has (an image's height after a filter) is about the first operand's.
+        # A result's symbol that is in no operand (an image's height after a filter) is about the first operand's.
         dims = [extents.get(d) or extents[first.dims[i - len(spec.dims)]] for i, d in enumerate(spec.dims)]
         results.append(math.prod(dims) * (rows if spec.leading else 1.0))
     written = sum(r * widths[s.type] for r, s in zip(results, outputs, strict=True))
@@ -160,7 +158,7 @@ def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...], static: tu
     for spec, many in zip(inputs, counts, strict=True):
         size = many * widths[spec.type]
         moved += size
-        read += min(size, written) if looked_up and not spec.index else size  # of a table, only what is looked up
+        read += min(size, written) if looked_up and not spec.index else size  # of a table, only the rows looked up
     flops = op.flops(extents, rows)  # type: ignore[arg-type]
     return Work(flops, read + written, len(inputs) + len(outputs), moved + written, max(*counts, *results))
 
@@ -169,7 +167,7 @@ def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...], static: tu
 def _evenly(op: Op, rank: int) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:
     """The signature's symbols (`...` for leading axes), and the matrix from log sizes of operands to their logarithms.
 
-    Sizes alone rarely determine extents: of all that agree with them, those that vary least are taken, so that a
+    Sizes alone rarely determine extents: of all consistent ones, those that vary least are used, so that a
     matmul of equal sizes is square.
     """
     inputs = op.signature.inputs

@@ -13,7 +13,7 @@ from trueno.text import columns, duration, number
 class Request:
     """The caller's request: `names` strictly, `preferred` softly; origin says where it comes from.
 
-    automatic: explicitly nothing, so that TRUENO_BACKEND does not count either.
+    automatic: explicitly nothing, so that TRUENO_BACKEND is ignored, too.
     """
 
     names: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One backend in a decision: a reason code, predicted seconds and where they come from, bytes that would move."""
+    """One backend in a decision: a reason code, predicted seconds and their origin, bytes that would move."""
 
     name: str
     code: str
@@ -73,7 +73,7 @@ def text(decision: Decision) -> str:
 
 
 def _sizes(decision: Decision) -> str:
-    """The operands' shapes where they are known, else how many elements the size classes stand for."""
+    """The operands' shapes if known, otherwise the element counts of the size classes."""
     shapes = getattr(decision, "shapes", ())
     if not shapes:
         return f"{' and '.join(_class(s) for s in decision.call.sizes)} elements"

@@ -1,4 +1,4 @@
-"""What the layers around a kernel may ask of the state that keeps its plan."""
+"""The interface of the state that the layers around a kernel use."""
 
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -20,10 +20,10 @@ class Keeper(Protocol):
         """Backend `name` raised in calls like this one."""
 
     def leave_out(self, call: Call, name: str, reason: str) -> None:
-        """Backend `name` is not to get calls like this one any more."""
+        """Backend `name` must not get calls like this one any more."""
 
     def unguarded(self) -> AbstractContextManager["Keeper"]:
-        """Run everything inside without a guard; gives the state that does."""
+        """Run everything inside without a guard; gives the state for that."""
 
     def run(self, call: Call, arguments: tuple[Any, ...]) -> Any:
         """Call the plan."""

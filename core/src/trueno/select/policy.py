@@ -1,7 +1,7 @@
 """Which backend runs a call: the requested one, else the data's device, else the fastest of the capable ones.
 
-Decided once per key; the answer, with every candidate's reason, is a `Decision`.  Nothing in it depends on
-the order in which things were installed.
+Decided once per key; the answer, with every candidate's reason, is a `Decision`.  It does not depend on
+the order of installation.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def asking(name: str) -> Iterator[None]:
     names: list[str] = _thread.__dict__.setdefault("names", [])
     names.append(name)
     try:
-        with ieee():  # what it prints or compiles now is kept
+        with ieee():  # what the plugin prints or compiles now is kept
             yield
     finally:
         names.pop()
@@ -47,11 +47,11 @@ def nested() -> bool:
 
 
 def rejection(backend: Backend, call: Call) -> Reject | None:
-    """What `supports` answers; an error in it, or an answer that is none, is a rejection too."""
+    """The answer of `supports`; an error in it, or an invalid answer, counts as a rejection."""
     try:
         with asking(backend.name):
             answer: Any = backend.supports(call)
-    except RecursionError:  # the caller's stack is to blame
+    except RecursionError:  # the caller's stack is the cause
         raise
     except Exception as error:
         return Reject("unsupported_call", f"its supports() raised {type(error).__name__}: {error}")
@@ -140,9 +140,9 @@ def _automatic(call: Call, request: Request) -> Decision:
 
 
 def _barred(entry: Entry, call: Call, wanted: bool) -> tuple[str, str]:
-    """Why an automatic choice leaves an entry out without asking it, as code and detail; empty if it does not.
+    """Why an automatic choice leaves an entry out without calling it, as code and detail; empty if it does not.
 
-    What is cheap to know comes first: a GPU's plugin is not even probed for an array that is too small for it.
+    Cheap checks come first: a GPU's plugin is not even probed for an array that is too small for it.
     """
     if entry.opt_in and not wanted:
         return "opt_in", ""
@@ -188,7 +188,7 @@ def _priced(entry: Entry, call: Call) -> Candidate:
 
 
 def _ranked(able: list[tuple[Entry, Candidate]]) -> list[Candidate]:
-    """Fastest first; whoever is within 10 % of the fastest that is left comes by tier, then by name."""
+    """Fastest first; backends within 10 % of the fastest remaining one are ordered by tier, then by name."""
     left = list(able)
     order: list[Candidate] = []
     while left:
@@ -250,7 +250,7 @@ def _raise(call: Call, candidates: list[Candidate], named: bool) -> None:
 
 
 def announce(decision: Decision) -> None:
-    """Tell whoever listens; once a key."""
+    """Emit the event, once per key."""
     from trueno.events.stream import emit
 
     call = decision.call

@@ -1,4 +1,4 @@
-"""The seconds that a call takes on a backend, predicted by measured speeds where there are any."""
+"""The predicted seconds of a call on a backend, from measured speeds if there are any."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Estimate:
 def predict(call: Call, name: str, declared: Rates) -> Estimate:
     """Seconds that a call takes on the backend `name`: by speeds measured here, else by those it declares.
 
-    Host arrays also pay for the backend's link, if it has one.  ValueError if declared speeds are needed and are none.
+    Host arrays also pay for the backend's link, if it has one.  ValueError if declared speeds are needed but invalid.
     """
     rates = calibration.rates(name, call)
     source = "declared" if rates is None else "measured"

@@ -8,7 +8,7 @@ from trueno.discovery.protocol import Call
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """One key that a backend no longer gets, and why."""
+    """One key for which a backend is quarantined, and why."""
 
     backend: str
     op: str
@@ -25,7 +25,7 @@ _reasons: dict[Quarantined, str] = {}
 
 
 def key(call: Call, name: str) -> Quarantined:
-    """What calls like this one have in common, of backend `name`."""
+    """What a call on backend `name` shares with calls like it."""
     return Quarantined(
         name, call.op.name, call.dtype.name, call.layout, call.rank, call.sizes, call.static, call.residency
     )

@@ -1,23 +1,23 @@
-"""Reason codes: the fixed vocabulary in which the selector explains itself.
+"""Reason codes: the fixed vocabulary in which the selector explains its choices.
 
-A candidate of a `Decision` carries one code; so does an entry of the registry that cannot run.
-Plugins answer `supports` with a word of `PLUGIN`; any other of theirs is shown as `unsupported_call`, as its detail.
+A candidate of a `Decision` has one code; so has an entry of the registry that cannot run.
+Plugins answer `supports` with a word of `PLUGIN`; any other word becomes the detail of `unsupported_call`.
 """
 
 REASONS: dict[str, str] = {
     # why it was chosen
-    "named": "asked for by name: `trueno.use`, `trueno.set_default` or TRUENO_BACKEND",
-    "preferred": "asked for softly with `trueno.prefer`, and it can",
+    "named": "requested by name: `trueno.use`, `trueno.set_default` or TRUENO_BACKEND",
+    "preferred": "preferred with `trueno.prefer`, and it can run the call",
     "policy": "a site's `trueno_select` hook named it",
-    "resident": "the operands live there; compute follows data",
-    "only": "nobody else can take the call",
+    "resident": "the operands are on its device; compute follows data",
+    "only": "no other backend can take the call",
     "fastest": "its predicted time is the least",
     "tier": "within 10 % of the fastest, and of a higher tier",
     # why it was not
-    "not_asked": "others were asked for by name",
+    "not_asked": "other backends were requested by name",
     "less_preferred": "another was preferred with `trueno.prefer`",
     "overruled": "a site's `trueno_select` hook named another",
-    "not_resident": "the operands live on another device",
+    "not_resident": "the operands are on another device",
     "too_small": "a GPU is not considered for host arrays of this size",
     "slower_measured": "its predicted time is longer, from speeds measured here",
     "slower_declared": "its predicted time is longer, from declared speeds",
@@ -30,22 +30,22 @@ REASONS: dict[str, str] = {
     "unsupported_dtype": "it has no kernel for the dtype",
     "unsupported_layout": "it has no kernel for operands laid out like these",
     "unsupported_shape": "it has no kernel for operands of these sizes",
-    "unsupported_call": "it does not take the call, for a reason of its own",
-    "unguarded": "it has no guarded kernel; the core looks at the results instead",
-    "bad_rates": "the speeds that it declares are no speeds",
+    "unsupported_call": "it does not take the call, for another reason",
+    "unguarded": "it has no guarded kernel; the core checks the results instead",
+    "bad_rates": "the speeds that it declares are not valid",
     # why it cannot run here at all
     "blocked": "switched off with TRUENO_BLOCK",
     "forced_cpu": "switched off with TRUENO_FORCE_CPU or FORCE_CPU",
     "not_built": "its own manifest says that it cannot run yet",
-    "bad_manifest": "its manifest is not one",
-    "duplicate": "two distributions bring a backend of this name",
-    "api_mismatch": "it speaks another version of the backend protocol",
-    "missing": "a module that it requires is not there",
-    "no_device": "there is no hardware here that it runs on",
+    "bad_manifest": "its manifest is not valid",
+    "duplicate": "two distributions have a backend of this name",
+    "api_mismatch": "it implements another version of the backend protocol",
+    "missing": "a module that it requires is not installed",
+    "no_device": "the hardware that it runs on is absent",
     "probe_failed": "its probe says no",
-    "probe_crashed": "the process that tried it was ended by a signal or an error",
-    "probe_timeout": "the process that tried it did not end in time",
-    "load_failed": "it passed its probe in a process of its own and failed in this one",
+    "probe_crashed": "the process that probed it was ended by a signal or an error",
+    "probe_timeout": "the process that probed it did not end in time",
+    "load_failed": "it passed its probe in a child process but failed in this one",
     "lost": "it failed for good while this process ran",
 }
 

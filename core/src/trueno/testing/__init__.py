@@ -1,10 +1,10 @@
-"""The conformance kit: is this backend right?
+"""The conformance kit: is this backend correct?
 
     trueno conformance NAME
     python -m pytest -p trueno.testing.plugin --pyargs trueno.testing --trueno-backend NAME
 
-runs everything on an installed backend: manifest, probes, kernels, values, rates, threads.  In a test module of your
-own, `from trueno.testing.suites import *` and `BACKEND = "NAME"` run the same, and `assert_op` judges one call.
+runs all tests on an installed backend: manifest, probes, kernels, values, rates, threads.  In your own test
+module, `from trueno.testing.suites import *` and `BACKEND = "NAME"` run the same, and `assert_op` judges one call.
 Nothing here but `plugin`, `conformance` and `suites` needs pytest.
 """
 
@@ -24,9 +24,9 @@ from trueno.testing.expected import expected, verdict
 
 
 def assert_op(name: str, operands: Sequence[Any], got: Any, accuracy: Accuracy = EXACT, **kwargs: Any) -> Verdict:
-    """Assert that `got` is what op `name` may give for `operands`; AssertionError says where it is not.
+    """Assert that `got` is a correct result of op `name` for `operands`; AssertionError says where it is not.
 
-    The tolerance follows from the op's program and `accuracy`; nothing is to be chosen.
+    The tolerance follows from the op's program and `accuracy`; you need not choose one.
     """
     op = TABLE[ALIASES.get(name, name)]
     dtype = next(np.asarray(x).dtype for s, x in zip(op.signature.inputs, operands, strict=True) if not s.type)

@@ -1,4 +1,4 @@
-"""What `trueno.aio` must do on every backend: give what the op gives without it."""
+"""The requirements on `trueno.aio` for every backend: the same results as the sync call."""
 
 import asyncio
 from typing import Any
@@ -17,10 +17,10 @@ ROW = "one row of 65"
 
 
 def check_aio(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
-    """One small case, awaited three times: without and with `out=`, and (its plan made) once more.
+    """One small case, awaited three times: without and with `out=`, and once more with its plan made.
 
-    The results are those of the sync call, of its types, bit by bit, or (as two calls of one kernel may differ where it
-    adds in no fixed order) inside their bound; operands stay as they were.
+    The results have the sync call's types and are equal bit by bit, or (because two calls of one kernel may differ
+    if it adds in no fixed order) within their bound; operands are unchanged.
     """
     T = np.dtype(dtype)
     case = _small(op, T, seed)

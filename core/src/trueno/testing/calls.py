@@ -1,4 +1,4 @@
-"""Calls of an op's public function on the backend that is judged, and what is said when one fails."""
+"""Calls of an op's public function on the judged backend, and the messages for failures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from trueno.testing.expected import split
 
 @dataclass
 class Report:
-    """What one op on one backend in one dtype came to."""
+    """The outcome of one op on one backend in one dtype."""
 
     op: str
     backend: str
@@ -31,12 +31,12 @@ class Report:
     size: int = 0
     worst: float = 0.0
     free: float = 0.0
-    declined: int = 0  # cases whose very key `supports` rejects
-    layouts: list[str] = field(default_factory=list)  # those of them that it rejects for their layout
+    declined: int = 0  # cases whose key `supports` rejects
+    layouts: list[str] = field(default_factory=list)  # those that it rejects for their layout
 
 
 def invoke(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any], backend: str, out: Any = None) -> tuple[Any, ...]:
-    """The op's public function on one backend; always a tuple of results.  Declined if it need not take the call."""
+    """The op's public function on one backend; always a tuple of results.  Declined if the backend may reject it."""
     try:
         with trueno.use(backend):
             result = getattr(trueno, op.name)(*operands, **kwargs, out=out)
@@ -50,7 +50,7 @@ def invoke(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any], backend: s
 
 
 class Declined(Exception):
-    """The backend takes the op, but says `Reject` to the key of this call: another size, layout or static choice."""
+    """The backend takes the op, but rejects the key of this call: another size, layout or static choice."""
 
     def __init__(self, call: Call, reject: Reject) -> None:
         super().__init__(call, reject)
@@ -60,7 +60,7 @@ class Declined(Exception):
 def _key(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     arrays = [np.asarray(x) for x in operands]
     static = tuple(split(op, kwargs)[1].items())
-    # Blocks alone go with float32, and 16-bit floats are widened to it.
+    # Ops on blocks need float32, and 16-bit floats are widened to it.
     dtype = next((a.dtype for a in arrays if a.dtype.kind == "f" and not is_half(a.dtype)), WIDE)
     if op.structured:
         layout, rank, sizes = op.layout, arrays[0].ndim, tuple(a.size.bit_length() for a in arrays)
@@ -72,7 +72,7 @@ def _key(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
 
 @contextmanager
 def strict_warnings() -> Iterator[None]:
-    """What NumPy warns of in a kernel is an error: whoever calls an op would see it and could do nothing."""
+    """NumPy's warnings in a kernel are errors: the caller of an op would see them and could do nothing."""
     with catch_warnings():
         simplefilter("error", RuntimeWarning)
         yield
@@ -90,7 +90,7 @@ def explained(error: BaseException) -> str:
 
 @contextmanager
 def told(case: Case, backend: str, seed: int, report: Report | None = None) -> Iterator[None]:
-    """Whatever fails inside says which case it was, and how to have it again; what is declined is counted apart."""
+    """Errors inside name the case, and how to repeat it; declined cases are counted separately."""
     try:
         with strict_warnings():
             yield

@@ -1,4 +1,4 @@
-"""What a case is, and what all families of cases share: keyword arguments and random numbers."""
+"""A case, and what all families of cases share: keyword arguments and random numbers."""
 
 from dataclasses import dataclass, field
 from itertools import product
@@ -12,7 +12,7 @@ from trueno.ops.op import Op, Parameter
 POSITIVE = ("imatrix",)
 """Operands that are weights, 0 or more."""
 ALSO = 2
-"""Values to try of those that a parameter takes beside its choices: of formats, one of each size of block."""
+"""Values to try besides a parameter's choices: for formats, one of each size of block."""
 DEMANDED = (0.7, 1.9, 2.5, 3.5)  # values of parameters without default, ascending: min < max
 
 
@@ -37,12 +37,12 @@ class Case:
 
 
 def rng_for(op: Op, dtype: npt.DTypeLike, seed: int) -> np.random.Generator:
-    """A generator that depends on op, dtype and seed, so that a case can be had again alone."""
+    """A generator that depends on op, dtype and seed, so that a case can be repeated alone."""
     return np.random.default_rng([seed, *f"{op.name} {np.dtype(dtype)}".encode()])
 
 
 def _values(p: Parameter) -> tuple[Any, ...]:
-    """What to give for a static parameter, the usual first."""
+    """The values to pass for a static parameter, the usual one first."""
     if p.choices:
         return (p.choices[0], *p.also[:ALSO], *p.choices[1:])
     return (False, True) if p.type is bool else (p.default,)
@@ -51,7 +51,7 @@ def _values(p: Parameter) -> tuple[Any, ...]:
 def keywords(op: Op) -> list[dict[str, Any]]:
     """Arguments to try: the defaults with each combination of static choices, then other floats once.
 
-    Of values that are taken besides only a few: what they change is the same for all.
+    Only a few of the further values: they all affect the call in the same way.
     """
     demanded = iter(DEMANDED)
     base = {p.name: next(demanded) for p in op.params if p.required and p.symbolic}

@@ -1,9 +1,9 @@
 """Operands for every op, derived from its row in the table.
 
-A case is one call: operands in some layout, keyword arguments, and what they are good for.  Row programs
-get grids whose every row is of another kind (scaled, subnormal, near overflow, with NaN, with ties …), at
-the lengths where vector code has its seams; structured ops get shapes instead.  Long operands repeat a
-short one, so that judging them costs little and an element computed wrongly still shows.
+A case is one call: operands in some layout, keyword arguments, and what they test.  Row programs
+get grids in which every row is of another kind (scaled, subnormal, near overflow, with NaN, with ties …), at
+the lengths at which vector code has its boundaries; structured ops get shapes instead.  Long operands repeat a
+short one, so that judging them is cheap and a wrong element is still detected.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ LONG = 300_001
 
 
 def natural(op: Op, rng: np.random.Generator, shape: int | tuple[int, ...]) -> Array:
-    """Values where the op is at home: N(0, 1), or inside its domain."""
+    """Typical values of the op: N(0, 1), or inside its domain."""
     if op.domain is None:
         return rng.standard_normal(shape)
     low, high = op.domain
@@ -77,12 +77,12 @@ EDGES = np.concatenate(
     [
         [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -0.5, -2.5, 3.0, -3.0, 6.0, 20.0, 30.0, 40.0, 41.0],
         [1e9, 1e10, -1e10, 1e20, 1e30, -1e30, 1e5, 1e-20, 0.44, 0.6931, 2.7182818, 9.01, -9.01],
-        [88.7, 88.8, 89.5, -87.4, -103.9, -104.5, 709.7, 709.8, -708.4, -745.2],  # where eˣ ends
+        [88.7, 88.8, 89.5, -87.4, -103.9, -104.5, 709.7, 709.8, -708.4, -745.2],  # where eˣ over- or underflows
         [127.99, 128.0, -149.5, 1024.0, 2.0**23, 2.0**23 + 1, 2.0**31, -(2.0**31), 2.0**52, 2.0**63],
         [np.pi, np.pi / 2, 100 * np.pi, 1 - 2.0**-24, 1 + 2.0**-23, np.inf, -np.inf, np.nan],
     ]
 )
-"""Values at which functions turn, overflow, round otherwise or have a zero."""
+"""Values at which functions turn, overflow, change rounding or have a zero."""
 
 
 def _typed(x: Array, dtype: np.dtype[Any]) -> Array:
@@ -116,8 +116,8 @@ def cases(
 ) -> Iterator[Case]:
     """Every case of an op in one dtype, cheapest first.
 
-    every_layout: without it only the ops of `THOROUGH` are tried in all layouts, each of which is a kernel of its own
-    to a backend that compiles.
+    every_layout: otherwise only the ops of `THOROUGH` are tried in all layouts, each of which is a separate kernel
+    for a backend that compiles.
     """
     T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
     if op.structured:
@@ -189,7 +189,7 @@ def layouts(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case
 
 
 def broadcasts(op: Op, T: np.dtype[Any], rng: np.random.Generator, every: bool) -> Iterator[Case]:
-    """Operands of unlike shapes, in each layout that they may come to: rows of another length, and square."""
+    """Operands of different shapes, in each layout that they may lead to: rows of another length, and square."""
     given, places = keywords(op)[0], several(op)
     if not places:
         return

@@ -1,4 +1,4 @@
-"""What every backend must do, a function each: per op and dtype, through the public API.
+"""The requirements on every backend, one function each: per op and dtype, through the public API.
 
 They raise AssertionError with the case, the seed and what was wrong.  `tests/conformance` and
 `trueno.testing.conformance` run them over the table; a third party runs them over its own plugin.
@@ -82,7 +82,7 @@ def _kinds(op: Op, T: np.dtype[Any], case: Case, results: tuple[Any, ...]) -> No
 
 
 def _some(op: Op, dtype: npt.DTypeLike, seed: int) -> list[Case]:
-    """A few cases with results that have elements, small enough to be repeated in every manner."""
+    """A few cases with results that have elements, small enough to be repeated in every variant."""
     if op.structured:
         return [c for c in cases(op, dtype, seed) if c.label == "normal"][-5:]
     T, rng, given = np.dtype(dtype), rng_for(op, dtype, seed), keywords(op)[0]
@@ -107,7 +107,7 @@ def sentinels(shape: tuple[int, ...], dtype: np.dtype[Any], step: int) -> tuple[
 
 
 def check_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
-    """`out=` is what is returned, holds the result, and nothing beside it is touched; strided ones too."""
+    """`out=` is returned, holds the result, and nothing beside it is written; strided ones, too."""
     T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
     for case in _some(op, T, seed):
         for step in (1, 2):
@@ -140,7 +140,7 @@ def untouched(raw: Array, view: Array) -> None:
 
 
 def check_in_place(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
-    """`out` may be an operand of the result's shape, or overlap one: the answer is as if it were not."""
+    """`out` may be an operand of the result's shape, or overlap one: the result is the same."""
     T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
     if len(op.signature.outputs) > 1:
         return
@@ -177,7 +177,7 @@ def _overlapping(op: Op, case: Case, backend: str, T: np.dtype[Any], i: int, shi
 
 
 def check_bad_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
-    """An `out=` that is read-only, of another shape or dtype, or no array is an error, and stays as it was."""
+    """An `out=` that is read-only, of another shape or dtype, or not an array is an error, and is unchanged."""
     T = np.dtype(dtype)
     case = _some(op, T, seed)[-1]
     wanted = empty_results(op, case, T)
@@ -204,7 +204,7 @@ def check_bad_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> 
 
 
 def check_bad_operands(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
-    """Operands of another dtype than the first, integers and objects are errors, never converted in silence."""
+    """Operands of another dtype than the first, integers and objects are errors, never converted silently."""
     T = np.dtype(dtype)
     other = np.dtype(np.float64 if np.float32 == T else np.float32)
     case = _some(op, T, seed)[-1]
@@ -228,7 +228,7 @@ def check_bad_operands(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0
 
 
 def check_axis(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
-    """`axis=` and `keepdims=` are the last axis of a transposed operand."""
+    """`axis=` and `keepdims=` give the results of the last axis of a transposed operand."""
     if op.structured or op.over is None:
         return
     T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
@@ -249,7 +249,7 @@ def check_axis(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> Non
 
 
 def matrix(op: Op, rows: Array, kwargs: dict[str, Any]) -> trueno.QuantizedMatrix:
-    """Rows of blocks as users have them, the way round that the op reads them."""
+    """Rows of blocks as users have them, in the orientation that the op reads."""
     blocks = op.blocks(kwargs)
     assert blocks is not None
     q = trueno.QuantizedMatrix(rows, (len(rows), blocks.row_elements(rows.shape[1])), blocks.name)
@@ -257,7 +257,7 @@ def matrix(op: Op, rows: Array, kwargs: dict[str, Any]) -> trueno.QuantizedMatri
 
 
 def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, *, fused: bool = True) -> None:
-    """The op recorded in a batch gives what it gives as a call: alone, and (`fused`) between two others."""
+    """The op recorded in a batch gives the same result as a call: alone, and (`fused`) between two others."""
     T, accuracy = np.dtype(dtype), registry.load(backend).accuracy
     if is_half(T):
         _refused_by_a_batch(T, backend)
@@ -268,7 +268,7 @@ def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, *, fu
         with told(case, backend, seed), trueno.Batch(backend) as b:
             inputs = zip(op.signature.inputs, operands, strict=True)
             handles = [b.upload(matrix(op, x, case.kwargs) if s.blocks else x) for s, x in inputs]
-            # Twice the negative is the operand itself, bit for bit, and so is what comes out.
+            # Twice the negative is the operand itself, bit for bit, so the result must be, too.
             given = [handles]
             if fused:
                 given.append(
@@ -291,11 +291,11 @@ def _refused_by_a_batch(T: np.dtype[Any], backend: str) -> None:
             b.upload(np.ones(3, T))
         except trueno.DtypeError:
             return
-    raise AssertionError(f"a batch took {T}, in which it cannot compute")
+    raise AssertionError(f"a batch accepted {T}, in which it cannot compute")
 
 
 def check_resident(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
-    """On arrays that live on the device the op gives what it must, along another axis too, and leaves it there."""
+    """On device arrays the op gives correct results, along another axis too, and leaves them on the device."""
     T, by = np.dtype(dtype), subject(backend)
     if not by.foreign or op.quantized:
         return
@@ -303,7 +303,7 @@ def check_resident(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) ->
         with told(case, backend, seed):
             _resident(op, case, by)
     stays = not is_half(T) or hasattr(by.backend, "cast") or registry.entries()[backend].half(op.name)
-    if stays and any(spec.index for spec in op.signature.inputs):  # at home an index outside is an error
+    if stays and any(spec.index for spec in op.signature.inputs):  # on the host an index outside is an error
         _outside(op, by, T, seed)
     if op.structured or op.over is None:
         return
@@ -314,7 +314,7 @@ def check_resident(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) ->
 
 
 def _outside(op: Op, by: Subject, T: np.dtype[Any], seed: int) -> None:
-    """An index outside of its table, which nobody sees there, gives a row of NaN, and its neighbours stay right."""
+    """An unchecked index outside of its table gives a row of NaN, and its neighbours stay correct."""
     table = rng_for(op, T, seed).standard_normal((5, 9)).astype(T)
     i = np.array([4, 5, 0, -1, 2**40, 3])
     case = Case(op, T, "indices outside", (table, i))

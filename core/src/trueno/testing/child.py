@@ -1,7 +1,7 @@
-"""Run by the kit in a process of its own: `python -m trueno.testing.child TASK NAME MANIFEST REPORT`.
+"""Run by the kit in a child process: `python -m trueno.testing.child TASK NAME MANIFEST REPORT`.
 
-What a probe does to a process can be seen only in a new one.  The report is written to a file, so that stdout
-holds nothing but what the backend printed.
+A probe's effects on a process can be seen only in a new one.  The report is written to a file, so that stdout
+holds only what the backend printed.
 """
 
 import json
@@ -30,7 +30,7 @@ def _load(name: str, path: str) -> tuple[Any, Callable[[], Any]]:
 
 
 def _surroundings() -> dict[str, Any]:
-    """What a probe must leave as it was."""
+    """The state that a probe must not change."""
     import numpy as np
 
     return {
@@ -52,7 +52,7 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def probes(name: str, path: str) -> dict[str, Any]:
-    """Both probes, the first twice; the factory twice; and what changed around them."""
+    """Both probes, the first twice; the factory twice; and the changes around them."""
     _, factory = _load(name, path)
     before = _surroundings()
     backend = factory()
@@ -70,14 +70,14 @@ def probes(name: str, path: str) -> dict[str, Any]:
 
 
 def fork(name: str, path: str) -> dict[str, Any]:
-    """After probe(1) here, a forked child makes probe(2) and runs a kernel."""
+    """After probe(1) here, a forked child calls probe(2) and runs a kernel."""
     _, factory = _load(name, path)
     backend = factory()
     backend.probe(1)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        said = "it ended without a word"
+        said = "it ended without a message"
         try:
             os.close(reader)
             verdict = backend.probe(2)
@@ -97,7 +97,7 @@ def fork(name: str, path: str) -> dict[str, Any]:
 
 
 def _runs(name: str, path: str) -> str:
-    """One op through the public API; what went wrong, if anything."""
+    """One op through the public API; returns what went wrong, if anything."""
     import numpy as np
 
     import trueno
@@ -116,12 +116,12 @@ def _runs(name: str, path: str) -> str:
 
 
 def discovery(name: str, path: str) -> dict[str, Any]:
-    """What looking at the backends imports of this one; asked a second time, so that its verdict is known."""
+    """What listing the backends imports of this one; called a second time, so that its verdict is known."""
     import trueno
 
     manifest, _ = _load(name, path)
     module = manifest.factory.partition(":")[0]
-    package = module if module.startswith("trueno.") else module.partition(".")[0]  # the core carries one of its own
+    package = module if module.startswith("trueno.") else module.partition(".")[0]  # the core has its own backend
     entry = trueno.backends()[name]
     listed = package in sys.modules
     available, reason = entry.available, entry.reason
@@ -136,7 +136,7 @@ TASKS: dict[str, Callable[[str, str], dict[str, Any]]] = {
 
 
 def main(task: str, name: str, path: str, report: str) -> None:
-    """Write what the task found as JSON to the file `report`."""
+    """Write the task's result as JSON to the file `report`."""
     try:
         found = TASKS[task](name, path)
     except BaseException as error:

@@ -1,6 +1,6 @@
-"""What a backend says about itself: manifest, names, protocol, records.  Each function lists all that is wrong.
+"""A backend's declarations: manifest, names, protocol, records.  Each function lists all that is wrong.
 
-Sentences, not exceptions: whoever writes a plugin wants to see everything at once.
+It returns sentences and raises nothing: a plugin's author wants to see everything at once.
 """
 
 import inspect
@@ -35,11 +35,11 @@ from trueno.testing.subject import subject
 GROUP = "trueno.backends"
 DTYPES = ("float32", "float64")
 SIZES = (1, 10, 20, 30)
-"""Size classes at which `supports` and `rates` are asked."""
+"""Size classes for calls of `supports` and `rates`."""
 
 
 def manifest_problems(name: str) -> list[str]:
-    """What is wrong with the manifest of an installed backend and with its entry point."""
+    """Problems with the manifest of an installed backend and with its entry point."""
     found = registry.entries()[name].manifest
     if found is None or not found.path:
         return []  # the core's own has no file
@@ -69,7 +69,7 @@ def manifest_problems(name: str) -> list[str]:
 
 
 def name_remarks(name: str) -> list[str]:
-    """Names that users would not guess: a remark, no fault."""
+    """Names that users would not guess: remarks, not errors."""
     found = registry.entries()[name].manifest
     if found is None or not found.path:
         return []
@@ -81,24 +81,24 @@ def name_remarks(name: str) -> list[str]:
     if package and package != wanted and not wanted.startswith(f"{package}_"):
         said.append(f"the package is called {package}; users will look for {wanted}")
     if not found.distribution:
-        said.append("no distribution brings it: it was registered by hand, and exists in this process only")
+        said.append("no distribution has it: it was registered in code, and exists in this process only")
     return said
 
 
 def package_of(name: str) -> str:
-    """The top-level package of a backend's code; "" for the core's own, and for one that has no file to find it by."""
+    """The top-level package of a backend's code; "" for the core's own, and for one without a file to find it by."""
     found = registry.entries()[name].manifest
     return found.factory.partition(":")[0].partition(".")[0] if found and found.path else ""
 
 
 def protocol_problems(name: str) -> list[str]:
-    """What is wrong with the members of an installed backend."""
+    """Problems with the members of an installed backend."""
     by = subject(name)
     return member_problems(by.backend, name, registry.entries()[name].kind, foreign=by.foreign)
 
 
 def blocking_problems(name: str) -> list[str]:
-    """What makes every other check meaningless: members or records that are not what the core calls and reads."""
+    """Problems that make every other check meaningless: members or records that the core cannot call or read."""
     wrong = protocol_problems(name)
     backend: Any = subject(name).backend
     wrong += _accuracy(getattr(backend, "accuracy", None))
@@ -106,7 +106,7 @@ def blocking_problems(name: str) -> list[str]:
 
 
 def _answer(backend: Any, call: Call) -> str:
-    """What is wrong with the answer of `supports`, apart from its words."""
+    """Problems with the answer of `supports`, apart from its words."""
     where = f"supports({call.op.name} {call.dtype})"
     try:
         reject = backend.supports(call)
@@ -118,9 +118,9 @@ def _answer(backend: Any, call: Call) -> str:
 
 
 def member_problems(backend: Any, name: str, kind: str, *, foreign: bool = False) -> list[str]:
-    """Members of `Backend` that are missing, are not as the manifest says, or cannot be called as the core does.
+    """Members of `Backend` that are missing, do not match the manifest, or cannot be called as the core does.
 
-    foreign: it has arrays of its own, and must be able to `copy` them.
+    foreign: it has its own array type, and must be able to `copy` its arrays.
     """
     wrong = [f"{member} is missing" for member in Backend.__annotations__ if not hasattr(backend, member)]
     owners = (Backend, DeviceBackend, OptionalMethods) if foreign else (Backend, OptionalMethods)
@@ -135,7 +135,7 @@ def member_problems(backend: Any, name: str, kind: str, *, foreign: bool = False
             continue
         try:
             signature = inspect.signature(method)
-        except (TypeError, ValueError):  # compiled code does not say
+        except (TypeError, ValueError):  # compiled code has no signature
             continue
         parameters = list(inspect.signature(declared).parameters.values())[1:]
         required = [p for p in parameters if p.default is p.empty]
@@ -176,7 +176,7 @@ def record_problems(name: str) -> list[str]:
     strange = Call(TABLE["add"], np.dtype(np.int8), "ee", 1, (5,))
     try:
         if backend.supports(strange) is None:
-            wrong.append("supports() takes add in int8, which no op has; reject dtypes that there is no kernel for")
+            wrong.append("supports() takes add in int8, which no op has; reject dtypes without a kernel")
     except Exception as error:
         wrong.append(f"supports() of a call in int8 raised {type(error).__name__}: {error}; return a Reject")
     return _few(wrong)
@@ -187,7 +187,7 @@ def code_problems(name: str) -> list[str]:
     backend = subject(name).backend
     codes = {reject.code for call in calls(name) if isinstance(reject := backend.supports(call), Reject)}
     return [
-        f"supports() says Reject({code!r}), which is no code of trueno's; choose of {', '.join(PLUGIN)}"
+        f"supports() returned Reject({code!r}), which is not a code of trueno's; choose from {', '.join(PLUGIN)}"
         for code in sorted(codes - set(PLUGIN), key=str)
     ]
 
@@ -237,7 +237,7 @@ def _few(sentences: list[str], most: int = 12) -> list[str]:
 
 
 def array_problems(name: str) -> list[str]:
-    """What `empty`, `to_device` and `to_host` get wrong: bytes, shapes, dtypes, the type that the manifest names."""
+    """Errors of `empty`, `to_device` and `to_host`: bytes, shapes, dtypes, the type that the manifest names."""
     by = subject(name)
     wrong = []
     for dtype in (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)):

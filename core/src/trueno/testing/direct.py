@@ -1,6 +1,6 @@
-"""Calling a kernel as the core calls it, through the protocol: its key, its operands in canonical form, its results.
+"""Calls of a kernel as the core makes them, through the protocol: its key, its operands in canonical form, its results.
 
-To refuse is to return -1 or to raise `Refused`, having written nothing.
+A kernel refuses by returning -1 or by raising `Refused`, having written nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,12 +21,12 @@ from trueno.testing.subject import Subject
 
 Array = npt.NDArray[Any]
 LARGEST = 20_000
-"""Elements of an operand, at most: what is looked for here does not depend on size."""
+"""The most elements of an operand: these checks do not depend on size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """One call of a kernel: its key, host operands as a user has them, and what the results are like."""
+    """One call of a kernel: its key, host operands as a user has them, and the form of the results."""
 
     call: Call
     case: Case
@@ -34,7 +34,7 @@ class Direct:
 
     @property
     def operands(self) -> tuple[Array, ...]:
-        """In canonical form, as kernels take them: a column becomes one value a row."""
+        """In canonical form, as kernels get them: a column becomes one value per row."""
         if self.case.op.structured or self.case.op.over is not None:
             return self.case.operands
         pairs = zip(self.case.operands, self.call.layout, strict=True)
@@ -48,7 +48,7 @@ class Direct:
         return f"{self.case}, layout {self.call.layout!r}"
 
     def told(self, shapes: Iterable[tuple[int, ...]] = ()) -> str:
-        """What the kernel is given, for people: each operand and result with its shape; in `shapes` if they differ."""
+        """The kernel's arguments, for people: each operand and result with its shape; in `shapes` if they differ."""
         op = self.case.op
         names = [*op.operands, *(f"result {s.name}" for s in op.signature.outputs)]
         own = [*(x.shape for x in self.operands), *(shape for shape, _ in self.wanted)]
@@ -64,7 +64,7 @@ def directs(
 ) -> Iterator[Direct]:
     """Calls that the backend takes: each static choice, one row and several, every layout.
 
-    every_layout: without it only the ops of `THOROUGH` come in the layouts that broadcasting leads to; plain: none do.
+    every_layout: otherwise only the ops of `THOROUGH` have the layouts that broadcasting leads to; plain: none have.
     """
     for case, layout in _canonical(op, np.dtype(dtype), seed, not plain and (every_layout or op.name in THOROUGH)):
         call = by.call(case, layout)
@@ -89,7 +89,7 @@ def _canonical(op: Op, T: np.dtype[Any], seed: int, every: bool) -> Iterator[tup
         yield Case(op, T, "one row of 65", one, given), ""
         yield Case(op, T, "rows of 33", grid(op, T, rng, 33), given), ""
     for layout in forms(op) if every else ():
-        # One value beside others that vary alike: they come as one row.
+        # One value beside others that vary alike: it arrives as one row.
         sizes = {"one row": (1, 65)} if "u" in layout else {"rows": TALL, "square": SQUARE}
         for label, (count, n) in sizes.items():
             shapes = user_shapes(op, layout, count, n)
@@ -99,7 +99,7 @@ def _canonical(op: Op, T: np.dtype[Any], seed: int, every: bool) -> Iterator[tup
 
 
 def attempt(kernel: Kernel, *arguments: Any) -> int:
-    """Status of a call; -1 for what is `Refused`.  AssertionError for a result that is no status."""
+    """Status of a call; -1 for what is `Refused`.  AssertionError for a result that is not a status."""
     try:
         status = kernel(*arguments)
     except Refused:

@@ -1,7 +1,7 @@
-"""What a public call must give: operands as a user passes them, judged against the op's own body.
+"""The expected results of a public call: operands as a user passes them, judged against the op's own body.
 
-`expected` canonicalises on its own, with plain broadcasting, so that a mistake in the core's
-canonical forms cannot hide behind itself.
+`expected` canonicalises by itself, with plain broadcasting, so that a mistake in the core's
+canonical forms cannot hide.
 """
 
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ def _repeated(b: Bound, times: int) -> Bound:
 
 
 def stated(v: Verdict, op: Op, accuracy: Accuracy) -> str:
-    """A verdict in words, a wrong one with how far off the worst value is and what the backend states."""
+    """A verdict in words; for a wrong one how far off the worst value is, and what the backend states."""
     if v.ok or op.structured:
         return str(v)
     ulp = {"sqrt": accuracy.ulp.get("sqrt", 0.5), "div": accuracy.ulp.get("div", 0.5)}
@@ -117,4 +117,4 @@ def stated(v: Verdict, op: Op, accuracy: Accuracy) -> str:
 
 
 FREE = ELEMENTS["add"]
-"""What costs no more has no error of its own but a rounding."""
+"""Element kinds that cost no more than this have no error of their own except rounding."""

@@ -1,4 +1,4 @@
-"""Guards on the backend's results: what must stop the line, what must not, and what a stop leaves behind."""
+"""Guards on the backend's results: what must raise, what must not, and the state after an error."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ KINDS = ("nan", "inf", "overflow")
 
 
 def check_guard(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None:
-    """Under a guard what no operand explains stops the line, and a healthy call gives its result.
+    """Under a guard an unexplained value raises, and a healthy call gives its result.
 
-    A stop names op, backend and how many values are sick, and leaves an operand that is `out` too as it was.
+    The error names op, backend and the number of unhealthy values, and an operand that is also `out` is unchanged.
     """
     T = np.dtype(dtype)
     _healthy(op, backend, T, seed)
@@ -55,7 +55,7 @@ def _guard(*kinds: str) -> Any:
 
 
 def _healthy(op: Op, backend: str, T: np.dtype[Any], seed: int) -> None:
-    """A good call under every condition at once; of a row program under divergence too, by the op's own tolerance."""
+    """A healthy call under every condition at once; for a row program also divergence, with the op's own tolerance."""
     accuracy = registry.load(backend).accuracy
     label = "normal" if op.structured else "one row of 65"
     case = next(c for c in cases(op, T, seed, long=False) if c.label == label)
@@ -70,7 +70,7 @@ def _healthy(op: Op, backend: str, T: np.dtype[Any], seed: int) -> None:
 
 
 def _tolerance(bound: Bound) -> float:
-    """How far a right result may be from the value, in units of the largest value."""
+    """The largest error of a correct result, in units of the largest value."""
     finite = np.isfinite(bound.low) & np.isfinite(bound.high) & np.isfinite(bound.value)
     width = np.subtract(bound.high, bound.low, where=finite, out=np.zeros(np.shape(bound.low)))
     largest = float(np.max(np.abs(bound.value), initial=0.0, where=finite)) or 1.0
@@ -78,7 +78,7 @@ def _tolerance(bound: Bound) -> float:
 
 
 def _rows(op: Op, backend: str, T: np.dtype[Any], seed: int) -> Iterator[tuple[Case, list[Bound], set[str]]]:
-    """One row of each kind of value, what its results may be, and which of NaN and Inf the operands hold."""
+    """One row of each kind of value, the possible results, and which of NaN and Inf the operands hold."""
     accuracy, given = registry.load(backend).accuracy, keywords(op)[0]
     operands = grid(op, T, rng_for(op, T, seed), 65)
     count = next(len(x) for x, k in zip(operands, op.layout, strict=True) if k != "w")
@@ -91,12 +91,12 @@ def _rows(op: Op, backend: str, T: np.dtype[Any], seed: int) -> Iterator[tuple[C
 def _seen(
     op: Op, operands: Sequence[Array], kwargs: dict[str, Any], T: np.dtype[Any], accuracy: Accuracy
 ) -> list[Bound]:
-    """What a guard may see: of 16-bit floats the results before they are rounded."""
+    """The values that a guard may see: of 16-bit floats the results before they are rounded."""
     return expected(op, [x.astype(computing(T)) for x in operands], kwargs, computing(T), accuracy)
 
 
 def _sick(bounds: list[Bound], kind: str) -> tuple[int, int]:
-    """How many values must be sick, and how many may be."""
+    """How many values must be unhealthy, and how many may be."""
     least = most = 0
     for b in bounds:
         if b.allowed is not None:
@@ -120,7 +120,7 @@ def _passes(case: Case, backend: str, seed: int, *kinds: str) -> None:
 
 @dataclass
 class _Target:
-    """An operand that is `out` too, and what it held."""
+    """An operand that is also `out`, and its content."""
 
     operands: tuple[Array, ...]
     at: int
@@ -128,7 +128,7 @@ class _Target:
 
 
 def _targets(case: Case) -> Iterator[_Target | None]:
-    """None for fresh results; then each operand that a result can be written to."""
+    """None for fresh results; then each operand to which a result can be written."""
     yield None
     op = case.op
     if len(op.signature.outputs) > 1:
@@ -157,7 +157,7 @@ def _stops(case: Case, backend: str, seed: int, kind: str, least: int, most: int
 def _error(
     op: Op, operands: tuple[Array, ...], kwargs: dict[str, Any], backend: str, out: Array | None
 ) -> GuardError | None:
-    """What a guard raised, if it stopped the call."""
+    """The error that a guard raised, if any."""
     try:
         invoke(op, operands, kwargs, backend, out)
     except GuardError as error:

@@ -1,7 +1,7 @@
-"""16-bit floats in the kit: what an op on them may give follows from what it may give in float32.
+"""16-bit floats in the kit: the bounds of an op on them follow from those in float32.
 
 The meaning is the float32 op on the widened operands, each floating result rounded once.  Rounding keeps order, so a
-result is right where it lies between the rounded ends of the float32 bound: that bound, and half a last place.
+result is correct if it is between the rounded ends of the float32 bound: that bound, and half a last place.
 """
 
 from dataclasses import replace
@@ -20,11 +20,11 @@ SAMPLE = {
     "float16": ("mul", "softmax", "argmax", "matmul"),
     "bfloat16": ("rms_norm", "sum", "matmul", "embedding_lookup"),
 }
-"""Ops judged where no dtypes are asked for: some of each kind; `--trueno-dtype float16,bfloat16` judges all."""
+"""Ops judged by default: some of each kind; `--trueno-dtype float16,bfloat16` judges all."""
 
 
 def native(backend: str) -> bool:
-    """Whether it has kernels of its own for some of them."""
+    """Whether it has its own kernels for some of them."""
     manifest = registry.entries()[backend].manifest
     return manifest is not None and bool(manifest.half)
 
@@ -47,7 +47,7 @@ def finfo(dtype: npt.DTypeLike) -> Any:
 
 
 def rounded_bound(b: Bound, dtype: npt.DTypeLike) -> Bound:
-    """What a float32 result inside `b` may be rounded to; positions stay."""
+    """The allowed values of a float32 result inside `b` after rounding; positions stay."""
     T = np.dtype(dtype)
     if not is_half(T) or b.allowed is not None:
         return b

@@ -1,7 +1,7 @@
-"""How a backend behaves around its work: what it imports, prints and changes, and whether a process may fork.
+"""A backend's side effects: what it imports, prints and changes, and whether a process may fork.
 
-Each function runs `trueno.testing.child` in a process of its own and lists what is wrong.  The core's own backend has
-no code apart from the core's, and nothing to show here.
+Each function runs `trueno.testing.child` in a child process and lists what is wrong.  The core's own backend has
+no code apart from the core's, so it passes.
 """
 
 import json
@@ -16,11 +16,11 @@ from trueno.discovery import registry
 from trueno.testing.declared import package_of
 
 SECONDS = 300.0
-"""How long a child may take; first imports and first compilations are slow on busy machines."""
+"""Time limit of a child; first imports and first compilations are slow on busy machines."""
 
 
 def _child(task: str, name: str, **environment: str) -> tuple[dict[str, Any], str]:
-    """What the task reports, and what it printed.  A report of {"error": …} if it came to no end."""
+    """The task's report, and its output.  A report of {"error": …} if it did not finish."""
     manifest = registry.entries()[name].manifest
     path = manifest.path if manifest else ""
     paths = os.pathsep.join(p for p in sys.path if p)
@@ -46,7 +46,7 @@ def _child(task: str, name: str, **environment: str) -> tuple[dict[str, Any], st
 
 
 def probe_problems(name: str) -> list[str]:
-    """Both probes in a new process: verdicts, what was printed, and what they changed around them."""
+    """Both probes in a new process: verdicts, output, and the changes around them."""
     if not package_of(name):
         return []
     found, printed = _child("probes", name)
@@ -65,7 +65,7 @@ def probe_problems(name: str) -> list[str]:
 
 
 def fork_problems(name: str) -> list[str]:
-    """A process that made probe(1) and then forks: does its child work?  Nothing where there is no fork."""
+    """A process that calls probe(1) and then forks: does its child work?  Nothing on systems without fork."""
     if not hasattr(os, "fork") or not package_of(name):
         return []
     found, _ = _child("fork", name)
@@ -74,7 +74,7 @@ def fork_problems(name: str) -> list[str]:
 
 
 def discovery_problems(name: str) -> list[str]:
-    """Looking at the backends must import none of this one's code, once its verdict is known."""
+    """Listing the backends must import none of this one's code, once its verdict is known."""
     found, printed = _child("discovery", name, TRUENO_PROBE="on")
     if "error" not in found:
         found, more = _child("discovery", name, TRUENO_PROBE="on")
@@ -92,7 +92,7 @@ def discovery_problems(name: str) -> list[str]:
 
 
 def force_cpu_problems(name: str) -> list[str]:
-    """Under TRUENO_FORCE_CPU=1 a GPU's backend is neither imported nor available; a CPU's is as before."""
+    """Under TRUENO_FORCE_CPU=1 a GPU backend is neither imported nor available; a CPU backend is unaffected."""
     found, _ = _child("discovery", name, TRUENO_PROBE="on", TRUENO_FORCE_CPU="1")
     if "error" in found:
         return [f"under TRUENO_FORCE_CPU=1: {found['error']}"]

@@ -1,8 +1,8 @@
-"""What a kernel must do, called as the core calls it: through the protocol, with nothing in between.
+"""The requirements on a kernel, called as the core calls it: through the protocol, with nothing in between.
 
-A function each, per op and dtype, like those of `trueno.testing.checks`; AssertionError says which call it was.
-To refuse is to return -1 or to raise `Refused`, having written nothing.  A kernel may do more than it must:
-where the contract lets it refuse, a right result is as good.
+One function each, per op and dtype, like those of `trueno.testing.checks`; AssertionError names the call.
+A kernel refuses by returning -1 or by raising `Refused`, having written nothing.  A kernel may do more than it must:
+where the contract allows a refusal, a correct result is as good.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ def _all(
 
 @contextmanager
 def _placed(where: str) -> Iterator[None]:
-    """Whatever goes wrong inside, said with where it did."""
+    """Errors inside are reported with the call in which they occurred."""
     try:
         yield
     except BaseException as error:
@@ -59,7 +59,7 @@ def _placed(where: str) -> Iterator[None]:
 
 
 def check_call(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_layout: bool = True) -> int:
-    """It returns 0 or None, its results are right and nothing else is written; read-only operands are taken."""
+    """It returns 0 or None, its results are correct and nothing else is written; read-only operands are accepted."""
 
     def look(by: Subject, direct: Direct, kernel: Kernel) -> None:
         before = [x.tobytes() for x in direct.operands]
@@ -102,7 +102,7 @@ def check_lengths(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, eve
 
 
 def _other_shapes(direct: Direct, j: int) -> Iterator[tuple[Array, list[tuple[int, ...]]]]:
-    """Operand or result `j` in shapes that do not agree with the others, and the shapes of all then.
+    """Operand or result `j` in shapes that do not agree with the others, and then the shapes of all.
 
     One longer, one shorter, one element that broadcasting would repeat, an axis less, an axis more.
     """
@@ -115,7 +115,7 @@ def _other_shapes(direct: Direct, j: int) -> Iterator[tuple[Array, list[tuple[in
         for by in (1, -1, 1 - size)
         if size + by > 0
     ]
-    # Shapes of structured ops are settled before; those of row programs may come raw, one row beside rows.
+    # Shapes of structured ops are checked before; those of row programs may be raw, one row beside rows.
     less = [np.copy(x[0]).reshape(x.shape[1:])] if x.ndim and not direct.case.op.structured else []
     for wrong in (*changed, *less, x[None]):
         now = [*shapes[:j], wrong.shape, *shapes[j + 1 :]]
@@ -143,7 +143,7 @@ def _agree(direct: Direct, shapes: list[tuple[int, ...]]) -> bool:
 
 
 def check_memory(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_layout: bool = True) -> int:
-    """Results that overlap operands or each other, strided or read-only arrays: refused or right, never wrong."""
+    """Results that overlap operands or each other, strided or read-only arrays: refused or correct, never wrong."""
 
     def look(by: Subject, direct: Direct, kernel: Kernel) -> None:
         for j in range(len(direct.operands)):
@@ -195,7 +195,7 @@ def _partial(by: Subject, direct: Direct, kernel: Kernel, j: int, k: int) -> Non
 
 
 def _twins(by: Subject, direct: Direct, kernel: Kernel) -> None:
-    """Two results in one memory have no right answer."""
+    """Two results in the same memory have no correct values."""
     for k in range(1, len(direct.wanted)):
         if direct.wanted[k] == direct.wanted[0]:
             outs = Outs(by, direct)
@@ -225,13 +225,13 @@ def _strided(by: Subject, direct: Direct, kernel: Kernel) -> None:
 
 
 def _read_only_out(by: Subject, direct: Direct, kernel: Kernel) -> None:
-    """Each result in turn; the others, which could be written, are not."""
+    """Each result in turn is read-only; the others, which could be written, must not be."""
     for k in range(len(direct.wanted)):
         outs = Outs(by, direct)
         outs.given[k].flags.writeable = False
         try:
             status = attempt(kernel, *direct.operands, *direct.scalars, *outs.given)
-        except ValueError:  # NumPy's own word for it, which the core takes as a refusal too
+        except ValueError:  # NumPy's own error, which the core also treats as a refusal
             status = -1
         asked = f"given result {k} read-only it must return -1"
         assert status == -1, f"{asked}; it returned {status}"
@@ -239,7 +239,7 @@ def _read_only_out(by: Subject, direct: Direct, kernel: Kernel) -> None:
 
 
 def check_guarded(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_layout: bool = True) -> int:
-    """A guarded kernel's status bits are those of its results; without one `supports` says `unguarded`."""
+    """A guarded kernel's status bits are those of its results; without such a kernel `supports` says `unguarded`."""
     by, count = subject(backend), 0
     for direct in directs(op, dtype, by, seed, every_layout=every_layout, plain=not every_layout):
         call = by.call(direct.case, direct.call.layout, guarded=True)

@@ -1,16 +1,16 @@
-"""The layouts in which the core hands operands over, and arrays of the shapes that lead to each.
+"""The layouts in which the core passes operands, and arrays of the shapes that lead to each.
 
-A letter an operand: `e` varies along rows and elements, `w` along elements, `r` along rows, `u` not at all.  Whoever
-broadcasts as NumPy does is wrong for `r` beside rows, [rows, n] with [rows]; with as many rows as elements nothing
-but the values shows it, so every layout is tried square too.
+One letter per operand: `e` varies along rows and elements, `w` along elements, `r` along rows, `u` not at all.  NumPy's
+broadcasting is wrong for `r` beside rows, [rows, n] with [rows]; with as many rows as elements only
+the values show it, so every layout is tried square, too.
 """
 
 from trueno.ops.op import Op
 
 THOROUGH = ("sub", "div", "pow", "copysign", "lerp", "fma", "dot")
-"""Ops that are tried in every layout everywhere: exchanging their operands shows."""
+"""Ops that are always tried in every layout: exchanging their operands changes the result."""
 TALL, SQUARE = (7, 33), (9, 9)
-"""Rows and elements of a row: unlike each other, and alike."""
+"""Rows and elements of a row: different, and equal."""
 
 Shape = tuple[int, ...]
 
@@ -26,7 +26,7 @@ def forms(op: Op, every: bool = True) -> list[str]:
     places = several(op)
     if not places:
         return []
-    if op.over is not None:  # such an operand has its whole row, or is one row for all
+    if op.over is not None:  # such an operand has its whole row, or is one row shared by all
         turns = _one_each("w", len(places)) if every else []
     elif every:
         turns = [turn for letter in "uwr" for turn in _one_each(letter, len(places))]
@@ -47,7 +47,7 @@ def _at(layout: str, places: list[int], letters: str) -> str:
 
 
 def user_shapes(op: Op, layout: str, rows: int, n: int) -> list[Shape]:
-    """Shapes that a user passes for the core to make `layout` of them."""
+    """Shapes for which the core produces `layout`."""
     column = (rows, 1) if op.over is None else (rows,)
     shapes: dict[str, Shape] = {"e": (rows, n), "w": (n,), "r": column, "u": ()}
     return [shapes[letter] for letter in layout]

@@ -1,4 +1,4 @@
-"""What the tests came to: a matrix for people, JSON for machines."""
+"""The results of the tests: a matrix for people, JSON for machines."""
 
 import os
 import platform
@@ -20,12 +20,12 @@ from trueno.testing.rates import OFF
 from trueno.text import columns, duration
 
 FORMAT = 1
-"""Version of the JSON's layout."""
+"""Version of the JSON's format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One test's end; op and dtype are empty for tests of the whole backend."""
+    """One test's outcome; op and dtype are empty for tests of the whole backend."""
 
     test: str
     backend: str
@@ -37,7 +37,7 @@ class Outcome:
 
 @dataclass
 class Ledger:
-    """Everything that the tests hand on, by backend."""
+    """Everything that the tests report, by backend."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     values: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Ledger:
     remarks: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, report: Any) -> None:
-        """Take in a `TestReport`; anything that is no test of the kit is left out."""
+        """Record a `TestReport`; tests outside of the kit are ignored."""
         told = dict(report.user_properties)
         row = told.get("trueno.row")
         if row is None or (report.when != "call" and report.outcome == "passed"):
@@ -61,14 +61,14 @@ class Ledger:
 
     @property
     def backends(self) -> list[str]:
-        """Those that were judged, in the order of their tests."""
+        """The judged backends, in the order of their tests."""
         return list(dict.fromkeys(o.backend for o in self.outcomes))
 
     def failures(self, backend: str) -> list[Outcome]:
         return [o for o in self.outcomes if o.backend == backend and o.outcome == "failed"]
 
     def judged(self, backend: str) -> bool:
-        """Whether any op came to a verdict, if ops were asked for at all."""
+        """Whether any op got a verdict, if ops were requested at all."""
         ends = [o.outcome for o in self.outcomes if o.backend == backend and o.op]
         return not ends or any(end != "skipped" for end in ends)
 
@@ -78,7 +78,7 @@ class Ledger:
         return {end: ends.count(end) for end in ("passed", "failed", "skipped")}
 
     def verdict(self, backend: str, op: str, dtype: str) -> str:
-        """`pass`, `FAIL`, the code with which the backend rejects the op, or nothing where no test of it ran."""
+        """`pass`, `FAIL`, the code with which the backend rejects the op, or nothing if no test of it ran."""
         ends = [o for o in self.outcomes if (o.backend, o.op, o.dtype) == (backend, op, dtype)]
         if any(o.outcome == "failed" for o in ends):
             return "FAIL"
@@ -170,7 +170,7 @@ class Ledger:
         return [*lines, ""]
 
     def _left(self, backend: str, ops: list[str]) -> dict[str, str]:
-        """Ops that are skipped in every dtype, and the word or words why."""
+        """Ops that are skipped in every dtype, and the reason or reasons."""
         left = {}
         for op in ops:
             ends = {o.outcome for o in self.outcomes if (o.backend, o.op) == (backend, op)}
@@ -201,12 +201,12 @@ class Ledger:
 
 
 def _row(op: str) -> int:
-    """Where an op stands in the table: results of several workers come in any order."""
+    """An op's position in the table: results of several workers arrive in any order."""
     return list(TABLE).index(op)
 
 
 def unwritable(path: Path) -> str:
-    """Why a report cannot be written to `path`; "" if it can, as far as one sees before."""
+    """Why a report cannot be written to `path`; "" if it can, as far as a check can tell."""
     if path.is_dir():
         return f"{path} is a folder; give the name of a file"
     if not path.parent.is_dir():
@@ -217,9 +217,9 @@ def unwritable(path: Path) -> str:
 
 
 def facts(name: str) -> dict[str, Any]:
-    """What is known of a backend without running any kernel of it again.
+    """Facts about a backend that need no kernel.
 
-    It is loaded where it is not: with several workers, the process that reports has judged nothing itself.
+    It is loaded if necessary: with several workers, the reporting process has judged nothing itself.
     """
     with suppress(TruenoError):
         registry.load(name)
@@ -239,7 +239,7 @@ def facts(name: str) -> dict[str, Any]:
 
 
 def _without(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what stands around it already."""
+    """A row without blanks at its ends."""
     return {k: v for k, v in row.items() if k != "backend"}
 
 

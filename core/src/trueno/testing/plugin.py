@@ -14,7 +14,7 @@ from trueno.testing.ledger import Ledger, unwritable
 
 HERE = Path(__file__).parent
 ORDER = ("declared", "behaviour", "kernels", "values", "rates", "threads")
-"""The suites, what is quick and basic first."""
+"""The suites, quick and basic ones first."""
 LEDGER = pytest.StashKey[Ledger]()
 
 
@@ -45,16 +45,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
     named = config.getoption("--trueno-backend") or []
     if named:
-        registry.forget(
-            refresh=True
-        )  # whoever judges a plugin has just changed it: verdicts that are kept do not count
+        registry.forget(refresh=True)  # the author of a plugin has just changed it: cached verdicts do not count
     for name in named:
         try:
             registry.load(name)
         except TruenoError as error:
             raise pytest.UsageError(str(error)) from None
     if path := config.getoption("--trueno-json"):
-        problem = unwritable(_where(config, path))  # minutes of judging must not end in a report that is lost
+        problem = unwritable(_where(config, path))  # minutes of judging must not end in a lost report
         if problem:
             raise pytest.UsageError(problem)
 
@@ -79,14 +77,14 @@ def _where(config: pytest.Config, path: str) -> Path:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """The tests are not called test_*.py, because they are a part of the library."""
+    """The tests are not named test_*.py, because they are part of the library."""
     if file_path == HERE / "conformance.py":
         return pytest.Module.from_parent(parent, path=file_path)
     return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is quick and basic comes first; tests that are not ours stay where they are."""
+    """Quick and basic tests come first; tests that are not ours stay in place."""
     places = [_place(item) for item in items]
     ours = iter(sorted((i for i in items if _place(i) >= 0), key=_place))
     items[:] = [item if place < 0 else next(ours) for item, place in zip(items, places, strict=True)]
@@ -98,7 +96,7 @@ def _place(item: pytest.Item) -> int:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Each result carries what it was about."""
+    """Each result carries its subject."""
     params = getattr(getattr(item, "callspec", None), "params", {})
     if "backend" in params and _place(item) >= 0:
         op = params.get("op")
@@ -107,7 +105,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 class Listener:
-    """Takes results in where they arrive, which with several workers is one process only."""
+    """Collects results where they arrive, which with several workers is only one process."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -123,14 +121,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where no op came to a verdict there is nothing that conforms: 5, as of no tests."""
+    """If no op got a verdict, nothing conforms: exit code 5, as for no tests."""
     ledger = session.config.stash[LEDGER]
     if session.exitstatus == 0 and not all(map(ledger.judged, ledger.backends)):
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """The support matrix, rates, remarks and the verdict; the JSON where it was asked for."""
+    """The support matrix, rates, remarks and the verdict; the JSON if requested."""
     ledger = config.stash[LEDGER]
     for backend in ledger.backends:
         terminalreporter.section(f"trueno conformance: {backend}")

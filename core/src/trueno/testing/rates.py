@@ -1,6 +1,6 @@
-"""Declared speeds against measured ones: what the selector would believe, and what a call takes here.
+"""Declared speeds against measured ones: the selector's prediction, and the time of a call here.
 
-A table for people.  Speeds depend on the machine, so nothing here fails; what is off by more than three is said.
+A table for people.  Speeds depend on the machine, so nothing here fails; factors above three are remarks.
 """
 
 import math
@@ -20,7 +20,7 @@ from trueno.testing.cases import natural
 from trueno.testing.subject import subject
 
 OFF = 3.0
-"""Factor from which a declared time is worth a word."""
+"""The factor from which a declared time is reported."""
 SIZES: dict[str, tuple[int, ...]] = {
     "add": (10, 16, 21),
     "gelu": (10, 16, 20),
@@ -29,9 +29,9 @@ SIZES: dict[str, tuple[int, ...]] = {
     "matmul": (10, 16, 18),
     "convolve2d": (10, 16),
 }
-"""Ops that stand for their classes, and the size classes of their first operand."""
+"""Ops that represent their classes, and the size classes of their first operand."""
 BUDGET = 0.2
-"""Seconds a row, about."""
+"""Seconds per row, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Measured over declared: above 1 where the backend promises too much."""
+        """Measured over declared: above 1 if the backend promises too much."""
         return self.measured / self.declared
 
     @property
@@ -58,7 +58,7 @@ class Row:
 
 
 def compare(backend: str, dtype: npt.DTypeLike, seed: int = 0, ops: tuple[str, ...] = ()) -> list[Row]:
-    """A row for each op and size of `SIZES` that the backend takes; of `ops` only, where some are named."""
+    """A row for each op and size of `SIZES` that the backend takes; only of `ops`, if some are named."""
     by, T = subject(backend), np.dtype(dtype)
     rows = []
     for name, sizes in SIZES.items():
@@ -86,7 +86,7 @@ def compare(backend: str, dtype: npt.DTypeLike, seed: int = 0, ops: tuple[str, .
 
 
 def fastest(run: Callable[[], Any], wait: Callable[[], Any]) -> float:
-    """Seconds a call, the best of several rounds, each long enough for the clock."""
+    """Seconds per call, the best of several rounds, each long enough for the clock."""
     run()
     wait()
     begin = perf_counter()
@@ -106,7 +106,7 @@ def fastest(run: Callable[[], Any], wait: Callable[[], Any]) -> float:
 
 
 def _case(op: Op, T: np.dtype[Any], size: int, seed: int) -> Case:
-    """Operands of the sizes that a size class stands for, as square as they may be."""
+    """Operands of the sizes that a size class stands for, as square as possible."""
     many, rng = int(elements(size)), rng_for(op, T, seed)
     side = max(1, math.isqrt(many))
     if op.structured:

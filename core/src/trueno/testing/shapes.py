@@ -1,4 +1,4 @@
-"""Cases of structured ops: shapes at the seams of tiles, values that reach every term, odd layouts."""
+"""Cases of structured ops: shapes at the boundaries of tiles, values that reach every term, unusual layouts."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from trueno.testing.halves import finfo
 
 Array = npt.NDArray[Any]
 DIMS = (1, 2, 3, 5, 7, 8, 9, 16, 17, 31, 64, 65, 127)
-"""Sizes to draw from: on, before and after the widths of vectors and tiles."""
+"""Sizes to draw from: equal to, below and above the widths of vectors and tiles."""
 EXPLICIT: dict[str, tuple[tuple[tuple[int, ...], ...], ...]] = {
     "convolve2d": (
         ((1, 1), (1, 1)),
@@ -54,7 +54,7 @@ def _shapes(op: Op, rng: np.random.Generator, given: dict[str, Any]) -> Iterator
 
 
 def _in_blocks(op: Op, rng: np.random.Generator, given: dict[str, Any]) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Few blocks a row, at the seams of what kernels take at once; rows as for any other op."""
+    """A few blocks per row, at the boundaries of what kernels process at once; rows as for any other op."""
     blocks = op.blocks(given)
     assert blocks is not None
     specs = (*op.signature.inputs, *op.signature.outputs)
@@ -108,7 +108,7 @@ def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iter
     yield case("byte-swapped", lambda x: x.astype(x.dtype.newbyteorder()))
     yield case("read-only", _read_only)
     info = finfo(T)
-    scale = min(1e6, float(info.max) ** 0.25)  # products of two such numbers stay numbers
+    scale = min(1e6, float(info.max) ** 0.25)  # products of two such numbers stay finite
     yield case("large", lambda x: x * T.type(scale))
     yield case("small", lambda x: x * T.type(1 / scale))
     if not symmetric:
@@ -126,7 +126,7 @@ def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iter
 def _special(
     op: Op, T: np.dtype[Any], rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...], given: dict[str, Any]
 ) -> Iterator[Case]:
-    """NaN and Inf in the first operand: they reach exactly the results that read them."""
+    """NaN and Inf in the first operand: they reach exactly the results that depend on them."""
     for label, value in (("NaN", np.nan), ("Inf", np.inf), ("-Inf", -np.inf)):
         operands = _fill(op, T, rng, shapes, given)
         for spec, x in zip(op.signature.inputs, operands, strict=True):
@@ -135,12 +135,12 @@ def _special(
         if not op.signature.inputs[0].blocks:
             flat = operands[0].reshape(-1)
             flat[rng.integers(0, flat.size, 1 + flat.size // 50)] = value
-        if not any(s.blocks for s in op.signature.outputs):  # a number that is none cannot be quantized
+        if not any(s.blocks for s in op.signature.outputs):  # NaN and Inf cannot be quantized
             yield Case(op, T, label, tuple(operands), given)
 
 
 def _scale(blocks: Format | None, rows: Array, value: float, rng: np.random.Generator) -> None:
-    """Give some blocks a scale that is no number."""
+    """Give some blocks a scale that is not a number."""
     assert blocks is not None
     if blocks.e8m0:
         return

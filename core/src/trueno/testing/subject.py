@@ -1,4 +1,4 @@
-"""The backend that is judged, and how arrays reach it: NumPy's as they are, or moved to its own type."""
+"""The judged backend, and how arrays reach it: NumPy's directly, or moved to its own type."""
 
 from dataclasses import dataclass
 from math import prod
@@ -58,9 +58,9 @@ def subject(name: str) -> Subject:
 
 
 def rejected(op: Op, backend: str, dtype: npt.DTypeLike, parameters: dict[str, Any] | None = None) -> Reject | None:
-    """Why the backend takes no call of this op in this dtype, with these parameters (None: with any), or None.
+    """Why the backend takes no call of this op in this dtype, with these parameters (None: with any); None if it does.
 
-    Of 16-bit floats in the dtype to which the core widens them.
+    For 16-bit floats in the dtype to which the core widens them.
     """
     if op.quantized and np.dtype(dtype) != np.float32:
         return Reject("unsupported_dtype", "ops on blocks take float32")

@@ -1,4 +1,4 @@
-"""Eight threads at once: every result as right as alone."""
+"""Eight threads at once: every result must be correct, as in one thread."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -16,7 +16,7 @@ from trueno.testing.subject import rejected, subject
 
 THREADS, ROUNDS = 8, 40
 CHOSEN = ("add", "gelu", "softmax", "sum", "dot", "matmul", "convolve2d")
-"""Ops of every kind; where a backend takes none of them, the first that it takes."""
+"""Ops of every kind; for those that a backend does not take, the first that it takes."""
 
 
 def threaded_ops(backend: str, dtype: npt.DTypeLike) -> list[Op]:
@@ -26,7 +26,7 @@ def threaded_ops(backend: str, dtype: npt.DTypeLike) -> list[Op]:
 
 
 def check_threads(backend: str, dtype: npt.DTypeLike, seed: int = 0, rounds: int = ROUNDS) -> int:
-    """Each thread calls every op on operands of its own, `rounds` times; all results are judged afterwards."""
+    """Each thread calls every op on its own operands, `rounds` times; all results are judged afterwards."""
     ops, accuracy = threaded_ops(backend, dtype), subject(backend).backend.accuracy
     start = Barrier(THREADS)
     work = [[_case(op, dtype, seed + 1000 * t) for op in ops] for t in range(THREADS)]

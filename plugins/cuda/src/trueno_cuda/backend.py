@@ -22,24 +22,24 @@ HALVES = ("float16", "bfloat16")
 
 
 class PtxBackend:
-    """What both have in common: everything but the device."""
+    """The common part of both backends: everything but the device."""
 
     name: str
     kind: Literal["cpu", "gpu"] = "gpu"
     device: Device
-    """The process's, opened at first need."""
+    """The process's device, opened at first use."""
     _made: "tuple[StridedCopy, Cast] | None" = None
 
     @cached_property
     def accuracy(self) -> Accuracy:
-        """What the element functions were measured to keep."""
+        """The measured bounds of the element functions."""
         from trueno_cuda.rows.accuracy import ACCURACY
 
         return ACCURACY
 
     def supports(self, call: Call) -> Reject | None:
         if call.guarded and call.dtype.name in HALVES:
-            return Reject("unguarded", "guards look at values in float32")
+            return Reject("unguarded", "guards check values in float32")
         if call.op.structured:
             from trueno_cuda.kernels import KERNELS
 
@@ -75,7 +75,7 @@ class PtxBackend:
         self.device.write(x, out)
 
     def contiguous(self, x: Any) -> Any:
-        """`x`, or a copy in C order: CuPy's own would be compiled by NVRTC."""
+        """`x`, or a copy in C order: NVRTC would have to compile CuPy's own copy kernel."""
         return self.device.contiguous(x)
 
     def strided(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
@@ -89,7 +89,7 @@ class PtxBackend:
         self._moves(self.device)[1](x, out)
 
     def _moves(self, device: Device) -> "tuple[StridedCopy, Cast]":
-        """Copies and casts on the process's device, which may be another after a fork."""
+        """Copies and casts on the process's device, which may be a different one after a fork."""
         if self._made is None or self._made[0].device is not device:
             from trueno_cuda.kernels.cast import Cast
             from trueno_cuda.kernels.copy import StridedCopy
@@ -101,13 +101,13 @@ class PtxBackend:
         return self.device.recording()
 
     def synchronize(self) -> int:
-        """Wait; the status bits of what this thread ran guarded."""
+        """Wait; return the status bits of this thread's guarded kernels."""
         bits = self.device.take_status()
         self.device.wait()
         return bits
 
     def limits(self) -> dict[str, int | None]:
-        """Multiprocessors, and bytes of shared memory that a block may have."""
+        """The number of multiprocessors, and the bytes of shared memory that a block may have."""
         return {"sms": self.device.sms, "shared": self.device.shared}
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class CudaBackend(PtxBackend):
 
     @cached_property
     def _opened(self) -> ModuleType:
-        """Imported once: with it comes CuPy, and `device` is asked for at every call."""
+        """Imported once: this imports CuPy, and `device` is used at every call."""
         from trueno_cuda.device.hardware import opened
 
         return opened
@@ -131,11 +131,11 @@ class CudaBackend(PtxBackend):
         return self._opened.gpu()
 
     def own_environment(self, call: Call) -> bool:
-        """A GPU knows nothing of the caller's modes; numbers are rounded to its dtype on the host."""
+        """A GPU is independent of the caller's modes; the host rounds numbers to the kernel's dtype."""
         return not call.op.symbolic
 
     def probe(self, level: int) -> Probe:
-        """Level 1 starts no driver; level 2 adds on the GPU that would be used."""
+        """Level 1 starts no driver; level 2 uses the GPU that would run the calls."""
         from trueno_cuda.device.hardware import probe
 
         return probe(level)
@@ -176,5 +176,5 @@ class EmulatedBackend(PtxBackend):
         return Probe(True, devices=(Found("PTX emulator", arch, software=True),))
 
     def rates(self, call: Call) -> Rates:
-        """Of Python; it is chosen only by name, so this ranks it for nobody."""
+        """Python's speed; the emulator is chosen only by name, so this ranks it nowhere."""
         return Rates(launch_s=1e-3, flops=1e6, bytes=1e6, link_s=1e-5, link_bytes=1e9)

@@ -1,4 +1,4 @@
-"""`trueno ptx`: this plugin's kernels, printed and tried without a GPU and without CuPy."""
+"""`trueno ptx`: this plugin's kernels, printed and run without a GPU and without CuPy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -24,7 +24,7 @@ app = typer.Typer(
 Named = Annotated[str, typer.Argument(metavar="KERNEL", help="A name of `trueno ptx list`.", show_default=False)]
 Arch = Annotated[
     str,
-    typer.Option(help="The architecture, as sm_80; by default sm_90, where the kernel is for it.", show_default=False),
+    typer.Option(help="The architecture, as sm_80; by default sm_90, if the kernel is for it.", show_default=False),
 ]
 Given = Annotated[
     list[str] | None,
@@ -45,24 +45,24 @@ swept1024x4: 1024 threads a row, which they read again in every pass;
 
 long256x4c32: as swept, rows in chunks, 32 a multiprocessor."""
 PIPE = 120
-"""Columns of a table that goes to no terminal."""
+"""Columns of a table whose output is not a terminal."""
 LEAST = 24
 """Columns of a cell that is broken into lines."""
 
 
 def add(to: typer.Typer) -> None:
-    """What the entry point of the group `trueno.commands` names."""
+    """The function of the entry point in the group `trueno.commands`."""
     to.add_typer(app, name="ptx")
 
 
 def _say(text: str) -> None:
-    """Print lines, at once; of what others have named, in their PTX for example, only what is visible."""
+    """Print lines at once; of text from outside, in PTX for example, only what is visible."""
     print(escape.escaped(text, keep=escape.LINES), flush=True)
 
 
 @app.command("list")
 def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List the kernels, with the architectures that they are for and the constants of their builds."""
+    """List the kernels, with their architectures and the constants of their builds."""
     entries = registry.catalogue().values()
     if json:
         _say(escape.dumps([_record(e) for e in entries], indent=2))
@@ -75,7 +75,7 @@ def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = Fa
 
 @app.command("emit", epilog=SCHEDULES)
 def emit(name: Named, arch: Arch = "", given: Given = None) -> None:
-    """Print a kernel's PTX, with the command that gives the same as a comment before it."""
+    """Print a kernel's PTX, preceded by a comment with the command that gives the same."""
     entry = registry.find(name)
     arch, constants = arch or registry.usual(entry), _constants(entry, given)
     text = registry.module(registry.build(entry, arch, constants))
@@ -87,12 +87,12 @@ def run(
     name: Named,
     arch: Arch = "",
     given: Given = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample's random numbers.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample's random numbers.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a kernel's sample launch on the emulator, compare with NumPy, and show what the launch did.
 
-    Exits with 1 where a result is wrong or the emulator finds a fault.
+    Exits with 1 if a result is wrong or the emulator finds an error.
     """
     entry = registry.find(name)
     arch, constants = arch or registry.usual(entry), _constants(entry, given)
@@ -115,11 +115,11 @@ def check(
         list[str] | None, typer.Argument(metavar="[KERNEL]...", help="By default all.", show_default=False)
     ] = None,
     backend: Annotated[str, typer.Option(help="Where: cuda, or cuda_emulated.")] = "cuda",
-    seed: Annotated[int, typer.Option(min=0, help="Of the samples' random numbers.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the samples' random numbers.")] = 0,
 ) -> None:
-    """Run kernels' samples on the GPU, each variant once, and compare with NumPy; for compute-sanitizer too.
+    """Run kernels' samples on the GPU, each variant once, and compare with NumPy; also for compute-sanitizer.
 
-    Exits with 1 where a result is wrong or a kernel fails.
+    Exits with 1 if a result is wrong or a kernel fails.
     """
     entries = [registry.find(name) for name in names] if names else list(registry.catalogue().values())
     try:
@@ -172,7 +172,7 @@ def _constants(entry: CatalogueEntry, given: list[str] | None) -> dict[str, Any]
 
 
 def _command(verb: str, entry: CatalogueEntry, arch: str, constants: Mapping[str, Any]) -> str:
-    """The command with every constant spelled out: what was chosen, and how to have it again."""
+    """The command with every constant written out: what was chosen, and how to repeat it."""
     settings = " ".join(f"--set {name}={value}" for name, value in registry.chosen(entry, constants).items())
     return f"trueno ptx {verb} {entry.name} --arch {arch} {settings}".rstrip()
 
@@ -201,7 +201,7 @@ def _broken(cell: str, width: int) -> list[str]:
 
 
 def _arches(entry: CatalogueEntry) -> str:
-    """`from sm_80`, or their names where some newer ones are left out."""
+    """`from sm_80`, or their names if some newer ones are left out."""
     known = list(TARGETS)
     rest = known[known.index(entry.arches[0]) :]
     return f"from {rest[0]}" if len(rest) > 1 and list(entry.arches) == rest else ", ".join(entry.arches)
@@ -221,7 +221,7 @@ def _verdict(result: Result) -> str:
     if result.exact:
         what = "to the bit" if result.good else f"{result.wrong:,} differ"
     else:
-        what = f"error {result.error:.3g} of what is allowed"
+        what = f"error {result.error:.3g} of the allowed error"
         what += "" if result.good else f", {result.wrong:,} are beyond it"
     return f"{'right' if result.good else 'WRONG'}: {result.elements:,} elements, {what}{at}"
 

@@ -1,7 +1,7 @@
-"""The backend: NumPy's ufuncs over cache-sized tiles, on whatever machine NumPy runs.
+"""The backend: NumPy's ufuncs over cache-sized tiles, on any machine with NumPy.
 
-One thread, no compiler, no temporaries: what NumPy's own expressions lose to memory traffic, and nothing
-else.  It ranks above the reference and below everything that has vector code of its own.
+It uses one thread, no compiler and no temporaries, which saves the memory traffic of NumPy's own expressions.
+It ranks above the reference and below every backend with its own vector code.
 """
 
 from typing import Any, Literal
@@ -17,26 +17,26 @@ ACCURACY = Accuracy(ulp={"rsqrt": 2.0}, default=4.0, chain=48)
 """Functions are NumPy's, whose vector code promises 4 ulp (worst seen here: float32 log 2.9, our erf 2.7).
 
 chain: NumPy adds pairwise, 16 terms to each of 8 lanes and then a tree, so a tile of 2²² makes 16 + 3 + 15, and up
-to 7 left over; tiles join in float64.  Rows that run across add at most 32 one after the other.
+to 7 left over; tiles are combined in float64.  Rows that run across add at most 32 in sequence.
 """
 
 UFUNC_S = 0.4e-6
-"""Of a ufunc's call; a row program makes one a node."""
+"""The cost of a ufunc call; a row program makes one per node."""
 ROWS = Rates(launch_s=0.4e-6, flops=12e9, bytes=8e10)
 """Of row programs in float32, beside the ufuncs' calls: from 8 (softmax) to 20 (sum) flops a nanosecond."""
 MEMORY_CLASS, MEMORY_BYTES = 23, 2.5e10
-"""From 4 million elements on operands come from memory, at what one core can read and write."""
+"""From 4 million elements on operands come from memory, at the speed at which one core can read and write."""
 
 
 class ScalarBackend:
-    """NumPy alone."""
+    """Runs ops with NumPy alone."""
 
     name = "scalar"
     kind: Literal["cpu", "gpu"] = "cpu"
     accuracy = ACCURACY
 
     def probe(self, level: int) -> Probe:
-        """Present wherever NumPy is; level 2 runs one kernel and looks at its result."""
+        """Available wherever NumPy is; level 2 runs one kernel and checks its result."""
         devices = (Device("NumPy " + np.__version__),)
         if level < 2:
             return Probe(True, devices=devices)
@@ -65,7 +65,7 @@ class ScalarBackend:
         return row_kernel(call)
 
     def rates(self, call: Call) -> Rates:
-        """What one core with AVX2 or better made of NumPy 2.4 and OpenBLAS, rounded; float64 computes half as fast."""
+        """Measured speeds of one core with AVX2 or better, NumPy 2.4 and OpenBLAS, rounded; float64 is half as fast."""
         if call.op.structured:
             from trueno_scalar.kernels import KERNELS
 
@@ -95,4 +95,4 @@ class ScalarBackend:
         """Every call has finished when it returns."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """This backend holds no resources."""

@@ -1,4 +1,4 @@
-"""The backend: row programs through the Numba printer, structured ops through kernels written by hand.
+"""The backend: row programs through the Numba printer, structured ops through hand-written kernels.
 
 What needs Numba is imported and compiled in a thread of its own (`trueno_simd.llvm.elsewhere`).
 """
@@ -17,17 +17,17 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 PARALLEL_CLASS = 17  # size classes from 65 536 elements get kernels that may use the thread pool
 
 ROWS = Rates(launch_s=0.15e-6, flops=3e10, bytes=1.2e11)
-"""Of row programs in float32 on one core: from 15 (argmax) to 60 (exp) flops a nanosecond."""
+"""Of row programs in float32 on one core: from 15 (argmax) to 60 (exp) flops per nanosecond."""
 REGION_S = 2e-6
-"""Of a parallel region: waking the threads and waiting for the last."""
+"""The cost of a parallel region: waking the threads and waiting for the last."""
 MEMORY_CLASS, MEMORY_BYTES = 23, 2.5e10
-"""From 4 million elements on operands come from memory, at what a core can read and write."""
+"""From 4 million elements on operands come from memory, at the speed at which a core can read and write."""
 MEMORY_CORES = 4
-"""Cores that a desktop's memory keeps busy."""
+"""Cores that saturate a desktop's memory."""
 
 
 def _cpus() -> int:
-    """As many as `cpus.usable_cpus` at most, known without loading Numba."""
+    """At most `cpus.usable_cpus`, known without loading Numba."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -81,7 +81,7 @@ class SimdBackend:
     def _kernel(self, call: Call) -> Kernel:
         self._set_threads()
         if call.op.structured:
-            from trueno.backend import FusedOp  # here, as probes need no table of ops
+            from trueno.backend import FusedOp  # imported here, because probes do not need the table of ops
 
             if isinstance(call.op, FusedOp):
                 from trueno_simd.rows.epilogue import with_epilogue
@@ -94,13 +94,13 @@ class SimdBackend:
         return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded)
 
     def own_environment(self, call: Call) -> bool:
-        """Compiled kernels see to it; LAPACK, which NumPy calls in the caller's thread, does not."""
+        """Compiled kernels set it themselves; LAPACK, which NumPy calls in the caller's thread, does not."""
         from trueno_simd.llvm import environment
 
         return environment.known() and (not call.op.structured or _module("kernels").own_environment(call))
 
     def _set_threads(self) -> None:
-        """Follow the setting: whenever it is changed, plans are made anew, and kernels asked for again."""
+        """Follow the setting: whenever it changes, plans are discarded, and kernels are requested again."""
         count = settings.get("TRUENO_THREADS")
         if count != self._threads:
             from trueno_simd.threads import pool
@@ -110,9 +110,9 @@ class SimdBackend:
             self._threads = count
 
     def rates(self, call: Call) -> Rates:
-        """What cores with AVX2 or better make of a call, from measurements, rounded; float64 computes half as fast.
+        """Measured speeds of a call on cores with AVX2 or better, rounded; float64 computes half as fast.
 
-        A rough figure for a machine that nobody has measured: elementary functions differ twofold among themselves.
+        A rough figure for a machine that was not measured: elementary functions differ by a factor of two.
         """
         one_core = _kernels().rates(call) if call.op.structured else ROWS
         size = max(call.sizes)

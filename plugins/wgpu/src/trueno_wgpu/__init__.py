@@ -1,5 +1,5 @@
 """The WebGPU backend: any GPU through Vulkan, Metal or DX12.  `Array` is its array type, `CachedMatmul` keeps
-weights on the GPU, `is_available` says whether there is one.
+weights on the GPU, `is_available` says whether there is a GPU.
 """
 
 from importlib import import_module
@@ -15,10 +15,10 @@ __all__ = ["Array", "CachedMatmul", "is_available"]
 def is_available() -> bool:
     """Whether wgpu can run here: there is a GPU that it reaches, or software that TRUENO_WGPU_ADAPTER names.
 
-    Never raises.  A process of its own finds out, and the answer is kept, so that this one loads no driver;
-    `trueno.backends()["wgpu"].reason` says why not.  A setting that keeps GPUs out makes it False.
+    Never raises.  A child process probes it, and the answer is kept, so that this process loads no driver;
+    `trueno.backends()["wgpu"].reason` says why not.  A setting that blocks GPUs makes it False.
     """
-    entry = import_module("trueno").backends().get("wgpu")  # asked as users ask: nothing of a plugin needs the registry
+    entry = import_module("trueno").backends().get("wgpu")  # through the public API: a plugin must not use the registry
     return entry is not None and bool(entry.available)
 
 

@@ -1,4 +1,4 @@
-"""The backend: row programs printed as WGSL, structured ops by kernels written by hand."""
+"""The backend: row programs printed as WGSL, structured ops by hand-written kernels."""
 
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from trueno_wgpu.device.shader import Shader
 
 FLOAT32 = np.dtype(np.float32)
 SOFTWARE = Rates(launch_s=1e-4, flops=2e9, bytes=2e9, link_s=1e-4, link_bytes=3e9)
-"""Of llvmpipe on two cores; it is chosen only by name, so this ranks it for nobody."""
+"""Of llvmpipe on two cores; it is chosen only by name, so this ranks it nowhere."""
 ONE = Shader(
     "one and one",
     """struct P { n: u32 }
@@ -40,20 +40,20 @@ class WgpuBackend:
 
     @property
     def gpu(self) -> Gpu:
-        """The process's device, opened at first need."""
+        """The process's device, opened at first use."""
         return opened.gpu()
 
     @cached_property
     def accuracy(self) -> Accuracy:
-        """What the printer's element functions were measured to keep."""
+        """The measured bounds of the printer's element functions."""
         from trueno_wgpu.rows.accuracy import ACCURACY
 
         return ACCURACY
 
     def probe(self, level: int) -> Probe:
-        """Level 1 only loads wgpu: looking for adapters would leave a driver behind that does not survive a fork.
+        """Level 1 only loads wgpu: looking for adapters would load a driver that does not survive a fork.
 
-        Level 2, in a process of its own, finds one, opens it and adds on it.
+        Level 2, in a child process, finds an adapter, opens it and computes one sum on it.
         """
         if level < 2:
             return Probe(True)
@@ -66,7 +66,7 @@ class WgpuBackend:
             self.gpu.run(ONE, (x.buffer, y.buffer), np.uint32(65).tobytes(), (2, 1, 1))
             if y.numpy().tolist() != [2.0 * i for i in range(65)]:
                 return Probe(False, f"{adapter}: one and one is not two; update the GPU's driver", devices)
-        except NoAdapter as error:  # one that was named and is not there is something wrong
+        except NoAdapter as error:  # a named adapter that does not exist is an error
             return Probe(False, str(error), absent=not error.wanted)
         except BackendUnavailable as error:
             return Probe(False, str(error), devices)
@@ -93,11 +93,11 @@ class WgpuBackend:
         return kernel(self.gpu, call)
 
     def own_environment(self, call: Call) -> bool:
-        """A GPU knows nothing of the caller's modes; numbers are rounded to its dtype on the host."""
+        """A GPU is independent of the caller's modes; the host rounds numbers to the kernel's dtype."""
         return not call.op.symbolic
 
     def rates(self, call: Call) -> Rates:
-        """A mid-size discrete GPU's, as they stand beside the kernels; software's own where that was named."""
+        """Those of a mid-size discrete GPU, declared beside the kernels; software's own if software was named."""
         if runtime.adapter().software:
             return SOFTWARE
         if call.op.structured:
@@ -109,7 +109,7 @@ class WgpuBackend:
         return RATES
 
     def limits(self) -> dict[str, int | None]:
-        """What one binding, buffer, workgroup and grid may have; memory: the bytes of all arrays."""
+        """The limits of one binding, buffer, workgroup and grid; memory: the bytes of all arrays."""
         return {**asdict(self.gpu.limits), "memory": self.gpu.memory}
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -131,7 +131,7 @@ class WgpuBackend:
         return self.gpu.batch()
 
     def synchronize(self) -> int:
-        """Wait; the status bits of what this thread ran guarded."""
+        """Wait; return the status bits of this thread's guarded kernels."""
         bits = self.gpu.take_status()
         self.gpu.wait()
         return bits

@@ -7,8 +7,8 @@ mark("forbidden")
 
 
 class Backend(Sound):
-    """A backend that nobody may meet."""
+    """A backend that must not be touched."""
 
 
 class Array:
-    """An array type that nobody may meet."""
+    """An array type that must not be touched."""

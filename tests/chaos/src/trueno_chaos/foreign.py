@@ -113,7 +113,7 @@ class WrongDtype(Boxes):
 
 
 class WrongHome(Boxes):
-    """What comes home is of another shape and type, and `out` is not written."""
+    """What comes back to the host is of another shape and type, and `out` is not written."""
 
     def to_host(self, x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         if control.due():

@@ -72,7 +72,7 @@ class DiesInProbe(Sound):
 
 
 class ExitsInProbe(Sound):
-    """Ends the process without a word, and with the code for success."""
+    """Ends the process without a message, and with the code for success."""
 
     def probe(self, level: int) -> Probe:
         if level > 1:

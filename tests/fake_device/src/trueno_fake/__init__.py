@@ -1,4 +1,4 @@
-"""A device that is none: NumPy buffers that nobody else can reach, behind the protocol of a GPU.
+"""An imitation of a device: NumPy buffers that no other code can reach, behind the protocol of a GPU.
 
 `LEDGER` counts what it did; `control` says how it fails.  Results are those of the ops' own bodies.
 """

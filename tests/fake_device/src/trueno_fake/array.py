@@ -76,7 +76,7 @@ class Array:
         raise TypeError("a fake Array has no truth value")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a fake Array cannot be pickled or copied: bring it home with trueno.numpy first")
+        raise TypeError("a fake Array cannot be pickled or copied: copy it to the host with trueno.numpy first")
 
     def __repr__(self) -> str:
         return f"<fake Array {self.shape} {self.dtype}>"

@@ -30,7 +30,7 @@ class Recording:
 
 
 class FakeBackend:
-    """A GPU whose memory is a NumPy buffer that nobody else holds."""
+    """A GPU whose memory is a NumPy buffer that no other code holds."""
 
     name = "fake"
     kind: Literal["cpu", "gpu"] = "gpu"

@@ -113,7 +113,7 @@ def _structured(call: Call) -> Callable[..., Results | None]:
 
 
 def _rows(table: np.ndarray[Any, Any], i: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Rows of a table; NaN for an index outside, which nobody has looked at."""
+    """Rows of a table; NaN for an index outside, which was not checked."""
     inside = (i >= 0) & (i < len(table))
     return np.where(inside[..., None], table[np.where(inside, i, 0)], np.nan).astype(table.dtype)
 

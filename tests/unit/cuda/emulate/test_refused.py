@@ -77,7 +77,7 @@ BODIES = [
     (".shared .b8 t[-1];", "-1 is too few"),
     (".shared .b8 t[0];", "0 is too few"),
     (".shared .u32 t; .shared .u32 t;", "declared twice"),
-    (".shared .align 3 .b8 t[4];", "no power of two"),
+    (".shared .align 3 .b8 t[4];", "not a power of two"),
     (".shared .pred t;", "only registers are predicates"),
     (".shared .u32 t = 5;", "no initial values"),
     (".shared .u32 t[60000];", ".shared memory of 240000 bytes is declared; 232448 is the most"),

@@ -84,7 +84,7 @@ def context(driver):
 
 @pytest.fixture
 def cupy(monkeypatch):
-    """The fake in CuPy's place; the modules that import it are imported anew."""
+    """The fake in CuPy's place; the modules that import it are imported again."""
     import trueno_cuda.device.hardware as package
 
     fake_cupy.reset()

@@ -149,15 +149,15 @@ def test_a_kernel_that_waits_by_itself_may_begin_early(ready, stub):
     [
         (kernels.add, {"numbers": ()}, "the number n is missing"),
         (kernels.add, {"numbers": (1, 2)}, "takes 1 whole numbers, not 2"),
-        (kernels.add, {"numbers": (-1,)}, "n is -1, which is no u32"),
-        (kernels.add, {"numbers": (2**32,)}, "n is 4294967296, which is no u32"),
+        (kernels.add, {"numbers": (-1,)}, "n is -1, which is not a u32"),
+        (kernels.add, {"numbers": (2**32,)}, "n is 4294967296, which is not a u32"),
         (kernels.add, {"numbers": (1,), "grid": (0, 1, 1)}, r"a grid of \(0, 1, 1\)"),
         (kernels.add, {"numbers": (1,), "grid": (1, 65536, 1)}, r"a grid of \(1, 65536, 1\)"),
         (kernels.add, {"numbers": (1,), "grid": (2**31, 1, 1)}, "a grid of"),
         (kernels.mixed, {"numbers": (0,) * 4, "block": (513, 1, 1)}, "513 threads a block, and it takes 512"),
         (kernels.mixed, {"numbers": (0,) * 4, "block": (1, 1, 65)}, "a block of"),
         (kernels.backwards, {"numbers": (1,)}, "pointers, then whole numbers, then floats"),
-        (kernels.paired, {"grid": (3, 1, 1)}, "3 blocks along x are no whole number of clusters of 2"),
+        (kernels.paired, {"grid": (3, 1, 1)}, "3 blocks along x are not a whole number of clusters of 2"),
     ],
 )
 def test_what_cannot_be_prepared(ready, source, given, words):

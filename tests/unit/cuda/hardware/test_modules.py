@@ -120,7 +120,7 @@ def test_a_driver_without_a_linker_is_no_error(cache, fresh, stub):
 def test_a_folder_of_others_is_not_used(cache, fresh):
     cache.mkdir(parents=True)
     cache.chmod(0o777)
-    with pytest.warns(UserWarning, match="can be written by others"):
+    with pytest.warns(UserWarning, match="can be written by other users"):
         fresh().function(ADD, 0)
     assert not list(cache.iterdir())
 

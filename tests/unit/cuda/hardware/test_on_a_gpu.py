@@ -54,7 +54,7 @@ print(gpu.to_host(x).sum())
 
 @pytest.fixture(scope="module")
 def gpu():
-    """The process's GPU, with an NVRTC that nobody may ask."""
+    """The process's GPU, with an NVRTC that must not be called."""
     found = hardware.probe(2)
     if not found.ok:
         pytest.skip(found.reason)

@@ -41,7 +41,7 @@ def shifted(device: Emulator, x: Any, elements: int) -> Array:
 
 
 def unwritten(device: Emulator, shape: tuple[int, ...], dtype: Any, shift: int = 0) -> Array:
-    """A result whose memory holds NaN, so that what nobody wrote shows."""
+    """A result whose memory holds NaN, so that unwritten elements show."""
     return shifted(device, np.full(shape, np.nan, dtype), shift)
 
 

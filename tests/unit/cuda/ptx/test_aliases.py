@@ -43,11 +43,11 @@ def said(use) -> str:
 )  # fmt: skip
 def test_a_guess_at_the_kernel_is_answered(name, meant):
     message = said(lambda k, x, n: getattr(k, name))
-    assert message.startswith(f"k.{name}: no PTX operation is named so; ") and meant in message
+    assert message.startswith(f"k.{name}: no PTX operation has this name; ") and meant in message
 
 
 def test_what_nobody_could_mean_gets_no_hint():
-    assert said(lambda k, x, n: k.qqqqqq) == "k.qqqqqq: no PTX operation is named so"
+    assert said(lambda k, x, n: k.qqqqqq) == "k.qqqqqq: no PTX operation has this name"
 
 
 @pytest.mark.parametrize("axis", ["tid", "ctaid", "ntid", "nctaid"])
@@ -97,7 +97,7 @@ def test_the_hints_name_what_exists():
     for text in POINTER.values():
         for name in re.findall(r"(\w+)\(\w", text):
             assert hasattr(Pointer, name), text
-    assert not known & set(KERNEL), "a name that exists is no guess"
+    assert not known & set(KERNEL), "a name that exists is not a guess"
 
 
 # ------------------------------------------------------------------------------------- the topics hold everything

@@ -62,7 +62,7 @@ def python_max(k, x, h, n, eps):
     max(x.load(0), x.load(1))
 
 
-@misuse(r"n \(u32\) is no Python int: it exists on the GPU only; loop with `for i in k.range\(n\)")
+@misuse(r"n \(u32\) is not a Python int: it exists on the GPU only; loop with `for i in k.range\(n\)")
 def python_range(k, x, h, n, eps):
     for i in range(n):
         x.store(i, 1.0)
@@ -104,7 +104,7 @@ def numbers_alone(k, x, h, n, eps):
     k.max(1.0, 2.0)
 
 
-@misuse('k.rsqr: no PTX operation is named so; did you mean "rsqrt"')
+@misuse('k.rsqr: no PTX operation has this name; did you mean "rsqrt"')
 def misspelt(k, x, h, n, eps):
     k.rsqr(eps)
 
@@ -124,7 +124,7 @@ def brackets_of_a_shared_array(k, x, h, n, eps):
     k.shared(f32, 8, 8)[k.tid, 0]
 
 
-@misuse("1.5 is no integer, where a u32 is wanted")
+@misuse("1.5 is not an integer, but u32 needs one")
 def float_for_an_integer(k, x, h, n, eps):
     k.tid + 1.5
 
@@ -214,7 +214,7 @@ def unpacking_a_float(k, x, h, n, eps):
     k.unpack(eps)
 
 
-@misuse("k.select: .* is no predicate; compare first")
+@misuse("k.select: .* is not a predicate; compare first")
 def selecting_by_a_number(k, x, h, n, eps):
     k.select(n, eps, 1.0)
 
@@ -353,7 +353,7 @@ def branching_on_a_python_bool(k, x, h, n, eps):
         x.store(0, 1.0)
 
 
-@misuse(r"k.when: .* is no predicate; compare, as in k.when\(i < n\)")
+@misuse(r"k.when: .* is not a predicate; compare, as in k.when\(i < n\)")
 def branching_on_a_number(k, x, h, n, eps):
     with k.when(k.tid):
         x.store(0, 1.0)
@@ -471,12 +471,12 @@ def block_max_of_a_predicate(k, x, h, n, eps):
     k.block_max(n > 0)
 
 
-@misuse("k.warp_min: 3.0 is no Value")
+@misuse("k.warp_min: 3.0 is not a Value")
 def warp_min_of_a_number(k, x, h, n, eps):
     k.warp_min(3.0)
 
 
-@misuse("k.warp_sum: width=3 is no power of two")
+@misuse("k.warp_sum: width=3 is not a power of two")
 def warp_sum_of_three(k, x, h, n, eps):
     k.warp_sum(eps, width=3)
 
@@ -512,12 +512,12 @@ def unknown_shuffle(k, x, h, n, eps):
     k.shuffle(eps, "left", 1)
 
 
-@misuse("k.shuffle: width=3 is no power of two")
+@misuse("k.shuffle: width=3 is not a power of two")
 def shuffle_of_three(k, x, h, n, eps):
     k.shuffle(eps, "down", 1, width=3)
 
 
-@misuse("k.vote: .* is no predicate")
+@misuse("k.vote: .* is not a predicate")
 def vote_on_a_number(k, x, h, n, eps):
     k.vote("any", n)
 
@@ -681,7 +681,7 @@ def promise_of_three(k, x, h, n, eps):
     k.multiple_of(n, 3)
 
 
-@misuse(r"where=.* is no predicate; compare, as in where=i < n")
+@misuse(r"where=.* is not a predicate; compare, as in where=i < n")
 def masking_by_a_number(k, x, h, n, eps):
     x.load(k.tid, where=n)
 
@@ -696,12 +696,12 @@ def unknown_order(k, x, h, n, eps):
     x.load(0, order="strong")
 
 
-@misuse(r"is no index; indices into global memory are u32, s32, u64 or s64")
+@misuse(r"is not an index; indices into global memory: u32, s32, u64 or s64")
 def index_that_is_a_float(k, x, h, n, eps):
     x.load(eps)
 
 
-@misuse(r"is no index; indices into shared memory are u32 or s32")
+@misuse(r"is not an index; indices into shared memory: u32 or s32")
 def shared_index_of_64_bits(k, x, h, n, eps):
     k.shared(f32, 4).load(n.to(u64))
 
@@ -741,7 +741,7 @@ def empty_array(k, x, h, n, eps):
     k.shared(f32, 0)
 
 
-@misuse("k.shared: align=48 is no power of two")
+@misuse("k.shared: align=48 is not a power of two")
 def odd_alignment(k, x, h, n, eps):
     k.shared(f32, 4, align=48)
 
@@ -802,7 +802,7 @@ def ldmatrix_off_a_row(k, x, h, n, eps):
     k.ldmatrix(k.shared(bf16, 512), k.lane)
 
 
-@misuse("k.ldmatrix: .* is no shared memory of f16, bf16, f32 or 8-bit elements")
+@misuse("k.ldmatrix: .* is not shared memory of f16, bf16, f32 or 8-bit elements")
 def ldmatrix_from_global_memory(k, x, h, n, eps):
     k.ldmatrix(h, 0)
 
@@ -1127,7 +1127,7 @@ def flag_of_a_loop(k, x, h, n, eps):
 # ---- Python, NumPy and C by habit -----------------------------------------------------------------------
 
 
-@misuse(r"shared_1 \(shared f32\): vec=.* is no Python int; an index of two dimensions is a tuple")
+@misuse(r"shared_1 \(shared f32\): vec=.* is not a Python int; an index of two dimensions is a tuple")
 def index_without_its_brackets(k, x, h, n, eps):
     k.shared(f32, 8, 8).load(k.lane, k.lane + 1)
 
@@ -1137,17 +1137,17 @@ def stored_index_without_its_brackets(k, x, h, n, eps):
     k.shared(f32, 8, 8).store(k.lane, k.lane, 1.0)
 
 
-@misuse("is no Python float: it exists on the GPU only; .to.f32. converts it.*k.sqrt")
+@misuse("is not a Python float: it exists on the GPU only; .to.f32. converts it.*k.sqrt")
 def python_float(k, x, h, n, eps):
     float(n)
 
 
-@misuse("eps .f32. is no Python float: .*k.sqrt")
+@misuse("eps .f32. is not a Python float: .*k.sqrt")
 def root_of_math(k, x, h, n, eps):
     math.sqrt(eps)
 
 
-@misuse("eps .f32. is no Python int: it exists on the GPU only; .to.s32, 'rz'. truncates")
+@misuse("eps .f32. is not a Python int: it exists on the GPU only; .to.s32, 'rz'. truncates")
 def python_int(k, x, h, n, eps):
     int(eps)
 
@@ -1193,42 +1193,42 @@ def store_with_another_option(k, x, h, n, eps):
     x.store(k.tid, 1.0, volatile=True)
 
 
-@misuse("k.shared: float32 is no type of the builder; say f32, from trueno_cuda.ptx import f32")
+@misuse("k.shared: float32 is not a type of the builder; say f32, from trueno_cuda.ptx import f32")
 def shared_array_of_a_numpy_type(k, x, h, n, eps):
     k.shared(np.float32, 32)
 
 
-@misuse("k.shared: 'float32' is no type of the builder; say f32")
+@misuse("k.shared: 'float32' is not a type of the builder; say f32")
 def shared_array_of_a_name(k, x, h, n, eps):
     k.shared("float32", 32)
 
 
-@misuse(r"k.shared: 32 is no type of the builder; the type comes first: k.shared\(f32, 32, 33\)")
+@misuse(r"k.shared: 32 is not a type of the builder; the type comes first: k.shared\(f32, 32, 33\)")
 def shared_array_with_its_type_behind(k, x, h, n, eps):
     k.shared(32, 33, f32)
 
 
-@misuse("k.var: 'f32' is no type of the builder; say f32, from")
+@misuse("k.var: 'f32' is not a type of the builder; say f32, from")
 def var_of_a_name(k, x, h, n, eps):
     k.var("f32")
 
 
-@misuse("k.var: 0.0 is no type of the builder; the type comes first: k.var.f32, 0.0.")
+@misuse("k.var: 0.0 is not a type of the builder; the type comes first: k.var.f32, 0.0.")
 def var_of_a_number(k, x, h, n, eps):
     k.var(0.0)
 
 
-@misuse("k.const: 1.0 is no type of the builder; the type comes first: k.const.f32, 1.0.")
+@misuse("k.const: 1.0 is not a type of the builder; the type comes first: k.const.f32, 1.0.")
 def constant_with_its_type_behind(k, x, h, n, eps):
     k.const(1.0, f32)
 
 
-@misuse(".to: 'f32' is no type of the builder; say f32")
+@misuse(".to: 'f32' is not a type of the builder; say f32")
 def conversion_to_a_name(k, x, h, n, eps):
     n.to("f32")
 
 
-@misuse(".to: uint64 is no type of the builder; say u64")
+@misuse(".to: uint64 is not a type of the builder; say u64")
 def conversion_to_a_numpy_type(k, x, h, n, eps):
     n.to(np.uint64)
 
@@ -1339,7 +1339,7 @@ def forgotten(x: ptr(f32)):
 
 
 def test_what_looks_like_a_misuse_and_is_none() -> None:
-    """Names that are bound anew where nobody wants the old meaning, and state of Python's own loops."""
+    """Names that are rebound where the old meaning is not needed, and state of Python's own loops."""
 
     @kernel(threads=128)
     def fine(k, x: ptr(f32), n: u32):

@@ -46,7 +46,7 @@ def element(kind: str, dtype: Type, arch: str = "sm_80") -> Kernel:
 
 
 def run(made: Kernel, *operands: Array, fresh: bool = False) -> Array:
-    """The kernel's result on the emulator.  fresh: compiled anew, while instructions mean something else."""
+    """The kernel's result on the emulator.  fresh: compiled again, while instructions mean something else."""
     out = np.full_like(operands[0], 12345)
     module = Module(made.text) if fresh else load(made.text)
     report = module.launch(made.name, -(-out.size // THREADS), THREADS, [*operands, out, out.size], traffic=False)

@@ -119,7 +119,7 @@ def test_truth_values_join(rng: np.random.Generator, dtype: Type) -> None:
 def test_casts_of_positions(dtype: Type) -> None:
     """Whole numbers are rounded to nearest."""
     a = np.zeros(300, DTYPES[dtype])
-    big = 2**24 + 1  # is no float32
+    big = 2**24 + 1  # not a float32
     got = built(dtype, 300, lambda k, x, y: EXPRESSIONS["cast"](k, k.tid + big, dtype))(a, a)
     np.testing.assert_array_equal(got, (np.arange(300) % 128 + big).astype(DTYPES[dtype]))
 

@@ -1,4 +1,4 @@
-"""What hangs on arrays and not on the op: shared memory, odd addresses, other shapes, launches in pieces, flags."""
+"""What depends on arrays and not on the op: shared memory, odd addresses, other shapes, launches in pieces, flags."""
 
 from itertools import islice
 from typing import Any
@@ -131,10 +131,10 @@ def test_more_elements_than_a_launch_has(
 
 
 @pytest.mark.parametrize("by_row", [False, True])
-def test_pieces_cover_what_no_launch_holds(by_row: bool) -> None:
+def test_ranges_cover_what_no_launch_holds(by_row: bool) -> None:
     for rows, n in ((3, (1 << 31) + 5), (1 << 31, 3), (1, 1 << 30), (5, (1 << 30) + 1), (1 << 16, 1 << 16)):
         at = 0
-        for row, column, count, pitch in islice(rowprogram._pieces(rows, n, by_row), 10_000):
+        for row, column, count, pitch in islice(rowprogram._ranges(rows, n, by_row), 10_000):
             assert row * n + column == at
             assert 0 < count <= rowprogram.MOST
             assert not by_row or (column + min(count, pitch) <= n and (pitch == n or count == pitch))
@@ -189,7 +189,7 @@ def test_flags_of_rows(device: Emulator, schedule: str, edge: float, bits: int, 
 
 @pytest.mark.parametrize("n", [40, 41])
 def test_flags_of_elements(device: Emulator, n: int) -> None:
-    """Lanes beyond the end compute 1/0, and that is nobody's Inf."""
+    """Lanes beyond the end compute 1/0, and that Inf does not count."""
     x = np.ones((3, n), F)
     for edge, bits in ((2.0, 0), (0.0, 2), (np.nan, 1)):
         x[2, n - 1] = edge

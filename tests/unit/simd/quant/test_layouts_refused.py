@@ -1,4 +1,4 @@
-"""A format whose layout the vectors cannot take is refused in words, when its kernel is made."""
+"""A format whose layout the vectors cannot take is refused with a message, when its kernel is made."""
 
 from dataclasses import replace
 

@@ -82,7 +82,7 @@ def activations(name, x, mode):
 
 
 def assert_product(y, w, a):
-    """w and a in float64.  Where the exact product is no number, neither may the result be one."""
+    """w and a in float64.  Where the exact product is not a number, neither may the result be one."""
     k = len(a)
     with np.errstate(all="ignore"):
         wanted, size = w @ a, np.abs(w) @ np.abs(a)
@@ -99,7 +99,7 @@ def random_bytes(rng, name, rows, blocks):
     w = rng.integers(0, 256, (rows * blocks, f.nbytes), dtype=np.uint8)
     w[::7] = 0
     if f.e8m0:
-        w[:, f.fields["d"].offset] = rng.integers(0, 250, len(w))  # 12 · 2^127 is no float32
+        w[:, f.fields["d"].offset] = rng.integers(0, 250, len(w))  # 12 · 2^127 is not a float32
     return w.reshape(rows, blocks * f.nbytes)
 
 
@@ -128,7 +128,7 @@ def check_golden(name, mode):
 
 
 def check_shapes(name, mode):
-    """Row counts that are no multiple of anything, and lengths from one block on."""
+    """Row counts that are not a multiple of anything, and lengths from one block on."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     size = FORMATS[name].elements
     for rows, blocks in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (7, 9), (9, 1), (16, 2), (70, 6), (513, 16)]:
@@ -302,7 +302,7 @@ def _levels():
 @pytest.mark.slow
 @pytest.mark.parametrize("level", _levels())
 def test_level(level):
-    """Right at this level too, in a process of its own."""
+    """Right at this level too, in a child process."""
     given = [sys.executable, "-W", "error", "-c", CHILD, __file__, level, *WEIGHTS]
     path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     run = subprocess.run(given, env=os.environ | path | _levels()[level], capture_output=True, text=True, check=False)

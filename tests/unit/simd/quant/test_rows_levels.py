@@ -1,4 +1,4 @@
-"""Rows are decoded and encoded to the same bits at each ISA level below the host's, each in a process of its own."""
+"""Rows are decoded and encoded to the same bits at each ISA level below the host's, each in a child process."""
 
 import json
 import os

@@ -35,7 +35,7 @@ def arguments(op, name):
 
 @pytest.mark.parametrize("op", STATIC)
 def test_another_thread_runs_while_a_kernel_does(op):
-    """The interpreter is told to take the lock from nobody, so the other thread runs where a kernel lets it."""
+    """The interpreter takes the lock from no thread, so the other thread runs where a kernel lets it."""
     kernel, args = structured_kernel(op, format="q4_0", **STATIC[op]), arguments(op, "q4_0")
     assert kernel(*args) == 0  # threads are started
     seen, end = [0], threading.Event()

@@ -1,6 +1,6 @@
-"""The kit's tests: a module for what a backend declares, how it behaves, its kernels, its values, threads, and rates.
+"""The kit's tests: modules for a backend's declarations, behaviour, kernels, values, threads, and rates.
 
-pytest collects them through `-p trueno.testing.plugin`, or from a test module of your own:
+pytest collects them through `-p trueno.testing.plugin`, or from your own test module:
 
     from trueno.testing.suites import *
     BACKEND = "acme"

@@ -1,16 +1,16 @@
-"""What the backend does around its work: imports, prints, changes, forks."""
+"""The backend's side effects: imports, prints, changes, forks."""
 
 from trueno.testing.hygiene import discovery_problems, force_cpu_problems, fork_problems, probe_problems
 from trueno.testing.suites.rows import none_of, skip_unsound
 
 
 def test_discovery(backend: str) -> None:
-    """Looking at the backends imports none of its code."""
+    """Listing the backends imports none of its code."""
     none_of(discovery_problems(backend))
 
 
 def test_probes(backend: str) -> None:
-    """Probes say yes, and the same each time; they print nothing and leave the process as it was."""
+    """Probes are ok, and the same each time; they print nothing and leave the process unchanged."""
     none_of(probe_problems(backend))
 
 

@@ -1,4 +1,4 @@
-"""Manifest, names, protocol, records and arrays: what the backend says it is."""
+"""Manifest, names, protocol, records and arrays: the backend's declarations."""
 
 import pytest
 
@@ -14,23 +14,23 @@ from trueno.testing.suites.rows import none_of, skip_unsound, tell
 
 
 def test_manifest(backend: str) -> None:
-    """The manifest is valid, speaks our protocol, and is the one that the entry point names."""
+    """The manifest is valid, declares our protocol version, and is the one that the entry point names."""
     none_of(manifest_problems(backend))
 
 
 def test_names(backend: str, request: pytest.FixtureRequest) -> None:
-    """Names that nobody would guess are remarks."""
+    """Names that users would not guess are remarks."""
     for remark in name_remarks(backend):
         tell(request, "remark", remark)
 
 
 def test_protocol(backend: str) -> None:
-    """Every member of the protocol is there and can be called as the core calls it."""
+    """Every member of the protocol exists and can be called as the core calls it."""
     none_of(protocol_problems(backend))
 
 
 def test_records(backend: str) -> None:
-    """Accuracy, probes, rejections and rates are records of the protocol with possible values."""
+    """Accuracy, probes, rejections and rates are records of the protocol with valid values."""
     none_of([*record_problems(backend), *code_problems(backend)])
 
 

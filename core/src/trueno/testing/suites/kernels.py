@@ -1,4 +1,4 @@
-"""Kernels called through the protocol: what they take, what they refuse, and what they leave alone."""
+"""Kernels called through the protocol: what they accept, what they refuse, and what they must not change."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from trueno.testing.suites.rows import none_of, skip_rejected
 
 
 def test_kernels(op: Op, backend: str, dtype: str, seed: int, every_layout: bool) -> None:
-    """Right results, refusals that wrote nothing, status bits; every check's first fault is listed."""
+    """Correct results, refusals that wrote nothing, status bits; the first error of every check is listed."""
     skip_rejected(op, backend, dtype)
     entry, half = registry.entries()[backend], is_half(np.dtype(dtype))
     widened = f"{backend} has no kernel for 16-bit floats of {op.name}, which are widened"

@@ -8,10 +8,10 @@ from trueno.testing.suites.rows import chosen_ops, skip_unsound, tell
 
 
 def test_rates(backend: str, dtype: str, seed: int, request: pytest.FixtureRequest) -> None:
-    """Times predicted from `rates`, and times taken here."""
+    """Times predicted from `rates`, and times measured here."""
     skip_unsound(backend)
     if (devices := trueno.backends()[backend].devices) and all(d.software for d in devices):
-        pytest.skip("software plays the device: its rates rank it for nobody")
+        pytest.skip("software emulates the device: its rates are not used for a ranking")
     rows = compare(backend, dtype, seed, chosen_ops(request.config))
     for row in rows:
         tell(request, "rates", row)

@@ -1,4 +1,4 @@
-"""What the tests run over: backends × dtypes × ops, as the options, or the module that collects them, say."""
+"""The parameters of the tests: backends × dtypes × ops, from the options or from the module that collects them."""
 
 from dataclasses import asdict
 from functools import cache
@@ -28,7 +28,7 @@ def words(text: str) -> list[str]:
 
 
 def backends_to_judge(config: pytest.Config, module: Any = None) -> list[str]:
-    """Those asked for, else the module's own `BACKEND`, else all that are available but those in its `APART`."""
+    """Those requested, else the module's own `BACKEND`, else all available ones but those in its `APART`."""
     own = getattr(module, "BACKEND", None)
     named = option(config, "--trueno-backend", []) or ([own] if own else [])
     for name in named:
@@ -38,7 +38,7 @@ def backends_to_judge(config: pytest.Config, module: Any = None) -> list[str]:
 
 
 def chosen_ops(config: pytest.Config) -> tuple[str, ...]:
-    """The ops that `--trueno-ops` names; none where all are meant."""
+    """The ops that `--trueno-ops` names; none if all are meant."""
     return tuple(dict.fromkeys(ALIASES.get(name, name) for name in words(option(config, "--trueno-ops", ""))))
 
 
@@ -72,7 +72,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _halves(backends: list[str], ops: list[Op]) -> list[Any]:
-    """A few rows in 16-bit floats, where no dtypes are asked for."""
+    """A few rows in 16-bit floats, used if no dtypes are requested."""
     rows = []
     for dtype in halves.known():
         chosen = [op for op in ops if op.name in halves.SAMPLE[dtype]]
@@ -93,15 +93,15 @@ def quick(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def every_layout(request: pytest.FixtureRequest, backend: str) -> bool:
-    """Whether every op is tried in every layout: yes, but for backends in the `SPARING` of the module that collects.
+    """Whether every op is tried in every layout: yes, except for backends in the `SPARING` of the module that collects.
 
-    For those, to which each layout is a kernel to compile, the ops of `trueno.testing.layouts.THOROUGH` stand for all.
+    For those, which compile a kernel per layout, the ops of `trueno.testing.layouts.THOROUGH` represent all.
     """
     return backend not in getattr(request.module, "SPARING", ())
 
 
 def tell(request: pytest.FixtureRequest, key: str, value: Any) -> None:
-    """Hand something on to the report: it travels with the test's result, between processes too."""
+    """Pass something to the report: it travels with the test's result, between processes too."""
     plain = value if isinstance(value, (str, int, float, dict)) else asdict(value)
     request.node.user_properties.append((f"trueno.{key}", plain))
 
@@ -112,10 +112,10 @@ def _blocking(backend: str) -> str:
 
 
 def skip_unsound(backend: str) -> None:
-    """Skip what means nothing as long as the backend's own declarations are no declarations."""
+    """Skip tests that are meaningless while the backend's own declarations are invalid."""
     problem = _blocking(backend)
     if problem:
-        pytest.skip(f"not judged before this is mended: {problem}")
+        pytest.skip(f"not judged before this is fixed: {problem}")
 
 
 def skip_rejected(op: Op, backend: str, dtype: str) -> None:
@@ -127,6 +127,6 @@ def skip_rejected(op: Op, backend: str, dtype: str) -> None:
 
 
 def none_of(problems: list[str]) -> None:
-    """Fail with every problem that was found, each once."""
+    """Fail with all problems, each once."""
     if problems:
         pytest.fail("\n".join(dict.fromkeys(problems)), pytrace=False)

@@ -8,7 +8,7 @@ from trueno.testing.threads import ROUNDS, check_threads
 
 
 def test_threads(backend: str, dtype: str, seed: int, request: pytest.FixtureRequest) -> None:
-    """Eight threads calling some ops at once get what one would."""
+    """Eight threads calling some ops at once get the same results as one."""
     skip_unsound(backend)
     wrong = []
     try:

@@ -1,4 +1,4 @@
-"""Every op through its public function: values inside their bounds, and manners."""
+"""Every op through its public function: values within their bounds, and the conventions of the API."""
 
 import pytest
 
@@ -16,7 +16,7 @@ FEWER_MANNERS = ("out", "bad_out", "guard", "resident")
 def test_values(
     op: Op, backend: str, dtype: str, seed: int, every_layout: bool, request: pytest.FixtureRequest
 ) -> None:
-    """Every value inside its bound; operands unchanged; types, dtypes and shapes right."""
+    """Every value within its bound; operands unchanged; types, dtypes and shapes correct."""
     skip_rejected(op, backend, dtype)
     few = quick(request)
     chosen = _one_of_the_few if few else None
@@ -41,9 +41,9 @@ def _one_of_the_few(case: Case) -> bool:
 def test_manners(
     op: Op, backend: str, dtype: str, seed: int, every_layout: bool, request: pytest.FixtureRequest
 ) -> None:
-    """out= in every manner, axis=, guards, batches, aio; every check's first fault is listed.
+    """out= in every variant, axis=, guards, batches, aio; the first error of every check is listed.
 
-    A fused chain is a kernel of its own: where these are spared, one op of each class is tried in one.
+    A fused chain is a separate kernel: if layouts are spared, one op of each class is tried in one.
     """
     skip_rejected(op, backend, dtype)
     wrong = []

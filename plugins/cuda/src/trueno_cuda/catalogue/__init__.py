@@ -1,5 +1,5 @@
-"""Every kernel of this plugin, with what it takes to print it and to try it on the emulator.
+"""Every kernel of this plugin, with everything that printing it and running it on the emulator needs.
 
-`entry` is what a module says of a kernel beside it; `registry` collects, builds and runs the entries, for `trueno ptx`
+`entry` is the declaration beside a kernel; `registry` collects, builds and runs the entries, for `trueno ptx`
 (`trueno_cuda.commands`) and for the tests.
 """

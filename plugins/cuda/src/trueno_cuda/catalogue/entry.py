@@ -1,4 +1,4 @@
-"""What a module says of a kernel beside it, so that anyone can list it, print it and try it on the emulator.
+"""The declaration beside a kernel, by which it can be listed, printed and run on the emulator.
 
 A module that has kernels keeps `CATALOGUE = [CatalogueEntry(...), ...]`; `registry` finds these lists.
 """
@@ -17,7 +17,7 @@ ALL = tuple(TARGETS)
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant of the build.  default: None where it must be given.  choices: all that it may be, if few."""
+    """A constant of the build.  default: None if it is required.  choices: all allowed values, if few."""
 
     name: str
     default: Any
@@ -26,15 +26,15 @@ class Constant:
 
 
 ITEMSIZE = Constant("itemsize", 4, "bytes of an element", (4, 8))
-GUARDED = Constant("guarded", False, "tell of NaN and Inf in `status`", (False, True))
+GUARDED = Constant("guarded", False, "report NaN and Inf in `status`", (False, True))
 """Constants of many kernels."""
 
 
 @dataclass(frozen=True)
 class Want:
-    """What a result must be: within `bound` of `value`, and of the same bits where the bound is 0.
+    """The expected result: within `bound` of `value`, and with the same bits if the bound is 0.
 
-    value: by other means than the kernel's, in float64 where it is computed.  bound: a number, or one an element.
+    value: computed by other means than the kernel's, in float64.  bound: a number, or one per element.
     """
 
     value: np.ndarray[Any, Any]
@@ -46,7 +46,7 @@ class Sample:
     """One launch that is small enough for the emulator.
 
     operands: by the kernel's parameters: arrays for pointers, which the launch may change, and numbers.
-    wants: what the results must be afterwards, by their parameters' names.  block: where the kernel leaves it open.
+    wants: the expected results, by their parameters' names.  block: if the kernel leaves it open.
     """
 
     grid: Grid
@@ -97,7 +97,7 @@ def compare(name: str, got: np.ndarray[Any, Any], want: Want) -> Result:
 
 @dataclass(frozen=True)
 class Trial:
-    """What `Sample` is, for what takes several launches: a call on a device, which gives how its results compare."""
+    """A `Sample` with several launches: a call on a device, which gives how its results compare."""
 
     run: Callable[[Device], Sequence[Result]]
 
@@ -108,7 +108,7 @@ class CatalogueEntry:
 
     build: (arch, **constants) -> Kernel, or several that run one after the other.
     sample: (rng, **constants) -> Sample or Trial.  arches: those it claims.
-    variants: of its constants, sets of values worth a look each beside the defaults; the tests build and run them all.
+    variants: sets of values of its constants that are tested besides the defaults; the tests build and run them all.
     """
 
     name: str

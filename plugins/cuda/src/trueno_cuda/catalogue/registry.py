@@ -1,7 +1,7 @@
-"""Every kernel of this plugin: to list, to print, and to try on the emulator.  Needs neither a GPU nor CuPy.
+"""Every kernel of this plugin: to list, to print, and to run on the emulator.  Needs neither a GPU nor CuPy.
 
 An entry is written once, beside its kernel: a module below `trueno_cuda.kernels` or `trueno_cuda.rows` that has a list
-`CATALOGUE` of entries (see `entry`) is found by itself.
+`CATALOGUE` of entries (see `entry`) is found automatically.
 """
 
 import re
@@ -46,14 +46,14 @@ def catalogue() -> dict[str, CatalogueEntry]:
 
 
 def find(name: str) -> CatalogueEntry:
-    """The entry called so; ParameterError with the nearest name."""
+    """The entry with this name; ParameterError with the nearest name."""
     known = catalogue()
     if name not in known:
-        from trueno.backend import TABLE  # the op table, which nobody needs who names a kernel right
+        from trueno.backend import TABLE  # the op table, needed only for a misspelt kernel
 
         if name in TABLE:
             raise ParameterError(
-                f"ptx: {name} is an op of Trueno's without a kernel of its own here; `trueno ptx list` has the kernels"
+                f"ptx: {name} is an op of Trueno without a kernel of its own here; `trueno ptx list` has the kernels"
             )
         hint = suggestion(name, known) or ";"
         raise ParameterError(f'ptx: no kernel is called "{name}"{hint} `trueno ptx list` has them all')
@@ -61,7 +61,7 @@ def find(name: str) -> CatalogueEntry:
 
 
 def usual(entry: CatalogueEntry) -> str:
-    """The architecture for which an entry is printed where none is named: the newest where sm_90 is not claimed."""
+    """The architecture for which an entry is printed by default: sm_90, or the newest if sm_90 is not claimed."""
     return ARCH if ARCH in entry.arches else entry.arches[-1]
 
 
@@ -69,7 +69,7 @@ def usual(entry: CatalogueEntry) -> str:
 
 
 def chosen(entry: CatalogueEntry, given: Mapping[str, Any]) -> dict[str, Any]:
-    """All constants of a build, `given` ones in place of the defaults; ParameterError for what cannot be."""
+    """All constants of a build, `given` ones in place of the defaults; ParameterError for invalid ones."""
     known = {c.name: c for c in entry.constants}
     for name, value in given.items():
         if name not in known:
@@ -86,7 +86,7 @@ def chosen(entry: CatalogueEntry, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(entry: CatalogueEntry, name: str, text: str) -> Any:
-    """The value of a constant from its text; ParameterError where it has another type."""
+    """The value of a constant from its text; ParameterError if it has another type."""
     constant = next((c for c in entry.constants if c.name == name), None)
     if constant is None:
         return text  # which `chosen` refuses
@@ -100,7 +100,7 @@ def read(entry: CatalogueEntry, name: str, text: str) -> Any:
 
 
 def build(entry: CatalogueEntry, arch: str = ARCH, constants: Mapping[str, Any] | None = None) -> tuple[Kernel, ...]:
-    """The kernels for an architecture that the entry claims; ParameterError for what cannot be built."""
+    """The kernels for an architecture that the entry claims; ParameterError for impossible builds."""
     if arch not in entry.arches:
         known = ", ".join(entry.arches)
         hint = "" if arch in TARGETS else suggestion(arch, entry.arches)
@@ -110,14 +110,14 @@ def build(entry: CatalogueEntry, arch: str = ARCH, constants: Mapping[str, Any] 
         kernels = entry.build(arch, **values)
     except (BuildError, KernelError) as error:
         raise ParameterError(f"{entry.name}: {error}") from None
-    except Exception as error:  # Python's own words for an impossible constant: a division by 0, a shape that is empty
+    except Exception as error:  # Python's own error for an impossible constant: a division by 0, an empty shape
         listed = ", ".join(f"{n}={v}" for n, v in values.items())
         raise ParameterError(f"{entry.name}: no kernel with {listed} ({type(error).__name__}: {error})") from error
     return kernels if isinstance(kernels, tuple) else (kernels,)
 
 
 def module(kernels: Sequence[Kernel]) -> str:
-    """The text of kernels for one architecture as one module, which ptxas takes at once."""
+    """The text of kernels for one architecture as one module, which ptxas accepts at once."""
     if len(kernels) == 1:
         return kernels[0].text
     newest = max(tuple(map(int, k.version.split("."))) for k in kernels)
@@ -151,7 +151,7 @@ class Run:
 
 
 class Watched(Emulator):
-    """Keeps what was launched, and the report of each launch; a finding is no error."""
+    """Records launches, and the report of each launch; a finding is not an error."""
 
     def __init__(self, arch: str) -> None:
         super().__init__(arch)
@@ -191,14 +191,14 @@ def run(entry: CatalogueEntry, arch: str = ARCH, constants: Mapping[str, Any] | 
 
 
 def newest(entry: CatalogueEntry, device: Device) -> str | None:
-    """The newest architecture that an entry claims and a device runs; None where there is none."""
+    """The newest architecture that an entry claims and a device runs; None if there is none."""
     return next((arch for arch in reversed(entry.arches) if runs(arch, device.arch)), None)
 
 
 def on(
     device: Device, entry: CatalogueEntry, constants: Mapping[str, Any] | None = None, seed: int = 0
 ) -> tuple[Result, ...]:
-    """How the results of the entry's sample compare that any device runs; ParameterError where none of it does."""
+    """How the results of the entry's sample compare on any device; ParameterError if the device runs none of it."""
     arch = newest(entry, device)
     if arch is None:
         raise ParameterError(f"{entry.name}: it is for {', '.join(entry.arches)}, and {device.name} is {device.arch}")

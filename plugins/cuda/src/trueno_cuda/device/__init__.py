@@ -1,6 +1,6 @@
-"""What opens a device, holds its arrays, launches kernels on it and waits for it.
+"""The device layer: opening a device, its arrays, launches and waiting.
 
-`protocol` says what kernels see of a device.  `hardware` is a GPU through CuPy and the driver, `emulated` the PTX
+`protocol` is the device as kernels see it.  `hardware` is a GPU through CuPy and the driver, `emulated` the PTX
 emulator; `launching` runs kernels that users built, and `repeated` binds a kernel's calls to launches that were
 prepared before.
 """

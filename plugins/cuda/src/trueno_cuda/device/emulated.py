@@ -1,4 +1,4 @@
-"""A device that is the PTX emulator: every kernel runs on NumPy, and whatever is wrong with it is an error."""
+"""A device that is the PTX emulator: every kernel runs on NumPy, and every finding is an error."""
 
 import weakref
 from bisect import bisect_right
@@ -24,7 +24,7 @@ SMS = 4
 SHARED = 227 * 1024
 BYTES = np.dtype(np.uint8)
 LINES = "build(loc=True) makes these name the kernel's lines of Python"
-HOME = "bring it home with trueno.numpy first"
+HOME = "copy it to the host with trueno.numpy first"
 
 
 class Memory:
@@ -43,12 +43,12 @@ class Memory:
 
 
 class Array:
-    """An array on the emulated device.  It never becomes NumPy's by itself, and has no truth value."""
+    """An array on the emulated device.  It never becomes a NumPy array automatically, and has no truth value."""
 
     __module__ = "trueno_cuda.device.emulated"
     __slots__ = ("__weakref__", "data", "dtype", "shape")
     _c_contiguous = True
-    __array_ufunc__ = None  # NumPy's operators give up at once
+    __array_ufunc__ = None  # NumPy's operators raise at once
     __hash__ = object.__hash__
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, data: Memory) -> None:
@@ -70,7 +70,7 @@ class Array:
 
     @property
     def elements(self) -> np.ndarray[Any, Any]:
-        """Its memory as NumPy's, for the device alone."""
+        """Its memory as a NumPy array, for the device alone."""
         return self.data.bytes[: self.nbytes].view(self.dtype).reshape(self.shape)
 
     def reshape(self, shape: tuple[int, ...]) -> "Array":
@@ -79,7 +79,7 @@ class Array:
         return Array(shape, self.dtype, self.data)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError(f"an array on cuda_emulated is not converted by itself: {HOME}")
+        raise TypeError(f"an array on cuda_emulated is not converted automatically: {HOME}")
 
     def __bool__(self) -> NoReturn:
         raise TypeError(f"an array on cuda_emulated has no truth value: {HOME}")
@@ -129,7 +129,7 @@ class Emulator:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         memory = Memory(prod(shape) * np.dtype(dtype).itemsize)
-        memory.bytes.fill(0xAB)  # nobody shall count on zeros
+        memory.bytes.fill(0xAB)  # programs must not rely on zeros
         with self._lock:
             self._memories[memory.ptr] = memory
         made = Array(shape, dtype, memory)
@@ -160,7 +160,7 @@ class Emulator:
     def _at(self, pointer: int | TensorMap, dtype: np.dtype[Any] = BYTES) -> Any:
         """All memory from an address on, to the end of its allocation; as elements, or as bytes if they do not fit.
 
-        A tensor map is its own.
+        A tensor map has separate memory.
         """
         if isinstance(pointer, TensorMap):
             return pointer
@@ -169,7 +169,7 @@ class Emulator:
             found = bisect_right(starts, pointer) - 1
             memory = self._memories.get(starts[found]) if found >= 0 else None
         if memory is None or pointer > memory.ptr + len(memory.bytes):
-            raise KernelError(f"cuda_emulated: {pointer:#x} is no address of an array")
+            raise KernelError(f"cuda_emulated: {pointer:#x} is not an address of an array")
         rest = memory.bytes[pointer - memory.ptr :]
         return rest if len(rest) % dtype.itemsize else rest.view(dtype)
 
@@ -222,13 +222,13 @@ class Emulator:
             raise KernelError(f"cuda_emulated: a tensor map begins at a multiple of 16, not at {address:#x}")
         size = TYPES[element].bytes
         whole = self._at(address)[: prod(shape) * size]
-        try:  # of whole numbers: it is bits that are copied
+        try:  # as integers: bits are copied
             return TensorMap(whole.view(f"u{size}").reshape(shape), box, swizzle, rounds=element == "tf32")
         except (LaunchError, ValueError) as error:
             raise KernelError(f"cuda_emulated: {error}") from error
 
     def unpooled(self) -> AbstractContextManager[Any]:
-        """All arrays here have memory of their own."""
+        """All arrays here have separate memory."""
         return nullcontext()
 
     @contextmanager
@@ -256,10 +256,10 @@ class Emulator:
         return bits
 
     def wait(self) -> None:
-        """Nothing runs later than it is launched."""
+        """Every launch has finished when it returns."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """This device holds no resources."""
 
 
 def _dtype(element: Type) -> np.dtype[Any]:

@@ -1,4 +1,4 @@
-"""Running a kernel of one's own: `run` for a try, `prepared` for one that is launched often."""
+"""Run your own kernel: `run` to try it, `prepared` to launch it often."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -16,7 +16,7 @@ DTYPES = {
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
     **{f"u{n}": f"uint{n}" for n in (8, 16, 32, 64)}, **{f"s{n}": f"int{n}" for n in (8, 16, 32, 64)},
 }  # fmt: skip
-"""NumPy's names of the builder's types; of others only the size is looked at."""
+"""NumPy's names of the builder's types; for other types only the size is checked."""
 
 
 def prepared(
@@ -24,10 +24,10 @@ def prepared(
 ) -> Callable[..., None]:
     """A launch of `kernel` with all fixed but arrays and floats: `launch(*arrays, *floats)`, as often as you like.
 
-    kernel: what `build` gave; its signature has pointers, then whole numbers, then floats.  grid: blocks, x y z.
-    block: threads of a block, where the kernel leaves them open with max_threads=.  backend: `cuda`, or
+    kernel: the result of `build`; its signature has pointers, then integers, then floats.  grid: blocks, x y z.
+    block: threads of a block, if the kernel leaves them open with max_threads=.  backend: `cuda`, or
     `cuda_emulated`, which needs no GPU.
-    The launch checks the dtypes of arrays, not their sizes; it runs on the current stream, and does not wait.
+    The launch checks the dtypes of arrays, not their sizes; it runs on the current stream, asynchronously.
     BackendUnavailable without a GPU; KernelError for what the driver refuses, with its log.
     """
     if not isinstance(kernel, Kernel):
@@ -92,7 +92,7 @@ def run(
 
 
 def opened(backend: str) -> Any:
-    """The device of a backend; ParameterError for one that has none."""
+    """The device of a backend; ParameterError for a backend without one."""
     device = getattr(_loaded(backend), "device", None)
     if device is None or not hasattr(device, "prepare"):
         raise ParameterError(f"{backend} runs no PTX; name cuda or cuda_emulated")
@@ -101,13 +101,13 @@ def opened(backend: str) -> Any:
 
 def _loaded(name: str) -> Any:
     """The backend object; UnknownBackend or BackendUnavailable with reason and remedy."""
-    trueno: Any = import_module("trueno")  # asked as users ask: nothing of a plugin needs the registry
+    trueno: Any = import_module("trueno")  # through the public API: a plugin must not use the registry
     with trueno.use(name):
         return trueno.backends()[name.lower()].load()
 
 
 def _groups(kernel: Kernel) -> tuple[int, int, int]:
-    """How many pointers, whole numbers and floats a kernel takes; ParameterError if they stand in another order."""
+    """How many pointers, integers and floats a kernel takes; ParameterError if they are in another order."""
     kinds = "".join("p" if isinstance(p.type, ptr) else "f" if _floating(p.type) else "n" for p in kernel.params)
     for p, kind, before in zip(kernel.params, kinds, ("", *kinds), strict=False):
         if before and "pnf".index(kind) < "pnf".index(before):

@@ -1,7 +1,7 @@
-"""Calls of a kernel on arrays like those that it was called with before.
+"""Cache of a kernel's calls, keyed by the shapes and addresses of arrays.
 
-What hangs on shapes and addresses was found out then, and one launch was all there was to do.  A repetition is a look
-into a dictionary and that launch, in a function that is written out for the number of arguments: loops and unpacking
+Shapes and addresses were resolved on an earlier call that needed a single launch.  A repetition is a dictionary lookup
+and that launch, in a function that is generated for the number of arguments: loops and unpacking
 would take longer than the driver.
 """
 
@@ -15,24 +15,24 @@ from trueno.errors import KernelError
 from trueno_cuda.device.protocol import Launch
 
 READY = 256
-"""Sets of arrays that a kernel knows; then it begins again."""
+"""Entries kept per kernel; the cache is cleared when full."""
 
 
 def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: int, floats: int, outs: int) -> Any:
-    """`call`, which takes so many operands, floats and results, without what it finds out anew each time.
+    """`call`, with this many operands, floats and results, without the work that does not change.
 
-    seen: the launch that a call came to on these arrays, which lie in C order; None where there was more to it.
+    seen: the launch that a call needed for these arrays, which are in C order; None if it needed more.
     """
     known: dict[Any, Callable[..., None]] = {}
     before: dict[Any, bool] = {}
-    """What came once; whether there may be a launch for it."""
+    """Keys that were seen once; whether they may have a single launch."""
     numbers = count()
 
     def slow(key: Any, *given: Any) -> int:
         status = call(*given)
         if status != 0 or not before.get(key, True):
             return status
-        if key not in before:  # arrays that come but once are not worth the room
+        if key not in before:  # arrays that appear only once are not worth an entry
             if len(before) >= READY:
                 before.clear()
             before[key] = True
@@ -67,16 +67,16 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
 
 
 def _fixed(launch: Launch, pointers: list[int]) -> Callable[[], None]:
-    """The launch with these pointers; a library's cannot be made so, and is given them each time."""
+    """The launch with these pointers; a library's launch cannot be bound, and gets them each time."""
     bound = getattr(launch, "bound", None)
     return partial(launch, pointers) if bound is None else bound(pointers)  # type: ignore[no-any-return]
 
 
 @lru_cache(None)
 def _written(inputs: int, floats: int, outs: int, shaped: bool) -> Callable[..., Any]:
-    """Makes the function of what knows launches by shapes and addresses, and of what runs a call at length.
+    """Generates the function that looks up launches by shapes and addresses, and falls back to a full call.
 
-    shaped: the shapes are known, and a number that comes third stands for them.
+    shaped: the shapes are known, and a number in third place stands for them.
     """
     names = [f"a{i}" for i in range(inputs)], [f"f{i}" for i in range(floats)], [f"o{i}" for i in range(outs)]
     arrays = [*names[0], *names[2]]

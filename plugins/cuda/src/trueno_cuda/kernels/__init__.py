@@ -1,4 +1,4 @@
-"""The structured kernels, written by hand: what is no row program.
+"""The structured kernels, which are hand-written: ops that are not row programs.
 
 `table` has them all, each declared by the module of its op: `gemm/` and `gemv` (products), `outer`, `convolve2d`,
 `transpose` and `embedding`; `cast` and `copy` serve the backend itself.  `product` runs what products have in common:

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="valid-type"
 """Casts among float16, bfloat16, float32 and float64, for `cast` of the backend: 16-bit floats are widened and rounded.
 
-Every number is rounded once, to nearest even, and what is past the largest becomes Inf; a NaN stays one.  No GPU before
+Every number is rounded once, to nearest even, and values beyond the largest become Inf; a NaN stays one.  No GPU before
 sm_90 rounds float64 to bfloat16 itself, so it goes through a float32 that is cut, with its last bit set where anything
 was lost: that has 16 bits more than a bfloat16, and a second rounding of it is the only one.
 
@@ -27,7 +27,7 @@ UNROLL = 2
 """Vectors of a thread that are on their way at once."""
 DTYPES = {"float16": np.float16, "bfloat16": bfloat16, "float32": np.float32, "float64": np.float64}
 EXACT = 2.0**-1074
-"""A bound that only the very number meets, and a NaN for a NaN, whose bits are nobody's business."""
+"""A bound that only the exact number meets, and a NaN for a NaN, whose bits do not matter."""
 
 
 def _converted(k: Builder, value: Value, kind: Type) -> Value:
@@ -98,7 +98,7 @@ def launches(device: Device, count: int, given: str, wanted: str, *, wide: bool)
 class Cast:
     """Casts on one device: `cast(x, out)`, between arrays of one shape, asynchronous as launches.
 
-    KernelError for types that are no floats, and for a result that shares memory with what is read.
+    KernelError for types that are not floats, and for a result that shares memory with what is read.
     """
 
     def __init__(self, device: Device) -> None:

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="valid-type"
 """convolve2d: cross-correlation of planes, valid or same; x is 0 outside.
 
-Floor: x, the weights and the result once through memory, and 2 · c · p · q flops an element of the result, whichever
+Floor: x, the weights and the result once through memory, and 2 · c · p · q flops per element of the result, whichever
 takes longer: one plane with few taps is bound by memory, many channels by arithmetic.
 
 `taps`: a thread sums R neighbouring rows of one column of one channel.  Where P and Q are constants of the build, the

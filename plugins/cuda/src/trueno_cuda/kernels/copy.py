@@ -1,7 +1,7 @@
 # mypy: disable-error-code="valid-type"
 """Copies of strided arrays into C order, for `Device.contiguous`.
 
-CuPy's own copy of such an array is compiled by NVRTC, which need not be there.  Any element of 1, 2, 4 or 8 bytes, or
+NVRTC, which need not be installed, would have to compile CuPy's own copy.  Any element of 1, 2, 4 or 8 bytes, or
 several of these; strides may be 0 or negative.  Axes that lie one behind the other are merged, and runs are copied in
 words of up to 16 bytes.  Where columns are to become rows, transpose's tiles do it; other orders are gathered.
 

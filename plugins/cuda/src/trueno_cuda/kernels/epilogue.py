@@ -1,4 +1,4 @@
-"""What follows a product, in its registers: an elementwise row program.
+"""The ops that follow a product, in its registers: an elementwise row program.
 
 The program's first operand is the sum that is about to be stored; the others are read beside it, by element, by row, by
 column or once, as their kinds say.

@@ -1,4 +1,4 @@
-"""What the hand-written kernels share: typed variants of one function, status bits, and calls on a device's arrays."""
+"""Shared parts of hand-written kernels: typed variants of one function, status bits, and calls on device arrays."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

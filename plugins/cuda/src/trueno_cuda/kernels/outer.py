@@ -1,5 +1,5 @@
 # mypy: disable-error-code="valid-type"
-"""outer: one product an element.
+"""outer: one product per element.
 
 Floor: the result is written once, m · n · itemsize bytes; x and y stay in the caches.  A thread keeps V elements of y
 in registers and multiplies them with R elements of x, so a row's products take a load of 4 bytes, V multiplications and

@@ -1,4 +1,4 @@
-"""What the kernel of a product does when it is called: look up its plan, check addresses, launch.
+"""A call of a product's kernel: look up its plan, check addresses, launch.
 
 Plans depend on shapes and alignment, and are made once.  A warm call looks one up, compares addresses, and launches.
 """
@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 Make = Callable[[Store, bool, Shape, Shape, Shape], "Sequence[ProductLaunch] | None"]
 """(store, aligned, shapes of operands and result) → launches, or None for shapes that do not agree."""
 MOST_PLANS = 64
-"""Shapes whose launches a kernel keeps; then it begins anew."""
+"""Shapes whose launches a kernel keeps; the cache is cleared when full."""
 
 
 @dataclass(frozen=True, slots=True)

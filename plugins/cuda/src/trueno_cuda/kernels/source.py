@@ -1,4 +1,4 @@
-"""Kernels whose parameters are only known when they are written: a result, and what an epilogue reads beside it."""
+"""Kernels whose parameters depend on the call: a result, and the operands of an epilogue."""
 
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature

@@ -1,4 +1,4 @@
-"""Between a sum and the result: an epilogue, and the look at what is stored.
+"""The step between a sum and the result: an epilogue, and the check of what is stored.
 
 An epilogue is an elementwise row program over the sum and the arrays beside it.  In a guarded kernel each thread notes
 whether it saw a NaN (1) or an Inf (2); a warp that saw any ORs its bits into the device's word, so a clean result costs
@@ -25,7 +25,7 @@ class Store:
 
     @property
     def plain(self) -> bool:
-        """Whether what is stored is the sums themselves, which nobody looks at."""
+        """Whether what is stored is the sums themselves, which are not used."""
         return self.epilogue is None and not self.guarded
 
     @property

@@ -1,4 +1,4 @@
-"""A PTX builder: run a Python function once, and it writes the kernel.
+"""A PTX builder: run a Python function once, and it emits the kernel.
 
     from trueno_cuda.ptx import f32, kernel, ptr, u32
 
@@ -10,7 +10,7 @@
 
     print(add.build(arch="sm_80"))
 
-Python runs now, what hangs on `k` runs later on the GPU.  Needs the standard library alone: no GPU, no compiler.
+Python runs now, operations on `k` run later on the GPU.  Needs only the standard library: no GPU, no compiler.
 """
 
 from trueno_cuda.ptx.builder import Builder, Param

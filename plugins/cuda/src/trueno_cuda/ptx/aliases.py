@@ -1,4 +1,4 @@
-"""Names that other ways of writing kernels have, and what they are called here: the hint of an unknown name.
+"""Names from CUDA, Triton, Numba and others, and their names here: the hints for unknown names.
 
 Keys are in small letters without underscores, so that `__syncthreads`, `sync_threads` and `syncthreads` are one.
 """

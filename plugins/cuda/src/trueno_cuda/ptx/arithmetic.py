@@ -1,4 +1,4 @@
-"""Arithmetic: whatever `trueno_cuda.ptx.instructions` lists, and what its table cannot say."""
+"""Arithmetic: the instructions in `trueno_cuda.ptx.instructions`, and those that its table cannot express."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from trueno_cuda.ptx.values import Number, Value, Var, is_predicate, least_unifo
 
 
 class Arithmetic(Conversions):
-    """Adds values, vars and what computes them."""
+    """Adds values, vars and arithmetic."""
 
     def __getattr__(self, name: str) -> Any:
         if name in INSTRUCTIONS:
@@ -38,7 +38,7 @@ class Arithmetic(Conversions):
         if name.startswith("_") and (name.endswith("_") or not name.startswith("__")):
             raise AttributeError(name)
         known = [*INSTRUCTIONS, *SPECIAL_REGISTERS, *CLOCKS, *STATEMENTS, *MEMBERS]
-        raise UnknownName(f"k.{name}: no PTX operation is named so{instead(name, KERNEL, known)}")
+        raise UnknownName(f"k.{name}: no PTX operation has this name{instead(name, KERNEL, known)}")
 
     # ---- the table ------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class Arithmetic(Conversions):
         return least_uniform(*args)
 
     def _written(self, var: Var, kind: Type, *sources: object) -> Var:
-        """`var`, about to be changed by an instruction that gives a `kind`."""
+        """`var`, about to be changed by an instruction with a result of type `kind`."""
         if not isinstance(var, Var):
             raise BuildError(f"{var!r} is written once; only a Var (k.var) can be changed")
         if var.type is not kind:
@@ -104,7 +104,7 @@ class Arithmetic(Conversions):
 
     @cached_property
     def _specials(self) -> dict[str, Value]:
-        """Those read so far, by name."""
+        """The registers read so far, by name."""
         return {}
 
     def _special(self, name: str) -> Value:
@@ -123,7 +123,7 @@ class Arithmetic(Conversions):
 
     @property
     def warp(self) -> Value:
-        """Number of this thread's warp in its block."""
+        """Index of this thread's warp in its block."""
         if "warp" not in self._specials:
             tid, x, y = self._special("tid"), *(self.shape or (1, 1, 1))[:2]
             if self.shape is None or self.shape[1:] != (1, 1):
@@ -146,7 +146,7 @@ class Arithmetic(Conversions):
     # ---- vars, moves, choices -------------------------------------------------------------------------
 
     def var(self, kind: Type | Value, start: Value | Number = 0) -> Var:
-        """A register that may change: `k.var(f32, 0.0)`, or `k.var(x)` which starts as the value x."""
+        """A mutable register: `k.var(f32, 0.0)`, or `k.var(x)` which starts as the value x."""
         if isinstance(kind, Value):
             start, kind = kind, kind.type
         kind, start = checked(kind, "k.var", "k.var(f32, 0.0)"), plain(start)
@@ -167,28 +167,28 @@ class Arithmetic(Conversions):
         self.emit(f"mov.{var.type.word}", self._written(var, var.type, value).text, text)
 
     def copy(self, value: Value) -> Value:
-        """A Value that holds what `value`, a Var perhaps, holds now."""
+        """A Value with the current value of `value`, which may be a Var."""
         result = self.new(value.type, value.uniformity, value.multiple)
         self.emit(f"mov.{value.type.word}", result.text, self.read(value))
         return result
 
     def const(self, kind: Type, number: Number) -> Value:
-        """A number as a value, for where two operands must have a type."""
+        """A number as a value, where two operands must have a type."""
         kind, number = checked(kind, "k.const", "k.const(f32, 1.0)"), plain(number)
         value = self.new(kind, Uniformity.BLOCK, multiple(number))
         self.emit(f"mov.{kind.word}", value.text, self.operand(number, kind))
         return value
 
     def multiple_of(self, value: Value, power: int) -> Value:
-        """`value`, with the author's promise that `power` (of two) divides it: for indices of vectors."""
+        """`value`, with the author's assertion that `power` (of two) divides it: for indices of vectors."""
         if power < 1 or power & (power - 1):
             raise BuildError(f"k.multiple_of({value}, {power}): promise a power of two")
         return Value(self, value.type, self.read(value), value.scope, value.uniformity, max(power, value.multiple))
 
     def compare(self, how: str, a: Value | Number, b: Value | Number) -> Value:
-        """A predicate: eq ne lt le gt ge, and with `u` at the end true for a NaN; num, nan."""
+        """A predicate: eq ne lt le gt ge, and with a final `u` true for a NaN; num, nan."""
         if how not in COMPARISONS:
-            raise BuildError(f"k.compare: {how!r} is no comparison; known: {' '.join(COMPARISONS)}")
+            raise BuildError(f"k.compare: {how!r} is not a comparison; known: {' '.join(COMPARISONS)}")
         a, b = plain(a), plain(b)
         kind = next((v.type for v in (a, b) if isinstance(v, Value)), None)
         if kind is None or kind.kind not in "usf":
@@ -200,9 +200,9 @@ class Arithmetic(Conversions):
         return result
 
     def select(self, condition: Value, a: Value | Number, b: Value | Number) -> Value:
-        """a where `condition` holds, else b; both are computed."""
+        """a if `condition` is true, else b; both are computed."""
         if not is_predicate(condition):
-            raise BuildError(f"k.select: {condition!r} is no predicate; compare first, as in k.select(i < n, a, b)")
+            raise BuildError(f"k.select: {condition!r} is not a predicate; compare first, as in k.select(i < n, a, b)")
         a, b = plain(a), plain(b)
         kind = next((v.type for v in (a, b) if isinstance(v, Value)), None)
         if kind is None or kind is pred:
@@ -212,16 +212,16 @@ class Arithmetic(Conversions):
         return result
 
     def copysign(self, magnitude: Value | Number, sign: Value | Number) -> Value:
-        """The size of `magnitude` with the sign of `sign`: f32 and f64, at least one of them a Value."""
-        return self.apply("with_sign", sign, magnitude)  # PTX wants the sign first
+        """`magnitude` with the sign of `sign`: f32 and f64, at least one of them a Value."""
+        return self.apply("with_sign", sign, magnitude)  # PTX has the sign first
 
     # ---- the way out ----------------------------------------------------------------------------------
 
     def asm(self, text: str, out: Type | None = None, ins: Sequence[Value] = ()) -> Value | None:
-        """PTX as it stands, for what the tables lack: `k.asm("brev.b32 {out}, {0};", u32, [x])`.
+        """Verbatim PTX, for instructions that the tables lack: `k.asm("brev.b32 {out}, {0};", u32, [x])`.
 
-        Each use is listed in the kernel's `escapes`; nothing is checked but the operands' scope and the version.
-        The text is a format string: braces of a vector are written twice.
+        Each use is listed in the kernel's `escapes`; only the operands' scope and the version are checked.
+        The text is a format string: double the braces of a vector.
         """
         result = None if out is None else self.new(out)
         if not text.isascii():
@@ -243,7 +243,7 @@ def _known(name: str, number: object) -> str:
 
 
 def _neutral(name: str, args: Sequence[Value | Number]) -> Value | None:
-    """The operand that is the result already: x + 0, x * 1, of integers.  A Var may change later and is no result."""
+    """The operand that is the result already: x + 0, x * 1, of integers.  Not a Var, which may change later."""
     if len(args) != 2 or name not in ("add", "sub", "mul", "shl", "shr", "or_"):
         return None
     value, number = (
@@ -254,7 +254,7 @@ def _neutral(name: str, args: Sequence[Value | Number]) -> Value | None:
 
 
 def _multiple(name: str, args: Sequence[Value | Number], form: Form) -> int:
-    """The power of two that surely divides the result."""
+    """A power of two that certainly divides the result."""
     if not form.result.integer:
         return 1
     known = [multiple(a) for a in args]

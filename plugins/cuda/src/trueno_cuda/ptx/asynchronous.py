@@ -1,7 +1,7 @@
 """Copies that run beside the threads: cp.async, bulk copies, tensor maps, and the mbarriers that count them.
 
-cp.async is waited for by the thread that started it (`k.async_wait`), and other threads need a k.sync() after that.
-Bulk copies report to an mbarrier, on which everybody can wait.
+The thread that started a cp.async waits for it (`k.async_wait`), and other threads need a k.sync() after that.
+Bulk copies report to an mbarrier, on which any thread can wait.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Mbarrier:
     """Barriers in shared memory that count arrivals and, on sm_90, bytes.
 
     `wait(parity)` returns once the phase of that parity is over: 0 the first time, then 1, 0, 1 ...; a number `slot`
-    picks one of several.
+    selects one of several.
     """
 
     def __init__(self, k: "Asynchronous", words: Array) -> None:
@@ -44,18 +44,18 @@ class Mbarrier:
         return self.k.place_of(self.words, slot)
 
     def init(self, arrivals: int, slot: Value | int = 0) -> None:
-        """Let a phase end after so many arrivals.  One thread does it; then k.fence("mbarrier_init") and k.sync()."""
+        """Let a phase end after this many arrivals.  One thread does so; then k.fence("mbarrier_init"), k.sync()."""
         if not 0 < arrivals < 1 << 20:
             raise BuildError(f"an mbarrier for {arrivals} arrivals: 1 to {(1 << 20) - 1}")
         self.k.emit("mbarrier.init.shared.b64", self._place(slot, "write"), str(arrivals))
 
     def arrive(self, slot: Value | int = 0, *, where: Value | None = None) -> None:
-        """Count this thread, or those where `where` holds; what they wrote before is seen by who waits."""
+        """Count this thread, or those where `where` is true; waiting threads see what they wrote before."""
         guard, state = self.k.guard(where), self.k.new(mbarrier_word)
         self.k.emit("mbarrier.arrive.shared.b64", state.text, self._place(slot), guard=guard)
 
     def arrive_expecting(self, bytes: Value | int, slot: Value | int = 0) -> None:  # noqa: A002
-        """Arrive, and let the phase wait for so many bytes of bulk copies too."""
+        """Arrive, and make the phase also wait for `bytes` bytes of bulk copies."""
         count, state = self.k.operand(bytes, u32), self.k.new(mbarrier_word)
         self.k.emit("mbarrier.arrive.expect_tx.shared.b64", state.text, self._place(slot), count)
 
@@ -73,7 +73,7 @@ class Mbarrier:
         self.k.path.pending.wait(0)
 
     def wait(self, parity: Value | int, slot: Value | int = 0) -> None:
-        """Wait for the end of a phase.  What was written before the arrivals can be read behind it."""
+        """Wait for the end of a phase.  Writes before the arrivals are visible after it."""
         k = self.k
         if isinstance(parity, int) and parity not in (0, 1):
             raise BuildError(f"an mbarrier's parity is 0 or 1, not {parity}")
@@ -96,10 +96,10 @@ class Asynchronous(TensorCores):
         self, tile: Pointer, to: Index, source: Pointer, at: Index, count: int,
         *, where: Value | bool | None = None, cache: str = "",
     ) -> None:  # fmt: skip
-        """Copy `count` elements from global to shared memory, 4, 8 or 16 bytes; where not `where`, zeros.
+        """Copy `count` elements from global to shared memory, 4, 8 or 16 bytes; zeros where `where` is false.
 
         to, at: indices in elements, known to be multiples of `count`.  cache: `l2_64`, `l2_128` or `l2_256`, bytes to
-        prefetch.  BuildError: also where the tile is read before k.async_wait and a barrier, or never waited for.
+        prefetch.  BuildError: also if the tile is read before k.async_wait and a barrier, or never waited for.
         """
         size = count * source.element.bytes
         if (tile.root.space, source.root.space) != ("shared", "global") or tile.element is not source.element:
@@ -157,7 +157,7 @@ class Asynchronous(TensorCores):
     # ---- bulk copies and tensor maps, sm_90 -----------------------------------------------------------
 
     def mbarrier(self, slots: int = 1) -> Mbarrier:
-        """So many barriers in shared memory, of 8 bytes each; `init` them before their first use."""
+        """`slots` barriers in shared memory, of 8 bytes each; `init` them before their first use."""
         return Mbarrier(self, self._array(mbarrier_word, (slots,), "shared", shared_address, 1, 8, "block"))
 
     def copy_bulk(
@@ -167,7 +167,7 @@ class Asynchronous(TensorCores):
         """One thread copies `count` elements from global to shared memory; their bytes count at `barrier`.
 
         to, at: indices in elements.  blocks: a u16 with a bit for each block of the cluster that gets them, at the same
-        place.  policy: a k.l2_policy.  BuildError: for bytes, or places, that are no multiples of 16.
+        place.  policy: a k.l2_policy.  BuildError: for bytes, or places, that are not multiples of 16.
         """
         self._bulk_fits(source, count, "k.copy_bulk", tile, to, at)
         destination, origin = self._landing(tile, to, count, "fill"), self._origin(source, at)
@@ -181,7 +181,7 @@ class Asynchronous(TensorCores):
         """One thread copies a box of a tensor map to shared memory.
 
         at: the box' corner, in elements, innermost first, each an s32 or a Python int; its size is the map's.  blocks,
-        policy: as of `copy_bulk`.  BuildError: for a corner of no or more than 5 dimensions.
+        policy: as in `copy_bulk`.  BuildError: for a corner with no or more than 5 dimensions.
         """
         tile.root.align = max(tile.root.align, 128)
         destination = self._landing(tile, to, 1, "fill")
@@ -201,7 +201,7 @@ class Asynchronous(TensorCores):
     def store_bulk(self, target: Pointer, to: Index, tile: Pointer, at: Index, count: int, *, reduce: str = "") -> None:
         """One thread copies `count` elements from shared to global memory, or adds them there (`reduce="add"`).
 
-        Then k.bulk_commit() and k.bulk_wait().  BuildError: as of `copy_bulk`.
+        Then k.bulk_commit() and k.bulk_wait().  BuildError: as in `copy_bulk`.
         """
         self._bulk_fits(target, count, "k.store_bulk", tile, at, to)
         if reduce and reduce not in REDUCTIONS:
@@ -212,7 +212,7 @@ class Asynchronous(TensorCores):
         self.emit(f"{start}.async.bulk.global.shared::cta.bulk_group{end}", *operands, str(count * tile.element.bytes))
 
     def store_tensor(self, target: Value, to: Sequence[Value | int], tile: Pointer, at: Index) -> None:
-        """One thread copies a box from shared memory to where a tensor map says."""
+        """One thread copies a box from shared memory to a tensor map's place."""
         operands = [self._corner(target, to), self._landing(tile, at, 1, "fetch")]
         self.emit(f"cp.async.bulk.tensor.{len(to)}d.global.shared::cta.tile.bulk_group", *operands)
 

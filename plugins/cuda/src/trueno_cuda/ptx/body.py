@@ -1,8 +1,8 @@
-"""What a kernel's Python source shows and running it cannot: statements that Python obeys while the kernel is built.
+"""Errors that a kernel's Python source shows and running it cannot: statements that take effect at build time.
 
-A branch or a loop of the GPU is traced once, so Python runs its body once, whatever the condition: a `return` in it, or
-a name that it binds anew, takes effect for every thread.  Only the kernel's own function is looked at, not those that
-it calls, and nothing where there is no source.
+A GPU branch or loop is traced once, so Python runs its body once, whatever the condition: a `return` in it, or
+a name that it rebinds, takes effect for every thread.  Only the kernel's own function is checked, not those that
+it calls, and nothing is checked without source.
 """
 
 import ast
@@ -18,7 +18,7 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 class Use(NamedTuple):
-    """A name is read (`load`), bound anew (`assign`), changed by `+=` (`change`), or bound otherwise (`other`)."""
+    """A use of a name: read (`load`), rebound (`assign`), changed by `+=` (`change`), or bound otherwise (`other`)."""
 
     how: str
     name: str
@@ -38,9 +38,9 @@ class Body:
 
 @lru_cache(maxsize=1024)
 def fault(function: Callable[..., None], calls: frozenset[str]) -> str:
-    """What is wrong with the source of a kernel; empty if nothing is.
+    """The errors in the source of a kernel; empty if there are none.
 
-    calls: names behind `k.` that mean something only when they are called.
+    calls: names after `k.` that have a meaning only when they are called.
     """
     try:
         lines, first = inspect.getsourcelines(function)
@@ -108,14 +108,14 @@ def _uncalled(tree: ast.AST, k: str, calls: frozenset[str]) -> str:
 
 @dataclass
 class Uses:
-    """The uses of names in one function, in the order in which Python makes them, and the bodies among them."""
+    """The uses of names in one function, in Python's order, and the bodies among them."""
 
     k: str
     made: list[Use] = field(default_factory=list)
     bodies: list[Body] = field(default_factory=list)
 
     def visit(self, node: ast.AST | None, hidden: frozenset[str] = frozenset()) -> None:
-        """hidden: names that a comprehension has for itself."""
+        """hidden: names that are local to a comprehension."""
         match node:
             case None:
                 return
@@ -185,10 +185,10 @@ class Uses:
 
 
 def _rebound(tree: ast.FunctionDef, k: str) -> str:
-    """A name that a branch or loop of the GPU binds anew, and that is read where the old meaning may be wanted.
+    """A name that a GPU branch or loop rebinds, and that is read where the old meaning may be intended.
 
-    Read behind it, before anything else binds the name; or in a loop before the binding, so that a later turn would
-    want it.  `+=` counts where the name was bound to Python numbers alone: of a Var it is the right thing to say.
+    It is read after the branch, without another binding; or in a loop before it, so that the next iteration would
+    need it.  `+=` counts only for names bound to Python numbers: for a Var it is correct.
     """
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef):

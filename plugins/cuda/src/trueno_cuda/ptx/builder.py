@@ -36,7 +36,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Bytes of shared memory: declared, and to be asked for at the launch."""
+    """Bytes of shared memory: declared statically, and to be requested at the launch."""
 
     static: int
     dynamic: int
@@ -47,7 +47,7 @@ class Builder(Asynchronous):
 
     @cached_property
     def _roots(self) -> dict[str, Root]:
-        """What the pointers among the parameters point into, by the parameter's name."""
+        """The memory that the pointer parameters refer to, by the parameter's name."""
         return {}
 
     def bind(self, name: str, kind: ParamType) -> Value | Pointer:
@@ -79,13 +79,13 @@ class Builder(Asynchronous):
         return value
 
     def comment(self, text: str) -> None:
-        """A line of ASCII in the text, for whoever reads it."""
+        """A line of ASCII in the PTX text, as a comment."""
         if not text.isascii() or "\n" in text:
             raise BuildError(f"k.comment: {text!r} is not one line of ASCII, which ptxas demands even of comments")
         self.statement(f"// {text}")
 
     def params(self, kinds: dict[str, ParamType]) -> tuple[Param, ...]:
-        """The parameters with what their use has shown."""
+        """The parameters with the properties that their use has shown."""
         params: list[Param] = []
         end = 0
         for name, kind in kinds.items():
@@ -101,7 +101,7 @@ class Builder(Asynchronous):
         return tuple(params)
 
     def close(self) -> None:
-        """The Python function has returned: what it left open is an error."""
+        """The Python function has returned: anything left open is an error."""
         if self.broken:
             raise BuildError(self.broken)
         for how, line in self.unopened.values():

@@ -1,4 +1,4 @@
-"""What threads do together: barriers, fences, shuffles, votes, and reductions over a warp or a block."""
+"""Collective operations of threads: barriers, fences, shuffles, votes, and reductions over a warp or a block."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -18,29 +18,29 @@ REDUX = {
     "add": ("u32", "s32"), "min": ("u32", "s32"), "max": ("u32", "s32"),
     "and_": ("u32", "s32"), "or_": ("u32", "s32"), "xor": ("u32", "s32"),
 }  # fmt: skip
-"""Reductions that one instruction does from sm_80 on."""
+"""Reductions that are one instruction from sm_80 on."""
 
 Values = tuple[Value, ...]
 Combine = Callable[[Values, Values], Values]
 
 
 class Collectives(Memory):
-    """Adds what a warp or a block does as a whole."""
+    """Adds operations of a whole warp or block."""
 
     # ---- barriers -------------------------------------------------------------------------------------
 
     def sync(self, barrier: int = 0, threads: int | None = None) -> None:
-        """All threads of the block wait for each other; what they wrote to shared memory is then seen by all.
+        """All threads of the block wait for each other; their writes to shared memory are then visible to all.
 
-        A numbered barrier (1 to 15) may be for some warps only: `threads` says how many, and then it may stand in a
+        A numbered barrier (1 to 15) may be for some warps only: `threads` says how many, and then it may be in a
         branch, and orders only what these warps share.  BuildError: in a branch or loop that not all threads of the
-        block take, and for a number of threads that is no whole number of warps.
+        block take alike, and for a number of threads that is not a whole number of warps.
         """
         self._barrier("bar.sync", barrier, threads)
         self.path.sync("block")
 
     def arrive(self, barrier: int, threads: int) -> None:
-        """Let others pass a numbered barrier, without waiting there; threads: of all that arrive or wait."""
+        """Arrive at a numbered barrier without waiting; threads: of all that arrive or wait."""
         self._barrier("bar.arrive", barrier, threads)
 
     def _barrier(self, opcode: str, barrier: int, threads: int | None) -> None:
@@ -81,22 +81,22 @@ class Collectives(Memory):
 
     def _whole_warp(self, mask: int, what: str) -> None:
         if not 0 < mask <= FULL:
-            raise BuildError(f"{what}: mask={mask:#x} is no mask of 32 threads")
+            raise BuildError(f"{what}: mask={mask:#x} is not a mask of 32 threads")
         if mask == FULL:
             self.path.require(Uniformity.WARP, what)
 
     # ---- shuffles and votes ---------------------------------------------------------------------------
 
     def shuffle(self, value: Value, how: str, lane: Value | int, width: int = 32, mask: int = FULL) -> Value:
-        """The value of another lane: `down` or `up` by `lane`, `xor` with it, or number `idx`, in groups of `width`.
+        """The value of another lane: `down` or `up` by `lane`, `xor` with it, or index `idx`, in groups of `width`.
 
-        Of 16, 32 or 64 bits.  Lanes for which there is no such lane get their own value.  mask: lanes that take part, a
-        Python int.  BuildError: where not all lanes of the warp get here, unless `mask` says who does.
+        For 16, 32 or 64 bits.  If that lane does not exist, a lane gets its own value.  mask: participating lanes, a
+        Python int.  BuildError: if not all lanes of the warp get here, unless `mask` says which do.
         """
         if how not in SHUFFLES:
             raise BuildError(f"k.shuffle: {how!r} is not one of {', '.join(SHUFFLES)}")
         if width not in (1, 2, 4, 8, 16, 32):
-            raise BuildError(f"k.shuffle: width={width} is no power of two up to 32")
+            raise BuildError(f"k.shuffle: width={width} is not a power of two up to 32")
         self._whole_warp(mask, "k.shuffle")
         kind = value.type
         if kind.bits == 64 and kind.kind != "o":
@@ -106,7 +106,7 @@ class Collectives(Memory):
             wide = value.bits(u16).to(u32)
             return self.shuffle(wide, how, lane, width, mask).to(u16).bits(kind)
         if kind.bits != 32:
-            raise BuildError(f"k.shuffle: {value} is no number")
+            raise BuildError(f"k.shuffle: {value} is not a number")
         same_for_all = how == "idx" and isinstance(lane, int) and width == 32 and mask == FULL
         result = self.new(kind, max(Uniformity.WARP, value.uniformity) if same_for_all else value.uniformity)
         clamp = ((32 - width) << 8) | (0 if how == "up" else 31)  # PTX ISA: segment mask in bits 8-12, clamp below
@@ -115,14 +115,14 @@ class Collectives(Memory):
         return result
 
     def vote(self, how: str, condition: Value, mask: int = FULL) -> Value:
-        """Over the warp: `any`, `all` or `uni` (all the same) give a predicate, `ballot` a u32 with a bit a lane.
+        """Over the warp: `any`, `all` or `uni` (all the same) give a predicate, `ballot` a u32 with one bit per lane.
 
-        BuildError: as of `shuffle`.
+        BuildError: as in `shuffle`.
         """
         if how not in ("any", "all", "uni", "ballot"):
             raise BuildError(f"k.vote: {how!r} is not one of any, all, uni, ballot")
         if not is_predicate(condition):
-            raise BuildError(f"k.vote: {condition!r} is no predicate; compare first")
+            raise BuildError(f"k.vote: {condition!r} is not a predicate; compare first")
         self._whole_warp(mask, "k.vote")
         result = self.new(u32 if how == "ballot" else pred, max(Uniformity.WARP, condition.uniformity))
         kind = "b32" if how == "ballot" else "pred"
@@ -139,13 +139,13 @@ class Collectives(Memory):
         return result
 
     def active_mask(self) -> Value:
-        """A u32 with a bit for each lane of the warp that happens to be here."""
+        """A u32 with a bit for each lane of the warp that is active here."""
         result = self.new(u32)
         self.emit("activemask.b32", result.text)
         return result
 
     def elect(self) -> Value:
-        """A predicate that holds in one lane of the warp (sm_90)."""
+        """A predicate that is true in one lane of the warp (sm_90)."""
         self._whole_warp(FULL, "k.elect")
         result = self.new(pred)
         self.emit("elect.sync", f"_|{result.text}", f"0x{FULL:08X}")
@@ -157,17 +157,17 @@ class Collectives(Memory):
         """All lanes of each group of `width` get the same result, bit for bit.
 
         combine: the name of an instruction (`add`, `max`), or a function of two tuples for values that travel
-        together, such as a maximum and its index; it must not mind the order of its operands.
+        together, such as a maximum and its index; it must be commutative.
         width: 1, 2, 4, 8, 16 or 32 lanes.  BuildError: in a branch or loop that lanes take differently, and for a type
         that `combine` does not take.
         """
         return self._over_lanes(value, combine, width, "k.warp_reduce")
 
     def _over_lanes(self, value: "Value | Values", combine: str | Combine, width: int, what: str) -> "Value | Values":
-        """`what`, as the kernel called it, for the words of errors."""
+        """`what`, as the kernel called it, for error messages."""
         self._reducible(value, combine, what)
         if width not in (1, 2, 4, 8, 16, 32):
-            raise BuildError(f"{what}: width={width} is no power of two up to 32")
+            raise BuildError(f"{what}: width={width} is not a power of two up to 32")
         self._whole_warp(FULL, what)
         if isinstance(value, Value) and isinstance(combine, str) and self._one_instruction(value, combine, width):
             return self._redux(value, combine)
@@ -182,11 +182,11 @@ class Collectives(Memory):
         return current if isinstance(value, tuple) else current[0]
 
     def _reducible(self, value: "Value | Values", combine: str | Combine, what: str) -> None:
-        """Refuse what cannot be reduced, in the words of who asked for it."""
+        """Refuse values that cannot be reduced, naming the caller's operation."""
         parts = value if isinstance(value, tuple) else (value,)
         for part in parts:
             if not isinstance(part, Value):
-                raise BuildError(f"{what}: {part!r} is no Value; of several that travel together give a tuple")
+                raise BuildError(f"{what}: {part!r} is not a Value; of several that travel together give a tuple")
             if not isinstance(combine, str):
                 continue
             if combine not in INSTRUCTIONS:
@@ -212,11 +212,11 @@ class Collectives(Memory):
         return _one(self._over_lanes(value, "add", width, "k.warp_sum"))
 
     def warp_max(self, value: Value, width: int = 32) -> Value:
-        """The largest over each group of `width` lanes; of a NaN and a number it is the number, as PTX has it."""
+        """The largest over each group of `width` lanes; between a NaN and a number, the number wins, as in PTX."""
         return _one(self._over_lanes(value, "max", width, "k.warp_max"))
 
     def warp_min(self, value: Value, width: int = 32) -> Value:
-        """The smallest over each group of `width` lanes; of a NaN and a number it is the number."""
+        """The smallest over each group of `width` lanes; between a NaN and a number, the number wins."""
         return _one(self._over_lanes(value, "min", width, "k.warp_min"))
 
     # ---- reductions over a block ----------------------------------------------------------------------
@@ -228,9 +228,9 @@ class Collectives(Memory):
     def block_reduce(self, value: "Value | Values", combine: str | Combine) -> "Value | Values":
         """As `warp_reduce`, over all threads; each of them gets the result.
 
-        One value a warp goes through shared memory.  The partial results are joined in the order of the warps, or by
-        halves where their number is a power of two, so the result depends on nothing but the operands.
-        BuildError: as of `warp_reduce`; and for a block that is not known when it is built, or has a part of a warp.
+        One value per warp goes through shared memory.  The partial results are combined in order of the warps, or by
+        halves if their number is a power of two, so the result depends only on the operands.
+        BuildError: as in `warp_reduce`; and for a block whose size is unknown at build time, or has a partial warp.
         """
         return self._over_block(value, combine, "k.block_reduce")
 
@@ -274,7 +274,7 @@ class Collectives(Memory):
         return {}
 
     def _scratch(self, kinds: tuple[Type, ...], what: str) -> list[Array]:
-        """One word a warp for each type; used again by later reductions."""
+        """One word per warp for each type; reused by later reductions."""
         known = self._scratch_arrays
         if kinds not in known:
             if pred in kinds:
@@ -287,17 +287,17 @@ class Collectives(Memory):
         return self._over_block(value, "add", "k.block_sum")
 
     def block_max(self, value: Value) -> Value:
-        """The largest of the block; of a NaN and a number it is the number, as PTX has it."""
+        """The largest of the block; between a NaN and a number, the number wins, as in PTX."""
         return self._over_block(value, "max", "k.block_max")
 
     def block_min(self, value: Value) -> Value:
-        """The smallest of the block; of a NaN and a number it is the number."""
+        """The smallest of the block; between a NaN and a number, the number wins."""
         return self._over_block(value, "min", "k.block_min")
 
     # ---- winners --------------------------------------------------------------------------------------
 
     def first_larger(self, a: Values, b: Values) -> Values:
-        """Of two (value, index) the larger value, a NaN before all, the lower index where they are equal."""
+        """Of two (value, index) the larger value, a NaN before all, the lower index if they are equal."""
         (x, i), (y, j) = a, b
         nan_y, both = y != y, (x == y) | ((x != x) & (y != y))
         other = (y > x) | nan_y if x.type.kind == "f" else y > x
@@ -305,7 +305,7 @@ class Collectives(Memory):
         return self.select(better, y, x), self.select(better, j, i)
 
     def select_predicate(self, condition: Value, a: Value, b: Value) -> Value:
-        """a where `condition` holds, else b, of predicates."""
+        """a if `condition` is true, else b, for predicates."""
         return (condition & a) | (~condition & b)
 
     def warp_argmax(self, value: Value, index: Value) -> Values:

@@ -17,14 +17,14 @@ from trueno_cuda.ptx.values import Value, is_predicate, least_uniform, multiple,
 
 
 class Loop:
-    """A loop without an end of its own: `loop.leave_if(c)`."""
+    """A loop without its own end: `loop.leave_if(c)`."""
 
     def __init__(self, k: "Control", scope: Scope, label: str) -> None:
         self.k, self.scope, self.label = k, scope, label
         self.left: Pending | None = None  # what is pending where the loop is left
 
     def leave_if(self, condition: Value) -> None:
-        """Go on behind the loop where `condition`, a predicate, holds."""
+        """Leave the loop if `condition`, a predicate, is true."""
         k = self.k
         if self.scope not in k.path:
             raise BuildError("leave_if: the loop is closed already")
@@ -42,11 +42,11 @@ class Control(Arithmetic):
     """Adds branches and loops."""
 
     def condition(self, value: Value | bool, what: str) -> str:
-        """The register of a predicate that steers `what`."""
+        """The register of a predicate that controls `what`."""
         if isinstance(value, bool):
             raise BuildError(f"{what}({value}): this is known while the kernel is built; use Python's own if")
         if not is_predicate(value):
-            raise BuildError(f"{what}: {value!r} is no predicate; compare, as in {what}(i < n)")
+            raise BuildError(f"{what}: {value!r} is not a predicate; compare, as in {what}(i < n)")
         return self.read(value)
 
     @contextmanager
@@ -56,7 +56,7 @@ class Control(Arithmetic):
         self.path.close(scope)
 
     def _opening(self, how: str) -> object:
-        """Note a branch or loop until it is entered: one that no `with` or `for` opens guards nothing."""
+        """Record a branch or loop until it is entered: one that no `with` or `for` opens guards nothing."""
         note = object()
         self.unopened[note] = how, sys._getframe(2).f_lineno
         return note
@@ -64,7 +64,7 @@ class Control(Arithmetic):
     # ---- branches -------------------------------------------------------------------------------------
 
     def when(self, condition: Value) -> AbstractContextManager[None]:
-        """Run the body where `condition`, a predicate, holds: `with k.when(i < n):`.
+        """Run the body where `condition`, a predicate, is true: `with k.when(i < n):`.
 
         BuildError: for a Python bool, which Python's own if is for, and for return, break or continue in the body.
         """
@@ -85,9 +85,9 @@ class Control(Arithmetic):
         self.last_when = (len(self.lines), label, condition, before, taken)
 
     def otherwise(self) -> AbstractContextManager[None]:
-        """Run the body where the k.when just before did not: `with k.otherwise():`.
+        """Run the body where the condition of the preceding k.when is false: `with k.otherwise():`.
 
-        BuildError: where anything stands between the two.
+        BuildError: if anything is between the two.
         """
         return self._otherwise(self._opening("with k.otherwise():"))
 
@@ -116,10 +116,10 @@ class Control(Arithmetic):
         *,
         unroll: int | bool = 1,
     ) -> Iterator[Value]:
-        """Count on the GPU: `for i in k.range(n)`; the body is written once and runs many times.
+        """Count on the GPU: `for i in k.range(n)`; the body is emitted once and runs many times.
 
         Bounds are Python ints or values of one integer type; the index has that type, or u32.  `stop + step` must
-        not overflow it.  unroll=4 writes the body four times a turn (constant bounds only, the rest follows behind);
+        not overflow it.  unroll=4 emits the body four times per iteration (constant bounds only, the rest follows);
         unroll=False asks ptxas not to unroll.
         """
         return self._range(start, stop, step, unroll, self._opening("for i in k.range(n):"))
@@ -211,8 +211,8 @@ class Control(Arithmetic):
     def loop(self) -> AbstractContextManager[Loop]:
         """Repeat until `loop.leave_if(c)`: `with k.loop() as loop:`.
 
-        The first `leave_if` may stand anywhere; a loop without one would never end and is refused.  A Var that is
-        to change from turn to turn is declared before the loop.
+        The first `leave_if` may be anywhere; a loop without one would never end and is refused.  A Var that
+        changes between iterations must be declared before the loop.
         """
         return self._loop(self._opening("with k.loop() as loop:"))
 

@@ -26,7 +26,7 @@ ROUND_TO_INTEGER = {"rn": "rni", "rz": "rzi", "rm": "rmi", "rp": "rpi"}
 
 
 class Conversions(Core):
-    """Adds what changes a value's type."""
+    """Adds conversions between types."""
 
     def convert(self, value: Value, kind: Type, rnd: str | None = None, sat: bool = False) -> Value:
         """`value.to(kind)`."""
@@ -68,7 +68,7 @@ class Conversions(Core):
     def pack(self, kind: Type, *lanes: Value) -> Value:
         """Lanes, lowest first, in one register.
 
-        Two f32 are rounded to a f16x2, bf16x2 or fp8 pair, four s32 clamped to a s8x4; halves are just joined.
+        Two f32 are rounded to a f16x2, bf16x2 or fp8 pair, four s32 clamped to a s8x4; halves are joined unchanged.
         """
         kinds = list(dict.fromkeys(v.type for v in lanes))
         result = self.new(kind, least_uniform(*lanes))
@@ -92,7 +92,7 @@ class Conversions(Core):
     def unpack(self, value: Value, kind: Type | None = None) -> list[Value]:
         """Lanes of a pack, lowest first, converted to `kind` if given.
 
-        8-bit integers come as 32-bit ones, a fp8 pair as f16, a u64 as two u32.
+        8-bit integers become 32-bit ones, a fp8 pair f16, a u64 two u32.
         """
         text, source = self.read(value), value.type
         level = value.uniformity

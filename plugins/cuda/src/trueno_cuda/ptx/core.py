@@ -14,11 +14,11 @@ INDENT = "    "
 
 
 class Core:
-    """What all parts of the builder write to.
+    """The state that all parts of the builder write to.
 
     threads: of a block along x, y and z, or None where the launch decides.
-    early: whether the grid may begin before what it reads is written.  `ld.global.nc` wants memory that nobody writes
-    as long as the grid is there, even before it waits: such loads are plain ones then.
+    early: whether the grid may begin before its input is written.  `ld.global.nc` needs memory that is not written
+    during the whole life of the grid, even before it waits: such loads become plain ones then.
     """
 
     early = False

@@ -5,14 +5,14 @@ from difflib import get_close_matches
 
 
 class BuildError(ValueError):
-    """A kernel that cannot be written: what is wrong, with which value, and what to do instead.
+    """An invalid kernel: what is wrong, with which value, and what to do instead.
 
     Raised while the Python function runs, so the traceback ends in the kernel's own line.
     """
 
 
 class UnknownName(BuildError, AttributeError):
-    """A name that neither the builder nor its tables have; the message says what is near or meant."""
+    """A name that neither the builder nor its tables have; the message names similar or intended ones."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

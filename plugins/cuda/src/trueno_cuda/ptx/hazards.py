@@ -1,4 +1,4 @@
-"""What the builder remembers about shared memory, so that a missing barrier is an error and not a wrong number.
+"""The builder's record of accesses to shared memory, so that a missing barrier is an error and not a wrong number.
 
 It sees arrays and stages of arrays, not elements: a thread that reads back only what it wrote itself must still say
 `k.sync()`, or keep the value in a register.  It cannot see into stages chosen at run time; the emulator can.
@@ -31,7 +31,7 @@ class Region(NamedTuple):
 
     @property
     def fixed(self) -> bool:
-        """Whether the next iteration of a loop means the same memory by it."""
+        """Whether the next iteration of a loop accesses the same memory with it."""
         return not self.stage.startswith("%")
 
     @property
@@ -108,7 +108,7 @@ class Pending:
             self.writes.clear()
 
     def loop_edge(self, head: "Pending") -> None:
-        """The next iteration begins: what is pending meets what the body does before its first barrier."""
+        """The next iteration begins: pending accesses meet those of the body before its first barrier."""
         for region in sorted(r for r in head.writes | head.arriving if r.fixed and r in self.reads):
             raise BuildError(
                 f"shared memory {region} is read at the end of the loop's body and written at its start: the next "
@@ -126,7 +126,7 @@ class Scope:
     """A branch or a loop's body: code that is entered as a whole.
 
     uniformity: over which threads the decision to enter is the same.  head: of a loop, the accesses before its first
-    barrier; heading: whose barriers have not come yet.  barrier: whom it makes wait, `block` or `warp`, if anyone.
+    barrier; heading: whose barriers have not come yet.  barrier: what it makes wait, `block` or `warp`.
     """
 
     kind: str

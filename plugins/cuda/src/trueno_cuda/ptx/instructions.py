@@ -1,4 +1,4 @@
-"""Instructions are data: `k.NAME(...)` looks NAME up here, and one function emits whatever it finds.
+"""Instructions are data: `k.NAME(...)` looks NAME up here, and one function emits what it finds.
 
 A row holds a name, operand types, the result's type and the forms.  In the operands `a` is the form's own type (its
 last suffix), `b` any type of that many bits, `w` the type of twice the bits, `n` a number that must be known now.
@@ -107,7 +107,7 @@ CLOCKS: Final[dict[str, tuple[str, Type]]] = {
     "clock": ("%clock64", u64),
     "globaltimer": ("%globaltimer", u64),
 }
-"""Registers whose reading changes: `k.clock()` is a call."""
+"""Registers that change between reads: `k.clock()` is a call."""
 
 STATEMENTS: Final[dict[str, str]] = {
     "wait_for_previous_grid": "griddepcontrol.wait",
@@ -140,7 +140,7 @@ class Form:
 
 
 def _expand(opcode: str, operands: str, result: str) -> list[Form]:
-    """The forms that a spelling stands for: one, or one a type where it names bits only."""
+    """The forms of a spelling: one, or one per type if it names only bits."""
     if "," in operands:
         return [Form(opcode, tuple(TYPES[name] for name in operands.split(",")), TYPES[result])]
     suffix = opcode.rpartition(".")[2]

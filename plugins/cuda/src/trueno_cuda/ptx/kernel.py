@@ -32,7 +32,7 @@ CALLS: Final = frozenset(
     {n for n in dir(Builder) if not n.startswith("_") and callable(getattr(Builder, n))}
     | {*INSTRUCTIONS, *CLOCKS, *STATEMENTS}
 )
-"""Names behind `k.` that mean something only when they are called."""
+"""Names after `k.` that have a meaning only when they are called."""
 BUILDERS: Final = frozenset(c.__name__ for c in Builder.__mro__[:-1])
 POINTERS: Final = frozenset({Pointer.__name__, Array.__name__})
 OWNERS: Final = BUILDERS | POINTERS | {Value.__name__, Var.__name__, Mbarrier.__name__, Loop.__name__}
@@ -43,11 +43,11 @@ OURS: Final = (str(Path(__file__).parent), str(Path(contextlib.__file__)))
 
 @dataclass(frozen=True)
 class Kernel:
-    """PTX, and all that a launcher needs to know about it.
+    """PTX, and everything that a launcher needs to know about it.
 
     threads: of a block along x, y, z, or None where the launch decides, up to `max_threads`.
     static_shared, dynamic_shared: bytes; a launch passes the second, and must raise the driver's limit above 48 KiB.
-    cluster: blocks of a cluster.  escapes: each use of k.asm.  early: whether all of it waits for what came before, so
+    cluster: blocks of a cluster.  escapes: each use of k.asm.  early: whether all of it waits for the previous grid, so
     that it may be started before that has ended.
     """
 
@@ -77,7 +77,7 @@ class Kernel:
 
     @property
     def key(self) -> str:
-        """Names this very text, for caches."""
+        """A name of this exact text, for caches."""
         return sha256(self.text.encode("ascii")).hexdigest()
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel's Python function with what `@kernel` said about it."""
+    """A kernel's Python function with the arguments of `@kernel`."""
 
     function: Callable[..., None]
     threads: int | tuple[int, ...] | str | None = None
@@ -146,7 +146,7 @@ class Source:
         )  # fmt: skip
 
     def _traced(self, k: Builder, operands: list[Any], constants: dict[str, Any]) -> None:
-        """Run the function; an error that it meets ends in its own line, or in that of a function that it calls."""
+        """Run the function; an error's traceback ends in its own line, or in that of a function that it calls."""
         try:
             result: object = self.function(k, *operands, **constants)  # type: ignore[func-returns-value]
         except BuildError as error:
@@ -249,9 +249,9 @@ def kernel(
     """Make a Python function a kernel.
 
     threads: of a block, as 256, (32, 8), or the name of a constant; or max_threads, and the launch decides.
-    blocks_per_sm: at least so many shall fit, which bounds the registers; registers: bound them outright.
+    blocks_per_sm: the least number that must fit, which bounds the registers; registers: bounds them directly.
     cluster: blocks of a cluster (sm_90).
-    overlap: from sm_90 on the kernel begins with a wait for what came before, so that a launcher may start it early.
+    overlap: from sm_90 on the kernel begins with a wait for the previous grid, so that a launcher may start it early.
     Every thread waits, before anything else: a grid that ended sooner would let its successor read what its predecessor
     still writes.  Letting the next one start as early (k.launch_next_grid) made replayed batches slower: 1.05 us a
     kernel on an H200, 0.97 without, 1.20 with neither.
@@ -306,7 +306,7 @@ def _own(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _miscalled(message: str) -> str:
-    """What Python says of a wrong call of the builder, as `Pointer.store() takes 3 ...`, in the builder's words."""
+    """Python's message for a wrong call of the builder, such as `Pointer.store() takes 3 ...`, in builder's terms."""
     found = re.fullmatch(r"(\w+)\.(\w+)\(\) (.*)", message)
     if found is None or found[1] not in OWNERS:
         return ""
@@ -328,13 +328,13 @@ def _word(value: object) -> str:
 
 
 def _mangle(name: str, constants: dict[str, Any]) -> str:
-    """`rms_norm_N4096_V4`: one name for one choice of constants; a digest stands for what no identifier can say."""
+    """`rms_norm_N4096_V4`: one name per choice of constants; a digest replaces what an identifier cannot contain."""
     parts = [f"{n}{int(v) if isinstance(v, bool) else _word(v)}" for n, v in constants.items()]
     plain = "_".join([name, *parts])
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", plain) and len(plain) < 128:
         return plain
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise BuildError(f"the kernel's name {name!r} is no ASCII identifier; define it with def")
+        raise BuildError(f"the kernel's name {name!r} is not an ASCII identifier; define it with def")
     digest = sha256(repr(parts).encode()).hexdigest()[:12]
     return f"{re.sub(r'[^A-Za-z0-9_]', '_', plain)[:96]}_{digest}"
 

@@ -1,7 +1,7 @@
 """Loads, stores and atomics, on pointers into global, shared and local memory.
 
-A vector access must be aligned, and the builder wants to know that it is: from constants, from multiplications by
-them, or from the author's promise (`k.multiple_of`).
+A vector access must be aligned, and the builder must know that it is: from constants, from multiplications by
+them, or from the author's assertion (`k.multiple_of`).
 """
 
 import math
@@ -34,7 +34,7 @@ class Memory(Control):
 
     @cached_property
     def arrays(self) -> list[Array]:
-        """Those declared so far."""
+        """The arrays declared so far."""
         return []
 
     # ---- arrays ---------------------------------------------------------------------------------------
@@ -42,9 +42,9 @@ class Memory(Control):
     def shared(self, element: Type, *shape: int, stages: int = 1, per: str = "block", align: int = 16) -> Array:
         """Shared memory of a block: `tile = k.shared(f32, 64, 65)`, used as `tile.load((row, col))`.
 
-        shape: elements, Python ints.  stages: so many of them, `tile[stage]`.  align: bytes.  per="warp": each warp
-        uses its own part, so k.sync_warp orders it.  Past 48 KiB all arrays become dynamic shared memory, which the
-        launcher must ask for.  BuildError: past what a block of the architecture has, and for a read after a write,
+        shape: elements, Python ints.  stages: number of copies, `tile[stage]`.  align: bytes.  per="warp": each warp
+        uses its own part, so k.sync_warp orders it.  Beyond 48 KiB all arrays become dynamic shared memory, which the
+        launcher must request.  BuildError: beyond the limit of the architecture, and for a read after a write,
         or a write after a read, with no barrier between.
         """
         if per not in ("block", "warp"):
@@ -52,7 +52,7 @@ class Memory(Control):
         return self._array(element, shape, "shared", shared_address, stages, align, per)
 
     def local(self, element: Type, *shape: int) -> Array:
-        """An array of each thread's own, in local memory: for indices known on the GPU only; slow.
+        """An array per thread, in local memory: only for indices known on the GPU; slow.
 
         shape: elements, Python ints.  With indices that Python knows, k.vars stays in registers.
         """
@@ -67,7 +67,7 @@ class Memory(Control):
             raise BuildError(f"k.{space}: a shape of positive Python ints is wanted, not {shape} in {stages} stages")
         count = math.prod(shape)
         if align < 1 or align & (align - 1):
-            raise BuildError(f"k.{space}: align={align} is no power of two")
+            raise BuildError(f"k.{space}: align={align} is not a power of two")
         number = 1 + sum(a.root.space == space for a in self.arrays)
         root = Root(f"{space}_{number}", space, max(align, element.bytes))
         pitches = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
@@ -102,7 +102,7 @@ class Memory(Control):
         """The address of an element, in a register."""
         base, size, where = self.read(pointer.address), pointer.element.bytes, pointer.address
         if not isinstance(index, (int, Value)) or isinstance(index, bool):
-            raise BuildError(f"{pointer}: {index!r} is no index; indices are integers and count elements")
+            raise BuildError(f"{pointer}: {index!r} is not an index; indices are integers and count elements")
         if isinstance(index, int) and index == 0:
             return where
         result = self.new(where.type, least_uniform(where, index))
@@ -110,7 +110,7 @@ class Memory(Control):
             self.emit(f"add.{where.type.word}", result.text, base, str(index * size))
         elif not index.type.integer or index.type.bits < 32 or index.type.bits > where.type.bits:
             wanted = "u32 or s32" if where.type.bits == 32 else "u32, s32, u64 or s64"
-            raise BuildError(f"{pointer}: {index} is no index; indices into {pointer.root.space} memory are {wanted}")
+            raise BuildError(f"{pointer}: {index} is not an index; indices into {pointer.root.space} memory: {wanted}")
         else:
             wide = "wide" if index.type.bits < where.type.bits else "lo"
             self.emit(f"mad.{wide}.{index.type}", result.text, self.read(index), str(size), base)
@@ -202,7 +202,7 @@ class Memory(Control):
         if where is None or where is True:
             return ""
         if not is_predicate(where):
-            raise BuildError(f"where={where!r} is no predicate; compare, as in where=i < n")
+            raise BuildError(f"where={where!r} is not a predicate; compare, as in where=i < n")
         return f"@{self.read(where)} "  # type: ignore[arg-type]
 
     def _order(self, order: str, scope: str) -> str:
@@ -213,7 +213,7 @@ class Memory(Control):
         return f".{order}" if order == "volatile" else f".{order}.{SCOPES[scope]}"
 
     def _access_words(self, pointer: Pointer, order: str, scope: str, cache: str, policy: Value | None) -> str:
-        """What stands between `ld` or `st` and the type: order, address space, cache hints."""
+        """The text between `ld` or `st` and the type: order, address space, cache hints."""
         for word in cache.split():
             if word not in CACHE:
                 raise BuildError(f"cache={cache!r}: {word!r} is not one of {', '.join(CACHE)}")
@@ -223,7 +223,7 @@ class Memory(Control):
         return f"{self._order(order, scope)}.{pointer.root.space}{hints}"
 
     def l2_policy(self, priority: str = "evict_first", fraction: float = 1.0) -> Value:
-        """For `policy=`: evict_first, evict_last or evict_unchanged, of that fraction of the accesses."""
+        """For `policy=`: evict_first, evict_last or evict_unchanged, for that fraction of the accesses."""
         if priority not in ("evict_first", "evict_last", "evict_normal", "evict_unchanged") or not 0 < fraction <= 1:
             raise BuildError(f"k.l2_policy({priority!r}, {fraction}): evict_first, evict_last, evict_normal; up to 1.0")
         policy = self.new(cache_policy, Uniformity.BLOCK)
@@ -231,7 +231,7 @@ class Memory(Control):
         return policy
 
     def in_block(self, pointer: Pointer, rank: Value | int) -> Pointer:
-        """The same shared memory in the cluster's block number `rank`."""
+        """The same shared memory in the cluster's block with rank `rank`."""
         if pointer.root.space != "shared":
             raise BuildError(f"{pointer}: only shared memory has a counterpart in other blocks of the cluster")
         address = self.new(cluster_address)
@@ -242,7 +242,7 @@ class Memory(Control):
     def as_global(self, address: Value, element: Type, align: int = 16) -> Pointer:
         """A pointer that was itself loaded from memory, as a u64: for tables of matrices.
 
-        align: bytes that the address is promised to be a multiple of.
+        align: bytes that the address is asserted to be a multiple of.
         """
         result = self.new(global_address, address.uniformity)
         self.emit("cvta.to.global.u64", result.text, self.operand(address, u64))

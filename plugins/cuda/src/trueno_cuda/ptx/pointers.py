@@ -32,13 +32,13 @@ OPTIONS = {
     "reduce": ("where", "order", "scope"),
 }
 MASKS = ("mask", "when", "predicate", "pred", "cond", "condition", "if_")
-"""Other names for where=."""
+"""Other names of where=."""
 SCOPES = {"block": "cta", "cluster": "cluster", "gpu": "gpu", "system": "sys"}
 
 
 @dataclass(slots=True, eq=False)
 class Root:
-    """What an address was made from: a parameter or a declared array.
+    """The origin of an address: a parameter or a declared array.
 
     align: bytes that its accesses need; read, written: whether any did.
     """
@@ -54,8 +54,8 @@ class Root:
 class Pointer:
     """Elements in one address space, from `address` on.
 
-    multiple: a power of two that divides the distance from the root, in elements.  count: how many there are, where
-    that is known.  region: what the builder watches for hazards, in shared memory.
+    multiple: a power of two that divides the distance from the root, in elements.  count: their number, if it
+    is known.  region: what the builder checks for hazards, in shared memory.
     """
 
     k: "MemoryEmitter"
@@ -107,7 +107,7 @@ class Pointer:
     def load(self, index: Index = 0, vec: int | None = None, **options: Any) -> Value | list[Value]:
         """One element, or with `vec` a list of neighbours.
 
-        where: a predicate; masked threads read `other`, zero unless given.  cache: words of CACHE, joined by blanks.
+        where: a predicate; masked threads get `other`, zero unless given.  cache: words of CACHE, joined by blanks.
         policy: a k.l2_policy.  order, scope: `acquire`, `relaxed` or `volatile`, for a `block`, `cluster`, `gpu` or the
         `system`.
         BuildError: more than 16 bytes at once, an index that is not known to be a multiple of `vec`, an index beyond
@@ -115,7 +115,7 @@ class Pointer:
         """
         if vec is not None and type(vec) is not int:
             raise BuildError(
-                f"{self}: vec={vec!r} is no Python int; an index of two dimensions is a tuple: .load((row, column))"
+                f"{self}: vec={vec!r} is not a Python int; an index of two dimensions is a tuple: .load((row, column))"
             )
         values = self.k.load(self, index, vec or 1, **_known(self, "load", options))
         return values[0] if vec is None else values
@@ -132,31 +132,31 @@ class Pointer:
         self.k.store(self, index, several, **_known(self, "store", options))
 
     def atomic(self, name: str, index: Index, *operands: Value | Number, **options: Any) -> Value:
-        """Change an element in one step and return what it was: add min max and or xor inc dec exch cas.
+        """Update an element atomically and return its old value: add min max and or xor inc dec exch cas.
 
-        operands: one value, two of `cas` (what is expected, what is written).  where: masked threads get 0.
+        operands: one value, two for `cas` (what is expected, what is written).  where: masked threads get 0.
         order, scope: as those of `load`.  BuildError: for a type that the table of atomics does not have.
         """
         return self.k.atomic(self, name, index, operands, returns=True, **_known(self, "atomic", options))  # type: ignore[return-value]
 
     def reduce(self, name: str, index: Index, *operands: Value | Number, **options: Any) -> None:
-        """Change an element in one step and return nothing, which is cheaper."""
+        """Update an element atomically and return nothing, which is cheaper."""
         self.k.atomic(self, name, index, operands, returns=False, **_known(self, "reduce", options))
 
     def prefetch(self, index: Index, level: str = "L2") -> None:
-        """Ask for the cache line of an element, into `L2` or `L1`, without waiting."""
+        """Prefetch the cache line of an element, into `L2` or `L1`, without waiting."""
         self.k.emit(f"prefetch.{self.root.space}.{level}", self.k.place_of(self, self.k.flat(self, index)))
 
 
 class Array(Pointer):
-    """A declared array; with stages, one array a stage: `ring[i]`."""
+    """A declared array; with stages, one array per stage: `ring[i]`."""
 
     stages: int
     dynamic: int | None = None  # bytes from the start of dynamic shared memory
 
     @property
     def bytes(self) -> int:
-        """Of all its stages, a Python int."""
+        """Bytes of all its stages, a Python int."""
         return (self.count or 0) * self.element.bytes * self.stages
 
     def __len__(self) -> int:
@@ -180,13 +180,13 @@ class Array(Pointer):
 
 
 class MemoryEmitter(Emitter, Protocol):
-    """What pointers ask of the kernel under construction; `Builder` is it."""
+    """The methods of the kernel under construction that pointers use; `Builder` has them."""
 
     def flat(self, pointer: Pointer, index: Index) -> Value | int:
         """A row and a column as one index."""
 
     def in_bounds(self, pointer: Pointer, index: Value | int, count: int) -> None:
-        """BuildError if `count` elements from `index` on are known to lie beyond the array."""
+        """BuildError if `count` elements from `index` on are known to be beyond the array."""
 
     def address(self, pointer: Pointer, index: Value | int) -> Value:
         """The address of an element, in a register."""
@@ -214,7 +214,7 @@ class MemoryEmitter(Emitter, Protocol):
 
 
 def _known(pointer: Pointer, method: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of an access; BuildError for one that it has not."""
+    """The options of an access; BuildError for an unknown one."""
     for name in options:
         if name not in OPTIONS[method]:
             hint = '; did you mean "where"?' if name in MASKS else suggestion(name, OPTIONS[method])

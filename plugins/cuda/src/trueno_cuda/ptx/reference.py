@@ -32,13 +32,13 @@ OWNERS: dict[str, type] = {
 }  # fmt: skip
 HEAD = """# PTX builder
 
-`from trueno_cuda.ptx import f32, kernel, ptr, u32`; [Write a kernel](../how-to/write-a-kernel.md) shows how it feels.
-A kernel is a Python function that runs once, when it is built; what hangs on `k` runs later, on the GPU. A misuse is a
-`BuildError`. Where a line is to blame, the traceback ends in it, in the kernel or in a function that it calls; what the
-source shows or only the end tells, as a branch that nothing enters, is named with its line. A name that does not exist
-says which one is meant.
+`from trueno_cuda.ptx import f32, kernel, ptr, u32`; start with [Write a kernel](../how-to/write-a-kernel.md).
+A kernel is a Python function that runs once, when it is built; operations on `k` run later, on the GPU. A misuse is a
+`BuildError`. If a line is the cause, the traceback ends in it, in the kernel or in a function it calls; errors that
+only the source or the end of the kernel shows, such as a branch that is never entered, are named with their line. The
+error for an unknown name says which name is meant.
 
-A launch by `trueno_cuda.prepared` or `run` wants a signature of pointers, then whole numbers, then floats.
+A launch by `trueno_cuda.prepared` or `run` needs a signature of pointers, then integers, then floats.
 """
 
 
@@ -87,14 +87,14 @@ def _arguments(function: Callable[..., Any]) -> str:
 
 
 def _text(thing: Any) -> str:
-    """A docstring as Markdown: errors in a paragraph of their own, and `<` and `*` nobody's markup."""
+    """A docstring as Markdown: errors in a separate paragraph, and `<` and `*` escaped."""
     doc = inspect.getdoc(thing) or ""
     doc = re.sub(r"(`[^`]*`)|([<*])", lambda m: m[1] or f"\\{m[2]}", doc)
     return re.sub(r"\s+BuildError: ", "\n\n**BuildError:** ", doc)
 
 
 def _kind(kind: Type) -> str:
-    """A type in words."""
+    """A type, described."""
     if kind.lane is not None:
         return f"{kind.lanes} of `{kind.lane}`"
     words = {"p": "predicate", "u": "unsigned integer", "s": "signed integer", "f": "float", "x": "float for k.mma"}
@@ -164,7 +164,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "Matrix products of a warp": _products,
     "Matrix products of four warps": _wide_products,
 }
-"""What stands below a topic, beside its members."""
+"""The tables below a topic, besides its members."""
 
 
 def _code(names: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
-"""All that a kernel may say, by topic: the order of the reference page, and the names that a hint may propose.
+"""All members of the builder, by topic: the order of the reference page, and the names that a hint may propose.
 
-Members of the builder are `k.NAME`, those of what it hands out are named after that: `pointer.load`, `var.set`.  What
-the tables of `instructions` hold is not repeated here; the page prints those tables.
+Members of the builder are `k.NAME`, those of its objects are named after them: `pointer.load`, `var.set`.  The
+instructions in the tables of `instructions` are not repeated here; the page prints those tables.
 """
 
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ class Topic(NamedTuple):
 TOPICS: Final = (
     Topic(
         "Launch and threads",
-        "Values that the GPU will have, beside the special registers of the table below; k.threads and k.warps are "
+        "Values that exist on the GPU, besides the special registers of the table below; k.threads and k.warps are "
         "Python ints.",
         ("k.threads", "k.warps", "k.warp"),
     ),
@@ -33,8 +33,8 @@ TOPICS: Final = (
     ),
     Topic(
         "Branches and loops",
-        "A branch or a body is a block of its own: a value that is defined in it does not exist outside. Barriers and "
-        "what a warp or block does together are refused where some threads would not come.",
+        "A branch or a body is a separate block: a value that is defined in it does not exist outside. Barriers and "
+        "collective operations of a warp or block are refused if some threads would not reach them.",
         ("k.when", "k.otherwise", "k.range", "k.loop", "loop.leave_if"),
     ),
     Topic(
@@ -44,16 +44,16 @@ TOPICS: Final = (
         ("pointer.load", "pointer.store", "pointer.cast", "pointer.prefetch", "k.shared", "k.local", "array.bytes",
          "k.as_global", "k.l2_policy"),
     ),
-    Topic("Atomics", "One step that no other thread can interrupt.", ("pointer.atomic", "pointer.reduce")),
+    Topic("Atomics", "Updates that no other thread can interrupt.", ("pointer.atomic", "pointer.reduce")),
     Topic(
         "Barriers and fences",
-        "What one thread wrote to shared memory another may read behind a barrier; the builder refuses a read or write "
+        "What one thread wrote to shared memory another may read after a barrier; the builder refuses a read or write "
         "that needs one.",
         ("k.sync", "k.sync_warp", "k.sync_cluster", "k.arrive", "k.fence"),
     ),
     Topic(
         "Shuffles and votes",
-        "What the 32 lanes of a warp tell each other without memory. All of them take part, or those of `mask`.",
+        "Data exchange between the 32 lanes of a warp, without memory. All of them take part, or those of `mask`.",
         ("k.shuffle", "k.vote", "k.match", "k.active_mask", "k.elect"),
     ),
     Topic(

@@ -14,7 +14,7 @@ from trueno_cuda.ptx.errors import BuildError
 Version = tuple[int, int]
 KIB: Final = 1024
 STATIC_SHARED: Final = 48 * KIB
-"""What a block may declare; more must be dynamic, and the launcher has to ask the driver for it."""
+"""Bytes that a block may declare statically; the rest must be dynamic, and the launcher has to request it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ sm_100  8.8  ^(ld|st)\\..*\\.v8\\.|^(min|max)3\\.
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What an instruction that matches asks of the target."""
+    """The requirements of an instruction that matches."""
 
     target: Target
     version: Version
@@ -100,7 +100,7 @@ def target(arch: str) -> Target:
 
 @cache
 def required_version(instruction: str, where: Target) -> Version:
-    """The lowest version that takes `instruction` on `where`; BuildError where it does not exist."""
+    """The lowest version that supports `instruction` on `where`; BuildError if it does not exist."""
     version = where.version
     for need in NEEDS:
         if not need.pattern.search(instruction):

@@ -1,6 +1,6 @@
 """Matrix products of a warp (mma.sync, with ldmatrix and stmatrix) and of four warps (wgmma, on sm_90a alone).
 
-A fragment is a list of values, one a register, in the order that the PTX ISA numbers them.
+A fragment is a list of values, one per register, in the order of the PTX ISA.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ MMA: Final[dict[str, tuple[tuple[Type, ...], tuple[Type, ...], tuple[int, int, i
     "m8n8k4 f64": ((f64,), (f64,), (1, 1, 2)),
 }
 _OF_ELEMENT = {"f32": tf32, **PACKS}
-"""What a matrix of these elements is made of, in registers."""
+"""The registers of a matrix of these elements."""
 
 WGMMA_K: Final = {"f16": 16, "bf16": 16, "f32": 8, "s8": 32, "u8": 32, "e4m3": 32, "e5m2": 32}
 """Depth of one wgmma for each element: 32 bytes."""
@@ -60,8 +60,8 @@ class TensorCores(Collectives):
     def mma(self, shape: str, acc: Sequence[Var], a: Sequence[Value], b: Sequence[Value]) -> None:
         """acc += a · b over a warp, a by rows and b by columns: `k.mma("m16n8k16", acc, a, b)`.
 
-        acc: Vars of k.vars; a, b: packs such as f16x2, tf32 or f64, as many as the table of shapes says.
-        BuildError: for another number or type of registers, and where not all lanes get here.
+        acc: Vars of k.vars; a, b: packs such as f16x2, tf32 or f64, as many as in the table of shapes.
+        BuildError: for another number or type of registers, and if not all lanes get here.
         """
         kinds = [sorted({v.type.name for v in part}) for part in (acc, a, b)]
         if not all(isinstance(v, Var) for v in acc):
@@ -116,7 +116,7 @@ class TensorCores(Collectives):
 
     def _rows(self, tile: Pointer, index: Index, count: int, how: str, what: str) -> tuple[str, Type]:
         if tile.root.space != "shared" or tile.element.name not in _OF_ELEMENT:
-            raise BuildError(f"{what}: {tile} is no shared memory of f16, bf16, f32 or 8-bit elements")
+            raise BuildError(f"{what}: {tile} is not shared memory of f16, bf16, f32 or 8-bit elements")
         if count not in (1, 2, 4):
             raise BuildError(f"{what}: {count} matrices; 1, 2 or 4 are wanted")
         self.path.require(Uniformity.WARP, what)
@@ -176,7 +176,7 @@ class TensorCores(Collectives):
         return {}
 
     def wgmma_fence(self) -> None:
-        """Before the first wgmma, and whenever its registers were touched since."""
+        """Needed before the first wgmma, and whenever its registers have changed since."""
         self.path.require(Uniformity.WARP, "k.wgmma_fence")
         self.emit("wgmma.fence.sync.aligned")
         self._wgmma["fenced"] = True
@@ -188,7 +188,7 @@ class TensorCores(Collectives):
         """acc = a · b, plus acc where `accumulate`: over four warps, asynchronously.
 
         shape: m64nNkK, N a multiple of 8 up to 256; acc: N / 2 Vars; a, b: `k.matrix`, or a fragment of 4 registers
-        for a; of: the element's type.  transposed: a or b lies the other way in shared memory (16-bit elements only).
+        for a; of: the element's type.  transposed: a or b is stored transposed in shared memory (16-bit elements only).
         The Vars may be used again after k.wgmma_commit() and k.wgmma_wait(0).
         """
         n, depth = _shape(shape)
@@ -205,7 +205,7 @@ class TensorCores(Collectives):
         self.path.require(Uniformity.WARP, "k.wgmma")
         flag = accumulate if isinstance(accumulate, Value) else self._flag(accumulate)
         if not is_predicate(flag):
-            raise BuildError(f"k.wgmma: accumulate={flag!r} is no predicate")
+            raise BuildError(f"k.wgmma: accumulate={flag!r} is not a predicate")
         busy = self._wgmma.setdefault("busy", [])
         for var in acc:
             if not var.busy:
@@ -240,7 +240,7 @@ class TensorCores(Collectives):
         return {}
 
     def _flag(self, accumulate: bool) -> Value:
-        """A predicate that is the same throughout the kernel."""
+        """A predicate that is the same in the whole kernel."""
         flags = self._flags
         if accumulate not in flags:
             flags[accumulate] = self.new(pred, Uniformity.BLOCK, top=True)
@@ -281,7 +281,7 @@ def _shape(shape: str) -> tuple[int, int]:
         n, k = shape.removeprefix("m64n").split("k")
         return int(n), int(k)
     except ValueError:
-        raise BuildError(f"k.wgmma: {shape!r} is no shape m64nNkK") from None
+        raise BuildError(f"k.wgmma: {shape!r} is not a shape m64nNkK") from None
 
 
 def _lane(kind: Type) -> str:

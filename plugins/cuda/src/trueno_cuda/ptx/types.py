@@ -110,7 +110,7 @@ def checked(kind: object, where: str, example: str) -> Type:
         found = next((n for n in (name, spelled, sized) if n in TYPES), None)
     hint = f"say {found}, from trueno_cuda.ptx import {found}" if found else f"the type comes first: {example}"
     shown = name if isinstance(kind, type) else repr(kind)
-    raise BuildError(f"{where}: {shown} is no type of the builder; {hint}")
+    raise BuildError(f"{where}: {shown} is not a type of the builder; {hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def literal(kind: Type, number: float) -> str:
         raise BuildError(f"{number} is a Python bool, where a {kind} is wanted")
     if kind.integer:
         if not isinstance(number, int):
-            raise BuildError(f"{number!r} is no integer, where a {kind} is wanted; write int(...) or use a float type")
+            raise BuildError(f"{number!r} is not an integer, but {kind} needs one; write int(...) or use a float type")
         low, high = (0, 2**kind.bits - 1) if kind.kind == "u" else (-(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1)
         if not low <= number <= high:
             raise BuildError(f"{number} does not fit into {kind}, which holds {low} to {high}")

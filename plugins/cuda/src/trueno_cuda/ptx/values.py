@@ -115,17 +115,17 @@ class Value:
 
     def __index__(self) -> NoReturn:
         raise BuildError(
-            f"{self} is no Python int: it exists on the GPU only; loop with `for i in k.range({self._said})`"
+            f"{self} is not a Python int: it exists on the GPU only; loop with `for i in k.range({self._said})`"
         )
 
     def __float__(self) -> NoReturn:
         raise BuildError(
-            f"{self} is no Python float: it exists on the GPU only; .to(f32) converts it, and k computes with it: "
+            f"{self} is not a Python float: it exists on the GPU only; .to(f32) converts it, and k computes with it: "
             "k.sqrt(x), k.exp2(x), ... in place of those of math"
         )
 
     def __int__(self) -> NoReturn:
-        raise BuildError(f"{self} is no Python int: it exists on the GPU only; .to(s32, 'rz') truncates a float there")
+        raise BuildError(f"{self} is not a Python int: it exists on the GPU only; .to(s32, 'rz') truncates a float")
 
     def __round__(self, digits: int | None = None) -> NoReturn:
         raise BuildError(f"round of {self}: say k.round(x), which gives a float, or x.to(s32, 'rn')")

@@ -1,4 +1,4 @@
-"""How exact the printed functions are: what the tolerance of every row program on CUDA follows from.
+"""The accuracy of the printed functions, from which the tolerance of every row program on CUDA follows.
 
 One table serves both floats.  `SEEN` are the largest errors on the emulator, whose approximations are nearly exact:
 of float32 over 20 million arguments a function against float64, of float64 over 300 000 against 80-bit floats (erf:

@@ -1,4 +1,4 @@
-"""The catalogue's entries of row programs: one an op, with its schedule as a constant."""
+"""The catalogue's entries of row programs: one per op, with its schedule as a constant."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +18,7 @@ from trueno_cuda.rows.schedule import Schedule, parse
 from trueno_cuda.rows.source import HELD, is_flat, printed
 
 ROWS, ELEMENTS = 3, 200
-"""Of a sample: a row is no whole number of any team's vectors."""
+"""Of a sample: a row is not a whole number of any team's vectors."""
 SHORT = 56
 """Elements by which a sample's row is shorter than what the schedule holds that a program gets where none is named."""
 DEMANDED = (-0.5, 0.75)

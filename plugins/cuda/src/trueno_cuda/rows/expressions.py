@@ -1,4 +1,4 @@
-"""What each element kind of a row program is in PTX: `EXPRESSIONS[kind](k, *args)` emits it and gives its value.
+"""Each element kind of a row program in PTX: `EXPRESSIONS[kind](k, *args)` emits it and gives its value.
 
 Arguments are values of the program's float, f32 or f64, or predicates for truth values; but for functions of one
 argument, some of them may be Python numbers.  `cast` takes the type it gives, too.

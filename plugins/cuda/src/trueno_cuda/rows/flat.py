@@ -1,4 +1,4 @@
-"""Kernels of programs that fold nothing: all elements in a row, each on its own.
+"""Kernels of programs without folds: all elements in a row, each independent of the others.
 
 A thread loads `groups` times 16 bytes of every operand before it computes; 2 048 threads of an SM have 32 KiB a group
 on their way.  Floor: the bytes of operands and results, over the memory's bandwidth.

@@ -1,7 +1,7 @@
-"""What each fold is on the GPU: a state in registers, how it takes elements, and how two states are joined.
+"""Each fold on the GPU: a state in registers, how it takes elements, and how two states are combined.
 
-Joins do not mind the order of their operands, so that all lanes of a warp get the same bits.  A fold says nothing about
-who joins whom: `trueno_cuda.rows.printer` does that for lanes, blocks and chunks.
+Combining is commutative, so that all lanes of a warp get the same bits.  A fold does not say
+which states are combined: `trueno_cuda.rows.printer` does that for lanes, blocks and chunks.
 """
 
 from collections.abc import Callable, Sequence

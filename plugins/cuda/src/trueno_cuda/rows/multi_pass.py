@@ -1,4 +1,4 @@
-"""Kernels of rows that registers do not hold: every pass reads the row again, from L2 where it still is there.
+"""Kernels of rows that do not fit into registers: every pass reads the row again, from L2 if it is still there.
 
     rows      a block a row
     partial   one pass over chunks of long rows: a block joins what earlier passes left of its row, reads its chunk and

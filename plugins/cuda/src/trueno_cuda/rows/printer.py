@@ -1,5 +1,5 @@
 # mypy: disable-error-code="valid-type"
-"""What every kernel of a row program has: its parameters, the program's values, and the guard.
+"""The common parts of row-program kernels: parameters, the program's values, and the guard.
 
 A kernel is a Python function that walks the program's plan and calls the builder; `flat`, `register_resident` and
 `multi_pass` are those functions.  A value of the program lives in one of three tables: `uniform`, the same everywhere;
@@ -108,7 +108,7 @@ class Printer:
         return place
 
     def number(self, name: str) -> Value:
-        """A launch parameter that is no pointer."""
+        """A launch parameter that is not a pointer."""
         found: Value = self.given[name]
         return found
 

@@ -1,7 +1,7 @@
 """From an op's row program to a kernel: choose a schedule for the shape, print, launch.
 
-The text of a kernel depends on the program, the schedule and few constants of it, never on a size.  So a kernel prints
-and loads when a call first needs it, and remembers for the shapes it saw what to launch.
+The text of a kernel depends on the program, the schedule and a few of its constants, never on a size.  So a kernel is
+printed and loaded when a call first needs it, and the launches are cached by shape.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ RATES = Rates(launch_s=5e-6, flops=2e13, bytes=4e12, link_s=2e-5, link_bytes=8e9
 REMEMBERED = 64
 """Shapes whose launches a kernel keeps."""
 LONGEST = (1 << 32) - (1 << 20)
-"""Elements of a row where rows matter: columns are 32-bit numbers, also a tile beyond the end."""
+"""The most elements of a row if rows matter: columns are 32-bit numbers, also for a tile beyond the end."""
 
 
 def refusal(call: Call) -> Reject | None:
@@ -42,7 +42,7 @@ def refusal(call: Call) -> Reject | None:
 
 @dataclass(frozen=True, slots=True)
 class RowLaunch:
-    """One launch of a call.  offsets: bytes to add to each pointer, () where none are."""
+    """One launch of a call.  offsets: bytes to add to each pointer, () if there are none."""
 
     launch: Launch
     offsets: tuple[int, ...] = ()
@@ -53,7 +53,7 @@ class Launches:
     """All launches of a call.
 
     sizes: bytes of every operand and result.  same: (operand, result) that may be one array.  scratch: 8-byte words.
-    alone: the launch, where there is one only and it needs nothing beside the arrays.
+    alone: the launch, if there is only one and it needs only the arrays.
     """
 
     each: tuple[RowLaunch, ...]
@@ -64,7 +64,7 @@ class Launches:
 
 
 class RowKernel:
-    """Callable as the protocol's kernels are.
+    """Callable like the protocol's kernels.
 
     schedule: forces one, by its name (see `trueno_cuda.rows.schedule`).
     """
@@ -88,7 +88,7 @@ class RowKernel:
         kind, stored = KINDS[self.dtype.name]
         self.narrow = stored is not kind
         self.itemsize = kind.bytes
-        """Of what is computed with, by which schedules count: 16-bit floats come four at a time, as float32 does."""
+        """The dtype of the computation, by which schedules count: 16-bit floats go four at a time, as float32."""
         self.first_out = len(self.kinds)
         self.after_params = self.first_out + len(self.program.params)
         self.live_values = live_values(planned(self.program, "held"))
@@ -118,7 +118,7 @@ class RowKernel:
             launches.alone(pointers, floats)
             return 0
         if launches.scratch:
-            scratch = self.device.empty((launches.scratch,), np.dtype(np.int64))  # lives until all is submitted
+            scratch = self.device.empty((launches.scratch,), np.dtype(np.int64))  # kept alive until all is submitted
             pointers.append(scratch.data.ptr)
         if self.guarded:
             pointers.append(self.device.status())
@@ -128,12 +128,12 @@ class RowKernel:
         return 0
 
     def seen(self, arrays: Sequence[Any]) -> Launch | None:
-        """The launch that a call came to on these arrays, which lie in C order; None where it was more than that."""
+        """The launch that a call needed for these arrays, which are in C order; None if it needed more."""
         launches = self._ready.get((*[a.shape for a in arrays], *[a.data.ptr for a in arrays]))
         return None if launches is None else launches.alone
 
     def _look(self, shapes: tuple[tuple[int, ...], ...], pointers: list[int]) -> Launches | None:
-        """What to launch for these arrays; None if it cannot be."""
+        """The launches for these arrays; None if they do not fit."""
         together = 0
         for pointer in pointers:
             together |= pointer
@@ -141,7 +141,7 @@ class RowKernel:
         return launches if launches is not None and self._may_share(pointers, launches) else None
 
     def _may_share(self, pointers: list[int], launches: Launches) -> bool:
-        """Whether every result is an operand that may be overwritten, or apart from all other arrays."""
+        """Whether every result is an operand that may be overwritten, or separate from all other arrays."""
         sizes = launches.sizes
         for k in range(self.first_out, len(sizes)):
             low = pointers[k]
@@ -155,7 +155,7 @@ class RowKernel:
     # ---- what a shape needs ---------------------------------------------------------------------------
 
     def _plan(self, shapes: tuple[tuple[int, ...], ...], aligned: bool) -> Launches | None:
-        """What to launch for arrays of these shapes; None if they do not agree."""
+        """The launches for arrays of these shapes; None if they do not agree."""
         extent = extents((*self.kinds, *self.out_spaces), shapes, self.rank)
         if extent is None:
             return None
@@ -198,14 +198,14 @@ class RowKernel:
             )
 
     def _rows(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[RowLaunch], int]:
-        """A team or a block a row."""
+        """One team or one block per row."""
         (kernel,) = self._kernels(schedule, wide)
         assert kernel.threads is not None
         blocks = -(-rows * schedule.lanes // kernel.threads[0])
         return [RowLaunch(self.device.prepare(kernel, (blocks, 1, 1), (rows, n)))], 0
 
     def _long(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[RowLaunch], int]:
-        """Chunks of rows, a block each; then what joins them."""
+        """Chunks of rows, one block each; then a kernel that combines them."""
         schedule, chunk = chunked(schedule, rows, n, self.itemsize, self.device.sms)
         chunks = -(-n // chunk)
         printed = self._kernels(schedule, wide)
@@ -219,7 +219,7 @@ class RowKernel:
         return each, slots(self.program) * rows * chunks
 
     def _flat(self, schedule: Schedule, rows: int, n: int, aligned: bool) -> list[RowLaunch]:
-        """All elements, in launches of so many that their numbers fit."""
+        """All elements, in launches small enough for 32-bit indices."""
         nodes, itemsize = self.program.nodes, self.itemsize
         by_row = "w" in self.kinds or "r" in self.kinds or any(node.kind == "position" for node in nodes)
         if by_row or any(node.kind == "count" for node in nodes):
@@ -257,11 +257,11 @@ def _ranges(rows: int, n: int, by_row: bool) -> Iterator[tuple[int, int, int, in
 
 
 def kernel(device: Device, call: Call) -> Kernel:
-    """The kernel of a call; KernelError where `refusal` says why there is none."""
+    """The kernel of a call; KernelError if `refusal` says why there is none."""
     if (reject := refusal(call)) is not None:
         raise KernelError(f"{call.op.name} on cuda: {reject.detail}")
     row_kernel = RowKernel(device, call)
-    if call.guarded or not device.alone:  # the thread's status word, or whose array it is, is asked for each time
+    if call.guarded or not device.alone:  # the thread's status word, or the owner of the array, is looked up each time
         return row_kernel
     return quick(
         row_kernel,

@@ -1,4 +1,4 @@
-"""How a row program runs: schedules, and which one a shape gets.
+"""The execution of a row program: schedules, and the choice of one for a shape.
 
     flat256x4       nothing folds: 256 threads a block, 4 times 16 bytes a thread and operand
     held32x8        rows in registers: a team of 32 lanes a row, 8 times 16 bytes a lane
@@ -71,9 +71,9 @@ def parse(text: str) -> Schedule:
     lanes, groups, chunks = (int(n or 0) or usual for n, usual in zip(numbers, USUAL[kind], strict=True))
     part_of_warp = kind == "held" and lanes in (1, 2, 4, 8, 16)
     if not part_of_warp and (lanes % 32 or not 32 <= lanes <= 1024):
-        raise KernelError(f"schedule {text!r}: {lanes} lanes are no team; whole warps are, up to 1024, or 8 lanes held")
+        raise KernelError(f"schedule {text!r}: {lanes} lanes are not a team; use whole warps up to 1024, or 8 held")
     if kind != "held" and groups & (groups - 1):
-        raise KernelError(f"schedule {text!r}: {groups} groups are no power of two")
+        raise KernelError(f"schedule {text!r}: {groups} groups are not a power of two")
     return Schedule(kind, lanes, groups, chunks)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The kernels of an op's row program: what golden files and the kernels of `trueno_cuda.rows.rowprogram` print."""
+"""The kernels of an op's row program, as golden files and `trueno_cuda.rows.rowprogram` print them."""
 
 from typing import Any
 

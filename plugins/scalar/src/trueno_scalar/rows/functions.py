@@ -1,7 +1,7 @@
-"""Element kinds that NumPy has no ufunc for, or only a slow one.
+"""Element kinds for which NumPy has no ufunc, or only a slow one.
 
 Each is `f(*args, out, *scratch) -> out`, safe where `out` is one of its arguments.  `out` and scratch may be
-None: then they are allocated, which is what small arrays do.  `SCRATCH` says what a tape must bring: "s" a tile
+None: then they are allocated, as for small arrays.  `SCRATCH` lists the scratch that a tape must provide: "s" a tile
 of the call's float, "j" of integers of the same width, "d" of float64.
 """
 
@@ -21,8 +21,8 @@ INTEGER: dict[np.dtype[Any], np.dtype[Any]] = {
 SIGN = {d: np.array(np.iinfo(i).min, i) for d, i in INTEGER.items()}
 MAGNITUDE = {d: np.array(np.iinfo(i).max, i) for d, i in INTEGER.items()}
 BITS_FROM = 4096
-"""Elements from which three integer ufuncs beat one that branches: random masks cost NumPy's `where` and
-`copysign` 4 and 0.7 ns an element, integer arithmetic 0.1 each; below, the calls cost more than the misses."""
+"""Elements from which three integer ufuncs beat one that branches: with random masks NumPy's `where` and
+`copysign` take 4 and 0.7 ns per element, integer arithmetic 0.1 each; below, the calls cost more than the misses."""
 
 # P(a) with erf(a) = 1 − e^(−a·P(a)): P is smooth, so one range serves, and an error of P reaches erf damped by
 # g·e^−g/(1−e^−g), g = a·P.  Weighted minimax (Remez in 50 digits, that damping as weight) on [0, cut]: relative
@@ -64,7 +64,7 @@ def erf(x: Array, out: Array, a: Array, p: Array) -> Array:
         np.multiply(p, a, p)
     np.add(p, rest[-1], p)
     np.multiply(p, a, p)
-    np.expm1(p, p)  # −erf(a), whose sign bit is set for −0 too
+    np.expm1(p, p)  # −erf(a), whose sign bit is set also for −0
     if out is None:
         out = np.empty_like(p)
     integer = INTEGER[dtype]
@@ -81,7 +81,7 @@ def rsqrt(x: Array, out: Array) -> Array:
 
 
 def where(c: Array, x: Array, y: Array, out: Array, t: Array) -> Array:
-    """x where c holds, else y, as y ^ ((x ^ y) · c) on the bits: no branch, and NaN is a value like others."""
+    """x where c holds, else y, as y ^ ((x ^ y) · c) on the bits: no branch, and NaN needs no special case."""
     if c.ndim == 0:
         return np.positive(x if c else y, out)
     if out is None or c.size < BITS_FROM:
@@ -93,7 +93,7 @@ def where(c: Array, x: Array, y: Array, out: Array, t: Array) -> Array:
     integer = INTEGER[out.dtype]
     bits = y.view(integer)
     t = np.bitwise_xor(x.view(integer), bits, t)
-    if t.shape != out.shape:  # x and y shared by rows that c tells apart
+    if t.shape != out.shape:  # x and y are shared by rows that c distinguishes
         t = np.multiply(t, c)
     else:
         np.multiply(t, c, t)
@@ -119,14 +119,14 @@ def cast(x: Array, out: Array) -> Array:
 
 
 LOW_DIGITS, HALF = 2**29 - 1, 2**28
-"""What float32 drops of a normal float64, and the pattern there that is exactly half a step."""
+"""The digits of a normal float64 that float32 drops, and the pattern there that is exactly half a step."""
 NORMAL32 = 2.0**-126
 
 
 def fma32(x: Array, y: Array, z: Array, out: Array, d: Array, t: Array) -> Array:
-    """Products of float32 are exact in float64, so only the sum rounds: there first, then to float32.
+    """Products of float32 are exact in float64, so only the sum rounds: first there, then to float32.
 
-    Twice is once, unless the first rounding makes a tie of the second: those sums are done again.
+    Rounding twice equals rounding once, unless the first rounding produces a tie: those sums are computed again.
     """
     if d is None:
         d, t = np.empty((2, *np.broadcast(x, y, z).shape))
@@ -149,14 +149,14 @@ def fma32(x: Array, y: Array, z: Array, out: Array, d: Array, t: Array) -> Array
 
 
 def _again(x: Array, y: Array, z: Array, where: Array) -> Array:
-    """Those elements by the core's own fma, which is right everywhere and takes 150 ns each."""
+    """Those elements by the core's own fma, which is correct for all numbers and takes 150 ns each."""
     return fma(*(np.broadcast_to(v, where.shape)[where] for v in (x, y, z)))
 
 
 _SPLIT = 134217729.0  # 2²⁷ + 1: Veltkamp's constant
 FRACTION = 2**52 - 1
 LEAST = 2.0**-900
-"""A product from which what its rounding leaves out is a normal float64 still."""
+"""The least product whose rounding error is still a normal float64."""
 
 
 def _halves(x: Array, high: Array, low: Array) -> tuple[Array, Array]:
@@ -169,7 +169,7 @@ def _halves(x: Array, high: Array, low: Array) -> tuple[Array, Array]:
 
 
 def _two_sum(a: Array, b: Array, s: Array, t: Array) -> None:
-    """s = a + b as rounded, and in b what that leaves out (Knuth)."""
+    """s = a + b as rounded, and in b the rounding error (Knuth)."""
     np.add(a, b, s)
     np.subtract(s, a, t)
     np.subtract(b, t, b)
@@ -184,8 +184,8 @@ def fma64(
     """x·y is p + e exactly (Dekker), and z + p + e is s + r + rest (Knuth), of which s + (r + rest) is the answer.
 
     r + rest is rounded before it is added, which matters where it comes out as half a step of s: a power of two.
-    Those sums are done again, and so is all that comes near the ends of the exponents: below, e is lost; above,
-    something on the way is Inf or NaN.
+    Those sums are computed again, and so is everything near the ends of the exponent range: below, e is lost; above,
+    an intermediate is Inf or NaN.
     """
     if p is None:
         p, e, a, b, c, d = np.empty((6, *np.broadcast(x, y, z).shape))
@@ -218,7 +218,7 @@ def fma64(
 
 
 def product(x: Array) -> Any:
-    """Product of one row.  256 lanes side by side: one running product waits for itself at every element."""
+    """Product of one row, in 256 lanes: a single running product would wait for itself at every element."""
     n = x.size
     if n < 2048:
         return np.multiply.reduce(x)
@@ -249,4 +249,4 @@ SCRATCH: dict[str, tuple[str, Callable[..., Any]]] = {
 """The others: the scratch that they need, and the function (fma by the width of the float)."""
 
 QUIET = frozenset({"neg", "abs", "maximum", "minimum", "copysign", "where", "not", "and", "or", "isnan", "isinf"})
-"""Kinds that raise no floating-point flag, so that a program of them needs no errstate."""
+"""Kinds that raise no floating-point flag, so that a program with only those needs no errstate."""

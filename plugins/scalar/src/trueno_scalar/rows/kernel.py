@@ -1,4 +1,4 @@
-"""The kernel of a row program: check the call, choose a schedule, run it where NumPy keeps quiet.
+"""The kernel of a row program: check the call, choose a schedule, run it with NumPy's warnings off.
 
 A schedule is compiled at its first use, so that a first call compiles only what it runs.
 """
@@ -40,7 +40,7 @@ def row_kernel(call: Call) -> Callable[..., int]:
     texts["kernel"] = _front(schedules)
     exec(compile(texts["kernel"], f"<trueno_scalar {call.op.name}>", "exec"), names)
     kernel = names["kernel"]
-    kernel.text = texts  # for people: what ran, by schedule
+    kernel.text = texts  # for people: the source that ran, by schedule
     return kernel  # type: ignore[no-any-return]
 
 
@@ -60,7 +60,7 @@ def _front(s: Schedules) -> str:
     wrong = [f"len(shape) != {rank}"]
     wrong += [f"{x}.shape != {shape}" for x, shape in zip(names, shapes, strict=True) if f"{x}.shape" != source]
     wrong += [f"{x}.__class__ is not NDARRAY" for x in names]  # a masked array would lose its mask
-    if len(program.outputs) > 1:  # of a single one NumPy says so before it writes
+    if len(program.outputs) > 1:  # for a single one NumPy raises before it writes
         wrong += [f"not y{k}.flags.writeable" for k in range(len(program.outputs))]
     strange = " and ".join(f"{x}.dtype is {d}" for x, d in zip(names, dtypes, strict=True))
     differ = " or ".join(f"{x}.dtype != {d}" for x, d in zip(names, dtypes, strict=True))

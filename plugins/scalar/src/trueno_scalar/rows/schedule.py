@@ -1,9 +1,9 @@
 """Schedules: the Python source that drives a tape over whole arrays.
 
-`one`: all of it is a single tile, and the first op of each register allocates it.  `flat`: no row matters, so
+`one`: everything is a single tile, and the first op of each register allocates it.  `flat`: rows do not matter, so
 arrays are one long line.  `rows`: tiles of whole rows.  `across`: short rows, tiles transposed so that NumPy's
-inner loop runs over many rows.  `long`: rows longer than a tile, pass by pass as the plan says, with folds joined.
-What a call does is a short straight function, printed here once per kernel and readable as `kernel.text`.
+inner loop runs over many rows.  `long`: rows longer than a tile, pass by pass as planned, with partial folds combined.
+A call runs one short straight function, printed here once per kernel and readable as `kernel.text`.
 """
 
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ from trueno_scalar.rows.tape import REDUCE, Shape, Tape
 TILE_BYTES = 262144
 """Bytes of one tile: three of them fit a core's L2.  Half or twice as many cost 5 to 10 % (measured, Zen 5)."""
 LONE_TILE = 1 << 22
-"""Elements of a tile of a lone call, which has nothing to keep in cache; a bound only so that sums stay exact."""
+"""Elements of a tile of a single call, which keeps nothing in cache; bounded only so that sums stay exact."""
 ONE = 8192
-"""Elements up to which everything is one tile; above, a loop also brings what needs its registers beforehand."""
+"""Elements up to which everything is one tile; above, a loop also prepares its registers in advance."""
 SHORT_ROW = 16
 """Rows up to this length run across, if there are enough of them (up to twice this, where a maximum is folded,
 for which NumPy has no fast loop over short rows)."""
@@ -62,7 +62,7 @@ class Schedules:
         return f"def run_{schedule}{'_alias' * alias}({self.arguments}):\n{body}\n"
 
     def namespace(self) -> dict[str, Any]:
-        """What the sources refer to."""
+        """The names that the sources refer to."""
         D = self.dtype
         names: dict[str, Any] = {name: getattr(np, name) for name in functions.UFUNC.values()}
         names |= {name: f for name, (_, f) in functions.SCRATCH.items()}
@@ -86,11 +86,11 @@ class Schedules:
     # ---- parts that schedules share ---------------------------------------------------------------
 
     def _parameters(self) -> list[str]:
-        """Parameters are rounded to the call's float before anything reads them."""
+        """Parameters are rounded to the call's float before any use."""
         return [f"p{j} = T(p{j})" for j in range(len(self.program.params))]
 
     def _names(self, row_is: str) -> tuple[dict[int, str], list[str]]:
-        """Names of leaves, and lines that make those of one row: `row_is` is the row's index or ''."""
+        """Names of leaves, and lines that compute those of one row: `row_is` is the row's index or ''."""
         names, lines = {}, []
         for i, node in enumerate(self.program.nodes):
             if node.kind == "leaf":
@@ -126,7 +126,7 @@ class Schedules:
         return Tape(self.program, shape, dict(names), f"fma{8 * self.dtype.itemsize}")
 
     def _whole(self, shape: Shape, names: dict[int, str]) -> Tape:
-        """The program in one straight line: each node once, whatever pass it is in."""
+        """The program in one straight line: each node once, whatever its pass."""
         tape = self._tape(shape, names)
         nodes = self.program.nodes
         order = [i for i, node in enumerate(nodes) if node.args]
@@ -172,7 +172,7 @@ class Schedules:
         return [*lines, "return 0"]
 
     def _needed(self, line: str, text: str) -> bool:
-        """Whether a line that only prepares is used at all: small calls pay for every one."""
+        """Whether a line that only prepares is used at all: small calls pay for each such line."""
         if line.startswith("column = "):
             return "(column" in text
         if line.startswith("shape = ") and self.rank == 1:
@@ -248,7 +248,7 @@ class Schedules:
                 users = [n for n in self.program.nodes if i in n.args]
                 if len(users) < 2 and not any(n.kind in REDUCE for n in users):
                     loop.append(f"v{i} = x{j}[lo:hi].T")
-                else:  # one transposing copy is cheaper than two strided reads, or than one fold of such
+                else:  # one transposing copy is cheaper than two strided reads, or than one strided fold
                     lines.append(f"t{i} = empty((n, step), D)")
                     loop += [f"v{i} = t{i}[:, :min(step, rows - lo)]", f"copyto(v{i}, x{j}[lo:hi].T)"]
         loop += self._views("r", {"r": "[None, lo:hi]"}) + self._results("[lo:hi].T", "[None, lo:hi]")
@@ -326,7 +326,7 @@ class Schedules:
         return [*head, *per_row, "return status"]
 
     def _start(self, f: int) -> list[str]:
-        """What fold `f` holds before the first tile."""
+        """The start value of fold `f`, before the first tile."""
         kind = self.program.nodes[f].kind
         start = {
             "sum": "0.0", "fsum": "W(0)", "prod": "1.0", "any": "False", "all": "True",

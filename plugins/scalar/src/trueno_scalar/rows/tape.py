@@ -1,11 +1,11 @@
-"""A program becomes a tape: a straight line of ufunc calls over tiles, in registers that are reused.
+"""A program becomes a tape: a straight sequence of ufunc calls over tiles, in registers that are reused.
 
 A register is a scratch array of one tile.  Values get registers by liveness, in place where an argument dies,
 and the tile of an output serves as a register until its own value is stored there, so that the last op of a
 stored value writes straight into the result.  Where a result *is* an operand (`alias`) its tile is written only
 after the last read of any operand.
 
-Values of row and uniform space are NumPy scalars where one row is at hand, and columns [rows, 1] otherwise.
+Values of row and uniform space are NumPy scalars if there is one row, and columns [rows, 1] otherwise.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ CLASSES = {
 
 
 class Shape(NamedTuple):
-    """How a body sees its values.  columns: row values are columns (else scalars).  axis: along which rows run.
+    """The form in which a body sees its values.  columns: row values are columns (else scalars).  axis: that of rows.
 
     ready: registers exist before the body (a loop made them); else their first op allocates them.
     alias: a result may be an operand.  early: result tiles may serve as registers.
@@ -77,7 +77,7 @@ class Tape:
     ) -> None:
         """Write the ops of `order`, with (output, node) `stores`; `early` outputs may hold other values before.
 
-        partial: this is one tile of a longer row, so folds join what earlier tiles gave.
+        partial: this is one tile of a longer row, so folds are combined with those of earlier tiles.
         """
         nodes = self.program.nodes
         order, stores = list(order), list(stores)
@@ -85,7 +85,7 @@ class Tape:
         for i in order:
             for a in nodes[i].args:
                 self._last[a] = step[i]
-        # Values that lie in an operand's or a result's memory are those that had a name before.
+        # Values in an operand's or a result's memory are those that had a name before.
         views = {i for i in self.names if not self.scalar(i) and nodes[i].kind != "position"}
         self._final_read = max((at for i, at in step.items() if views & set(nodes[i].args)), default=-1)
         copies = []
@@ -159,7 +159,7 @@ class Tape:
         return f"{name}({', '.join([*(f'{a}.reshape(1)' for a in args), *nothing])})[0]"
 
     def join(self, i: int) -> list[str]:
-        """Lines that fold one tile of a long row into what earlier tiles gave: sums join in float64."""
+        """Lines that combine the fold of one tile of a long row with earlier tiles: sums in float64."""
         node = self.program.nodes[i]
         x = self.read(node.args[0])
         match node.kind:

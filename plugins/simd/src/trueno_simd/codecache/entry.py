@@ -1,4 +1,4 @@
-"""The decorator of a kernel: compiled at once for one signature, kept on disk, exact about its arguments."""
+"""The decorator of a kernel: compiled at once for one signature, cached on disk, strict about its arguments."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,6 +1,6 @@
 """Printed kernels become modules: their text is written to the store, because a user may want to read what ran.
 
-Python's own import would keep bytecode beside the text and believe it by its date, damaged or not.
+Python's own import would keep bytecode beside the text and trust it by its date, damaged or not.
 """
 
 import os

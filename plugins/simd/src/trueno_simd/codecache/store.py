@@ -1,9 +1,9 @@
-"""Where compiled kernels are kept, and when they are still good.
+"""The folder of compiled kernels, and the conditions under which they are still valid.
 
 The folder carries a hash of what machine code depends on and Numba does not watch: all of this plugin's sources,
 and the versions of Numba, LLVM and NumPy; the names of the files in it add the target that Numba made and its options.
 A cache is code: `trueno.cachedir` says whether the folder can be trusted, and if it cannot, it is not used; and a file
-begins with a digest of the rest, because a bit that fell over would be run.
+begins with a digest of the rest, because flipped bits would be executed.
 
 Numba's own cache keeps an index beside the code and numbers the files.  Two processes that compile one function for
 two targets (`TRUENO_MAX_ISA`, or two machines with one home) both find an index without either, both take the first
@@ -79,7 +79,7 @@ class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_Locator,)
 
     def check_cachable(self, result: Any) -> bool:
-        """Whether the code is good in another process, in silence: NUMBA_OPT=0 leaves addresses in it."""
+        """Whether the code is good in another process, silently: NUMBA_OPT=0 leaves addresses in it."""
         return not (result.library.has_dynamic_globals or any(not part.can_cache for part in result.lifted))
 
 
@@ -97,7 +97,7 @@ class _Files:
         return self._where / f"{self._name}.{blake2b(repr(key).encode(), digest_size=8).hexdigest()}.nbc"
 
     def load(self, key: Any) -> Any:
-        if _kept() is None:  # whoever may write above a temporary folder can put another in its place
+        if _kept() is None:  # another user who can write above a temporary folder can replace it
             return None
         try:
             whole = self.path(key).read_bytes()
@@ -119,7 +119,7 @@ def _digest(body: bytes) -> bytes:
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of one function, in our folder; a damaged file is a miss, a full disk is no error."""
+    """Numba's cache of one function, in our folder; a damaged file is a miss, a full disk is not an error."""
 
     _impl_class = _Impl
 
@@ -133,7 +133,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
             config.reload_config()  # as a compilation does: what is looked for is what would be compiled
             self._options = target.options()
             return super().load_overload(*args)
-        except Exception:  # foreign or unreadable: whatever pickle makes of it; compiled and written anew
+        except Exception:  # foreign or unreadable: whatever pickle makes of it; compiled and written again
             return None
 
     def save_overload(self, *args: Any) -> None:

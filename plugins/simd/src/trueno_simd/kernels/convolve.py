@@ -1,12 +1,12 @@
 """convolve2d: a small kernel over an image, one channel or many.
 
-What is computed is cross-correlation, as in the Rust library of the same name and in PyTorch: the kernel is not
+It computes cross-correlation, as the Rust library of the same name and PyTorch do: the kernel is not
 flipped (`scipy.signal.convolve2d` flips it; there `k[::-1, ::-1]` gives our result).
 
     out[o, y, x] = sum over c, i, j of x[c, y + i, x + j] * kernel[o, c, i, j]        "valid": h-kh+1 by w-kw+1
     "same": the image counts as zero outside, out is h by w, the kernel's centre is (kh-1)//2, (kw-1)//2.
 
-This is a matrix product whose B is never written down: its row for the tap (c, i, j) is the image's row y + i of
+This is a matrix product whose B is never stored: its row for the tap (c, i, j) is the image's row y + i of
 channel c from column j on, so the register tile runs over a table of the taps' offsets instead of a packed B.
 "valid" copies nothing; "same" first copies the image into a frame of zeros.
 
@@ -30,9 +30,9 @@ from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
 from trueno_simd.llvm.jit import inner, outer
 from trueno_simd.threads.pool import parallel_for
 
-FEW = MIDDLE // 2  # up to so many output channels each takes the one-row tile: the tall one would idle
-CHUNK = 1 << 20  # operations that are worth a chunk of their own
-UNHELD = 64  # chunks from which on other Python threads may run meanwhile
+FEW = MIDDLE // 2  # up to this many output channels each uses the one-row tile: the tall one would idle
+CHUNK = 1 << 20  # operations that justify a separate chunk
+UNHELD = 64  # chunks from which on the GIL is released
 
 
 @outer

@@ -1,7 +1,7 @@
 """symmetric_eigen: a = V diag(w) V^T, the eigenvalues descending.
 
 LAPACK's divide and conquer, as the op's own body calls it through NumPy.  It is O(n^3) in matrix products already
-blocked for the BLAS; a Jacobi sweep of our own would be a multiple of that.
+blocked for the BLAS; our own Jacobi sweep would be a multiple of that.
 """
 
 from typing import Any

@@ -22,7 +22,7 @@ from trueno_simd.llvm.calls import address_of, pack
 from trueno_simd.llvm.jit import inner, outer
 from trueno_simd.threads.pool import parallel_for
 
-CHUNK = 1 << 16  # bytes of the result that are worth a chunk of their own
+CHUNK = 1 << 16  # bytes of the result that justify a separate chunk
 SHARES = 64  # chunks at most
 
 LOOKUP_JOB = reader(7)

@@ -9,12 +9,12 @@ panels one tile wide and a slab of A into rows of one pitch, because the rows of
 apart (often a power of two) that they fall into few cache sets and touch a page each.
 
 An epilogue (`trueno_simd.rows.epilogue`) is a compiled function that finishes a block of C: it is called by address, on
-the thread that made the block, while the block is in L2.  So no chain compiles the product anew.
+the thread that made the block, while the block is in L2.  So no chain compiles the product again.
 
-The BLAS inside NumPy takes over only for large products on a CPU without AVX-512 that nobody has capped: there it
-is as wide as we are and better tuned (at AVX2 these tiles make 1.33x its speed at 64x64, 1.04x at 128x128, 0.82 to
+The BLAS inside NumPy is used only for large products on a CPU without AVX-512 and without a cap: there it
+is as wide as ours and better tuned (at AVX2 these tiles make 1.33x its speed at 64x64, 1.04x at 128x128, 0.82 to
 0.95x from 256x256 on, one thread each).  With AVX-512 they are 1.7 to 2.2x as fast, as this BLAS runs AVX2 kernels on
-Zen 5; under a cap of the ISA level it would not obey; and it has threads of its own, so no chunk of ours calls it.
+Zen 5; under a cap of the ISA level it would not obey; and it has its own threads, so no chunk of ours calls it.
 """
 
 from collections.abc import Callable
@@ -28,50 +28,21 @@ from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, reader, source, target, with_scratch
 from trueno_simd.kernels.table import KERNELS, PRODUCTS, Product
-from trueno_simd.kernels.tile import LOW, MIDDLE, TALL, VECTOR_BYTES, VECTORS, address, size_of
+from trueno_simd.kernels.tile import LOW, TALL, WIDTH, address, size_of, strip
 from trueno_simd.llvm import elsewhere, isa
 from trueno_simd.llvm.calls import acquire_gil, address_of, call_finish, call_piece, pack, release_gil
 from trueno_simd.llvm.jit import inner, outer
 from trueno_simd.threads.pool import parallel_for
 
-WIDTH = VECTORS * VECTOR_BYTES  # bytes of a row of the tile
 DEPTH = 256  # steps of k between two visits of C: a panel of B is then 32 KiB and stays in L1
 GROUP = 8  # panels of B in one block, which then stay in L2
 BLOCK = 16 * TALL  # rows of A in one block, which then stay in L2
 COPIED = 64  # rows of A that one chunk copies
-PITCH = DEPTH + 16  # elements between two packed rows of A; no power of two, so that they spread over the sets
+PITCH = DEPTH + 16  # elements between two packed rows of A; not a power of two, so that they spread over the sets
 NEAR = 1 << 20  # bytes of B up to which it is read in place
 BLAS = 192**3 if isa.detect().level == isa.level() in ("avx2", "neon") else 0  # m n k from which on; 0: never
 ELSEWHERE = -2  # the operands are fine, and the product is the BLAS's
-CHUNK = 1 << 20  # operations that are worth a chunk of their own (4 us)
-
-
-@outer
-def strip(like, a, a_row, b, b_step, c, c_row, m, k, columns, accumulate):
-    """One tile's width of C, all m rows."""
-    size, i = size_of(like), 0
-    if columns * size >= WIDTH:
-        while m - i > MIDDLE:
-            tile.tall(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                      min(m - i, TALL), columns, accumulate)  # fmt: skip
-            i += TALL
-        if m - i > LOW:
-            tile.middle(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                        m - i, columns, accumulate)  # fmt: skip
-        elif m - i > 0:
-            tile.low(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                     m - i, columns, accumulate)  # fmt: skip
-    else:
-        while m - i > MIDDLE:
-            tile.tall_masked(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                             min(m - i, TALL), columns, accumulate)  # fmt: skip
-            i += TALL
-        if m - i > LOW:
-            tile.middle_masked(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                               m - i, columns, accumulate)  # fmt: skip
-        elif m - i > 0:
-            tile.low_masked(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
-                            m - i, columns, accumulate)  # fmt: skip
+CHUNK = 1 << 20  # operations that justify a separate chunk (4 us)
 
 
 @outer

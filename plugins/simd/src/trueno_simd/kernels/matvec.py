@@ -27,7 +27,7 @@ from trueno_simd.threads.pool import parallel_for
 
 ROWS, VECTORS = (8 if WIDE else 4), 2  # matvec: rows at a time, vectors of sums for each
 STEPS = 16  # vecmat: rows of the matrix between two visits of y
-CHUNK = 1 << 16  # bytes of the matrix that are worth a chunk of their own
+CHUNK = 1 << 16  # bytes of the matrix that justify a separate chunk
 SHARES = 8  # chunks of rows at most; of columns half as many, so that a chunk still reads long pieces of rows
 
 

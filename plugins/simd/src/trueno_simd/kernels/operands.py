@@ -1,4 +1,4 @@
-"""What the structured kernels share: types of their operands and the checks they make themselves."""
+"""The shared parts of the structured kernels: types of their operands and the checks that they make themselves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,9 +32,9 @@ NONE = np.empty(0, np.uint8)
 
 
 def with_scratch(compiled: Any) -> Callable[..., int]:
-    """Call `compiled(*operands, out, scratch)`, which answers how many bytes it needs if they are too few.
+    """Call `compiled(*operands, out, scratch)`, which returns the number of bytes it needs if scratch is too small.
 
-    What needs none takes one call; NumPy's allocator keeps small blocks and asks for huge pages for large ones.
+    One that needs none takes one call; NumPy's allocator keeps small blocks and requests huge pages for large ones.
     """
 
     def kernel(*args: Any) -> int:

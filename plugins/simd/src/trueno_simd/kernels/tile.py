@@ -20,6 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from trueno_simd.llvm.bits import LEVEL
+from trueno_simd.llvm.jit import outer
 
 # Registers decide the shape: 32 of 64 bytes (AVX-512) hold 12 x 2 sums, 2 vectors of B and the broadcast;
 # 32 of 16 (NEON) the same; 16 registers (AVX2 and below) hold 6 x 2.
@@ -27,6 +28,7 @@ VECTOR_BYTES = {"avx512": 64, "avx2": 32, "avx": 32}.get(LEVEL, 16)
 WIDE = LEVEL in ("avx512", "neon")
 TALL, MIDDLE, LOW = (12, 8, 4) if WIDE else (6, 4, 2)
 VECTORS = 2
+WIDTH = VECTORS * VECTOR_BYTES  # bytes of a row of the tile
 LONG = 8 if WIDE else 4  # vectors of the one-row tile: enough sums in flight to hide an addition's latency
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
@@ -274,3 +276,31 @@ def _getter(bits: int) -> Any:
 
 
 get_word, get_int32 = _getter(64), _getter(32)  # the index-th integer from an address
+
+
+@outer
+def strip(like, a, a_row, b, b_step, c, c_row, m, k, columns, accumulate):
+    """One tile's width of C, all m rows."""
+    size, i = size_of(like), 0
+    if columns * size >= WIDTH:
+        while m - i > MIDDLE:
+            tall(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
+                 min(m - i, TALL), columns, accumulate)  # fmt: skip
+            i += TALL
+        if m - i > LOW:
+            middle(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
+                   m - i, columns, accumulate)  # fmt: skip
+        elif m - i > 0:
+            low(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
+                m - i, columns, accumulate)  # fmt: skip
+    else:
+        while m - i > MIDDLE:
+            tall_masked(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
+                        min(m - i, TALL), columns, accumulate)  # fmt: skip
+            i += TALL
+        if m - i > LOW:
+            middle_masked(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
+                          m - i, columns, accumulate)  # fmt: skip
+        elif m - i > 0:
+            low_masked(like, a + i * a_row, a_row, size, b, b_step, c + i * c_row, c_row, k,
+                       m - i, columns, accumulate)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What Python cannot say about one float: its bits, a select, an add that may not be contracted.
+"""Operations on one float that Python lacks: its bits, a select, an add that may not be contracted.
 
 Every function is generic: float32 goes with int32, float64 with int64, and the two arguments of a
 binary one have the same type.  Each is one LLVM instruction (or intrinsic) that has a packed form at
@@ -208,8 +208,8 @@ def two_product(a: Any, b: Any) -> Any:
 def polynomial(*coefficients: float, chains: int = 1) -> Any:
     """x ↦ c₀ + c₁x + c₂x² + …, by Horner's rule; each step is fused where that is cheap.
 
-    `chains=2` takes even and odd powers apart: one product more, half the latency.  It pays in long functions
-    (pow: 170 instructions a vector), where few other vectors fit into the reorder buffer.
+    `chains=2` evaluates even and odd powers separately: one more product, half the latency.  It pays in long functions
+    (pow: 170 instructions per vector), where few other vectors fit into the reorder buffer.
     """
 
     def typed(_: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Calls from compiled code that Numba has no words for: functions and tuples as int64, and CPython's own."""
+"""Calls from compiled code that Numba cannot express: functions and tuples as int64, and CPython's own."""
 
 import ctypes
 from typing import Any, Final
@@ -49,7 +49,7 @@ acquire_gil = _c_function("PyEval_RestoreThread", ir.VoidType(), then=int64)
 
 
 def new_lock() -> int:
-    """A taken lock.  CPython's own: it can be waited for without the GIL, and on every platform."""
+    """A taken lock.  CPython's own: compiled code can wait for it without the GIL, and on every platform."""
     allocate = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThread_allocate_lock", ctypes.pythonapi))
     acquire = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(
         ("PyThread_acquire_lock", ctypes.pythonapi)

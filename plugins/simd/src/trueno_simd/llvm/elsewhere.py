@@ -1,14 +1,14 @@
-"""A thread of its own for what must not be cut off between two of its steps.
+"""A separate thread for work that must not be interrupted between two of its steps.
 
-Ctrl-C raises KeyboardInterrupt between any two steps of the main thread, and only there.  Numba's registries stay half
-filled for the rest of the process if that is while they are filled, and LLVM's callbacks swallow it and go on without
-the code that they were to keep.  So Numba is imported, kernels are compiled and the pool is started and stopped in
-another thread, and the caller waits, which can be interrupted at any time.
+Ctrl-C raises KeyboardInterrupt between any two steps of the main thread, and only there.  If that happens while Numba
+fills its registries, they stay half filled for the rest of the process, and LLVM's callbacks swallow it and continue
+without the code that they should keep.  So another thread imports Numba, compiles kernels, and starts and stops the
+pool, and the caller waits, which can be interrupted at any time.
 
-The caller then has its KeyboardInterrupt at once, and the task goes on to its end.  What it makes is not lost: modules
-are in `sys.modules` and machine code is in the store, where the next call finds them; one that comes too early waits
+The caller then gets its KeyboardInterrupt at once, and the task runs to its end.  Its results are not lost: modules
+are in `sys.modules` and machine code is in the store, where the next call finds them; an earlier one waits
 for the same locks.  The process waits, for a while, before it exits, because LLVM must not be torn down under a running
-thread, and before it forks, because a child has no such thread and would wait for its import locks for ever.
+thread, and before it forks, because a child has no such thread and would wait for its import locks forever.
 
 A task must not be begun by a module that it imports itself: it would wait for that module, and the module for it.
 """
@@ -30,26 +30,26 @@ from trueno.backend import ieee
 T = TypeVar("T")
 
 STACK: Final = 16 << 20  # bytes, for LLVM; a program may have set less for its own threads, and some systems give less
-PATIENCE: Final = 60.0  # seconds that an exit or a fork waits for tasks under way, which take a few
+PATIENCE: Final = 60.0  # seconds that an exit or a fork waits for running tasks, which take a few
 
 _here = threading.local()
-_gate = threading.RLock()  # held through a fork, so that no task begins between the wait for them and the fork
+_gate = threading.RLock()  # held during a fork, so that no task begins between the wait for them and the fork
 _under_way: "set[_thread.LockType]" = set()
 
 
 def run(function: Callable[[], T]) -> T:
-    """What `function` returns or raises in a thread of its own, with the caller's context; within a task, at once."""
+    """What `function` returns or raises in a separate thread, with the caller's context; within a task, directly."""
     if getattr(_here, "inside", False) or _compiling():
         return function()
     task = _Task(function)
     if not _started(task.run):
         task.run()
-    with task.done:  # and free again at once, for an exit or a fork that waits for it too
+    with task.done:  # released again at once, for an exit or a fork that waits for it, too
         return task.outcome()
 
 
 def _compiling() -> bool:
-    """Whether this thread is in the middle of one of Numba's compilations, for which the task would wait for ever."""
+    """Whether this thread is in the middle of one of Numba's compilations, for which the task would wait forever."""
     lock = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
     return lock is not None and bool(lock.is_locked())
 
@@ -68,7 +68,7 @@ class _Task(Generic[T]):
             _under_way.add(self.done)
         _here.inside = True
         try:
-            with ieee():  # what is compiled now is kept
+            with ieee():  # the code compiled now is kept
                 self._results.append(self._context.run(self._function))
         except BaseException as error:
             self._errors.append(error)
@@ -79,12 +79,12 @@ class _Task(Generic[T]):
 
     def outcome(self) -> T:
         if self._errors:
-            raise self._errors.pop()  # not kept: its traceback keeps this task
+            raise self._errors.pop()  # not stored: its traceback holds this task
         return self._results.pop()
 
 
 def _started(life: Callable[[], None]) -> bool:
-    """Begin a thread; False where the system gives none, as at the interpreter's end."""
+    """Start a thread; False if the system gives none, as at the interpreter's end."""
     before = None
     try:
         with suppress(ValueError, RuntimeError):  # no such size, or none can be set
@@ -99,7 +99,7 @@ def _started(life: Callable[[], None]) -> bool:
 
 
 def wait(seconds: float = PATIENCE) -> bool:
-    """Wait until the tasks that are under way have ended; whether they have."""
+    """Wait until the running tasks have ended; returns whether they have."""
     limit = time.monotonic() + seconds
     for done in () if getattr(_here, "inside", False) else tuple(_under_way):
         if not done.acquire(timeout=max(0.0, limit - time.monotonic())):

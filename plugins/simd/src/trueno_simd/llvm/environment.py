@@ -1,16 +1,16 @@
-"""Every kernel computes in IEEE 754's default environment, whatever its caller set, and gives the caller's back.
+"""Every kernel computes in IEEE 754's default environment, whatever its caller set, and restores the caller's.
 
 A program may round upwards (`fesetround`) or flush subnormals (`torch.set_flush_denormal`, or a library that was
-linked with `-ffast-math`), thread by thread.  A kernel that took this over would give other bits depending on which
-worker took which piece, and the functions here are built for rounding to nearest.  So a kernel looks at the modes
-first, sets the default where they differ, and puts the caller's back before it returns (docs/adr/0014).  A worker
+linked with `-ffast-math`), thread by thread.  A kernel that kept these modes would give other bits depending on which
+worker ran which part, and the functions here require rounding to nearest.  So a kernel checks the modes
+first, sets the default where they differ, and restores the caller's before it returns (docs/adr/0014).  A worker
 enters one kernel and stays in it.
 
-LLVM knows nothing of rounding modes: in its eyes a multiplication may move past the instruction that changes them, and
+LLVM does not model rounding modes: it may move a multiplication past the instruction that changes them, and
 it did.  So the modes change around a call that is never inlined: Numba's wrapper, which Python calls, sets them, calls
-the kernel's code and puts them back.
+the kernel's code and restores them.
 
-Cost where nothing is to be done, which is nearly always: a store and a load of the control register, a comparison and
+The cost if nothing has to change, which is nearly always: a store and a load of the control register, a comparison and
 two branches, 1 to 2 ns.
 """
 
@@ -33,7 +33,7 @@ X86, ARM = ("x86_64", "amd64"), ("aarch64", "arm64")
 
 
 def known(machine: str = platform.machine()) -> bool:
-    """Whether kernels see to the environment on this architecture; elsewhere the core does, around each call."""
+    """Whether kernels set the environment themselves on this architecture; if not, the core does, around each call."""
     return machine.lower() in (*X86, *ARM)
 
 
@@ -69,7 +69,7 @@ def guard(module: ir.Module, names: set[str], machine: str = platform.machine())
 
 
 def _function(module: ir.Module, which: str, machine: str) -> ir.Function:
-    """`enter(slot)`: keep the modes in the slot, set the default.  `leave(slot)`: put back what the slot holds.
+    """`enter(slot)`: save the modes in the slot, set the default.  `leave(slot)`: restore what the slot holds.
 
     Either changes nothing where the slot says that the caller's modes are the default.
     """

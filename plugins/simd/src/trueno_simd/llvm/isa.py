@@ -1,8 +1,8 @@
-"""Which vector instructions the compiled kernels may use: what the CPU has, capped by what was asked.
+"""The vector instructions that compiled kernels may use: the CPU's, limited by the requested level.
 
-The level decides code: where a kernel names an instruction itself (VNNI's dot product, `vscalef`) LLVM
-*aborts the process* if the target lacks it, so what is answered here must be what Numba will really
-compile for, not merely what the CPU could do.  The answers therefore also read Numba's own settings.
+The level decides code: if a kernel names an instruction itself (VNNI's dot product, `vscalef`) LLVM
+*aborts the process* when the target lacks it, so the answers here must be what Numba will really
+compile for, not merely what the CPU supports.  The answers therefore also read Numba's own settings.
 
 Numba fixes its target once a process, when its first dispatcher is made.  `apply()` must come before
 that; until then it works whether or not `numba` has been imported, afterwards it says why it does not.  From then on
@@ -19,16 +19,16 @@ from functools import cache
 from trueno_simd.llvm import target
 
 X86 = ("sse2", "avx", "avx2", "avx512")  # each includes the ones before it
-LEVELS = (*X86, "neon")  # what TRUENO_MAX_ISA may say
+LEVELS = (*X86, "neon")  # the allowed values of TRUENO_MAX_ISA
 GENERIC = "generic"  # neither x86 nor ARM: LLVM vectorizes as it likes, no kernel names an instruction
 
 VARIABLE = "TRUENO_MAX_ISA"
 
-# The CPU that Numba is told to compile for when a level is capped.  `avx512` has no entry: the host's own
-# name is left alone there (x86-64-v4 prefers 256-bit vectors, and knows neither VNNI nor BF16).
+# The CPU for which Numba compiles when a level is capped.  `avx512` has no entry: the host's own
+# name stays there (x86-64-v4 prefers 256-bit vectors, and knows neither VNNI nor BF16).
 _CPU = {"sse2": "x86-64", "avx": "sandybridge", "avx2": "x86-64-v3"}
 
-# What each named CPU grants of the features that kernels ask about.
+# The features of each named CPU that kernels ask about.
 _SSE2 = frozenset({"sse2"})
 _AVX = _SSE2 | {"ssse3", "sse4.1", "avx"}
 _AVX2 = _AVX | {"avx2", "fma", "f16c"}
@@ -69,7 +69,7 @@ def cap(name: str | None) -> None:
 
 
 def detect() -> Isa:
-    """What this machine's CPU has, whatever has been capped."""
+    """What this machine's CPU supports, whatever the cap."""
     return _host()
 
 
@@ -96,11 +96,11 @@ def apply() -> str | None:
     With no cap below the host, Numba is left as it is.
     """
     if target.disabled():
-        return "Numba is told to compile nothing (NUMBA_DISABLE_JIT=1); unset that variable"
+        return "Numba compiles nothing (NUMBA_DISABLE_JIT=1); unset that variable"
     asked, host = _asked(), detect().level
     if asked is not None and host != GENERIC and (asked in X86) != (host in X86):
         here = X86[: X86.index(host) + 1] if host in X86 else (host,)
-        return f"{VARIABLE}={asked} is no level of this CPU; levels here: {', '.join(here)}"
+        return f"{VARIABLE}={asked} is not a level of this CPU; levels here: {', '.join(here)}"
     cpu = _capped_cpu()
     if cpu is None:
         return None
@@ -114,7 +114,7 @@ def apply() -> str | None:
 
 
 def settle() -> None:
-    """Have Numba's target made for the level in force, if it is not; before the first dispatcher of ours."""
+    """Make Numba create its target for the level in force, if it has not; call this before our first dispatcher."""
     cpu = _capped_cpu()
     if cpu is not None and target.made() is None:
         target.tell(cpu, "")
@@ -122,7 +122,7 @@ def settle() -> None:
 
 
 def registers(level: str) -> str:
-    """How the level's vector registers begin in assembly ("" where nothing is known).
+    """The prefix of the level's vector registers in assembly ("" if unknown).
 
     On Intel's AVX-512 CPUs LLVM's own loops keep to ymm (their tuning prefers 256 bits).
     """
@@ -151,7 +151,7 @@ def _asked() -> str | None:
 
 
 def _capped_cpu() -> str | None:
-    """The CPU name that the cap stands for, or None where it caps nothing."""
+    """The CPU name for the cap, or None if it limits nothing."""
     asked, host = _asked(), detect().level
     if asked not in X86 or host not in X86 or X86.index(asked) >= X86.index(host):
         return None
@@ -166,7 +166,7 @@ def _compiled_for(cpu: str | None, words: str) -> Isa:
         # no AVX-VNNI.
         features = host.features - _MORE
     else:
-        # Of a CPU that this table does not know LLVM uses what it has, kernels that name instructions keep to the
+        # For a CPU that is not in this table LLVM uses what it has; kernels that name instructions keep to the
         # baseline.
         features = host.features & _GRANTS.get(cpu.lower(), _SSE2 | {"neon"})
     for word in words.split(","):
@@ -208,7 +208,7 @@ def _host() -> Isa:
     return _isa(frozenset(f for f in _ASKED if features.get(f)), name)
 
 
-RUNS = 8  # runs of a block, which sums are joined after: 8 additions a lane
+RUNS = 8  # runs of a block, after which sums are combined: 8 additions per lane
 
 
 def block(dtype: str) -> int:
@@ -217,9 +217,9 @@ def block(dtype: str) -> int:
 
 
 def chain() -> int:
-    """Additions in the call's dtype that a term of a sum passes through at most, in either dtype.
+    """The most additions in the call's dtype that a term of a sum passes through, in either dtype.
 
-    They are a lane's share of a run, the join of the lanes by halves, and elements that fill no vector, one by one.
+    A lane's share of a run, the combination of the lanes by halves, and elements that fill no vector, one by one.
     LLVM adds in four registers, or in one where a long body needs the others; on Intel's AVX-512 in half a one.
     """
     fewest = min(lanes(level(), 4), 8)

@@ -44,14 +44,14 @@ def made() -> Target | None:
         if context is None:
             return None
         codegen, config = context.codegen(), import_module("numba.core.config")
-        # Somebody else's function may have been compiled long ago, and the configuration been read again.
+        # Another library's function may have been compiled long ago, and the configuration been read again.
         known = codegen._get_host_cpu_features() == codegen._tm_features
         _made = Target(config.CPU_NAME if known else "", codegen._tm_features, options())
     return _made
 
 
 def tell(cpu: str, features: str) -> Target:
-    """Have Numba compile for `cpu`.  Its target is made at once, so that nobody can change it."""
+    """Make Numba compile for `cpu`.  Its target is created at once, so that it cannot change any more."""
     # Set on the module, not in the environment, which is the user's and reaches child processes.  Both words are
     # needed: without the second, the host's features are added to the named CPU.
     config: Any = import_module("numba.core.config")

@@ -1,9 +1,9 @@
-"""A product and what follows it, in one kernel: the product is compiled once, what follows is printed.
+"""A product and its tail in one kernel: the product is compiled once, the tail is printed.
 
     finish    the row program over a block of the result, called by address on the thread that made the block
     kernel    what Python calls: checks, packs what `finish` reads, and calls the product with both addresses
 
-The product lies in the first result before it is finished; each element is read before any result of it is written.
+The product is in the first result before it is finished; each element is read before any result of it is written.
 """
 
 from functools import cache, lru_cache

@@ -1,4 +1,4 @@
-"""What each node kind is in Numba's Python: one line an element function, one row a fold."""
+"""Each node kind in Numba's Python: one line per element function, one row per fold."""
 
 from typing import NamedTuple
 

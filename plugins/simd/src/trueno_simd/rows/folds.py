@@ -1,4 +1,4 @@
-"""Fold steps: the instructions that may be reassociated, and only they.
+"""Fold steps: the instructions that may be reassociated, and only those.
 
 `reassoc` sits on the one add of a sum, so that LLVM may keep many partial sums in lanes; on a whole
 function it would also rewrite Cody-Waite reductions and compensated sums.  `llvm.maximum` propagates NaN

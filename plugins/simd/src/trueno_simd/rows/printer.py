@@ -61,7 +61,7 @@ class Variant:
 
 
 class Printer:
-    """Prints one plan, inside out."""
+    """Emits the Python source of one lowered program, innermost loop first."""
 
     span = ("0", "n")
     """Which elements of a row a pass goes over."""

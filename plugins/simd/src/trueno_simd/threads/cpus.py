@@ -1,4 +1,4 @@
-"""How many CPUs this process may use, and on Linux which, and how to keep a thread off one."""
+"""The number of CPUs that this process may use, on Linux also which ones, and how to keep a thread off one."""
 
 import ctypes
 import math
@@ -12,7 +12,7 @@ from trueno_simd.threads.words import GET_CPU, MASK, MASKS, MOST, SET_CPUS, poke
 
 @cache
 def cpu_masks() -> Any:
-    """For each CPU, the mask of all that we may use but that one (where another is left)."""
+    """For each CPU, the mask of all that we may use except that one (if another is left)."""
     allowed = os.sched_getaffinity(0)
     masks = (ctypes.c_ubyte * (MASK * (max(allowed) + 1)))()
     for cpu in allowed:
@@ -22,7 +22,7 @@ def cpu_masks() -> Any:
 
 
 def poke_cpus() -> None:
-    """Tell `_part` how to ask for and set CPUs, on Linux; elsewhere it does nothing."""
+    """Tell `_part` how to get and set CPUs, on Linux; elsewhere it does nothing."""
     if not hasattr(os, "sched_getaffinity") or sys.byteorder != "little":
         return
     system = ctypes.CDLL(None)

@@ -201,7 +201,7 @@ def _after_fork() -> None:
     global _mutex
     _mutex = threading.Lock()
     spins = peek(SPINS)
-    ctypes.memset(BASE, 0, WORDS * LINE)  # the old locks are left as they are: nobody knows their state
+    ctypes.memset(BASE, 0, WORDS * LINE)  # the old locks are left as they are: their state is unknown
     if spins:
         poke(SPINS, spins)
         poke(CALLER_LOCK, new_lock())

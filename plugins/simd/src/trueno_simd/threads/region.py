@@ -1,10 +1,10 @@
 """A parallel region, compiled: a job, its tickets, and the life of a worker.
 
 All state is one block of words that compiled code finds under the symbol `trueno_pool` (`trueno_simd.threads.words`),
-so cached kernels hold no address.  A region is a job (function, args, chunks) and a count of tickets.  Whoever takes a
-ticket owns that chunk: the region cannot end before it is done, so the job's words are stable for it; whoever finds
+so cached kernels hold no address.  A region is a job (function, args, chunks) and a count of tickets.  A thread taking
+a ticket owns that chunk: the region cannot end before it is done, so the job's words are stable for it; one that finds
 none left touches nothing more.  That is why a worker which wakes late, even in the middle of the next region, does no
-harm, why nobody waits for workers to report, and why the caller alone always finishes.  Workers never hold the GIL.
+harm, why no thread waits for workers to report, and why the caller alone always finishes.  Workers never hold the GIL.
 
 Kernels take `parallel_for` from `trueno_simd.threads.pool`, which also sees to it that there are workers.
 """
@@ -119,7 +119,7 @@ def _part(w):  # type: ignore[no-untyped-def]
 
 @outer
 def _wake(wanted):  # type: ignore[no-untyped-def]
-    """See that `wanted` workers are awake.  Who swaps a sleeper's flag to 0 owes it one release."""
+    """See that `wanted` workers are awake.  The thread that swaps a sleeper's flag to 0 owes it one release."""
     for w in range(get(WORKERS)):
         if wanted <= 0:
             break

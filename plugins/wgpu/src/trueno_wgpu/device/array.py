@@ -1,4 +1,4 @@
-"""`trueno_wgpu.Array`: shape and dtype for everyone, over device memory that only kernels reach."""
+"""`trueno_wgpu.Array`: shape and dtype over device memory that only kernels can access."""
 
 from math import prod
 from typing import Any, NoReturn
@@ -8,18 +8,18 @@ import numpy as np
 from trueno_wgpu.device.gpu import Buffer, Gpu
 
 Shape = tuple[int, ...]
-HOME = "bring it home with trueno.numpy first"
+HOME = "copy it to the host with trueno.numpy first"
 
 
 class Array:
     """An array on the GPU: elements in C order from byte 0 of its buffer; int64 as pairs of words, the low one first.
 
-    It never becomes NumPy's by itself, and has no truth value.
+    It never becomes a NumPy array automatically, and has no truth value.
     """
 
     __module__ = "trueno_wgpu"
     __slots__ = ("__weakref__", "buffer", "dtype", "shape")
-    __array_ufunc__ = None  # NumPy's operators give up at once
+    __array_ufunc__ = None  # NumPy's operators raise at once
     __hash__ = object.__hash__
 
     buffer: Buffer
@@ -33,12 +33,12 @@ class Array:
 
     @classmethod
     def empty(cls, gpu: Gpu, shape: Shape, dtype: Any) -> "Array":
-        """An uninitialised array; OutOfMemory where there is no room."""
+        """An uninitialised array; OutOfMemory if there is no room."""
         return cls(shape, dtype, gpu.alloc(prod(shape) * np.dtype(dtype).itemsize))
 
     @classmethod
     def of(cls, gpu: Gpu, x: np.ndarray[Any, Any]) -> "Array":
-        """A copy of a NumPy array, which may be read-only and lie in any order."""
+        """A copy of a NumPy array, which may be read-only and have any strides."""
         made = cls.empty(gpu, x.shape, x.dtype.newbyteorder("="))
         made.write(x)
         return made
@@ -71,13 +71,13 @@ class Array:
         return out
 
     def reshape(self, shape: Shape) -> "Array":
-        """The same elements under another shape; ValueError if it has not as many."""
+        """The same elements under another shape; ValueError if the number of elements differs."""
         if prod(shape) != self.size or any(s < 0 for s in shape):
             raise ValueError(f"cannot reshape an array of shape {self.shape} to {tuple(shape)}")
         return Array(shape, self.dtype, self.buffer)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError(f"a wgpu Array is not converted by itself: {HOME}")
+        raise TypeError(f"a wgpu Array is not converted automatically: {HOME}")
 
     def __bool__(self) -> NoReturn:
         raise TypeError(f"a wgpu Array has no truth value: {HOME}")

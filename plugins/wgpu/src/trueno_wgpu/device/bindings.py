@@ -1,7 +1,7 @@
 """Pipelines by shader, and bind groups by what they bind.
 
-Every reason for which WebGPU would refuse a binding, or end the process, is an error here before.  A bind group keeps
-its buffers alive, so a block that the pool lets go takes its bind groups with it.
+Everything for which WebGPU would refuse a binding, or end the process, is an error here first.  A bind group keeps
+its buffers alive, so a block that the pool releases takes its bind groups with it.
 """
 
 from collections.abc import Hashable, Sequence
@@ -18,7 +18,7 @@ from trueno_wgpu.device.uniforms import Page
 
 GROUPS = 1024
 PIPELINES, SOFTWARE_PIPELINES = 2048, 256
-"""Pipelines that are kept.  To software one is machine code with its compiler's memory: 2 to 11 MB on llvmpipe."""
+"""Pipelines that are kept.  On software each is machine code with its compiler's memory: 2 to 11 MB on llvmpipe."""
 COMPUTE = 4
 """WebGPU's flag of a compute stage."""
 
@@ -33,7 +33,7 @@ class _Group:
 
 
 class Bindings:
-    """What one device has compiled and bound."""
+    """The compiled pipelines and bind groups of one device."""
 
     def __init__(self, device: Any, limits: Limits, counts: Counts, queue: Queue) -> None:
         self._device, self._limits, self._counts, self._queue = device, limits, counts, queue
@@ -42,9 +42,9 @@ class Bindings:
         self._groups: Lru[_Group] = Lru(GROUPS)
 
     def pipeline(self, shader: Shader) -> Any:
-        """Compiled at first need; KernelError with the compiler's words.
+        """Compiled at first use; KernelError with the compiler's message.
 
-        Without the lock: it may take a second, and others go on meanwhile.
+        Without the lock: it may take a second, and other threads continue meanwhile.
         """
         with self._queue.lock:
             found = self._pipelines.get(shader)
@@ -72,8 +72,8 @@ class Bindings:
             return made if found is None else found
 
     def _layout(self, writes: tuple[bool, ...]) -> Any:
-        """Uniforms at an offset that comes with each dispatch, then storage; told outright, because a binding that a
-        shader does not use would be missing from a layout that WebGPU finds out."""
+        """Uniforms at an offset that each dispatch sets, then storage; declared explicitly, because a binding that a
+        shader does not use would be missing from a layout that WebGPU derives."""
         with self._queue.lock:
             found = self._layouts.get(writes)
             if found is None:
@@ -84,12 +84,12 @@ class Bindings:
             return found
 
     def group(self, key: Hashable) -> Any:
-        """What was bound under this key, or None.  The lock is held, here and below."""
+        """The bind group under this key, or None.  The caller holds the lock, here and below."""
         found = self._groups.get(key)
         return None if found is None else found.handle
 
     def bind(self, key: Hashable, shader: Shader, page: Page, buffers: Sequence[Buffer | View]) -> Any:
-        """A new bind group; KernelError for what cannot be bound."""
+        """A new bind group; KernelError for invalid bindings."""
         self._verify(shader, buffers)
         bindings = [{"binding": 0, "resource": {"buffer": page.handle, "offset": 0, "size": page.size}}]
         for i, bound in enumerate(buffers):
@@ -136,7 +136,7 @@ class Bindings:
             memory.groups.discard(group.key)  # type: ignore[union-attr]
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._groups.clear()
         self._pipelines.clear()
         self._layouts.clear()

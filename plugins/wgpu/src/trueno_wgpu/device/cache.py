@@ -1,4 +1,4 @@
-"""A bounded memory of what was made: the least recently used goes first."""
+"""A bounded cache: the least recently used value is dropped first."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -8,21 +8,21 @@ V = TypeVar("V")
 
 
 class Lru(Generic[V]):
-    """At most `most` values by key.  Its user holds a lock."""
+    """At most `most` values by key.  The caller holds a lock."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._held: OrderedDict[Hashable, V] = OrderedDict()
 
     def get(self, key: Hashable) -> V | None:
-        """The value, which now is the youngest."""
+        """The value, which becomes the most recently used."""
         found = self._held.get(key)
         if found is not None:
             self._held.move_to_end(key)
         return found
 
     def put(self, key: Hashable, value: V) -> V | None:
-        """Keep a value; the one that had to go for it."""
+        """Store a value; returns the one that was dropped for it."""
         self._held[key] = value
         if len(self._held) <= self.most:
             return None

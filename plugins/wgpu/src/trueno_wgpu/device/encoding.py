@@ -1,4 +1,4 @@
-"""Commands that are not submitted yet: one encoder, in one compute pass as long as nothing else is to be done."""
+"""Commands that are not submitted yet: one encoder, in one compute pass as long as there is no copy between."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from trueno_wgpu.device.memory import Buffer
 
 
 class Encoder:
-    """Records dispatches and copies.  kernels, groups: what was dispatched.
+    """Records dispatches and copies.  kernels, groups: the dispatches so far.
 
-    It holds every buffer that it names: one that died would give its block to somebody else, who may write there first.
+    It holds every buffer that it names: one that died would give its block to another, who may write there first.
     """
 
     __slots__ = ("_device", "_encoder", "_pass", "_pipeline", "groups", "held", "kernels", "slots")

@@ -1,6 +1,6 @@
-"""One adapter's device: memory, transfers and launches.  Bytes in, bytes out; it knows no NumPy.
+"""One adapter's device: memory, transfers and launches.  It handles bytes and does not use NumPy.
 
-What ends the process in wgpu-native (it has no error to give where it submits: gfx-rs/wgpu-native#588) cannot happen
+Actions that end the process in wgpu-native (submission cannot report an error: gfx-rs/wgpu-native#588) cannot happen
 here: no buffer is ever destroyed, none is mapped when it is given back, each command buffer is finished right before
 its one submission, which a lost device refuses with an error, and nothing of size zero is bound.
 """
@@ -31,32 +31,32 @@ __all__ = ["Buffer", "Counts", "Gpu", "Limits", "View"]
 
 Groups = tuple[int, int, int]
 ALIGNMENT = 256
-"""Of a binding's offset: the largest that WebGPU allows a device to demand."""
+"""The largest alignment of a binding's offset that WebGPU allows a device to require."""
 INVOCATIONS = 256
-"""Of a workgroup: every device has them."""
+"""Invocations of a workgroup that every device supports."""
 TRIPS = 60_000
-"""Mesa's llvmpipe ends all loops of an invocation after 65 535 trips, without a word (LP_MAX_TGSI_LOOP_ITERATIONS)."""
+"""Mesa's llvmpipe silently ends all loops of an invocation after 65 535 trips (LP_MAX_TGSI_LOOP_ITERATIONS)."""
 UNIFORM = 0x0040 | 0x0008
 MAPPED = 0x0001 | 0x0008
-"""WebGPU's flags: uniforms, and what is mapped to be read; both targets of copies."""
+"""WebGPU's flags: uniforms, and buffers that are mapped for reading; both are targets of copies."""
 
 
 class _Here(local):
-    """What each thread has: a status word, and whether a guarded kernel ran since it was taken."""
+    """Per thread: a status word, and whether a guarded kernel ran since it was read."""
 
     status: Buffer | None = None
     guarded = False
 
 
 class Gpu:
-    """One adapter's device.  It may be used by many threads at once; a batch is its thread's own.
+    """One adapter's device.  Several threads may use it at once; a batch belongs to its thread.
 
-    counts: what it did.  status: the word in which guarded kernels set bits, bound as any buffer; each thread has its
-    own, which `run` puts in its place.
+    counts: its work.  status: the word in which guarded kernels set bits, bound like any buffer; each thread has
+    its own, which `run` substitutes.
     """
 
     def __init__(self, wanted: str | None = None) -> None:
-        """Open the adapter that `wanted` means, or the setting; BackendUnavailable where none does."""
+        """Open the adapter that `wanted`, or the setting, selects; BackendUnavailable if there is none."""
         self.device: Any
         self.device, self.adapter = open_device(wanted)
         self.features = frozenset(self.device.features)
@@ -83,15 +83,15 @@ class Gpu:
 
     @property
     def memory(self) -> int | None:
-        """Bytes that all arrays may take; None for as many as the driver gives."""
+        """The most bytes of all arrays; None for as many as the driver gives."""
         return self._heap.budget
 
     def alloc(self, nbytes: int) -> Buffer:
-        """Uninitialised memory: its content may be stale.  OutOfMemory where there is none, or not in one piece."""
+        """Uninitialised memory: its content may be stale.  OutOfMemory if there is none, or not in one piece."""
         return self._heap.alloc(self, nbytes)
 
     def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
-        """Copy bytes (any C-contiguous buffer) to a buffer, after what runs there before; zeros pad the last word.
+        """Copy bytes (any C-contiguous buffer) to a buffer, after earlier work; zeros pad the last word.
 
         offset: a multiple of 4.
         """
@@ -100,14 +100,14 @@ class Gpu:
         self._transfers.write(buffer, data, offset)
 
     def copy(self, source: Buffer, target: Buffer, nbytes: int) -> None:
-        """Inside the device, from the beginning of one buffer to that of another."""
+        """Copy inside the device, from the beginning of one buffer to that of another."""
         self._inside(source, 0, nbytes, "copy")
         self._inside(target, 0, nbytes, "copy")
         if source is not target and nbytes:
             self._transfers.copy(source, target, nbytes)
 
     def read(self, buffer: Buffer, nbytes: int, offset: int = 0, into: Any = None) -> memoryview:
-        """Wait for what was submitted, and copy bytes home.  into: writable memory of so many bytes, to copy there."""
+        """Wait for submitted work, and copy bytes to the host.  into: writable memory of this size, to copy there."""
         target = memoryview(bytearray(nbytes)) if into is None else memoryview(into).cast("B")
         self._inside(buffer, offset, nbytes, "read")
         if len(target) != nbytes or target.readonly:
@@ -118,7 +118,7 @@ class Gpu:
     async def read_async(self, buffer: Buffer, nbytes: int, offset: int = 0) -> memoryview:
         """`read` for asyncio: the event loop stays free while the device works.
 
-        On software even submitting waits for what runs, so a thread does it there.  Not inside of a batch.
+        On software even submitting waits for running work, so a thread does it there.  Not allowed inside a batch.
         """
         import asyncio
 
@@ -138,9 +138,9 @@ class Gpu:
     # ---- running -------------------------------------------------------------------------------------
 
     def run(self, shader: Shader, buffers: Sequence[Buffer | View], uniforms: bytes, groups: Groups) -> None:
-        """Run a shader over a grid of workgroups, with the batch that is open on this thread, or soon.
+        """Run a shader over a grid of workgroups, with this thread's open batch, or soon.
 
-        uniforms: the content of binding 0.  A buffer that is written may not be bound twice.  A grid of no groups runs
+        uniforms: the content of binding 0.  A buffer that is written must not be bound twice.  An empty grid runs
         nothing.
         """
         x, y, z = groups
@@ -175,13 +175,13 @@ class Gpu:
     def batch(self) -> AbstractContextManager[None]:
         """What this thread runs inside is submitted together when the context ends without an error, else dropped.
 
-        A read inside submits what there is so far, as does a write to what was used.  Inside another batch it is part
+        A read inside submits the commands so far, as does a write to a buffer in use.  Inside another batch it is part
         of that one.
         """
         return self._queue.batch()
 
     def wait(self) -> None:
-        """Until everything submitted is done, with what this thread ran before."""
+        """Wait until all submitted work, and this thread's earlier work, is done."""
         self._queue.wait()
 
     # ---- the status word -----------------------------------------------------------------------------
@@ -209,16 +209,16 @@ class Gpu:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be done with it any more."""
+        """Whether the device is unusable."""
         return self._queue.gone is not None
 
     @property
     def lost(self) -> bool:
-        """Whether that was not `close`'s doing."""
+        """Whether it is unusable for another reason than `close`."""
         return isinstance(self._queue.gone, DeviceLost)
 
     def close(self) -> None:
-        """Wait, and let go of everything; buffers that live on are of no use.  Again is no error."""
+        """Wait, and release everything; buffers that live on are unusable.  Closing twice is not an error."""
         if self._forked:
             return
         if not self.closed:
@@ -231,7 +231,7 @@ class Gpu:
         _devices.discard(self)
 
     def after_fork(self) -> None:
-        """In the child: the device is the parent's, and even releasing a part of it would wait for ever."""
+        """In the child: the device is the parent's, and even releasing a part of it would block forever."""
         self._forked, self._queue.lock = True, RLock()
         self._queue.gone = DeviceLost(
             f"{self.name} was opened before this process was forked, and no GPU survives that; start processes with "
@@ -259,7 +259,7 @@ def _limits(native: Any, software: bool) -> Limits:
 
 
 def _host_memory() -> int | None:
-    """What software may take of the host's memory: it promises any amount, and the kernel then ends the process."""
+    """The share of the host's memory for software: it promises any amount, and the kernel then kills the process."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Memory of one device, within a budget: what lies idle goes first, then what only waiting work or garbage holds."""
+"""Memory of one device, within a budget: idle blocks are released first, then those held by pending work or garbage."""
 
 import gc
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from trueno_wgpu.device.staging import padded
 
 SETTING = "TRUENO_WGPU_MEMORY"
 IDLE = 256 << 20
-"""Bytes of memory that is kept for the next buffer."""
+"""Bytes of memory that are kept for the next buffer."""
 STORAGE = 0x0080 | 0x0004 | 0x0008
 """WebGPU's flags: storage, and source and target of copies."""
 
 
 class Heap:
-    """Blocks of one device.  budget: bytes of all that are lent or idle, or None for as many as the driver gives."""
+    """Blocks of one device.  budget: bytes of all lent or idle blocks, or None for as many as the driver gives."""
 
     def __init__(
         self, device: Any, limits: Limits, counts: Counts, queue: Queue, bindings: Bindings, budget: int | None
@@ -30,11 +30,11 @@ class Heap:
         self.pool = Pool(IDLE if budget is None else min(IDLE, budget // 4))
 
     def alloc(self, gpu: Device, nbytes: int) -> Buffer:
-        """A buffer of `gpu`; OutOfMemory where there is no room, or not in one piece."""
+        """A buffer of `gpu`; OutOfMemory if there is no room, or not in one piece."""
         needed = max(padded(nbytes), 4)
         if needed > self._limits.buffer:
             raise OutOfMemory(
-                f"{nbytes} bytes were asked for, and one array on {gpu.name} has {self._limits.buffer} at most; "
+                f"{nbytes} bytes were requested, and one array on {gpu.name} has {self._limits.buffer} at most; "
                 "split it, or compute on the CPU"
             )
         size = block(needed, self._limits.buffer)
@@ -66,7 +66,7 @@ class Heap:
             )
 
     def create(self, size: int, usage: int) -> Any:
-        """One of WebGPU's buffers; where the driver has no room, after letting go of what is kept for later."""
+        """One of WebGPU's buffers; if the driver has no room, after releasing idle blocks."""
         try:
             return self._device.create_buffer(size=size, usage=usage)
         except Exception as error:
@@ -83,5 +83,5 @@ class Heap:
             raise self._queue.told(error, f"a buffer of {size} bytes") from error
 
     def empty(self) -> None:
-        """Let every idle block go."""
+        """Release every idle block."""
         self._bindings.forget([*self.pool.collect(), *self.pool.trim(0)])

@@ -1,11 +1,11 @@
-"""What a device allows, and what it did: for kernels that plan, and for tests that count."""
+"""A device's limits, for kernels that plan, and its counters, for tests."""
 
 from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What kernels plan with.  Bytes but for the last three."""
+    """The limits that kernels plan with.  In bytes, except the last three."""
 
     binding: int
     buffer: int
@@ -14,16 +14,16 @@ class Limits:
     invocations: int
     groups: int
     trips: int
-    """Loop trips that one invocation may make in all, over all its loops; 0 for no end."""
+    """Loop trips that one invocation may make in total, over all its loops; 0 for no limit."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a device did since the last `reset`.
+    """What a device has done since the last `reset`.
 
-    uploads, downloads: over the link, with their bytes.  submits: calls of the queue; launches: those that brought
-    kernels, for reading takes one, too.  kernels: dispatches.  allocations: blocks that the pool did not have.
-    pipelines, bind_groups: that no cache had.
+    uploads, downloads: over the link, with their bytes.  submits: calls of the queue; launches: those with
+    kernels, because reading takes one, too.  kernels: dispatches.  allocations: blocks that were not in the pool.
+    pipelines, bind_groups: those that were not cached.
     """
 
     uploads: int = 0

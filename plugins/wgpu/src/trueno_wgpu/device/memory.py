@@ -1,7 +1,7 @@
-"""Device memory: blocks that are used again, and the buffers that arrays hold.
+"""Device memory: blocks that are reused, and the buffers that arrays hold.
 
 Nothing here is ever destroyed, because a command that is not submitted yet may name it, and submitting that ends the
-process.  A buffer that dies gives its block back; a block that the pool lets go is freed by WebGPU itself, once no
+process.  A buffer that dies gives its block back; WebGPU itself frees a block that the pool releases, once no
 command needs it.
 """
 
@@ -12,23 +12,23 @@ from typing import Any, Protocol
 
 SMALLEST = 256
 STEPS = 8
-"""Size classes in each power of two: at most an eighth of a block is spare."""
+"""Size classes in each power of two: at most an eighth of a block is unused."""
 numbers = count(1)
-"""Names of blocks and of pages; never given twice, as `id` is."""
+"""Names of blocks and of pages; never reused, unlike `id`."""
 
 
 class Device(Protocol):
-    """What holds a buffer, and copies to it and from it: `Gpu`."""
+    """The owner of a buffer, which copies to it and from it: `Gpu`."""
 
     @property
     def name(self) -> str:
-        """As people know it."""
+        """Its name for people."""
 
     def write(self, buffer: "Buffer", data: Any, offset: int = 0) -> None:
         """Copy bytes to a buffer."""
 
     def read(self, buffer: "Buffer", nbytes: int, offset: int = 0, into: Any = None) -> memoryview:
-        """Copy bytes home."""
+        """Copy bytes to the host."""
 
 
 class Memory:
@@ -99,12 +99,12 @@ def block(nbytes: int, most: int) -> int:
 
 
 class Pool:
-    """Blocks that nobody holds, newest first by size, and how much is lent.  Its user holds a lock.
+    """Free blocks, newest first by size, and how much is lent.  Its user holds a lock.
 
-    It refers to the lent blocks, too.  Were a buffer the only one that did, and part of a circle, then Python's
-    collector would finalize both in one go: the buffer's gives the block back, and wgpu's own releases it under us.
+    It refers to the lent blocks, too.  If a buffer were the only one that did, and part of a cycle, Python's
+    collector would finalize both at once: the buffer's gives the block back, and wgpu's own releases it under us.
 
-    most: bytes that lie idle at most.
+    most: the most bytes that are idle.
     """
 
     def __init__(self, most: int) -> None:
@@ -132,7 +132,7 @@ class Pool:
         return memory
 
     def collect(self) -> list[Memory]:
-        """Take back what was dropped; the blocks that are let go for it, oldest first."""
+        """Take back dropped blocks; returns the blocks that are released for them, oldest first."""
         while self.dropped:
             memory = self.dropped.popleft()
             del self._out[memory.uid]
@@ -143,7 +143,7 @@ class Pool:
         return self.trim(self.most) if self.idle > self.most else []
 
     def trim(self, most: int) -> list[Memory]:
-        """Let idle blocks go until no more than so many bytes lie idle."""
+        """Release idle blocks until at most this many bytes are idle."""
         gone = []
         while self.idle > most:
             uid, memory = self._old.popitem(last=False)

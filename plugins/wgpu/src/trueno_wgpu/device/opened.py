@@ -1,4 +1,4 @@
-"""The process's one device, opened when it is first asked for."""
+"""The process's one device, opened at first use."""
 
 import os
 from threading import Lock
@@ -10,7 +10,7 @@ _gpu: Gpu | None = None
 
 
 def gpu() -> Gpu:
-    """The process's device, opened when it is first asked for; BackendUnavailable where no adapter will do."""
+    """The process's device, opened at first use; BackendUnavailable if no adapter is suitable."""
     global _gpu
     current = _gpu
     if current is None or current.closed:

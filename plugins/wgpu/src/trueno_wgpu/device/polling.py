@@ -1,7 +1,7 @@
-"""Who polls a device while a map is pending: wgpu's own thread, or the thread that waits for it.
+"""Which thread polls a device while a map is pending: wgpu's own, or the thread that waits for it.
 
 wgpu wakes a thread for each map, and lets it poll until the map is there.  A thread that waits for what it asked for
-polls itself, and two that do so hand Python's lock to and fro; so its maps wake nobody.
+polls itself, and two that do so pass Python's lock to and fro; so its maps wake no thread.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""One device's queue: what is recorded and not submitted yet, and the one place that submits.
+"""One device's queue: what is recorded but not submitted yet, and the only code that submits.
 
 Small work is held back: dispatches gather in one encoder, and are submitted with the first read, wait or write that
-needs them, or when there is enough of them to keep a GPU busy.  So a small op and the reading of its result are one
-submission, which costs more than either.
+needs them, or when there are enough of them to keep a GPU busy.  So a small op and the reading of its result are one
+submission; a submission costs more than either.
 """
 
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ from trueno_wgpu.device.limits import Counts
 from trueno_wgpu.device.memory import Buffer
 
 HELD_KERNELS, HELD_GROUPS = 16, 2048
-"""Up to so much work is held back; more keeps a GPU busy for longer than a submission takes."""
+"""Up to this much work is held back; more keeps a GPU busy for longer than a submission takes."""
 UNSUBMITTED = 64 << 20
-"""Bytes of writes after which the queue gets something to do: until then it keeps a copy of each."""
+"""Bytes of writes after which something is submitted: until then the queue keeps a copy of each."""
 
 
 class _Here(local):
-    """What each thread has: an open batch."""
+    """Per thread: an open batch."""
 
     batch: Encoder | None = None
 
 
 class Queue:
-    """Of the device `name`.  lock: of all that belongs to the device.  gone: why nothing can be done any more."""
+    """Of the device `name`.  lock: for everything of the device.  gone: why the device is unusable."""
 
     def __init__(self, device: Any, name: str, counts: Counts) -> None:
         self._device, self._name, self._counts = device, name, counts
@@ -43,18 +43,18 @@ class Queue:
 
     @property
     def encoder(self) -> Encoder:
-        """Where this thread's next command goes: its batch, or what is held back."""
+        """The encoder of this thread's next command: its batch's, or the one that is held back."""
         batch = self._here.batch
         return self.held if batch is None else batch
 
     def full(self) -> bool:
-        """Whether what is held back is enough."""
+        """Whether enough work is held back to be submitted."""
         return self.held.kernels >= HELD_KERNELS or self.held.groups > HELD_GROUPS
 
     def write(self, handle: Any, offset: int, data: Any) -> None:
         """Bytes into one of WebGPU's buffers, before everything that is submitted from now on."""
         if self._unsubmitted + len(data) > UNSUBMITTED:
-            self._submit(Encoder(self._device), always=True)  # no commands would do, but cannot tell of a lost device
+            self._submit(Encoder(self._device), always=True)  # an empty one would do, but reports no lost device
         self._unsubmitted += len(data)
         try:
             self._device.queue.write_buffer(handle, offset, data)
@@ -79,7 +79,7 @@ class Queue:
         self._submit(held, batch)
 
     def submit_users(self, buffer: Buffer) -> None:
-        """What is to read or write this buffer before somebody writes it."""
+        """Called by a reader or writer of this buffer before it is written."""
         batch = self._here.batch
         if batch is not None and buffer in batch.held:
             self.submit_here()
@@ -87,7 +87,7 @@ class Queue:
             self.submit_held()
 
     def _submit(self, *encoders: Encoder, always: bool = False) -> None:
-        """`finish` is an error where the device is lost, and submitting would end the process."""
+        """`finish` raises if the device is lost, where submitting would end the process."""
         self.check()
         used = [e for e in encoders if e or always]
         commands: list[Any] = []
@@ -98,7 +98,7 @@ class Queue:
             except Exception as error:
                 failed = self.told(error, "submitting")
                 failed.__cause__ = error
-        if commands and not isinstance(failed, DeviceLost):  # what somebody else recorded is not to blame
+        if commands and not isinstance(failed, DeviceLost):  # what another recorded is not to blame
             self._device.queue.submit(commands)
             self._unsubmitted = 0
             self._counts.submits += 1
@@ -123,34 +123,34 @@ class Queue:
                 self.submit_here()
         finally:
             encoder, here.batch = here.batch, None
-            with suppress(Exception):  # whatever ended it says more
+            with suppress(Exception):  # the original error is more useful
                 encoder.drop()
 
     def wait(self) -> None:
-        """Until everything submitted is done, with what this thread recorded before."""
+        """Wait until all submitted work, and what this thread recorded before, is done."""
         with self.lock:
             self.submit_here()
         self.poll()
 
     def poll(self) -> None:
-        """Until everything submitted is done: in C, and without Python's lock."""
+        """Wait until all submitted work is done: in C, and without the GIL."""
         self._device._poll_wait()
 
     # ---- the end -------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Nothing is recorded or submitted from now on; the lock is held."""
+        """Nothing is recorded or submitted from now on; the caller holds the lock."""
         if self.gone is None:
             self.gone = KernelError(f"{self._name} was closed")
         self.held = Encoder(self._device)
 
     def check(self) -> None:
-        """The error that says why nothing can be done any more."""
+        """The error that says why the device is unusable."""
         if self.gone is not None:
             raise type(self.gone)(str(self.gone))
 
     def alive(self, what: str) -> None:
-        """DeviceLost if it is: wgpu tells only its log, and whoever makes something, be it as little as this."""
+        """DeviceLost if it is: wgpu reports a loss only in its log, and when an object is created, however small."""
         self.check()
         try:
             self._device.create_bind_group_layout(entries=[])
@@ -158,7 +158,7 @@ class Queue:
             raise self.told(error, what) from error
 
     def told(self, error: Exception, what: str) -> Exception:
-        """One of WebGPU's errors as ours."""
+        """One of WebGPU's errors as one of ours."""
         if isinstance(error, (KernelError, OutOfMemory)):
             return error
         text = " ".join(str(error).replace("Caused by:", "").split()).removeprefix("Validation Error ")

@@ -1,4 +1,4 @@
-"""The door to wgpu: the only file that imports it, finds adapters and opens their devices."""
+"""The wrapper of wgpu: the only file that imports it, finds adapters and opens their devices."""
 
 import logging
 import os
@@ -14,18 +14,18 @@ from trueno.errors import BackendUnavailable
 from trueno_wgpu.device.adapter import SETTING, Adapter, NoAdapter, absent, choose
 
 FEATURES = ("shader-f16", "subgroup", "timestamp-query")
-"""Asked for where the adapter has them; no kernel needs one."""
+"""Requested if the adapter has them; no kernel needs one."""
 _adapters: list[tuple[Any, Adapter]] = []
-"""What was found so far: wgpu's object, and what it says of itself."""
+"""What was found so far: wgpu's object, and its description."""
 
 
 def setting(name: str, default: Any) -> Any:
-    """A setting of the manifest; where the core has not read that, what the environment says."""
+    """A setting of the manifest; if the core has not read the manifest, the environment variable."""
     return settings.get(name) if name in settings.declared() else default
 
 
 def adapter(wanted: str | None = None) -> Adapter:
-    """The adapter that `open_device` takes, found without opening it; BackendUnavailable where none will do."""
+    """The adapter that `open_device` uses, found without opening it; BackendUnavailable if none is suitable."""
     return _find(wanted)[1]
 
 
@@ -56,12 +56,12 @@ _forked = False
 
 
 def _enumerate(backends: str) -> None:
-    """Add what an instance of these APIs finds; once a process."""
+    """Add the adapters of an instance of these APIs; once per process."""
     if backends in _seen:
         return
     _seen.add(backends)
     with _quiet():
-        with suppress(Exception):  # made by somebody else already, or a wgpu that has no such thing
+        with suppress(Exception):  # made by another library already, or a wgpu that has no such thing
             from wgpu.backends.wgpu_native import _helpers, extras
 
             if len(_seen) > 1 or _forked:  # llvmpipe's threads belong to the instance, and are the parent's
@@ -78,7 +78,7 @@ def _enumerate(backends: str) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what Vulkan's loader says of extensions that nobody needs."""
+    """Drops what Vulkan's loader says of extensions that are not needed."""
     logger = logging.getLogger("wgpu")
 
     def errors(record: logging.LogRecord) -> bool:
@@ -92,7 +92,7 @@ def _quiet() -> Iterator[None]:
 
 
 def immortal(thing: Any) -> None:
-    """Never to be released, not even when the interpreter ends."""
+    """Must never be released, not even when the interpreter ends."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

@@ -1,4 +1,4 @@
-"""A WGSL module and how its buffers are bound: what kernels hand to the device layer."""
+"""A WGSL module and the way its buffers are bound: what kernels pass to the device layer."""
 
 import re
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Shader:
 def shared_bytes(shader: Shader) -> int:
     """Bytes of workgroup memory: as declared, or more where the text says so.
 
-    Nobody else checks this against the device's limit: naga does not, and Mesa runs what hardware would refuse.
-    Understood are words, vectors and arrays of them whose length is a number; what else there is must be declared.
+    Nothing else checks this against the device's limit: naga does not, and Mesa runs what hardware would refuse.
+    It understands words, vectors and arrays of them whose length is a number; anything else must be declared.
     """
     return max(shader.workgroup_bytes, sum(_size(kind.strip()) for kind in _SHARED.findall(shader.source)))
 
@@ -38,7 +38,7 @@ def _size(kind: str) -> int:
         return 4
     if found := _VECTOR.match(kind):
         lanes = int(found[1] or found[2])
-        return 4 * (4 if lanes == 3 else lanes)  # three take the room of four
+        return 4 * (4 if lanes == 3 else lanes)  # three take the space of four
     if found := _ARRAY.match(kind):
         return _size(found[1]) * int(found[2])
     return 0

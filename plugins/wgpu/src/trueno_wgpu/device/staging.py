@@ -1,4 +1,4 @@
-"""Bringing bytes home: through buffers that the host can map, which are used again.
+"""Copying bytes to the host: through buffers that the host can map, which are reused.
 
 A buffer is mapped with READ_NOSYNC, wgpu's own mode for reading a queue: the plain one submits once more and waits
 there.  It goes back only when it is unmapped, because submitting a copy into a mapped buffer ends the process.
@@ -21,19 +21,19 @@ def chunks(nbytes: int) -> list[tuple[int, int]]:
 
 
 def padded(nbytes: int) -> int:
-    """Bytes of a copy, which is of whole words."""
+    """Bytes of a copy, which must be whole words."""
     return nbytes + 3 & ~3
 
 
 class Staging:
-    """Mappable buffers that nobody uses, smallest first.  make: one of so many bytes.  Its user holds a lock."""
+    """Mappable buffers that are unused, smallest first.  make: one of so many bytes.  Its user holds a lock."""
 
     def __init__(self, make: Any) -> None:
         self._make = make
         self._idle: list[tuple[int, Any]] = []
 
     def take(self, nbytes: int) -> tuple[int, Any]:
-        """A buffer of at least so many bytes, and its size; a new one takes the place of a smaller one."""
+        """A buffer of at least this many bytes, and its size; a new one replaces a smaller one."""
         for i, (size, _) in enumerate(self._idle):
             if size >= nbytes:
                 return self._idle.pop(i)
@@ -50,7 +50,7 @@ class Staging:
 
 
 def deliver(staged: Any, nbytes: int, into: memoryview) -> None:
-    """Copy what is mapped to `into`, and unmap, whatever happens."""
+    """Copy the mapped bytes to `into`, and unmap, whatever happens."""
     try:
         mapped = staged.read_mapped(0, padded(nbytes), copy=False)
         for at in range(0, nbytes, SLICE):

@@ -1,4 +1,4 @@
-"""Bytes to a device, inside of it, and home: at once, and for asyncio."""
+"""Transfers to a device, inside of it, and to the host: synchronous, and for asyncio."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +18,13 @@ Staged = tuple[int, Any]
 
 
 class Transfers:
-    """Of one device, whose buffers they are; what lies outside of them was refused before."""
+    """Those of one device, whose buffers they use; invalid ranges were refused before."""
 
     def __init__(self, counts: Counts, queue: Queue, staging: Staging, poller: Poller) -> None:
         self._counts, self._queue, self._staging, self._poller = counts, queue, staging, poller
 
     def write(self, buffer: Buffer, data: memoryview, offset: int) -> None:
-        """After all that was recorded for this buffer before; zeros pad the last word."""
+        """After everything recorded for this buffer before; zeros pad the last word."""
         nbytes = len(data)
         with self._queue.lock:
             self._queue.check()
@@ -63,7 +63,7 @@ class Transfers:
         self._done(nbytes)
 
     async def read_async(self, buffer: Buffer, nbytes: int, offset: int, target: memoryview) -> None:
-        """The same, while the event loop goes on.  Cancelled, a staging buffer is left alone, and dies when mapped."""
+        """The same, asynchronously.  Cancelled, it abandons a staging buffer, which dies when mapped."""
         import asyncio
 
         for at, size in chunks(nbytes):
@@ -75,7 +75,7 @@ class Transfers:
         self._done(nbytes)
 
     def _stage(self, buffer: Buffer, offset: int, nbytes: int) -> tuple[Staged, Any]:
-        """Submit a copy, with all that was recorded before it, and ask for it to be mapped: that is promised."""
+        """Submit a copy, with everything recorded before it, and request its mapping: a promise."""
         with self._queue.lock:
             self._queue.check()
             staged = self._staging.take(padded(nbytes))
@@ -89,7 +89,7 @@ class Transfers:
                 raise self._queue.told(error, "reading") from error
 
     def _settle(self, promise: Any) -> None:
-        """Until a promise is kept; wgpu's own waiting has no end where the device is gone."""
+        """Wait for a promise; wgpu's own wait never ends if the device is gone."""
         self._queue.poll()
         while getattr(promise, "_state", "fulfilled") == "pending":  # another thread is about to tell, or it is lost
             self._queue.alive("reading")

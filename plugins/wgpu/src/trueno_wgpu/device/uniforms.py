@@ -1,6 +1,6 @@
-"""Uniforms by content: slots in pages, bound with an offset, so that another number needs no other bind group.
+"""Uniforms by content: slots in pages, bound with an offset, so that another number needs no new bind group.
 
-A slot is written when its content is new, and not again before nobody can read it: a command that is not submitted
+A slot is written when its content is new, and again only when no command can read it: a command that is not submitted
 yet holds its `Slot`; what was submitted runs before anything that is written later.
 """
 
@@ -16,7 +16,7 @@ STRIDE = 256
 PAGE = 256
 """Slots in a page."""
 KEPT = 1024
-"""Contents that are remembered."""
+"""Contents that are cached."""
 
 
 class Page:
@@ -31,7 +31,7 @@ class Page:
 
 
 class Slot:
-    """A place in a page; free again when the last reference goes."""
+    """A place in a page; free again when its last reference is gone."""
 
     __slots__ = ("_free", "offsets", "page")
 

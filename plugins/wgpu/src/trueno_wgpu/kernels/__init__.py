@@ -1,4 +1,4 @@
-"""The structured kernels, written by hand: what is no row program.
+"""The structured kernels, written by hand: what is not a row program.
 
 `table` has them all, each declared by the module of its op: `matmul` with `tile` and `tile_text`, `gemv`, `outer`,
 `convolve2d`, `transpose`, `embedding`, and `quant/` for quantized matrices.  `dispatches` plans and runs dispatches,

@@ -1,7 +1,7 @@
 """`CachedMatmul`: y = alpha · x Wᵀ with weights that stay on the GPU.
 
-A weight W[n,k] is uploaded once, row-major as it is, and found again by its name.  A call uploads x, runs and brings y
-home, in one submission; the buffers for x and y only grow.  One layout serves all three ways to multiply:
+A weight W[n,k] is uploaded once, in row-major order, and found again by its name.  A call uploads x, runs and downloads
+y, in one submission; the buffers for x and y only grow.  One layout serves all three ways to multiply:
 
     1 row          a matrix-vector product along W's rows
     2 or 3 rows    the same, with W read once for all of them
@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 FLOAT32 = np.dtype(np.float32)
 SCALED = Store(scaled=True)
 MOST_PLANS = 64
-"""Row counts whose plans a weight keeps; then it begins anew."""
+"""Row counts whose plans a weight keeps; the cache is cleared when full."""
 
 
 class _Weight:
@@ -176,7 +176,7 @@ class CachedMatmul:
             raise BackendUnavailable("CachedMatmul: it was closed, and its weights are gone; make another one")
 
     def close(self) -> None:
-        """Let go of weights and buffers.  Again is no error; anything else is one from now on."""
+        """Let go of weights and buffers.  Again is not an error; anything else is one from now on."""
         with self._lock:
             self._closed = True
             self._weights.clear()

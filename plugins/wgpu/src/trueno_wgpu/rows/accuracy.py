@@ -1,8 +1,8 @@
-"""How exact the printed functions are: what the tolerance of every row program on wgpu follows from.
+"""The accuracy of the printed functions, from which the tolerance of every row program on wgpu follows.
 
 Measured on two drivers that agree on little (Mesa's lavapipe, which keeps subnormals, and SwiftShader, which flushes
 them) over 3 million arguments a function, random bits and edges among them, against float64: `WORST`.  `ULP` states
-more, for a third driver may contract a product and a sum where these two do not, and need not keep more than WGSL
+more, because a third driver may contract a product and a sum where these two do not, and need not keep more than WGSL
 promises:
 
 * a quotient within 2.5 ulp (both: 0.5): `div`, and through one division each tanh and atan;

@@ -5,7 +5,7 @@
               and leaves its own partial folds in the scratch buffer
     final     joins the last partials and stores what there is one of a row
 
-Loops have few trips by construction, for software adapters end a loop in silence at 65 535: a row's elements over its
+Loops have few trips by construction, for software adapters end a loop silently at 65 535: a row's elements over its
 lanes in `rows`, a chunk's over 256 in `partial`, plus the joins (see `rowprogram`).  A long sum adds blocks
 of plain additions exactly, in two floats; so chains stay short however long the row.
 

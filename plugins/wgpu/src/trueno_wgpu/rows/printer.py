@@ -140,7 +140,7 @@ class Printer:
     def expression(self, i: int) -> str:
         """An op's text.  Intermediates that a compiler could regroup or cancel are hidden from it.
 
-        What stays in sight is a product that is added, for contraction is no error.
+        What stays in sight is a product that is added, for contraction is not an error.
         """
         node = self.nodes[i]
         apart = node.kind in ("mul", "fma")

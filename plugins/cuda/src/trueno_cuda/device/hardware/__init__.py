@@ -1,8 +1,8 @@
 """The device on real hardware.
 
-CuPy gives arrays and memory, and `runtime` is the one file that imports it; everything else is asked of the driver
-itself (`driver`), because CuPy has no JIT log, no launch attributes and no tensor maps, and its launches are slow.
-Nothing here may need NVRTC, which CuPy's wheels lack: no element-wise ops, no casts, no `arange` of CuPy's.
+CuPy gives arrays and memory, and `runtime` is the one file that imports it; everything else uses the driver
+directly (`driver`), because CuPy has no JIT log, no launch attributes and no tensor maps, and its launches are slow.
+Nothing here may need NVRTC, which CuPy's wheels lack: no element-wise ops, no casts, no `arange` of CuPy.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""NVIDIA's own products: cuBLAS, through CuPy, where it is installed.  Nothing needs it: our kernels are beside it."""
+"""cuBLAS, through CuPy, where it is installed.  It is optional: our own kernels cover every product."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which GPU is used, and why one cannot be."""
+"""The choice of the GPU, and the reason why one cannot be used."""
 
 import os
 from typing import Final

@@ -1,4 +1,4 @@
-"""The GPU's primary context, current in a thread while something is done there."""
+"""The GPU's primary context, made current in a thread for the time of an operation."""
 
 from threading import local
 

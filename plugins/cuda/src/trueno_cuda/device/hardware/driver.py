@@ -1,6 +1,6 @@
-"""The CUDA driver's own interface, by ctypes: what is needed here, with errors for result codes.
+"""The CUDA driver API, through ctypes: the functions that are needed here, with errors for result codes.
 
-Handles are whole numbers.  Structures and constants are those of `cuda.h`, whose layout the driver never changes.
+Handles are integers.  Structures and constants are those of `cuda.h`, whose layout the driver never changes.
 """
 
 import ctypes
@@ -74,7 +74,7 @@ class Driver:
         found = self._functions.get(name)
         if found is None:
             try:
-                found = self.library[name]  # a new object, whose types nobody else sets
+                found = self.library[name]  # a new object, whose types no other code sets
             except AttributeError:
                 raise BackendUnavailable(
                     f"the NVIDIA driver is too old: it has no {name}; update it to 525 or newer"
@@ -266,7 +266,7 @@ def opened() -> Driver:
 
 
 def _after_fork() -> None:
-    """A child asks the driver anew, which says whether it can be used there."""
+    """A child asks the driver again, which says whether it can be used there."""
     global _opened, _lock
     _opened, _lock = None, Lock()
 

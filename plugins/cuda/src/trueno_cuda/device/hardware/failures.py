@@ -1,4 +1,4 @@
-"""What the driver's result codes mean here: which error, and with which remedy."""
+"""The meaning of the driver's result codes: which error they become, and with which remedy."""
 
 import os
 from typing import Final
@@ -43,7 +43,7 @@ _LOST: Final = {
     226: "the GPU contained a memory error",
     700: "a kernel read or wrote outside of all arrays",
     702: "a kernel ran longer than the display's watchdog allows",
-    709: "the context was destroyed by somebody else",
+    709: "the context was destroyed by another",
     710: "an assertion in a kernel failed",
     714: "a kernel damaged its stack",
     715: "a kernel ran an illegal instruction",

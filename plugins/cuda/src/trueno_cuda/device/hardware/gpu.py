@@ -1,6 +1,6 @@
-"""One GPU: arrays are CuPy's (`runtime`), everything else is asked of the driver.
+"""One GPU: arrays are CuPy's (`runtime`), everything else uses the driver.
 
-Everything runs on the stream that is CuPy's current one in the calling thread, in the GPU's primary context, which
+Everything runs on CuPy's current stream in the calling thread, in the GPU's primary context, which
 CuPy and PyTorch use as well.
 """
 
@@ -93,7 +93,7 @@ class Gpu:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """An uninitialised array in C order, aligned to 256 bytes; OutOfMemory where there is no room."""
-        if prod(shape) >> 48:  # CuPy counts in 64 bits, and beyond them anew from 0
+        if prod(shape) >> 48:  # CuPy counts in 64 bits, and beyond them from 0 again
             raise self._full(shape, dtype)
         try:
             if self.alone and not self._active:  # CuPy finds the context by itself
@@ -313,7 +313,7 @@ class Gpu:
         return self._context.gone is not None
 
     def close(self) -> None:
-        """Wait, and let go of everything; again is no error."""
+        """Wait, and let go of everything; again is not an error."""
         if self.closed:
             return
         self._closing = DeviceLost(f"cuda: {CLOSED}")

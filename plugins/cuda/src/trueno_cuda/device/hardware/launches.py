@@ -1,10 +1,10 @@
 # mypy: disable-error-code="valid-type"
-"""Launches that are prepared once: the driver's two structures are filled, and a call writes what changes.
+"""Launches that are prepared once: the driver's two structures are filled, and a call writes only what changes.
 
-A call costs one `struct.pack_into` and one function of the driver with four arguments, all made beforehand.
-`cuLaunchKernelEx` takes the grid in a structure, and so needs seven arguments less to be converted each time than
-`cuLaunchKernel` does.  Python's lock is let go meanwhile: the driver waits where a queue is full, and what it waits for
-may be a function of the host that wants the lock.
+A call costs one `struct.pack_into` and one driver function with four arguments, all prepared in advance.
+`cuLaunchKernelEx` takes the grid in a structure, and so has seven fewer arguments to convert each time than
+`cuLaunchKernel`.  The GIL is released meanwhile: the driver waits if a queue is full, and it may wait for
+a host function that needs the GIL.
 """
 
 import ctypes
@@ -81,8 +81,8 @@ def prepared(
         values = (c_void_p * max(len(kernel.params), 1))(*[at + p.offset for p in kernel.params])
         return [0, room, start, config, byref(config), byref(values)]
 
-    # A list's `pop` and `append` cannot be interrupted: whoever finds none makes one, so calls at once have each their
-    # own, without a lock.
+    # A list's `pop` and `append` cannot be interrupted: a call that finds no slot makes one, so concurrent calls
+    # each have their own, without a lock.
     idle = [slot()]
     take, give = idle.pop, idle.append
 
@@ -127,7 +127,7 @@ def prepared(
         pack(mine[1], mine[2], *pointers)
         mine[3].stream = known = current()
         _, _, _, _, given_config, given_values = mine
-        # A stream that somebody captures cannot take a graph, and asking for that costs what the graph saves; the
+        # A stream under capture cannot take a graph, and checking for that costs what the graph saves; the
         # legacy stream is never captured.
         left = OFTEN if not known else 0
         graph: Any = None
@@ -170,7 +170,7 @@ def _check(kernel: Kernel, grid: Grid, block: Grid) -> None:
     for axis, (blocks, cluster) in enumerate(zip(grid, kernel.cluster or (1, 1, 1), strict=True)):
         if blocks % cluster:
             raise KernelError(
-                f"{kernel.name}: {blocks} blocks along {'xyz'[axis]} are no whole number of clusters of {cluster}"
+                f"{kernel.name}: {blocks} blocks along {'xyz'[axis]} are not a whole number of clusters of {cluster}"
             )
 
 
@@ -222,7 +222,7 @@ def _write_number(memory: bytearray, offset: int, kind: Type, name: str, value: 
     try:
         struct.pack_into(f"<{_LETTERS[kind.name]}", memory, offset, value)
     except (struct.error, KeyError):
-        raise KernelError(f"{kernel.name}: {name} is {value!r}, which is no {kind}") from None
+        raise KernelError(f"{kernel.name}: {name} is {value!r}, which is not a {kind}") from None
 
 
 def _check_maps(pointers: Sequence[int | bytes]) -> None:

@@ -1,9 +1,10 @@
-"""Kernels as functions of a GPU: loaded once a process, and kept on disk as machine code between processes.
+"""Kernels as functions of a GPU: loaded once per process, and kept on disk as machine code between processes.
 
-What the driver's JIT makes of PTX is the reference.  Its linker gives a cubin that can be kept, but may compile it
-otherwise (as code that others call), so a cubin is kept only where it uses as many registers and as much local memory.
+The reference is what the driver's JIT compiles from PTX.  The driver's linker gives a cubin that can be kept, but may
+compile it differently (as code that others call), so a cubin is kept only if it uses as many registers and as much
+local memory.
 A file is named by the text, the architecture and the driver's version; it holds a digest, and what does not fit that,
-or what the driver refuses, is a miss and written anew.  `trueno.cachedir` says whether the folder can be trusted.
+or what the driver refuses, is a miss and written again.  `trueno.cachedir` says whether the folder can be trusted.
 """
 
 import os

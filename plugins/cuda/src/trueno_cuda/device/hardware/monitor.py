@@ -1,7 +1,7 @@
-"""What the GPU is doing right now: memory, load, clocks, heat.
+"""The GPU's current state: memory, load, clocks, temperature.
 
-NVML says that; NVIDIA keeps a binding of it (`pip install nvidia-ml-py`), which is used where it is there.  Without it
-only the driver is asked, which knows the name and the memory.
+It comes from NVML; NVIDIA maintains a binding (`pip install nvidia-ml-py`), which is used if installed.  Otherwise
+only the driver is queried, which knows the name and the memory.
 """
 
 import sys

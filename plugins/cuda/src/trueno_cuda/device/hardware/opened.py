@@ -1,4 +1,4 @@
-"""The process's one GPU: which it is, when it is opened, and what a forked child is told."""
+"""The process's one GPU: which it is, when it is opened, and the error in a forked child."""
 
 import os
 from threading import Lock

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="valid-type"
-"""Whether there is a GPU for the kernels, and if not, why: a sentence with its remedy, never a traceback."""
+"""Whether there is a GPU for the kernels, and if not, the reason: a sentence with its remedy, never a traceback."""
 
 from importlib import metadata, util
 from typing import Any, Final
@@ -27,7 +27,7 @@ def one_and_one(k: Any, a: ptr(f32), out: ptr(f32)) -> None:
 
 def probe(level: int) -> Probe:
     """Level 1 sees whether a driver and a CuPy are there that fit, and starts neither: where a driver has been started,
-    forked children cannot use the GPU.  Level 2, in a process of its own, adds on the GPU that would be used.
+    forked children cannot use the GPU.  Level 2, in a child process, adds on the GPU that would be used.
     """
     try:
         cupy_is_here()

@@ -1,4 +1,4 @@
-"""Launches kept as a CUDA graph, and run again with one call."""
+"""Launches recorded as a CUDA graph, and replayed with one call."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

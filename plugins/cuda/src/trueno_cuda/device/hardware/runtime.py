@@ -1,6 +1,6 @@
-"""The door to CuPy: the only file that imports it, and the few things that are asked of it.
+"""The wrapper of CuPy: the only file that imports it, and the few functions of it that are used.
 
-Arrays are `cupy.ndarray`, from CuPy's pool, and work goes to the stream that is CuPy's current one in the calling
+Arrays are `cupy.ndarray`, from CuPy's pool, and work goes to CuPy's current stream in the calling
 thread.
 """
 
@@ -62,7 +62,7 @@ def unpooled() -> AbstractContextManager[Any]:
 
 
 def stream_of(number: int) -> Callable[[], int]:
-    """What gives the handle of a GPU's current stream in the calling thread, as CuPy has it.
+    """The function that gives the handle of a GPU's current stream in the calling thread, from CuPy.
 
     CuPy's own function for that takes a Stream object on the way.  The one beneath is exported to other Cython modules
     only, in a capsule whose name is its signature, and takes a third of the time.
@@ -71,7 +71,7 @@ def stream_of(number: int) -> Callable[[], int]:
         from cupy_backends.cuda import stream
 
         capsule = stream.__pyx_capi__["get_stream_ptr"]
-        get = ctypes.pythonapi["PyCapsule_GetPointer"]  # a new object, whose types nobody else sets
+        get = ctypes.pythonapi["PyCapsule_GetPointer"]  # a new object, whose types no other code sets
         get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
         function = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(get(capsule, b"intptr_t (int)"))
         ask = partial(function, ctypes.c_int.from_param(number))  # converted here, and not at every call

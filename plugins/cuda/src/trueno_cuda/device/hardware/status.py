@@ -1,4 +1,4 @@
-"""The words on the GPU in which guarded kernels say that they made a NaN or an Inf."""
+"""The words on the GPU in which guarded kernels report a NaN or an Inf."""
 
 from collections.abc import Callable
 from ctypes import addressof, c_uint32

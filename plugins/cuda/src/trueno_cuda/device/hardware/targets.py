@@ -1,4 +1,4 @@
-"""For which architecture kernels are built on a GPU."""
+"""The architecture for which kernels are built on a GPU."""
 
 from typing import Final
 

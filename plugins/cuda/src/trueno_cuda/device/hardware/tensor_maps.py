@@ -1,4 +1,4 @@
-"""Tensor maps: the 128 bytes by which a bulk copy knows how to cut boxes out of an array."""
+"""Tensor maps: the 128 bytes that tell a bulk copy how to select boxes of an array."""
 
 import ctypes
 from collections.abc import Sequence

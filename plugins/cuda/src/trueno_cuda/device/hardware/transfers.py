@@ -1,6 +1,6 @@
-"""Between the host's memory and the GPU's, on a stream: whichever way is quickest and safe.
+"""Transfers between the host's memory and the GPU's, on a stream: by the fastest safe method.
 
-Small pieces go as they are: the driver copies pageable memory before it returns, so the caller may change it.  Memory
+Small pieces are copied directly: the driver copies pageable memory before it returns, so the caller may change it.
 that is pinned already is copied from and to directly, and waited for.  What is large goes through `staging`.
 """
 

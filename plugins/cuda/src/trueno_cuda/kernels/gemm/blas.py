@@ -1,4 +1,4 @@
-"""cuBLAS as one more variant of a product: both ways are tried once for a shape, and the quicker one is kept."""
+"""cuBLAS as another variant of a product: both variants are tried once per shape, and the faster one is kept."""
 
 from collections.abc import Sequence
 from time import perf_counter

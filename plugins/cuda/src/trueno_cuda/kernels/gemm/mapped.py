@@ -1,4 +1,4 @@
-"""Launches of `wgmma`: tensor maps of the operands, made of the addresses that a call brings."""
+"""Launches of `wgmma`: tensor maps of the operands, made from the addresses of each call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

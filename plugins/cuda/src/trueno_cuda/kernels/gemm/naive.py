@@ -1,4 +1,4 @@
-"""One sum a thread: products so small that nothing else pays, and those without any terms."""
+"""One sum per thread: for products so small that nothing else pays, and for those without any terms."""
 
 from functools import cache
 from typing import Any

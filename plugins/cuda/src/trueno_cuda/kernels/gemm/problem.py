@@ -1,4 +1,4 @@
-"""A matrix product as numbers: its sides, and where the matrices of stacks lie."""
+"""A matrix product as numbers: its sides, and the offsets of the matrices of stacks."""
 
 from dataclasses import dataclass
 from math import prod

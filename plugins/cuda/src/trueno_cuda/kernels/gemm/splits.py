@@ -1,4 +1,4 @@
-"""Adding up the splits of a sum, in order, so that results do not hang on who came first."""
+"""Adds the splits of a sum, in order, so that results do not depend on which came first."""
 
 from functools import cache
 from typing import Any

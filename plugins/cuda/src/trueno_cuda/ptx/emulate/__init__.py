@@ -1,4 +1,4 @@
-"""An emulator of PTX on NumPy: runs a kernel's text without a GPU and reports what is wrong with it.
+"""An emulator of PTX on NumPy: runs a kernel's text without a GPU and reports its errors.
 
     module = load(text)
     report = module.launch("add", grid=8, block=256, args=[x, y, out, np.uint32(n)])

@@ -22,7 +22,7 @@ Combine = Callable[[Array, list[Array]], Array]
 
 
 class Access(Places):
-    """What instructions ask of memory.  The shadows are None where nobody checks for races."""
+    """The memory operations of instructions.  The shadows are None if races are not checked."""
 
     def __init__(self, lanes: Lanes, shadow: SharedShadow | None, global_shadow: GlobalShadow | None) -> None:
         super().__init__(lanes)
@@ -152,7 +152,7 @@ class Access(Places):
     ) -> Array | None:
         """Read, combine, write, one lane after the other where lanes meet; returns what each lane read.
 
-        quick: a ufunc's `at`, which serves when nobody wants the old values.  offset, width: of one element of a
+        quick: a ufunc's `at`, for callers that do not need the old values.  offset, width: of one element of a
         vector (a red of v2 or v4), whose alignment is the whole vector's.
         """
         if space == "generic":

@@ -1,4 +1,4 @@
-"""Where blocks wait at barriers, and clusters at theirs."""
+"""Waiting of blocks at barriers, and of clusters at theirs."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class Barriers:
             m.find(BARRIER, bar.ins, f"barrier {int(number.max())} of {NUMBERS}", g.lanes[0])
         wanted = None if bar.count is None else bar.count(m, g)
         if wanted is not None and (wanted % WARP).any():
-            m.find(BARRIER, bar.ins, f"a count of {int(wanted.max())} is no multiple of 32", g.lanes[0])
+            m.find(BARRIER, bar.ins, f"a count of {int(wanted.max())} is not a multiple of 32", g.lanes[0])
         if bar.arrive:
             key = self._key(g, number)
             np.add.at(self.arrived, key[self._firsts(g)], WARP)

@@ -247,7 +247,7 @@ class Compiler:
                     return lambda m, g: g.registers[at].view(np.int64)  # type: ignore[union-attr]
                 return lambda m, g: g.registers[at].view(np.int64) + offset  # type: ignore[union-attr]
             if base.type.bits != 32:
-                raise Refusal(f"{base.name} is no address register")
+                raise Refusal(f"{base.name} is not an address register")
             return lambda m, g: g.registers[at].view(np.uint32).astype(np.int64) + offset  # type: ignore[union-attr]
         where = base
         return lambda m, g: np.array([m.address(where)]) + offset

@@ -1,4 +1,4 @@
-"""Asynchronous copies in flight: what they will write once somebody waits for them."""
+"""Asynchronous copies in flight: what they will write once a thread waits for them."""
 
 from dataclasses import dataclass
 

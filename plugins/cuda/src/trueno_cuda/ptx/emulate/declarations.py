@@ -1,4 +1,4 @@
-"""Declared variables: their space, type, alignment, dimensions and initial values, and how much memory they ask for."""
+"""Declared variables: their space, type, alignment, dimensions and initial values, and the memory that they need."""
 
 from trueno_cuda.ptx.emulate.errors import PtxError, Refusal
 from trueno_cuda.ptx.emulate.memory import too_many
@@ -38,7 +38,7 @@ class Declarations(Operands):
                 at.next()
                 amount = at.integer(1)
                 if amount & (amount - 1) or amount >> 31:
-                    raise at.error(f".align {amount} is no power of two below 2³¹")
+                    raise at.error(f".align {amount} is not a power of two below 2³¹")
                 align = align if pointer else amount
             elif word in (".v2", ".v4"):
                 vector = int(at.next().text[2:])

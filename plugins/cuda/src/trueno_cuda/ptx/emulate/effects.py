@@ -1,4 +1,4 @@
-"""Which registers an instruction reads and writes, where lanes meet, and how many flops it is.
+"""The registers that an instruction reads and writes, where lanes wait for each other, and its flops.
 
 The facts stand in the table of opcodes, beside the form that an instruction has; here an instruction is asked for them.
 """

@@ -1,4 +1,4 @@
-"""What the emulator raises; what a kernel does wrong while it runs is a finding of the report instead.
+"""The emulator's exceptions; errors of a running kernel are findings of the report instead.
 
 TruenoError
 ├── PtxError(ValueError)          text that cannot be read; names line and text
@@ -45,7 +45,7 @@ class StepLimit(TruenoError, RuntimeError):
 
 
 def internal(error: Exception, line: int = 0, text: str = "") -> InternalError:
-    """An exception that nobody expected, as one that names the place in the text."""
+    """An exception that was not expected, as one that names the place in the text."""
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return InternalError(f"internal error of the emulator, please report it with this text ({what})", line, text)
 
@@ -54,7 +54,7 @@ def internal(error: Exception, line: int = 0, text: str = "") -> InternalError:
 def no_other_errors(line: int = 0, text: str = "") -> Iterator[None]:
     """Callers catch TruenoError: what else escapes is a bug, and reported as one with its place.
 
-    Want of memory is none, and neither are the exceptions that end a program.
+    Lack of memory is not a bug, and neither are the exceptions that end a program.
     """
     try:
         yield

@@ -32,7 +32,7 @@ OUT_OF_BOUNDS = _kind(
 )
 MISALIGNED = _kind(
     "misaligned",
-    "An address is no multiple of the bytes that the access moves.",
+    "An address is not a multiple of the bytes that the access moves.",
     "ld.param.u64 %rd1, [px]; ld.global.u32 %r1, [%rd1+2];",
 )
 ADDRESS_SPACE = _kind(
@@ -52,7 +52,7 @@ UNINITIALISED_REGISTER = _kind(
 )
 UNINITIALISED_SHARED = _kind(
     "uninitialised-shared",
-    "A lane reads shared memory that nobody wrote.",
+    "A lane reads shared memory that was never written.",
     ".shared .align 4 .b8 s[4]; ld.shared.u32 %r1, [s];",
 )
 SHARED_RACE = _kind(
@@ -99,7 +99,7 @@ BARRIER = _kind(
 )
 DEADLOCK = _kind(
     "deadlock",
-    "Nobody can move: all wait for those who do not come, or read a flag that nobody changes.",
+    "No lane can move: all wait for those who do not come, or read a flag that never changes.",
     "bar.sync 0, 256;",
 )
 TRAP = _kind(
@@ -109,7 +109,7 @@ TRAP = _kind(
 )
 ASYNCHRONOUS_COPY = _kind(
     "asynchronous-copy",
-    "A bulk copy has a size that is no multiple of 16 bytes, or no tensor map that fits it.",
+    "A bulk copy has a size that is not a multiple of 16 bytes, or no tensor map that fits it.",
     ".shared .align 16 .b8 s[16]; .shared .align 8 .b8 b[8]; ld.param.u64 %rd1, [px];\n"
     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%rd1], 8, [b];",
 )

@@ -1,4 +1,4 @@
-"""Where the elements of a matrix lie in the registers of a warp, for mma.sync, ldmatrix and wgmma.
+"""The positions of a matrix's elements in the registers of a warp, for mma.sync, ldmatrix and wgmma.
 
 A register of 32 bits holds `e` elements side by side (one of f64).  With group = lane / 4 and within = lane % 4:
 A's register r, element i is row group + 8 (r % 2), column within·e + i + 4e (r / 2); B's is row (k) within·e + i +

@@ -1,4 +1,4 @@
-"""An entry, compiled: its blocks' steps, and where it branches and waits."""
+"""A compiled entry: its blocks' steps, its branches and its waits."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -216,7 +216,7 @@ class Module:
         if declared and size != (*declared, 1, 1)[:3]:
             raise LaunchError(f"{name}: cluster is {size}, but .reqnctapercluster says {declared}")
         if any(g % c for g, c in zip(launch.grid, size, strict=True)):
-            raise LaunchError(f"{name}: grid {launch.grid} is no multiple of cluster {size}")
+            raise LaunchError(f"{name}: grid {launch.grid} is not a multiple of cluster {size}")
         launch.cluster, launch.cluster_blocks = size, math.prod(size)
         if shared < 0 or kernel.shared_before_dynamic + shared > SHARED_LIMIT:
             raise LaunchError(f"{name}: {kernel.static_shared} static and {shared} dynamic bytes of shared memory; "

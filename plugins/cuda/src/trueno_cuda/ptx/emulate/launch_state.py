@@ -1,4 +1,4 @@
-"""What all chunks of a launch share: its sizes, its memory, its report and its counts."""
+"""The state that all chunks of a launch share: its sizes, its memory, its report and its counts."""
 
 import math
 from typing import Any

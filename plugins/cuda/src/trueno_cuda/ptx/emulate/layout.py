@@ -1,4 +1,4 @@
-"""An entry before it is compiled: its control flow, and where each variable lies in its space."""
+"""An entry before it is compiled: its control flow, and the location of each variable in its space."""
 
 from functools import cached_property
 

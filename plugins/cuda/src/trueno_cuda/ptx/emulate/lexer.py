@@ -65,7 +65,7 @@ def number(text: str) -> int | float:
     elif digits[0] == "0":
         if digits.strip("01234567"):
             raise ValueError(
-                f"{text} begins with 0, which makes it octal, but {digits.strip('01234567')[0]} is no digit of it"
+                f"{text} begins with 0, which makes it octal, but {digits.strip('01234567')[0]} is not a digit of it"
             )
         value = int(digits, 8)
     else:

@@ -13,7 +13,7 @@ WARPGROUP = 128
 
 
 class Meetings:
-    """Lets lanes through, or parks them until those whom they need have come."""
+    """Lets lanes through, or parks them until the lanes that they need have come."""
 
     def __init__(self, kernel: Kernel, machine: Machine, parking: Parking) -> None:
         self.kernel = kernel

@@ -16,7 +16,7 @@ SHARED = 0x7E00_0000_0000
 LOCAL = 0x7D00_0000_0000
 PARAM = 0x7C00_0000_0000
 WINDOW = 40  # address >> WINDOW tells the space
-SHARED_BASE = 1024  # where a block's own shared memory begins, as on sm_90; 0 is no shared address
+SHARED_BASE = 1024  # where a block's own shared memory begins, as on sm_90; 0 is not a shared address
 CLUSTER_SHIFT = 24  # (rank + 1) << CLUSTER_SHIFT | offset: another block's shared memory
 ALIGN = 256  # of an allocation, as cudaMalloc's
 GUARD = 4096
@@ -129,7 +129,7 @@ class Arena:
         return bad if bad.any() else None
 
     def nearest(self, address: int) -> Allocation | None:
-        """The array that an address lies in or closest to; None for one that is no global address."""
+        """The array that an address lies in or closest to; None for one that is not a global address."""
         if not self.allocations or not GLOBAL <= address < self.end + (1 << 36):
             return None
         return min(self.allocations, key=lambda a: max(a.start - address, address - a.start - a.size + 1, 0))

@@ -1,4 +1,4 @@
-"""What those who make lanes wait ask of who schedules."""
+"""The interface of the scheduler for code that makes lanes wait."""
 
 from collections.abc import Mapping
 from typing import Protocol

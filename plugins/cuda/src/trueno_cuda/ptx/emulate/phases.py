@@ -1,7 +1,7 @@
 """mbarriers: arrivals, bytes expected of asynchronous copies, phases, and the lanes that wait for one.
 
 An mbarrier is eight bytes of shared memory; its state is kept beside the memory, in a slot an eight bytes.  The
-copies that report to a barrier land when somebody waits for it, so data that is read without a wait is old data.
+copies that report to a barrier land when a thread waits for it, so data that is read without a wait is old data.
 """
 
 import numpy as np

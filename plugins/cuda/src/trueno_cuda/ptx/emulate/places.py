@@ -1,4 +1,4 @@
-"""Where lanes access: an address becomes a place in a buffer, and what is wrong with it a finding.
+"""Addresses to places in buffers, and findings for invalid ones.
 
 Bounds are those of the array that the address was made from, where that is known; else of any array.
 """

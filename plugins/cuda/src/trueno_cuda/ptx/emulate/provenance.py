@@ -1,8 +1,8 @@
-"""Which variable an address was made from, read off the instructions.
+"""The variable that an address comes from, found by following the instructions.
 
 A launch gives each pointer its array, so the parameter that an address comes from says which array the kernel meant,
-also where the address lies beyond it or in another one.  Only what adds to a pointer carries it on; where ways with
-different answers meet, or a pointer comes out of memory, nothing is known.
+also if the address is beyond it or in another one.  Only additions to a pointer keep its origin; where control paths
+disagree, or a pointer comes out of memory, the origin is unknown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ CARRIED = {"mov": (1,), "cvta": (1,), "cvt": (1,), "add": (1, 2), "sub": (1,), "
            "and": (1, 2), "or": (1, 2)}  # fmt: skip
 """Operands from which a pointer goes on into an instruction's result."""
 MOVES = ("mov", "cvta", "cvt", "selp")
-"""What only passes values on: a source that is no pointer makes the result none."""
+"""What only passes values on: a source that is not a pointer makes the result none."""
 
 Origins = frozenset[Variable | None]
 """Variables that an address may come from; None among them: from something else too."""
@@ -51,7 +51,7 @@ class Provenance:
             changed = False
             for result, moves, fixed, sources, less in todo:
                 made = fixed.union(*[known[r] for r in sources if r in known])
-                if less is not None and not known.get(less, NOTHING) <= NOTHING:  # a distance is no pointer
+                if less is not None and not known.get(less, NOTHING) <= NOTHING:  # a distance is not a pointer
                     made = NOTHING
                 elif not (moves or made <= NOTHING):
                     made -= NOTHING

@@ -1,4 +1,4 @@
-"""What a launch did: findings, counts of instructions, bytes and flops, coalescing and bank conflicts."""
+"""The report of a launch: findings, counts of instructions, bytes and flops, coalescing and bank conflicts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -72,7 +72,7 @@ class BankConflicts:
 
     @property
     def ways(self) -> float:
-        """How many times longer than without conflicts: 1.0 is none."""
+        """How many times longer than without conflicts: 1.0 means none."""
         return self.wavefronts / max(self.ideal, 1)
 
     @property

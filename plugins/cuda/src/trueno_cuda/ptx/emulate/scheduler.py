@@ -2,7 +2,7 @@
 
 Each turn takes the group whose block comes first (`control` says why that reconverges).  A group stops where it
 parts at a branch, where another group is at its next block (they join), where it waits, and behind a loop that
-may be spinning (it then yields to all others).  When nobody can move, waiting lanes are looked at again; when
+may be spinning (it then yields to all others).  When no lane can move, waiting lanes are looked at again; when
 that frees none either, it is a deadlock.
 """
 
@@ -21,7 +21,7 @@ from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.types import Array
 
 SPIN_ROUNDS = 4096
-"""Rounds in which spinning groups read memory that nobody changes before it is called a deadlock."""
+"""Rounds in which spinning groups read memory that never changes before it is called a deadlock."""
 
 
 class Scheduler:
@@ -42,7 +42,7 @@ class Scheduler:
         self.put(0, Group(np.flatnonzero(machine.live), kernel.compiler.initial(), 0))
 
     def run(self) -> bool:
-        """Run until all lanes have left (True), or until nobody here can move (False)."""
+        """Run until all lanes have left (True), or until no lane here can move (False)."""
         launch = self.launch
         while True:
             while self.ready:
@@ -67,7 +67,7 @@ class Scheduler:
         return self.run()
 
     def force(self) -> bool:
-        """Nobody moves: warps that wait for lanes that do not come go on without them, and are reported."""
+        """No lane moves: warps that wait for lanes that do not come go on without them, and are reported."""
         for at in [at for at in self.parked if self.flow.blocks[at].meeting in ("warp", "group")]:
             group = self.parked.pop(at)
             self.meetings.report_missing(group, at)
@@ -132,7 +132,7 @@ class Scheduler:
             raise internal(error, ins.line, ins.text) from error
 
     def put(self, at: int, g: Group) -> None:
-        """Make a group ready at a block, joining whoever is there; a block that only leaves is run at once."""
+        """Make a group ready at a block, joining the lanes there; a block that only leaves is run at once."""
         block = self.flow.blocks[at]
         if block.latch:
             at = block.successors[0]
@@ -276,4 +276,4 @@ class Scheduler:
         at, g = next(iter(sorted(groups.items())))
         ins = self.flow.first(at)
         shown = "; ".join(rows[:16]) + (f"; and {len(rows) - 16} more" if len(rows) > 16 else "")
-        self.machine.find(DEADLOCK, ins, f"nobody can move: {shown}", g.lanes[0], len(rows))
+        self.machine.find(DEADLOCK, ins, f"no lane can move: {shown}", g.lanes[0], len(rows))

@@ -1,4 +1,4 @@
-"""The shadow of shared memory: who read and wrote each word since those warps last synchronised.
+"""The shadow of shared memory: the readers and writers of each word since those warps last synchronised.
 
 Each warp has a clock that its synchronisations advance, and knows up to which tick of every other warp's clock it is
 ordered behind that warp (a vector clock per warp).  A word remembers its last write, and per warp its last read, with
@@ -62,7 +62,7 @@ class SharedShadow:
         self.known_to_all = int(ticks.min())
 
     def _begin_again(self) -> None:
-        """Clocks that would run out of their bits start anew; all that was written before is ordered."""
+        """Clocks that would run out of their bits start again; all that was written before is ordered."""
         self.knows[:] = 0
         self.wrote = (self.wrote != 0).astype(np.int32) << 10
         self.read_by[:] = 0
@@ -183,7 +183,7 @@ class SharedShadow:
         atomic: bool = False,
         unchanged: Callable[[], Array] | None = None,
     ) -> None:
-        """Lanes write; `unchanged` tells which of them write what is there already, which harms nobody."""
+        """Lanes write; `unchanged` says which of them write what is there already, which is harmless."""
         if self.log:
             self._flush()
         if self.m.launch.cluster_blocks > 1:

@@ -1,4 +1,4 @@
-"""Special registers: who a lane is."""
+"""Special registers: the indices of a lane."""
 
 import time
 

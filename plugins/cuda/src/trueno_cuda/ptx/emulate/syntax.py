@@ -1,4 +1,4 @@
-"""What a PTX text says, as a tree: the parser's result and the compiler's input."""
+"""A PTX text as a tree: the parser's result and the compiler's input."""
 
 from dataclasses import dataclass, field
 
@@ -90,7 +90,7 @@ class Not:
 
 @dataclass(frozen=True)
 class Sink:
-    """`_`: a result that nobody wants."""
+    """`_`: a result that is not used."""
 
 
 Operand = Register | Immediate | Special | Symbol | Address | Vector | Pair | Not | Sink

@@ -60,7 +60,7 @@ class TensorMap:
         return (MAGIC + number.to_bytes(4, "little")).ljust(128, b"\0")
 
     def converted(self, data: Array) -> Array:
-        """The bytes of a tile as they arrive in shared memory: to nearest, ties to even; what is no number stays."""
+        """The bytes of a tile as they arrive in shared memory: to nearest, ties to even; what is not a number stays."""
         if not self.rounds:
             return data
         bits = data.view(np.uint32)
@@ -79,7 +79,7 @@ class TensorMap:
 
 
 def number_of(data: bytes) -> int | None:
-    """The number in a map's 128 bytes; None where they are no map."""
+    """The number in a map's 128 bytes; None where they are not a map."""
     if not data.startswith(MAGIC):
         return None
     return int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "little")

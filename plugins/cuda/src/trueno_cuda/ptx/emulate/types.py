@@ -1,4 +1,4 @@
-"""PTX's types: how wide, what kind of number, and the NumPy dtype that holds one lane's value.
+"""PTX's types: their width, kind of number, and the NumPy dtype that holds one lane's value.
 
 A register holds bits.  Each register array has the dtype of its declaration and is viewed as the type of the
 instruction that reads it, so no read copies.  Types without a NumPy dtype (bf16, packed pairs, 8-bit floats) are

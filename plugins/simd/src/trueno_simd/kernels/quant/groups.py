@@ -1,9 +1,9 @@
-"""Interleaved rows for the kernels of plain ones: some groups at a time are put back, and those rows are an operand.
+"""Interleaved rows for kernels of plain ones: a few groups at a time are restored, and those rows are the operand.
 
 Interleaving is for the product with one vector of 8 bits, which has a kernel (`interleaved`), and a few vectors are
-multiplied by that one by one.  What reads such a matrix besides must be right, and near the speed of plain rows where
-there is much to do for each byte, as in the product with many vectors; where there is little, `q.plain()` once is
-better than this every time.  Memory is that of a piece.
+multiplied by that kernel one at a time.  Other kernels must give correct results from such a matrix, near the speed of
+plain rows if they compute much per byte, as the product with many vectors does; otherwise, one `q.plain()` is
+better than restoring rows at every call.  Only a piece is in memory at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ PIECE = 1 << 21
 """Bytes put back at once, a group at least: more leave the cache; for each piece activations are quantized again."""
 
 FEW = 16
-"""Vectors up to which one product each, which reads interleaved rows, is faster than putting them back once."""
+"""Vectors up to which one product each, which reads interleaved rows, is faster than restoring them once."""
 
 
 def pieces(w: interleave.Bytes, f: Format) -> Iterator[tuple[slice, interleave.Bytes]]:
@@ -32,10 +32,10 @@ def pieces(w: interleave.Bytes, f: Format) -> Iterator[tuple[slice, interleave.B
 
 
 def _known(*arrays: tuple[np.ndarray, type, int]) -> None:
-    """`Refused` for what a compiled signature would not take."""
+    """Raise `Refused` for operands that a compiled signature would not accept."""
     for x, dtype, ndim in arrays:
         if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim != ndim or not x.flags.c_contiguous:
-            raise Refused(f"an operand is no contiguous {np.dtype(dtype)} of {ndim} axes")
+            raise Refused(f"an operand is not contiguous {np.dtype(dtype)} of {ndim} axes")
 
 
 def _written(out: np.ndarray, ndim: int) -> None:

@@ -9,7 +9,7 @@ with AVX-512 VNNI, which scales of groups bring down to 740); for few rows of x,
 reaches 657 at 4096x4096, m = 512, q4_k, and 643 with q6_k; 540 and 475 at m = 32, 371 and 277 at m = 8 (on a busy
 machine; 444 and 331 have been seen).  Against llama.cpp's better path, one thread each, turn by turn: q4_k 2.4 times
 as fast at m = 8, 1.7 at 32, 1.6 at 512; q6_k 3.3, 2.3, 1.9; other formats 1.2 to 3.7 at m = 8, 1.9 to 5.9 at 512.
-Held to AVX2, llama.cpp being free, q4_k reaches 1.5 times its speed at m = 8 and 0.65 at m = 512.  Float32
+Held to AVX2, with llama.cpp unrestricted, q4_k reaches 1.5 times its speed at m = 8 and 0.65 at m = 512.  Float32
 activations: 140 to 190 of matmul's 258 GFLOP/s.
 """
 
@@ -244,7 +244,7 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
         "W_BYTES": layout.w_bytes, "X_GROUP": layout.x_group, "X_TAIL": layout.x_tail,
         "decode": panel_decoder(layout), "values": value_decoder(layout),
     }  # fmt: skip
-    # the table is no source of this plugin: a kernel of another layout must not be taken from the store
+    # the table is not a source of this plugin: a kernel of another layout must not be taken from the store
     word = f"quant_matmul_{name}_{activations}_{blake2b(f'{f!r}{layout!r}'.encode(), digest_size=8).hexdigest()}"
 
     def add(function: Any, compiled: Any = outer) -> None:

@@ -1,10 +1,10 @@
-"""quant_matvec y[n] = W[n,k] x[k], W in blocks, read as it lies in a file, or with its rows interleaved.
+"""quant_matvec y[n] = W[n,k] x[k], W in blocks, in the file's order, or with its rows interleaved.
 
 With "q8" activations x is first quantized as ggml's CPU code does it, once, to the format's partner (half a microsecond
 for 4096), and the products are of whole numbers (`vector`: `dots`, `interleaved`).  With "f32" nothing of x is lost,
 and values are decoded in registers (`floats`): three times as much work.  Rows go to the threads in a few even shares.
 
-Floor: the matrix's bytes, once, at the bandwidth of where it lies: on the Zen 5 core where this was measured 113 GB/s
+Floor: the matrix's bytes, once, at the bandwidth of its memory: on the Zen 5 core where this was measured 113 GB/s
 from L3, 41 from memory.  4096x4096, AVX-512 with VNNI, one thread, us (two threads when both cores were free),
 and ggml's best, rearranged weights where it has them, in the same run:
 

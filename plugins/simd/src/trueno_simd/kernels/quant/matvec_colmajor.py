@@ -3,7 +3,7 @@
 The matrix is read once, a few rows side by side, and their values, times a number each, are added to y, of which a
 thread has a share of whole blocks: small enough to stay in its L1 cache.
 
-Floor: the matrix's bytes over the memory's bandwidth; here it is the decoding, some 4 instructions for 16 values.
+Floor: the matrix's bytes over the memory's bandwidth; in fact decoding limits it, some 4 instructions for 16 values.
 """
 
 from trueno.backend import FORMATS, Call, Kernel, Rates

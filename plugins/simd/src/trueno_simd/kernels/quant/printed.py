@@ -1,6 +1,6 @@
-"""Kernels of one format each: a short module a format, printed, so that its machine code is kept on disk.
+"""Kernels of one format each: one short printed module per format, so that its machine code is kept on disk.
 
-What differs between formats comes from the core's table, which is no source of this plugin: the module's name carries
+What differs between formats comes from the core's table, not from a source of this plugin: the module's name carries
 a hash of the format's entry, and so a kernel of another layout is never taken from the store.
 """
 

@@ -119,7 +119,7 @@ def _reads(f: Format) -> str:
 
 
 def _linear(values: Sequence[int]) -> str | None:
-    """values[g], for g below their number (a power of two), as a sum of bits of g; None if it is none.
+    """values[g], for g below their number (a power of two), as a sum of bits of g; None if there is no such sum.
 
     A bit of g that the values do not have is left out by masking, so that any larger g will do as well.
     """

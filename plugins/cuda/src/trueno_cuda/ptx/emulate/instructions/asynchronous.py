@@ -191,7 +191,7 @@ def bulk_copy(c: Compiler, ins: Instruction) -> Step:
         for k in each(g, sel):
             lane, size = g.lanes[k : k + 1], int(sizes[k])
             if size % 16:
-                m.find(ASYNCHRONOUS_COPY, ins, f"a bulk copy of {size} bytes is no multiple of 16", lane[0])
+                m.find(ASYNCHRONOUS_COPY, ins, f"a bulk copy of {size} bytes is not a multiple of 16", lane[0])
                 continue
             if size == 0:
                 continue

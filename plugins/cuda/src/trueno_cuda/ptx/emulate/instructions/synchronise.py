@@ -76,7 +76,7 @@ def wait_test(c: Compiler, ins: Instruction) -> Test:
         "2-3 arrive|arrive_drop expect_tx release|relaxed? cta|cluster? CLUSTER? b64")  # fmt: skip
 def mbarrier(c: Compiler, ins: Instruction) -> Step:
     mods = ins.mods
-    if "try_wait" in mods:  # the scheduler has asked, and let only those through whom it had to
+    if "try_wait" in mods:  # the scheduler has checked, and let only those pass that it had to
         store = c.store(ins.operands[0], PRED)
         return lambda m, g, sel: store(g, m.phases.answer[g.lanes], sel)
     if "test_wait" in mods:

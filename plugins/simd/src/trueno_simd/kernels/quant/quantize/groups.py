@@ -1,4 +1,4 @@
-"""Encoders of blocks of 256 elements, in groups with scales of their own.
+"""Encoders of blocks of 256 elements, in groups with separate scales.
 
 Three steps.  Sixteen groups at a time, the search (`search`), in lanes.  Then, for each block, the scales of
 its groups as whole numbers and its own scale as float16; with an importance matrix that is a search too, eight blocks

@@ -2,9 +2,9 @@
 
 A `Tile` is what one step of a kernel's loop takes from a row: one block of 256 elements, or as many blocks of 32 as
 fill a vector.  `vectors` says which elements each vector of codes holds: the order in which they lie in the block, so
-that a load, a shift and a mask give one.  Whoever multiplies them gathers its activations in the same order.
+that a load, a shift and a mask give one.  The code that multiplies them gathers its activations in the same order.
 
-Codes come unsigned, `bias` too high, or `signed`.  Formats with values keep them in a table of bytes.
+Codes are unsigned, `bias` too high, or `signed`.  Formats with values keep them in a table of bytes.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from trueno_simd.kernels.quant.vector.lanes import I8, I16, I32, ZERO, Lanes, ve
 
 
 def _bias(f: Format) -> int:
-    """What makes every value unsigned: 128 if nothing less does, for then one `xor` is enough."""
+    """The bias that makes every value unsigned: 128 if nothing less does, for then one `xor` is enough."""
     if f.signed:
         return 128
     if f.values:

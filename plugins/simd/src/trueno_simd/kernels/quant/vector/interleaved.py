@@ -1,7 +1,7 @@
 """Dot products of interleaved rows (`trueno.formats.interleave`) with quantized activations: a lane for each row.
 
-There is no sum across lanes and no arrangement of scales, and activations are broadcast from memory: some 25
-instructions a block of 256 and row for q4_k, where plain rows take 40.  That pays where the matrix lies in a cache;
+There is no sum across lanes and no shuffle of scales, and activations are broadcast from memory: some 25
+instructions per block of 256 and row for q4_k, where plain rows take 40.  That pays where the matrix is in a cache;
 from memory both layouts wait for it.
 """
 

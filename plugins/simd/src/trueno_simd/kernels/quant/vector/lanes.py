@@ -1,9 +1,9 @@
 """Emitting LLVM IR about bytes, 16-bit words and int32 lanes: what decoding blocks and multiplying codes take.
 
-Vectors here have the count of lanes that the algorithm wants, up to four registers' worth; LLVM splits or pads them to
+Vectors here have the number of lanes that the algorithm needs, up to four registers' worth; LLVM splits or pads them to
 the registers of the target.  Instructions are named in one place only, the multiply-adds: u8 times i8 in pairs
 (`vpmaddubsw`), i16 in pairs (`vpmaddwd`, `vpdpwssd`) and u8 times i8 in fours (`vpdpbusd`); without them the same sums
-are made of plain multiplications.  All of them are exact here: the bounds are said where they are used.
+are built from plain multiplications.  All of them are exact here: the bounds are stated where they are used.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class Lanes:
         return ir.Constant(kind, values)
 
     def load(self, address: Any, offset: int, kind: Any) -> Any:
-        """What lies `offset` bytes from an address, wherever that is.  Loads of one block are made once."""
+        """The value `offset` bytes from an address, in any space.  Loads of one block are emitted once."""
         key = (address, offset, str(kind))
         if key not in self._loaded:
             place = self.builder.add(address, self.int64(offset)) if offset else address
@@ -61,7 +61,7 @@ class Lanes:
         self.builder.store(value, self.builder.inttoptr(place, value.type.as_pointer()), align=1)
 
     def prefetch(self, address: Any, size: int) -> None:
-        """Ask for what lies there; nothing happens if that is nowhere."""
+        """Prefetch from an address; nothing happens if it is invalid."""
         for line in range(0, size, 64):
             pointer = self.builder.inttoptr(self.builder.add(address, self.int64(line)), I8.as_pointer())
             call(self.builder, "llvm.prefetch.p0", ir.VoidType(), [pointer, I32(0), I32(3), I32(1)])
@@ -143,11 +143,11 @@ class Lanes:
         return self.builder.bitcast(a, vec(kind, count))
 
     def widened(self, a: Any, kind: Any) -> Any:
-        """Signed whole numbers in wider lanes."""
+        """Signed integers in wider lanes."""
         return self.builder.sext(a, vec(kind, a.type.count))
 
     def floats(self, a: Any) -> Any:
-        """Signed whole numbers as float32."""
+        """Signed integers as float32."""
         return self.builder.sitofp(a, vec(F32, a.type.count))
 
     def halves(self, words: Any) -> Any:
@@ -196,7 +196,7 @@ class Lanes:
             return module.globals[name]
         function = ir.Function(module, ir.FunctionType(kind, [kind]), name)
         function.linkage = "internal"
-        function.attributes.add("noinline")  # or a kernel has it a hundred times
+        function.attributes.add("noinline")  # otherwise a kernel would contain it a hundred times
         b, codes = ir.IRBuilder(function.append_basic_block()), function.args[0]
         candidates = [self.fill(kind, value) for value in table]
         for bit in range(4):

@@ -34,8 +34,8 @@ _said: set[tuple[str, str, str]] = set()
 def passes(error: BaseException) -> bool:
     """Whether an exception from a kernel is not a failure of the kernel.
 
-    These are: a guard's error, or one that `wrap_error` has made already; a warning of ours that is set to be an error;
-    an exit of the program or of a task, and what a signal's handler raises while a kernel runs; or the stack's end.
+    That is what a guard raises, or `wrap_error` has made already; a warning of ours that is to be an error; a way out
+    of the program, or of a task, and what a signal's handler raises while a kernel runs; the end of the caller's stack.
     """
     if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, RecursionError, GuardError, TruenoWarning)):
         return True
@@ -102,7 +102,7 @@ WRAPPED = "_trueno_wrapped"
 
 
 def wrap_error(error: BaseException, op: str, name: str) -> Exception:
-    """An error for the user to catch: ours, of the same kind, with op and backend in its message."""
+    """The error that a user can catch: ours, of the same kind, with op and backend in its message."""
     _retire(error, name)
     kinds = ((OutOfMemory, OutOfMemory), (DeviceLost, DeviceLost), (MemoryError, OutOfMemory))
     kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), KernelError)
@@ -127,7 +127,7 @@ def _retire(error: BaseException, name: str) -> None:
 
 @contextmanager
 def wrapping_errors(op: str, name: str) -> Iterator[None]:
-    """Turn anything that a plugin raises inside into an error that names op and backend; our own errors stay."""
+    """Whatever a plugin raises inside becomes an error that names op and backend; what is ours already stays."""
     try:
         yield
     except TruenoError as error:

@@ -2,7 +2,7 @@
 
 Each op's function is generated with the op's signature.  Its fast path reads a key off the first operand,
 finds the bare kernel in the current state's plans, allocates, calls, and compares the result with 0: two
-Python frames.  Calls that the kernel refuses or that raise, and unusual arguments, go to
+Python frames.  Whatever the kernel refuses, whatever looks odd, and whatever is raised on the way, goes to
 `trueno.dispatch.call`, which validates everything, broadcasts, compacts, copies and explains; a kernel that raises
 there as well has failed.
 """

@@ -33,7 +33,7 @@ def plain(what: str, x: Any, *, half: bool = False) -> np.ndarray[Any, Any]:
             array = whole(what, "x", array)
         elif array.dtype.type not in FLOATS and not (half and is_half(array.dtype)):
             remedy = "widen it with .astype(numpy.float32)" if is_half(array.dtype) else "use .astype"
-            raise DtypeError(f"{what}: x is {array.dtype}; float32, float64 or integers are taken; {remedy}")
+            raise DtypeError(f"{what}: x is {array.dtype}; float32, float64 or whole numbers are taken; {remedy}")
         return compact(array)
     except MemoryError as error:
         raise OutOfMemory(f"{what}: there is no room for x ({error})") from None

@@ -1,8 +1,8 @@
 """Plans: a backend's kernel, ready to be called for one key.
 
-What a key needs beyond the bare kernel is wrapped around it once, each layer with the kernel's own signature:
-moving host arrays (`transfer.stage`), failing without damage (`catch_failures`), the guard (`watch`), the
-trace (`timed`), the default floating-point environment (`steady`).  A key that needs none of them has the bare kernel.
+What a key needs beyond the bare kernel is put around it once, each layer with the kernel's own signature:
+moving host arrays (`transfer.stage`), failing without loss (`catch_failures`), the guard (`watch`), the
+trace (`timed`), the default floating-point environment (`steady`).  Whoever asks for none of it calls the bare kernel.
 """
 
 from dataclasses import dataclass, replace
@@ -97,7 +97,7 @@ def _kernel(backend: Backend, call: Call) -> Kernel:
 
 
 def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: bool) -> Kernel:
-    """A kernel whose failure does no damage: after an exception the next candidate gets the call.
+    """A kernel whose failure costs nothing: what it raises sends the call to the next candidate.
 
     It may have written half a result by then, so it never writes over an operand: it refuses, and the general
     path offers fresh arrays.  A TypeError is passed on: the fast path does not check everything that a kernel may

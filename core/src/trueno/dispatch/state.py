@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64)}
 CLASSES = 65  # size classes: bit lengths of any array's size
 generation = 0
-"""How often plans were dropped: earlier decisions are not stored later, and cached kernels are looked up again."""
+"""How often plans were dropped: what was decided before is not kept after, and who keeps a kernel asks again."""
 CHAINS = 512
 """The most batch-made ops that are kept, with their plans: there is no end of them, and a batch holds its own."""
 RANKS = 65  # NumPy's arrays have up to 64 axes
@@ -52,9 +52,9 @@ class State:
     Such an attribute is a list by rank of lists by size class of the first operand: small integers are the fastest
     keys, and a slot the fastest attribute to read.  Static parameters come before (`f4_gelu["tanh"]`),
     size classes of further operands of structured ops after.  `general` holds the plans of canonicalised calls.
-    chains: keys in `general` of batch-made ops, the oldest first.
+    chains: keys in `general` of ops that batches made, the oldest first.
     calls: those that go straight to their kernels (`trueno.dispatch.cache`).
-    own: the request made here; None follows `trueno.set_default`.
+    own: what was asked for here; None follows `trueno.set_default`.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
 """Moving arrays to a device and back to the host.
 
-`trueno.to` and `trueno.numpy` move the user's arrays; a kernel of a device that is to compute on host arrays gets
-them through `stage`.  Every move is an event of kind `transfer`, with bytes and seconds.
+`trueno.to` and `trueno.numpy` move what the user has; a kernel that is to compute on host arrays elsewhere has
+them staged.  Every move is an event of kind `transfer`, with bytes and seconds.
 """
 
 from threading import local
@@ -94,7 +94,7 @@ def _same(backend: Backend, method: str, x: Any, shape: tuple[int, ...], dtype: 
 
 
 def stage(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel:
-    """A device's kernel for host arrays: operands are copied there and results back; nothing else is touched."""
+    """A device's kernel for host arrays: operands go there, results come back; nothing else is touched."""
     inputs, outs, op = len(call.op.operands), len(call.op.signature.outputs), call.op.name
 
     def staged(*args: Any) -> int:
@@ -119,12 +119,12 @@ def stage(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel
 
 
 def unwrap(x: Any) -> Any:
-    """The array that a `Vector` or `Matrix` holds; any other object itself."""
+    """The array that a `Vector` or `Matrix` holds; anything else as it is."""
     return x.array if hasattr(type(x), "_wrap_result") else x
 
 
 def device_of(x: Any) -> Entry | None:
-    """The backend on which an operand lives, whether it is an array or a holder of one; None for the host."""
+    """The backend on which an operand lives, be it an array or what holds one; None for the host."""
     kind = type(x)
     if kind is np.ndarray or kind in (list, tuple, float, int):
         return None
@@ -189,7 +189,7 @@ def _in_blocks(x: Any) -> bool:
 
 
 def host(what: str, x: Any) -> np.ndarray[Any, Any]:
-    """`x` as a NumPy array, wherever it is; lists become float32.  `what`: the function, for messages."""
+    """`x` as a NumPy array, wherever it lives; lists become float32.  `what`: the function, for messages."""
     x = unwrap(x)
     there = device_of(x)
     if there is not None:

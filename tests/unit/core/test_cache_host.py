@@ -124,8 +124,10 @@ CALLABLE = [op for op in TABLE.values() if op.check is None and not op.quantized
 def test_a_repetition_is_bit_for_bit_the_long_way(op, long_way):
     rng = np.random.default_rng([SEED, list(TABLE).index(op.name)])
     taken = 0
-    for case in range(6):
-        dtype = (F4, F8)[case // 3]
+    for case in range(60):
+        if case >= 6 and taken:  # what is drawn is an error now and then
+            break
+        dtype = (F4, F8)[case // 3 % 2]
         makers, given = drawn(rng, op, dtype)
         with trueno.use(BACKENDS[case % len(BACKENDS)]):
             for turn in range(4):

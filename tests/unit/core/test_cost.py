@@ -194,8 +194,8 @@ def test_measured_speeds_go_before_declared_ones():
     (Rates(0, True, 1), "flops is True"),
     (Rates(0, 1, 1, math.inf), "link_s is inf"),
     (Rates(0, 1, 1, 0, 0), "link_bytes is 0"),
-    (None, "gave NoneType"),
-    ((1, 2, 3), "gave tuple"),
+    (None, "returned NoneType"),
+    ((1, 2, 3), "returned tuple"),
 ])  # fmt: skip
 def test_bad_speeds_are_a_sentence(rates, said):
     with pytest.raises(ValueError, match=r"^liar: rates") as error:

@@ -117,6 +117,10 @@ def test_unknown_structured_ops_are_rejected():
         structured = True
         name = "attention"
 
+        @property
+        def table_op(self):
+            return self
+
     refused = ScalarBackend().supports(Call(Unknown(), np.dtype(np.float32), "", 2, (1,)))
     assert refused is not None and refused.code == "unsupported_op"
     assert all(TABLE[name].structured for name in KERNELS)

@@ -88,7 +88,7 @@ def test_bad_launches():
         module.launch("k", 0, 1, [X, 1.0])
     with pytest.raises(LaunchError, match="shared memory"):
         module.launch("k", 1, 1, [X, 1.0], shared=300_000)
-    with pytest.raises(LaunchError, match="no multiple of cluster"):
+    with pytest.raises(LaunchError, match="is not a multiple of cluster"):
         module.launch("k", 3, 1, [X, 1.0], cluster=2)
     required = load(GOOD.replace(".param .f32 a) ", ".param .f32 a) .reqntid 64, 1, 1"))
     with pytest.raises(LaunchError, match=r"reqntid says \(64, 1, 1\)"):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 GROUPS = (
-    "startup", "dispatch", "aio", "inplace", "guards", "threads", "rust", "structured", "rows", "elementwise",
-    "reductions", "batch", "quant", "wgpu", "cuda", "regret",
+    "startup", "dispatch", "general", "aio", "inplace", "guards", "threads", "rust", "structured", "rows",
+    "elementwise", "reductions", "batch", "quant", "wgpu", "cuda", "regret",
 )  # fmt: skip
 
 

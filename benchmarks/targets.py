@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from trueno.text import duration
 
 from benchmarks.compare import Record
-from benchmarks.rows import ROWS, cuda, text, wgpu
+from benchmarks.rows import ROWS, cuda, general, text, wgpu
 from benchmarks.rows.families import ADD
 from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
 from benchmarks.rows.regret_gpu import HOST, THERE
@@ -49,6 +49,7 @@ QUANT: dict[str, tuple[tuple[str, str, float], ...]] = {  # what ours is: whom o
 }
 REGRET_MEAN, REGRET_WORST = 1.05, 1.5
 AWAIT_S = 40e-6
+GENERAL_S = 2e-6
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,14 @@ def _dispatch(records: Sequence[Record]) -> Verdict:
     shown = f"worst {duration(worst.value or 0)} ({worst.name}), median {duration(middle)} of {len(found)} ops"
     shown += f", add {duration(add)}" if add is not None else ""
     return Verdict(row, target, shown, (worst.value or 0.0) <= 200e-9)
+
+
+def _general(records: Sequence[Record]) -> list[Verdict]:
+    return [
+        _one(records, ("general", name), f"beside the fast path: {name}, beyond the kernel and NumPy's copy",
+             f"≤ {GENERAL_S * 1e6:g} µs", duration, lambda v: v <= GENERAL_S)
+        for name in general.CASES
+    ]  # fmt: skip
 
 
 def _aio(records: Sequence[Record]) -> Verdict:
@@ -340,6 +349,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
     structured = [v for v in many if v.row.startswith(("matmul", "convolve2d", "transpose"))]
     return [
         _dispatch(records),
+        *_general(records),
         _aio(records),
         *_startup(records),
         *_floors(records),

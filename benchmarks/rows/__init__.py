@@ -67,6 +67,7 @@ def groups() -> dict[str, Cells]:
         cuda,
         dispatch,
         elementwise,
+        general,
         guards,
         inplace,
         quant,
@@ -83,6 +84,7 @@ def groups() -> dict[str, Cells]:
     return {
         "startup": startup.cells,
         "dispatch": dispatch.cells,
+        "general": general.cells,
         "aio": aio.cells,
         "inplace": inplace.cells,
         "guards": guards.cells,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import trueno
 from trueno.discovery import registry
-from trueno.dispatch.general import request
+from trueno.dispatch.call import request
 
 from benchmarks.inputs import values
 from benchmarks.peers import pyptx

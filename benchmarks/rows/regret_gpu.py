@@ -16,7 +16,7 @@ from trueno.calibrate import measure
 from trueno.calibrate.timing import race
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call
-from trueno.dispatch.transfer import ferry
+from trueno.dispatch.transfer import stage
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 from trueno.select import calibration, cost, policy
@@ -141,7 +141,7 @@ def _from_host(names: Sequence[str], call: Call, operands: list[np.ndarray[Any, 
     for backend in _able(names, call):
         kernel = backend.kernel(call)
         if _foreign(backend):
-            kernel = ferry(kernel, backend, call, guarded=False)
+            kernel = stage(kernel, backend, call, guarded=False)
         calls[backend.name] = partial(_taken, kernel, *operands, *params, *outs)
     return calls
 

@@ -50,7 +50,7 @@ chain.draw(points, points, Path(sys.argv[2]))
 
 @pytest.mark.slow
 def test_a_plot_is_drawn_from_its_data_alone(tmp_path):
-    """In processes of their own, for matplotlib keeps a list of a machine's fonts in a folder of the user."""
+    """In child processes, because matplotlib keeps a list of a machine's fonts in a folder of the user."""
     pytest.importorskip("matplotlib", reason="matplotlib draws the plots: pip install --group docs")
     drawn = []
     for turn in "ab":

@@ -77,17 +77,6 @@ PHRASES = [
     ),
 ]
 
-# Files that are being rewritten elsewhere.  A name leaves the list with its phrases.
-LATER: set[str] = {
-    "core/src/trueno/batch/record.py",
-    "core/src/trueno/discovery/entry.py",
-    "core/src/trueno/discovery/registry.py",
-    "core/src/trueno/dispatch/coerce.py",
-    "core/src/trueno/dispatch/repeated.py",
-    "core/src/trueno/dispatch/resident.py",
-    "core/src/trueno/events/tracing.py",
-}
-
 
 def files() -> list[Path]:
     """The files whose words count: sources, benchmarks, docs and tests; decisions stay as they were written."""
@@ -131,7 +120,7 @@ def findings(text: str, line: int = 1) -> list[str]:
 
 
 def test_no_phrase_stops_a_reader():
-    read = [p for p in files() if str(p.relative_to(ROOT)) not in LATER]
+    read = files()
     assert len(read) > 500
     wrong = [
         f"{path.relative_to(ROOT)}:{finding}"
@@ -140,11 +129,6 @@ def test_no_phrase_stops_a_reader():
         for finding in findings(text, line)
     ]
     assert not wrong, "\n".join(wrong)
-
-
-def test_files_for_later_still_need_it():
-    done = [name for name in LATER if not any(findings(text) for _, text in passages(ROOT / name))]
-    assert not done, f"these files have no such phrase any more; take them out of LATER: {done}"
 
 
 @pytest.mark.parametrize(

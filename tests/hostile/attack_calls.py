@@ -3,7 +3,7 @@
 import numpy as np
 import trueno
 from trueno.discovery import registry
-from trueno.dispatch.general import request
+from trueno.dispatch.call import request
 from trueno.errors import KernelError, OutError, ShapeError
 from trueno.ops import TABLE
 from trueno.testing.cases import keywords

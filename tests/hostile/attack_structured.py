@@ -5,7 +5,7 @@ import numpy as np
 import trueno
 from gguf import quants
 from trueno.discovery import registry
-from trueno.dispatch.general import request
+from trueno.dispatch.call import request
 from trueno.errors import KernelError, OutError
 from trueno.formats import decode, format_of
 from trueno.formats.activations import rounded_activations

@@ -19,10 +19,10 @@ import numpy.typing as npt
 from trueno.discovery import registry
 from trueno.discovery.protocol import DeviceBackend
 from trueno.dispatch.asking import use
-from trueno.dispatch.fallback import telling
+from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.function import function
 from trueno.dispatch.half import is_float, is_half
-from trueno.dispatch.transfer import empty, held, home, host, imported, to
+from trueno.dispatch.transfer import device_of, empty, host, imported, to, unwrap
 from trueno.errors import DeviceError, DtypeError, ShapeError, suggestion
 from trueno.floatenv import ieee
 from trueno.ops import ALIASES, TABLE
@@ -31,7 +31,7 @@ from trueno.ops.fused import narrowed
 
 def _binary(op: str, *, swapped: bool = False) -> Callable[["_Holder", Any], Any]:
     def method(self: "_Holder", other: Any) -> Any:
-        if not isinstance(other, (_Holder, np.ndarray, float, int, np.generic, list)) and home(other) is None:
+        if not isinstance(other, (_Holder, np.ndarray, float, int, np.generic, list)) and device_of(other) is None:
             return NotImplemented
         return self._call(op, other, self, bare=True) if swapped else self._call(op, other)
 
@@ -40,7 +40,7 @@ def _binary(op: str, *, swapped: bool = False) -> Callable[["_Holder", Any], Any
 
 def _check_backend(kind: str, array: Any, backend: str | None) -> None:
     """Raise DeviceError if the data live on one device and a backend is to compute on another."""
-    entry = home(array)
+    entry = device_of(array)
     if entry is not None and backend is not None and backend.lower() != entry.name:
         raise DeviceError(
             f"{kind}: the data live on {entry.name}, but backend is {backend!r}; "
@@ -59,7 +59,7 @@ class _Holder:
 
     def __init__(self, data: Any, *, dtype: npt.DTypeLike | None = None, backend: str | None = None) -> None:
         source: Any = data.array if isinstance(data, _Holder) else data
-        if home(source) is not None:
+        if device_of(source) is not None:
             self._hold(source, dtype, backend)
             return
         if hasattr(source, "__dlpack__"):
@@ -120,7 +120,7 @@ class _Holder:
     @property
     def device(self) -> str:
         """Where the data live: the backend's name, or `host` for NumPy memory."""
-        entry = home(self.array)
+        entry = device_of(self.array)
         return "host" if entry is None else entry.name
 
     def with_backend(self, backend: str | None) -> Any:
@@ -136,7 +136,7 @@ class _Holder:
         there = to(self.array, backend)
         if there is self.array:
             return self
-        return self._wrap(there, self.backend if home(there) is None else None)
+        return self._wrap(there, self.backend if device_of(there) is None else None)
 
     def numpy(self) -> npt.NDArray[Any]:
         """The data as a NumPy array: the held array on the host, a copy from a device."""
@@ -147,7 +147,7 @@ class _Holder:
         return self.numpy().tolist()  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if home(self.array) is not None:
+        if device_of(self.array) is not None:
             self._away("become a NumPy array automatically", TypeError)
         if dtype is None or np.dtype(dtype) == self.array.dtype:
             return self.array.copy() if copy else self.array  # type: ignore[no-any-return]
@@ -171,18 +171,18 @@ class _Holder:
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        if home(self.array) is not None:
+        if device_of(self.array) is not None:
             self._away("be read one by one", DeviceError)
         return iter(self.array)
 
     def __getitem__(self, index: Any) -> Any:
-        if home(self.array) is not None and not hasattr(self.array, "__getitem__"):
+        if device_of(self.array) is not None and not hasattr(self.array, "__getitem__"):
             self._away("be indexed", DeviceError)
         return self._wrap_result(self.array[index])
 
     def __eq__(self, other: object) -> Any:
         bare = other.array if isinstance(other, _Holder) else other
-        if home(self.array) is not None or home(bare) is not None:
+        if device_of(self.array) is not None or device_of(bare) is not None:
             raise DeviceError(
                 f"{type(self).__name__}: == compares elements on the host only; copy both there with .numpy()"
             )
@@ -195,7 +195,7 @@ class _Holder:
 
     def __repr__(self) -> str:
         size = "×".join(map(str, self.shape))
-        if home(self.array) is not None:  # printing moves nothing
+        if device_of(self.array) is not None:  # printing moves nothing
             return f"{type(self).__name__}(on {self.device}, {size} {self.dtype})"
         body = np.array2string(self.array, threshold=12, edgeitems=3, precision=4)
         on = f", backend={self.backend!r}" if self.backend else ""
@@ -203,7 +203,7 @@ class _Holder:
 
     def __getstate__(self) -> tuple[Any, Any]:
         """For pickle: data on a device are copied to the host, and are on the host when loaded."""
-        return (self.array, self.backend) if home(self.array) is None else (self.numpy(), None)
+        return (self.array, self.backend) if device_of(self.array) is None else (self.numpy(), None)
 
     def __setstate__(self, state: tuple[Any, Any]) -> None:
         self.array, self.backend = state
@@ -214,11 +214,11 @@ class _Holder:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A holder of a copy of the array, on the same device."""
-        entry = home(self.array)
+        entry = device_of(self.array)
         if entry is None:
             return self._wrap(self.array.copy(), self.backend)
         backend = cast(DeviceBackend, registry.load(entry.name))
-        with telling("copy", entry.name):
+        with wrapping_errors("copy", entry.name):
             made = empty(backend, self.shape, self.dtype)
             backend.copy(self.array, made)
         return self._wrap(made, self.backend)
@@ -230,7 +230,7 @@ class _Holder:
         return holder
 
     def _wrap_result(self, result: Any) -> Any:
-        if not isinstance(result, np.ndarray) and home(result) is None:
+        if not isinstance(result, np.ndarray) and device_of(result) is None:
             return result
         floats = is_float(np.dtype(result.dtype))
         return self._wrap(result, self.backend) if len(result.shape) in (1, 2) and floats else result
@@ -304,11 +304,13 @@ class Matrix(_Holder):
         except TypeError:
             said = f"rows and cols are {type(rows).__name__} and {type(cols).__name__}; they must be two integers"
             raise ShapeError(f"Matrix.from_slice: {said}") from None
-        source: Any = held(data) if home(data) is not None else imported("Matrix.from_slice", "data", held(data))
+        source: Any = (
+            unwrap(data) if device_of(data) is not None else imported("Matrix.from_slice", "data", unwrap(data))
+        )
         if prod(source.shape) != rows * cols:
             size = prod(source.shape)
             raise ShapeError(f"Matrix.from_slice: {rows}×{cols} needs {rows * cols} values, got {size}")
-        if home(source) is None and not isinstance(data, np.ndarray):
+        if device_of(source) is None and not isinstance(data, np.ndarray):
             with ieee():
                 source = source.astype(np.float32)
         return cls(source.reshape((rows, cols)), backend=backend)

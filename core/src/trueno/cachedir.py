@@ -235,7 +235,7 @@ def _alone_in(group: int) -> bool:
 
 
 class _Tried(Exception):
-    """Ends the writing of a file that nobody wants."""
+    """Ends the writing of a file that is not needed."""
 
 
 def _try(path: Path) -> str:

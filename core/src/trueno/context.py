@@ -17,12 +17,12 @@ import numpy as np
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend
 from trueno.dispatch.asking import use
-from trueno.dispatch.coerce import is_number
-from trueno.dispatch.fallback import telling
+from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.function import function
 from trueno.dispatch.incoming import plain
+from trueno.dispatch.operands import is_number
 from trueno.dispatch.parameters import parameters
-from trueno.dispatch.transfer import Q, download, held, home, host
+from trueno.dispatch.transfer import Q, device_of, download, host, unwrap
 from trueno.dispatch.transfer import upload as send
 from trueno.errors import DeviceError, OutError, ParameterError, suggestion
 from trueno.ops import ALIASES, TABLE
@@ -66,7 +66,7 @@ class DeviceContext:
     def limits(self) -> dict[str, Any]:
         """The limits that the device reports; {} for a backend without limits."""
         self._open("limits")
-        with telling("limits", self.name):
+        with wrapping_errors("limits", self.name):
             found: Any = getattr(self._backend, "limits", None)
             return dict((found() if callable(found) else found) or {})
 
@@ -83,12 +83,12 @@ class DeviceContext:
         self._open("upload")
         if _in_blocks(x):
             return x._of_bytes(self._sent(np.ascontiguousarray(host("upload", x.bytes))))
-        return self._sent(plain("upload", host("upload", x) if home(x) is not None else x, half=True))
+        return self._sent(plain("upload", host("upload", x) if device_of(x) is not None else x, half=True))
 
     def _sent(self, x: np.ndarray[Any, Any]) -> Any:
         if not self._foreign:
             return np.array(x)
-        with telling("upload", self.name):
+        with wrapping_errors("upload", self.name):
             return send(self._backend, x, "upload")
 
     @overload
@@ -105,12 +105,12 @@ class DeviceContext:
             if out is not None:
                 raise OutError("read: a QuantizedMatrix is read without out; or read its bytes: .read(x.bytes, out)")
             return x._of_bytes(self.read(x.bytes))
-        x = held(x)
+        x = unwrap(x)
         self._ours("read", "x", x)
         if out is not None:
             self._fits(out, x)
         if self._foreign and not isinstance(x, _ORDINARY):
-            with telling("read", self.name):
+            with wrapping_errors("read", self.name):
                 return download(self._backend, x, out, "read")
         if out is None:
             return np.array(x)
@@ -120,7 +120,7 @@ class DeviceContext:
     def synchronize(self) -> None:
         """Wait until all submitted work is done."""
         self._open("synchronize")
-        with telling("synchronize", self.name):
+        with wrapping_errors("synchronize", self.name):
             self._backend.synchronize()
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class DeviceContext:
             return
         self._closed = True
         if not registry.entries()[self._name].reason:  # a lost device has nothing to wait for
-            with telling("close", self.name):
+            with wrapping_errors("close", self.name):
                 self._backend.synchronize()
 
     def __enter__(self) -> "DeviceContext":
@@ -175,14 +175,14 @@ class DeviceContext:
         x = x.bytes if _in_blocks(x) else x
         if is_number(x):
             return
-        there = home(x)
+        there = device_of(x)
         if self._foreign and there is not None and there.name == self._name:
             return
-        if not self._foreign and isinstance(held(x), np.ndarray):
+        if not self._foreign and isinstance(unwrap(x), np.ndarray):
             return
         if there is not None:
             where = f"on {there.name}"
-        elif isinstance(held(x), np.ndarray):
+        elif isinstance(unwrap(x), np.ndarray):
             where = "on the host"
         else:
             where = f"a {type(x).__name__}"

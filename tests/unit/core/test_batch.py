@@ -58,7 +58,7 @@ def test_dtypes_are_checked_at_once(b):
         b.add(h, b.upload(np.ones(3)))
     with pytest.raises(trueno.DtypeError, match="relu: x is int64"):
         b.relu(b.upload(np.arange(3)))
-    with pytest.raises(trueno.DtypeError, match="indices are int64"):
+    with pytest.raises(trueno.DtypeError, match="indices in a batch are int64"):
         b.embedding_lookup(b.upload(np.ones((3, 3), F)), h)
 
 

@@ -1,8 +1,10 @@
 """The path of a call: what runs between the public function and the kernel, once a plan is made."""
 
 import gc
+import re
 import sys
 from collections.abc import Callable
+from types import CodeType, FrameType
 
 import numpy as np
 import pytest
@@ -12,12 +14,18 @@ from trueno.dispatch.state import current
 
 def steps(call: Callable[[], object]) -> tuple[list[str], list[str]]:
     """Names of the Python functions and of the built-in ones that a call runs through."""
-    python: list[str] = []
+    codes, builtin = profiled(call)
+    return [code.co_name for code in codes], builtin
+
+
+def profiled(call: Callable[[], object]) -> tuple[list[CodeType], list[str]]:
+    """The code of the Python functions, and the names of the built-in ones."""
+    python: list[CodeType] = []
     builtin: list[str] = []
 
-    def note(frame: object, event: str, arg: object) -> None:
+    def note(frame: FrameType, event: str, arg: object) -> None:
         if event == "call":
-            python.append(frame.f_code.co_name)  # type: ignore[attr-defined]
+            python.append(frame.f_code)
         elif event == "c_call":
             builtin.append(getattr(arg, "__qualname__", str(arg)))
 
@@ -49,6 +57,21 @@ def test_a_warm_call_takes_no_lock_and_asks_nobody(op: str, backend: str) -> Non
     assert python[:2] == ["<lambda>", op]
     assert python[2:] == own[1:], "between the public function and the kernel runs no Python function"
     assert not [name for name in builtin if "lock" in name.lower() or name.endswith(("acquire", "__enter__"))]
+
+
+def test_a_warm_broadcast_is_few_calls_in_few_files() -> None:
+    """What the fast path does not take goes to its kernel as directly, once it has been called twice."""
+    if not trueno.backends()["simd"].available:
+        pytest.skip("simd is not available here")
+    x, bias = np.ones((1024, 1024), np.float32), np.ones(1024, np.float32)
+    with trueno.use("simd"):
+        trueno.add(x, bias)
+        python, _ = profiled(lambda: trueno.add(x, bias))
+    assert len(python) <= 12, [code.co_name for code in python]
+    kernel = r"k_add_float32_\w+\.py$"  # Numba tells a profiler of a compiled function as of a Python one
+    files = {code.co_filename for code in python} - {__file__}
+    files = {file for file in files if not re.search(kernel, file)}
+    assert len(files) <= 4, files
 
 
 def test_a_warm_call_into_out_asks_no_shapes() -> None:

@@ -93,6 +93,16 @@ def test_broadcasting_is_numpys(backend, shapes):
     np.testing.assert_array_equal(trueno.add(x.T, y.T), x.T + y.T) if x.ndim == y.ndim else None
 
 
+def test_a_result_goes_on_along_the_fast_path(backend):
+    """Which knows a dtype by NumPy's own object for it."""
+    x = np.ones((3, 4), ">f4")
+    for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+        for operand in (np.ones((3, 4), dtype), x.astype(dtype.newbyteorder(">"))):
+            for _ in range(3):
+                results = (trueno.add(operand, operand[0]), trueno.mul(operand, 2.0), trueno.sum(operand, axis=0))
+                assert all(result.dtype is dtype for result in results)
+
+
 def test_a_result_of_more_axes_than_arrays_have_is_an_error_of_ours(backend):
     table, many = np.ones((4, 3), np.float32), np.zeros((1,) * 64, np.int64)
     assert trueno.embedding_lookup(table, many[0]).ndim == 64

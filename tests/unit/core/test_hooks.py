@@ -166,11 +166,11 @@ ONE = Site()
 def test_registering_makes_plans_anew():
     from trueno.dispatch import state
 
-    site, before = Site(), state.drops
+    site, before = Site(), state.generation
     hooks.register(site)
-    registered = state.drops
+    registered = state.generation
     hooks.unregister(site)
-    assert before < registered < state.drops
+    assert before < registered < state.generation
 
 
 def test_plugins_are_loaded_from_entry_points(install):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import trueno
 from trueno.discovery import registry
-from trueno.dispatch.general import request
+from trueno.dispatch.call import request
 from trueno.errors import OutError
 from trueno.ops import TABLE
 from trueno.testing.cases import keywords

@@ -19,7 +19,7 @@ import numpy as np
 from trueno.discovery import registry
 from trueno.dispatch import plan, state
 from trueno.dispatch.state import State
-from trueno.dispatch.transfer import held
+from trueno.dispatch.transfer import unwrap
 from trueno.ops.op import Op
 from trueno.select.predict import predict
 
@@ -60,7 +60,7 @@ def kind(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | Non
     seen: list[Any] = [now, op.name]
     for x in operands:
         if x.__class__ is not np.ndarray:
-            x = held(x)
+            x = unwrap(x)
         if x.__class__ is np.ndarray:
             seen += (x.shape, x.dtype)
         elif x.__class__ is float or x.__class__ is int:
@@ -88,10 +88,10 @@ def kind(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | Non
 
 def _judge(now: State, op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | None:
     """None as long as there is no plan, and for invalid arguments: the call itself will raise."""
-    from trueno.dispatch import general
+    from trueno.dispatch.call import request
 
     try:
-        call = general.request(op, operands, given)
+        call = request(op, operands, given)
         key = plan.key(call)
         choice = now.general.get(key)
         if choice is None or not choice[1].get(0):

@@ -1,11 +1,51 @@
-"""Checks of arrays to read into, and descriptions of the objects that a user passes to a batch."""
+"""Checks of what a user passes to a batch: operands, arrays to read into, other arrays for an upload."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from trueno.batch.graph import Shape
-from trueno.errors import OutError
+from trueno.batch.graph import Graph, Number, Shape, Value
+from trueno.dispatch import transfer
+from trueno.dispatch.operands import check_dtype, float_dtype
+from trueno.errors import DtypeError, OutError, ShapeError
+from trueno.ops.op import Op
+
+
+def taken(op: Op, operands: tuple[Any, ...], graph: Graph, value: Callable[[str, str, Any], int]
+          ) -> tuple[list[int | Number], np.dtype[Any]]:  # fmt: skip
+    """A call's operands, values and numbers, and its float dtype.  value: of a handle, by op, name and handle."""
+    items: list[int | Number] = []
+    named: list[tuple[str, np.dtype[Any]]] = []
+    for spec, x in zip(op.signature.inputs, operands, strict=True):
+        if isinstance(x, (float, int, np.floating, np.integer)) and not isinstance(x, bool) and not spec.blocks:
+            items.append(Number(x))  # type: ignore[arg-type]
+            continue
+        v = value(op.name, spec.name, x)
+        items.append(v)
+        check_dtype(op, spec, graph.values[v].dtype, "in a batch")
+        if not spec.type:
+            named.append((spec.name, graph.values[v].dtype))
+    dtype = float_dtype(op, named)
+    if dtype is None:
+        raise DtypeError(f"{op.name}: no operand is a handle that says float32 or float64; call trueno.{op.name}")
+    return items, dtype
+
+
+def replaces(value: Value, array: Any, x: Any) -> None:
+    """ShapeError or DtypeError if `array`, made of what the user gave, `x`, cannot stand behind an upload."""
+    if tuple(array.shape) != value.shape:
+        raise ShapeError(f"update: x has shape {tuple(array.shape)}, but h has {value.shape}; record a new batch")
+    if np.dtype(array.dtype) != value.dtype:
+        numbers = None if getattr(x, "_blocks", None) else transfer.unwrap(x)
+        dtype = getattr(numbers, "dtype", array.dtype)  # before whole numbers were made int64
+        raise DtypeError(f"update: x is {dtype}, but h is {value.dtype}; convert it with .astype")
+    _, blocks, columns = getattr(x, "_blocks", None) or (None, "", False)
+    if blocks != value.blocks:
+        raise DtypeError(f"update: x is {blocks or 'not quantized'}, but h is {value.blocks or 'not quantized'}")
+    if columns != value.columns:
+        way = "a transposed matrix, whose blocks lie column by column"
+        raise ShapeError(f"update: {'x' if columns else 'h'} is {way}, and the other is not; pass x.T")
 
 
 def fits(array: Any, out: Any) -> None:

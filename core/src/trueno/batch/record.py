@@ -9,7 +9,7 @@ import numpy as np
 from trueno.batch.counts import Counts, Tally
 from trueno.batch.graph import Graph, Number
 from trueno.batch.handle import Handle
-from trueno.batch.incoming import fits, kind
+from trueno.batch.incoming import fits, kind, replaces, taken
 from trueno.batch.later import later
 from trueno.batch.methods import method
 from trueno.batch.run import Replay
@@ -18,9 +18,8 @@ from trueno.batch.uploads import Uploads
 from trueno.discovery import registry
 from trueno.dispatch import state, transfer
 from trueno.dispatch.coerce import coerce_params, number, unpack
-from trueno.dispatch.fallback import telling
-from trueno.dispatch.half import FLOATS
-from trueno.errors import BatchError, DtypeError, ParameterError, ShapeError, suggestion
+from trueno.dispatch.fallback import wrapping_errors
+from trueno.errors import BatchError, DtypeError, ParameterError, suggestion
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 
@@ -30,11 +29,11 @@ class Batch:
 
     Every op of the table is a method with its own signature, without `out`, on handles and numbers.  `execute()`
     computes each handle that you still hold and that nothing in the batch uses, and those that you `keep`; it leaves
-    out whatever nobody can read any more.  `read(h)` of a handle that was fused away computes it then, from the same
+    out results that cannot be read any more.  `read(h)` of a handle that was fused away computes it then, from the same
     uploads.  Executing again recomputes from the uploads as they are by then, without compiling or allocating.
 
-    On a backend with arrays of its own everything stays there between upload and read.  An array that can be used as it
-    lies is borrowed and not copied, on the host as on that backend: what you change in it counts at the next execution,
+    On a backend with arrays of its own everything stays there between upload and read.  An array that needs no other
+    layout is borrowed and not copied, on the host and on that backend: what you change in it counts at the next run,
     so change nothing while one runs, nor before you read what was fused away; `update` gives another array.  No array
     that you gave is ever written.  The batch owns its buffers until it is closed; it is for one thread at a time, and
     nothing is recorded while it runs.  BatchError for what comes too early, too late, or from another batch.
@@ -42,7 +41,7 @@ class Batch:
 
     def __init__(self, backend: str | None = None) -> None:
         if backend is not None and not isinstance(backend, str):
-            raise ParameterError(f'Batch: {backend!r} is no name of a backend; write trueno.Batch("simd")')
+            raise ParameterError(f'Batch: {backend!r} is not the name of a backend; write trueno.Batch("simd")')
         self._asked: tuple[str, ...] = () if backend is None else (backend.lower(),)
         on = names(self._asked)
         for name in on:
@@ -72,7 +71,7 @@ class Batch:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.close()
-        except BatchError:  # it runs: what went wrong inside says more, and whoever runs it lets the buffers go
+        except BatchError:  # it runs: what went wrong inside says more, and the running execution releases the buffers
             if kind is None:
                 raise
             self._closed = True
@@ -88,7 +87,7 @@ class Batch:
             self._closed = True
 
     def _free(self) -> None:
-        """Nobody runs it any more."""
+        """The execution has ended."""
         if self._closed:
             self._replay = self._now = None
             self._uploads.clear()
@@ -119,7 +118,7 @@ class Batch:
             raise BatchError(f"{what}: this batch is closed; record in a new trueno.Batch()")
 
     def _quiet(self, what: str) -> None:
-        """BatchError unless the batch is open and nobody runs it."""
+        """BatchError unless the batch is open and does not run."""
         self._open(what)
         if self._busy.locked():
             raise BatchError(f"{what}: {BUSY}")
@@ -157,18 +156,7 @@ class Batch:
         if value.maker >= 0:
             raise ParameterError(f"update: h is a result of {self._graph.ops[value.maker].op.name}, not an upload")
         array = self._uploads.take("update", x)
-        if tuple(array.shape) != value.shape:
-            raise ShapeError(f"update: x has shape {tuple(array.shape)}, but h has {value.shape}; record a new batch")
-        if np.dtype(array.dtype) != value.dtype:
-            numbers = None if getattr(x, "_blocks", None) else transfer.held(x)
-            given = getattr(numbers, "dtype", array.dtype)  # before whole numbers were made int64
-            raise DtypeError(f"update: x is {given}, but h is {value.dtype}; convert it with .astype")
-        _, blocks, columns = getattr(x, "_blocks", None) or (None, "", False)
-        if blocks != value.blocks:
-            raise DtypeError(f"update: x is {blocks or 'not quantized'}, but h is {value.blocks or 'not quantized'}")
-        if columns != value.columns:
-            way = "a transposed matrix, whose blocks lie column by column"
-            raise ShapeError(f"update: {'x' if columns else 'h'} is {way}, and the other is none; give x.T")
+        replaces(value, array, x)
         with self._alone("update"):
             self._changed = True
             before = self._uploads.arrays.get(v)
@@ -200,38 +188,13 @@ class Batch:
         axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
         operands, scalars = unpack(op, operands, scalars)
         params, static = coerce_params(op, scalars)
-        given: list[int | Number] = []
-        first: tuple[str, np.dtype[Any]] | None = None
-        for spec, x in zip(op.signature.inputs, operands, strict=True):
-            if isinstance(x, (float, int, np.floating, np.integer)) and not isinstance(x, bool) and not spec.blocks:
-                given.append(Number(x))  # type: ignore[arg-type]
-                continue
-            v = self._value(op.name, spec.name, x)
-            given.append(v)
-            dtype = self._graph.values[v].dtype
-            if dtype != spec.holds(dtype) or (not spec.type and dtype.type not in FLOATS):
-                wanted = {"index": "indices are int64", "blocks": "upload a QuantizedMatrix itself"}.get(spec.type)
-                wanted = wanted or "float32 or float64 are taken in a batch; widen it, or call the op itself"
-                raise DtypeError(f"{op.name}: {spec.name} is {dtype}; {wanted}")
-            if spec.type:
-                continue
-            if op.quantized and dtype != np.float32:
-                raise DtypeError(f"{op.name}: {spec.name} is {dtype}; blocks go with float32: .astype(numpy.float32)")
-            if first is not None and first[1] != dtype:
-                raise DtypeError(
-                    f"{op.name}: {spec.name} is {dtype}, but {first[0]} is {first[1]}; convert one of them"
-                )
-            first = first or (spec.name, dtype)
-        if first is None and op.quantized:
-            first = ("", np.dtype(np.float32))
-        if first is None:
-            raise DtypeError(f"{op.name}: no operand is a handle that says float32 or float64; call trueno.{op.name}")
+        given, dtype = taken(op, operands, self._graph, self._value)
         before = len(self._handles)
         try:
             for i, (spec, item) in enumerate(zip(op.signature.inputs, given, strict=True)):
                 if isinstance(item, Number):
-                    given[i] = self._number(op, spec.index, item.value, first[1])
-            made = self._graph.record(op, tuple(given), first[1], params, static, axis, keepdims)
+                    given[i] = self._number(op, spec.index, item.value, dtype)
+            made = self._graph.record(op, tuple(given), dtype, params, static, axis, keepdims)
         except BaseException:  # the numbers that were uploaded for it are of no use
             for v in range(before, len(self._handles)):
                 self._uploads.remove(v)
@@ -307,7 +270,7 @@ class Batch:
         return state.choosing(self._asked, "trueno.Batch")
 
     def _wanted(self) -> list[int]:
-        """Results that somebody can still read and that no op which runs takes in, and all that are kept."""
+        """Results that can still be read and that no op which runs takes in, and all that are kept."""
         used: set[int] = set()
         wanted = []
         for entry in reversed(self._graph.ops):
@@ -361,7 +324,7 @@ class Batch:
             array = self._found(v)
             backend = self._uploads.backend()
             if backend is not None:
-                with telling("read", backend.name):
+                with wrapping_errors("read", backend.name):
                     result = transfer.download(backend, array, out, "Batch")
             elif out is None:
                 result = np.array(array)
@@ -415,7 +378,7 @@ BUSY = "this batch is being executed; await that first"
 
 
 class _Alone:
-    """Inside, nobody else runs the batch."""
+    """Inside, no other thread runs the batch."""
 
     __slots__ = ("_batch", "_what")
 

@@ -10,9 +10,9 @@ import numpy as np
 from trueno.batch.graph import Graph, Number
 from trueno.batch.steps import Schedule, Step
 from trueno.discovery.protocol import Backend, DeviceBackend, Refused
-from trueno.dispatch import general, resident, state, transfer
+from trueno.dispatch import call, state, transfer
 from trueno.dispatch.axes import located
-from trueno.dispatch.fallback import passes, telling, told
+from trueno.dispatch.fallback import passes, wrap_error, wrapping_errors
 from trueno.dispatch.state import State, refuse
 from trueno.errors import BatchError, GuardError, KernelError, TruenoError
 from trueno.events.stream import verbose
@@ -29,7 +29,7 @@ class Replay:
     __slots__ = (
         "_args",
         "_calls",
-        "_drops",
+        "_generation",
         "_kernels",
         "_recorded",
         "_runs",
@@ -46,7 +46,7 @@ class Replay:
         self.graph = graph
         self.schedule = schedule
         self.device = device
-        with telling("Batch", device.name if device else "the host"):
+        with wrapping_errors("Batch", device.name if device else "the host"):
             self.backs = [_empty(device, (count,), dtype) for count, dtype in schedule.buffers.sizes]
         self.arrays: Arrays = {
             v: _shaped(self.backs[b], graph.values[v].shape) for v, b in schedule.buffers.place.items()
@@ -58,7 +58,7 @@ class Replay:
                 self._users[v].append(at)
             self._args.append(self._arguments(step, uploads))
         self._state: State | None = None
-        self._drops = -1
+        self._generation = -1
         self._kernels: list[Any] = []
         self._calls: list[tuple[Any, tuple[Any, ...]]] = []
         self._forget()
@@ -87,11 +87,11 @@ class Replay:
 
     def prepare(self, now: State) -> None:
         """Choose the kernels under `now`."""
-        self._state, self._drops = None, -1
+        self._state, self._generation = None, -1
         self._forget()
         self._kernels = [self._kernel(step, now) for step in self.schedule.steps]
         self._calls = list(zip(self._kernels, self._args, strict=True))
-        self._state, self._drops = now, state.drops
+        self._state, self._generation = now, state.generation
 
     def _kernel(self, step: Step, now: State) -> Callable[..., Any]:
         if step.call is None:
@@ -153,7 +153,7 @@ class Replay:
 
     def _deferred(self, error: Exception, name: str) -> Exception:
         """An error of all kernels together: the device does not say which one failed."""
-        final = told(error, "Batch", name)
+        final = wrap_error(error, "Batch", name)
         final.add_note(
             f"in a batch, when its kernels were submitted: {_listed([s.op.name for s in self.schedule.steps])}"
         )
@@ -161,7 +161,7 @@ class Replay:
 
     def stale(self, now: State) -> bool:
         """Whether kernels must be chosen again, perhaps among other backends than those of this plan."""
-        return now is not self._state or state.drops != self._drops
+        return now is not self._state or state.generation != self._generation
 
     def _prepared(self, now: State) -> None:
         try:
@@ -195,7 +195,7 @@ class Replay:
         try:
             if not isinstance(error, Refused):
                 if step.call is None:
-                    raise told(error, step.op.name, self.where(step, now)) from error
+                    raise wrap_error(error, step.op.name, self.where(step, now)) from error
                 with state.entered(now):
                     now.failed(step.call, self.where(step, now), error)
             self._again(at, now, error)
@@ -240,12 +240,10 @@ class Replay:
             targets = args[-outs:]
             with state.entered(now):
                 if device is None:
-                    general.call(op, operands, dict(scalars), targets[0] if outs == 1 else targets)
+                    call.call(op, operands, dict(scalars), targets[0] if outs == 1 else targets)
                     return 0
-                found = resident.device(op, operands)
-                assert found is not None
-                made = resident.call(op, found, operands, dict(scalars), None)
-            with telling(op.name, device.name):
+                made = call.call(op, operands, dict(scalars), None)
+            with wrapping_errors(op.name, device.name):
                 for result, target in zip(made if isinstance(made, tuple) else (made,), targets, strict=True):
                     cast(DeviceBackend, device).copy(_shaped(result, tuple(target.shape)), target)
             return 0

@@ -13,9 +13,9 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Backend
 from trueno.discovery.registry import Entry
 from trueno.dispatch import transfer
-from trueno.dispatch.fallback import telling
+from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.incoming import plain
-from trueno.dispatch.transfer import held, home
+from trueno.dispatch.transfer import device_of, unwrap
 from trueno.errors import DeviceError
 
 
@@ -39,8 +39,8 @@ class Uploads:
     def take(self, what: str, x: Any) -> Any:
         """The user's object as an array of the batch's device, or one that kernels on the host can use."""
         form = getattr(x, "_blocks", None)  # of a QuantizedMatrix: its bytes are used directly
-        x = form[0] if form else held(x)
-        there = home(x)
+        x = form[0] if form else unwrap(x)
+        there = device_of(x)
         if there is None:
             return x if form else plain(what, x)
         if there is not self.device:
@@ -55,23 +55,23 @@ class Uploads:
     def put(self, v: int, array: Any, given: Any = None) -> None:
         """Set the array of a value; `given` is the user's object, from which it was made."""
         self._fixed = True
-        backend = None if home(array) is not None else self.backend()
+        backend = None if device_of(array) is not None else self.backend()
         if backend is not None:
             self._send(v, array, backend)
         else:
             fresh = (
                 isinstance(array, np.ndarray)
-                and array is not held(getattr(given, "bytes", given))
+                and array is not unwrap(getattr(given, "bytes", given))
                 and array.flags.owndata
             )
             self._replace(v, array, array.nbytes if fresh else 0)
-        if home(array) is None:
+        if device_of(array) is None:
             self._tally.uploads += 1
             self._tally.bytes += array.nbytes
 
     def _send(self, v: int, array: np.ndarray[Any, Any], backend: Backend) -> None:
         """Copy an array to the device, into the batch's own buffer if it has one."""
-        with telling("upload", backend.name):
+        with wrapping_errors("upload", backend.name):
             if v in self._own and hasattr(backend, "write"):
                 transfer.write(backend, array, self.arrays[v], "Batch")
             else:

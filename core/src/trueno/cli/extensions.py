@@ -25,7 +25,7 @@ def commands(taken: Container[str]) -> dict[str, Any]:
             continue
         for name, command in brought.items():
             if not name.isprintable():
-                hooks.report(f'hooks: the plugin "{plugin}" has a command {name!r}, which is not a name')
+                hooks.report(f'hooks: the plugin "{plugin}" brings a command {name!r}, which is not a name')
             elif name in taken:
                 hooks.report(f'hooks: the plugin "{plugin}" brings a command {name}, but that is Trueno\'s own')
             elif name in found:

@@ -245,7 +245,7 @@ class Entry:
                     self._apply(verdict, "now")
                     self._report(verdict.seconds, 2)
                     return
-                self._notes = (*self._notes, f"it was not tried in a process of its own: {verdict}")
+                self._notes = (*self._notes, f"it was not probed in a child process: {verdict}")
             self._probed = "unprobed"
             self._build("probe_failed")
             self._decided = True
@@ -315,7 +315,7 @@ class Entry:
     # ---- what the registry does with it --------------------------------------------------------------
 
     def uses_subprocess(self) -> bool:
-        """Whether a process of its own probes it, now or in a run before."""
+        """Whether a child process probes it, now or in a run before."""
         if self.factory is not None or settings.get("TRUENO_PROBE") == "off":
             return False
         return _can_start_python()

@@ -105,8 +105,8 @@ def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: A
     """Add a backend that no entry point brings: in a frozen application, which has none, or in a test.
 
     manifest: the path of a `backend.toml`, or its contents as a dict.  factory: what makes the backend, or the backend
-    itself, instead of the manifest's `factory`; such a backend is not tried in a process of its own.
-    ParameterError if the manifest is none, or its name belongs to another backend.  The same again changes nothing.
+    itself, instead of the manifest's `factory`; such a backend is not probed in a child process.
+    ParameterError if the manifest is invalid, or its name belongs to another backend.  The same again changes nothing.
     """
     from trueno.discovery.manifest import load as read
     from trueno.discovery.manifest import parse

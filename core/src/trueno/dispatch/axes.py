@@ -1,82 +1,136 @@
-"""The axis of its operands that an op works along, and the shapes of its results for the user.
+"""Which axis of its operands an op works along, and how its arrays lie to the user and to a kernel.
 
-Inside, the row axis is last: `move_axis` moves it there, `seen` and `forward` convert results back and forth.
+A kernel's row axis is the last.  `geometry` says in which order an operand's axes come for that, to what it is
+broadcast, and what the user sees of a result; it follows from shapes alone, so it is found once a combination of them.
 """
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from trueno.dispatch.canonical import canonical
+from trueno.dispatch.canonical import Form, canonical
 from trueno.dispatch.coerce import shown
 from trueno.errors import GuardError, ParameterError, ShapeError
+from trueno.ops import TABLE
 from trueno.ops.op import Op
 
-Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
 
 
-def located(error: GuardError, op: Op, shapes: tuple[tuple[int, ...], ...], back: Any = None) -> None:
-    """Make a guard's error name index and shape as the caller sees the results."""
-    from trueno.guards.health import locate
+class OperandView(NamedTuple):
+    """How an operand comes to a kernel: its axes in this order, broadcast to `expand`, under `shape`.
 
-    locate(error, [spec.name for spec in op.signature.outputs], shapes, back)
+    None: its own order; the kernel broadcasts it.
+    """
 
-
-def result_shapes(
-    op: Op, shapes: tuple[tuple[int, ...], ...], static: dict[str, Any], axis: Any = -1, keepdims: Any = False
-) -> tuple[tuple[int, ...], ...]:
-    """Shapes of a call's results, without the call; raises the errors that it would raise for shapes and axis."""
-    if op.structured:
-        return op.result_shapes(shapes, static)
-    ghosts = [np.broadcast_to(np.float32(0), s) for s in shapes]  # arrays of these shapes without memory
-    plain = op.over is None or (axis.__class__ is int and axis == -1 and keepdims is False)
-    along = -1 if plain else row_axis(op, ghosts, axis, keepdims)
-    moved = ghosts if plain else move_axis(op, ghosts, along)
-    form = canonical(op.name, tuple(a.shape for a in moved))
-    if form.n == 0 and op.empty_is_error:
-        raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {shapes[0]}), which has no value")
-    if plain:
-        return form.shapes
-    rank = max(len(s) for s in shapes)
-    return tuple(seen(s, op, k, along, bool(keepdims), rank) for k, s in enumerate(form.shapes))
+    order: Shape | None
+    expand: Shape | None
+    shape: Shape
 
 
-def row_axis(op: Op, arrays: list[Array], axis: Any, keepdims: Any) -> int | None:
-    """The row axis counted from the end, of the operands as broadcast; ParameterError for an invalid axis."""
-    if not isinstance(keepdims, (bool, np.bool_)):
-        raise ParameterError(f"{op.name}: keepdims is {shown(keepdims)}; it must be True or False")
-    if axis is None and op.reduces:
-        return None
-    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        other = " or None" if op.reduces else ""
-        raise ParameterError(f"{op.name}: axis is {shown(axis)}; it must be an integer{other}")
-    ranks = [
-        a.ndim for spec, a in zip(op.signature.inputs, arrays, strict=True) if spec.leading and op.over in spec.dims
-    ]
-    if axis != -1 and not -max(ranks) <= axis < max(ranks):
-        raise ParameterError(f"{op.name}: axis is {shown(axis)}, but {op.operands[0]} has {max(ranks)} dimension(s)")
-    return int(axis - max(ranks) if axis >= 0 else axis)
+class ResultView(NamedTuple):
+    """How a result of shape `final` comes from a kernel, which fills `shape`: its axes in this order have `ordered`."""
+
+    final: Shape
+    order: Shape | None
+    ordered: Shape
+    shape: Shape
 
 
-def move_axis(op: Op, arrays: list[Array], axis: int | None) -> list[Array]:
-    """Move the row axis of the operands that vary along rows to the end; None makes one row of everything."""
+Views = tuple[tuple[OperandView, ...], tuple[ResultView, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A call along one axis; form: of a row program's operands, the row axis last."""
+
+    op: Op
+    axis: int | None
+    keepdims: bool
+    rank: int
+    form: Form
+    operands: tuple[OperandView, ...]
+    results: tuple[ResultView, ...]
+
+    @property
+    def final(self) -> tuple[Shape, ...]:
+        """Shapes of the results as the user sees them."""
+        return tuple(result.final for result in self.results)
+
+    def user_shape(self, shape: Shape, k: int) -> Shape:
+        """What the user sees for result `k`, whose shape in the kernel's order is `shape`."""
+        return _user_shape(self.op, self.axis, self.keepdims, self.rank, shape, k)
+
+
+def geometry(op: Op, shapes: tuple[Shape, ...], axis: Any = -1, keepdims: Any = False) -> Geometry:
+    """Of a call on operands of these shapes; ShapeError and ParameterError as the call itself raises them."""
+    if op.over is None or (axis.__class__ is int and axis == -1 and keepdims is False):
+        return _geometry(op.name, shapes, -1, False)
+    return _geometry(op.name, shapes, row_axis(op, shapes, axis, keepdims), bool(keepdims))
+
+
+@lru_cache(maxsize=8192)
+def _geometry(name: str, shapes: tuple[Shape, ...], axis: int | None, keepdims: bool) -> Geometry:
+    op = TABLE[name]
+    rank = max(map(len, shapes))
+    orders: list[Shape | None] = [None] * len(shapes)
     if axis is None:
-        sizes, leading = op.signature.bind(op.name, tuple(a.shape for a in arrays))
-        return [np.broadcast_to(a, (*leading, *sizes.values())).reshape(-1) for a in arrays]
-    moved = []
-    for spec, a in zip(op.signature.inputs, arrays, strict=True):
-        if spec.leading and op.over in spec.dims:
-            if -axis > a.ndim:
-                raise ParameterError(f"{op.name}: axis is {shown(axis)}, but {spec.name} has {a.ndim} dimension(s)")
-            a = np.moveaxis(a, axis, -1)
-        moved.append(a)
-    return moved
+        sizes, leading = op.signature.bind(name, shapes)
+        whole = (*leading, *sizes.values())
+        form = canonical(name, ((prod(whole),),) * len(shapes))
+        expand = [None if shape == whole else whole for shape in shapes]
+    else:
+        if axis != -1:
+            orders = [_order(op, i, shape, axis) for i, shape in enumerate(shapes)]
+        form = canonical(name, tuple(_ordered(s, order) for s, order in zip(shapes, orders, strict=True)))
+        expand = list(form.expand)
+    results = []
+    for k, (spec, shape) in enumerate(zip(op.signature.outputs, form.shapes, strict=True)):
+        order = _last(axis, len(shape)) if axis not in (-1, None) and op.over in spec.dims else None
+        results.append(ResultView(_user_shape(op, axis, keepdims, rank, shape, k), order, shape, form.results[k]))
+    operands = map(OperandView, orders, expand, form.operands)
+    return Geometry(op, axis, keepdims, rank, form, tuple(operands), tuple(results))
 
 
-def seen(shape: tuple[int, ...], op: Op, k: int, axis: int | None, keepdims: bool, rank: int) -> tuple[int, ...]:
-    """The user's shape of result `k`, whose row axis is last inside, for operands with `rank` axes."""
-    if op.over in op.signature.outputs[k].dims:
+def structured(op: Op, shapes: tuple[Shape, ...], final: tuple[Shape, ...]) -> Views:
+    """Views of a structured op's arrays: the leading axes of its operands are broadcast to one another's."""
+    expand: list[Shape | None] = [None] * len(shapes)
+    inputs = op.signature.inputs
+    if op.shapes is None and sum(spec.leading for spec in inputs) > 1:
+        _, leading = op.signature.bind(op.name, shapes)
+        whole = [(*leading, *s[len(s) - len(spec.dims) :]) for spec, s in zip(inputs, shapes, strict=True)]
+        expand = [w if spec.leading and w != s else None for spec, s, w in zip(inputs, shapes, whole, strict=True)]
+    operands = tuple(OperandView(None, e, e or s) for s, e in zip(shapes, expand, strict=True))
+    return operands, tuple(ResultView(s, None, s, s) for s in final)
+
+
+def _ordered(shape: Shape, order: Shape | None) -> Shape:
+    return shape if order is None else tuple(shape[i] for i in order)
+
+
+def _order(op: Op, i: int, shape: Shape, axis: int) -> Shape | None:
+    """Of operand `i`, where it varies along rows: its axes with the row's at the end."""
+    spec = op.signature.inputs[i]
+    if not spec.leading or op.over not in spec.dims:
+        return None
+    if -axis > len(shape):
+        raise ParameterError(f"{op.name}: axis is {shown(axis)}, but {spec.name} has {len(shape)} dimension(s)")
+    return _last(axis, len(shape))
+
+
+def _last(axis: Any, rank: int) -> Shape:
+    """The axes of an array of `rank` dimensions, `axis` at the end."""
+    axes = list(range(rank))
+    axes.append(axes.pop(axis % rank))
+    return tuple(axes)
+
+
+def _user_shape(op: Op, axis: int | None, keepdims: bool, rank: int, shape: Shape, k: int) -> Shape:
+    if op.over is None or op.over in op.signature.outputs[k].dims:
         if axis in (-1, None):
             return shape
         at = axis % len(shape)
@@ -89,8 +143,44 @@ def seen(shape: tuple[int, ...], op: Op, k: int, axis: int | None, keepdims: boo
     return (*shape[:at], 1, *shape[at:])
 
 
-def forward(array: Array, op: Op, k: int, axis: int | None, keepdims: bool, shape: tuple[int, ...]) -> Array:
-    """The inverse of `seen`: a view of the result with the row axis last."""
-    if op.over is not None and op.over in op.signature.outputs[k].dims:
-        return array if axis in (-1, None) else np.moveaxis(array, axis, -1)
-    return array.reshape(shape) if keepdims else array
+def result_shapes(
+    op: Op, shapes: tuple[Shape, ...], static: dict[str, Any], axis: Any = -1, keepdims: Any = False
+) -> tuple[Shape, ...]:
+    """Shapes of the results of a call that is not made yet; the errors that it would raise for shapes and axis."""
+    if op.structured:
+        return op.result_shapes(shapes, static)
+    found = geometry(op, shapes, axis, keepdims)
+    refuse_empty(op, found.form, shapes)
+    return found.final
+
+
+def refuse_empty(op: Op, form: Form, shapes: tuple[Shape, ...]) -> None:
+    """ShapeError where rows are empty, and an empty row has no value."""
+    if form.n == 0 and op.empty_is_error:
+        raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {shapes[0]}), which has no value")
+
+
+def row_axis(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> int | None:
+    """The row axis counted from the end, of the operands as broadcast; ParameterError for anything else."""
+    if not isinstance(keepdims, (bool, np.bool_)):
+        raise ParameterError(f"{op.name}: keepdims is {shown(keepdims)}; it must be True or False")
+    if axis is None and op.reduces:
+        return None
+    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
+        other = " or None" if op.reduces else ""
+        raise ParameterError(f"{op.name}: axis is {shown(axis)}; it must be an integer{other}")
+    ranks = [
+        len(s) for spec, s in zip(op.signature.inputs, shapes, strict=True) if spec.leading and op.over in spec.dims
+    ]
+    if axis != -1 and not -max(ranks) <= axis < max(ranks):
+        raise ParameterError(f"{op.name}: axis is {shown(axis)}, but {op.operands[0]} has {max(ranks)} dimension(s)")
+    return int(axis - max(ranks) if axis >= 0 else axis)
+
+
+def located(
+    error: GuardError, op: Op, shapes: tuple[Shape, ...], user_shape: Callable[[Shape, int], Shape] | None = None
+) -> None:
+    """Let a guard's error name index and shape as the caller sees the results."""
+    from trueno.guards.health import locate
+
+    locate(error, [spec.name for spec in op.signature.outputs], shapes, user_shape)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.dispatch.half import FLOATS, TAKEN, is_half
+from trueno.dispatch.operands import float_dtype, is_number
 from trueno.dispatch.transfer import imported
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.floatenv import ieee
@@ -45,16 +46,9 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
                 raise DtypeError(f"{op.name}: {spec.name} is {type(x).__name__}; real numbers only")
             continue
         array = _array(op, spec.name, x)
-        dtypes.append((spec.name, array.dtype.newbyteorder("=")))
+        dtypes.append((spec.name, np.dtype(array.dtype.type)))  # NumPy's own object, by which the fast path knows it
         found.append(array)
-    dtype = dtypes[0][1] if dtypes else np.dtype(np.float32)
-    for name, other in dtypes:
-        if other != dtype:
-            raise DtypeError(
-                f"{op.name}: {name} is {other}, but {dtypes[0][0]} is {dtype}; convert one of them with .astype"
-            )
-    if op.quantized and dtypes and dtype != np.float32:
-        raise DtypeError(f"{op.name}: {dtypes[0][0]} is {dtype}; blocks go with float32: .astype(numpy.float32)")
+    dtype = float_dtype(op, dtypes) or np.dtype(np.float32)
     arrays = []
     for x, a in zip(operands, found, strict=True):
         arrays.append(number(op, x, dtype) if a is None else a)
@@ -64,7 +58,7 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
 def unpacked(op: Op, name: str, x: Any, told: str) -> tuple[Any, str]:
     """The bytes of a `QuantizedMatrix` and its format; anything else as it is.
 
-    ParameterError where it says another format than `told`, or lies the other way round than the op reads it.
+    ParameterError where it says another format than `told`, or lies in the other orientation than the op reads.
     """
     told = lower(told)
     form = getattr(x, "_blocks", None)
@@ -110,7 +104,7 @@ def _swapped(op: Op, name: str, what: str) -> DtypeError:
 
 
 def lower(format: Any) -> Any:  # noqa: A002 - the parameter's own word
-    """A format's name as the table has it; what is no name as it is."""
+    """A format's name as the table has it; anything else as it is."""
     return format.lower() if isinstance(format, str) else format
 
 
@@ -131,13 +125,6 @@ def number(op: Op, x: Any, dtype: np.dtype[Any]) -> Array:
             return narrowed(np.asarray(x, np.float64), dtype) if dtype.itemsize == 2 else np.asarray(x, dtype)
     except OverflowError:
         raise ParameterError(f"{op.name}: a whole number of {x.bit_length()} bits is past every {dtype}") from None
-
-
-def is_number(x: Any) -> bool:
-    """Whether `x` is a real number of Python's or NumPy's, and no truth value; of bfloat16 too."""
-    if isinstance(x, (float, int, np.floating, np.integer)):
-        return not isinstance(x, bool)
-    return isinstance(x, np.generic) and is_half(x.dtype)
 
 
 def _same(result: Any) -> Any:
@@ -210,7 +197,7 @@ def plain(value: Any) -> Any:
 
 
 def _float(op: Op, p: Parameter, value: Any) -> float:
-    """The value of a float parameter; ParameterError for what is no number, or past every float."""
+    """The value of a float parameter; ParameterError for what is not a number, or beyond every float."""
     kind = type(value)
     number = hasattr(kind, "__float__") or hasattr(kind, "__index__")  # float() takes texts and bytes as well
     if number and not isinstance(value, (bool, np.bool_, complex, np.complexfloating)) and not np.ndim(value):

@@ -7,7 +7,8 @@ import numpy as np
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
-from trueno.dispatch import general, state
+from trueno.dispatch import state
+from trueno.dispatch.call import request
 from trueno.dispatch.function import function
 from trueno.errors import ParameterError, suggestion
 from trueno.ops import ALIASES, TABLE
@@ -36,7 +37,7 @@ def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     reason, its predicted time, the origin of that time, and the bytes that would move.
     """
     row = _op(op)
-    call = general.request(row, operands, parameters)
+    call = request(row, operands, parameters)
     found = policy.decide(call, state.current.get().request)
     given = {**dict(zip(row.operands, operands, strict=False)), **parameters}
     known = {f.name: getattr(found, f.name) for f in fields(found)}

@@ -34,13 +34,13 @@ _said: set[tuple[str, str, str]] = set()
 def passes(error: BaseException) -> bool:
     """Whether an exception from a kernel is not a failure of the kernel.
 
-    These are: a guard's error, or one that `told` has made already; a warning of ours that is set to be an error; an
-    exit of the program or of a task, and what a signal's handler raises while a kernel runs; and the end of the stack.
+    That is what a guard raises, or `wrap_error` has made already; a warning of ours that is to be an error; a way out
+    of the program, or of a task, and what a signal's handler raises while a kernel runs; the end of the caller's stack.
     """
     if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, RecursionError, GuardError, TruenoWarning)):
         return True
     cancelled = getattr(sys.modules.get("asyncio"), "CancelledError", ())
-    return isinstance(error, cancelled) or hasattr(error, TOLD) or _from_a_signal(error)
+    return isinstance(error, cancelled) or hasattr(error, WRAPPED) or _from_a_signal(error)
 
 
 def _from_a_signal(error: BaseException) -> bool:
@@ -72,7 +72,7 @@ def leave_out(call: Call, name: str, error: BaseException, request: Request) -> 
     _retire(error, name)
     named = name in request.names or name in (call.residency, "reference")
     if named or settings.get("TRUENO_FALLBACK") == "error" or (not request.automatic and name in _environment()):
-        raise told(error, call.op.name, name) from error
+        raise wrap_error(error, call.op.name, name) from error
     quarantine.add(call, name, words(error))
 
 
@@ -97,17 +97,17 @@ def _environment() -> tuple[str, ...]:
     return names
 
 
-TOLD = "_trueno_told"
+WRAPPED = "_trueno_wrapped"
 """The mark of an error that names op and backend already."""
 
 
-def told(error: BaseException, op: str, name: str) -> Exception:
-    """An error for the user to catch: ours, of the same kind, with op and backend in its message."""
+def wrap_error(error: BaseException, op: str, name: str) -> Exception:
+    """The error that a user can catch: ours, of the same kind, with op and backend in its message."""
     _retire(error, name)
     kinds = ((OutOfMemory, OutOfMemory), (DeviceLost, DeviceLost), (MemoryError, OutOfMemory))
     kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), KernelError)
     made: Any = kind(f"{op}: {name} failed ({words(error)})")
-    setattr(made, TOLD, True)
+    setattr(made, WRAPPED, True)
     return made  # type: ignore[no-any-return]
 
 
@@ -126,16 +126,16 @@ def _retire(error: BaseException, name: str) -> None:
 
 
 @contextmanager
-def telling(op: str, name: str) -> Iterator[None]:
-    """Turn anything that a plugin raises inside into an error that names op and backend; our own errors stay."""
+def wrapping_errors(op: str, name: str) -> Iterator[None]:
+    """Whatever a plugin raises inside becomes an error that names op and backend; what is ours already stays."""
     try:
         yield
     except TruenoError as error:
         if isinstance(error, (OutOfMemory, DeviceLost)):
-            raise told(error, op, name) from error
+            raise wrap_error(error, op, name) from error
         raise
     except Exception as error:
-        raise told(error, op, name) from error
+        raise wrap_error(error, op, name) from error
 
 
 def say_again(backend: str | None = None) -> None:

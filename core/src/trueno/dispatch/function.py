@@ -2,8 +2,8 @@
 
 Each op's function is generated with the op's signature.  Its fast path reads a key off the first operand,
 finds the bare kernel in the current state's plans, allocates, calls, and compares the result with 0: two
-Python frames.  Calls that the kernel refuses or that raise, and unusual arguments, go to
-`trueno.dispatch.general`, which validates everything, broadcasts, compacts, copies and explains; a kernel that raises
+Python frames.  Whatever the kernel refuses, whatever looks odd, and whatever is raised on the way, goes to
+`trueno.dispatch.call`, which validates everything, broadcasts, compacts, copies and explains; a kernel that raises
 there as well has failed.
 """
 
@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from trueno.dispatch import general, plan
+from trueno.discovery.protocol import Refused
+from trueno.dispatch import plan
 from trueno.dispatch.asking import use
+from trueno.dispatch.call import ENTRANCES
 from trueno.dispatch.coerce import plain, unfit, unpack, unpacked
 from trueno.dispatch.fallback import passes
 from trueno.dispatch.parameters import parameters
@@ -125,6 +127,7 @@ def source(op: Op) -> str:
             lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
             given = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
             lines += [f"{pad}if {given} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
+        lines += ["    except _Refused:", "        pass"]  # said by the kernel itself: nothing to look at
         lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"
@@ -142,7 +145,8 @@ def build(op: Op) -> Callable[..., Any]:
         "_uint8": np.dtype(np.uint8),
         "_blocks": unpacked,
         "_refuse": refuse,
-        "_general": general.call,
+        "_general": ENTRANCES[len(op.operands)],
+        "_Refused": Refused,
         "_op": op,
         "_passes": passes,
         "_axis": -1,

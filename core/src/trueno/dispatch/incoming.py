@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from trueno.dispatch.contiguous import compact
 from trueno.dispatch.half import FLOATS, is_half
-from trueno.dispatch.transfer import held, imported
+from trueno.dispatch.transfer import imported, unwrap
 from trueno.errors import DtypeError, OutOfMemory, ParameterError
 from trueno.floatenv import ieee
 
@@ -19,7 +20,7 @@ def plain(what: str, x: Any, *, half: bool = False) -> np.ndarray[Any, Any]:
     `what`: the method, for messages.  half: accept 16-bit floats, too.  DtypeError, ShapeError, ParameterError;
     OutOfMemory if there is no room for a copy.
     """
-    x = held(x)
+    x = unwrap(x)
     if isinstance(x, (bool, np.bool_, str, bytes)) or x is None:
         raise DtypeError(f"{what}: x is {type(x).__name__}; give an array, a list or a number")
     try:
@@ -32,11 +33,8 @@ def plain(what: str, x: Any, *, half: bool = False) -> np.ndarray[Any, Any]:
             array = whole(what, "x", array)
         elif array.dtype.type not in FLOATS and not (half and is_half(array.dtype)):
             remedy = "widen it with .astype(numpy.float32)" if is_half(array.dtype) else "use .astype"
-            raise DtypeError(f"{what}: x is {array.dtype}; float32, float64 or integers are taken; {remedy}")
-        flags = array.flags
-        if flags.c_contiguous and flags.aligned and array.dtype.isnative:
-            return array
-        return np.array(array, array.dtype.newbyteorder("="), order="C")
+            raise DtypeError(f"{what}: x is {array.dtype}; float32, float64 or whole numbers are taken; {remedy}")
+        return compact(array)
     except MemoryError as error:
         raise OutOfMemory(f"{what}: there is no room for x ({error})") from None
 

@@ -1,7 +1,7 @@
 """Plans: a backend's kernel, ready to be called for one key.
 
-What a key needs beyond the bare kernel is wrapped around it once, each layer with the kernel's own signature:
-moving host arrays (`transfer.ferry`), failing without damage (`shield`), the guard (`watch`), the
+What a key needs beyond the bare kernel is put around it once, each layer with the kernel's own signature:
+moving host arrays (`transfer.stage`), failing without loss (`catch_failures`), the guard (`watch`), the
 trace (`timed`), the default floating-point environment (`steady`).  A key that needs none of them has the bare kernel.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Kernel, Refused
 from trueno.dispatch.fallback import passes
-from trueno.dispatch.transfer import ferry
+from trueno.dispatch.transfer import stage
 from trueno.errors import KernelError
 from trueno.events.stream import emit, verbose
 from trueno.floatenv import steady
@@ -61,9 +61,9 @@ def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None") -> Pl
     kernel = bare = _kernel(backend, replace(call, guarded=fused))
     entry.active = True
     if entry.foreign and call.residency == "host":
-        kernel = ferry(kernel, backend, call, guarded=fused)
+        kernel = stage(kernel, backend, call, guarded=fused)
     if not entry.atomic:
-        kernel = shield(kernel, call, name, state, fused)
+        kernel = catch_failures(kernel, call, name, state, fused)
     if guarded is not None:
         from trueno.dispatch.watch import watch
 
@@ -96,8 +96,8 @@ def _kernel(backend: Backend, call: Call) -> Kernel:
     return kernel
 
 
-def shield(kernel: Kernel, call: Call, name: str, state: Keeper, fused: bool) -> Kernel:
-    """A kernel whose failure does no damage: after an exception the next candidate gets the call.
+def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: bool) -> Kernel:
+    """A kernel whose failure costs nothing: what it raises sends the call to the next candidate.
 
     It may have written half a result by then, so it never writes over an operand: it refuses, and the general
     path offers fresh arrays.  A TypeError is passed on: the fast path does not check everything that a kernel may
@@ -108,7 +108,7 @@ def shield(kernel: Kernel, call: Call, name: str, state: Keeper, fused: bool) ->
     host = call.residency == "host"
     known = (0, None, -1, 1, 2, 3) if fused else (0, None, -1)
 
-    def shielded(*args: Any) -> Any:
+    def caught(*args: Any) -> Any:
         if host:
             for out in args[-outs:]:
                 for x in args[:inputs]:
@@ -129,7 +129,7 @@ def shield(kernel: Kernel, call: Call, name: str, state: Keeper, fused: bool) ->
             return -1
         return status
 
-    return shielded
+    return caught
 
 
 def timed(kernel: Kernel, call: Call, name: str) -> Kernel:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64)}
 CLASSES = 65  # size classes: bit lengths of any array's size
-drops = 0
-"""How often plans were dropped: earlier decisions are not stored later, and cached kernels are looked up again."""
+generation = 0
+"""How often plans were dropped: what was decided before is not kept after, and who keeps a kernel asks again."""
 CHAINS = 512
 """The most batch-made ops that are kept, with their plans: there is no end of them, and a batch holds its own."""
 RANKS = 65  # NumPy's arrays have up to 64 axes
@@ -52,13 +52,13 @@ class State:
     Such an attribute is a list by rank of lists by size class of the first operand: small integers are the fastest
     keys, and a slot the fastest attribute to read.  Static parameters come before (`f4_gelu["tanh"]`),
     size classes of further operands of structured ops after.  `general` holds the plans of canonicalised calls.
-    chains: keys in `general` of batch-made ops, the oldest first.
-    resident: calls on arrays of a device (`trueno.dispatch.repeated`).
-    own: the request made here; None follows `trueno.set_default`.
+    chains: keys in `general` of ops that batches made, the oldest first.
+    calls: those that go straight to their kernels (`trueno.dispatch.cache`).
+    own: what was asked for here; None follows `trueno.set_default`.
     """
 
     __slots__ = (
-        "__weakref__", "chains", "general", "own", "resident", "rules", "traced",
+        "__weakref__", "calls", "chains", "general", "own", "rules", "traced",
         *(f"{d}_{name}" for name in TABLE for d in DTYPES),
     )  # fmt: skip
 
@@ -68,7 +68,7 @@ class State:
         self.traced = traced
         self.general: dict[Any, tuple[Decision, dict[int, Plan | None]]] = {}
         self.chains: deque[tuple[Any, ...]] = deque()
-        self.resident: dict[Any, Any] = {}
+        self.calls: dict[Any, Any] = {}
 
     @property
     def request(self) -> Request:
@@ -100,9 +100,9 @@ class State:
             """A placeholder for a missing plan: it makes the plan, replaces itself, and calls the plan."""
             x = args[0]
             sizes = tuple(a.size.bit_length() for a in args[: plan.keys(op)])
-            before = drops
+            before = generation
             kernel = self.kernel(op, dtype, static, x.ndim, sizes)
-            if before == drops and not policy.nested():
+            if before == generation and not policy.nested():
                 row = rows[x.ndim]
                 for size in sizes[:-1]:
                     row = row[size]
@@ -131,9 +131,9 @@ class State:
 
     def forget(self, op: str | None = None) -> None:
         """Drop the plans of an op, or all; the next call of each key chooses again."""
-        global drops
-        drops += 1
-        self.resident.clear()
+        global generation
+        generation += 1
+        self.calls.clear()
         for key in list(self.general):
             if op is None or key[0] == op:
                 self.general.pop(key, None)
@@ -149,9 +149,9 @@ class State:
         key = plan.key(call)
         found = self.general.get(key)
         if found is None:
-            before = drops
+            before = generation
             found = (policy.decide(call, self.request), {})
-            if before == drops and not policy.nested():
+            if before == generation and not policy.nested():
                 self.general[key] = found
                 if call.op.family == "batch":
                     self._keep(key)
@@ -299,9 +299,9 @@ def set_asked(asked: Request) -> None:
 
 def forget_plans(op: str | None = None) -> None:
     """Drop every plan (of one op) of every state."""
-    global drops
+    global generation
     with _lock:
-        drops += 1
+        generation += 1
         alive = list(_alive)
     for state in alive:
         state.forget(op)

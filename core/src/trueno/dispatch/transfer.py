@@ -1,7 +1,7 @@
 """Moving arrays to a device and back to the host.
 
-`trueno.to` and `trueno.numpy` move the user's arrays; a kernel of a device that is to compute on host arrays gets
-them through `ferry`.  Every move is an event of kind `transfer`, with bytes and seconds.
+`trueno.to` and `trueno.numpy` move what the user has; a kernel that is to compute on host arrays elsewhere has
+them staged.  Every move is an event of kind `transfer`, with bytes and seconds.
 """
 
 from threading import local
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast, overload
 import numpy as np
 
 from trueno.discovery import registry
+from trueno.discovery.entry import Entry
 from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel
-from trueno.discovery.registry import Entry
-from trueno.dispatch.fallback import telling
+from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.half import is_half
 from trueno.errors import DeviceError, DtypeError, KernelError, OutOfMemory, ParameterError, ShapeError
 from trueno.events.stream import emit
@@ -93,11 +93,11 @@ def _same(backend: Backend, method: str, x: Any, shape: tuple[int, ...], dtype: 
         )
 
 
-def ferry(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel:
-    """A device's kernel for host arrays: operands are copied there and results back; nothing else is touched."""
+def stage(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel:
+    """A device's kernel for host arrays: operands go there, results come back; nothing else is touched."""
     inputs, outs, op = len(call.op.operands), len(call.op.signature.outputs), call.op.name
 
-    def ferried(*args: Any) -> int:
+    def staged(*args: Any) -> int:
         targets = args[-outs:]
         if any(not t.flags.writeable for t in targets):
             return -1
@@ -115,20 +115,20 @@ def ferry(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel
             download(backend, result, target, op)
         return status
 
-    return ferried
+    return staged
 
 
-def held(x: Any) -> Any:
-    """The array that a `Vector` or `Matrix` holds; any other object itself."""
+def unwrap(x: Any) -> Any:
+    """The array that a `Vector` or `Matrix` holds; anything else as it is."""
     return x.array if hasattr(type(x), "_wrap_result") else x
 
 
-def home(x: Any) -> Entry | None:
-    """The backend on which an operand lives, whether it is an array or a holder of one; None for the host."""
+def device_of(x: Any) -> Entry | None:
+    """The backend on which an operand lives, be it an array or what holds one; None for the host."""
     kind = type(x)
     if kind is np.ndarray or kind in (list, tuple, float, int):
         return None
-    return home(x.array) if hasattr(kind, "_wrap_result") else registry.owner(kind)
+    return device_of(x.array) if hasattr(kind, "_wrap_result") else registry.owner(kind)
 
 
 def to(x: Any, name: str) -> Any:
@@ -143,8 +143,8 @@ def to(x: Any, name: str) -> Any:
     entry = registry.entries()[name.lower()]
     if _in_blocks(x):
         return x._of_bytes(to(x.bytes, name))
-    x = held(x)
-    there = home(x)
+    x = unwrap(x)
+    there = device_of(x)
     if there is entry:
         return x
     made = host("to", x)
@@ -157,7 +157,7 @@ def to(x: Any, name: str) -> Any:
         raise OutOfMemory(f"to: there is no room for x ({error})") from None
     if not entry.foreign:
         return made
-    with telling("to", backend.name):
+    with wrapping_errors("to", backend.name):
         return upload(backend, made)
 
 
@@ -189,11 +189,11 @@ def _in_blocks(x: Any) -> bool:
 
 
 def host(what: str, x: Any) -> np.ndarray[Any, Any]:
-    """`x` as a NumPy array, wherever it is; lists become float32.  `what`: the function, for messages."""
-    x = held(x)
-    there = home(x)
+    """`x` as a NumPy array, wherever it lives; lists become float32.  `what`: the function, for messages."""
+    x = unwrap(x)
+    there = device_of(x)
     if there is not None:
-        with telling(what, there.name):
+        with wrapping_errors(what, there.name):
             return download(registry.load(there.name), x, None, what)  # type: ignore[no-any-return]
     if isinstance(x, (list, tuple)):
         made = imported(what, "x", x)

@@ -7,7 +7,7 @@
 
 Kernels called (`run`) are those of this context: of this thread or task, of tasks started inside, and of threads
 that run in a copy of the context.  All other kinds are those of the whole process: a fallback in a worker thread
-is seen too.  Where decisions are kept, calls inside are planned anew, so that each shows, also under a `use` or a guard
+is seen too.  Where decisions are kept, calls inside are planned again so that each shows, also under a `use` or a guard
 inside; outside, calls cost what they cost without.
 """
 
@@ -34,7 +34,7 @@ R = TypeVar("R")
 FORMATS = {".json": "for trace viewers", ".jsonl": "an event a line", ".txt": "the summary"}
 LIMIT = 100_000
 PLANNED = ("decision", "compile", "run")  # a trace of these needs plans of its own
-ANEW = ("decision", "compile")  # and of these, plans that nobody made before
+ANEW = ("decision", "compile")  # and of these, plans that were not made before
 
 
 class Trace(Listener):
@@ -143,7 +143,7 @@ class Trace(Listener):
         return self.summary()
 
     def summary(self) -> str:
-        """Who ran what, how often and how long; who was refused, and why; what was moved, and what went wrong."""
+        """Which backends ran what, how often and how long; refusals and why; what was moved, and what went wrong."""
         return summary(self.events, self._began, self.seconds, len(self._threads), self.dropped, self.limit)
 
     # ---- as data -----------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def write(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, A
 
 def entry(name: str, x: Any) -> Entry:
     """The entry for an array, a QuantizedMatrix or a tensor of another file."""
-    from trueno.dispatch.transfer import held, imported, numpy
+    from trueno.dispatch.transfer import imported, numpy, unwrap
 
     if isinstance(x, Tensor):
         return Entry(name, x.type, x.shape, x.nbytes, lambda: x.raw)
@@ -54,7 +54,7 @@ def entry(name: str, x: Any) -> Entry:
         if x.format in INTERLEAVED:
             raise ParameterError(f"gguf: tensor {name!r} is in {x.format}, which files cannot hold; write q.plain()")
         return Entry(name, x.format, x.shape, x.nbytes, lambda: numpy(x.bytes))
-    array = imported("gguf", f"tensor {name!r}", held(x))
+    array = imported("gguf", f"tensor {name!r}", unwrap(x))
     kinds = {np.dtype(text): kind for kind, text in PLAIN.items()}
     kind = kinds.get(array.dtype.newbyteorder("<"))
     if kind is None:

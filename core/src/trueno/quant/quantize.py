@@ -20,11 +20,11 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
     ShapeError where k is not a whole number of blocks: nothing is padded.  ParameterError for NaN or Inf.
     """
     from trueno.dispatch.function import function
-    from trueno.dispatch.transfer import held, host
+    from trueno.dispatch.transfer import host, unwrap
 
     f = format_of(format, "quantize", weights=True)
     name = f.plain or f.name
-    x = held(x) if hasattr(x, "reshape") or hasattr(x, "batch") or not hasattr(x, "__len__") else host("quantize", x)
+    x = unwrap(x) if hasattr(x, "reshape") or hasattr(x, "batch") or not hasattr(x, "__len__") else host("quantize", x)
     if hasattr(x, "batch"):
         raise DtypeError("quantize: x is a handle of a batch; use the batch's op: b.quantize_rows(x, format=...)")
     if hasattr(x, "shape") and len(x.shape) == 1:
@@ -40,7 +40,7 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
     if imatrix is None:
         data = function("quantize_rows")(x, format=name)
     else:
-        data = function("quantize_rows_weighted")(x, _single(held(imatrix)), format=name)
+        data = function("quantize_rows_weighted")(x, _single(unwrap(imatrix)), format=name)
     made = QuantizedMatrix(data, (x.shape[0], x.shape[1]), name)
     return made.interleaved() if f.plain else made
 

@@ -27,7 +27,7 @@ def kernel_entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> 
         kernel.disable_compile()
         usual = tuple(_usual(t) for t in signature.args)
         kernel.targetdescr.typing_context.install_possible_conversions(usual, signature.args)
-        kernel._search_new_conversions = _no_conversion
+        kernel._search_new_conversions = _refuse  # where it is asked first: one Python frame less than to explain
         kernel.typeof_pyval = partial(_typeof, kernel.typeof_pyval)
         kernel._explain_matching_error = _refuse
         return kernel
@@ -50,9 +50,5 @@ def _typeof(known: Callable[[Any], types.Type], value: Any) -> types.Type:
         return types.pyobject
 
 
-def _no_conversion(*_: Any, **__: Any) -> bool:
-    return False
-
-
-def _refuse(*_: Any, **__: Any) -> None:
+def _refuse(*_: Any) -> Any:
     raise Refused("not the types of this kernel")

@@ -1,18 +1,20 @@
 """The general path: every call that the fast path does not take.
 
-It finds out where the operands live, and hands the call to `trueno.dispatch.resident` or `trueno.dispatch.host`.  Where
+It finds out where the operands live, and hands the call to `trueno.dispatch.device` or `trueno.dispatch.host`.  Where
 the fast path has failed, the user gets here either the answer or the sentence that says what is wrong.
 """
 
 from inspect import Signature
-from typing import Any
+from typing import Any, Final
 
 from trueno.discovery.protocol import Call
-from trueno.dispatch import host, repeated, resident
+from trueno.dispatch import cache, device, host
 from trueno.dispatch.coerce import unpack
+from trueno.dispatch.operands import on_device
 from trueno.dispatch.parameters import parameters as declared
+from trueno.dispatch.table import Table
 from trueno.errors import ParameterError
-from trueno.floatenv import ieee, standard
+from trueno.floatenv import ieee
 from trueno.ops.op import Op
 
 
@@ -21,20 +23,21 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
 
     `scalars` holds the parameters by name, and `axis` and `keepdims` where the op has them.
     """
-    if operands[0].__class__ in repeated.types:
-        result = repeated.RUNS[len(operands)](op, operands, scalars, out)
-        if result is not repeated.NEVER:
-            return result
+    return ENTRANCES[len(operands)](op, operands, scalars, out)
+
+
+def _anew(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
+    """A call that is like none that is remembered."""
     operands, scalars = unpack(op, operands, scalars)
-    device = resident.device(op, operands)
-    if standard():
-        if device is None:
-            return host.call(op, operands, scalars, out)
-        return resident.call(op, device, operands, scalars, out)
+    data = on_device(op, operands)
     with ieee():  # numbers are rounded on their way to a kernel, and results on their way back
-        if device is None:
+        if data is None:
             return host.call(op, operands, scalars, out)
-        return resident.call(op, device, operands, scalars, out)
+        return device.call(op, operands, data, scalars, out)
+
+
+ENTRANCES: Final = Table(lambda operands: cache.written(operands, _anew))
+"""The general path by the number of operands: `call`, one frame less deep."""
 
 
 def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Call:
@@ -48,10 +51,8 @@ def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Ca
     given = tuple(scalars.pop(name) for name in op.operands)
     scalars.pop("out", None)
     given, scalars = unpack(op, given, scalars)
-    device = resident.device(op, given)
-    if device is not None:
-        return resident.request(op, device, given, scalars)
-    return host.request(op, given, scalars)
+    data = on_device(op, given)
+    return host.request(op, given, scalars) if data is None else device.request(op, data, scalars)
 
 
-__all__ = ["call", "request"]
+__all__ = ["ENTRANCES", "call", "request"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import trueno
 from trueno.discovery.entry import Entry
-from trueno.dispatch import repeated, resident, state
+from trueno.dispatch import cache, device, state
 
 F = np.float32
 X = np.linspace(-2, 2, 12, dtype=F).reshape(3, 4)
@@ -15,13 +15,13 @@ X = np.linspace(-2, 2, 12, dtype=F).reshape(3, 4)
 @pytest.fixture
 def long_way(monkeypatch):
     """Calls that went the long way, by op."""
-    seen, real = [], resident._run
+    seen, real = [], device._run
 
     def counted(op, *args):
         seen.append(op.name)
         return real(op, *args)
 
-    monkeypatch.setattr(resident, "_run", counted)
+    monkeypatch.setattr(device, "_run", counted)
     return seen
 
 
@@ -92,20 +92,20 @@ def test_nan_is_not_kept(fake):
     x = trueno.to(X, "fake")
     with trueno.use("fake"):
         trueno.relu(x)
-        before = len(state.current.get().resident)
+        before = len(state.current.get().calls)
         for _ in range(20):
             trueno.scale(x, float("nan"))
             trueno.scale(x, np.float64("nan"))
-        assert len(state.current.get().resident) == before
+        assert len(state.current.get().calls) == before
 
 
 def test_no_more_are_kept_than_fit(fake, monkeypatch):
-    monkeypatch.setattr(repeated, "KEPT", 8)
+    monkeypatch.setattr(cache, "KEPT", 8)
     x = trueno.to(X, "fake")
     with trueno.use("fake"):
         for i in range(50):
             trueno.scale(x, i + 0.5)
-            assert 0 < len(state.current.get().resident) <= 8
+            assert 0 < len(state.current.get().calls) <= 8
 
 
 def test_out_is_checked_as_before(fake):

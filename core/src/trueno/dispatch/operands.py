@@ -1,0 +1,107 @@
+"""The rules for operands that hold wherever a call runs: on the host, on a device, in a batch.
+
+Which float dtype a call has, which dtypes an operand may have, and where operands live, which is found once a call.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trueno.discovery import registry
+from trueno.discovery.entry import Entry
+from trueno.discovery.protocol import Backend
+from trueno.dispatch.half import FLOATS, TAKEN, is_float, is_half
+from trueno.dispatch.transfer import device_of, unwrap
+from trueno.errors import DeviceError, DtypeError
+from trueno.ops.op import Op
+from trueno.ops.signature import ArraySpec
+
+Shape = tuple[int, ...]
+Dtype = np.dtype[Any]
+
+
+def is_number(x: Any) -> bool:
+    """Whether `x` is a real number of Python's or NumPy's, and no truth value; of bfloat16 too."""
+    if isinstance(x, (float, int, np.floating, np.integer)):
+        return not isinstance(x, bool)
+    return isinstance(x, np.generic) and is_half(x.dtype)
+
+
+def float_dtype(op: Op, named: Sequence[tuple[str, Dtype]]) -> Dtype | None:
+    """The one float dtype of a call, of its operands' names and dtypes; None where no operand says it.
+
+    DtypeError for two, and for a product with blocks in any other than float32.
+    """
+    for name, dtype in named:
+        if dtype != named[0][1]:
+            said = f"{name} is {dtype}, but {named[0][0]} is {named[0][1]}"
+            raise DtypeError(f"{op.name}: {said}; convert one of them to the other's dtype")
+    if op.quantized and named and named[0][1] != np.float32:
+        raise DtypeError(f"{op.name}: {named[0][0]} is {named[0][1]}; blocks go with float32: convert it to that")
+    return named[0][1] if named else np.dtype(np.float32) if op.quantized else None
+
+
+def check_dtype(op: Op, spec: ArraySpec, dtype: Dtype, where: str) -> None:
+    """DtypeError for an operand that cannot be converted on its way: an array of a device, or a batch's handle.
+
+    where: "on a device", or "in a batch", which takes no 16-bit floats.
+    """
+    if spec.type:
+        right = dtype == spec.holds(dtype)
+        remedy = (
+            f"indices {where} are int64" if spec.index else f"blocks are bytes {where}, uint8: give a QuantizedMatrix"
+        )
+    else:
+        right = dtype.type in FLOATS if where == "in a batch" else is_float(dtype)
+        batched = f"float32 or float64 are taken {where}; widen it, or call the op itself"
+        remedy = batched if where == "in a batch" else TAKEN
+    if not right:
+        raise DtypeError(f"{op.name}: {spec.name} is {dtype}; {remedy}")
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """Operands of a call on a device: the arrays themselves, and numbers.
+
+    there: which are arrays of that device.  dtype: the float dtype of the call.
+    """
+
+    entry: Entry
+    backend: Backend
+    arrays: tuple[Any, ...]
+    there: tuple[bool, ...]
+    shapes: tuple[Shape, ...]
+    dtype: Dtype
+
+
+def on_device(op: Op, operands: tuple[Any, ...]) -> OnDevice | None:
+    """The operands, where they live on a device: one for all (numbers go anywhere); None where all are on the host."""
+    entries = [device_of(x) for x in operands]
+    first = next((i for i, entry in enumerate(entries) if entry is not None), None)
+    if first is None:
+        return None
+    entry, owner = entries[first], op.operands[first]
+    assert entry is not None
+    for name, other, x in zip(op.operands, entries, operands, strict=True):
+        if other is not entry and not is_number(x):
+            where = f"on {other.name}" if other is not None else "on the host"
+            remedy = f"trueno.to({name}, {entry.name!r}), or trueno.numpy({owner})"
+            raise DeviceError(f"{op.name}: {name} is {where}, but {owner} is on {entry.name}; move one: {remedy}")
+    return settled(op, entry, tuple(map(unwrap, operands)), tuple(other is entry for other in entries))
+
+
+def settled(op: Op, entry: Entry, arrays: tuple[Any, ...], there: tuple[bool, ...]) -> OnDevice:
+    """Arrays and numbers that are known to lie there, or nowhere; DtypeError for what a device does not take."""
+    named = []
+    for spec, x, own in zip(op.signature.inputs, arrays, there, strict=True):
+        if own:
+            check_dtype(op, spec, np.dtype(x.dtype), "on a device")
+            if not spec.type:
+                named.append((spec.name, np.dtype(x.dtype)))
+    dtype = float_dtype(op, named)
+    if dtype is None:
+        raise DtypeError(f"{op.name}: no operand says of which float type the result is")
+    shapes = tuple(tuple(x.shape) if own else () for x, own in zip(arrays, there, strict=True))
+    return OnDevice(entry, registry.load(entry.name), arrays, there, shapes, dtype)

@@ -99,9 +99,10 @@ def _first(name: str, import_module: Any) -> Any:
 
 
 def _is_module(name: str) -> bool:
-    from importlib.util import find_spec
+    with importing:
+        from importlib.util import find_spec
 
-    return find_spec(f"trueno.{name}") is not None
+        return find_spec(f"trueno.{name}") is not None
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ and its factory, hooks, and the lazy names of `trueno.hooks` and `trueno.formats
 imports inside single functions of the core, which are short, and imports that a plugin's kernels do later.
 """
 
+import logging  # noqa: F401 - what it does before a fork must come after our wait: it takes a lock that imports need
 import os
 import time
 from _thread import RLock, get_ident
@@ -18,8 +19,9 @@ from contextlib import contextmanager
 from typing import Any
 
 LONGEST = 2.0
-"""Seconds that a fork waits: an import that needs the forking thread, or a lock that an earlier hook took (`logging`
-has one), must not block both of them forever."""
+"""Seconds that a fork waits: an import that needs the forking thread, or a lock that an earlier hook took, must not
+block both of them forever.  CPython runs the latest hook for before a fork first.  So `logging`, which holds its lock
+during a fork, must be imported before our hook is registered: `logging.getLogger` is part of many imports."""
 _BETWEEN = 1e-3
 
 _gate = RLock()  # held during a fork, so that no import begins meanwhile

@@ -71,6 +71,7 @@ def works(folder, name, code, **environ):
         ("trueno.batch", "trueno.Batch"),
         ("trueno.batch.run", "trueno.Batch"),
         ("trueno.dispatch.function", "trueno.softmax"),
+        ("importlib.util", "trueno.softmax"),  # which finds out that this is no module of ours
         ("trueno.aio.calls", "trueno.aio.add"),
         ("trueno.formats.encoders", "__import__('trueno.formats').formats.encode"),
         ("pluggy", "trueno.hooks.hookimpl"),
@@ -115,6 +116,22 @@ def test_an_import_that_waits_for_the_forking_thread_stops_nobody_for_ever(tmp_p
     assert firstuse._threads == []
     """
     works(tmp_path, "trueno.batch", "\n".join(line[4:] for line in code.split("\n")))
+
+
+def test_an_import_that_asks_for_a_logger_while_a_fork_waits_for_it_ends_before_that(tmp_path):
+    code = """
+    forking = threading.Event()
+    os.register_at_fork(before=forking.set)  # runs after the hook of what is imported later, and before ours
+    import logging
+    def meanwhile():
+        assert forking.wait(60)
+        logging.getLogger("late")
+    """
+    works(
+        tmp_path,
+        "trueno.batch",
+        "\n".join(line[4:] for line in code.split("\n")) + "touch = lambda: trueno.Batch" + TOUCH,
+    )
 
 
 def test_an_import_that_fails_is_not_under_way(tmp_path):

@@ -77,6 +77,7 @@ PHRASES = [
     ),
 ]
 
+
 def files() -> list[Path]:
     """The files whose words count: sources, benchmarks, docs and tests; decisions stay as they were written."""
     found = [

@@ -142,7 +142,9 @@ def test_parameters_are_checked_at_once(b):
 
 
 def test_handles_outside_of_their_batch(b):
-    with pytest.raises(trueno.DtypeError, match=r"softmax: x is a handle of a batch; go on in the batch: b\.softmax"):
+    with pytest.raises(
+        trueno.DtypeError, match=r"softmax: x is a handle of a batch; call the batch's method: b\.softmax"
+    ):
         trueno.softmax(b.upload(np.ones(3, F)))
 
 

@@ -138,7 +138,7 @@ def test_only_products_along_rows_read_it():
     ):
         with pytest.raises(trueno.ParameterError, match=said):
             product()
-    with pytest.raises(trueno.ParameterError, match="lie row by row"):
+    with pytest.raises(trueno.ParameterError, match="are stored row by row"):
         trueno.quant_matvec_colmajor(laid, normal(40))
     assert np.array_equal(laid.T.plain() @ normal(40), q.T @ normal(40))
     with pytest.raises(trueno.ParameterError, match="holds activations, which cannot be interleaved"):

@@ -160,7 +160,7 @@ def _anew(op: Op, data: OnDevice, operands: tuple[Any, ...], scalars: dict[str, 
     result = RUNS[len(operands)](op, operands, scalars, None)
     if result is not NEVER:
         return result
-    with ieee():  # a batch calls this directly, without the general path's `ieee`
+    with ieee():  # rounding below must not depend on the caller's modes
         return _call(op, settled(op, data.entry, operands, data.there), scalars, None)
 
 
@@ -294,7 +294,7 @@ def _by_way_of_the_host(op: Op, data: OnDevice, scalars: dict[str, Any], out: An
     with wrapping_errors(op.name, backend.name):
         brought = tuple(download(backend, x, None, op.name) if own else x
                         for x, own in zip(data.arrays, data.there, strict=True))  # fmt: skip
-    with ieee():  # a batch calls this directly, without the general path's `ieee`
+    with ieee():  # rounding below must not depend on the caller's modes
         result = host.call(op, brought, scalars, None)
     results = result if isinstance(result, tuple) else (result,)
     with wrapping_errors(op.name, backend.name):

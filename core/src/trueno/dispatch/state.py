@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64)}
 CLASSES = 65  # size classes: bit lengths of any array's size
 generation = 0
-"""How often plans were dropped: a decision from before a drop is not stored after it, and a kernel is requested again
-by the code that keeps it."""
+"""How often plans were dropped: a decision from before a drop is not stored after it, and code that keeps a kernel
+requests it again."""
 CHAINS = 512
 """The most batch-made ops that are kept, with their plans: their number has no limit, and a batch holds its own."""
 RANKS = 65  # NumPy's arrays have up to 64 axes

@@ -165,7 +165,7 @@ def test_handles_of_others(b):
 def test_names():
     with pytest.raises(trueno.UnknownBackend, match="scalar"):
         trueno.Batch("scalr")
-    with pytest.raises(trueno.ParameterError, match="no name"):
+    with pytest.raises(trueno.ParameterError, match="is not the name of a backend"):
         trueno.Batch(3)
     with trueno.use("scalar"), trueno.Batch() as b:
         h = b.relu(b.upload([1.0]))

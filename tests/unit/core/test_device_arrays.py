@@ -50,7 +50,7 @@ def test_what_it_cannot_hold(fake):
         Vector(matrix)
     with pytest.raises(trueno.DtypeError, match="int64"):
         Vector(whole)
-    with pytest.raises(trueno.DtypeError, match="must return float64"):
+    with pytest.raises(trueno.DtypeError, match="float64 was requested"):
         Matrix(matrix, dtype=np.float64)
     with pytest.raises(trueno.DeviceError, match=r"live on fake, but backend is 'scalar'"):
         Matrix(matrix, backend="scalar")

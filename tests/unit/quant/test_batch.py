@@ -58,7 +58,7 @@ def test_other_formats_and_other_kinds_of_handles_are_errors(backend):
             b.quant_matvec(w, x, format="q8_0")
         with pytest.raises(trueno.ParameterError, match="are stored row by row"):
             b.quant_matvec_colmajor(w, x)
-        with pytest.raises(trueno.DtypeError, match="upload a QuantizedMatrix"):
+        with pytest.raises(trueno.DtypeError, match="blocks are bytes in a batch, uint8: give a QuantizedMatrix"):
             b.quant_matvec(x, x, format="q4_0")
         with pytest.raises(trueno.DtypeError, match="float32 or float64 are accepted"):
             b.relu(w)

@@ -139,7 +139,7 @@ def test_operands_that_do_not_fit_are_errors():
         q @ x[:-1]
     with pytest.raises(trueno.ShapeError, match="x @ q: x has 512 columns, but q has 24 rows"):
         np.ones((2, 512), F32) @ q
-    with pytest.raises(trueno.ParameterError, match="do not say their format"):
+    with pytest.raises(trueno.ParameterError, match="are bytes without a format"):
         trueno.quant_matvec(q.bytes, x)
     with pytest.raises(trueno.ParameterError, match="w is in q4_k, but format is 'q6_k'"):
         trueno.quant_matvec(q, x, format="q6_k")

@@ -1,7 +1,7 @@
-"""Locks that a fork leaves free.
+"""Locks that are free after a fork.
 
 A child of a fork has one thread, the one that forked.  A lock that another thread of the parent held at that moment
-is held in the child forever, by no thread.
+would stay held in the child forever, by no thread.
 """
 
 import os
@@ -9,10 +9,10 @@ from _thread import RLock
 from weakref import WeakSet
 
 
-class ForkSafeLock(RLock):  # type: ignore[misc]  # final in the stubs, and a base class in fact
+class ForkSafeLock(RLock):  # type: ignore[misc]  # the stubs declare it final, but CPython accepts subclasses
     """A reentrant lock that is free in a child of a fork, unless the thread that forked holds it.
 
-    Such a thread goes on in the child inside of its `with`, and leaves it there.
+    Such a thread continues in the child inside its `with`, and releases the lock at the end of it.
     """
 
     __slots__ = ()
@@ -30,5 +30,5 @@ def _after_fork() -> None:
             lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
-if hasattr(os, "register_at_fork"):  # hooks of later importers run after this one, and find the locks free
+if hasattr(os, "register_at_fork"):  # hooks of modules imported later run after this one, and find the locks free
     os.register_at_fork(after_in_child=_after_fork)

@@ -1,6 +1,6 @@
-"""Scopes: what holds inside of a `with`, or of a function: the backends asked for, a guard, a trace.
+"""Scopes: settings that apply inside a `with` or a function: the requested backends, a guard, a trace.
 
-One ContextVar says which scopes a thread or task is inside of.  What they come to is computed when one is entered or
+One ContextVar holds the open scopes of a thread or task.  Their combined effect is computed when a scope is entered or
 left, and never on the path of a call.
 """
 
@@ -17,27 +17,27 @@ R = TypeVar("R")
 
 
 class Scope:
-    """Holds inside of a `with`, or of a function that it decorates, plain or async.
+    """A setting that applies inside a `with`, or inside a function that it decorates, plain or async.
 
     A scope is local to the thread or task that enters it.  It may be used again, nested, and by many threads at once.
-    One that is left in another order than it was entered takes only its own part away.
+    Scopes may be left in any order: each removes only its own settings.
 
-    A kind of scope sets some of three attributes, which the code that decides how calls run reads off the open scopes.
-    request: for backends.  rules: the guard's; () is a guard that lets everything pass, None no guard.
-    traced: whether every call is an event.
+    A kind of scope sets some of three attributes, which the code that decides how calls run reads from the open scopes.
+    request: the request for backends.  rules: the guard's; () is a guard without conditions, None is no guard.
+    traced: whether every call emits an event.
     """
 
     request: Any = None
     rules: Any = None
     traced: bool = False
     _name: str = "a scope"
-    """What messages call it."""
+    """The name of the scope in messages."""
 
     def _follow(self, scopes: "tuple[Scope, ...]") -> None:
-        """Have calls run from now on as these scopes want it, the innermost last."""
+        """Apply these scopes, the innermost last, to later calls."""
 
     def _for_call(self, decorated: Callable[..., Any]) -> "Scope":
-        """The scope of one call of a function that this one decorates."""
+        """The scope of one call of a function that this scope decorates."""
         return self
 
     def __enter__(self) -> Self:
@@ -61,7 +61,7 @@ class Scope:
         self._follow(scopes)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """`function`, plain or async, such that it runs inside: `guard(trueno.log)(x)`, or as a decorator.
+        """`function`, plain or async, wrapped so that it runs inside: `guard(trueno.log)(x)`, or as a decorator.
 
         ParameterError for a generator: its body runs in its caller's context, piece by piece.
         """
@@ -71,7 +71,7 @@ class Scope:
         if any(inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body) for body in bodies):
             raise ParameterError(
                 f"{self._name}: {getattr(function, '__name__', repr(function))} is a generator, whose body runs where "
-                "its items are asked for, and not inside; write `with` around the loop that asks"
+                "its items are requested, outside the scope; write `with` around the loop that requests them"
             )
         decorated: Any
         if any(inspect.iscoroutinefunction(body) for body in bodies):
@@ -95,5 +95,5 @@ _open: ContextVar[tuple[Scope, ...]] = ContextVar("trueno_scopes", default=())
 
 
 def opened() -> tuple[Scope, ...]:
-    """The scopes that this thread or task is inside of, outermost first."""
+    """The open scopes of this thread or task, outermost first."""
     return _open.get()

@@ -291,7 +291,7 @@ def test_what_is_no_array_of_numbers(fake, what):
 
 def test_numbers_beside_a_devices_array(there):
     assert np.isinf(trueno.numpy(there + 1e300)).all()
-    with pytest.raises(trueno.ParameterError, match="add: a whole number of 1329 bits is past every float32"):
+    with pytest.raises(trueno.ParameterError, match="add: a whole number of 1329 bits is beyond the range of float32"):
         trueno.add(there, 10**400)
 
 

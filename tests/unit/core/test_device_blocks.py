@@ -53,7 +53,7 @@ def test_a_transposed_view_stays_one(fake):
     d = there(q.T)
     assert d.shape == (512, 32) and trueno.numpy(d) == q.T and trueno.numpy(d) != q
     assert trueno.numpy(d.T) == q
-    with pytest.raises(trueno.ParameterError, match="lie column by column"):
+    with pytest.raises(trueno.ParameterError, match="are stored column by column"):
         trueno.dequantize(d)
 
 

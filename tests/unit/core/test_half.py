@@ -194,9 +194,9 @@ def test_two_types_in_one_call_are_an_error(half):
             trueno.add(x, np.ones(3, other))
     with pytest.raises(trueno.DtypeError, match=f"y is float32, but x is {half}"):
         trueno.add(x, [1.0, 2.0, 3.0])
-    with pytest.raises(trueno.DtypeError, match="blocks go with float32"):
+    with pytest.raises(trueno.DtypeError, match="blocks require float32"):
         trueno.quantize(np.ones((2, 32), half), "q8_0")
-    with pytest.raises(trueno.DtypeError, match="float32, float64, float16 and bfloat16 are taken"):
+    with pytest.raises(trueno.DtypeError, match="float32, float64, float16 and bfloat16 are accepted"):
         trueno.add(np.ones(3, np.int16), x)
     with pytest.raises(trueno.DtypeError, match="plans are for float32 or float64"):
         trueno.add.plan(x, x)

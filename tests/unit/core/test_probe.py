@@ -102,7 +102,7 @@ def test_an_error_at_import_keeps_its_traceback(tmp_path):
     done = run(tmp_path, "import trueno\nwith trueno.use('broken'): pass")
     assert done.returncode == 1
     assert "BackendUnavailable: broken: ModuleNotFoundError: No module named 'no_such_module'" in done.stderr
-    assert "in the process that tried it" in done.stderr and "impl.py" in done.stderr
+    assert "in the process that probed it" in done.stderr and "impl.py" in done.stderr
     again = run(tmp_path, "import trueno\nwith trueno.use('broken'): pass")
     assert "Try again: trueno doctor --refresh" in again.stderr
 

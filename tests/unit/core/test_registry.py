@@ -412,7 +412,7 @@ def test_a_plugin_that_asks_for_itself_while_it_is_loaded(tmp_path):
     with trueno.use("eager"): pass
     """
     said = run(tmp_path, code, TRUENO_PROBE="off").stderr
-    assert "eager: it asks for itself while it is loaded" in said
+    assert "eager: it requests itself while it is loaded" in said
 
 
 def test_a_plugin_that_calls_an_op_while_it_is_made_is_done_without(tmp_path):

@@ -56,11 +56,11 @@ def test_other_formats_and_other_kinds_of_handles_are_errors(backend):
             b.update(w, made("iq4_nl", (8, 64)))
         with pytest.raises(trueno.ParameterError, match="w is in q4_0, but format is 'q8_0'"):
             b.quant_matvec(w, x, format="q8_0")
-        with pytest.raises(trueno.ParameterError, match="lie row by row"):
+        with pytest.raises(trueno.ParameterError, match="are stored row by row"):
             b.quant_matvec_colmajor(w, x)
-        with pytest.raises(trueno.DtypeError, match="give a QuantizedMatrix"):
+        with pytest.raises(trueno.DtypeError, match="blocks are bytes in a batch, uint8: give a QuantizedMatrix"):
             b.quant_matvec(x, x, format="q4_0")
-        with pytest.raises(trueno.DtypeError, match="float32 or float64 are taken"):
+        with pytest.raises(trueno.DtypeError, match="float32 or float64 are accepted"):
             b.relu(w)
         with pytest.raises(trueno.ShapeError, match=r"x.k. is 64, but w.k. is 96"):
             b.quant_matvec(b.upload(made("q4_0", (8, 96))), x)

@@ -86,7 +86,7 @@ def test_vectors_and_matrices_are_multiplied_and_come_back_as_such(on):
 
 def test_swapped_operands_are_told_the_order():
     q, x = made(), normal(2, 512)
-    matrices = r"it is w that comes in blocks: the order is trueno\.quant_matmul\(x, w\); swap them, or multiply with @"
+    matrices = r"w is the operand in blocks: the order is trueno\.quant_matmul\(x, w\); swap them, or multiply with @"
     for wrong in (
         lambda: trueno.quant_matmul(q, x),
         lambda: trueno.quant_matmul(q.bytes, x, format=q.format),
@@ -103,7 +103,7 @@ def test_swapped_operands_are_told_the_order():
         trueno.quant_matvec(x[0], q)
     with pytest.raises(trueno.DtypeError, match=r"trueno\.quant_matmul_colmajor\(x, w\); swap"):
         trueno.quant_matmul_colmajor(q.T, normal(2, 24))
-    with pytest.raises(trueno.DtypeError, match=r"x is uint8; float32, float64, float16 and bfloat16 are taken"):
+    with pytest.raises(trueno.DtypeError, match=r"x is uint8; float32, float64, float16 and bfloat16 are accepted"):
         trueno.quant_matmul(x.astype(np.uint8), q)  # in the right order
 
 

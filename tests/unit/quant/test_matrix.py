@@ -75,9 +75,9 @@ def test_the_transpose_is_a_view_and_comes_back():
     assert q.T.shape == (512, 24)
     assert q == q.T.T
     assert q != q.T
-    with pytest.raises(trueno.ParameterError, match="lie column by column"):
+    with pytest.raises(trueno.ParameterError, match="are stored column by column"):
         trueno.dequantize(q.T)
-    with pytest.raises(trueno.ParameterError, match="lie row by row"):
+    with pytest.raises(trueno.ParameterError, match="are stored row by row"):
         trueno.quant_matvec_colmajor(q, np.ones(24, F32))
 
 
@@ -139,7 +139,7 @@ def test_operands_that_do_not_fit_are_errors():
         q @ x[:-1]
     with pytest.raises(trueno.ShapeError, match="x @ q: x has 512 columns, but q has 24 rows"):
         np.ones((2, 512), F32) @ q
-    with pytest.raises(trueno.ParameterError, match="do not say their format"):
+    with pytest.raises(trueno.ParameterError, match="are bytes without a format"):
         trueno.quant_matvec(q.bytes, x)
     with pytest.raises(trueno.ParameterError, match="w is in q4_k, but format is 'q6_k'"):
         trueno.quant_matvec(q, x, format="q6_k")
@@ -147,7 +147,7 @@ def test_operands_that_do_not_fit_are_errors():
         trueno.quant_matvec(q.bytes, x, format="q6_k")
     with pytest.raises(trueno.DtypeError, match="w is float32; give a QuantizedMatrix"):
         trueno.quant_matvec(np.ones((3, 4), F32), x, format="q4_k")
-    with pytest.raises(trueno.DtypeError, match="x is float64; blocks go with float32"):
+    with pytest.raises(trueno.DtypeError, match="x is float64; blocks require float32"):
         trueno.quant_matvec(q, x.astype(np.float64))
     with pytest.raises(trueno.DtypeError, match="a is quantized; "):
         trueno.matmul(q, x[:, None])

@@ -1,4 +1,4 @@
-"""Checks of what a user passes to a batch: operands, arrays to read into, other arrays for an upload."""
+"""Checks of a user's arguments to a batch: operands, arrays to read into, replacement arrays for uploads."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,10 @@ from trueno.ops.op import Op
 
 def taken(op: Op, operands: tuple[Any, ...], graph: Graph, value: Callable[[str, str, Any], int]
           ) -> tuple[list[int | Number], np.dtype[Any]]:  # fmt: skip
-    """A call's operands, values and numbers, and its float dtype.  value: of a handle, by op, name and handle."""
+    """A call's operands, as values and numbers, and its float dtype.
+
+    value: returns the value of a handle, from the op's name, the operand's name and the handle.
+    """
     items: list[int | Number] = []
     named: list[tuple[str, np.dtype[Any]]] = []
     for spec, x in zip(op.signature.inputs, operands, strict=True):
@@ -28,28 +31,28 @@ def taken(op: Op, operands: tuple[Any, ...], graph: Graph, value: Callable[[str,
             named.append((spec.name, graph.values[v].dtype))
     dtype = float_dtype(op, named)
     if dtype is None:
-        raise DtypeError(f"{op.name}: no operand is a handle that says float32 or float64; call trueno.{op.name}")
+        raise DtypeError(f"{op.name}: no operand is a handle of float32 or float64; call trueno.{op.name}")
     return items, dtype
 
 
 def replaces(value: Value, array: Any, x: Any) -> None:
-    """ShapeError or DtypeError if `array`, made of what the user gave, `x`, cannot stand behind an upload."""
+    """Raise ShapeError or DtypeError if `array`, made from the user's `x`, cannot replace the array of an upload."""
     if tuple(array.shape) != value.shape:
         raise ShapeError(f"update: x has shape {tuple(array.shape)}, but h has {value.shape}; record a new batch")
     if np.dtype(array.dtype) != value.dtype:
         numbers = None if getattr(x, "_blocks", None) else transfer.unwrap(x)
-        dtype = getattr(numbers, "dtype", array.dtype)  # before whole numbers were made int64
+        dtype = getattr(numbers, "dtype", array.dtype)  # the user's own dtype: whole numbers are int64 in `array`
         raise DtypeError(f"update: x is {dtype}, but h is {value.dtype}; convert it with .astype")
     _, blocks, columns = getattr(x, "_blocks", None) or (None, "", False)
     if blocks != value.blocks:
         raise DtypeError(f"update: x is {blocks or 'not quantized'}, but h is {value.blocks or 'not quantized'}")
     if columns != value.columns:
-        way = "a transposed matrix, whose blocks lie column by column"
-        raise ShapeError(f"update: {'x' if columns else 'h'} is {way}, and the other is not; pass x.T")
+        way = "a transposed matrix, whose blocks are stored column by column"
+        raise ShapeError(f"update: {'x' if columns else 'h'} is {way}, and the other is not; give x.T")
 
 
 def fits(array: Any, out: Any) -> None:
-    """OutError if a result cannot be read into `out`."""
+    """Raise OutError if a result cannot be read into `out`."""
     shape: Shape = tuple(array.shape)
     plain = isinstance(out, np.ndarray) and not isinstance(out, np.ma.MaskedArray)
     if not plain or out.shape != shape or out.dtype != array.dtype or not out.flags.writeable:

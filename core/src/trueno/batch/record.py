@@ -28,15 +28,16 @@ class Batch:
     """Records ops and runs them as few kernels: `trueno.Batch("simd")`, or without a name to choose automatically.
 
     Every op of the table is a method with its own signature, without `out`, on handles and numbers.  `execute()`
-    computes each handle that you still hold and that nothing in the batch uses, and those that you `keep`; it leaves
-    out results that cannot be read any more.  `read(h)` of a handle that was fused away computes it then, from the same
-    uploads.  Executing again recomputes from the uploads as they are by then, without compiling or allocating.
+    computes each handle that you still hold and that no op in the batch uses, and those that you `keep`; it leaves
+    out results that no caller can read any more.  `read(h)` of a handle that was fused away computes it then, from the
+    same uploads.  Executing again recomputes from the uploads' current values, without compiling or allocating.
 
-    On a backend with arrays of its own everything stays there between upload and read.  An array that needs no other
-    layout is borrowed and not copied, on the host and on that backend: what you change in it counts at the next run,
-    so change nothing while one runs, nor before you read what was fused away; `update` gives another array.  No array
-    that you gave is ever written.  The batch owns its buffers until it is closed; it is for one thread at a time, and
-    nothing is recorded while it runs.  BatchError for what comes too early, too late, or from another batch.
+    On a backend with arrays of its own, arrays stay there between upload and read.  A batch borrows, without a copy, an
+    array whose layout kernels accept, on the host and on that backend: a change of its values counts at the next
+    execution, so change none during an execution, nor before you read a handle that was fused away; `update` replaces
+    an array.  A batch never writes to an array of yours.  It owns its buffers until it is closed; it is for one thread
+    at a time, and records no op while it runs.  BatchError for a call that is too early or too late, or for a handle of
+    another batch.
     """
 
     def __init__(self, backend: str | None = None) -> None:
@@ -54,8 +55,8 @@ class Batch:
         self._handles: list[ref[Handle]] = []
         self._kept: set[int] = set()
         self._replay: Replay | None = None
-        self._planned = 0  # values that the replay knows of
-        self._stale = False  # whether it lacks one that is to be kept
+        self._planned = 0  # the number of values in the graph when the replay was made
+        self._stale = False  # whether the replay lacks a value that is to be kept
         self._done = False  # whether the replay's results can be read
         self._changed = False  # whether uploads are newer than the results
         self._now: tuple[state.State, state.State] | None = None
@@ -71,13 +72,13 @@ class Batch:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.close()
-        except BatchError:  # it runs: what went wrong inside says more, and the running execution releases the buffers
+        except BatchError:  # it runs: the error inside explains more, and the end of that run releases the buffers
             if kind is None:
                 raise
             self._closed = True
 
     def close(self) -> None:
-        """Let all buffers go; handles are of no use then.  Twice is harmless.
+        """Release all buffers; handles cannot be used after that.  Closing again has no effect.
 
         BatchError while an execution runs in another thread or task: await that first.
         """
@@ -87,7 +88,7 @@ class Batch:
             self._closed = True
 
     def _free(self) -> None:
-        """The execution has ended."""
+        """End a run: release the lock, and the buffers if the batch is closed."""
         if self._closed:
             self._replay = self._now = None
             self._uploads.clear()
@@ -110,7 +111,7 @@ class Batch:
 
     @property
     def counts(self) -> Counts:
-        """What has been uploaded, run and read since the batch was made."""
+        """The counts of uploads, runs and reads since the batch was made."""
         return self._tally.counts()
 
     def _open(self, what: str) -> None:
@@ -118,7 +119,7 @@ class Batch:
             raise BatchError(f"{what}: this batch is closed; record in a new trueno.Batch()")
 
     def _quiet(self, what: str) -> None:
-        """BatchError unless the batch is open and does not run."""
+        """Raise BatchError unless the batch is open and no execution runs."""
         self._open(what)
         if self._busy.locked():
             raise BatchError(f"{what}: {BUSY}")
@@ -131,8 +132,8 @@ class Batch:
     def upload(self, x: Any) -> Handle:
         """A handle of `x`: an array, a list (of float32), a number, or an array of the backend on which this runs.
 
-        float32, float64, or whole numbers for indices; a QuantizedMatrix, which is read back as its bytes.  DtypeError,
-        DeviceError.
+        Its dtype is float32, float64, or, for indices, an integer type; `read` returns the bytes of a QuantizedMatrix.
+        DtypeError for another dtype, DeviceError for an array of another device.
         """
         self._quiet("upload")
         array = self._uploads.take("upload", x)
@@ -140,7 +141,7 @@ class Batch:
         return self._new(array, x, blocks, columns)
 
     def _new(self, array: Any, given: Any = None, blocks: str = "", columns: bool = False) -> Handle:
-        """A new upload; nothing of it is left if the device has no room."""
+        """A handle of a new upload; if the device has no memory for it, the graph is unchanged."""
         v = self._graph.upload(tuple(array.shape), np.dtype(array.dtype), blocks, columns)
         try:
             self._uploads.put(v, array, given)
@@ -150,7 +151,7 @@ class Batch:
         return self._handle(v)
 
     def update(self, h: Handle, x: Any) -> None:
-        """Put another array of the same shape and dtype behind an upload; the next execution computes with it."""
+        """Replace the array of an upload by one of the same shape and dtype; the next execution computes with it."""
         v = self._value("update", "h", h)
         value = self._graph.values[v]
         if value.maker >= 0:
@@ -177,13 +178,13 @@ class Batch:
             raise DtypeError(f"{where}: {name} is {kind(h)}; this batch works on handles: write b.upload({name})")
         if h.batch is not self:
             other = "a closed batch" if h.batch._closed else "another batch"
-            raise BatchError(f"{where}: {name} is a handle of {other}; b.upload(other.read({name})) brings it over")
+            raise BatchError(f"{where}: {name} is a handle of {other}; b.upload(other.read({name})) copies it")
         return h.value
 
     # ---- recording ----------------------------------------------------------------------------------
 
     def _record(self, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Any:
-        """Append a call of `op`; its handle, or one for each result."""
+        """Append a call of `op`, and return its handle, or one for each result."""
         self._quiet(op.name)
         axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
         operands, scalars = unpack(op, operands, scalars)
@@ -195,7 +196,7 @@ class Batch:
                 if isinstance(item, Number):
                     given[i] = self._number(op, spec.index, item.value, dtype)
             made = self._graph.record(op, tuple(given), dtype, params, static, axis, keepdims)
-        except BaseException:  # the numbers that were uploaded for it are of no use
+        except BaseException:  # no op uses the numbers that were uploaded for this call
             for v in range(before, len(self._handles)):
                 self._uploads.remove(v)
             del self._handles[before:], self._graph.values[before:]
@@ -204,14 +205,14 @@ class Batch:
         return handles[0] if len(handles) == 1 else handles
 
     def _number(self, op: Op, index: bool, x: Any, dtype: np.dtype[Any]) -> "int | Number":
-        """A number beside handles: a parameter of a row program, an upload for any other op."""
+        """A number among handles: a parameter of a row program, an upload for any other op."""
         array = np.asarray(x, np.int64) if index else number(op, x, dtype)
         if not op.structured:
             return Number(float(array))
         return self._new(array).value
 
     def keep(self, h: Handle) -> Handle:
-        """Have `execute()` compute `h` though other ops use it, so that reading it costs nothing more."""
+        """Make `execute()` compute `h` even if other ops use it, so that `read` need not compute it."""
         v = self._value("keep", "h", h)
         if v not in self._kept:
             self._kept.add(v)
@@ -222,7 +223,7 @@ class Batch:
     # ---- running ------------------------------------------------------------------------------------
 
     def execute(self) -> None:
-        """Run what was recorded.  The first error ends it and names its op; uploads intact, and it may run again.
+        """Run the recorded ops.  The first error ends the run and names its op; uploads stay, and it may run again.
 
         BatchError while another execution runs.
         """
@@ -234,9 +235,10 @@ class Batch:
             self._free()
 
     async def execute_async(self) -> None:
-        """The same in a worker thread, so that the event loop goes on.
+        """Run the recorded ops in a worker thread, so that the event loop continues.
 
-        Cancelled, it ends after the kernel that runs, and only then raises: the batch can be executed again or closed.
+        After a cancellation it waits for the kernel that runs, and only then raises: the batch can be executed again or
+        closed.
         """
         self._open("execute_async")
         if not self._busy.acquire(False):
@@ -270,7 +272,7 @@ class Batch:
         return state.choosing(self._asked, "trueno.Batch")
 
     def _wanted(self) -> list[int]:
-        """Results that can still be read and that no op which runs takes in, and all that are kept."""
+        """The results that a caller can still read and that no op of the run uses, and all that are kept."""
         used: set[int] = set()
         wanted = []
         for entry in reversed(self._graph.ops):
@@ -290,14 +292,14 @@ class Batch:
         return schedule(self._graph, wanted, device.name if device else "host", self._asked)
 
     def _outdated(self, now: state.State) -> bool:
-        """Whether what is planned is not what was recorded, or was planned for other backends, which may fuse less."""
+        """Whether the plan lacks recorded ops, or was made for other backends, which may fuse less."""
         replay = self._replay
         if replay is None or self._stale or self._planned != len(self._graph.values):
             return True
         return replay.stale(now) and replay.schedule.names != names(self._asked)
 
     def _plan(self) -> None:
-        """Schedule what was recorded so far, and make its buffers; those of the plan before are gone by then."""
+        """Schedule the ops recorded so far, and make their buffers, after releasing those of the previous plan."""
         if self._replay is not None:
             self._tally.drop(self._replay.schedule.buffers.nbytes)
         self._replay, self._done = None, False
@@ -312,10 +314,10 @@ class Batch:
     # ---- reading ------------------------------------------------------------------------------------
 
     def read(self, h: Handle, out: np.ndarray[Any, Any] | None = None) -> Any:
-        """The array of a handle, copied from the batch, into `out` if given; a NumPy scalar where the op gives one.
+        """A copy of a handle's array, in `out` if given; a NumPy scalar if the op returns one.
 
-        Of a handle that other ops took in, it is computed now.  BatchError before `execute()`, and where it would have
-        to be computed from uploads that have changed since.
+        A handle that was fused into other ops is computed now.  BatchError before `execute()`, and for such a handle
+        after its uploads have changed.
         """
         v = self._value("read", "h", h)
         with self._alone("read"):
@@ -346,8 +348,8 @@ class Batch:
             return self._replay.arrays[v]
         if self._changed:
             raise BatchError(
-                f"read: h, a result of {op}, went into other ops, and its uploads have changed since; "
-                "b.keep(h) before b.execute() has it computed"
+                f"read: h, a result of {op}, was fused into other ops, and its uploads have changed since; "
+                "call b.keep(h) before b.execute() to compute it"
             )
         replay = self._with_buffers(self._scheduled([v]))
         try:
@@ -359,7 +361,7 @@ class Batch:
     # ---- the ops ------------------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
-        """The table's ops become methods at first use."""
+        """Create the method of an op of the table at its first use."""
         op = TABLE.get(ALIASES.get(name, name))
         if op is None or name.startswith("_"):
             known = [*TABLE, *ALIASES, *METHODS]
@@ -378,7 +380,7 @@ BUSY = "this batch is being executed; await that first"
 
 
 class _Alone:
-    """Inside, no other thread runs the batch."""
+    """A context in which no other thread or task runs the batch."""
 
     __slots__ = ("_batch", "_what")
 

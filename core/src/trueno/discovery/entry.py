@@ -1,8 +1,8 @@
 """One installed backend: its manifest, whether it works here, and its object once it is loaded.
 
-Whether it works is answered by the manifest first, then by a verdict that is kept on disk, then by a process that
-probes it.  This process imports its code when it is used, and not before, and keeps what it raises.  Reads take no
-lock; each entry has one of its own, for the time that it is probed or loaded.
+The manifest determines first whether it works, then a verdict that is kept on disk, then a process that probes it.
+This process imports the plugin's code only when the backend is used, and keeps the error that the code raises.  Reads
+take no lock; each entry has its own lock, which is held while the backend is probed or loaded.
 """
 
 import os
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from trueno.probing.verdicts import Verdict
 
 _objects: dict[Any, Backend] = {}
-"""The backends of this process: a factory is called once, whatever is forgotten meanwhile."""
+"""The backends of this process: a factory is called once, even if the registry forgets its entry."""
 _thread = local()
-"""`depth`: how many backends this thread is making now, one inside the other."""
+"""`depth`: how many backends this thread is making now, nested in each other."""
 
 
 def _can_start_python() -> bool:
@@ -39,7 +39,7 @@ def _can_start_python() -> bool:
 
 
 def _deep() -> bool:
-    """Whether most of the stack was used up by who called: a plugin that finds too little left is not to blame."""
+    """Whether the caller used up most of the stack: a plugin that runs out of the rest is not the cause."""
     frame, depth = sys._getframe(), 0
     while frame.f_back is not None:
         frame, depth = frame.f_back, depth + 1
@@ -50,10 +50,10 @@ class Entry:
     """One installed backend.
 
     `installed`: there is an entry.  `available`: it can run here; if not, `code` is a word of
-    `trueno.select.reasons` and `reason` a sentence.  `active`: it has run something in this process.
-    manifest: None where it could not be read.  error: what the plugin raised.  backend: the object, once loaded.
-    checked: when its verdict was found, in seconds since the epoch, or None.
-    source: distribution, version and the manifest's path, also of a manifest that is refused; empty where unknown.
+    `trueno.select.reasons` and `reason` a sentence.  `active`: this process has made a kernel of it.
+    manifest: None if it cannot be read.  error: the plugin's exception.  backend: the object, once loaded.
+    checked: the time of its verdict, in seconds since the epoch, or None.
+    source: distribution, version and the manifest's path, also of a rejected manifest; empty if unknown.
     """
 
     __slots__ = (
@@ -76,15 +76,15 @@ class Entry:
         self._devices: tuple[Device, ...] = ()
         self._notes: tuple[str, ...] = ()
         self._probed = ""
-        self._refresh = False  # verdicts that are kept do not count
-        self._probe_others: Callable[[Entry], None] | None = None  # starts probes of those likely to be asked next
+        self._refresh = False  # whether to ignore verdicts that are kept on disk
+        self._probe_others: Callable[[Entry], None] | None = None  # starts probes of backends likely to be next
         self._prechecked = self._decided = bool(reason)
         self._loading = 0
         self._lock = ForkSafeLock()
 
     installed = True
 
-    # ---- what the manifest says --------------------------------------------------------------------
+    # ---- facts from the manifest -------------------------------------------------------------------
 
     @property
     def kind(self) -> str:
@@ -93,12 +93,12 @@ class Entry:
 
     @property
     def tier(self) -> int:
-        """Decides between backends of nearly equal cost."""
+        """The tier, which decides between backends of nearly equal cost; -1 without a manifest."""
         return self.manifest.tier if self.manifest else -1
 
     @property
     def opt_in(self) -> bool:
-        """Whether it is used only when it is named."""
+        """Whether it is used only if it is named."""
         return self.manifest is not None and self.manifest.opt_in
 
     @property
@@ -108,18 +108,18 @@ class Entry:
 
     @property
     def atomic(self) -> bool:
-        """Whether its manifest promises that a kernel which raises has written nothing."""
+        """Whether its manifest promises that a kernel that raises has written no output."""
         return self.manifest is not None and self.manifest.atomic
 
     def half(self, op: str) -> bool:
         """Whether its manifest promises a kernel of that op for 16-bit floats on its own arrays."""
         return self.manifest is not None and not {op, "*"}.isdisjoint(self.manifest.half)
 
-    # ---- what is known without running any of its code, nor a process -------------------------------
+    # ---- facts that need neither the plugin's code nor a child process ------------------------------
 
     @property
     def reason(self) -> str:
-        """Why it cannot run, as far as is known without a probe; empty if nothing speaks against it."""
+        """Why it cannot run, as far as is known without a probe; empty if no reason is known."""
         self.precheck()
         return self._reason
 
@@ -131,23 +131,23 @@ class Entry:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the plugin's side effects: what it prints, and what it does to the environment."""
+        """Sentences about the plugin's side effects: its output, and its changes of the environment."""
         self.precheck()
         return self._notes
 
     @property
     def probed(self) -> str:
-        """How its verdict was found: `cached`, `now`, `unprobed` (in this process only), or empty: not at all."""
+        """The source of its verdict: `cached`, `now`, `unprobed` (in this process only), or empty without a verdict."""
         self.precheck()
         return self._probed
 
-    # ---- what may need a probe ----------------------------------------------------------------------
+    # ---- facts that may need a probe ----------------------------------------------------------------
 
     @property
     def available(self) -> bool:
-        """Whether it can run here.  May start a process that probes it; never imports it, unless no process can.
+        """Whether it can run here.  May start a process that probes it; imports it only if no process can.
 
-        False while this very thread makes it: what a plugin calls then is done without it.
+        False while this thread makes it: ops that the plugin calls then run without it.
         """
         if self._loading == get_ident():
             return False
@@ -156,25 +156,26 @@ class Entry:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """What its probe found."""
+        """The devices that its probe found."""
         if self._loading != get_ident():
             self.probe()
         return self._devices
 
     @property
     def software(self) -> bool:
-        """Whether all of its devices are emulated by software, so that it is used only when it is named."""
+        """Whether software emulates all of its devices, so that it is used only if it is named."""
         return bool(self.devices) and all(device.software for device in self.devices)
 
     def load(self) -> Backend:
-        """The backend object, made at the first call; BackendUnavailable, from what the plugin raised."""
+        """The backend object, made at the first call; BackendUnavailable, caused by the plugin's exception."""
         backend = self.backend
         if backend is not None and not self._reason:
             return backend
         self.probe(alone=True)
         if not self._reason and self.backend is None:
             if not self._acquire():
-                raise BackendUnavailable(f"{self.name}: another thread loads it; a plugin calls no op while it is made")
+                said = "another thread loads it; a plugin must not call ops while it is loaded"
+                raise BackendUnavailable(f"{self.name}: {said}")
             try:
                 if not self._reason and self.backend is None:
                     self._build("load_failed")
@@ -199,7 +200,7 @@ class Entry:
     # ---- finding out -----------------------------------------------------------------------------
 
     def precheck(self) -> None:
-        """Level 0: what the manifest requires, and the verdict that is kept."""
+        """Check level 0: the manifest's requirements, and the verdict that is kept on disk."""
         if self._prechecked:
             return
         with self._lock:
@@ -218,11 +219,11 @@ class Entry:
             self._prechecked = True
 
     def decided(self) -> bool:
-        """Whether it is known already if it can run."""
+        """Whether a verdict on it is known already."""
         return self._decided
 
     def probe(self, alone: bool = False) -> None:
-        """Find out whether it can run; others that are sure to be asked next are probed meanwhile, unless `alone`."""
+        """Determine whether it can run; unless `alone`, also start the probes of backends that are needed next."""
         if self.decided():
             return
         self.precheck()
@@ -253,7 +254,7 @@ class Entry:
             self._lock.release()
 
     def _acquire(self) -> bool:
-        """Take the lock; not, where this thread makes another backend and would wait for one that waits for it."""
+        """Acquire the lock; without waiting if this thread makes another backend, because waiting could deadlock."""
         return self._lock.acquire(blocking=not getattr(_thread, "depth", 0))
 
     def _apply(self, verdict: "Verdict", how: str) -> None:
@@ -263,18 +264,19 @@ class Entry:
         if verdict.trace:
             from trueno.probing.probe import ProbeError
 
-            self.error = ProbeError(f"in the process that tried it\n\n{verdict.trace}")
+            self.error = ProbeError(f"in the process that probed it\n\n{verdict.trace}")
         self._decided = True
 
     def _build(self, code: str) -> None:
-        """Import the plugin, make its object and ask `probe(1)`, here; `code` is for the case that this fails.
+        """Import the plugin, make its object and call `probe(1)` in this process; `code` is the code of a failure.
 
-        Where it says that there is no device here, the code is `no_device`.
+        If the plugin reports that there is no device here, the code is `no_device`.
         """
         from trueno.probing import probe, verdicts
 
         if self._loading == get_ident():
-            raise BackendUnavailable(f"{self.name}: it asks for itself while it is loaded; a plugin calls no op then")
+            said = "it requests itself while it is loaded; a plugin must not call ops then"
+            raise BackendUnavailable(f"{self.name}: {said}")
         assert self.manifest is not None
         self._loading = get_ident()
         _thread.depth = getattr(_thread, "depth", 0) + 1
@@ -288,7 +290,7 @@ class Entry:
             reason, code = answer.reason, "no_device" if answer.absent else code
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # SystemExit, and the panics of other languages: the host must live
+        except BaseException as error:  # SystemExit, and the panics of other languages, must not end the process
             if isinstance(error, RecursionError) and _deep():
                 raise
             self.error = error
@@ -299,7 +301,7 @@ class Entry:
         self._notes = tuple(dict.fromkeys(notes))
         if reason:
             if self._probed in ("cached", "now"):
-                verdicts.drop(self.manifest)  # it promised too much
+                verdicts.drop(self.manifest)  # the verdict was wrong
             self._code, self._reason = code, verdicts.sentence(reason)
         else:
             self._devices = answer.devices or self._devices
@@ -312,16 +314,16 @@ class Entry:
 
         emit("probe", backend=self.name, detail=self._reason, seconds=seconds, ok=not self._reason, level=level)
 
-    # ---- what the registry does with it --------------------------------------------------------------
+    # ---- calls from the registry ---------------------------------------------------------------------
 
     def uses_subprocess(self) -> bool:
-        """Whether a child process probes it, now or in a run before."""
+        """Whether a child process probes it, now or in an earlier run."""
         if self.factory is not None or settings.get("TRUENO_PROBE") == "off":
             return False
         return _can_start_python()
 
     def start_probe(self) -> None:
-        """Start the process that probes it, if nothing is known yet and processes may probe."""
+        """Start the process that probes it, if no verdict is known yet and processes may probe."""
         self.precheck()
         if not self.decided() and self.manifest and settings.get("TRUENO_PROBE") == "on" and self.uses_subprocess():
             with importing:
@@ -330,26 +332,27 @@ class Entry:
             start(self.manifest)
 
     def mark_unavailable(self, code: str, reason: str) -> None:
-        """It cannot run, and that is final."""
+        """Record finally that it cannot run."""
         self._code, self._reason = code, reason
         self._prechecked = self._decided = True
 
     def mark_available(self, *devices: Device) -> None:
-        """It can run, and no probe is needed."""
+        """Record that it can run, without a probe."""
         self._devices = devices
         self._prechecked = self._decided = True
 
     def configure(self, refresh: bool, active: bool, probe_others: "Callable[[Entry], None]") -> None:
-        """What it needs from the registry: whether kept verdicts count, whether it ran before, who probes others."""
+        """Set what the registry determines: whether to ignore kept verdicts, whether it ran before, and the function
+        that probes others."""
         self._refresh, self.active, self._probe_others = refresh, active, probe_others
 
     def retire(self, reason: str) -> None:
-        """It has failed for good; its object is not used again."""
+        """Take it out of use permanently; its object is not used again."""
         for key in [key for key in _objects if key[0] == self.name]:
             del _objects[key]
         self.backend = None
         self.mark_unavailable("lost", reason)
 
     def after_fork(self) -> None:
-        """In the child of a fork: a thread that is not here may have been loading it."""
+        """Reset it in the child of a fork: a thread of the parent may have been loading it."""
         self._loading = 0

@@ -1,9 +1,9 @@
-"""The registry: which backends are installed, which can run here and why not, and one object of each.
+"""The registry: the installed backends, whether each can run here and why not, and one object of each.
 
-One scan of the entry points, at first need; it imports no plugin.  A plugin that raises keeps its error:
-`trueno doctor` shows it, and asking for that backend by name raises it with its cause.
+It scans the entry points once, at the first use, and imports no plugin.  An entry keeps the error of its plugin:
+`trueno doctor` shows it, and a request for that backend by name raises it with its cause.
 
-Reads take no lock: what changes is put in place whole.
+Reads take no lock: each change replaces a whole table at once.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from trueno.changes import changed
-from trueno.discovery.entry import Entry as Entry  # others import it from here
+from trueno.discovery.entry import Entry as Entry  # other modules import it from here
 from trueno.discovery.index import extras
 from trueno.discovery.manifest import Manifest
 from trueno.discovery.protocol import Backend
@@ -35,15 +35,15 @@ _lock = ForkSafeLock()
 _entries: dict[str, Entry] | None = None
 _registered: dict[str, tuple[Manifest, Any]] = {}  # manifest and factory by name, from `register`
 _owners: WeakKeyDictionary[type, Entry | None] = WeakKeyDictionary()
-_arrays: tuple[Any, dict[str, Entry]] = None, {}  # the entries that it was made of, and the owners of array types
+_arrays: tuple[Any, dict[str, Entry]] = None, {}  # the entries from which it was made, and the owners of array types
 _refresh = False
-_active: set[str] = set()  # has run something, under an entry that was forgotten
+_active: set[str] = set()  # names of backends that were active under an entry that was forgotten
 
 
 def entries() -> dict[str, Entry]:
     """Every installed backend by name, best tier first; `reference`, the core's own, comes last."""
     current = _entries
-    if current is None:  # what is returned is what was read: another thread may forget at any time
+    if current is None:  # it returns the value that it read: another thread may call `forget` at any time
         with _lock:
             current = _entries
             if current is None:
@@ -75,7 +75,7 @@ def load(name: str) -> Backend:
 
 def owner(kind: type) -> Entry | None:
     """The backend whose manifest names this array type, or one that it inherits from; None for NumPy's and others."""
-    owners = _owners  # another thread may forget at any time
+    owners = _owners  # another thread may call `forget` at any time
     try:
         return owners[kind]
     except KeyError:
@@ -102,11 +102,11 @@ def _find_owner(kind: type) -> Entry | None:
 
 
 def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: Any = None) -> None:
-    """Add a backend that no entry point brings: in a frozen application, which has none, or in a test.
+    """Add a backend without an entry point: in a frozen application, which has no entry points, or in a test.
 
-    manifest: the path of a `backend.toml`, or its contents as a dict.  factory: what makes the backend, or the backend
-    itself, instead of the manifest's `factory`; such a backend is not probed in a child process.
-    ParameterError if the manifest is invalid, or its name belongs to another backend.  The same again changes nothing.
+    manifest: the path of a `backend.toml`, or its contents as a dict.  factory: a function that makes the backend, or
+    the backend itself, instead of the manifest's `factory`; no child process probes such a backend.
+    ParameterError if the manifest is invalid, or its name belongs to another backend.  Repeating a call has no effect.
     """
     from trueno.discovery.manifest import load as read
     from trueno.discovery.manifest import parse
@@ -114,7 +114,7 @@ def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: A
     is_dict = isinstance(manifest, Mapping)
     if not is_dict and not isinstance(manifest, (str, os.PathLike)):
         raise ParameterError(
-            f"register: it got a {type(manifest).__name__}; give the path of a backend.toml, or a dict"
+            f"register: manifest is a {type(manifest).__name__}; give the path of a backend.toml, or a dict"
         )
     path = "" if is_dict else os.path.abspath(os.fspath(manifest))  # type: ignore[arg-type]
     try:
@@ -147,7 +147,7 @@ def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: A
 
 
 class _Always:
-    """A factory that gives one object; equal to another of the same object."""
+    """A factory that always returns one object; factories of the same object are equal."""
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend
@@ -163,9 +163,9 @@ class _Always:
 
 
 def forget(refresh: bool = False) -> None:
-    """Drop every entry, so that the next use scans again; with `refresh` nothing that is kept on disk counts.
+    """Drop every entry, so that the next use scans again; with `refresh`, ignore all verdicts that are kept on disk.
 
-    Objects that were made stay: a factory is called once a process.
+    Existing objects stay: a factory is called once per process.
     """
     global _entries, _refresh
     with _lock:
@@ -180,7 +180,7 @@ def forget(refresh: bool = False) -> None:
 
 
 def retire(name: str, reason: str) -> None:
-    """Take a backend out of this process for good: its device was lost.  Its plans are dropped."""
+    """Take a backend whose device was lost out of this process permanently, and drop its plans."""
     entry = entries().get(name)
     if entry is None or name == "reference":
         return
@@ -194,7 +194,7 @@ def _forget_owners() -> None:
 
 
 def _publish(by_name: dict[str, Entry]) -> dict[str, Entry]:
-    """Put entries into their order and let everyone see them, all at once; what everyone sees now."""
+    """Sort entries and publish them all at once; return the published table."""
     global _entries
     ordered = sorted(by_name.values(), key=lambda e: (e.name == "reference", -e.tier, e.name))
     _entries = published = {e.name: e for e in ordered}
@@ -206,14 +206,14 @@ def _publish(by_name: dict[str, Entry]) -> dict[str, Entry]:
 
 
 def _probe_others(probed: Entry) -> None:
-    """Start the probes of all that are likely to be asked next: the CPU's, and with a GPU's everyone's."""
+    """Start the probes of backends that are likely to be needed next: those on CPUs, and after one on a GPU all."""
     for entry in entries().values():
         if entry is probed or not (entry.opt_in or (entry.kind == "gpu" and probed.kind != "gpu")):
             entry.start_probe()
 
 
 def _after_fork() -> None:
-    """In the child of a fork: another thread may have been at work on an entry, and contexts of GPUs are dead."""
+    """Reset entries in the child of a fork: a thread of the parent may have held one, and GPU contexts are dead."""
     lost = False
     for entry in (_entries or {}).values():
         entry.after_fork()

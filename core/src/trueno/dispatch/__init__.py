@@ -1,15 +1,16 @@
-"""The path of a call: from the public function to the kernel, and whatever may happen between.
+"""The path of a call from the public function to the kernel.
 
-A call leads one way, from what comes first here to what comes last:
+A call passes through the modules in this order:
 
-- `function` makes the ops' public functions, of their `parameters`: the fast path.  `explain` says who would run one.
-- `call` takes what the fast path does not.  It finds once where the operands live (`operands`).
-- `cache` goes straight to the kernel where a call is like an earlier one; functions for the host's are in `cache_host`.
-- `host` and `device` run the others.  `coerce` and `incoming` make arrays of what users give, `operands` and `results`
-  have the rules for dtypes and `out=`, `half` those for 16-bit floats.
-- `axes` says how a call's arrays lie to the user and to the kernel (`canonical`: rows and elements); `contiguous`
-  copies into that order on the host, `views` says what a device copies.
-- `state` keeps plans (`table`), and what users ask for (`asking`).
-- `plan` puts around a kernel what a key needs: `transfer.stage` moves arrays, `watch` guards; `fallback` goes on when a
-  backend fails.
+- `function` generates the ops' public functions from their `parameters`: the fast path.  `explain` reports which
+  backend would run a call.
+- `call` takes every call that the fast path does not.  It determines once where the operands live (`operands`).
+- `cache` goes straight to the kernel if a call is like an earlier one; `cache_host` has the functions for host calls.
+- `host` and `device` run all other calls.  `coerce` and `incoming` convert arguments to arrays, `operands` and
+  `results` have the rules for dtypes and `out=`, `half` those for 16-bit floats.
+- `axes` describes the layout of a call's arrays for the user and for the kernel (`canonical`: rows and elements);
+  `contiguous` copies arrays into that layout on the host, `views` lists what a device copies.
+- `state` keeps the plans (`table`) and the requests of users (`asking`).
+- `plan` adds to a kernel the layers that a key needs: `transfer.stage` moves arrays, `watch` guards results, and
+  `fallback` continues with another backend if one fails.
 """

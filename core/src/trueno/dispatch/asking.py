@@ -1,4 +1,4 @@
-"""What users say about backends: `use`, `prefer` in a `with`, `set_default`, `reset_quarantine` for the process."""
+"""Requests for backends: `use` and `prefer` in a `with`, `set_default` and `reset_quarantine` for the process."""
 
 from trueno.discovery import registry
 from trueno.dispatch.fallback import say_again
@@ -17,7 +17,7 @@ def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class BackendScope(Scope):
-    """What `use` and `prefer` give: inside, these backends are requested."""
+    """The scope that `use` and `prefer` return: calls inside run under its request for backends."""
 
     def __init__(self, function: str, names: tuple[str, ...], request: Request) -> None:
         self.request = request
@@ -31,10 +31,10 @@ class BackendScope(Scope):
 
 
 def use(*names: str) -> BackendScope:
-    """Run everything inside on these backends, best first; an error if none of them can run a call.
+    """Run everything inside on these backends, best first; a call that none of them can run raises an error.
 
     UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
-    No name: choose automatically inside, whatever TRUENO_BACKEND or `set_default` say.
+    Without a name, the choice inside is automatic, regardless of TRUENO_BACKEND and `set_default`.
     """
     asked = Request(_names("use", names), (), not names, "trueno.use")
     for name in asked.names:
@@ -43,7 +43,7 @@ def use(*names: str) -> BackendScope:
 
 
 def prefer(*names: str) -> BackendScope:
-    """Inside, use the first of these backends that can run a call; choose automatically if none can.
+    """Use, inside, the first of these backends that can run a call; choose automatically if none can.
 
     UnknownBackend for a name that is not installed.  If TRUENO_BACKEND names backends, only those may run.
     """
@@ -55,9 +55,9 @@ def prefer(*names: str) -> BackendScope:
 
 
 def set_default(*names: str) -> None:
-    """Set the backends for the whole process, every thread included; no name: choose automatically again.
+    """Set the backends for the whole process, including every thread; without a name, the choice is automatic again.
 
-    Inside a `use` or `prefer` those still apply.
+    `use` and `prefer` override it inside their scopes.
     """
     for name in _names("set_default", names):
         registry.load(name)
@@ -65,7 +65,7 @@ def set_default(*names: str) -> None:
 
 
 def reset_quarantine(backend: str | None = None) -> None:
-    """End the quarantine of a backend (or of all), so that it gets calls again; `trueno.stats()` lists the quarantine.
+    """End the quarantine of a backend (or of all), so that it runs calls again; `trueno.stats()` lists the quarantine.
 
     UnknownBackend for a name that is not installed.
     """

@@ -1,7 +1,7 @@
-"""Which axis of its operands an op works along, and how its arrays lie to the user and to a kernel.
+"""The axis of its operands along which an op works, and the layout of its arrays for the user and for a kernel.
 
-A kernel's row axis is the last.  `geometry` says in which order an operand's axes come for that, to what it is
-broadcast, and what the user sees of a result; it follows from shapes alone, so it is found once a combination of them.
+A kernel's row axis is the last.  `geometry` computes the order of an operand's axes for that, the shape to which it is
+broadcast, and the shape of a result for the user.  It depends on shapes alone, so it is computed once per combination.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ Shape = tuple[int, ...]
 
 
 class OperandView(NamedTuple):
-    """How an operand comes to a kernel: its axes in this order, broadcast to `expand`, under `shape`.
+    """How a kernel receives an operand: its axes in this order, broadcast to `expand`, reshaped to `shape`.
 
-    None: its own order; the kernel broadcasts it.
+    order None: the operand's own order.  expand None: the kernel broadcasts it.
     """
 
     order: Shape | None
@@ -33,7 +33,10 @@ class OperandView(NamedTuple):
 
 
 class ResultView(NamedTuple):
-    """How a result of shape `final` comes from a kernel, which fills `shape`: its axes in this order have `ordered`."""
+    """How a kernel, which fills `shape`, returns a result of shape `final`; its axes in `order` have shape `ordered`.
+
+    order None: the result's own order.
+    """
 
     final: Shape
     order: Shape | None
@@ -46,7 +49,7 @@ Views = tuple[tuple[OperandView, ...], tuple[ResultView, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A call along one axis; form: of a row program's operands, the row axis last."""
+    """A call along one axis; form: the canonical form of a row program's operands, with the row axis last."""
 
     op: Op
     axis: int | None
@@ -62,12 +65,12 @@ class Geometry:
         return tuple(result.final for result in self.results)
 
     def user_shape(self, shape: Shape, k: int) -> Shape:
-        """What the user sees for result `k`, whose shape in the kernel's order is `shape`."""
+        """The user's shape of result `k`, whose shape in the kernel's order is `shape`."""
         return _user_shape(self.op, self.axis, self.keepdims, self.rank, shape, k)
 
 
 def geometry(op: Op, shapes: tuple[Shape, ...], axis: Any = -1, keepdims: Any = False) -> Geometry:
-    """Of a call on operands of these shapes; ShapeError and ParameterError as the call itself raises them."""
+    """The geometry of a call on operands of these shapes; ShapeError and ParameterError as the call raises them."""
     if op.over is None or (axis.__class__ is int and axis == -1 and keepdims is False):
         return _geometry(op.name, shapes, -1, False)
     return _geometry(op.name, shapes, row_axis(op, shapes, axis, keepdims), bool(keepdims))
@@ -97,7 +100,7 @@ def _geometry(name: str, shapes: tuple[Shape, ...], axis: int | None, keepdims: 
 
 
 def structured(op: Op, shapes: tuple[Shape, ...], final: tuple[Shape, ...]) -> Views:
-    """Views of a structured op's arrays: the leading axes of its operands are broadcast to one another's."""
+    """The views of a structured op's arrays: the leading axes of its operands are broadcast together."""
     expand: list[Shape | None] = [None] * len(shapes)
     inputs = op.signature.inputs
     if op.shapes is None and sum(spec.leading for spec in inputs) > 1:
@@ -113,7 +116,7 @@ def _ordered(shape: Shape, order: Shape | None) -> Shape:
 
 
 def _order(op: Op, i: int, shape: Shape, axis: int) -> Shape | None:
-    """Of operand `i`, where it varies along rows: its axes with the row's at the end."""
+    """The axes of operand `i` with the row axis last; None if the operand does not vary along rows."""
     spec = op.signature.inputs[i]
     if not spec.leading or op.over not in spec.dims:
         return None
@@ -123,7 +126,7 @@ def _order(op: Op, i: int, shape: Shape, axis: int) -> Shape | None:
 
 
 def _last(axis: Any, rank: int) -> Shape:
-    """The axes of an array of `rank` dimensions, `axis` at the end."""
+    """The axes of an array of `rank` dimensions, with `axis` last."""
     axes = list(range(rank))
     axes.append(axes.pop(axis % rank))
     return tuple(axes)
@@ -146,7 +149,7 @@ def _user_shape(op: Op, axis: int | None, keepdims: bool, rank: int, shape: Shap
 def result_shapes(
     op: Op, shapes: tuple[Shape, ...], static: dict[str, Any], axis: Any = -1, keepdims: Any = False
 ) -> tuple[Shape, ...]:
-    """Shapes of the results of a call that is not made yet; the errors that it would raise for shapes and axis."""
+    """The shapes of a call's results, computed before the call; it raises the call's errors for shapes and axis."""
     if op.structured:
         return op.result_shapes(shapes, static)
     found = geometry(op, shapes, axis, keepdims)
@@ -155,13 +158,13 @@ def result_shapes(
 
 
 def refuse_empty(op: Op, form: Form, shapes: tuple[Shape, ...]) -> None:
-    """ShapeError where rows are empty, and an empty row has no value."""
+    """Raise ShapeError if rows are empty and the op has no value for an empty row."""
     if form.n == 0 and op.empty_is_error:
         raise ShapeError(f"{op.name}: {op.operands[0]} has an empty row (shape {shapes[0]}), which has no value")
 
 
 def row_axis(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> int | None:
-    """The row axis counted from the end, of the operands as broadcast; ParameterError for anything else."""
+    """The row axis of the broadcast operands, counted from the end; ParameterError for an invalid axis or keepdims."""
     if not isinstance(keepdims, (bool, np.bool_)):
         raise ParameterError(f"{op.name}: keepdims is {shown(keepdims)}; it must be True or False")
     if axis is None and op.reduces:
@@ -180,7 +183,7 @@ def row_axis(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> int
 def located(
     error: GuardError, op: Op, shapes: tuple[Shape, ...], user_shape: Callable[[Shape, int], Shape] | None = None
 ) -> None:
-    """Let a guard's error name index and shape as the caller sees the results."""
+    """Convert index and shape in a guard's error to those of the results that the caller sees."""
     from trueno.guards.health import locate
 
     locate(error, [spec.name for spec in op.signature.outputs], shapes, user_shape)

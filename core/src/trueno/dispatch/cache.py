@@ -1,9 +1,9 @@
 """The call cache: calls that are like an earlier one go straight to the kernel.
 
-Its key is op, operands and scalars: of arrays of the host class, shape, dtype and flags, of arrays of a device class,
-shape and dtype, of Python's numbers among the operands the class alone.  A state keeps what the first such call found
-out: of the host a function (`trueno.dispatch.cache_host`), of a device a `CachedCall`.  Anything unlike goes the long
-way, which also finds the words for errors.
+Its key consists of op, operands and scalars: class, shape, dtype and flags of host arrays, class, shape and dtype of
+device arrays, and only the class of Python numbers among the operands.  A state keeps the result of the first such
+call: a function on the host (`trueno.dispatch.cache_host`), a `CachedCall` on a device.  Any other call takes the
+general path, which also raises the errors.
 """
 
 from collections.abc import Callable
@@ -24,15 +24,15 @@ from trueno.select import policy
 
 Shape = tuple[int, ...]
 KEPT = 1024
-"""Calls that a state remembers; then it begins again."""
+"""The most calls that a state remembers; one more call clears the cache."""
 PLAIN = (int, str, bool)
 
 
 class CachedCall(NamedTuple):
-    """Of a call that went well.
+    """What a state remembers of a successful call on a device.
 
-    shaped: shapes as the kernel wants its arrays, operands and results, None where they are those already.
-    direct: whether a kernel that fails leaves an `out` of the caller's as it was.
+    shaped: the shapes of operands and results that the kernel requires; None if the arrays have them already.
+    direct: whether a kernel that fails leaves the caller's `out` unchanged.
     """
 
     entry: Entry
@@ -45,7 +45,7 @@ class CachedCall(NamedTuple):
 
 
 def _device_key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any, ...] | None:
-    """What makes calls on a device alike; None for one that is not kept.  `written` has it in code of its own."""
+    """The key of a call on a device; None for a call that is not kept.  `written` generates code for the same key."""
     parts: list[Any] = [op.name]
     for x in operands:
         parts += x.__class__, x.shape, x.dtype
@@ -53,7 +53,7 @@ def _device_key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> t
 
 
 def _host_key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> tuple[Any, ...] | None:
-    """The same of calls on the host."""
+    """The key of a call on the host; None for a call that is not kept."""
     parts: list[Any] = [op.name]
     for x in operands:
         kind = x.__class__
@@ -71,7 +71,7 @@ def _host_key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: A
 
 
 def with_scalars(operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[Any, ...] | None:
-    """The key of a call: of its operands, which are given, and of these scalars; None for one that is not kept.
+    """The key of a call, from the key of its operands and from its scalars; None for a call that is not kept.
 
     Equal keys must mean equal calls: 1, 1.0 and True are equal, as are 0.0 and −0.0, and NaN is not even itself.  An
     object of any other class may be another number the next time, or hide a −0.0.
@@ -89,7 +89,7 @@ def with_scalars(operands: tuple[Any, ...], scalars: dict[str, Any]) -> tuple[An
 
 
 def _at_length(op: Op, ready: CachedCall, operands: tuple[Any, ...], out: Any) -> Any:
-    """A call with anything beside its operands and one result, whose shapes the kernel may want otherwise."""
+    """Run a call that has parameters, several results, or arrays that the kernel requires in other shapes."""
     entry, kernel, empty, params, results, shaped, direct = ready
     try:
         if out is None:
@@ -103,14 +103,14 @@ def _at_length(op: Op, ready: CachedCall, operands: tuple[Any, ...], out: Any) -
                 return NEVER
         if shaped is None:
             status = kernel(*operands, *params, *outs)
-        elif not all(map(in_order, (*operands, *outs))):  # another shape would be a copy
+        elif not all(map(in_order, (*operands, *outs))):  # a reshape would copy
             return NEVER
         else:
             views = [x if x.shape == s else x.reshape(s) for x, s in zip((*operands, *outs), shaped, strict=True)]
             status = kernel(*views[: len(operands)], *params, *views[len(operands) :])
     except Refused:
         return NEVER
-    except Exception:  # a context manager around all of it takes a microsecond, even where nothing is wrong
+    except Exception:  # a context manager around the whole block costs a microsecond, even without an error
         with wrapping_errors(op.name, entry.name):
             raise
     if status:
@@ -119,14 +119,14 @@ def _at_length(op: Op, ready: CachedCall, operands: tuple[Any, ...], out: Any) -
 
 
 def in_order(x: Any) -> bool:
-    """Whether an array's elements lie in C order, as those of types that cannot say do: a reshape is no copy then."""
+    """Whether an array is in C order, so that a reshape does not copy; a type without flags always is."""
     flags = getattr(x, "flags", None)
     return flags is None or bool(flags.c_contiguous)
 
 
 def store(now: State, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], cached: CachedCall,
           generation: int) -> None:  # fmt: skip
-    """Remember a device's call that went well, unless plans were dropped since `generation`."""
+    """Remember a successful call on a device, unless plans were dropped since `generation`."""
     try:
         call = _device_key(op, operands, scalars)
         hash(call)
@@ -145,9 +145,9 @@ def store(now: State, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]
 
 def store_host(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any, dtype: np.dtype[Any],
                bind: Callable[[], Cached], generation: int) -> None:  # fmt: skip
-    """Remember a call on the host that went well, as `store` does, once it came a second time.
+    """Remember a successful call on the host, as `store` does, when it occurs a second time.
 
-    A parameter that changes with every call, as a learning rate does, would otherwise cost a function each time.
+    A parameter that changes with every call, such as a learning rate, would otherwise cost one function per call.
     """
     now = state.current.get()
     call = _host_key(op, operands, scalars, out)
@@ -155,12 +155,12 @@ def store_host(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: 
         return
     for spec, x in zip(op.signature.inputs, operands, strict=True):
         if spec.type if x.__class__ in NUMBERS else x.dtype.newbyteorder("=") != spec.holds(dtype):
-            return  # indices that become int64 first
+            return  # indices that are converted to int64 first
     _put(now, call, bind() if call in now.calls else _seen, generation)
 
 
 def _seen(*_: Any) -> Any:
-    """Stands for a call that came once."""
+    """A placeholder for a call that has occurred once."""
     return NEVER
 
 
@@ -173,9 +173,9 @@ def _put(now: State, call: tuple[Any, ...] | None, cached: Any, generation: int)
 
 
 def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """`run(op, operands, scalars, out)` for so many operands: the result, or what `otherwise` gives for the same.
+    """`run(op, operands, scalars, out)` for this number of operands: the result, or that of `otherwise`.
 
-    Loops over operands would take as long as the rest of it.
+    The code is generated because loops over operands would take as long as everything else in it.
     """
     names = [f"a{i}" for i in range(operands)]
     listed = ", ".join(names)
@@ -204,12 +204,12 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         "    try:",
         f"        key = op.name, {', '.join(f'{x}.__class__, {x}.shape, {x}.dtype' for x in names)}",
         "        cached = current().calls.get(with_scalars(key, scalars) if scalars else key)",
-        "    except Exception:",  # what cannot be a key, or is not an array
+        "    except Exception:",  # an argument that cannot be a key, or is not an array
         "        cached = None",
         "    if cached is None:",
         "        return otherwise(op, operands, scalars, out)",
         "    ready, load, kernel, shape, dtype = cached",
-        "    load()",  # a device that is lost, or stayed in the parent, says so
+        "    load()",  # raises if the device is lost, or belongs to the parent of a fork
         "    if kernel is None:",
         "        result = at_length(op, ready, operands, out)",
         "        return otherwise(op, operands, scalars, out) if result is NEVER else result",
@@ -241,7 +241,7 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _host_part(i: int) -> list[str]:
-    """Lines that make operand `i`'s part of the key, of a call whose first operand is one of the host's."""
+    """The lines that compute operand `i`'s part of the key, for a call whose first operand is on the host."""
     lines = [f"        k{i} = a{i}.__class__"] if i else []
     lines += [
         f"        if k{i} is ndarray:",
@@ -253,4 +253,4 @@ def _host_part(i: int) -> list[str]:
 
 
 RUNS: Final = Table(lambda operands: written(operands, _seen))
-"""`run(op, operands, scalars, out)` by the number of operands: the result, or `NEVER`."""
+"""By number of operands: `run(op, operands, scalars, out)`, which returns the result or `NEVER`."""

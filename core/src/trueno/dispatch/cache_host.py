@@ -1,8 +1,8 @@
-"""Functions for host calls that are like an earlier one: each brings its operands to the kernel and calls it.
+"""Functions for host calls that are like an earlier one: each converts its operands and calls the kernel.
 
-A function is written for what its call needs and no more: which operands are numbers, which are copied, reordered,
-broadcast or reshaped is in its source, shapes and kernel are bound.  The source is compiled once for calls that need
-the same (`_compiled`), so that a new shape costs a few microseconds.
+The source of a function contains only the steps that its call needs: it converts numbers, and copies, reorders,
+broadcasts or reshapes arrays; shapes and kernel are bound.  Calls that need the same steps share one compiled source
+(`_compiled`), so that a new shape costs a few microseconds.
 """
 
 from collections.abc import Callable
@@ -19,27 +19,27 @@ from trueno.floatenv import standard
 from trueno.ops.op import Op
 
 NEVER = object()
-"""No result: the long way, which also finds the words for errors."""
+"""No result: the general path, which also raises the errors, takes the call."""
 NUMBERS = (float, int)
-"""Classes of Python's numbers, whose values are no part of a key."""
+"""The classes of Python numbers, whose values are not part of a key."""
 PATTERNS = 1024
-"""Sources that are kept compiled."""
+"""The most sources that are kept compiled."""
 
 Cached = Callable[..., Any]
-"""`cached(*operands, out)`: the result, or `NEVER`."""
+"""`cached(*operands, out)` returns the result, or `NEVER`."""
 
 
 def bound(
     kernel: Kernel, op: Op, params: tuple[float, ...], dtype: np.dtype[Any], operand_views: tuple[OperandView, ...],
     result_views: tuple[ResultView, ...], operands: tuple[Any, ...], out: Any,
 ) -> Cached:  # fmt: skip
-    """`cached(*operands, out)` for calls of which `operands` and `out` are an example; `NEVER` where it has no result.
+    """`cached(*operands, out)` for calls like the one with `operands` and `out`; it returns `NEVER` without a result.
 
-    The kernel itself looks at overlaps, as it does for the public function: an `out` goes to it as it is.
+    The kernel itself checks for overlaps, as it does for the public function: `out` is passed to it unchanged.
     """
     values: dict[str, Any] = {"kernel": kernel, "op": op, "dtype": dtype, "most": float(np.finfo(dtype).max)}
     lines: list[str] = []
-    if any(x.__class__ in NUMBERS for x in operands):  # rounded to the dtype: to nearest, whatever the caller set
+    if any(x.__class__ in NUMBERS for x in operands):  # rounded to nearest, whatever rounding mode the caller set
         lines.append("if not standard(): return NEVER")
     for i, (spec, x, view) in enumerate(zip(op.signature.inputs, operands, operand_views, strict=True)):
         lines += _operand(f"a{i}", x, view, spec.holds(dtype), values)
@@ -63,13 +63,13 @@ def bound(
 
 
 def _operand(name: str, x: Any, view: OperandView, dtype: np.dtype[Any], values: dict[str, Any]) -> list[str]:
-    """Lines that bring an operand to the kernel's shape."""
+    """The lines that convert an operand to the kernel's shape."""
     lines = []
     if x.__class__ in NUMBERS:
-        # A number past the dtype, or none at all, takes the function that knows what becomes of it.
+        # `number` handles NaN and numbers beyond the dtype's range.
         lines.append(f"{name} = asarray({name}, dtype) if -most <= {name} <= most else number(op, {name}, dtype)")
         x = np.empty((), dtype)
-    fixed = x.flags.forc  # whether shape and flags say all of its strides, and so where they lie in another order
+    fixed = x.flags.forc  # whether shape and flags determine the strides, and so those in another order of axes
     if view.order is not None:
         values[f"o_{name}"] = view.order
         lines.append(f"{name} = {name}.transpose(o_{name})")
@@ -79,7 +79,7 @@ def _operand(name: str, x: Any, view: OperandView, dtype: np.dtype[Any], values:
         if view.expand is None and (not (fixed or view.order is None) or (x.ndim == 2 and x.size >= LARGE)):
             lines.append(f"{name} = compact({name})")
         elif view.expand is None and x.dtype.isnative:
-            lines.append(f"{name} = {name}.copy()")  # in C order, and the fastest of NumPy's ways
+            lines.append(f"{name} = {name}.copy()")  # in C order, and NumPy's fastest copy
         else:
             shape = view.expand or shape
             values |= {f"e_{name}": shape, f"d_{name}": dtype}
@@ -91,7 +91,7 @@ def _operand(name: str, x: Any, view: OperandView, dtype: np.dtype[Any], values:
 
 
 def _result(name: str, k: int, view: ResultView, lines: list[str], ends: list[str], values: dict[str, Any]) -> str:
-    """The array that the kernel fills, made in `lines`; `ends`: what is to be done with it after the kernel."""
+    """The name of the array that the kernel fills; `lines` creates it, and `ends` processes it after the kernel."""
     if view.order is not None:
         values |= {f"order{k}": view.order, f"ordered{k}": view.ordered, f"shape{k}": view.shape}
         if np.empty(view.final, bool).transpose(view.order).flags.c_contiguous:
@@ -109,7 +109,7 @@ def _result(name: str, k: int, view: ResultView, lines: list[str], ends: list[st
 
 @lru_cache(maxsize=PATTERNS)
 def _compiled(values: tuple[str, ...], operands: tuple[str, ...], lines: tuple[str, ...]) -> Callable[..., Cached]:
-    """`bind(**values)`, which gives the function that these lines are the body of."""
+    """`bind(**values)`, which returns the function whose body is these lines."""
     body = "".join(f"        {line}\n" for line in lines)
     text = f"def bind({', '.join(values)}):\n    def cached({', '.join(operands)}, out):\n{body}    return cached\n"
     space: dict[str, Any] = {

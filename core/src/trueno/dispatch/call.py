@@ -1,7 +1,7 @@
 """The general path: every call that the fast path does not take.
 
-It finds out where the operands live, and hands the call to `trueno.dispatch.device` or `trueno.dispatch.host`.  Where
-the fast path has failed, the user gets here either the answer or the sentence that says what is wrong.
+It determines where the operands live, and passes the call to `trueno.dispatch.device` or `trueno.dispatch.host`.  If
+the fast path has failed, this path returns the result or raises an error that explains the cause.
 """
 
 from inspect import Signature
@@ -19,7 +19,7 @@ from trueno.ops.op import Op
 
 
 def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
-    """Run `op` on anything that it accepts; raise the right error for anything else.
+    """Run `op` on operands that it accepts; raise the error that names the cause for all others.
 
     `scalars` holds the parameters by name, and `axis` and `keepdims` where the op has them.
     """
@@ -27,21 +27,21 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
 
 
 def _anew(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
-    """A call that is like none that is remembered."""
+    """Run a call that no cached call matches."""
     operands, scalars = unpack(op, operands, scalars)
     data = on_device(op, operands)
-    with ieee():  # numbers are rounded on their way to a kernel, and results on their way back
+    with ieee():  # numbers are rounded before a kernel, and results after it
         if data is None:
             return host.call(op, operands, scalars, out)
         return device.call(op, operands, data, scalars, out)
 
 
 ENTRANCES: Final = Table(lambda operands: cache.written(operands, _anew))
-"""The general path by the number of operands: `call`, one frame less deep."""
+"""The general path by number of operands: `call`, with one frame less."""
 
 
 def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Call:
-    """What the selector would be asked for a call of `op`; the errors of a call that cannot be."""
+    """The selector's request for a call of `op`; an invalid call raises its errors."""
     try:
         bound = Signature(declared(op)).bind(*operands, **parameters)
     except TypeError as error:

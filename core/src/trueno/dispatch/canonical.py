@@ -2,8 +2,8 @@
 
 Axes along which all operands behave alike are merged.  At most two remain: rows and elements; an
 operand then varies along both (`e`), along elements (`w`), along rows (`r`) or not at all (`u`), and is
-passed without being expanded.  Only operands that cannot merge are copied.  All of it follows from shapes alone, so
-it is decided once per combination of shapes.
+passed without being expanded.  Only operands whose axes cannot be merged are copied.  The form depends on shapes alone,
+so it is computed once per combination of shapes.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,9 @@ Shape = tuple[int, ...]
 class Form:
     """How operands of given shapes are passed to a kernel, and the shapes of its results.
 
-    layout: their kinds.  expand: the shape to broadcast an operand to first, where it varies along some of the
-    rows' axes.  operands, results: shapes as kernels see them.  shapes: of the results, row axis last.
+    layout: the kind of each operand, one letter each.  expand: the shape to which an operand is broadcast first, if it
+    varies along only some of the rows' axes.  operands, results: the kernels' shapes.  shapes: those of the results,
+    with the row axis last.
     """
 
     layout: str
@@ -36,7 +37,7 @@ class Form:
 
 @lru_cache(maxsize=8192)
 def canonical(name: str, shapes: tuple[Shape, ...]) -> Form:
-    """The form of op `name` for operands of `shapes`; ShapeError when they do not fit its signature."""
+    """The form of op `name` for operands of `shapes`; ShapeError if they do not fit its signature."""
     op = TABLE[name]
     sizes, leading = op.signature.bind(name, shapes)
     final = op.signature.result_shapes(sizes, leading)

@@ -1,8 +1,8 @@
-"""What comes in: lists, scalars, vectors and arrays become NumPy arrays of one float dtype, or an error.
+"""Conversion of operands: lists, scalars, vectors and arrays become NumPy arrays of one float dtype, or an error.
 
-Lists become float32; a Python or NumPy scalar takes the dtype of the arrays beside it; big-endian is
-converted later, and 16-bit floats are widened then (`trueno.dispatch.half`); integers, booleans, objects, masked
-arrays and mixed float dtypes are errors that name the operand and the remedy.
+Lists become float32; a Python or NumPy scalar takes the dtype of the arrays beside it; later code converts
+big-endian arrays and widens 16-bit floats (`trueno.dispatch.half`); integers, booleans, objects, masked
+arrays and mixed float dtypes raise errors that name the operand and the remedy.
 """
 
 import math
@@ -23,11 +23,11 @@ from trueno.ops.op import Op, Parameter
 
 Array = npt.NDArray[Any]
 WIDE_BITS, SHOWN = 256, 200
-"""Bits of a whole number, and characters of any value, up to which a message shows it."""
+"""The most bits of a whole number, and the most characters of any value, that a message shows."""
 
 
 def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any], Callable[[Any], Any]]:
-    """Arrays in the operands' order, their dtype, and what puts a result back into the caller's type."""
+    """Arrays in the operands' order, their dtype, and the function that converts a result to the caller's type."""
     found: list[Array | None] = []
     dtypes: list[tuple[str, np.dtype[Any]]] = []
     wrap: Callable[[Any], Any] = _same
@@ -46,7 +46,7 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
                 raise DtypeError(f"{op.name}: {spec.name} is {type(x).__name__}; real numbers only")
             continue
         array = _array(op, spec.name, x)
-        dtypes.append((spec.name, np.dtype(array.dtype.type)))  # NumPy's own object, by which the fast path knows it
+        dtypes.append((spec.name, np.dtype(array.dtype.type)))  # NumPy's own object: the fast path compares by identity
         found.append(array)
     dtype = float_dtype(op, dtypes) or np.dtype(np.float32)
     arrays = []
@@ -56,9 +56,9 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
 
 
 def unpacked(op: Op, name: str, x: Any, told: str) -> tuple[Any, str]:
-    """The bytes of a `QuantizedMatrix` and its format; anything else as it is.
+    """The bytes of a `QuantizedMatrix` and its format; any other object unchanged, with the format `told`.
 
-    ParameterError where it says another format than `told`, or lies in the other orientation than the op reads.
+    ParameterError if its format differs from `told`, or if the op reads blocks in the transposed layout.
     """
     told = lower(told)
     form = getattr(x, "_blocks", None)
@@ -70,13 +70,13 @@ def unpacked(op: Op, name: str, x: Any, told: str) -> tuple[Any, str]:
     if columns != op.columnwise:
         way, other = ("column by column", "_colmajor") if columns else ("row by row", "")
         twin = f"trueno.{op.name.removesuffix('_colmajor')}{other}"
-        remedy = f"{twin}, or `@`, which looks" if op.chain else ".T to read it as rows"
-        raise ParameterError(f"{op.name}: the blocks of {name} lie {way}; use {remedy}")
+        remedy = f"{twin}, or `@`, which takes either layout" if op.chain else ".T to read it as rows"
+        raise ParameterError(f"{op.name}: the blocks of {name} are stored {way}; use {remedy}")
     return data, known
 
 
 def unpack(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Operands with bytes for each `QuantizedMatrix`, and parameters with its format."""
+    """The operands with each `QuantizedMatrix` replaced by its bytes, and the parameters with its format."""
     if not op.quantized:
         return operands, given
     form, found = lower(given.get("format", "")), []
@@ -96,35 +96,36 @@ def _holds(x: Any, kind: str) -> bool:
 
 
 def _swapped(op: Op, name: str, what: str) -> DtypeError:
-    """For a product whose operand of numbers is in blocks: most likely the two are in the other order."""
+    """The error for a product whose operand of numbers is in blocks: most likely the operands are swapped."""
     blocks = next(spec.name for spec in op.signature.inputs if spec.blocks)
     order = f"the order is trueno.{op.name}({', '.join(op.operands)})"
     remedy = "swap them, or multiply with @, which takes either order: q @ x, x @ q"
-    return DtypeError(f"{op.name}: {name} is {what}, but it is {blocks} that comes in blocks: {order}; {remedy}")
+    return DtypeError(f"{op.name}: {name} is {what}, but {blocks} is the operand in blocks: {order}; {remedy}")
 
 
 def lower(format: Any) -> Any:  # noqa: A002 - the parameter's own word
-    """A format's name as the table has it; anything else as it is."""
+    """A format's name in the table's lower case; an object that is not a name unchanged."""
     return format.lower() if isinstance(format, str) else format
 
 
 def _bytes(op: Op, name: str, x: Any) -> Array:
-    """Rows of blocks."""
+    """`x` as rows of blocks; DtypeError if it is not a uint8 array, ShapeError if it does not have two dimensions."""
     if not isinstance(x, np.ndarray) or x.dtype != np.uint8:
         what = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
         raise DtypeError(f"{op.name}: {name} is {what}; give a QuantizedMatrix (trueno.quantize), or its bytes (uint8)")
     if x.ndim != 2:
-        raise ShapeError(f"{op.name}: {name} has shape {x.shape}; bytes of a matrix are [rows, bytes a row]")
+        raise ShapeError(f"{op.name}: {name} has shape {x.shape}; bytes of a matrix are [rows, bytes per row]")
     return np.asarray(x)
 
 
 def number(op: Op, x: Any, dtype: np.dtype[Any]) -> Array:
-    """A number as an array without axes; ParameterError for a whole number past every float."""
+    """A number as an array without axes; ParameterError for a whole number beyond the range of floats."""
     try:
-        with np.errstate(over="ignore"), ieee():  # a batch keeps it
+        with np.errstate(over="ignore"), ieee():  # a batch keeps the array
             return narrowed(np.asarray(x, np.float64), dtype) if dtype.itemsize == 2 else np.asarray(x, dtype)
     except OverflowError:
-        raise ParameterError(f"{op.name}: a whole number of {x.bit_length()} bits is past every {dtype}") from None
+        said = f"a whole number of {x.bit_length()} bits is beyond the range of {dtype}"
+        raise ParameterError(f"{op.name}: {said}") from None
 
 
 def _same(result: Any) -> Any:
@@ -134,7 +135,7 @@ def _same(result: Any) -> Any:
 def _array(op: Op, name: str, x: Any) -> Array:
     if hasattr(x, "_blocks"):
         if hasattr(x, "batch"):
-            raise DtypeError(f"{op.name}: {name} is a handle of a batch; go on in the batch: b.{op.name}(…)")
+            raise DtypeError(f"{op.name}: {name} is a handle of a batch; call the batch's method: b.{op.name}(…)")
         remedy = "trueno.quant_matvec, trueno.quant_matmul and @ multiply with one, trueno.dequantize gives its numbers"
         raise DtypeError(f"{op.name}: {name} is quantized; {remedy}")
     if isinstance(x, np.ma.MaskedArray):
@@ -166,22 +167,22 @@ def _index(op: Op, name: str, x: Any) -> Array:
     if array.dtype.kind not in "iu":
         raise DtypeError(f"{op.name}: {name} is {array.dtype}; indices are whole numbers")
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ParameterError(f"{op.name}: {name} holds {array.max()}, which is past every table")
+        raise ParameterError(f"{op.name}: {name} holds {array.max()}, which is beyond int64, the dtype of indices")
     return array.astype(np.int64, copy=False)
 
 
 def unfit(op: Op, p: Parameter, value: Any) -> ParameterError:
-    """The error for a value that is none of the choices."""
+    """The error for a value that is not one of the choices."""
     if p.name == "format" and isinstance(value, str) and value in INTERLEAVED:
         plain = INTERLEAVED[value].plain
-        remedy = f"q.plain() puts the blocks of a matrix back, q.interleaved() makes {value} of {plain}"
+        remedy = f"q.plain() restores the order of a matrix's blocks, q.interleaved() converts {plain} to {value}"
         return ParameterError(f"{op.name}: format is {value!r}, but it takes rows that are not interleaved; {remedy}")
     said = "is missing" if value is p.default else f"is {shown(value)}"
     return ParameterError(f"{op.name}: {p.name} {said}; it must be {' or '.join(map(repr, p.choices))}")
 
 
 def shown(value: Any) -> str:
-    """A value for a message: of a long one the beginning, of one that has no text its type."""
+    """A value for a message: the beginning of a long one, the type of one whose `repr` fails."""
     if isinstance(value, int) and value.bit_length() > WIDE_BITS:
         return f"a whole number of {value.bit_length()} bits"
     try:
@@ -192,20 +193,21 @@ def shown(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The text itself that a member of an enumeration, or of any subclass, is."""
+    """A member of an enumeration of strings, or of any subclass of `str`, as a plain `str`; other values unchanged."""
     return str.__str__(value) if isinstance(value, str) else value
 
 
 def _float(op: Op, p: Parameter, value: Any) -> float:
-    """The value of a float parameter; ParameterError for what is not a number, or beyond every float."""
+    """The value of a float parameter; ParameterError if it is not a number, or is beyond the range of floats."""
     kind = type(value)
     number = hasattr(kind, "__float__") or hasattr(kind, "__index__")  # float() takes texts and bytes as well
     if number and not isinstance(value, (bool, np.bool_, complex, np.complexfloating)) and not np.ndim(value):
         try:
             return float(value)
         except OverflowError:
-            raise ParameterError(f"{op.name}: {p.name} is {shown(value)}, which is past every float") from None
-        except Exception:  # whatever its own code raises
+            said = f"{p.name} is {shown(value)}, which is beyond the range of floats"
+            raise ParameterError(f"{op.name}: {said}") from None
+        except Exception:  # any error of the value's own code
             pass
     raise ParameterError(f"{op.name}: {p.name} is {shown(value)}; it must be a number")
 
@@ -221,7 +223,7 @@ def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dic
             said = f"{op.name}: {p.name} is {shown(value)}; it must be {p.type.__name__}"
             raise unfit(op, p, value) if p.choices else ParameterError(said)
         elif p.name == "format" and not value and op.quantized:
-            said = "are bytes that do not say their format; give a QuantizedMatrix, or format="
+            said = "are bytes without a format; give a QuantizedMatrix, or format="
             raise ParameterError(f"{op.name}: blocks {said}{p.choices[0]!r}, or another of {', '.join(p.choices)}")
         elif not p.takes(value):
             raise unfit(op, p, value)

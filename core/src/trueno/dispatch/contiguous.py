@@ -1,4 +1,4 @@
-"""Arrays of the host as kernels can take them: C-contiguous, aligned, in native byte order."""
+"""Host arrays in the layout that kernels accept: C-contiguous, aligned, in native byte order."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 LARGE, STRIPE = 1 << 16, 16
-"""From so many elements on a transposed matrix is copied in stripes of so many rows, which fill a cache line of each
-result row: NumPy's own copy visits every line of the result once an element, and takes eight times as long."""
+"""A transposed matrix of LARGE or more elements is copied in stripes of STRIPE rows, which fill a cache line of each
+result row: NumPy's own copy visits every line of the result once per element, and takes eight times as long."""
 
 
 def is_plain(a: Array) -> bool:
-    """Whether kernels can take an array as it is: C-contiguous, aligned, native."""
+    """Whether kernels accept an array without a copy: C-contiguous, aligned, native."""
     flags = a.flags
     return flags.c_contiguous and flags.aligned and a.dtype.isnative
 
 
 def compact(a: Array) -> Array:
-    """C-contiguous, aligned and native, copying only if it is not so already."""
+    """`a` as a C-contiguous, aligned array in native byte order; `a` itself if it is one already."""
     if is_plain(a):
         return a
     if a.ndim == 2 and a.T.flags.c_contiguous and a.size >= LARGE:  # w.T of a linear layer

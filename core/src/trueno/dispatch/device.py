@@ -1,8 +1,8 @@
 """Ops on arrays that live on a device: compute follows data, and the results stay there.
 
-Operands on two devices are an error that says how to move one; nothing is moved silently.  What a kernel cannot take
-in its layout is copied, and 16-bit floats are widened and rounded by the device if it offers that; else on the host,
-and the transfers show it.
+Operands on two devices are an error that says how to move one; no array is moved silently.  The device rearranges
+arrays whose layout a kernel does not accept, and widens and rounds 16-bit floats, if it offers that; otherwise the host
+does both, and the trace shows the transfers.
 """
 
 from dataclasses import dataclass, replace
@@ -33,10 +33,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Laid:
-    """A call whose operands a kernel takes: shapes as the kernel sees them, and of the results.
+    """A call whose operands a kernel accepts, with the kernel's shapes of operands and results.
 
-    final: of the results as the user sees them.  views: those of operands and results that the device makes first and
-    last; None where all of them lie so.
+    final: the user's shapes of the results.  views: the views of operands that the device copies before the kernel, and
+    those of results that it copies after it; None if no array needs one.
     """
 
     request: Call
@@ -47,7 +47,7 @@ class _Laid:
 
 
 def _lay(op: Op, data: OnDevice, static: dict[str, Any], scalars: dict[str, Any]) -> _Laid | None:
-    """None for what has to be done on the host: values to be checked, empty arrays, views that the device lacks."""
+    """The call for a kernel; None if the host must run it: to check values, for empty arrays, or without views."""
     shapes, name, values = data.shapes, data.entry.name, tuple(static.items())
     if op.structured:
         index = [spec.index for spec in op.signature.inputs]
@@ -60,7 +60,7 @@ def _lay(op: Op, data: OnDevice, static: dict[str, Any], scalars: dict[str, Any]
         laid = _Laid(Call(op, data.dtype, op.layout, len(shapes[0]), sizes, values, name), shapes, final, final)
         if op.check is None:
             return laid
-        # Kernels of devices accept an index that was not checked; a number, or one without a kernel, is checked.
+        # Kernels of devices accept an index that no code has checked; the host checks a number, or an op without one.
         there = all(own for own, is_index in zip(data.there, index, strict=True) if is_index)
         return laid if there and policy.rejection(data.backend, laid.request) is None else None
     plan = view_plan(op, shapes, scalars.get("axis", -1), scalars.get("keepdims", False))
@@ -73,7 +73,7 @@ def _lay(op: Op, data: OnDevice, static: dict[str, Any], scalars: dict[str, Any]
 
 
 def request(op: Op, data: OnDevice, scalars: dict[str, Any]) -> Call:
-    """What the selector would be asked for a call of `op` on operands of a device."""
+    """The selector's request for a call of `op` on operands of a device."""
     _, static = coerce_params(op, scalars)
     laid = _lay(op, data, static, scalars)
     dtype = WIDE if is_half(data.dtype) and not _native(op, data, laid) else data.dtype
@@ -87,7 +87,7 @@ def request(op: Op, data: OnDevice, scalars: dict[str, Any]) -> Call:
 def call(op: Op, operands: tuple[Any, ...], data: OnDevice, scalars: dict[str, Any], out: Any) -> Any:
     """Run `op` on the device where its operands, `data`, live; the results stay there.
 
-    Where an operand is a `Vector` or `Matrix`, results of one or two dimensions are too; `out` is returned as given.
+    If an operand is a `Vector` or `Matrix`, results of one or two dimensions are too; `out` is returned unchanged.
     """
     wrap = next((x._wrap_result for x in operands if hasattr(type(x), "_wrap_result")), None)
     bare = [unwrap(o) for o in out] if isinstance(out, (tuple, list)) else unwrap(out)
@@ -112,14 +112,14 @@ def _call(op: Op, data: OnDevice, scalars: dict[str, Any], out: Any) -> Any:
 
 
 def _native(op: Op, data: OnDevice, laid: _Laid | None) -> bool:
-    """Whether the device has a kernel for 16-bit floats themselves; guards look at results in float32."""
+    """Whether the device has a kernel for 16-bit floats themselves; guards check results in float32."""
     if laid is None or not data.entry.half(op.name) or state.current.get().guarding() is not None:
         return False
     return policy.rejection(data.backend, laid.request) is None
 
 
 def _targets(op: Op, data: OnDevice, scalars: dict[str, Any], out: Any) -> list[Any] | None:
-    """The user's own arrays for the results of a call that is made of several."""
+    """The user's own arrays for the results of a call that consists of several steps; None without `out`."""
     if out is None:
         return None
     _, static = coerce_params(op, scalars)
@@ -128,7 +128,7 @@ def _targets(op: Op, data: OnDevice, scalars: dict[str, Any], out: Any) -> list[
 
 
 def _widened(op: Op, data: OnDevice, scalars: dict[str, Any], out: Any) -> Any:
-    """16-bit operands in float32, by the device; its results in the operands' type, each rounded once."""
+    """Widen 16-bit operands on the device, compute in float32, and round each result once to the operands' type."""
     targets = _targets(op, data, scalars, out)
     backend = cast(DeviceBackend, data.backend)
     wide: dict[int, Any] = {}
@@ -156,11 +156,11 @@ def _widened(op: Op, data: OnDevice, scalars: dict[str, Any], out: Any) -> Any:
 
 
 def _anew(op: Op, data: OnDevice, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Any:
-    """A call within a call, on other operands of the device."""
+    """Run a call within a call, on other operands of the device."""
     result = RUNS[len(operands)](op, operands, scalars, None)
     if result is not NEVER:
         return result
-    with ieee():  # a batch comes here by itself
+    with ieee():  # rounding below must not depend on the caller's modes
         return _call(op, settled(op, data.entry, operands, data.there), scalars, None)
 
 
@@ -175,7 +175,7 @@ def _run(op: Op, data: OnDevice, laid: _Laid, params: tuple[float, ...], scalars
     scratch = results
     now = state.current.get()
     if out is not None and (
-        not data.entry.atomic or now.guarding()  # it may fail, and out may be an operand
+        not data.entry.atomic or now.guarding()  # the kernel may fail, and out may be an operand
         or any(tuple(r.shape) != s and not in_order(r) for r, s in zip(results, laid.results, strict=True))
     ):  # fmt: skip
         scratch = _fresh(backend, results)
@@ -210,7 +210,7 @@ def _through_views(
     op: Op, backend: Backend, laid: _Laid, views: ViewPlan, arrays: list[Any], params: tuple[float, ...],
     results: list[Any], given: bool,
 ) -> Any:  # fmt: skip
-    """A call whose operands or results the device copies into another order; given: results are the user's own."""
+    """Run a call whose operands or results the device copies into another order; given: results are the user's own."""
     device = cast(DeviceBackend, backend)
     plan = state.current.get().chosen(laid.request)
     assert plan is not None  # a device's decision has one candidate
@@ -243,7 +243,7 @@ def _fresh(backend: Backend, results: list[Any]) -> list[Any]:
 
 
 def _status(kernel: Kernel, *arguments: Any) -> Any:
-    """What a kernel answers, in whichever way it refuses."""
+    """The status of a kernel: -1 if it refuses, also if it raises `Refused`."""
     try:
         return kernel(*arguments)
     except Refused:
@@ -255,14 +255,14 @@ def _shaped(x: Any, shape: Shape) -> Any:
 
 
 def _laid_out(backend: Backend, x: Any, shape: Shape) -> Any:
-    """An operand under another shape; one with gaps is copied by the backend's own kernel, where it has one."""
+    """An operand in another shape; the backend's own kernel, if it has one, copies an operand with gaps."""
     if tuple(x.shape) != shape and not in_order(x) and hasattr(backend, "contiguous"):
         x = backend.contiguous(x)
     return _shaped(x, shape)
 
 
 def _results(op: Op, data: OnDevice, shapes: tuple[Shape, ...], out: Any) -> list[Any]:
-    """Arrays for the results: new ones, or the user's own."""
+    """The arrays for the results: new ones, or the user's own."""
     specs = op.signature.outputs
     dtypes = [s.holds(data.dtype) for s in specs]
     if out is None:
@@ -278,7 +278,7 @@ def _results(op: Op, data: OnDevice, shapes: tuple[Shape, ...], out: Any) -> lis
 
 
 def _share(a: Any, b: Any) -> bool:
-    """Whether two arrays of a device are one, or lie in the same memory as far as they say where they lie."""
+    """Whether two arrays of a device are the same object, or overlap in memory if they expose their addresses."""
     first, second = (getattr(getattr(x, "data", None), "ptr", None) for x in (a, b))
     if first is None or second is None:
         return a is b
@@ -286,15 +286,15 @@ def _share(a: Any, b: Any) -> bool:
 
 
 def _by_way_of_the_host(op: Op, data: OnDevice, scalars: dict[str, Any], out: Any) -> Any:
-    """What the device neither takes in its layout nor rearranges or widens itself, and empty arrays: done on the host.
+    """Run a call on the host: for layouts and 16-bit floats that the device does not support, and for empty arrays.
 
-    The moves show in `trueno.trace()` like all others.
+    `trueno.trace()` shows these transfers like all others.
     """
     targets, backend = _targets(op, data, scalars, out), data.backend
     with wrapping_errors(op.name, backend.name):
         brought = tuple(download(backend, x, None, op.name) if own else x
                         for x, own in zip(data.arrays, data.there, strict=True))  # fmt: skip
-    with ieee():  # a batch comes here by itself
+    with ieee():  # rounding below must not depend on the caller's modes
         result = host.call(op, brought, scalars, None)
     results = result if isinstance(result, tuple) else (result,)
     with wrapping_errors(op.name, backend.name):

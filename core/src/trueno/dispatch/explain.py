@@ -1,4 +1,4 @@
-"""`trueno.explain(op, *operands)`: which backend would run this call, and why not another, without running it."""
+"""`trueno.explain(op, *operands)`: which backend would run a call, and why not another, without running it."""
 
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -16,25 +16,25 @@ from trueno.select import cost, policy, predict
 from trueno.select.decision import Candidate, Decision, plain
 
 ABLE = ("named", "less_preferred", "preferred", "resident")
-"""Reasons of candidates that can run the call, but whose predicted time was not compared."""
+"""Reasons of candidates that can run the call, but whose predicted times the selector does not compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained(Decision):
-    """A decision about one call, with the operands' own shapes in place of a decision's size classes."""
+    """A decision about one call, with the operands' own shapes instead of size classes."""
 
     shapes: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
 
     def json(self) -> dict[str, Any]:
-        """As plain data."""
+        """The decision as plain data."""
         return plain(self) | {"shapes": [list(shape) for shape in self.shapes]}
 
 
 def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     """The decision for a call of `op` (a function of trueno, or its name) with these arguments.
 
-    Nothing is run, moved or compiled; plugins that may be chosen are probed.  `print` it: every candidate with its
-    reason, its predicted time, the origin of that time, and the bytes that would move.
+    It runs, moves and compiles nothing, but probes the plugins that may be chosen.  `print` shows every candidate with
+    its reason, its predicted time, the origin of that time, and the bytes that would move.
     """
     row = _op(op)
     call = request(row, operands, parameters)
@@ -51,12 +51,12 @@ def _shape(operand: Any) -> tuple[int, ...]:
 
 
 def _priced(c: Candidate, call: Call) -> Candidate:
-    """A named candidate, with the predicted time that would have counted."""
+    """A candidate in `ABLE` with its predicted time; any other candidate unchanged."""
     if c.seconds is not None or c.code not in ABLE:
         return c
     try:
         estimate = predict.predict(call, c.name, registry.load(c.name).rates(call))
-    except Exception:  # rates are the plugin's, and a named backend runs whatever they are
+    except Exception:  # the plugin computes rates, and a named backend runs even if they fail
         return c
     moved = registry.entries()[c.name].foreign and call.residency == "host"
     return replace(c, seconds=estimate.seconds, source=estimate.source, moved=int(cost.work(call).moved * moved))

@@ -1,7 +1,7 @@
-"""What happens when a backend fails while it runs: no data is lost, and the failure is reported.
+"""Handling of a backend that fails while it runs: no data is lost, and the failure is reported.
 
-An automatic choice continues with the next candidate, reports that as TRUENO_FALLBACK says, and quarantines the
-backend for calls like that one.  A named backend raises.
+An automatic choice continues with the next candidate, reports that as TRUENO_FALLBACK specifies, and quarantines the
+backend for calls like that one.  A named backend raises an error.
 """
 
 import sys
@@ -34,8 +34,9 @@ _said: set[tuple[str, str, str]] = set()
 def passes(error: BaseException) -> bool:
     """Whether an exception from a kernel is not a failure of the kernel.
 
-    That is what a guard raises, or `wrap_error` has made already; a warning of ours that is to be an error; a way out
-    of the program, or of a task, and what a signal's handler raises while a kernel runs; the end of the caller's stack.
+    Such exceptions are an error of a guard or of `wrap_error`; a warning of Trueno that a filter turns into an error;
+    an exit from the program or a task; any exception of a signal's handler while a kernel runs; and a RecursionError,
+    because the caller used up the stack.
     """
     if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, RecursionError, GuardError, TruenoWarning)):
         return True
@@ -44,9 +45,9 @@ def passes(error: BaseException) -> bool:
 
 
 def _from_a_signal(error: BaseException) -> bool:
-    """Whether a signal handler raised it, whatever code the signal interrupted.
+    """Whether a signal handler raised the error, whatever code the signal interrupted.
 
-    A handler gets the frame that it interrupted as an argument, and that frame is its caller: no other function does.
+    Only a handler gets its caller's frame, which the signal interrupted, as an argument.
     An exception set by another thread (PyThreadState_SetAsyncExc) leaves no such trace.
     """
     trace = error.__traceback__ and error.__traceback__.tb_next  # the first frame catches: its locals hold the error
@@ -59,7 +60,7 @@ def _from_a_signal(error: BaseException) -> bool:
 
 
 def _given(frame: FrameType, what: object) -> bool:
-    """Whether `what` is an argument of the call that a frame is."""
+    """Whether `what` is an argument of a frame's call."""
     code, local = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
     names = code.co_varnames[:count]
@@ -77,7 +78,7 @@ def leave_out(call: Call, name: str, error: BaseException, request: Request) -> 
 
 
 def say(call: Call, name: str, error: BaseException, other: str) -> None:
-    """Report that `name` failed, and that `other` runs calls like this one from now on, as TRUENO_FALLBACK says."""
+    """Report, as TRUENO_FALLBACK specifies, that `name` failed and `other` runs calls like this one from now on."""
     op, what = call.op.name, words(error)
     emit("quarantine", op, name, what)
     emit("fallback", op, name, what, to=other)
@@ -98,11 +99,11 @@ def _environment() -> tuple[str, ...]:
 
 
 WRAPPED = "_trueno_wrapped"
-"""The mark of an error that names op and backend already."""
+"""The attribute that marks an error whose message names op and backend already."""
 
 
 def wrap_error(error: BaseException, op: str, name: str) -> Exception:
-    """The error that a user can catch: ours, of the same kind, with op and backend in its message."""
+    """The error that a user can catch: Trueno's error of the same kind, with op and backend in its message."""
     _retire(error, name)
     kinds = ((OutOfMemory, OutOfMemory), (DeviceLost, DeviceLost), (MemoryError, OutOfMemory))
     kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), KernelError)
@@ -112,7 +113,7 @@ def wrap_error(error: BaseException, op: str, name: str) -> Exception:
 
 
 def words(error: BaseException) -> str:
-    """Kind and text of an error, whose own code may fail, too."""
+    """The kind and text of an error; only the kind if its `str` fails."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
@@ -120,14 +121,17 @@ def words(error: BaseException) -> str:
 
 
 def _retire(error: BaseException, name: str) -> None:
-    """A device that is lost stays lost."""
+    """Retire the backend after DeviceLost: a lost device does not recover."""
     if isinstance(error, DeviceLost):
         registry.retire(name, f"its device was lost ({error})")
 
 
 @contextmanager
 def wrapping_errors(op: str, name: str) -> Iterator[None]:
-    """Whatever a plugin raises inside becomes an error that names op and backend; what is ours already stays."""
+    """Convert a plugin's exceptions to errors that name op and backend; Trueno's own errors pass unchanged.
+
+    OutOfMemory and DeviceLost from a plugin are converted too.
+    """
     try:
         yield
     except TruenoError as error:
@@ -139,5 +143,5 @@ def wrapping_errors(op: str, name: str) -> Iterator[None]:
 
 
 def say_again(backend: str | None = None) -> None:
-    """Let failures of a backend, or of all of them, be reported once more."""
+    """Allow failures of a backend, or of all backends, to be reported once more."""
     _said.difference_update([key for key in _said if backend in (None, key[1])])

@@ -1,10 +1,10 @@
 """The public functions: resolve once, then call the kernel directly.
 
-Each op's function is generated with the op's signature.  Its fast path reads a key off the first operand,
+Each op's function is generated with the op's signature.  Its fast path reads a key from the first operand,
 finds the bare kernel in the current state's plans, allocates, calls, and compares the result with 0: two
-Python frames.  Whatever the kernel refuses, whatever looks odd, and whatever is raised on the way, goes to
-`trueno.dispatch.call`, which validates everything, broadcasts, compacts, copies and explains; a kernel that raises
-there as well has failed.
+Python frames.  A call that the kernel refuses, that fails a condition of the fast path, or that raises an exception
+goes to `trueno.dispatch.call`, which validates, broadcasts, compacts and copies operands, and raises errors that
+explain; a kernel that raises there as well has failed.
 """
 
 import inspect
@@ -33,7 +33,7 @@ def _declaration(p: inspect.Parameter) -> str:
 
 
 def _shape(op: Op, spec: ArraySpec) -> str:
-    """Source of a result's shape: from the operands' shapes, or else from the op, which takes some microseconds."""
+    """The source of a result's shape: from the operands' shapes, or else from the op, which takes some microseconds."""
     first = op.signature.inputs[0]
     shapes = ", ".join(f"{name}.shape" for name in op.operands)
     static = ", ".join(f"{p.name!r}: {p.name}" for p in op.static)
@@ -44,7 +44,7 @@ def _shape(op: Op, spec: ArraySpec) -> str:
         return f"{first.name}.shape"
     parts = []
     for symbol in spec.dims:
-        # The number of bytes of a row of blocks is used as it is; kernels verify the number of elements.
+        # The shape uses the number of bytes of a row of blocks unchecked; kernels verify the number of elements.
         owner = next((s for s in op.signature.inputs if symbol in (s.dims[:-1] if s.blocks else s.dims)), None)
         if owner is None:
             return asked
@@ -58,7 +58,7 @@ def _shape(op: Op, spec: ArraySpec) -> str:
 
 
 def _parameters(op: Op) -> list[str]:
-    """Conditions on the float parameters: each is the default, or a number that satisfies every rule about it."""
+    """The conditions on float parameters: each is the default, or a number that satisfies every rule about it."""
     conditions = []
     joint = [rule for rule in op.rules if sum(n in rule.split() for n in op.symbolic) > 1]
     for p in op.params:
@@ -71,7 +71,7 @@ def _parameters(op: Op) -> list[str]:
 
 
 def source(op: Op) -> str:
-    """Python source of an op's public function."""
+    """The Python source of an op's public function."""
     listed = parameters(op)
     positional = [_declaration(p) for p in listed if p.kind is not p.KEYWORD_ONLY]
     keyword = [_declaration(p) for p in listed if p.kind is p.KEYWORD_ONLY]
@@ -86,14 +86,14 @@ def source(op: Op) -> str:
     call = ", ".join([*op.operands, *op.symbolic, *names])
     extra = [p.name for p in listed if p.name in ("axis", "keepdims")]
 
-    # A masked array would lose its mask, and Numba knows arrays that are not plain only by a fingerprint without
-    # byte order: so class and dtype are compared here, by identity, which costs a few nanoseconds each.
+    # A masked array would lose its mask, and Numba identifies arrays of other classes by a fingerprint without byte
+    # order: so this compares class and dtype by identity, which costs a few nanoseconds each.
     def plain(name: str, spec: ArraySpec) -> str:
         return f"{name}.__class__ is _ndarray" + (f" and {name}.dtype is {dtypes[spec.type]}" if name != x else "")
 
     dtypes = {"": "_dtype", "index": "_int64", "blocks": "_uint8"}
     conditions = [plain(spec.name, spec) for spec in inputs]
-    # A parameter that was not passed is the default itself, which is valid: one comparison by identity.
+    # A parameter that is not passed is the default itself, which is valid: one comparison by identity.
     conditions += ["axis is _axis"] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
     conditions += _parameters(op)
@@ -111,7 +111,7 @@ def source(op: Op) -> str:
             f"        if {' and '.join(conditions)}:",
         ]
         lines += [f"{pad}if _dtype is _f4:", f"{pad}    _kernel = _state().f4_{op.name}{key}"]
-        if not op.quantized:  # blocks go with float32
+        if not op.quantized:  # blocks require float32
             lines += [f"{pad}elif _dtype is _f8:", f"{pad}    _kernel = _state().f8_{op.name}{key}"]
         lines += [f"{pad}else:", f"{pad}    _kernel = _refuse"]
         lines.append(f"{pad}if out is None:")
@@ -127,7 +127,7 @@ def source(op: Op) -> str:
             lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
             given = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
             lines += [f"{pad}if {given} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
-        lines += ["    except _Refused:", "        pass"]  # said by the kernel itself: nothing to look at
+        lines += ["    except _Refused:", "        pass"]  # the kernel itself refused: there is no error to check
         lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"
@@ -168,7 +168,7 @@ def _planner(op: Op) -> Callable[..., Any]:
     def plan_for(*operands: Any, backend: str | None = None, **static: Any) -> Any:
         """The bare kernel for operands like these: `kernel(*operands, *parameters, out)`, returning 0.
 
-        backend: the one to use; default: the automatic choice.
+        backend: the name of the one to use; by default the choice is automatic.
         """
         operands, static = unpack(op, operands, static)
         for name in static:

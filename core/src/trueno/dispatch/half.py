@@ -1,8 +1,8 @@
-"""16-bit floats: storage types, in which nothing is computed.
+"""16-bit floats: storage types, in which no op computes.
 
 An op on float16 or bfloat16 is the float32 op on the widened operands, and each floating result is rounded once, to
-nearest even, to the operands' type (docs/adr/0013).  bfloat16 is `ml_dtypes.bfloat16`, known by its name: an array of
-it proves that the package is installed, and nothing else needs it.
+nearest even, to the operands' type (docs/adr/0013).  bfloat16 is `ml_dtypes.bfloat16`, identified by its name: an array
+of it proves that the package is installed, and no other code needs it.
 """
 
 from importlib.util import find_spec
@@ -16,11 +16,11 @@ from trueno.ops.op import Op
 NAMES = ("float16", "bfloat16")
 FLOATS = (np.float32, np.float64)
 WIDE = np.dtype(np.float32)
-TAKEN = "float32, float64, float16 and bfloat16 are taken"
+TAKEN = "float32, float64, float16 and bfloat16 are accepted"
 
 
 def known() -> list[str]:
-    """The 16-bit floats that arrays can have here: bfloat16 needs ml_dtypes."""
+    """The names of the 16-bit floats that are available: bfloat16 needs ml_dtypes."""
     return [name for name in NAMES if name != "bfloat16" or find_spec("ml_dtypes") is not None]
 
 
@@ -31,17 +31,17 @@ def declare(name: str) -> None:
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
-    """Whether it is a 16-bit float."""
+    """Whether `dtype` is a 16-bit float."""
     return dtype.itemsize == 2 and dtype.name in NAMES
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether ops accept it for numbers, in native byte order or not."""
+    """Whether ops accept `dtype` for numbers, in native byte order or not."""
     return dtype.type in FLOATS or is_half(dtype)
 
 
 def widened(op: Op, operands: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """The operands in float32, exactly, one new array for each; indices stay."""
+    """The operands converted exactly to float32, with one new array for each; indices stay unchanged."""
     made: dict[int, npt.NDArray[Any]] = {}
     for spec, x in zip(op.signature.inputs, operands, strict=True):
         if id(x) not in made:
@@ -56,6 +56,6 @@ def put(x: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
 
 
 def rounded(x: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A copy of `x` in another type."""
+    """A copy of `x`, rounded to `dtype`."""
     with np.errstate(all="ignore"):
         return x.astype(dtype)

@@ -1,7 +1,7 @@
 """Calls on operands of the host that the fast path does not take.
 
-It validates operands, parameters and `out`, broadcasts, brings a row program's operands to canonical form
-(one row [n], or [rows, n] with operands that vary along rows, elements, both or neither), copies what is
+`call` validates operands, parameters and `out`, broadcasts, converts a row program's operands to canonical form
+(one row [n], or [rows, n] with operands that vary along rows, elements, both or neither), copies arrays that are
 strided, unaligned, byte-swapped or overlapping, and calls the plan of that form.
 """
 
@@ -30,7 +30,7 @@ Shape = tuple[int, ...]
 
 
 def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
-    """Run `op` on operands of the host: NumPy's arrays and what NumPy can take, numbers, lists.
+    """Run `op` on operands of the host: NumPy arrays and objects that NumPy can convert, numbers, lists.
 
     `scalars` holds the parameters by name, and `axis` and `keepdims` where the op has them.
     """
@@ -60,7 +60,7 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
 
 
 class _Result:
-    """Where one result is computed, and where and in what type the user wants it."""
+    """One result: the array in which it is computed, and the array and dtype that the user requests."""
 
     __slots__ = ("array", "dtype", "user")
 
@@ -81,7 +81,7 @@ class _Result:
 def _outs(
     op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any], user_dtype: np.dtype[Any]
 ) -> list[_Result]:
-    """Results of a call that computes in `dtype`, for operands that the user gave in another, perhaps."""
+    """The results of a call that computes in `dtype`, for operands of dtype `user_dtype`."""
     specs = op.signature.outputs
     dtypes, computed = [s.holds(user_dtype) for s in specs], [s.holds(dtype) for s in specs]
     if out is None:
@@ -106,7 +106,7 @@ def _outs(
 def _room(op: Op, spec: ArraySpec, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     try:
         return np.empty(shape, dtype)
-    except (MemoryError, ValueError) as error:  # a ValueError for what no address reaches
+    except (MemoryError, ValueError) as error:  # a ValueError for a size beyond the address space
         said = f"there is no room for {spec.name}, {dtype} of shape {shape}"
         raise OutOfMemory(f"{op.name}: {said} ({error}); compute it in parts") from None
 
@@ -119,7 +119,7 @@ def _share(a: Array, b: Array) -> bool:
 
 
 def request(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Call:
-    """What the selector would be asked for such a call."""
+    """The selector's request for such a call."""
     arrays, dtype, _ = coerce(op, operands)
     _, static = coerce_params(op, scalars)
     return _viewed(op, tuple(a.shape for a in arrays), static, WIDE if is_half(dtype) else dtype, scalars)[0]
@@ -127,7 +127,7 @@ def request(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Call:
 
 def _viewed(op: Op, shapes: tuple[Shape, ...], static: dict[str, Any], dtype: np.dtype[Any], scalars: dict[str, Any]
             ) -> tuple[Call, Views, Geometry | None]:  # fmt: skip
-    """The call that a kernel gets, how arrays come to it, and of a row program where its rows lie."""
+    """The request for a kernel, the views of its arrays, and the geometry of a row program (None for other ops)."""
     values = tuple(static.items())
     if op.structured:
         views = structured(op, shapes, op.result_shapes(shapes, static))
@@ -142,13 +142,13 @@ def _viewed(op: Op, shapes: tuple[Shape, ...], static: dict[str, Any], dtype: np
 
 def _run(request: Call, arrays: list[Array], params: tuple[float, ...], results: list[_Result], views: Views
          ) -> Kernel | None:  # fmt: skip
-    """Compute the results.  The kernel, where calls like this one may go straight to it."""
+    """Compute the results, and return the kernel if calls like this one may go straight to it, else None."""
     operand_views, result_views = views
     targets = [r.array if v.order is None else r.array.transpose(v.order)
                for r, v in zip(results, result_views, strict=True)]  # fmt: skip
     if not all(prod(view.shape) for view in operand_views) or not any(target.size for target in targets):
         for target in targets:
-            target[...] = 0  # no elements at all, or folds of none: sums, norms and products are 0
+            target[...] = 0  # there are no elements, or only reductions of none: sums, norms and products are 0
         return None
     passed = [compact_view(a, view) for a, view in zip(arrays, operand_views, strict=True)]
     overlap = any(np.may_share_memory(target, a) for target in targets for a in passed)
@@ -158,7 +158,7 @@ def _run(request: Call, arrays: list[Array], params: tuple[float, ...], results:
               for t, v, d in zip(targets, result_views, direct, strict=True)]  # fmt: skip
     now = state.current.get()
     plan, status = now.run(request, (*passed, *params, *filled), further=never or not overlap)
-    if status == -1:  # the first candidate refused, and others might do so with half of an operand overwritten
+    if status == -1:  # the first candidate refused; another one might refuse after it overwrote half of an operand
         plan, direct = None, [False] * len(targets)
         filled = [np.empty(v.shape, t.dtype) for t, v in zip(targets, result_views, strict=True)]
         now.run(request, (*passed, *params, *filled))
@@ -169,7 +169,7 @@ def _run(request: Call, arrays: list[Array], params: tuple[float, ...], results:
 
 
 def compact_view(a: Array, view: OperandView) -> Array:
-    """An operand as kernels take it."""
+    """An operand with the axes, shape and layout that kernels accept."""
     if view.order is not None:
         a = a.transpose(view.order)
     if view.expand is not None:

@@ -1,6 +1,6 @@
 """The rules for operands that hold wherever a call runs: on the host, on a device, in a batch.
 
-Which float dtype a call has, which dtypes an operand may have, and where operands live, which is found once a call.
+They determine the float dtype of a call, the dtypes that an operand may have, and, once per call, where operands live.
 """
 
 from collections.abc import Sequence
@@ -23,30 +23,30 @@ Dtype = np.dtype[Any]
 
 
 def is_number(x: Any) -> bool:
-    """Whether `x` is a real number of Python's or NumPy's, and no truth value; of bfloat16 too."""
+    """Whether `x` is a real number of Python or NumPy, including bfloat16, and not a truth value."""
     if isinstance(x, (float, int, np.floating, np.integer)):
         return not isinstance(x, bool)
     return isinstance(x, np.generic) and is_half(x.dtype)
 
 
 def float_dtype(op: Op, named: Sequence[tuple[str, Dtype]]) -> Dtype | None:
-    """The one float dtype of a call, of its operands' names and dtypes; None where no operand says it.
+    """The float dtype of a call, from its operands' names and dtypes; None if no operand determines it.
 
-    DtypeError for two, and for a product with blocks in any other than float32.
+    DtypeError for two dtypes, and for a product with blocks in any dtype other than float32.
     """
     for name, dtype in named:
         if dtype != named[0][1]:
             said = f"{name} is {dtype}, but {named[0][0]} is {named[0][1]}"
             raise DtypeError(f"{op.name}: {said}; convert one of them to the other's dtype")
     if op.quantized and named and named[0][1] != np.float32:
-        raise DtypeError(f"{op.name}: {named[0][0]} is {named[0][1]}; blocks go with float32: convert it to that")
+        raise DtypeError(f"{op.name}: {named[0][0]} is {named[0][1]}; blocks require float32: convert it")
     return named[0][1] if named else np.dtype(np.float32) if op.quantized else None
 
 
 def check_dtype(op: Op, spec: ArraySpec, dtype: Dtype, where: str) -> None:
-    """DtypeError for an operand that cannot be converted on its way: an array of a device, or a batch's handle.
+    """DtypeError for an operand that a call cannot convert: an array of a device, or a batch's handle.
 
-    where: "on a device", or "in a batch", which takes no 16-bit floats.
+    where: "on a device", or "in a batch", which does not accept 16-bit floats.
     """
     if spec.type:
         right = dtype == spec.holds(dtype)
@@ -55,7 +55,7 @@ def check_dtype(op: Op, spec: ArraySpec, dtype: Dtype, where: str) -> None:
         )
     else:
         right = dtype.type in FLOATS if where == "in a batch" else is_float(dtype)
-        batched = f"float32 or float64 are taken {where}; widen it, or call the op itself"
+        batched = f"float32 or float64 are accepted {where}; widen it, or call the op itself"
         remedy = batched if where == "in a batch" else TAKEN
     if not right:
         raise DtypeError(f"{op.name}: {spec.name} is {dtype}; {remedy}")
@@ -63,9 +63,9 @@ def check_dtype(op: Op, spec: ArraySpec, dtype: Dtype, where: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OnDevice:
-    """Operands of a call on a device: the arrays themselves, and numbers.
+    """The operands of a call on a device: the arrays themselves, and numbers.
 
-    there: which are arrays of that device.  dtype: the float dtype of the call.
+    there: whether each operand is an array of that device.  dtype: the float dtype of the call.
     """
 
     entry: Entry
@@ -77,7 +77,10 @@ class OnDevice:
 
 
 def on_device(op: Op, operands: tuple[Any, ...]) -> OnDevice | None:
-    """The operands, where they live on a device: one for all (numbers go anywhere); None where all are on the host."""
+    """The operands, if they live on a device; None if all are on the host.
+
+    DeviceError for arrays in two places; numbers go anywhere.
+    """
     entries = [device_of(x) for x in operands]
     first = next((i for i, entry in enumerate(entries) if entry is not None), None)
     if first is None:
@@ -93,7 +96,7 @@ def on_device(op: Op, operands: tuple[Any, ...]) -> OnDevice | None:
 
 
 def settled(op: Op, entry: Entry, arrays: tuple[Any, ...], there: tuple[bool, ...]) -> OnDevice:
-    """Arrays and numbers that are known to lie there, or nowhere; DtypeError for what a device does not take."""
+    """Operands that are known to be on the device or numbers; DtypeError for a dtype that a device does not accept."""
     named = []
     for spec, x, own in zip(op.signature.inputs, arrays, there, strict=True):
         if own:
@@ -102,6 +105,6 @@ def settled(op: Op, entry: Entry, arrays: tuple[Any, ...], there: tuple[bool, ..
                 named.append((spec.name, np.dtype(x.dtype)))
     dtype = float_dtype(op, named)
     if dtype is None:
-        raise DtypeError(f"{op.name}: no operand says of which float type the result is")
+        raise DtypeError(f"{op.name}: no operand determines the float dtype of the result; give an array of floats")
     shapes = tuple(tuple(x.shape) if own else () for x, own in zip(arrays, there, strict=True))
     return OnDevice(entry, registry.load(entry.name), arrays, there, shapes, dtype)

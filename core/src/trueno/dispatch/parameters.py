@@ -1,4 +1,4 @@
-"""The parameters of the ops' public functions, from which the functions themselves, the stubs and the docs are made."""
+"""The parameters of the ops' public functions, from which the functions, the stubs and the docs are generated."""
 
 import inspect
 
@@ -9,7 +9,7 @@ BLOCKS = "QuantizedMatrix | NDArray[Any]"
 
 
 def parameters(op: Op) -> list[inspect.Parameter]:
-    """The public parameters of an op's function, in order; the stubs and docs use them, too."""
+    """The public parameters of an op's function, in order."""
     P = inspect.Parameter
     taken = {True: BLOCKS, False: "ArrayLike"}
     listed = [P(s.name, P.POSITIONAL_OR_KEYWORD, annotation=taken[s.blocks]) for s in op.signature.inputs]

@@ -1,8 +1,8 @@
 """Plans: a backend's kernel, ready to be called for one key.
 
-What a key needs beyond the bare kernel is put around it once, each layer with the kernel's own signature:
+`prepare` adds once the layers that a key needs around the bare kernel, each with the kernel's own signature:
 moving host arrays (`transfer.stage`), failing without loss (`catch_failures`), the guard (`watch`), the
-trace (`timed`), the default floating-point environment (`steady`).  A key that needs none of them has the bare kernel.
+trace (`timed`), the default floating-point environment (`steady`).  A key that needs no layer gets the bare kernel.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The backend that runs the calls of one key, and the function to call.  key: under which a state keeps it."""
+    """The backend that runs the calls of one key, and the function to call.  key: the state's key of this plan."""
 
     backend: Backend
     kernel: Kernel
@@ -36,7 +36,7 @@ class Plan:
 
 
 class PluginFailed(Exception):
-    """A plugin raised `error` while its kernel was made."""
+    """A plugin raised `error` while it made its kernel."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -88,7 +88,7 @@ def _kernel(backend: Backend, call: Call) -> Kernel:
             kernel = backend.kernel(call)
         if not callable(kernel):
             raise KernelError(f"its kernel() returned {type(kernel).__name__}, but must return a function")
-    except RecursionError:  # the caller's stack is the cause
+    except RecursionError:  # the caller used up the stack
         raise
     except Exception as error:
         raise PluginFailed(error) from error
@@ -97,11 +97,11 @@ def _kernel(backend: Backend, call: Call) -> Kernel:
 
 
 def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: bool) -> Kernel:
-    """A kernel whose failure costs nothing: what it raises sends the call to the next candidate.
+    """A kernel whose failure loses no data: an exception sends the call to the next candidate.
 
-    It may have written half a result by then, so it never writes over an operand: it refuses, and the general
-    path offers fresh arrays.  A TypeError is passed on: the fast path does not check everything that a kernel may
-    fail on, and the general path, which does, calls once more.
+    A kernel that fails may have written half a result, so this one never writes over an operand: it refuses, and the
+    general path passes new arrays.  A TypeError is raised again: the fast path does not check everything that may make
+    a kernel fail, and the general path, which does, calls it once more.
     """
     inputs = len(call.op.operands)
     outs = len(call.op.signature.outputs)

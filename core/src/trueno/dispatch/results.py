@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 
 def listed(op: Op, out: Any) -> list[Any]:
-    """What the user gave for the results, one each; OutError for another number of them."""
+    """The user's arrays, one for each result; OutError if there are more or fewer."""
     count = len(op.signature.outputs)
     outs = list(out) if isinstance(out, (tuple, list)) and count > 1 else [out]
     if len(outs) != count:
@@ -22,13 +22,13 @@ def listed(op: Op, out: Any) -> list[Any]:
 
 
 def check_fit(op: Op, spec: ArraySpec, array: Any, shape: Shape, dtype: np.dtype[Any]) -> None:
-    """OutError for an array of another shape or dtype than the result's."""
+    """Raise OutError for an array whose shape or dtype differs from the result's."""
     if tuple(array.shape) != shape or np.dtype(array.dtype) != dtype:
         said = f"{np.dtype(array.dtype)} of shape {tuple(array.shape)}"
         raise OutError(f"{op.name}: out for {spec.name} is {said}, but the result is {dtype} of shape {shape}")
 
 
 def check_apart(op: Op, outs: Sequence[Any], share: Callable[[Any, Any], bool]) -> None:
-    """OutError where two results would lie in the same memory."""
+    """Raise OutError if two results would share memory."""
     if any(share(a, b) for i, a in enumerate(outs) for b in outs[:i]):
         raise OutError(f"{op.name}: two results share the memory of out; give an array for each")

@@ -1,9 +1,9 @@
 """The state that decides how calls run: the requested backends, the guard in force, and the plans made under them.
 
-A ContextVar holds the current one, which follows from the scopes that the thread or task is inside of: `trueno.use`,
-`trueno.prefer`, guards and traces; `trueno.set_default` is for the whole process.  Plans are tables that fill
-themselves: a key that is missing asks the selector once.  Nothing here is locked on reads; two threads that miss at
-once make the same plan twice.
+A ContextVar holds the current state, which depends on the open scopes of the thread or task: `trueno.use`,
+`trueno.prefer`, guards and traces; `trueno.set_default` is for the whole process.  Plans are in tables that create
+missing entries: a missing key calls the selector once.  Reads take no lock; two threads that miss the same key at once
+make the same plan twice.
 """
 
 from collections import deque
@@ -35,26 +35,27 @@ if TYPE_CHECKING:
 DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64)}
 CLASSES = 65  # size classes: bit lengths of any array's size
 generation = 0
-"""How often plans were dropped: what was decided before is not kept after, and who keeps a kernel asks again."""
+"""How often plans were dropped: a decision from before a drop is not stored after it, and code that keeps a kernel
+requests it again."""
 CHAINS = 512
-"""The most batch-made ops that are kept, with their plans: there is no end of them, and a batch holds its own."""
+"""The most batch-made ops that are kept, with their plans: their number has no limit, and a batch holds its own."""
 RANKS = 65  # NumPy's arrays have up to 64 axes
 
 
 def refuse(*_: Any) -> int:
-    """The kernel of keys without one: sends the call to the general path."""
+    """The placeholder for keys without a kernel: it sends the call to the general path."""
     return -1
 
 
 class State:
-    """The request in force, and all plans made under it: `f4_add`, `f8_add` … an attribute per op and dtype.
+    """The request in force, and all plans made under it: `f4_add`, `f8_add` …, one attribute per op and dtype.
 
     Such an attribute is a list by rank of lists by size class of the first operand: small integers are the fastest
-    keys, and a slot the fastest attribute to read.  Static parameters come before (`f4_gelu["tanh"]`),
-    size classes of further operands of structured ops after.  `general` holds the plans of canonicalised calls.
-    chains: keys in `general` of ops that batches made, the oldest first.
-    calls: those that go straight to their kernels (`trueno.dispatch.cache`).
-    own: what was asked for here; None follows `trueno.set_default`.
+    keys, and a slot is the fastest attribute to read.  Static parameters come before (`f4_gelu["tanh"]`),
+    size classes of further operands of structured ops after.  `general` holds the plans of calls in canonical form.
+    chains: the keys in `general` of ops that batches made, oldest first.
+    calls: the calls that go straight to their kernels (`trueno.dispatch.cache`).
+    own: the request of this state; None follows `trueno.set_default`.
     """
 
     __slots__ = (
@@ -90,7 +91,7 @@ class State:
 
             def inner(value: Any) -> Any:
                 if not parameter.takes(value):
-                    raise KeyError(value)  # nothing is stored for it, and the general path raises the error
+                    raise KeyError(value)  # the table stores no entry for it, and the general path raises the error
                 return self._table(op, dtype, (*static, value))
 
             return Table(inner)
@@ -145,7 +146,7 @@ class State:
                     continue
 
     def _choice(self, call: Call) -> tuple[Decision, dict[int, Plan | None]]:
-        """The decision for a call and its plans by rank; stored, unless plans were dropped meanwhile."""
+        """The decision for a call and its plans by rank; both are stored, unless plans were dropped meanwhile."""
         key = plan.key(call)
         found = self.general.get(key)
         if found is None:
@@ -159,14 +160,14 @@ class State:
         return found
 
     def _keep(self, key: tuple[Any, ...]) -> None:
-        """Release the oldest of the batch-made ops."""
+        """Add the key of a batch-made op, and release the oldest ones."""
         self.chains.append(key)
         while len(self.chains) > CHAINS:
             with suppress(IndexError):  # another thread was faster
                 self.general.pop(self.chains.popleft(), None)
 
     def chosen(self, call: Call, skip: int = 0) -> Plan | None:
-        """The plan of a call; `skip` leaves out candidates that already refused it.  None when none is left."""
+        """The plan of a call; `skip` leaves out candidates that already refused it.  None if no candidate is left."""
         decision, plans = self._choice(call)
         while skip not in plans:
             if skip >= len(decision.ranking):
@@ -190,15 +191,15 @@ class State:
 
     @contextmanager
     def unguarded(self) -> Iterator["State"]:
-        """Run everything inside without a guard; gives the state that does so."""
+        """Run everything inside without a guard; the context manager returns the unguarded state."""
         state = _state(self.own, (), self.traced)
         with entered(state):
             yield state
 
     def run(self, call: Call, arguments: tuple[Any, ...], *, further: bool = True) -> tuple[Plan | None, int]:
-        """Call the plan, and (`further`) the next candidates while they refuse: returns who answered, and the status.
+        """Call the plan, and (`further`) the next candidates while they refuse; return the last plan and its status.
 
-        The arguments satisfy the kernels' contract, so anything that a kernel raises here is a failure of it.
+        The arguments satisfy the kernels' contract, so any exception from a kernel here is its failure.
         """
         skip, failures = 0, 0
         refused: list[str] = []
@@ -216,7 +217,7 @@ class State:
                 status = -1
             if status != -1 or not further:
                 return chosen, status
-            if self.general.get(chosen.key) is not before and failures < 64:  # it failed, and is in quarantine now
+            if self.general.get(chosen.key) is not before and failures < 64:  # it failed, and is now in quarantine
                 failures += 1
                 continue
             refused.append(chosen.backend.name)
@@ -228,7 +229,7 @@ class State:
         raise KernelError(f"{call.op.name}: {who} refused operands of shapes {shapes}{layout}{why}") from cause
 
     def failed(self, call: Call, name: str, error: BaseException) -> None:
-        """A backend failed: quarantine it for calls like this one and report that, or raise if it was named."""
+        """Quarantine a backend that failed for calls like this one and report that, or raise if it was named."""
         fallback.leave_out(call, name, error, self.request)
         forget_plans(call.op.name)
         fallback.say(call, name, error, self._choice(call)[0].chosen)
@@ -239,7 +240,7 @@ class State:
         forget_plans(call.op.name)
 
 
-_default = Request()  # what `set_default` asked for
+_default = Request()  # the request of `set_default`
 _base = State()
 current: ContextVar[State] = ContextVar("trueno_state", default=_base)
 _states: dict[Any, State] = {}
@@ -249,14 +250,14 @@ KEPT = 256
 
 
 def _state(own: Request | None, rules: "Rules | None", traced: bool) -> State:
-    """States are kept, so that entering a context again finds its plans in place."""
+    """The state of these settings; states are kept, so that a context that is entered again finds its plans."""
     if own is None and rules is None and not traced:
         return _base
     key = (own, rules, traced)
     state = _states.get(key)
     if state is None:
         with _lock:
-            if len(_states) >= KEPT:  # guards with ever new tolerances
+            if len(_states) >= KEPT:  # a program may create guards with new tolerances without end
                 _states.clear()
             state = _states.setdefault(key, State(own, rules, traced))
             _alive.add(state)
@@ -264,7 +265,7 @@ def _state(own: Request | None, rules: "Rules | None", traced: bool) -> State:
 
 
 def follow(scopes: tuple[Scope, ...]) -> None:
-    """Call from now on, in this thread or task, as these scopes want it; the innermost of each kind counts."""
+    """Apply these scopes to later calls of this thread or task; the innermost of each kind counts."""
     own = rules = None
     traced = False
     for scope in scopes:
@@ -275,7 +276,7 @@ def follow(scopes: tuple[Scope, ...]) -> None:
 
 
 def choosing(names: tuple[str, ...], origin: str) -> State:
-    """The state that runs on these backends, under the guard and the trace in force; no name: the current state."""
+    """The state that runs on these backends under the guard and trace in force; without a name, the current state."""
     now = current.get()
     return _state(Request(names, (), False, origin), now.rules, now.traced) if names else now
 
@@ -291,14 +292,14 @@ def entered(state: State) -> Iterator[None]:
 
 
 def set_asked(asked: Request) -> None:
-    """Set the request of the whole process, which applies where there is no other; plans are dropped."""
+    """Set the request of the whole process, which applies where there is no other, and drop all plans."""
     global _default
     _default = asked
     forget_plans()
 
 
 def forget_plans(op: str | None = None) -> None:
-    """Drop every plan (of one op) of every state."""
+    """Drop every plan (or those of one op) of every state."""
     global generation
     with _lock:
         generation += 1

@@ -1,11 +1,11 @@
-"""Tables that fill themselves."""
+"""Tables that create missing entries."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 class Table(dict[Any, Any]):
-    """A table that creates its entries on first access; one level of the plans is one."""
+    """A table that creates its entries on first access; a level of the plans, for example, is such a table."""
 
     __slots__ = ("make",)
 

@@ -1,7 +1,7 @@
 """Moving arrays to a device and back to the host.
 
-`trueno.to` and `trueno.numpy` move what the user has; a kernel that is to compute on host arrays elsewhere has
-them staged.  Every move is an event of kind `transfer`, with bytes and seconds.
+`trueno.to` and `trueno.numpy` move the user's arrays; `stage` moves host arrays for a kernel that computes on a device.
+Every move emits an event of kind `transfer`, with bytes and seconds.
 """
 
 from threading import local
@@ -20,11 +20,11 @@ from trueno.events.stream import emit
 from trueno.floatenv import ieee
 
 HOST_DEVICES = (1, 3, 11, 13)
-"""DLPack's numbers of memory that the host can access: its own, pinned for CUDA or ROCm, and CUDA's managed."""
+"""DLPack's device types of memory that the host can access: its own, pinned for CUDA or ROCm, and CUDA's managed."""
 
 
 class Moved(NamedTuple):
-    """The arrays that a thread has moved so far, and their bytes."""
+    """The numbers of arrays that a thread has moved so far, and of their bytes."""
 
     uploads: int = 0
     downloads: int = 0
@@ -58,7 +58,10 @@ def write(backend: Backend, x: np.ndarray[Any, Any], out: Any, op: str = "to") -
 
 
 def download(backend: Backend, x: Any, out: np.ndarray[Any, Any] | None = None, op: str = "numpy") -> Any:
-    """A device array as a NumPy array, in `out`, an array of its shape and dtype, if given."""
+    """A device array as a NumPy array; `out`, if given, is an array of its shape and dtype, which gets the values.
+
+    KernelError if the result is not a NumPy array, or has another shape or dtype.
+    """
     start = perf_counter()
     direct = out if out is not None and out.flags.c_contiguous and out.flags.aligned else None
     made: Any = backend.to_host(x, direct)
@@ -79,7 +82,7 @@ def _count(nbytes: int, uploads: int = 0, downloads: int = 0) -> None:
 
 
 def empty(backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """An uninitialised array of the backend's own type."""
+    """An uninitialised array of the backend's own type; KernelError if it has another shape or dtype."""
     made = backend.empty(shape, dtype)
     _same(backend, "empty", made, shape, dtype)
     return made
@@ -88,13 +91,13 @@ def empty(backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any
 def _same(backend: Backend, method: str, x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     if tuple(x.shape) != tuple(shape) or np.dtype(x.dtype) != dtype:
         raise KernelError(
-            f"{backend.name}: {method} gave {np.dtype(x.dtype)} of shape {tuple(x.shape)}, "
-            f"where {dtype} of shape {tuple(shape)} was asked for"
+            f"{backend.name}: {method} returned {np.dtype(x.dtype)} of shape {tuple(x.shape)}, "
+            f"but must return {dtype} of shape {tuple(shape)}"
         )
 
 
 def stage(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel:
-    """A device's kernel for host arrays: operands go there, results come back; nothing else is touched."""
+    """A device's kernel for host arrays: it uploads the operands and downloads the results."""
     inputs, outs, op = len(call.op.operands), len(call.op.signature.outputs), call.op.name
 
     def staged(*args: Any) -> int:
@@ -119,12 +122,12 @@ def stage(kernel: Kernel, backend: Backend, call: Call, guarded: bool) -> Kernel
 
 
 def unwrap(x: Any) -> Any:
-    """The array that a `Vector` or `Matrix` holds; anything else as it is."""
+    """The array that a `Vector` or `Matrix` holds; any other object unchanged."""
     return x.array if hasattr(type(x), "_wrap_result") else x
 
 
 def device_of(x: Any) -> Entry | None:
-    """The backend on which an operand lives, be it an array or what holds one; None for the host."""
+    """The backend on which an operand, an array or a `Vector` or `Matrix` of one, lives; None for the host."""
     kind = type(x)
     if kind is np.ndarray or kind in (list, tuple, float, int):
         return None
@@ -135,7 +138,7 @@ def to(x: Any, name: str) -> Any:
     """`x` as an array of backend `name`'s own type: a copy on its device; the array itself if it is there already.
 
     `x`: a NumPy array, a list, a number, or an array of any installed backend; a `QuantizedMatrix` becomes one whose
-    `bytes` are there.
+    `bytes` are on that device.
     """
     if not isinstance(name, str):
         raise ParameterError(f'to: {name!r} is not the name of a backend; write trueno.to(x, "simd")')
@@ -180,7 +183,7 @@ def numpy(x: Any) -> np.ndarray[Any, Any]: ...
 
 
 def numpy(x: Any) -> Any:
-    """`x` as a NumPy array, wherever it is; a `QuantizedMatrix` becomes one whose `bytes` are NumPy's."""
+    """`x` as a NumPy array, from the host or a device; a `QuantizedMatrix` becomes one whose `bytes` are NumPy's."""
     return x._of_bytes(host("numpy", x.bytes)) if _in_blocks(x) else host("numpy", x)
 
 
@@ -189,7 +192,7 @@ def _in_blocks(x: Any) -> bool:
 
 
 def host(what: str, x: Any) -> np.ndarray[Any, Any]:
-    """`x` as a NumPy array, wherever it lives; lists become float32.  `what`: the function, for messages."""
+    """`x` as a NumPy array, from the host or a device; lists become float32.  `what`: the function, for messages."""
     x = unwrap(x)
     there = device_of(x)
     if there is not None:
@@ -205,10 +208,10 @@ def host(what: str, x: Any) -> np.ndarray[Any, Any]:
 
 
 def imported(op: str, name: str, x: Any) -> np.ndarray[Any, Any]:
-    """An object that exports an array, or a list, as a NumPy array: on the same memory if that is the host's.
+    """A list, or an object that exports an array, as a NumPy array, which shares the object's memory on the host.
 
-    DeviceError for memory that only a device can access; DtypeError for what NumPy cannot hold, and for a masked array,
-    whose mask would be lost; ShapeError for a ragged list.
+    DeviceError for memory that only a device can access; DtypeError for an object that NumPy cannot convert, and for a
+    masked array, whose mask would be lost; ShapeError for a ragged list.
     """
     if isinstance(x, np.ma.MaskedArray):
         raise DtypeError(f"{op}: {name} is a masked array, whose mask would be lost; fill it first (.filled)")
@@ -223,7 +226,7 @@ def imported(op: str, name: str, x: Any) -> np.ndarray[Any, Any]:
         return np.from_dlpack(x) if by_dlpack else np.asarray(x)
     except (DeviceError, MemoryError):
         raise
-    except Exception as error:  # any error of that library
+    except Exception as error:  # any error of the object's library
         if isinstance(x, (list, tuple)) and isinstance(error, ValueError):
             raise ShapeError(f"{op}: {name} is a ragged list; every row must have the same length") from None
         raise DtypeError(

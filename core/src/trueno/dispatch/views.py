@@ -1,7 +1,7 @@
-"""Which view of a device's arrays a row op along any axis needs: shapes and strides, found without touching an array.
+"""The views of a device's arrays that a row op along any axis needs: shapes and strides, computed from shapes alone.
 
-Kernels take rows that lie together.  Another axis than the last, and an operand that broadcasts along some axes only,
-are copied into that order first by the device itself (`DeviceBackend.strided`); results along the row are copied back.
+Kernels accept contiguous rows.  If the axis is not the last, or an operand broadcasts along only some axes, the device
+itself copies operands into that order first (`DeviceBackend.strided`), and copies results along the row back.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Elements of an array in C order, seen under another shape; strides in elements, 0 where an axis repeats."""
+    """An array in C order, viewed in another shape; strides count elements, and are 0 where an axis repeats."""
 
     shape: Shape
     strides: Shape
@@ -27,16 +27,16 @@ class View:
 
     @property
     def plain(self) -> bool:
-        """Whether it shows the elements in the order in which they lie, each once."""
+        """Whether the view has the elements in memory order, each once."""
         usual = View.whole(self.shape).strides
         return all(n == 1 or s == u for n, s, u in zip(self.shape, self.strides, usual, strict=True))
 
     def ordered(self, order: Shape) -> "View":
-        """With its axes in this order."""
+        """The view with its axes in this order."""
         return View(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def spread(self, shape: Shape) -> "View":
-        """Broadcast to `shape`."""
+        """The view broadcast to `shape`."""
         more = len(shape) - len(self.shape)
         pairs = zip(self.shape, self.strides, shape[more:], strict=True)
         return View(shape, (0,) * more + tuple(0 if n == 1 and wide != 1 else s for n, s, wide in pairs))
@@ -44,10 +44,10 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ViewPlan:
-    """A call as kernels see it.
+    """The views for a call.
 
-    operands: the view that each needs; results: of the array that the kernel fills, the view that the user gets.
-    None where it lies so already.
+    operands: the view of each that the kernel needs; results: the user's view of each array that the kernel fills.
+    None for an array that needs no other view.
     """
 
     rows: Geometry
@@ -56,12 +56,12 @@ class ViewPlan:
 
     @property
     def any(self) -> bool:
-        """Whether there is any view to be made."""
+        """Whether any array needs a view."""
         return any((*self.operands, *self.results))
 
 
 def view_plan(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> ViewPlan:
-    """Of a row program; ShapeError and ParameterError as the op itself has them."""
+    """The views for a row program; ShapeError and ParameterError as the op itself raises them."""
     rows = geometry(op, shapes, axis, keepdims)
     operands = tuple(_view(shape, *wanted) for shape, wanted in zip(shapes, rows.operands, strict=True))
     results = []

@@ -1,7 +1,7 @@
-"""The guard's layer around a kernel: a healthy call costs a check of the status bits from its own pass.
+"""The guard's layer around a kernel: a healthy call costs one check of the kernel's status bits.
 
-The kernel computes those bits (`trueno.ops.guarded`); without such a kernel the results are read once more.
-Operands are scanned only after a trip; a watched call never overwrites them.
+The kernel computes those bits while it computes the results (`trueno.ops.guarded`); without such a kernel this layer
+reads the results once more.  It scans operands only after a trip; a watched call never overwrites them.
 """
 
 from functools import reduce
@@ -20,14 +20,14 @@ from trueno.locks import ForkSafeLock
 from trueno.select.keeper import Keeper
 
 _locks: dict[str, ForkSafeLock] = {}
-"""One for each device whose kernels may leave their bits to `synchronize`, so that each call gets its own bits."""
+"""One lock per device whose kernels may leave their bits to `synchronize`, so that each call gets its own bits."""
 
 
 def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, state: Keeper) -> Kernel:
     """The kernel of backend `name`, with its results checked by `rules`; it returns 0 or -1, or raises GuardError.
 
-    fused: the kernel returns status bits.  On the host, results that overlap operands are refused before anything is
-    written, and the general path offers fresh ones: if a guard stops, or computes again, operands are unchanged.
+    fused: the kernel returns status bits.  On the host, it refuses results that overlap operands before it writes, and
+    the general path passes new ones: operands are unchanged if a guard stops the call or computes it again.
     """
     kinds = [condition.kind for condition, _ in rules]
     always = "divergence" in kinds
@@ -40,7 +40,7 @@ def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, stat
         return _deaf(kernel) if fused else kernel
     judge = Inspection(call, name, rules, state)
     specs = call.op.signature.outputs
-    blocks = any(spec.blocks for spec in specs)  # bytes, about which a kernel's bits say nothing
+    blocks = any(spec.blocks for spec in specs)  # a kernel's bits do not cover the numbers in blocks
     if device:
         return _on_device(kernel, call, name, judge, wanted, always, fused and not blocks)
     inputs, outs, share = len(call.op.operands), len(call.op.signature.outputs), np.may_share_memory
@@ -73,7 +73,7 @@ def _deaf(kernel: Kernel) -> Kernel:
 
 
 def _one_by_one(kernel: Kernel, name: str, wait: bool) -> Kernel:
-    """A guarded kernel of a device, one call at a time; wait: for the bits that it leaves to `synchronize`."""
+    """A device's guarded kernel, one call at a time; wait: add the bits that the kernel leaves to `synchronize`."""
 
     def alone(*args: Any) -> int:
         with _locks.get(name) or _locks.setdefault(name, ForkSafeLock()):
@@ -88,9 +88,9 @@ def _one_by_one(kernel: Kernel, name: str, wait: bool) -> Kernel:
 def _on_device(
     kernel: Kernel, call: Call, name: str, judge: Inspection, wanted: int, always: bool, fused: bool
 ) -> Kernel:
-    """`watch` for device arrays; they are copied to the host to be checked, only after a trip if the kernel is fused.
+    """`watch` for device arrays, which it copies to the host for a check; if the kernel is fused, only after a trip.
 
-    If a result is an operand, the first try writes to scratch, and only a healthy call is repeated in place.
+    If a result is an operand, the first run writes to scratch arrays, and only a healthy call runs again in place.
     """
     op = call.op.name
     backend = cast(DeviceBackend, registry.load(name))

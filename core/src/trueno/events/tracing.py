@@ -1,14 +1,14 @@
-"""`trueno.trace()`: what happened inside, as a list, a summary, JSON, or a file for a trace viewer.
+"""`trueno.trace()`: the events inside a block, as a list, a summary, JSON, or a file for a trace viewer.
 
     with trueno.trace() as t:
         y = trueno.softmax(x)
     print(t)
     t.save("trace.json")        # open it in https://ui.perfetto.dev or chrome://tracing
 
-Kernels called (`run`) are those of this context: of this thread or task, of tasks started inside, and of threads
-that run in a copy of the context.  All other kinds are those of the whole process: a fallback in a worker thread
-is seen too.  Where decisions are kept, calls inside are planned again so that each shows, also under a `use` or a guard
-inside; outside, calls cost what they cost without.
+Events of kind `run`, the kernel calls, are those of this context: of this thread or task, of tasks started inside, and
+of threads that run in a copy of the context.  Events of all other kinds are those of the whole process, including a
+fallback in a worker thread.  If a trace keeps decisions, calls inside are planned again, so that it shows each
+decision, also under a `use` or a guard inside.  Calls outside a trace cost nothing more.
 """
 
 import os
@@ -31,16 +31,16 @@ from trueno.scope import Scope
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FORMATS = {".json": "for trace viewers", ".jsonl": "an event a line", ".txt": "the summary"}
+FORMATS = {".json": "for trace viewers", ".jsonl": "one event per line", ".txt": "the summary"}
 LIMIT = 100_000
-PLANNED = ("decision", "compile", "run")  # a trace of these needs plans of its own
-ANEW = ("decision", "compile")  # and of these, plans that were not made before
+PLANNED = ("decision", "compile", "run")  # a trace of these kinds needs its own plans
+ANEW = ("decision", "compile")  # a trace of these kinds needs plans made during the trace
 
 
 class Trace(Listener):
-    """What `trueno.trace()` gives: a context manager, used once, or a decorator.  `print` it afterwards.
+    """The trace that `trueno.trace()` returns: a context manager, used once, or a decorator.  `print` it afterwards.
 
-    events: what happened, in the order in which it was told.  dropped: how many more than `limit` there were.
+    events: the events, in the order in which they were emitted.  dropped: the number of events beyond `limit`.
     seconds: how long the trace was open.
     """
 
@@ -53,24 +53,24 @@ class Trace(Listener):
         self.dropped = 0
         self.seconds = 0.0
         self._events: list[Event] = []
-        self._threads: dict[int, dict[str, None]] = {}  # names by ident, which a later thread may have again
+        self._threads: dict[int, dict[str, None]] = {}  # names by ident, which a later thread may reuse
         self._began = 0.0
         self._clock = ""
         self._opened = False
         self._open = False
-        self._decorated: Any = None  # the function whose call this is the trace of
+        self._decorated: Any = None  # the function whose call this traces
         self.traced = not kinds.isdisjoint(PLANNED)
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What happened so far."""
+        """The events so far."""
         return tuple(self._events)
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)
 
     def wants(self, kind: str) -> bool:
-        """Whether events of this kind are kept."""
+        """Whether the trace keeps events of this kind."""
         return self._open and kind in self.kinds
 
     def take(self, event: Event) -> None:
@@ -85,7 +85,7 @@ class Trace(Listener):
 
     def _follow(self, scopes: tuple[Scope, ...]) -> None:
         if self.traced:
-            from trueno.dispatch.state import follow  # above events, and not imported yet where no op was called
+            from trueno.dispatch.state import follow  # a higher layer, not imported yet if no op was called
 
             follow(scopes)
 
@@ -117,11 +117,11 @@ class Trace(Listener):
             except OSError as failure:
                 if error is None:
                     raise
-                message = f"trace: {self.path} cannot be written: {failure}"  # the error inside says more
+                message = f"trace: {self.path} cannot be written: {failure}"  # the error inside explains more
                 warnings.warn(message, TruenoWarning, stacklevel=2)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: each call has a trace of its own, which is `function.trace` once it has returned."""
+        """Decorate a function: each call has its own trace, which is `function.trace` after the call returns."""
         if self._opened:
             raise TruenoError("this trace has been used; decorate with a new one: @trueno.trace()")
         decorated: Any = super().__call__(function)
@@ -143,13 +143,13 @@ class Trace(Listener):
         return self.summary()
 
     def summary(self) -> str:
-        """Which backends ran what, how often and how long; refusals and why; what was moved, and what went wrong."""
+        """The ops that each backend ran with counts and times; rejected backends with reasons; moves; and failures."""
         return summary(self.events, self._began, self.seconds, len(self._threads), self.dropped, self.limit)
 
     # ---- as data -----------------------------------------------------------------------------------
 
     def json(self) -> dict[str, Any]:
-        """Everything, as data that JSON can hold; `start` counts seconds from the beginning of the trace."""
+        """The whole trace as data for JSON; `start` counts seconds from the beginning of the trace."""
         return {
             "began": self._clock,
             "seconds": self.seconds,
@@ -167,7 +167,7 @@ class Trace(Listener):
         return chrome(self.events, self._began, self._threads, other)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file: .json for trace viewers, .jsonl with an event a line, .txt with the summary."""
+        """Write a file: .json for trace viewers, .jsonl with one event per line, .txt with the summary."""
         path = _path(path)
         if path.suffix == ".json":
             text = dumps(self.chrome())
@@ -184,10 +184,11 @@ def trace(
     *,
     limit: int = LIMIT,
 ) -> Trace:
-    """Keep what happens inside: `with trueno.trace() as t: …`, then `print(t)`, `t.events`, `t.save("trace.json")`.
+    """Keep the events inside: `with trueno.trace() as t: …`, then `print(t)`, `t.events`, `t.save("trace.json")`.
 
     kinds: words of `trueno.settings.EVENTS` to keep, default all.  path: a file to write at the end, .json,
-    .jsonl or .txt.  limit: how many events are kept; further ones are counted.  ParameterError for anything else.
+    .jsonl or .txt.  limit: the number of events to keep; further events are only counted.  ParameterError for an
+    invalid argument.
     """
     if kinds is not None and not isinstance(kinds, Iterable):
         raise ParameterError(f"trace: kinds is {kinds!r}; give some of {', '.join(KINDS)}")
@@ -195,7 +196,7 @@ def trace(
     for word in words:
         if not isinstance(word, str) or word not in KINDS:
             near = suggestion(word, KINDS) if isinstance(word, str) else ""
-            raise ParameterError(f"trace: there is no kind {word!r}; there are {', '.join(KINDS)}{near}")
+            raise ParameterError(f"trace: there is no kind {word!r}; the kinds are {', '.join(KINDS)}{near}")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise ParameterError(f"trace: limit is {limit!r}; it must be a whole number of events, 0 or more")
     return Trace(frozenset(words), None if path is None else _path(path), limit)

@@ -1,2 +1,3 @@
-"""Quality guards: `rules` holds conditions and actions, `guard` the context manager that applies them, `health` checks
-numbers, and `inspection` applies the rules after a trip.  The layer around a kernel is `trueno.dispatch.watch`."""
+"""Quality guards: `rules` has the conditions and actions, `guard` the context manager that applies them, `health`
+checks numbers, and `inspection` applies the rules after a trip.  `trueno.dispatch.watch` is the layer around a kernel.
+"""

@@ -1,13 +1,12 @@
-"""Quality guards: stop the line when a result is not healthy.
+"""Quality guards: they stop the line when a result is unhealthy.
 
-A guard is a tuple of rules, a condition and an action each.  It holds for the calls made under it: inside `with`,
-in a function that it decorates, or in every call of a process through TRUENO_GUARD.  The inner guard replaces the
-outer one.
+A guard is a tuple of rules, each with a condition and an action.  It applies to calls inside its `with`, in a function
+that it decorates, or, through TRUENO_GUARD, to every call of a process.  The inner guard replaces the outer one.
 
     with trueno.JidokaGuard().on(Condition.NAN, Action.STOP):
         y = trueno.log(x)
 
-Plans made under a guard are watched: `trueno.dispatch.watch` puts itself around the kernel.
+A plan made under a guard contains the layer `trueno.dispatch.watch` around its kernel.
 """
 
 from collections.abc import Iterable
@@ -48,7 +47,7 @@ class JidokaGuard(Scope):
         object.__setattr__(self, "rules", tuple(rules))
 
     def on(self, condition: Condition, action: Action) -> "JidokaGuard":
-        """A guard with one more rule; this one stays as it is."""
+        """A guard with one more rule; this guard stays unchanged."""
         return JidokaGuard((*self.rules, (condition, action)))
 
     @classmethod

@@ -1,6 +1,6 @@
-"""Whether results are healthy: where they hold NaN or Inf, and how far they are from the reference.
+"""Checks of results: the positions of NaN and Inf, and the distance from the reference.
 
-A healthy result costs one fast check; the exact positions are computed only if something is wrong.
+A healthy result costs one fast check; the exact positions are computed only for an unhealthy one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ NAN, INF = 1, 2
 ROW = 4096
 """The most elements of a dot product: OpenBLAS starts threads from 10 000 on, whose spinning slows the next kernel."""
 FREE = {"symmetric_eigen": ("vectors",)}
-"""Results that the reference does not determine: an eigenvector's sign is free, and for equal values the basis."""
+"""Results that the reference does not determine: an eigenvector's sign, and for equal values the basis, are free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class Finding:
 def locate(
     error: GuardError, names: Sequence[str], shapes: Sequence[tuple[int, ...]], back: Back | None = None
 ) -> None:
-    """Convert a guard's position to the results as the caller sees them; kernels see one row, or rows.
+    """Convert the position in a guard's error to the caller's results; a kernel's results are one row, or rows.
 
-    shapes: of the results, elements in the kernel's order.  back: puts a shape, and so an index, of result k into the
-    caller's order of axes; where it adds an axis of length 1 the index there is 0.
+    shapes: those of the results, with elements in the kernel's order.  back: converts a shape or an index of result k
+    to the caller's order of axes; the index along an axis of length 1 that it adds is 0.
     """
     facts = vars(error)
     if facts.get("result") not in names:
@@ -77,7 +77,7 @@ def locate(
 def finite(x: Array) -> bool:
     """Whether no element is NaN or Inf.
 
-    A sum of squares is finite only if every term is, and reads the array at twice the speed of `isfinite`.
+    A sum of squares is finite only if every term is, and computing it takes half the time of `isfinite`.
     If the sum is not finite, the squares alone may have overflowed, so an exact check follows.
     """
     flat = x.reshape(-1)
@@ -94,7 +94,7 @@ def finite(x: Array) -> bool:
 
 
 def status(results: Iterable[Array]) -> int:
-    """Status bits of all results together."""
+    """The status bits of all results together."""
     bits = 0
     for r in results:
         if r.dtype.kind == "f" and not finite(r):
@@ -108,13 +108,13 @@ def holds(test: Test, operands: Sequence[Array], params: Sequence[float]) -> boo
 
 
 def floats(call: Call, arrays: Sequence[Array], specs: Sequence[ArraySpec]) -> list[Array]:
-    """Operands or results that `specs` describe, with rows of blocks decoded to numbers."""
+    """The operands or results that `specs` describe, with rows of blocks decoded to numbers."""
     blocks = call.op.blocks(dict(call.static)) if call.op.quantized else None
     return [decode(blocks, x) if s.blocks and blocks else x for s, x in zip(specs, arrays, strict=True)]
 
 
 def found(names: Sequence[str], bad: Sequence[Array], detail: str = "") -> Finding | None:
-    """The first true element of masks, one mask per result; None if there is none."""
+    """The first true element of masks, one mask per result; None if all elements are false."""
     count = sum(int(np.count_nonzero(b)) for b in bad)
     for name, mask in zip(names, bad, strict=True):
         if mask.any():
@@ -124,15 +124,15 @@ def found(names: Sequence[str], bad: Sequence[Array], detail: str = "") -> Findi
 
 
 def where(test: Test, names: Sequence[str], results: Sequence[Array]) -> Finding | None:
-    """The first element of a float result that passes `test`."""
+    """The first element of a float result that passes `test`; None if no element does."""
     nothing = np.zeros((), bool)
     return found(names, [test(r) if r.dtype.kind == "f" else nothing for r in results])
 
 
 def reference(call: Call, operands: Sequence[Array], params: Sequence[float], dtype: npt.DTypeLike) -> list[Array]:
-    """Results of the op's own body under NumPy, computed in `dtype` from the call's operands.
+    """The results of the op's own body under NumPy, computed in `dtype` from the call's operands.
 
-    Parameters are those that a kernel of the call's dtype sees.
+    The parameters are rounded to the call's dtype, as for a kernel.
     """
     from trueno.reference import ReferenceBackend
 
@@ -148,7 +148,7 @@ def reference(call: Call, operands: Sequence[Array], params: Sequence[float], dt
 
 
 def shapes(call: Call, operands: Sequence[Array]) -> list[tuple[tuple[int, ...], ArraySpec]]:
-    """Shape of each result as kernels see it, and its part of the signature."""
+    """The kernels' shape of each result, and its part of the signature."""
     op = call.op
     if op.structured:
         shapes = op.result_shapes(tuple(x.shape for x in operands), dict(call.static))
@@ -165,10 +165,10 @@ def shapes(call: Call, operands: Sequence[Array]) -> list[tuple[tuple[int, ...],
 
 
 def divergence(call: Call, results: Sequence[Array], references: Sequence[Array], tolerance: float) -> Finding | None:
-    """The results that are further from `references`, computed in float64, than `tolerance` allows.
+    """The elements that differ from `references`, computed in float64, by more than `tolerance`; None if none does.
 
-    The reference is rounded to the call's dtype, so that a correctly rounded result never diverges.  A difference is
-    measured in the largest finite |reference| of that result.  NaN or Inf where the reference has none (or another),
+    The reference is rounded to the call's dtype, so that a correctly rounded result never diverges.  Differences count
+    in units of the largest finite |reference| of that result.  NaN or Inf where the reference has none (or another),
     a different position, and a result of a different shape diverge whatever the tolerance.
     """
     specs = call.op.signature.outputs

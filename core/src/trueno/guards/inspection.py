@@ -1,7 +1,7 @@
 """The inspection of an unhealthy guarded call: every rule is checked, in order, and its action runs.
 
-Later rules see a result as an earlier action has recomputed it.  If two rules require two things, both happen:
-LOG, then STOP; or PROMOTE_F64, then a divergence that is judged on the repaired result.
+A later rule checks the result that an earlier action has recomputed.  If two rules apply, both actions run:
+LOG, then STOP; or PROMOTE_F64, then a check of the repaired result for divergence.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from trueno.text import number
 
 Array = npt.NDArray[Any]
 PATIENCE = 3
-"""Results that the reference must repair before a backend is quarantined for calls of that key."""
+"""The number of results that the reference must repair before a backend is quarantined for calls of that key."""
 WORDS = {"nan": "a NaN", "inf": "an Inf"}
 TESTS: dict[str, health.Test] = {"nan": np.isnan, "inf": np.isinf, "overflow": np.isinf}
 
@@ -44,7 +44,7 @@ class Inspection:
     state: Keeper
 
     def __call__(self, operands: Sequence[Array], params: Sequence[float], results: Sequence[Array]) -> list[Array]:
-        """The results after all rules, host arrays as all here; GuardError from a rule that stops."""
+        """The results after all rules; GuardError from a rule that stops.  All arrays are on the host."""
         now = _Results(self.call, operands, params, list(results))
         for condition, action in self.rules:
             finding = now.find(condition)
@@ -71,7 +71,7 @@ class _Results:
         self._reference: list[Array] | None = None
 
     def find(self, condition: Condition) -> Finding | None:
-        """Where the results meet a condition that no operand explains; None if they do not."""
+        """The elements of the results that meet a condition which no operand explains; None if there are none."""
         if condition.tolerance is not None:
             if self._reference is None:
                 self._reference = health.reference(self.call, self.operands, self.params, np.float64)
@@ -84,7 +84,7 @@ class _Results:
 
     @cached_property
     def numbers(self) -> list[Array]:
-        """The operands, decoded: computed only once a result looks unhealthy."""
+        """The operands, decoded; they are computed only after a result is found unhealthy."""
         return health.floats(self.call, self.operands, self.call.op.signature.inputs)
 
     @property
@@ -98,7 +98,7 @@ class _Results:
         return self._held[test]
 
     def held(self, condition: Condition) -> str:
-        """The non-finite values of the inputs, as a sentence's last part."""
+        """The non-finite values of the inputs, as the last part of a message."""
         if condition.kind not in WORDS:
             return "its inputs are finite" if condition.kind == "overflow" else ""
         word = WORDS[condition.kind]
@@ -132,7 +132,7 @@ class _Trip:
     inputs: str
 
     def said(self) -> str:
-        """The sentence: op, backend, how many, and which is the first."""
+        """The message: op, backend, number of elements, and the position of the first."""
         f, op = self.finding, f"{self.call.op.name} on {self.name}"
         first = f"the first is {f.place}" + (f" of shape {f.shape}" if len(f.shape) > 0 else "")
         if self.condition.tolerance is not None:
@@ -144,7 +144,7 @@ class _Trip:
         return f"{op} made {number(f.count)} {word}: {first}; {self.inputs}"
 
     def tell(self, more: str = "") -> str:
-        """Emit the event; its sentence."""
+        """Emit the event, and return its message."""
         message = self.said() + more
         emit(
             "guard",
@@ -168,7 +168,7 @@ class _Trip:
         logger().warning("%s", self.tell())
 
     def promote(self, now: _Results) -> list[Array]:
-        """The results computed in float64 and rounded; raises if they are still unhealthy."""
+        """The results computed in float64 and rounded; GuardError if they are still unhealthy."""
         call = self.call
         if call.dtype == np.float64:
             self.stop("; it is computed in float64 already, and there is no wider type to promote it to")
@@ -187,7 +187,7 @@ class _Trip:
         """The reference's results; a backend that needs it repeatedly is quarantined."""
         call = self.call
         results = health.reference(call, now.operands, now.params, call.dtype)
-        if now.other(results).find(self.condition):  # then the data are the cause, and not the backend
+        if now.other(results).find(self.condition):  # the data are the cause, not the backend
             self.tell("; so does the reference")
             return results
         self.tell("; the reference computed it again")
@@ -200,7 +200,7 @@ class _Trip:
         return results
 
     def _asked_for(self) -> bool:
-        """Whether the backend runs this because it was named: then it is not quarantined."""
+        """Whether the backend runs this call because it was named; a named backend is not quarantined."""
         named = (*self.state.request.names, *settings.get("TRUENO_BACKEND"))
         return self.name in named or self.name == "reference" or self.call.residency == self.name
 
@@ -212,7 +212,7 @@ class _Trip:
         self.state.leave_out(call, self.name, reason)
         emit("quarantine", call.op.name, self.name, reason)
         logger().warning(
-            "%s: %s is left out for calls like it from now on; trueno.reset_quarantine() lets it back",
+            "%s: %s is quarantined for calls like it from now on; trueno.reset_quarantine() ends that",
             reason,
             self.name,
         )
@@ -223,7 +223,7 @@ def _number(call: Call, finding: Finding) -> int:
 
 
 def _in_float64(state: Keeper, call: Call, operands: Sequence[Array], params: Sequence[float]) -> list[Array]:
-    """The results in float64 by the best backend that takes it, without a guard; by the reference if none does."""
+    """The results in float64 from the best backend that supports it, without a guard, or else from the reference."""
     wide = np.dtype(np.float64)
     request = replace(call, dtype=wide, residency="host", guarded=False)
     given = [x.astype(wide) if x.dtype.kind == "f" else x for x in operands]

@@ -12,17 +12,17 @@ from trueno.errors import ParameterError, suggestion
 from trueno.guards import health
 
 BITS = {"nan": health.NAN, "inf": health.INF, "overflow": health.INF, "divergence": 0}
-"""Kinds of condition, and the status bits with which each needs a closer check."""
+"""The kinds of condition, each with the status bits that require a closer check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What makes a result unhealthy.
+    """A condition under which a result is unhealthy.
 
-    `Condition.NAN`: a NaN, though no float operand and no parameter holds one.
-    `Condition.INF`: an Inf, though no float operand and no parameter holds one.
-    `Condition.OVERFLOW`: an Inf, though operands and parameters are all finite.
-    `Condition.divergence(1e-5)`: differs from the reference by more than that.
+    `Condition.NAN`: the result has a NaN, though no float operand and no parameter has one.
+    `Condition.INF`: the result has an Inf, though no float operand and no parameter has one.
+    `Condition.OVERFLOW`: the result has an Inf, though operands and parameters are all finite.
+    `Condition.divergence(1e-5)`: the result differs from the reference by more than that.
     """
 
     kind: str
@@ -75,12 +75,12 @@ Condition.OVERFLOW = Condition("overflow")
 
 
 class Action(Enum):
-    """What happens when a condition is met.
+    """The action that runs when a result meets a condition.
 
-    STOP: GuardError.  LOG: an event and a warning of the logger `trueno`; the result stands.
-    PROMOTE_F64: computed again in float64 and rounded to the call's dtype; GuardError if that is still unhealthy.
-    FALL_BACK: computed again by the reference; a backend that the reference has repaired three times is quarantined
-    for calls like that one.
+    STOP: raise GuardError.  LOG: emit an event and a warning of the logger `trueno`, and keep the result.
+    PROMOTE_F64: compute again in float64 and round to the call's dtype; GuardError if the result is still unhealthy.
+    FALL_BACK: compute again with the reference; after three results that the reference has repaired, the backend is
+    quarantined for calls like that one.
     """
 
     STOP = "stop"
@@ -94,7 +94,7 @@ Rules = tuple[Rule, ...]
 
 
 def parse(words: Iterable[tuple[str, str]]) -> Rules:
-    """The rules of TRUENO_GUARD, as words: a kind of condition, with its tolerance, and an action."""
+    """The rules of TRUENO_GUARD from pairs of words: a kind of condition, with its tolerance, and an action."""
     made = []
     for word, action in words:
         kind, _, rest = word.partition("(")

@@ -193,7 +193,7 @@ def plugins(
     monkeypatch.setattr(sys, "path", [str(site), str(packages), *sys.path])
     for name in [n for n in os.environ if n.startswith("TRUENO_") or n == "FORCE_CPU"]:
         monkeypatch.delenv(name)
-    for name, value in (("TRUENO_CACHE_DIR", str(cache)), ("TRUENO_BLOCK", "simd")):
+    for name, value in (("TRUENO_CACHE_DIR", str(cache)), ("TRUENO_BLOCK", "simd,cuda")):
         monkeypatch.setenv(name, value)
 
     def make(**given: Any) -> None:

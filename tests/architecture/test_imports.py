@@ -42,7 +42,7 @@ def test_import_loads_the_minimal_core_only():
 
 
 def test_import_contracts():
-    # A process of its own: the linter reads the working directory's settings and changes sys.path.
+    # A child process, because the linter reads the working directory's settings and changes sys.path.
     pytest.importorskip("importlinter", reason="import-linter is not installed: make setup")
     code = "from importlinter.cli import lint_imports_command; lint_imports_command(['--no-logo'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

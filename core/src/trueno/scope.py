@@ -66,7 +66,7 @@ class Scope:
         ParameterError for a generator: its body runs in its caller's context, piece by piece.
         """
         if not callable(function):
-            raise ParameterError(f"{self._name}: {function!r} is not a function; give one, or write `with` a block")
+            raise ParameterError(f"{self._name}: {function!r} is not a function; give a function, or `with` a block")
         bodies = (function, getattr(type(function), "__call__", None))  # noqa: B004 - an object's call may be async
         if any(inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body) for body in bodies):
             raise ParameterError(

@@ -65,7 +65,7 @@ GARBAGE = {
     "dict": {},
     "type": float,
     "object": object(),
-    "NaT": np.datetime64("NaT"),
+    "NaT": np.datetime64("NaT", "s"),
     "hostile": Hostile(),
     "liar": Liar(),
     "masked": np.ma.masked,

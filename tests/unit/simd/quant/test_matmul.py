@@ -218,7 +218,7 @@ def test_unknown_formats() -> None:
         structured_kernel("quant_matmul", format="q4_k", activations="q4")
 
 
-# ---- other levels, each in a process of its own
+# ---- other levels, each in a child process
 
 LEVELS = isa.X86[: isa.X86.index(isa.level())] if isa.level() in isa.X86 else ()
 OTHERS = ("plain avx512", "avx vnni", "no x86") if isa.current().has("avx512vnni", "avxvnni") else ("no x86",)

@@ -10,7 +10,6 @@ and its factory, hooks, and the lazy names of `trueno.hooks` and `trueno.formats
 imports inside single functions of the core, which are short, and imports that a plugin's kernels do later.
 """
 
-import logging  # noqa: F401 - what it does before a fork must come after our wait: it takes a lock that imports need
 import os
 import time
 from _thread import RLock, get_ident
@@ -20,8 +19,7 @@ from typing import Any
 
 LONGEST = 2.0
 """Seconds that a fork waits: an import that needs the forking thread, or a lock that an earlier hook took, must not
-block both of them forever.  CPython runs the latest hook for before a fork first.  So `logging`, which holds its lock
-during a fork, must be imported before our hook is registered: `logging.getLogger` is part of many imports."""
+block both of them forever."""
 _BETWEEN = 1e-3
 
 _gate = RLock()  # held during a fork, so that no import begins meanwhile
@@ -38,6 +36,8 @@ class _Importing:
     def __enter__(self) -> None:
         with _gate:
             _threads.append(get_ident())
+        if not _after_logging:
+            _wait_before_logging()
 
     def __exit__(self, *_: object) -> None:
         with _gate:
@@ -45,6 +45,24 @@ class _Importing:
 
 
 importing = _Importing()
+
+
+_after_logging = not hasattr(os, "register_at_fork")
+
+
+def _wait_before_logging() -> None:
+    """Make forks wait for imports before `logging` takes its lock, which many imports need (`logging.getLogger`).
+
+    CPython runs the latest hook for before a fork first, so ours is registered once more after that of `logging`.  This
+    happens at the first late import: `import trueno` itself need not load `logging`.
+    """
+    global _after_logging
+    import logging  # noqa: F401 - for its hook
+
+    with _gate:
+        if not _after_logging:
+            _register()
+            _after_logging = True
 
 
 def _before_fork() -> None:
@@ -91,5 +109,9 @@ def _after_fork() -> None:
     _threads[:] = [thread for thread in _threads if thread == get_ident()]
 
 
-if hasattr(os, "register_at_fork"):
+def _register() -> None:
     os.register_at_fork(before=_before_fork, after_in_parent=lambda: _gate.release(), after_in_child=_after_fork)
+
+
+if hasattr(os, "register_at_fork"):
+    _register()

@@ -120,18 +120,17 @@ def test_an_import_that_waits_for_the_forking_thread_stops_nobody_for_ever(tmp_p
 
 def test_an_import_that_asks_for_a_logger_while_a_fork_waits_for_it_ends_before_that(tmp_path):
     code = """
-    forking = threading.Event()
-    os.register_at_fork(before=forking.set)  # runs after the hook of what is imported later, and before ours
-    import logging
+    registered, forking = threading.Event(), threading.Event()
     def meanwhile():
+        import logging
+        os.register_at_fork(before=forking.set)  # the latest hook runs first
+        registered.set()
         assert forking.wait(60)
         logging.getLogger("late")
+    touch = lambda: trueno.Batch
     """
-    works(
-        tmp_path,
-        "trueno.batch",
-        "\n".join(line[4:] for line in code.split("\n")) + "touch = lambda: trueno.Batch" + TOUCH,
-    )
+    code = "\n".join(line[4:] for line in code.split("\n")) + TOUCH.replace("inside.wait", "registered.wait")
+    works(tmp_path, "trueno.batch", code)
 
 
 def test_an_import_that_fails_is_not_under_way(tmp_path):

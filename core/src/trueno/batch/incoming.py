@@ -48,7 +48,7 @@ def replaces(value: Value, array: Any, x: Any) -> None:
         raise DtypeError(f"update: x is {blocks or 'not quantized'}, but h is {value.blocks or 'not quantized'}")
     if columns != value.columns:
         way = "a transposed matrix, whose blocks are stored column by column"
-        raise ShapeError(f"update: {'x' if columns else 'h'} is {way}, and the other is not; give x.T")
+        raise ShapeError(f"update: {'x' if columns else 'h'} is {way}, and the other is not; pass x.T")
 
 
 def fits(array: Any, out: Any) -> None:

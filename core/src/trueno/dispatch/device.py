@@ -60,7 +60,7 @@ def _lay(op: Op, data: OnDevice, static: dict[str, Any], scalars: dict[str, Any]
         laid = _Laid(Call(op, data.dtype, op.layout, len(shapes[0]), sizes, values, name), shapes, final, final)
         if op.check is None:
             return laid
-        # Kernels of devices accept an index that no code has checked; the host checks a number, or an op without one.
+        # Kernels of devices accept an unchecked index; the host checks a number, and an op without a kernel.
         there = all(own for own, is_index in zip(data.there, index, strict=True) if is_index)
         return laid if there and policy.rejection(data.backend, laid.request) is None else None
     plan = view_plan(op, shapes, scalars.get("axis", -1), scalars.get("keepdims", False))

@@ -40,7 +40,10 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
     if is_half(user_dtype):
         arrays, dtype = widened(op, arrays), WIDE
     params, static = coerce_params(op, scalars)
-    request, views, rows = _viewed(op, tuple(a.shape for a in arrays), static, dtype, scalars)
+    shapes = tuple(a.shape for a in arrays)
+    request, views, rows = _viewed(op, shapes, static, dtype, scalars)
+    if rows is not None:
+        refuse_empty(op, rows.form, shapes)
     if op.check is not None:
         op.check(*arrays)
     results = _outs(op, out, tuple(view.final for view in views[1]), dtype, user_dtype)
@@ -135,7 +138,6 @@ def _viewed(op: Op, shapes: tuple[Shape, ...], static: dict[str, Any], dtype: np
         return Call(op, dtype, op.layout, len(views[0][0].shape), sizes, values), views, None
     rows = geometry(op, shapes, scalars.get("axis", -1), scalars.get("keepdims", False))
     form = rows.form
-    refuse_empty(op, form, shapes)
     size = (form.rows * form.n).bit_length()
     return Call(op, dtype, form.layout, form.rank, (size,), values), (rows.operands, rows.results), rows
 

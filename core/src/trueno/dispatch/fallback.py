@@ -5,8 +5,6 @@ backend for calls like that one.  A named backend raises an error.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from inspect import CO_VARARGS
 from types import FrameType
 from typing import Any
@@ -126,20 +124,25 @@ def _retire(error: BaseException, name: str) -> None:
         registry.retire(name, f"its device was lost ({error})")
 
 
-@contextmanager
-def wrapping_errors(op: str, name: str) -> Iterator[None]:
-    """Convert a plugin's exceptions to errors that name op and backend; Trueno's own errors pass unchanged.
+class wrapping_errors:
+    """Converts a plugin's exceptions to errors that name op and backend; Trueno's own errors pass unchanged.
 
-    OutOfMemory and DeviceLost from a plugin are converted too.
+    OutOfMemory and DeviceLost from a plugin are converted too.  It is a class, because the frames of a generator keep
+    an error's arrays alive until a garbage collection, in CPython 3.12.
     """
-    try:
-        yield
-    except TruenoError as error:
-        if isinstance(error, (OutOfMemory, DeviceLost)):
-            raise wrap_error(error, op, name) from error
-        raise
-    except Exception as error:
-        raise wrap_error(error, op, name) from error
+
+    __slots__ = ("_name", "_op")
+
+    def __init__(self, op: str, name: str) -> None:
+        self._op, self._name = op, name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        ours = isinstance(error, TruenoError) and not isinstance(error, (OutOfMemory, DeviceLost))
+        if isinstance(error, Exception) and not ours:
+            raise wrap_error(error, self._op, self._name) from error
 
 
 def say_again(backend: str | None = None) -> None:

@@ -144,6 +144,12 @@ def backend_page() -> str:
         classes = [name for name in homes if hasattr(getattr(backend, name), "__dataclass_fields__")]
         parts += [f"\n`{name}` has {_attributes(getattr(backend, name))}.\n" for name in classes]
         if "KernelTable" in homes:
+            import trueno.backend.kernels as table
+
+            fields = str(inspect.signature(backend.KernelTable)).removesuffix(" -> None")
+            parts.append(
+                f"\n{inspect.getdoc(table)}\n\n**`KernelTable{_plain(fields)}`**\n\n{inspect.getdoc(backend.KernelTable)}\n"
+            )
             parts += [f"\n**`KERNELS.{call}`**\n\n{doc}\n" for call, doc in members("KernelTable")]
     return "".join(parts)
 
@@ -331,3 +337,5 @@ if __name__ == "__main__":
             (DOCS / page_name).write_text(PAGES[page_name](), "utf-8")
     for path in [*map(Path, sys.argv[1:]), *(DOCS / page_name for page_name in FILLED)]:
         path.write_text(fill(path.read_text("utf-8")), "utf-8")
+    packaged = DOCS.parent / "core" / "README.md"  # which indexes show: a project's metadata reads its own folder alone
+    packaged.write_text((DOCS.parent / "README.md").read_text("utf-8"), "utf-8")

@@ -19,7 +19,7 @@ WHOLE = frozenset({"TABLE", "ALIASES", "FAMILIES", "_stubs", "reference.py"})
 """What stands for the whole table, or for something that is made from it."""
 ENTRIES = "catalogue"
 """So do the kernels of the CUDA catalogue, but tests go through those for other reasons as well."""
-KIT = re.compile(r"-(scalar|reference)-float(32|64)]|test_values.hardtanh-simd-float32]")
+KIT = re.compile(r"-(scalar|reference)-float(32|64)]|test_values.hardclip-simd-float32]")
 """What the kit tries here: on simd each layout, test and dtype is a kernel to compile, so one case stands for all."""
 
 

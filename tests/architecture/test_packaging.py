@@ -126,3 +126,6 @@ def test_readme_lists_the_ops_of_the_table():
     reference = runpy.run_path(str(ROOT / "docs" / "reference.py"))
     text = (ROOT / "README.md").read_text("utf-8")
     assert reference["fill"](text) == text, "stale: run `make generate`"
+    assert (ROOT / "core" / "README.md").read_text("utf-8") == text, (
+        "core/README.md is not README.md: run `make generate`"
+    )

@@ -38,13 +38,13 @@ class Edit:
 
 
 EDITS = {
-    "hardtanh": [
+    "hardclip": [
         Edit(
             f"{OPS}/activations.py",
             '''
 
 @op("x[...] -> y[...]", rules="limit >= 0")
-def hardtanh(x, *, limit: float = 1.0):
+def hardclip(x, *, limit: float = 1.0):
     """min(max(x, −limit), limit).
 
     Shapes: y as x.
@@ -55,17 +55,17 @@ def hardtanh(x, *, limit: float = 1.0):
         ),
         Edit(
             MEANING,
-            '_function("hardtanh", lambda x: min(max(x, -1), 1), [NAN, 1.0, -1.0, 0.0, -0.0], ulp=0, extra=FAR)\n',
+            '_function("hardclip", lambda x: min(max(x, -1), 1), [NAN, 1.0, -1.0, 0.0, -0.0], ulp=0, extra=FAR)\n',
             '_function("relu"',
         ),
     ],
-    "ptp": [
+    "midspan": [
         Edit(
             f"{OPS}/reductions.py",
             '''
 
 @op("x[...,n] -> r[...]", over="n", aliases="peak_to_peak")
-def ptp(x):
+def midspan(x):
     """max x − min x.
 
     Shapes: one value a row.
@@ -76,7 +76,7 @@ def ptp(x):
         ),
         Edit(
             MEANING,
-            '_reduction("ptp", lambda x: max(x) - min(x), lambda x: np.ptp(x, axis=-1), ulp=1)\n',
+            '_reduction("midspan", lambda x: max(x) - min(x), lambda x: np.ptp(x, axis=-1), ulp=1)\n',
             '_reduction("max"',
         ),
     ],

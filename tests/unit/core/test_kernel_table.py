@@ -72,6 +72,16 @@ def test_a_kernel_without_rates_is_an_error_where_it_is_declared(rates):
         KernelTable("float32").add(rates=RATES)
 
 
+def test_names_that_do_not_exist_are_errors_where_they_are_declared():
+    with pytest.raises(ValueError, match=r"'transpos'.*did you mean \"transpose\""):
+        KernelTable("float32").add("transpos", rates=RATES)
+    with pytest.raises(ValueError, match="'flaot64'.*float64"):
+        KernelTable("flaot64")
+    for wrong in (("float32", "int8"), "float64"):
+        with pytest.raises(ValueError, match="give a tuple of names"):
+            KernelTable("float32").add("outer", rates=RATES, dtypes=wrong)
+
+
 def test_an_op_has_one_kernel_and_a_table_its_dtypes():
     kernels = KernelTable("float32")
     kernels.add("matmul", rates=RATES)(made)

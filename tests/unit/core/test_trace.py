@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueno.ops import TABLE
+from trueno.ops import TABLE, activations
 from trueno.ops import language as lang
 from trueno.ops.evaluate import evaluate
 from trueno.ops.lower import lower
@@ -196,6 +196,9 @@ def test_a_name_is_declared_once():
     with pytest.raises(ValueError, match="swish is declared twice"):
         op("x[...] -> y[...]", aliases="swish")(lambda x: x)
     TABLE.pop("<lambda>", None)
+    again = dict(vars(activations))
+    with pytest.raises(ValueError, match="relu is declared twice"):
+        exec("\n" * 1000 + '@op("x[...] -> y[...]")\ndef relu(x):\n    return x\n', again)  # further down in its module
 
 
 def test_parameters_need_an_annotation():

@@ -15,18 +15,21 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from trueno.discovery.protocol import Call, Kernel, Rates, Reject
+from trueno.errors import suggestion
 
 Factory = Callable[[Any, Call], Kernel]
 """`factory(device, call)` makes the kernel of a key; device: the backend's own object, None on the host."""
 F = TypeVar("F", bound=Callable[..., Any])
+DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
 class TableKernel:
     """One op's row: calling it makes the kernel of a key.
 
-    rates: speeds in float32.  dtypes: names of those that it computes in.  guarded: whether its kernels return a
-    guard's status bits.  refusal: says of a key of this op why there is no kernel for it, or None.
+    rates: speeds in float32; a backend scales them for other dtypes.  dtypes: names of those that it computes in.
+    guarded: whether its kernels return a guard's status bits.  refusal: says of a key of this op why there is no kernel
+    for it, or None.
     """
 
     op: str
@@ -52,6 +55,7 @@ class KernelTable:
     ) -> None:
         if not dtypes:
             raise TypeError('KernelTable: name the dtypes that its kernels compute in, such as "float32"')
+        _check_dtypes(dtypes)
         self._dtypes, self._guarded, self._epilogue = dtypes, guarded, epilogue
         self._kernels: dict[str, TableKernel] = {}
 
@@ -63,9 +67,19 @@ class KernelTable:
         guarded: bool | None = None,
         refusal: Callable[[Call], Reject | None] | None = None,
     ) -> Callable[[F], F]:
-        """Decorate the factory of the kernels of `ops`; TypeError without ops or rates, ValueError for an op twice."""
+        """Decorate the factory of the kernels of `ops`: it is called `factory(device, call)`, and returns the kernel.
+
+        rates, dtypes, guarded, refusal: as `TableKernel` has them; the table's own where they are not given.
+        TypeError without ops or rates; ValueError for an op twice, and for an op or a dtype that does not exist.
+        """
+        from trueno.ops import TABLE  # here: a table may be declared where no op is needed yet
+
         if not ops or not isinstance(rates, Rates):
             raise TypeError(f"KernelTable.add({', '.join(map(repr, ops))}): name an op, and give rates=Rates(…)")
+        for op in ops:
+            if op not in TABLE:
+                raise ValueError(f"KernelTable.add({op!r}): there is no such op{suggestion(op, TABLE)}")
+        _check_dtypes(dtypes or ())
 
         def added(factory: F) -> F:
             for op in ops:
@@ -115,6 +129,12 @@ class KernelTable:
     def rates(self, call: Call) -> Rates:
         """The declared speeds of a key's kernel in float32."""
         return self._kernels[call.op.table_op.name].rates
+
+
+def _check_dtypes(dtypes: Any) -> None:
+    wrong = [dtypes] if isinstance(dtypes, str) else [name for name in dtypes if name not in DTYPES]
+    if wrong:
+        raise ValueError(f"KernelTable: dtypes has {wrong[0]!r}; give a tuple of names among {', '.join(DTYPES)}")
 
 
 __all__ = ["Factory", "KernelTable", "TableKernel"]

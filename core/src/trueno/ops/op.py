@@ -286,13 +286,18 @@ def op(
         for taken in (row.name, *row.aliases):
             before = TABLE.get(ALIASES.get(taken, taken))
             # A module whose import was interrupted, by Ctrl-C, is imported again from its beginning.
-            if before is not None and (before.body.__module__, before.name) != (body.__module__, row.name):
+            if before is not None and _place(before.body) != _place(body):
                 raise ValueError(f"{taken} is declared twice")
         TABLE[row.name] = row
         ALIASES.update(dict.fromkeys(row.aliases, row.name))
         return row
 
     return declare
+
+
+def _place(body: Callable[..., Any]) -> tuple[str, str, int]:
+    """Where an op is declared."""
+    return body.__module__, body.__name__, body.__code__.co_firstlineno
 
 
 def _evaluate(text: str, values: dict[str, int]) -> float:

@@ -75,7 +75,7 @@ def test_a_kernel_without_rates_is_an_error_where_it_is_declared(rates):
 def test_names_that_do_not_exist_are_errors_where_they_are_declared():
     with pytest.raises(ValueError, match=r"'transpos'.*did you mean \"transpose\""):
         KernelTable("float32").add("transpos", rates=RATES)
-    with pytest.raises(ValueError, match="'flaot64'.*float64"):
+    with pytest.raises(ValueError, match=r"'flaot64'.*float64"):
         KernelTable("flaot64")
     for wrong in (("float32", "int8"), "float64"):
         with pytest.raises(ValueError, match="give a tuple of names"):

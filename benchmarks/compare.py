@@ -49,12 +49,12 @@ def ours(op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any) -> 
 def ways(op: Op, operands: tuple[Any, ...], given: dict[str, Any], out: Any, arena: Arena) -> dict[str, Thunk]:
     """Every peer's call: `numpy`, `torch`, and `numpy 2` … where a library has several ways."""
     row, params = peers_of(op), complete(op, given)
-    found: dict[str, Thunk] = {}
+    calls: dict[str, Thunk] = {}
     for library, listed in (("numpy", row.numpy), ("torch", row.torch if torch is not None else ())):
-        made = [way(*operands, out=out, scratch=arena.scratch(), **params) for way in listed]
-        for i, call in enumerate(thunk for thunk in made if thunk is not None):
-            found[library if i == 0 else f"{library} {i + 1}"] = call
-    return found
+        thunks = [way(*operands, out=out, scratch=arena.scratch(), **params) for way in listed]
+        for i, call in enumerate(thunk for thunk in thunks if thunk is not None):
+            calls[library if i == 0 else f"{library} {i + 1}"] = call
+    return calls
 
 
 def results(call: Thunk, out: Any) -> list[np.ndarray[Any, Any]]:
@@ -63,13 +63,13 @@ def results(call: Thunk, out: Any) -> list[np.ndarray[Any, Any]]:
     for o in outs:
         o.fill(np.nan if o.dtype.kind == "f" else -1)
     returned = call()
-    found = []
+    copies = []
     for i, o in enumerate(outs):
         untouched = np.isnan(_ends(o)).all() if o.dtype.kind == "f" else (_ends(o) == -1).all()
         if untouched and returned is not None:
             o = np.asarray(returned[i] if isinstance(returned, tuple) else returned).reshape(o.shape)
-        found.append(_ends(o).copy())
-    return found
+        copies.append(_ends(o).copy())
+    return copies
 
 
 def _ends(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -80,12 +80,12 @@ def _ends(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def wrong(op: Op, operands: tuple[Any, ...], out: Any, calls: dict[str, Thunk]) -> list[str]:
     """Names of the calls whose results are not ours, loosely."""
     wanted = results(calls[OURS], out)
-    found = []
+    names = []
     for name, call in calls.items():
         got = results(call, out)
         if any(not _close(op, operands, a, b) for a, b in zip(got, wanted, strict=True)):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _close(op: Op, operands: tuple[Any, ...], got: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> bool:
@@ -127,7 +127,7 @@ def measure(
     elif len(calls) == 1:
         record.problem = "no peer applies to this shape: fix its row in benchmarks/peers/"
     racing = {name: call for name, call in calls.items() if name not in disagree} | (yardsticks or {})
-    found = compare(racing, budget, tuple(yardsticks or ()))
-    record.seconds, record.ratios, record.peer = found.seconds, found.ratios, found.peer
-    record.value = found.ratio if found.ratios else None
+    comparison = compare(racing, budget, tuple(yardsticks or ()))
+    record.seconds, record.ratios, record.peer = comparison.seconds, comparison.ratios, comparison.peer
+    record.value = comparison.ratio if comparison.ratios else None
     return record

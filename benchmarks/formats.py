@@ -62,10 +62,10 @@ def draw(errors: dict[str, float], path: Path = PATH) -> None:
 
 def main() -> None:
     """Say the figures, and draw."""
-    found = errors()
-    for name, error in found.items():
+    format_errors = errors()
+    for name, error in format_errors.items():
         print(f"| `{name}` | {FORMATS[name].elements} | {FORMATS[name].bits:g} | {error:#.2g} |")
-    draw(found)
+    draw(format_errors)
 
 
 if __name__ == "__main__":

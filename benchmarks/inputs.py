@@ -73,11 +73,11 @@ class Arena:
     def operands(self, op: Op) -> tuple[np.ndarray[Any, Any], ...]:
         """Operands of an elementwise op or one over rows."""
         shapes = {"e": self.shape, "w": self.shape[-1:], "r": self.shape[:-1]}
-        of, found = kind(op), []
+        of, arrays = kind(op), []
         for i, letter in enumerate(op.layout):
             key = (*of, shapes[letter], i)
-            found.append(self._kept(key, lambda s=shapes[letter], i=i: values(of, s, i)))
-        return tuple(found)
+            arrays.append(self._kept(key, lambda s=shapes[letter], i=i: values(of, s, i)))
+        return tuple(arrays)
 
     def out(self, op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """What results are written to: an array, or a tuple of them."""

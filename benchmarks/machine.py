@@ -78,15 +78,15 @@ class Watch:
 
     def warnings(self) -> list[str]:
         """Sentences on what makes the figures doubtful."""
-        found, facts = [], self.facts
+        warnings, facts = [], self.facts
         at_start = facts["load at start"]
         if at_start is not None and at_start > 0.3 * facts["cores"]:
-            found.append(f"the load average was {at_start} at the start: something else was running")
+            warnings.append(f"the load average was {at_start} at the start: something else was running")
         others, stolen = facts.get("CPUs kept busy by others", 0.0), facts.get("CPUs stolen by the host", 0.0)
         if others > 0.15:
-            found.append(f"other processes kept {others} CPUs busy meanwhile: the figures mean little")
+            warnings.append(f"other processes kept {others} CPUs busy meanwhile: the figures mean little")
         if stolen > 0.1:
-            found.append(f"the host gave {stolen} of our CPUs to other guests")
+            warnings.append(f"the host gave {stolen} of our CPUs to other guests")
         if sys.flags.dev_mode or sys.gettrace() is not None:
-            found.append("Python runs in development mode or under a tracer")
-        return found
+            warnings.append("Python runs in development mode or under a tracer")
+        return warnings

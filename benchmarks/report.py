@@ -57,13 +57,13 @@ def _colour(record: Record, shown: str) -> str:
 
 def grids(records: Sequence[Record]) -> dict[str, tuple[list[str], dict[str, dict[str, Record]]]]:
     """By group: the shapes, and by op the records of each shape."""
-    found: dict[str, tuple[list[str], dict[str, dict[str, Record]]]] = {}
+    groups: dict[str, tuple[list[str], dict[str, dict[str, Record]]]] = {}
     for r in records:
-        shapes, rows = found.setdefault(r.group, ([], {}))
+        shapes, rows = groups.setdefault(r.group, ([], {}))
         if r.shape not in shapes:
             shapes.append(r.shape)
         rows.setdefault(r.name, {})[r.shape] = r
-    return found
+    return groups
 
 
 def show_group(console: Console, group: str, records: Sequence[Record]) -> None:
@@ -152,9 +152,9 @@ def markdown(
     facts: dict[str, Any], warnings: Sequence[str], verdicts: Sequence[Verdict], records: Sequence[Record]
 ) -> str:
     """The same for readers."""
-    known = {k: v for k, v in facts.items() if k != "versions"}
+    header = {k: v for k, v in facts.items() if k != "versions"}
     lines = [f"# {facts['date'][:10]}, {facts['cpu']}", ""]
-    lines += [", ".join(f"{k} {v}" for k, v in known.items()) + ".", ""]
+    lines += [", ".join(f"{k} {v}" for k, v in header.items()) + ".", ""]
     lines += [", ".join(f"{k} {v}" for k, v in facts["versions"].items()) + ".", ""]
     lines += [f"**Warning: {w}.**\n" for w in warnings]
     lines += ["## Targets", ""]

@@ -53,22 +53,22 @@ def run(
         watch.facts["adapter"] = wgpu.adapter()
     for warning in watch.warnings():
         console.print(f"[yellow]Warning[/]: {warning}", soft_wrap=True)
-    known = groups()
-    cells = {name: [c for c in known[name](plan) if _asked(c, ops)] for name in known if name in wanted}
+    makers = groups()
+    cells = {name: [c for c in makers[name](plan) if _asked(c, ops)] for name in makers if name in wanted}
     records: list[Record] = []
     columns = (TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
         task = progress.add_task("", total=sum(map(len, cells.values())))
         for group, listed in cells.items():
-            found: list[Record] = []
+            measured: list[Record] = []
             for cell in listed:
                 progress.update(task, description=cell.label, refresh=True)
-                found += _measured(cell)
+                measured += _measured(cell)
                 progress.advance(task)
-            if found:
-                report.show_group(console, group, found)
+            if measured:
+                report.show_group(console, group, measured)
                 console.print()
-            records += found
+            records += measured
     facts, judged = watch.finish(), verdicts(records)
     report.show_summary(console, judged, records)
     console.print(", ".join(f"{k} {v}" for k, v in facts.items() if k != "versions"), soft_wrap=True, highlight=False)

@@ -82,8 +82,8 @@ def within(record: Record) -> bool:
 
 def below(records: Iterable[Record]) -> list[Record]:
     """Cells of ops that miss the floor, worst first."""
-    found = [r for r in records if r.value is not None and (is_op(r) or r.group == "rows")]
-    return sorted((r for r in found if r.value < FLOOR and not within(r)), key=lambda r: r.value or 0.0)
+    eligible = [r for r in records if r.value is not None and (is_op(r) or r.group == "rows")]
+    return sorted((r for r in eligible if r.value < FLOOR and not within(r)), key=lambda r: r.value or 0.0)
 
 
 def _missing(row: str, target: str, problem: str = "") -> Verdict:
@@ -93,23 +93,23 @@ def _missing(row: str, target: str, problem: str = "") -> Verdict:
 def _one(records: Sequence[Record], key: tuple[str, ...], row: str, target: str, show: Callable[[float], str],
          good: Callable[[float], bool]) -> Verdict:  # fmt: skip
     """A row that one record answers."""
-    found = [r for r in records if (r.group, r.name, r.shape)[: len(key)] == key]
-    if not found or found[0].value is None:
-        return _missing(row, target, found[0].problem if found else "")
-    record, value = found[0], found[0].value
+    matches = [r for r in records if (r.group, r.name, r.shape)[: len(key)] == key]
+    if not matches or matches[0].value is None:
+        return _missing(row, target, matches[0].problem if matches else "")
+    record, value = matches[0], matches[0].value
     problem = f"; {record.problem}" if record.problem else ""
     return Verdict(row, target, show(value) + problem, good(value) and not problem)
 
 
 def _dispatch(records: Sequence[Record]) -> Verdict:
     row, target = "dispatch: public call with out= minus the bare kernel", "≤ 200 ns"
-    found = [r for r in records if r.group == "dispatch" and r.value is not None]
-    if not found:
+    measured = [r for r in records if r.group == "dispatch" and r.value is not None]
+    if not measured:
         return _missing(row, target)
-    worst = max(found, key=lambda r: r.value or 0.0)
-    middle = median(r.value or 0.0 for r in found)
-    add = next((r.value for r in found if r.name == "add"), None)
-    shown = f"worst {duration(worst.value or 0)} ({worst.name}), median {duration(middle)} of {len(found)} ops"
+    worst = max(measured, key=lambda r: r.value or 0.0)
+    middle = median(r.value or 0.0 for r in measured)
+    add = next((r.value for r in measured if r.name == "add"), None)
+    shown = f"worst {duration(worst.value or 0)} ({worst.name}), median {duration(middle)} of {len(measured)} ops"
     shown += f", add {duration(add)}" if add is not None else ""
     return Verdict(row, target, shown, (worst.value or 0.0) <= 200e-9)
 
@@ -148,12 +148,12 @@ def _floors(records: Sequence[Record]) -> list[Verdict]:
     for shape in GEOMEANS:
         target = f"each ≥ {times(FLOOR)}" + (", plain arithmetic within 250 ns of np.add" if shape == "1 024" else "")
         row = f"every elementwise op and reduction, {shape}"
-        found = [r for r in records if is_op(r) and r.shape == shape and r.value is not None]
-        if not found:
+        measured = [r for r in records if is_op(r) and r.shape == shape and r.value is not None]
+        if not measured:
             verdicts.append(_missing(row, target))
             continue
-        bad = below(found)
-        shown = f"{len(found) - len(bad)} of {len(found)}"
+        bad = below(measured)
+        shown = f"{len(measured) - len(bad)} of {len(measured)}"
         if bad:
             shown += f"; worst {bad[0].name} {times(bad[0].value or 0)}"
         verdicts.append(Verdict(row, target, shown, not bad))
@@ -210,33 +210,33 @@ def _guards(records: Sequence[Record]) -> Verdict:
         "guard for NaN and Inf: geometric mean of on over off, simd, a million elements",
         f"≤ {times(GUARDED)}",
     )
-    found = [r for r in records if r.group == "guards" and r.value is not None]
-    if not found:
+    measured = [r for r in records if r.group == "guards" and r.value is not None]
+    if not measured:
         return _missing(row, target)
-    mean, worst = geometric_mean(r.value or 1.0 for r in found), max(found, key=lambda r: r.value or 0.0)
-    shown = f"{times(mean)} ({len(found)} ops; worst {worst.name} {times(worst.value or 0)})"
+    mean, worst = geometric_mean(r.value or 1.0 for r in measured), max(measured, key=lambda r: r.value or 0.0)
+    shown = f"{times(mean)} ({len(measured)} ops; worst {worst.name} {times(worst.value or 0)})"
     return Verdict(row, target, shown, mean <= GUARDED)
 
 
 def _threads(records: Sequence[Record]) -> Verdict:
     row, target = "8 threads calling small ops under changing use() contexts", "right results"
-    found = [r for r in records if r.group == "threads" and r.value is not None]
-    if not found:
+    matches = [r for r in records if r.group == "threads" and r.value is not None]
+    if not matches:
         return _missing(row, target)
-    r = found[0]
+    r = matches[0]
     beside = f"{duration(r.value or 0.0)} a call, with one thread {duration(r.seconds.get('one', 0.0))}"
     return Verdict(row, target, f"{r.problem or 'right'}; {beside}", not r.problem)
 
 
 def _batch(records: Sequence[Record]) -> list[Verdict]:
-    found = [
+    verdicts = [
         _one(records, ("batch", name, shape), f"batch: {name}, {shape}", f"≥ {least:g}×", times,
              lambda v, least=least: v >= least)
         for (name, shape), least in BATCH.items()
     ]  # fmt: skip
     row = "batch: executing again, 10 kernels, beyond them"
     key = ("batch", "execute beyond its kernels")
-    return [*found, _one(records, key, row, "≤ 3 µs", duration, lambda v: v <= REPLAY_S)]
+    return [*verdicts, _one(records, key, row, "≤ 3 µs", duration, lambda v: v <= REPLAY_S)]
 
 
 def _quant(records: Sequence[Record]) -> list[Verdict]:
@@ -248,17 +248,17 @@ def _quant(records: Sequence[Record]) -> list[Verdict]:
             of = [r for r in records if r.group == "quant" and f"{r.name} ".startswith(f"{name} ")]
             of = [r for r in of if r.shape.endswith(GGUF) == (whom == GGUF)]
             broken = [r.problem for r in of if r.problem]
-            found = [(r.value, r) for r in of if r.value is not None]
-            if broken or not found:
+            pairs = [(r.value, r) for r in of if r.value is not None]
+            if broken or not pairs:
                 verdicts.append(_missing(row, target, broken[0] if broken else ""))
                 continue
-            worst, at = min(found, key=lambda pair: pair[0])
-            good = sum(value >= least for value, _ in found)
-            shown = f"{good} of {len(found)}, mean {times(geometric_mean(v for v, _ in found))}; worst {times(worst)}"
+            worst, at = min(pairs, key=lambda pair: pair[0])
+            good = sum(value >= least for value, _ in pairs)
+            shown = f"{good} of {len(pairs)}, mean {times(geometric_mean(v for v, _ in pairs))}; worst {times(worst)}"
             shown += f" ({at.name}, {at.shape})"
-            without = len(of) - len(found)
+            without = len(of) - len(pairs)
             shown += f"; {without} without a ratio" if without else ""
-            verdicts.append(Verdict(row, target, shown, False if good < len(found) else None if without else True))
+            verdicts.append(Verdict(row, target, shown, False if good < len(pairs) else None if without else True))
     return verdicts
 
 
@@ -272,10 +272,10 @@ def _wgpu(records: Sequence[Record]) -> list[Verdict]:
         (wgpu.VECTOR, "matvec, 4096², resident", "≥ 1.5 TB/s", lambda v: f"{v / 1e12:.2f} TB/s", lambda v: v >= 1.5e12),
         (wgpu.KEPT, "kept weight of 1024², one row, against uploading it", "≥ 2×", times, lambda v: v >= 2),
     )
-    found = [
+    verdicts = [
         _one(records, ("wgpu", name), f"wgpu: {row}", target, show, good) for name, row, target, show, good in rows
     ]
-    return [counted, *found]
+    return [counted, *verdicts]
 
 
 CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must reach, and of what
@@ -292,37 +292,37 @@ CUDA_HOST = {cuda.PLANNED: 3e-6, cuda.CALLED: 6e-6, cuda.REPLAYED: 1.2e-6}
 
 
 def _cuda(records: Sequence[Record]) -> list[Verdict]:
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     mine = [r for r in records if r.group == "cuda"]
     for names, least, whom in CUDA:
         row, target = f"cuda: {', '.join(names)}", f"each ≥ {least:.0%} of {whom}"
         measured = [r for r in mine if r.name in names and (r.value is not None or r.problem)]
         if not measured:
-            found.append(_missing(row, target))
+            verdicts.append(_missing(row, target))
             continue
         worst = min(measured, key=lambda r: -1.0 if r.problem else r.value or 0.0)
         shown = worst.problem or f"worst {worst.value or 0:.0%}"
         good = all(not r.problem and (r.value or 0.0) >= least for r in measured)
-        found.append(Verdict(row, target, f"{shown} ({worst.name}, {worst.shape})", good))
+        verdicts.append(Verdict(row, target, f"{shown} ({worst.name}, {worst.shape})", good))
     for name, most in CUDA_HOST.items():
-        found.append(
+        verdicts.append(
             _one(mine, ("cuda", name), f"cuda: {name}", f"≤ {duration(most)}", duration, lambda v, most=most: v <= most)
         )
-    return found
+    return verdicts
 
 
 def regrets(records: Sequence[Record]) -> list[Record]:
     """Rows in which the selector chose a slower backend than the best, worst first."""
-    found = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
-    return sorted(found, key=lambda r: -(r.value or 0.0))
+    slower = [r for r in records if r.group == "regret" and r.value is not None and r.value > 1]
+    return sorted(slower, key=lambda r: -(r.value or 0.0))
 
 
 def _regret(records: Sequence[Record]) -> list[Verdict]:
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     for where, end in (("", ""), (HOST, HOST), (THERE, THERE)):
         listed = [r for r in records if r.group == "regret" and (r.name.endswith(end) if end else not _by_gpu(r))]
-        found += _chosen(f"regret of choosing a backend{where}", listed)
-    return found
+        verdicts += _chosen(f"regret of choosing a backend{where}", listed)
+    return verdicts
 
 
 def _by_gpu(r: Record) -> bool:
@@ -331,14 +331,14 @@ def _by_gpu(r: Record) -> bool:
 
 def _chosen(row: str, records: Sequence[Record]) -> list[Verdict]:
     """Geometric mean and worst of these; what was left out, or failed, counts as not measured."""
-    found = [r.value for r in records if r.value is not None]
+    ratios = [r.value for r in records if r.value is not None]
     mean_row, worst_row = f"{row}: geometric mean", f"{row}: worst"
-    if not found:
+    if not ratios:
         return [_missing(mean_row, f"≤ {times(REGRET_MEAN)}"), _missing(worst_row, f"≤ {times(REGRET_WORST)}")]
-    mean, worst = geometric_mean(found), max(found)
+    mean, worst = geometric_mean(ratios), max(ratios)
     at = next((f" ({r.name}, {r.shape})" for r in regrets(records)), "")
     return [
-        Verdict(mean_row, f"≤ {times(REGRET_MEAN)}", f"{mean:.3f}× over {len(found)} cells", mean <= REGRET_MEAN),
+        Verdict(mean_row, f"≤ {times(REGRET_MEAN)}", f"{mean:.3f}× over {len(ratios)} cells", mean <= REGRET_MEAN),
         Verdict(worst_row, f"≤ {times(REGRET_WORST)}", f"{times(worst)}{at}", worst <= REGRET_WORST),
     ]
 

@@ -116,7 +116,7 @@ def race(calls: Mapping[str, Thunk], budget: Budget, keep: Sequence[str] = (OURS
     for name, call in calls.items():
         call()
         batches[name] = batch(call)
-    found = []
+    runs = []
     with _no_garbage_collection():
         for _ in range(budget.runs):
             racing, best = list(calls), dict.fromkeys(calls, inf)
@@ -131,8 +131,8 @@ def race(calls: Mapping[str, Thunk], budget: Budget, keep: Sequence[str] = (OURS
                 rounds += 1
                 if rounds == TRIAL:
                     racing = _hopeful(racing, best, keep)
-            found.append(best)
-    return found
+            runs.append(best)
+    return runs
 
 
 def _hopeful(racing: list[str], best: Mapping[str, float], keep: Sequence[str]) -> list[str]:
@@ -178,11 +178,11 @@ def compare(calls: Mapping[str, Thunk], budget: Budget, aside: Sequence[str] = (
 
 def geometric_mean(values: Iterable[float]) -> float:
     """exp of the mean logarithm; NaN of nothing."""
-    found = list(values)
-    return exp(sum(map(log, found)) / len(found)) if found else float("nan")
+    numbers = list(values)
+    return exp(sum(map(log, numbers)) / len(numbers)) if numbers else float("nan")
 
 
 def median(values: Iterable[float]) -> float:
     """The middle one; NaN of nothing."""
-    found = list(values)
-    return statistics.median(found) if found else float("nan")
+    numbers = list(values)
+    return statistics.median(numbers) if numbers else float("nan")

@@ -80,8 +80,8 @@ def unchecked(gpu: Gpu) -> None:
         source.code.data, source.code.length = data, len(text)
         descriptor = ffi.new("WGPUShaderModuleDescriptor *")
         descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", source)
-        made = lib.wgpuDeviceCreateShaderModuleTrusted(gpu.device._internal, descriptor, 0)
-        return GPUShaderModule(label, made, gpu.device)
+        handle = lib.wgpuDeviceCreateShaderModuleTrusted(gpu.device._internal, descriptor, 0)
+        return GPUShaderModule(label, handle, gpu.device)
 
     gpu.device.create_shader_module = create
 
@@ -116,8 +116,8 @@ class Case:
 
 
 def line(what: str, seconds: float | str, rate: str = "") -> None:
-    told = seconds if isinstance(seconds, str) else f"{duration(seconds):>10}  {rate}"
-    print(f"  {what:52} {told}", flush=True)
+    figure = seconds if isinstance(seconds, str) else f"{duration(seconds):>10}  {rate}"
+    print(f"  {what:52} {figure}", flush=True)
 
 
 def tried(what: str, time: Callable[[], float], rate: Callable[[float], str]) -> None:
@@ -188,17 +188,17 @@ def main() -> None:
     parser.add_argument("--unchecked", action="store_true", help="without naga's checks")
     parser.add_argument("--turned", action="store_true", help="the second matrix given as [n, k]")
     parser.add_argument("--skip-vectors", action="store_true")
-    given = parser.parse_args()
-    gpu = Gpu(given.adapter)
+    arguments = parser.parse_args()
+    gpu = Gpu(arguments.adapter)
     print(f"{gpu.name}; {gpu.limits}")
-    if given.unchecked:
+    if arguments.unchecked:
         unchecked(gpu)
-    sizes = [int(s) for s in given.sizes.split(",") if s]
-    shapes = [tuple(map(int, s.split("x"))) for s in given.shapes.split(",") if s]
+    sizes = [int(s) for s in arguments.sizes.split(",") if s]
+    shapes = [tuple(map(int, s.split("x"))) for s in arguments.shapes.split(",") if s]
     for m, n, k in [*((s, s, s) for s in sizes), *shapes]:
-        products(gpu, m, n, k, given.repeat, given.only, given.turned)
-    for size in sizes if not given.skip_vectors else ():
-        vectors(gpu, size, size, given.repeat)
+        products(gpu, m, n, k, arguments.repeat, arguments.only, arguments.turned)
+    for size in sizes if not arguments.skip_vectors else ():
+        vectors(gpu, size, size, arguments.repeat)
 
 
 if __name__ == "__main__":

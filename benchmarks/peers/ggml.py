@@ -87,11 +87,11 @@ class Library:
         """The exported function of that name; AttributeError if there is none."""
         for part in reversed(self._parts):
             try:
-                found = part[name]
+                function = part[name]
             except AttributeError:
                 continue
-            found.restype, found.argtypes = result, arguments
-            return found
+            function.restype, function.argtypes = result, arguments
+            return function
         raise AttributeError(f"this build of ggml exports no {name}")
 
     def __getattr__(self, name: str) -> Any:
@@ -119,10 +119,10 @@ def library() -> Library | None:
 
 def needed() -> Library:
     """ggml; RuntimeError with the remedy where it is not."""
-    found = library()
-    if found is None:
+    ggml = library()
+    if ggml is None:
         raise RuntimeError(MISSING)
-    return found
+    return ggml
 
 
 def _suffix(name: str) -> str:
@@ -211,12 +211,12 @@ def _extra_types(ggml: Library, device: int) -> dict[str, int]:
     if not address:
         return {}
     listed = c.CFUNCTYPE(c.POINTER(P), P)(address)(device)
-    found: dict[str, int] = {}
+    buffer_types: dict[str, int] = {}
     for buffer_type in listed if listed else ():
         if not buffer_type:
             break
-        found[ggml.ggml_backend_buft_name(buffer_type).decode()] = buffer_type
-    return found
+        buffer_types[ggml.ggml_backend_buft_name(buffer_type).decode()] = buffer_type
+    return buffer_types
 
 
 class Unsupported(Exception):
@@ -284,9 +284,9 @@ class MulMat:
     @staticmethod
     def _context(ggml: Library, undo: list[tuple[Callable[..., Any], int]], nbytes: int) -> int:
         """A context that holds descriptions of tensors, and no data."""
-        found = ggml.ggml_init(_InitParams(nbytes + 4096, None, True))
-        undo.append((ggml.ggml_free, found))
-        return int(found)
+        context = ggml.ggml_init(_InitParams(nbytes + 4096, None, True))
+        undo.append((ggml.ggml_free, context))
+        return int(context)
 
     def _runner(self, ggml: Library, backend: int) -> Thunk:
         compute = ggml.ggml_backend_graph_compute

@@ -60,17 +60,17 @@ def faster(where: str, threads: int, count: Callable[[int], None]) -> float:
 
 def matvec(name: str, k: int, where: str, threads: int) -> float | None:
     """Seconds that a mat-vec took, 4 096 rows of k; None if it was not measured."""
-    found = MATVEC_US.get((name, k, where))
-    return found and found[threads - 1] * 1e-6
+    microseconds = MATVEC_US.get((name, k, where))
+    return microseconds and microseconds[threads - 1] * 1e-6
 
 
 def matmul(name: str, m: int, threads: int) -> float | None:
     """Seconds of x[m, 4096] times a matrix of 4 096 rows."""
-    found = MATMUL_GFLOPS.get((name, m))
-    return found and 2 * m * 4096 * 4096 / found[threads - 1] / 1e9
+    gflops = MATMUL_GFLOPS.get((name, m))
+    return gflops and 2 * m * 4096 * 4096 / gflops[threads - 1] / 1e9
 
 
 def rows(op: str, name: str, elements: int) -> float | None:
     """Seconds to quantize or dequantize so many elements."""
-    found = MILLION_A_SECOND[op].get(name)
-    return found and elements / found / 1e6
+    rate = MILLION_A_SECOND[op].get(name)
+    return rate and elements / rate / 1e6

@@ -87,8 +87,8 @@ def torch_into(path: str, *, rank: int | None = None, **fixed: Any) -> Way:
 
     @a_way
     def way(*operands: Any, out: Any, **rest: Any) -> Thunk | None:
-        made = into(attrgetter(path)(torch), rank=rank, **fixed)
-        return made(*map(tensor, operands), out=tensor(out), **rest)
+        call = into(attrgetter(path)(torch), rank=rank, **fixed)
+        return call(*map(tensor, operands), out=tensor(out), **rest)
 
     return way
 

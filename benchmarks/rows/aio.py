@@ -35,8 +35,10 @@ def cells(plan: Plan) -> Iterator[Cell]:
 
 
 def _one(op: Op, plan: Plan) -> list[Record]:
-    operands, given = inputs.arena(SHAPE).operands(op), inputs.required(op)
-    return _record(op.name, op, partial(getattr(trueno.aio, op.name), *operands, **given), operands, given, plan.budget)
+    operands, keywords = inputs.arena(SHAPE).operands(op), inputs.required(op)
+    return _record(
+        op.name, op, partial(getattr(trueno.aio, op.name), *operands, **keywords), operands, keywords, plan.budget
+    )
 
 
 def _hop(plan: Plan) -> list[Record]:

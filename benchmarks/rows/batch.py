@@ -56,8 +56,8 @@ def _inputs(shape: tuple[int, ...], count: int) -> list[np.ndarray[Any, Any]]:
 
 
 def _record(name: str, shape: tuple[int, ...], calls: dict[str, Thunk], plan: Plan) -> list[Record]:
-    found = compare(calls, plan.budget)
-    return [Record("batch", name, text(shape), "×", found.ratio, found.peer, found.ratios, found.seconds, "batch")]
+    timed = compare(calls, plan.budget)
+    return [Record("batch", name, text(shape), "×", timed.ratio, timed.peer, timed.ratios, timed.seconds, "batch")]
 
 
 def _three(n: int, plan: Plan) -> list[Record]:

@@ -83,16 +83,16 @@ def _cell(name: str, shape: tuple[int, ...], measure: Callable[[tuple[int, ...],
     def measured() -> list[Record]:
         if not trueno.backends()[NAME].available:
             return [Record(NAME, name, text(shape), family=NAME)]
-        found = measure(shape, plan)
-        found.name = name
-        return [found]
+        record = measure(shape, plan)
+        record.name = name
+        return [record]
 
     return Cell(NAME, name, text(shape), measured)
 
 
 def _checked(got: Any, wanted: Array, close: float = CLOSE) -> str:
-    found = trueno.numpy(got)[: len(wanted)].astype(np.float64)
-    return "" if np.abs(found - wanted).max() <= close * np.abs(wanted).max() else "its result is wrong"
+    actual = trueno.numpy(got)[: len(wanted)].astype(np.float64)
+    return "" if np.abs(actual - wanted).max() <= close * np.abs(wanted).max() else "its result is wrong"
 
 
 def _share(found: dict[str, float], shape: tuple[int, ...], peer: str, problem: str = "") -> Record:
@@ -114,15 +114,15 @@ def _elements(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
             b.execute()
             problem = _checked(b.read(h), np.maximum(hx, 0) * 2 + hy)
             kernel, args = b._replay._calls[0]
-            found = seconds({OURS: lambda: kernel(*args), "copy": copied(arrays * x.nbytes)}, plan)
-        return _share(found, shape, "copy", problem)
+            timings = seconds({OURS: lambda: kernel(*args), "copy": copied(arrays * x.nbytes)}, plan)
+        return _share(timings, shape, "copy", problem)
     op = getattr(trueno, name)
     operands = (x, y) if name == "add" else (x,)
-    given = {"approximate": "none"} if name == "gelu" else {}
-    run = bare(op, operands, **given)
+    keywords = {"approximate": "none"} if name == "gelu" else {}
+    run = bare(op, operands, **keywords)
     wanted = hx + hy if name == "add" else MEANING[name](hx)
-    found = seconds({OURS: run, "copy": copied(arrays * x.nbytes), **by_torch(name, operands)}, plan)
-    return _share(found, shape, "copy", _checked(op(*operands, **given), wanted))
+    timings = seconds({OURS: run, "copy": copied(arrays * x.nbytes), **by_torch(name, operands)}, plan)
+    return _share(timings, shape, "copy", _checked(op(*operands, **keywords), wanted))
 
 
 def _rows(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
@@ -131,10 +131,10 @@ def _rows(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     calls = {OURS: bare(op, (x, *weights)), "copy": copied(2 * x.nbytes), **by_torch(name, (x, *weights))}
     if name == "rms_norm":
         calls |= by_pyptx(pyptx.rms_norm, x, *weights)
-    found = seconds(calls, plan)
+    timings = seconds(calls, plan)
     few = [trueno.numpy(a).astype(np.float64) for a in weights]
     wanted = MEANING[name](trueno.numpy(x)[:8].astype(np.float64), *few)
-    return _share(found, shape, "copy", _checked(op(x, *weights), wanted))
+    return _share(timings, shape, "copy", _checked(op(x, *weights), wanted))
 
 
 def _tutorial(shape: tuple[int, ...], plan: Plan) -> Record:
@@ -148,21 +148,21 @@ def _tutorial(shape: tuple[int, ...], plan: Plan) -> Record:
     x, r, w = there(shape), there(shape, 1), there(shape[1:], 2)
     h, y = there(shape), there(shape)
     launch = prepared(example.add_norm.build(N=shape[1]), shape[0])
-    found = seconds({OURS: lambda: launch(x, r, w, h, y, 1e-6), "copy": copied(4 * x.nbytes)}, plan)
+    timings = seconds({OURS: lambda: launch(x, r, w, h, y, 1e-6), "copy": copied(4 * x.nbytes)}, plan)
     total = trueno.numpy(x)[:8].astype(np.float64) + trueno.numpy(r)[:8]
     problem = _checked(h, total) or _checked(y, _normalized(total, 1e-6) * trueno.numpy(w))
-    return _share(found, shape, "copy", problem)
+    return _share(timings, shape, "copy", problem)
 
 
 def _read(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
     """Against a copy: reading alone may take half its time."""
     x, op = there(shape), getattr(trueno, name)
-    found = seconds({OURS: bare(op, (x,)), "copy": copied(x.nbytes), **by_torch(name, (x,))}, plan)
+    timings = seconds({OURS: bare(op, (x,)), "copy": copied(x.nbytes), **by_torch(name, (x,))}, plan)
     host = trueno.numpy(x)
     exact = host.astype(np.float64).sum(-1) if name == "sum" else host.argmax(-1)
     got = trueno.numpy(op(x))
     near = np.abs(got - exact).max() <= CLOSE * max(np.abs(exact).max(), 1e3) if name == "sum" else (got == exact).all()
-    return _share(found, shape, "copy", "" if near else "its result is wrong")
+    return _share(timings, shape, "copy", "" if near else "its result is wrong")
 
 
 # ---- products
@@ -183,10 +183,10 @@ def _ours_alone(shape: tuple[int, ...], plan: Plan) -> Record:
 def _multiplied(shape: tuple[int, ...], plan: Plan, make: Callable[[Any, Any], Thunk]) -> Record:
     a, b = there(shape), there(shape, 1)
     run = make(a, b)
-    found = seconds({OURS: run, **by_torch("matmul", (a, b))}, plan, 3)
+    timings = seconds({OURS: run, **by_torch("matmul", (a, b))}, plan, 3)
     host = trueno.numpy(a)[:64].astype(np.float64) @ trueno.numpy(b).astype(np.float64)
     problem = _checked(trueno.matmul(a, b), host)
-    return _share(found, shape, "torch", problem)
+    return _share(timings, shape, "torch", problem)
 
 
 def _halves(shape: tuple[int, ...], plan: Plan) -> Record:
@@ -203,9 +203,9 @@ def _halves(shape: tuple[int, ...], plan: Plan) -> Record:
     calls = {OURS: lambda: trueno.matmul(a, b, out=c), "torch": lambda: torch.matmul(*theirs, out=out)}
     if shape[0] % 256 == 0:
         calls |= by_pyptx(pyptx.matmul, *theirs)  # by the second one's rows, which costs the same
-    found = seconds(calls, plan, 3)
+    timings = seconds(calls, plan, 3)
     wanted = host[0][:64].astype(np.float64) @ host[1].astype(np.float64)
-    return _share(found, shape, "torch", _checked(c, wanted, ROUNDED))
+    return _share(timings, shape, "torch", _checked(c, wanted, ROUNDED))
 
 
 def _narrow(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
@@ -214,11 +214,11 @@ def _narrow(name: str, shape: tuple[int, ...], plan: Plan) -> Record:
 
     device: Any = registry.load(NAME).device
     host = np.resize(values(("uniform", -1.0, 1.0), (1 << 20,), 0).astype(bfloat16), shape)
-    x, op, given = device.to_device(host), getattr(trueno, name), {"approximate": "none"} if name == "gelu" else {}
-    out = op(x, **given)
-    calls: dict[str, Thunk] = {OURS: lambda: op(x, out=out, **given), "copy": copied(2 * x.nbytes)}
-    found = seconds(calls | _torch_narrow(name, host), plan)
-    return _share(found, shape, "copy", _checked(out, MEANING[name](host[:8].astype(np.float64)), ROUNDED))
+    x, op, keywords = device.to_device(host), getattr(trueno, name), {"approximate": "none"} if name == "gelu" else {}
+    out = op(x, **keywords)
+    calls: dict[str, Thunk] = {OURS: lambda: op(x, out=out, **keywords), "copy": copied(2 * x.nbytes)}
+    timings = seconds(calls | _torch_narrow(name, host), plan)
+    return _share(timings, shape, "copy", _checked(out, MEANING[name](host[:8].astype(np.float64)), ROUNDED))
 
 
 def _torch_narrow(name: str, host: Array) -> dict[str, Thunk]:

@@ -26,13 +26,13 @@ def cells(plan: Plan) -> Iterator[Cell]:
 
 
 def _one(op: Op, plan: Plan) -> list[Record]:
-    memory, given = inputs.arena(SHAPE), inputs.required(op)
+    memory, keywords = inputs.arena(SHAPE), inputs.required(op)
     operands = memory.operands(op)
-    out = memory.out(op, operands, given)
-    call = ours(op, operands, given, out)
+    out = memory.out(op, operands, keywords)
+    call = ours(op, operands, keywords, out)
     call()
-    static = {p.name: given[p.name] for p in op.static if p.name in given}
-    params = inputs.complete(op, given)
+    static = {p.name: keywords[p.name] for p in op.static if p.name in keywords}
+    params = inputs.complete(op, keywords)
     symbolic = [params[name] for name in op.symbolic]
     outs = out if isinstance(out, tuple) else (out,)
     kernel = bind(function(op).plan(*operands, **static), *operands, *symbolic, *outs)

@@ -44,5 +44,5 @@ def ops(*families: str) -> list[Op]:
 def cells(group: str, ops: Iterable[Op], shapes: Iterable[tuple[int, ...]], plan: Plan) -> Iterator[Cell]:
     """Shape by shape, so that the arrays of one are made once."""
     for shape, op in product(shapes, ops):
-        for given in variants(op):
-            yield Cell(group, title(op, given), text(shape), partial(_one, group, op, given, shape, plan))
+        for keywords in variants(op):
+            yield Cell(group, title(op, keywords), text(shape), partial(_one, group, op, keywords, shape, plan))

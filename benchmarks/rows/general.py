@@ -58,12 +58,12 @@ def _one(name: str, shape: str, plan: Plan) -> list[Record]:
 
 
 def _raced(name: str, shape: str, plan: Plan) -> list[Record]:
-    op, operands, given, prepared, copy = _operands(name)
-    out = np.empty_like(function(op)(*operands, **given))
-    chosen = state.current.get().chosen(request(op, operands, given))
+    op, operands, keywords, prepared, copy = _operands(name)
+    out = np.empty_like(function(op)(*operands, **keywords))
+    chosen = state.current.get().chosen(request(op, operands, keywords))
     assert chosen is not None
     calls: dict[str, Callable[[], Any]] = {
-        "call": bind(function(op), *operands, **given, out=out),
+        "call": bind(function(op), *operands, **keywords, out=out),
         "kernel": bind(chosen.kernel, *prepared, out),
     }
     if copy is not None:

@@ -56,12 +56,12 @@ def _operands(op: Op, shapes: tuple[Shape, ...]) -> tuple[np.ndarray[Any, Any], 
         return arena(shapes[0]).operands(op)
     if op.name not in MATRIX:
         return sample(op, "float32", SIZE).operands
-    found = [values(("uniform", 0.1, 1.1), shape, i) for i, shape in enumerate(shapes)]
+    arrays = [values(("uniform", 0.1, 1.1), shape, i) for i, shape in enumerate(shapes)]
     if op.name == "embedding_lookup":
-        found[1] = np.random.default_rng(0).integers(0, shapes[0][0], shapes[1])
+        arrays[1] = np.random.default_rng(0).integers(0, shapes[0][0], shapes[1])
     if op.name == "symmetric_eigen":
-        found[0] += found[0].T
-    return tuple(found)
+        arrays[0] += arrays[0].T
+    return tuple(arrays)
 
 
 def _inside(call: Thunk, guard: trueno.JidokaGuard) -> Thunk:
@@ -70,8 +70,8 @@ def _inside(call: Thunk, guard: trueno.JidokaGuard) -> Thunk:
 
 
 def _one(op: Op, shapes: tuple[Shape, ...], label: str, plan: Plan) -> list[Record]:
-    memory, given, operands = arena(shapes[0]), required(op), _operands(op, shapes)
-    call = ours(op, operands, given, memory.out(op, operands, given))
+    memory, keywords, operands = arena(shapes[0]), required(op), _operands(op, shapes)
+    call = ours(op, operands, keywords, memory.out(op, operands, keywords))
     guard = trueno.JidokaGuard().on(Condition.NAN, Action.STOP).on(Condition.INF, Action.STOP)
     calls = {"on": _inside(call, guard), "off": _inside(call, trueno.JidokaGuard())}
     runs = race(calls, plan.budget, tuple(calls))

@@ -104,12 +104,14 @@ def _raced(
 ) -> Comparison:
     """Ours against those; against ggml's recorded times, if no peer runs here."""
     with counted(threads):
-        found = compare(calls, plan.budget)
+        comparison = compare(calls, plan.budget)
     if len(calls) > 1 or once_measured is None:
-        return found
+        return comparison
     with counted(threads):
         seconds = once_measured / recorded.faster(where, threads, count)
-    return Comparison({**found.seconds, recorded.NAME: seconds}, [seconds / found.seconds[OURS]], recorded.NAME)
+    return Comparison(
+        {**comparison.seconds, recorded.NAME: seconds}, [seconds / comparison.seconds[OURS]], recorded.NAME
+    )
 
 
 def _record(op: str, name: str, shape: str, found: Comparison, problem: str = "") -> list[Record]:
@@ -142,13 +144,13 @@ def _near(got: Array, wanted: Array, most: float) -> bool:
 
 def _peers(name: str, k: int, m: int, threads: int, copies: int, w: Array, x: Array) -> dict[str, ggml.MulMat]:
     """ggml's product in each layout that it has for the format."""
-    found: dict[str, ggml.MulMat] = {}
+    peers: dict[str, ggml.MulMat] = {}
     for title, repack in (("ggml", False), ("ggml repack", True)) if ggml.library() else ():
         try:
-            found[title] = ggml.MulMat(name, N, k, m, threads, repack, copies, w, x)
+            peers[title] = ggml.MulMat(name, N, k, m, threads, repack, copies, w, x)
         except ggml.Unsupported:
             continue
-    return found
+    return peers
 
 
 def _matvec(name: str, k: int, threads: int, where: str, plan: Plan) -> list[Record]:
@@ -209,13 +211,13 @@ def _product(
     problem = _disagreeing(calls, results, exact=False)
     if OURS not in calls:
         return [Record("quant", f"{op} {name}", shape, family=op, problem="ours gives NaN")]
-    found = _raced(calls, threads, plan, once_measured, where)
-    one, seconds = shape.replace(_threads(threads), _threads(1)), found.seconds.get(found.peer, 0.0)
+    comparison = _raced(calls, threads, plan, once_measured, where)
+    one, seconds = shape.replace(_threads(threads), _threads(1)), comparison.seconds.get(comparison.peer, 0.0)
     if threads == 1:
         _alone[op, name, one] = seconds
     elif seconds > _alone.get((op, name, one), inf):
-        found = Comparison(found.seconds)
-    return _record(op, name, shape, found, problem)
+        comparison = Comparison(comparison.seconds)
+    return _record(op, name, shape, comparison, problem)
 
 
 _alone: dict[tuple[str, str, str], float] = {}

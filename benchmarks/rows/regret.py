@@ -80,19 +80,19 @@ def _call(op: Op, dtype: np.dtype[Any], shapes: Shapes) -> Call:
 
 
 def _operands(op: Op, dtype: np.dtype[Any], shapes: Shapes) -> list[np.ndarray[Any, Any]]:
-    made = [values(kind(op), shape, i).astype(dtype, copy=False) for i, shape in enumerate(shapes)]
+    arrays = [values(kind(op), shape, i).astype(dtype, copy=False) for i, shape in enumerate(shapes)]
     for i, spec in enumerate(op.signature.inputs):
         if spec.index:
-            made[i] = np.random.default_rng(i).integers(0, len(made[0]), shapes[i])
+            arrays[i] = np.random.default_rng(i).integers(0, len(arrays[0]), shapes[i])
     if op.name == "symmetric_eigen":
-        made[0] = np.ascontiguousarray(made[0] + made[0].T)
-    return made
+        arrays[0] = np.ascontiguousarray(arrays[0] + arrays[0].T)
+    return arrays
 
 
 def _one(op: Op, dtype: np.dtype[Any], shapes: Shapes, label: str) -> list[Record]:
     record = Record("regret", op.name, label, family=op.family)
-    operands, given = _operands(op, dtype, shapes), required(op)
-    params = [float(given.get(p.name, p.default)) for p in op.params if p.symbolic]
+    operands, keywords = _operands(op, dtype, shapes), required(op)
+    params = [float(keywords.get(p.name, p.default)) for p in op.params if p.symbolic]
     static = {p.name: p.default for p in op.static}
     results = op.result_shapes(shapes, static)
     outs = [np.empty(s, np.int64 if o.index else dtype) for s, o in zip(results, op.signature.outputs, strict=True)]

@@ -59,13 +59,13 @@ def cells(plan: Plan, shapes: Callable[[Op, int], Any], operands: Callable[..., 
         yield Cell("regret", CALIBRATION, "", partial(_calibrate, dtype, CALIBRATION_S / (10 if plan.quick else 1)))
     for size in sizes:
         for op in map(TABLE.__getitem__, OPS):
-            *_, found = shapes(op, size)  # of ops along rows the many rows, where there are enough elements
-            call = request(op, dtype, found)
+            *_, operand_shapes = shapes(op, size)  # of ops along rows the many rows, where there are enough elements
+            call = request(op, dtype, operand_shapes)
             if cost.work(call).flops <= MOST_FLOPS:
-                label = " ".join(text(s) for s in found[: len(found) if op.structured else 1])
+                label = " ".join(text(s) for s in operand_shapes[: len(operand_shapes) if op.structured else 1])
                 for end, race_of in ((HOST, _from_host), (THERE, _on_gpu)):
                     name = op.name + end
-                    one = partial(_one, race_of, name, label, call, partial(operands, op, dtype, found))
+                    one = partial(_one, race_of, name, label, call, partial(operands, op, dtype, operand_shapes))
                     yield Cell("regret", name, label, one)
 
 
@@ -106,9 +106,9 @@ def _one(
     )
     for run in calls.values():
         run()  # compiled, and its pages touched
-    found, failed = race(calls, CELL_S)
+    timings, failed = race(calls, CELL_S)
     record.problem = "; ".join(f"{who}: {error}" for who, error in failed.items())
-    record.seconds = {who: best for who, (best, _, _) in found.items()}
+    record.seconds = {who: best for who, (best, _, _) in timings.items()}
     if choice not in record.seconds:
         return [record]
     record.peer = min(record.seconds, key=record.seconds.__getitem__)
@@ -120,8 +120,8 @@ def _one(
 
 def _parts(call: Call, operands: list[np.ndarray[Any, Any]]) -> tuple[list[float], list[np.ndarray[Any, Any]]]:
     """Scalars and results, which have been written once: fresh memory costs everybody its page faults."""
-    op, given = call.op, required(call.op)
-    params = [float(given.get(p.name, p.default)) for p in op.params if p.symbolic]
+    op, keywords = call.op, required(call.op)
+    params = [float(keywords.get(p.name, p.default)) for p in op.params if p.symbolic]
     shapes = op.result_shapes(tuple(x.shape for x in operands), {p.name: p.default for p in op.static})
     outs = [np.ones(s, o.holds(call.dtype)) for s, o in zip(shapes, op.signature.outputs, strict=True)]
     return params, outs
@@ -149,16 +149,16 @@ def _from_host(names: Sequence[str], call: Call, operands: list[np.ndarray[Any, 
 def _on_gpu(names: Sequence[str], call: Call, operands: list[np.ndarray[Any, Any]]) -> dict[str, Callable[[], Any]]:
     params, outs = _parts(call, operands)
     backend = registry.load(call.residency)
-    given = [backend.to_device(x) for x in operands]
+    inputs = [backend.to_device(x) for x in operands]
     results = [backend.empty(o.shape, o.dtype) for o in outs]
     kernel = backend.kernel(call)
 
     def resident() -> None:
-        _taken(kernel, *given, *params, *results)
+        _taken(kernel, *inputs, *params, *results)
         backend.synchronize()
 
     def home(kernel: Any) -> None:
-        _taken(kernel, *(backend.to_host(x) for x in given), *params, *outs)
+        _taken(kernel, *(backend.to_host(x) for x in inputs), *params, *outs)
         for out in outs:
             backend.to_device(out)
         backend.synchronize()

@@ -69,30 +69,30 @@ def _child(program: str, **variables: str) -> dict[str, object]:
 
 def _best(program: str, times: int, **variables: str) -> tuple[float, dict[str, object]]:
     _child(program, **variables)
-    found = [_child(program, **variables) for _ in range(times)]
-    best = min(found, key=lambda f: float(str(f["seconds"])))
+    runs = [_child(program, **variables) for _ in range(times)]
+    best = min(runs, key=lambda f: float(str(f["seconds"])))
     return float(str(best["seconds"])), best
 
 
 def _import(plan: Plan) -> list[Record]:
-    seconds, found = _best(IMPORT, 3 if plan.quick else 20)
-    extra = found["extra"]
+    seconds, report = _best(IMPORT, 3 if plan.quick else 20)
+    extra = report["extra"]
     problem = f"also imported: {extra}" if extra else ""
-    beside = {"import trueno": seconds, "and trueno.add, which loads the table of ops": float(str(found["table"]))}
+    beside = {"import trueno": seconds, "and trueno.add, which loads the table of ops": float(str(report["table"]))}
     return [Record("startup", "import trueno", "", "s", seconds, seconds=beside, problem=problem)]
 
 
 def _found(plan: Plan) -> list[Record]:
     """The first `trueno.backends()`, asked of each whether it is available; it imports no plugin."""
-    seconds, found = _best(FOUND, 3 if plan.quick else 20)
-    problem = f"also imported: {found['imported']}" if found["imported"] else ""
-    if int(str(found["installed"])) < 3:
-        problem = problem or f"{found['installed']} plugins are installed, the row wants 3"
+    seconds, report = _best(FOUND, 3 if plan.quick else 20)
+    problem = f"also imported: {report['imported']}" if report["imported"] else ""
+    if int(str(report["installed"])) < 3:
+        problem = problem or f"{report['installed']} plugins are installed, the row wants 3"
     return [Record("startup", "first backends()", "", "s", seconds, problem=problem)]
 
 
 def _first(backend: str, plan: Plan, **variables: str) -> list[Record]:
     """The first gelu with these variables set, provided that it runs on `backend`."""
-    seconds, found = _best(FIRST, 3 if plan.quick else 10, **variables)
-    problem = "" if found["ran"] == [backend] else f"ran on {found['ran']}"
+    seconds, report = _best(FIRST, 3 if plan.quick else 10, **variables)
+    problem = "" if report["ran"] == [backend] else f"ran on {report['ran']}"
     return [Record("startup", f"first gelu, {backend}", "1 024", "s", seconds, problem=problem)]

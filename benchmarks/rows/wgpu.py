@@ -43,13 +43,13 @@ def cells(plan: Plan) -> Iterator[Cell]:
 
 def adapter() -> str:
     """The adapter's name, or why there is none."""
-    found = trueno.backends()[NAME]
-    return found.devices[0].name if found.available and found.devices else found.reason
+    backend = trueno.backends()[NAME]
+    return backend.devices[0].name if backend.available and backend.devices else backend.reason
 
 
 def _hardware(name: str, shape: tuple[int, ...], measure: Callable[..., Record], plan: Plan) -> list[Record]:
-    found = trueno.backends()[NAME]
-    if not found.available or all(d.software for d in found.devices):
+    backend = trueno.backends()[NAME]
+    if not backend.available or all(d.software for d in backend.devices):
         return [Record(NAME, name, text(shape), family=NAME)]
     return [measure(shape, plan)]
 
@@ -98,9 +98,9 @@ def _saved(shape: tuple[int, ...], plan: Plan) -> Record:
 
         batch()
         single()
-        found = compare({OURS: batch, "single": single}, plan.budget)
+        timed = compare({OURS: batch, "single": single}, plan.budget)
     problem = "" if np.array_equal(out, one) else "batch and calls disagree"
-    return Record(NAME, SAVED, text(shape), "×", found.ratio, found.peer, found.ratios, found.seconds, NAME, problem)
+    return Record(NAME, SAVED, text(shape), "×", timed.ratio, timed.peer, timed.ratios, timed.seconds, NAME, problem)
 
 
 def _small(shape: tuple[int, ...], plan: Plan) -> Record:
@@ -173,7 +173,7 @@ def _kept(shape: tuple[int, ...], plan: Plan) -> Record:
             OURS: lambda: weights.matmul("w", x, out=out),
             "uploading": lambda: trueno.matvec(w, x, out=other),
         }
-        found = compare(calls, plan.budget)
+        timed = compare(calls, plan.budget)
     problem = "" if np.allclose(out, other, rtol=1e-4, atol=1e-4) else "kept and uploaded disagree"
     problem = problem or (f"{submits} submits a call" if submits > 3 else "")
-    return Record(NAME, KEPT, text(shape), "×", found.ratio, found.peer, found.ratios, found.seconds, NAME, problem)
+    return Record(NAME, KEPT, text(shape), "×", timed.ratio, timed.peer, timed.ratios, timed.seconds, NAME, problem)

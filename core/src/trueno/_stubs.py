@@ -196,8 +196,8 @@ def _parameters(op: Op, array: str = "ArrayLike", leave: str = "") -> list[str]:
             shown.append("*")
             keyword = True
         listed = choices.get(p.name, ())
-        said = listed and (p.default is inspect.Parameter.empty or p.default in listed)
-        kind = f"Literal[{', '.join(map(_literal, listed))}]" if said else p.annotation
+        literal = listed and (p.default is inspect.Parameter.empty or p.default in listed)
+        kind = f"Literal[{', '.join(map(_literal, listed))}]" if literal else p.annotation
         kind = array if kind in OPERANDS and (array != "ArrayLike" or kind == array) else kind
         default = "" if p.default is inspect.Parameter.empty else f" = {_literal(p.default)}"
         shown.append(f"{p.name}: {kind}{default}")

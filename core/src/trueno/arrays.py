@@ -91,10 +91,10 @@ class _Holder:
 
     def _hold(self, array: Any, dtype: npt.DTypeLike | None, backend: str | None) -> None:
         """Hold a device's array itself."""
-        kind, found, shape = type(self).__name__, np.dtype(array.dtype), tuple(array.shape)
-        if not is_float(found) or (dtype is not None and np.dtype(dtype) != found):
+        kind, own_dtype, shape = type(self).__name__, np.dtype(array.dtype), tuple(array.shape)
+        if not is_float(own_dtype) or (dtype is not None and np.dtype(dtype) != own_dtype):
             wanted = "only floats are allowed" if dtype is None else f"{np.dtype(dtype)} was requested"
-            raise DtypeError(f"{kind}: data are {found}, but {wanted}; convert them before trueno.to")
+            raise DtypeError(f"{kind}: data are {own_dtype}, but {wanted}; convert them before trueno.to")
         if len(shape) != self.rank:
             raise ShapeError(f"{kind}: data have shape {shape}; {self.rank} dimension(s) needed")
         _check_backend(kind, array, backend)
@@ -219,9 +219,9 @@ class _Holder:
             return self._wrap(self.array.copy(), self.backend)
         backend = cast(DeviceBackend, registry.load(entry.name))
         with wrapping_errors("copy", entry.name):
-            made = empty(backend, self.shape, self.dtype)
-            backend.copy(self.array, made)
-        return self._wrap(made, self.backend)
+            copied = empty(backend, self.shape, self.dtype)
+            backend.copy(self.array, copied)
+        return self._wrap(copied, self.backend)
 
     @staticmethod
     def _wrap(array: Any, backend: str | None) -> "Vector | Matrix":
@@ -237,11 +237,11 @@ class _Holder:
 
     def _call(self, name: str, *args: Any, bare: bool = False, **kw: Any) -> Any:
         """Call an op on this holder's backend, with the holder as first operand unless `bare`."""
-        given = args if bare else (self, *args)
+        operands = args if bare else (self, *args)
         if self.backend is None:
-            return function(name)(*given, **kw)
+            return function(name)(*operands, **kw)
         with use(self.backend):
-            return function(name)(*given, **kw)
+            return function(name)(*operands, **kw)
 
     __add__, __radd__ = _binary("add"), _binary("add", swapped=True)
     __sub__, __rsub__ = _binary("sub"), _binary("sub", swapped=True)
@@ -302,8 +302,8 @@ class Matrix(_Holder):
         try:
             rows, cols = index(rows), index(cols)
         except TypeError:
-            said = f"rows and cols are {type(rows).__name__} and {type(cols).__name__}; they must be two integers"
-            raise ShapeError(f"Matrix.from_slice: {said}") from None
+            reason = f"rows and cols are {type(rows).__name__} and {type(cols).__name__}; they must be two integers"
+            raise ShapeError(f"Matrix.from_slice: {reason}") from None
         source: Any = (
             unwrap(data) if device_of(data) is not None else imported("Matrix.from_slice", "data", unwrap(data))
         )

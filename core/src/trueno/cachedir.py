@@ -32,11 +32,11 @@ _said: set[str] = set()
 
 def root() -> Path:
     """The root of all caches: TRUENO_CACHE_DIR, or the platform's own place; SettingError for `~nobody`."""
-    if given := settings.get("TRUENO_CACHE_DIR"):
+    if configured := settings.get("TRUENO_CACHE_DIR"):
         try:
-            return Path(given).expanduser().absolute()
+            return Path(configured).expanduser().absolute()
         except RuntimeError as error:
-            raise SettingError(f"TRUENO_CACHE_DIR is {given!r}: {error}") from None
+            raise SettingError(f"TRUENO_CACHE_DIR is {configured!r}: {error}") from None
     from platformdirs import user_cache_path
 
     return user_cache_path("trueno", appauthor=False)
@@ -226,10 +226,10 @@ def _alone_in(group: int) -> bool:
     import pwd
 
     try:
-        name, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
+        name, entry = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
     except KeyError:
         return False
-    if not group or found.gr_name != name or not set(found.gr_mem) <= {name}:  # containers give group 0 to any user
+    if not group or entry.gr_name != name or not set(entry.gr_mem) <= {name}:  # containers give group 0 to any user
         return False
     return all(user.pw_name == name for user in pwd.getpwall() if user.pw_gid == group)
 

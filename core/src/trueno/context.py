@@ -67,8 +67,8 @@ class DeviceContext:
         """The limits that the device reports; {} for a backend without limits."""
         self._open("limits")
         with wrapping_errors("limits", self.name):
-            found: Any = getattr(self._backend, "limits", None)
-            return dict((found() if callable(found) else found) or {})
+            limits: Any = getattr(self._backend, "limits", None)
+            return dict((limits() if callable(limits) else limits) or {})
 
     @property
     def closed(self) -> bool:
@@ -222,17 +222,17 @@ def method(op: Op) -> Callable[..., Any]:
         return p.name if p.default is p.empty else f"{p.name}={p.default!r}"
 
     shown = ", ".join(["self", *map(declared, positional), "*", *map(declared, keyword)])
-    given = ", ".join(f"{p.name!r}: {p.name}" for p in listed if p.name not in op.operands)
+    scalars = ", ".join(f"{p.name!r}: {p.name}" for p in listed if p.name not in op.operands)
     operands = ", ".join(op.operands)
-    source = f"def {op.name}({shown}):\n    return self._run(_op, ({operands},), {{{given}}})\n"
+    source = f"def {op.name}({shown}):\n    return self._run(_op, ({operands},), {{{scalars}}})\n"
     namespace: dict[str, Any] = {"_op": op}
     exec(compile(source, f"<trueno.device.{op.name}>", "exec"), namespace)
-    made: Any = namespace[op.name]
-    made.__doc__ = function(op.name).__doc__
-    made.__module__ = "trueno"
-    made.__qualname__ = f"DeviceContext.{op.name}"
-    made.__annotations__ = {p.name: p.annotation for p in listed}
-    return made  # type: ignore[no-any-return]
+    run: Any = namespace[op.name]
+    run.__doc__ = function(op.name).__doc__
+    run.__module__ = "trueno"
+    run.__qualname__ = f"DeviceContext.{op.name}"
+    run.__annotations__ = {p.name: p.annotation for p in listed}
+    return run  # type: ignore[no-any-return]
 
 
 def device(name: str) -> DeviceContext:

@@ -147,28 +147,28 @@ def _manager() -> "PluginManager | None":
     try:
         while True:
             own = dict(_state.own)
-            made = _gather(own)
+            gathered = _gather(own)
             with _lock:
                 if _state.crew is None and own == _state.own:
-                    _state.crew = made
+                    _state.crew = gathered
                     break
                 if _state.crew is not None:  # another thread was faster
                     return _state.crew.manager
     finally:
         _busy.gathering = False
-    for sentence in made.problems:
+    for sentence in gathered.problems:
         report(sentence)
-    return made.manager
+    return gathered.manager
 
 
 def _gather(own: dict[str, object]) -> _Crew:
     problems: list[str] = []
-    found = _installed(GROUP, problems)
+    plugins = _installed(GROUP, problems)
     for name, plugin in own.items():
-        if name in found:
+        if name in plugins:
             problems.append(f'hooks: "{name}" is registered from code and installed too; the installed one is left out')
-        found[name] = plugin
-    if not found:
+        plugins[name] = plugin
+    if not plugins:
         return _Crew(None, tuple(problems))
     from pluggy import HookspecMarker, PluginManager
 
@@ -177,26 +177,26 @@ def _gather(own: dict[str, object]) -> _Crew:
         spec(firstresult=hook == "trueno_select")(getattr(Specs, hook))
     manager = PluginManager("trueno")
     manager.add_hookspecs(Specs)
-    for name in sorted(found, reverse=True):  # pluggy calls the first registered last
+    for name in sorted(plugins, reverse=True):  # pluggy calls the first registered last
         try:
-            problems += misspelt(name, found[name])
-            manager.register(found[name], name)
+            problems += misspelt(name, plugins[name])
+            manager.register(plugins[name], name)
         except Exception as error:
             problems.append(f'hooks: the plugin "{name}" is refused: {" ".join(str(error).split())}')
     return _Crew(manager, tuple(problems))
 
 
 def _installed(group: str, problems: list[str]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    plugins: dict[str, object] = {}
     named: dict[str, list[Any]] = {}
     try:
-        known = index.points()
+        points = index.points()
     except SettingError:
         raise
     except Exception as error:  # ours: plugins registered from code are called all the same
         problems.append(f"hooks: installed plugins cannot be found: {type(error).__name__}: {error}")
         return {}
-    for point in known:
+    for point in points:
         if point.group == group and _allowed(point.name):
             named.setdefault(point.name, []).append(point)
     for name, several in sorted(named.items()):
@@ -205,11 +205,11 @@ def _installed(group: str, problems: list[str]) -> dict[str, object]:
             problems.append(f'hooks: "{name}" is installed by {rivals}; none is loaded, uninstall one')
             continue
         try:
-            found[name] = _load(several[0].value)
+            plugins[name] = _load(several[0].value)
         except (Exception, SystemExit) as error:
             _state.errors[name, "import"] = error
             problems.append(f'hooks: the plugin "{name}" cannot be loaded: {type(error).__name__}: {error}')
-    return found
+    return plugins
 
 
 def _load(value: str) -> object:
@@ -275,7 +275,7 @@ def _ask(hook: str, give: Callable[[], dict[str, Any]], take: Callable[[str, Any
 def select(call: "Call", candidates: "Sequence[Candidate]") -> str | None:
     """The candidate that a site's policy chooses for this call, by name; None if no plugin chooses."""
     names = [c.name for c in candidates]
-    found: list[str] = []
+    chosen: list[str] = []
 
     def take(_: str, answer: Any, __: Any) -> bool | str:
         if answer is None:
@@ -283,12 +283,12 @@ def select(call: "Call", candidates: "Sequence[Candidate]") -> str | None:
         if not isinstance(answer, str):
             return f"a {type(answer).__name__}; it must be one of {', '.join(names)}, or None"
         if answer in names:
-            found.append(str(answer))
+            chosen.append(str(answer))
             return True
         return f"{answer!r}, which is not one of {', '.join(names)}"
 
     _ask("trueno_select", lambda: {"call": call, "candidates": tuple(candidates)}, take)
-    return found[0] if found else None
+    return chosen[0] if chosen else None
 
 
 def on_event(event: Event) -> None:
@@ -318,39 +318,39 @@ SINKS["the hooks"], LISTENING["the hooks"] = _tell, _listening
 
 def commands(new: "Callable[[], App]") -> "list[tuple[str, App]]":
     """The commands of plugins: each plugin's name, and the app (a new one from `new`) that it filled."""
-    found: list[tuple[str, App]] = []
+    filled: list[tuple[str, App]] = []
     problems: list[str] = []
     for name, add in _installed(COMMANDS, problems).items():
         app = new()
         try:
             add(app)  # type: ignore[operator]
-            found.append((name, app))
+            filled.append((name, app))
         except (Exception, SystemExit) as error:
             problems.append(f'hooks: the plugin "{name}" failed in {COMMANDS}: {type(error).__name__}: {error}')
     for sentence in problems:
         report(sentence)
 
     def take(plugin: str, _: Any, arguments: dict[str, Any]) -> bool:
-        found.append((plugin, arguments["app"]))
+        filled.append((plugin, arguments["app"]))
         return False
 
     _ask("trueno_commands", lambda: {"app": new()}, take)
-    return found
+    return filled
 
 
 def doctor_sections() -> list[tuple[str, list[str]]]:
     """The plugins' parts of the doctor's report: each plugin's name, and its lines."""
-    found: list[tuple[str, list[str]]] = []
+    sections: list[tuple[str, list[str]]] = []
 
     def take(plugin: str, answer: Any, _: Any) -> bool | str:
         lines = answer.splitlines() if isinstance(answer, str) else answer
         if isinstance(lines, (list, tuple)) and all(isinstance(line, str) for line in lines):
-            found.append((plugin, list(lines)))
+            sections.append((plugin, list(lines)))
             return False
         return False if answer is None else f"{type(answer).__name__}; it must be text or lines of text"
 
     _ask("trueno_doctor_section", dict, take)
-    return found
+    return sections
 
 
 # ---- what went wrong -------------------------------------------------------------------------------

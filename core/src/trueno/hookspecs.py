@@ -46,7 +46,7 @@ HOOKS = tuple(name for name in vars(Specs) if name.startswith("trueno_"))
 
 def misspelt(name: str, plugin: object) -> list[str]:
     """A sentence for each function that seems to be meant as a hook but is not one."""
-    said = []
+    sentences = []
     for attribute in dir(plugin):
         function = inspect.getattr_static(plugin, attribute, None)
         function = getattr(function, "__func__", function)
@@ -54,14 +54,14 @@ def misspelt(name: str, plugin: object) -> list[str]:
         if isinstance(options, dict):
             hook = options.get("specname") or attribute
             if hook not in HOOKS and not options.get("optionalhook"):
-                said.append(f'hooks: the plugin "{name}" has {hook}, which is not a hook{suggestion(hook, HOOKS)}')
+                sentences.append(f'hooks: the plugin "{name}" has {hook}, which is not a hook{suggestion(hook, HOOKS)}')
             elif options.get("wrapper") or options.get("hookwrapper"):
-                said.append(f'hooks: {hook} of the plugin "{name}" is a wrapper, which is never called')
+                sentences.append(f'hooks: {hook} of the plugin "{name}" is a wrapper, which is never called')
         elif inspect.isfunction(function) and (attribute in HOOKS or _near(plugin, function, attribute)):
-            said.append(
+            sentences.append(
                 f'hooks: the plugin "{name}" has {attribute} without @trueno.hooks.hookimpl, so it is never called'
             )
-    return said
+    return sentences
 
 
 def _near(plugin: object, function: Any, attribute: str) -> bool:

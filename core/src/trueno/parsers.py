@@ -93,15 +93,15 @@ def some(*words: str, modes: tuple[str, ...] = ()) -> Parser:
     """Some of `words` and `modes`; `all`, or a true word, means all of `words`, a false word none."""
 
     def read(text: str) -> tuple[str, ...]:
-        found: list[str] = []
+        chosen: list[str] = []
         for word in _names(text):
             if word in ("all", *TRUE):
-                found += words
+                chosen += words
             elif word in (*words, *modes):
-                found.append(word)
+                chosen.append(word)
             elif word not in FALSE:
                 raise ValueError(suggestion(word, (*words, *modes, "all")))
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(chosen))
 
     return Parser(f"all, or some of {' '.join((*words, *modes))}", read)
 

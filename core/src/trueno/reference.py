@@ -72,8 +72,8 @@ def agree(call: Call, arrays: tuple[Any, ...]) -> bool:
     op = call.op
     along = ("e" if op.over is None or op.over in o.dims else "r" for o in op.signature.outputs)
     shapes = [(kind, np.shape(a)) for kind, a in zip((*call.layout, *along), arrays, strict=True)]
-    known = dict(shapes)
-    whole = known.get("e") or (*known.get("r", ()), *known.get("w", ()))
+    shape_of = dict(shapes)
+    whole = shape_of.get("e") or (*shape_of.get("r", ()), *shape_of.get("w", ()))
     expected = {"e": whole, "w": whole[-1:], "r": whole[:-1], "u": ()}
     return len(whole) == call.rank and all(shape == expected[kind] for kind, shape in shapes)
 
@@ -97,12 +97,16 @@ def _status(results: tuple[Any, ...]) -> int:
 def _program(call: Call) -> Kernel:
     program = call.op.program(call.layout, **dict(call.static))
     operands, params = len(program.operands), len(program.params)
-    given = [call.dtype] * operands
+    operand_dtypes = [call.dtype] * operands
     dtypes = [spec.holds(call.dtype) for spec in call.op.signature.outputs]
 
     def kernel(*args: Any) -> int:
         arrays, outs = args[:operands], args[operands + params :]
-        if not _typed([*given, *dtypes], (*arrays, *outs)) or not agree(call, (*arrays, *outs)) or not _writable(outs):
+        if (
+            not _typed([*operand_dtypes, *dtypes], (*arrays, *outs))
+            or not agree(call, (*arrays, *outs))
+            or not _writable(outs)
+        ):
             return -1
         results = evaluate(program, arrays, args[operands : operands + params], call.dtype)
         for out, result in zip(outs, results, strict=True):

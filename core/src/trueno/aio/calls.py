@@ -28,8 +28,8 @@ _spent = _Spent()
 
 async def call(op: Op, run: Callable[..., Any], operands: tuple[Any, ...], given: dict[str, Any], out: Any) -> Any:
     """`run(*operands, **given, out=out)`, where it blocks the event loop least."""
-    found = kind(op, operands, given)
-    if found is None:
+    inline_kind = kind(op, operands, given)
+    if inline_kind is None:
         return await away(run, operands, given if out is None else {**given, "out": out}, keep=out is not None)
     if _spent.seconds > PROMISE:
         _spent.seconds = 0.0
@@ -41,7 +41,7 @@ async def call(op: Op, run: Callable[..., Any], operands: tuple[Any, ...], given
         seconds = perf_counter() - start
         _spent.seconds += seconds
         if seconds > PROMISE:
-            found.late(seconds)
+            inline_kind.late(seconds)
 
 
 async def away(run: Callable[..., Any], args: tuple[Any, ...], kw: dict[str, Any], *, keep: bool = False) -> Any:
@@ -89,15 +89,15 @@ def build(op: Op) -> Callable[..., Coroutine[Any, Any, Any]]:
         return p.name if p.default is p.empty else f"{p.name}={p.default!r}"
 
     shown = ", ".join([*map(declared, positional), "*", *map(declared, keyword)])
-    given = ", ".join(f"{p.name!r}: {p.name}" for p in listed if p.name != "out" and p.name not in op.operands)
+    scalars = ", ".join(f"{p.name!r}: {p.name}" for p in listed if p.name != "out" and p.name not in op.operands)
     operands = ", ".join(op.operands)
-    source = f"async def {op.name}({shown}):\n    return await _call(_op, _run, ({operands},), {{{given}}}, out)\n"
+    source = f"async def {op.name}({shown}):\n    return await _call(_op, _run, ({operands},), {{{scalars}}}, out)\n"
     run = function(op.name)
     namespace: dict[str, Any] = {"_call": call, "_op": op, "_run": run}
     exec(compile(source, f"<trueno.aio.{op.name}>", "exec"), namespace)
-    made: Any = namespace[op.name]
-    made.__doc__ = run.__doc__
-    made.__module__ = "trueno.aio"
-    made.__annotations__ = {p.name: p.annotation for p in listed}
-    made.op = op
-    return made  # type: ignore[no-any-return]
+    wrapper: Any = namespace[op.name]
+    wrapper.__doc__ = run.__doc__
+    wrapper.__module__ = "trueno.aio"
+    wrapper.__annotations__ = {p.name: p.annotation for p in listed}
+    wrapper.op = op
+    return wrapper  # type: ignore[no-any-return]

@@ -72,18 +72,18 @@ def kind(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | Non
             seen.append(value)
     try:
         key = tuple(seen)
-        found = _kinds.get(key)
+        entry = _kinds.get(key)
     except TypeError:  # an unhashable parameter, which no op accepts
         return None
-    if found is None or now.general.get(found.key) is not found.choice:
-        found = _judge(now, op, operands, given)
-        if found is None:
+    if entry is None or now.general.get(entry.key) is not entry.choice:
+        entry = _judge(now, op, operands, given)
+        if entry is None:
             _kinds.pop(key, None)
             return None
         if len(_kinds) >= MOST:
             _kinds.clear()
-        _kinds[key] = found
-    return found if found.fast and now.guarding() is None else None
+        _kinds[key] = entry
+    return entry if entry.fast and now.guarding() is None else None
 
 
 def _judge(now: State, op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | None:

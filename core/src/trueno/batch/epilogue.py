@@ -29,12 +29,12 @@ def takes_tail(op: Op) -> bool:
 def with_epilogue(head: Op, tail: Op, kinds: str, names: list[str]) -> FusedOp:
     """`head`, and on its result `tail`, whose operands are of these kinds; `names` of the ops in the tail."""
     key = (head.name, tail.name, kinds)
-    found = _ops.get(key)
-    if found is None:
-        found = _ops[key] = _make(head, tail, kinds, names)
+    fused = _ops.get(key)
+    if fused is None:
+        fused = _ops[key] = _make(head, tail, kinds, names)
         while len(_ops) > CHAINS:
             _ops.pop(next(iter(_ops.copy()), key), None)  # another thread may do so at the same time
-    return found
+    return fused
 
 
 def shapes(result: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -43,17 +43,17 @@ def shapes(result: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
 
 
 def _make(head: Op, tail: Op, kinds: str, names: list[str]) -> FusedOp:
-    (made,) = head.signature.outputs
+    (result,) = head.signature.outputs
     dims = {
-        "e": (made.dims, made.leading),
-        "w": (made.dims[-1:], False),
-        "r": (made.dims[:-1], made.leading),
+        "e": (result.dims, result.leading),
+        "w": (result.dims[-1:], False),
+        "r": (result.dims[:-1], result.leading),
         "u": ((), False),
     }
     inputs = [ArraySpec(f"arg{i}", *dims[k]) for i, k in enumerate(kinds) if i]
-    outputs = [ArraySpec(spec.name, made.dims, made.leading) for spec in tail.signature.outputs]
+    outputs = [ArraySpec(spec.name, result.dims, result.leading) for spec in tail.signature.outputs]
     program = tail.program(kinds)
-    each = "*".join([*made.dims, *(["rows"] if made.leading else [])])
+    each = "*".join([*result.dims, *(["rows"] if result.leading else [])])
     body = _body(head, tail, kinds)
     body.__doc__ = f"{' → '.join([head.name, *names])}, in one kernel."
     return FusedOp(
@@ -81,8 +81,8 @@ def _body(head: Op, tail: Op, kinds: str) -> Any:
     def body(*operands: Any, **given: Any) -> Any:
         numbers = [given.pop(name) for name in tail.symbolic]
         result = np.asarray(head.body(*operands[:count], **given))
-        made = evaluate(tail.program(kinds), [result, *operands[count:]], numbers, result.dtype)
-        results = tuple(r.reshape(result.shape) for r in made)
+        outputs = evaluate(tail.program(kinds), [result, *operands[count:]], numbers, result.dtype)
+        results = tuple(r.reshape(result.shape) for r in outputs)
         return results[0] if len(results) == 1 else results
 
     return body

@@ -172,8 +172,8 @@ class Fusion:
         return None
 
     def _tell(self, index: int, why: dict[Group, str]) -> None:
-        if said := list(dict.fromkeys(why.values())):
-            self.why[index] = "; ".join(said)
+        if reasons := list(dict.fromkeys(why.values())):
+            self.why[index] = "; ".join(reasons)
 
     def _absorb(self, group: Group, other: Group) -> bool:
         """Merge `other` in, if no other group needs it and it fits; return whether it is in; the graph stays valid."""
@@ -366,7 +366,7 @@ def recipe_of(
         symbolic = tuple(("s", before + j, 0) for j in range(len(entry.params)))
         parts.append(Part(entry.op.name, taken, symbolic, tuple(entry.static.items())))
         place |= {v: (at, k) for k, v in enumerate(entry.results)}
-    found = tuple((-1, 0, "e") if v == first else (*place[v], group.spaces[v]) for v in outputs)
+    locations = tuple((-1, 0, "e") if v == first else (*place[v], group.spaces[v]) for v in outputs)
     # The first operand should fill the rows, if any does: a key's size class is that of the first operand.
     operands = sorted(slots, key=lambda slot: (slot[0] != first, "ewru".index(slot[1])))
     moved = {slots[o]: i for i, o in enumerate(operands)}
@@ -377,7 +377,7 @@ def recipe_of(
     parts = [p._replace(operands=tuple(map(settled, p.operands))) for p in parts]
     kinds = "".join(k for _, k in operands)
     rowed = group.split is not None and first is None
-    return Recipe(kinds, len(params), tuple(parts), found, rowed), operands, params
+    return Recipe(kinds, len(params), tuple(parts), locations, rowed), operands, params
 
 
 __all__ = ["Fusion", "Group", "find", "recipe_of"]

@@ -85,13 +85,13 @@ class Graph:
                static: dict[str, Any], axis: Any, keepdims: bool) -> tuple[int, ...]:  # fmt: skip
         """Append a call; returns the values of its results.  Errors of shapes and axes are those of the op itself."""
         shapes = tuple(self.values[v].shape if isinstance(v, int) else () for v in operands)
-        made = result_shapes(op, shapes, static, axis, keepdims)
+        output_shapes = result_shapes(op, shapes, static, axis, keepdims)
         entry = Recorded(op, dtype, operands, params, static, axis, keepdims, "call")
-        entry.form, entry.domain, entry.split, entry.reason = _form(op, shapes, made, axis)
-        for part, (shape, spec) in enumerate(zip(made, op.signature.outputs, strict=True)):
+        entry.form, entry.domain, entry.split, entry.reason = _form(op, shapes, output_shapes, axis)
+        for part, (shape, spec) in enumerate(zip(output_shapes, op.signature.outputs, strict=True)):
             blocks = static["format"] if spec.blocks else ""
             self.values.append(Value(shape, spec.holds(dtype), len(self.ops), part, blocks))
-        entry.results = tuple(range(len(self.values) - len(made), len(self.values)))
+        entry.results = tuple(range(len(self.values) - len(output_shapes), len(self.values)))
         self.ops.append(entry)
         return entry.results
 

@@ -56,8 +56,8 @@ def fits(array: Any, out: Any) -> None:
     shape: Shape = tuple(array.shape)
     plain = isinstance(out, np.ndarray) and not isinstance(out, np.ma.MaskedArray)
     if not plain or out.shape != shape or out.dtype != array.dtype or not out.flags.writeable:
-        said = f"{out.dtype} of shape {out.shape}" if plain else type(out).__name__
-        raise OutError(f"read: out is {said}, but the result is {array.dtype} of shape {shape}, to a writeable array")
+        actual = f"{out.dtype} of shape {out.shape}" if plain else type(out).__name__
+        raise OutError(f"read: out is {actual}, but the result is {array.dtype} of shape {shape}, to a writeable array")
 
 
 def kind(x: Any) -> str:

@@ -86,19 +86,19 @@ def merged(recipe: Recipe) -> Op:
 
 def _body(recipe: Recipe) -> Callable[..., Any]:
     def body(**given: Any) -> Any:
-        made: list[tuple[Any, ...]] = []
+        part_results: list[tuple[Any, ...]] = []
 
         def take(source: Source) -> Any:
             where, i, result = source
-            return made[i][result] if where == "v" else given[("arg" if where == "x" else "number") + str(i)]
+            return part_results[i][result] if where == "v" else given[("arg" if where == "x" else "number") + str(i)]
 
         for part in recipe.parts:
             op = TABLE[part.op]
             values = {name: take(s) for name, s in zip(op.operands, part.operands, strict=True)}
             values |= {name: take(s) for name, s in zip(op.symbolic, part.params, strict=True)}
             result = op.body(**values, **dict(part.static))
-            made.append(result if isinstance(result, tuple) else (result,))
-        results = tuple(made[p][r] if p >= 0 else given[f"arg{r}"] for p, r, _ in recipe.outputs)
+            part_results.append(result if isinstance(result, tuple) else (result,))
+        results = tuple(part_results[p][r] if p >= 0 else given[f"arg{r}"] for p, r, _ in recipe.outputs)
         return results[0] if len(results) == 1 else results
 
     return body

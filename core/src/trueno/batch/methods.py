@@ -20,7 +20,7 @@ def method(op: Op) -> Any:
     source += f"    return self._record(_op, ({', '.join(op.operands)},), {{{scalars}}})\n"
     namespace: dict[str, Any] = {"_op": op}
     exec(compile(source, f"<trueno.Batch.{op.name}>", "exec"), namespace)
-    made: Any = namespace[op.name]
-    made.__doc__ = f"{op.doc}\n\nRecords the op: operands are handles or numbers, and so is what it gives."
-    made.__qualname__, made.__module__ = f"Batch.{op.name}", "trueno.batch"
-    return made
+    function: Any = namespace[op.name]
+    function.__doc__ = f"{op.doc}\n\nRecords the op: operands are handles or numbers, and so is what it gives."
+    function.__qualname__, function.__module__ = f"Batch.{op.name}", "trueno.batch"
+    return function

@@ -189,19 +189,19 @@ class Batch:
         axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
         operands, scalars = unpack(op, operands, scalars)
         params, static = coerce_params(op, scalars)
-        given, dtype = taken(op, operands, self._graph, self._value)
+        arguments, dtype = taken(op, operands, self._graph, self._value)
         before = len(self._handles)
         try:
-            for i, (spec, item) in enumerate(zip(op.signature.inputs, given, strict=True)):
+            for i, (spec, item) in enumerate(zip(op.signature.inputs, arguments, strict=True)):
                 if isinstance(item, Number):
-                    given[i] = self._number(op, spec.index, item.value, dtype)
-            made = self._graph.record(op, tuple(given), dtype, params, static, axis, keepdims)
+                    arguments[i] = self._number(op, spec.index, item.value, dtype)
+            values = self._graph.record(op, tuple(arguments), dtype, params, static, axis, keepdims)
         except BaseException:  # no op uses the numbers that were uploaded for this call
             for v in range(before, len(self._handles)):
                 self._uploads.remove(v)
             del self._handles[before:], self._graph.values[before:]
             raise
-        handles = tuple(map(self._handle, made))
+        handles = tuple(map(self._handle, values))
         return handles[0] if len(handles) == 1 else handles
 
     def _number(self, op: Op, index: bool, x: Any, dtype: np.dtype[Any]) -> "int | Number":
@@ -248,15 +248,15 @@ class Batch:
     def _execute(self, stopped: Any) -> None:
         self._open("execute")
         now = state.current.get()
-        known = self._now
-        if known is None or known[0] is not now:
-            known = self._now = (now, self._state())
-        if self._outdated(known[1]):
+        cached = self._now
+        if cached is None or cached[0] is not now:
+            cached = self._now = (now, self._state())
+        if self._outdated(cached[1]):
             self._plan()
         replay = self._replay
         assert replay is not None
         self._done = False
-        self._run(replay, known[1], stopped)
+        self._run(replay, cached[1], stopped)
         self._done, self._changed = True, False
 
     def _run(self, replay: Replay, now: state.State, stopped: Any = None) -> None:
@@ -276,9 +276,9 @@ class Batch:
         used: set[int] = set()
         wanted = []
         for entry in reversed(self._graph.ops):
-            found = [v for v in entry.results if v in self._kept or (v not in used and self._handles[v]() is not None)]
-            wanted += found
-            if found or any(v in used for v in entry.results):
+            live = [v for v in entry.results if v in self._kept or (v not in used and self._handles[v]() is not None)]
+            wanted += live
+            if live or any(v in used for v in entry.results):
                 used.update(entry.inputs)
         return wanted
 

@@ -108,24 +108,24 @@ class Replay:
         if device is None:
             self._each(now, stopped)
             return
-        said = False  # an error of a kernel, which names its op, needs no further text
+        named = False  # an error of a kernel, which names its op, needs no further text
         try:
             if self._recorded is None and self._recordable(now):
                 self._record(now)
             if self._recorded is not None:
                 if stopped is not None and stopped():
-                    said = True
+                    named = True
                     raise BatchError(CANCELLED)
                 self._recorded.replay()
             else:
                 with cast(DeviceBackend, device).batch() if hasattr(device, "batch") else nullcontext():
-                    said = True
+                    named = True
                     self._each(now, stopped)
-                    said = False
+                    named = False
             device.synchronize()
             self._runs += 1
         except Exception as error:
-            if said and isinstance(error, TruenoError):
+            if named and isinstance(error, TruenoError):
                 raise
             raise self._deferred(error, device.name) from error
 
@@ -144,12 +144,12 @@ class Replay:
         The first execution created everything that kernels create at their first call.
         """
         try:
-            with cast(DeviceBackend, self.device).recording() as made:
+            with cast(DeviceBackend, self.device).recording() as recording:
                 refused = [kernel(*args) for kernel, args in self._calls]
         except Exception:  # the following execution reports the error, and its op
             return
         if not any(refused) and not self.stale(now):
-            self._recorded = made
+            self._recorded = recording
 
     def _deferred(self, error: Exception, name: str) -> Exception:
         """An error of all kernels together: the device does not say which one failed."""
@@ -235,16 +235,16 @@ class Replay:
         inputs, outs = len(step.reads), len(step.makes)
 
         def through(*args: Any) -> int:
-            given = iter(args[:inputs])
-            operands = tuple(x.value if isinstance(x, Number) else next(given) for x in entry.operands)
+            arrays = iter(args[:inputs])
+            operands = tuple(x.value if isinstance(x, Number) else next(arrays) for x in entry.operands)
             targets = args[-outs:]
             with state.entered(now):
                 if device is None:
                     call.call(op, operands, dict(scalars), targets[0] if outs == 1 else targets)
                     return 0
-                made = call.call(op, operands, dict(scalars), None)
+                results = call.call(op, operands, dict(scalars), None)
             with wrapping_errors(op.name, device.name):
-                for result, target in zip(made if isinstance(made, tuple) else (made,), targets, strict=True):
+                for result, target in zip(results if isinstance(results, tuple) else (results,), targets, strict=True):
                     cast(DeviceBackend, device).copy(_shaped(result, tuple(target.shape)), target)
             return 0
 

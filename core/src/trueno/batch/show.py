@@ -53,9 +53,9 @@ def _reasons(graph: Graph, shown: Sequence[tuple[int, Step, str]]) -> Iterator[s
 def _row(at: int, graph: Graph, step: Step, where: str) -> tuple[str, ...]:
     names = " → ".join(graph.ops[i].op.name for i in step.ops)
     read = ", ".join(_array(graph, v) for v, _ in step.reads)
-    made = ", ".join(_array(graph, v) for v, _ in step.makes)
+    written = ", ".join(_array(graph, v) for v, _ in step.makes)
     numbers = sum(isinstance(v, Number) for i in step.ops for v in graph.ops[i].operands)
-    return f"{at}", names, f"{read}{', numbers' if numbers else ''} → {made}", where
+    return f"{at}", names, f"{read}{', numbers' if numbers else ''} → {written}", where
 
 
 def _array(graph: Graph, v: int) -> str:

@@ -120,13 +120,13 @@ class _Planner:
         entries = [graph.ops[i] for i in group.members]
         outputs = [v for e in entries for v in e.results if v in needed]
         if group.head is not None and group.tail:
-            found = self._finished(group, group.tail, outputs)
-            if isinstance(found, Step):
-                return [found]
+            outcome = self._finished(group, group.tail, outputs)
+            if isinstance(outcome, Step):
+                return [outcome]
             step = _single(graph, group.head, self.residency)
             tail = _tail(graph, group)
             rest = self.steps(tail, needed | {graph.ops[group.head].results[0]})
-            rest[0].apart |= dict.fromkeys(tail.members[:1], found)
+            rest[0].apart |= dict.fromkeys(tail.members[:1], outcome)
             return [step, *rest]
         if not group.program:
             return [_single(graph, group.members[0], self.residency)]
@@ -153,8 +153,8 @@ class _Planner:
 
     def refusal(self, group: Group, tail: list[int], outputs: list[int]) -> str:
         """Why the backend of a group's head does not run this tail with it; empty if it does."""
-        found = self._finished(group, tail, outputs)
-        return found if isinstance(found, str) else ""
+        outcome = self._finished(group, tail, outputs)
+        return outcome if isinstance(outcome, str) else ""
 
     def _finished(self, group: Group, tail: list[int], outputs: list[int]) -> Step | str:
         """A structured op with a tail as one step, or the reason why not."""
@@ -173,8 +173,8 @@ class _Planner:
         name = self._runner(replace(call, op=entry.op, layout=entry.op.layout, sizes=sizes[: len(alone)]))
         reject = policy.rejection(registry.load(name), call) if name else None
         if reject is not None:
-            said = reject.code + (f": {reject.detail}" if reject.detail else "")
-            return f"{name} has no {entry.op.name} that fuses with it ({said})"
+            reason = reject.code + (f": {reject.detail}" if reject.detail else "")
+            return f"{name} has no {entry.op.name} that fuses with it ({reason})"
         makes = [(v, group.domain) for v in outputs]
         return Step(op, sorted([group.head, *tail]), reads, [*entry.params, *params], makes, call, entry)
 
@@ -192,11 +192,11 @@ class _Planner:
 def _tail(graph: Graph, group: Group) -> Group:
     """The rest of a group without its head: a separate chain."""
     assert group.head is not None
-    (made,) = graph.ops[group.head].results
+    (result,) = graph.ops[group.head].results
     tail = Group(group.order, group.tail[0], graph.ops[group.tail[0]])
     tail.members, tail.domain, tail.split = group.tail, group.domain, None
-    tail.outside = {**group.outside, made: graph.values[made].shape}
-    tail.spaces = {v: space for v, space in group.spaces.items() if v != made}
+    tail.outside = {**group.outside, result: graph.values[result].shape}
+    tail.spaces = {v: space for v, space in group.spaces.items() if v != result}
     return tail
 
 

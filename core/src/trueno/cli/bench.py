@@ -93,26 +93,26 @@ def _accepted(op: Op, parameters: dict[str, Any]) -> dict[str, Any]:
 
 def measure(op: Op, backends: list[str], dtype: str, size: int, time: float, parameters: dict[str, Any]) -> Run:
     """Every backend's time at one size; all take turns, and all write into an existing array where they can."""
-    given = sample(op, dtype, size, parameters=parameters)
-    run = Run(size, dtype, given.shapes)
+    inputs = sample(op, dtype, size, parameters=parameters)
+    run = Run(size, dtype, inputs.shapes)
     calls: dict[str, Any] = {}
     within: dict[str, Context] = {}
     for name in backends:
-        reject = rejected(op, name, dtype, given.kwargs if parameters else None)
+        reject = rejected(op, name, dtype, inputs.kwargs if parameters else None)
         if reject is not None:
             run.left_out[name] = reject.detail or reject.code
             continue
         with trueno.use(name):
             within[name] = copy_context()
-            function = partial(getattr(trueno, op.name), *given.operands, **given.kwargs)
+            function = partial(getattr(trueno, op.name), *inputs.operands, **inputs.kwargs)
             result = function()
         results = result if isinstance(result, tuple) else (result,)
         outs = tuple(np.empty(np.shape(r), np.asarray(r).dtype) for r in results)
         calls[name] = partial(function, out=outs if len(outs) > 1 else outs[0])
     if not calls:
         raise KernelError(f"{op.name}: no backend takes it: {'; '.join(f'{k}: {v}' for k, v in run.left_out.items())}")
-    calls["numpy"] = numpy_peer(op, given.operands, given.kwargs)
-    if peer := torch_peer(op, given.operands, given.kwargs):
+    calls["numpy"] = numpy_peer(op, inputs.operands, inputs.kwargs)
+    if peer := torch_peer(op, inputs.operands, inputs.kwargs):
         calls["torch"] = peer
     run.seconds = race(calls, time, within)
     return run
@@ -132,9 +132,9 @@ def _show(op: Op, runs: list[Run], backends: list[str], parameters: dict[str, An
             style = "green" if t <= base else "yellow"
             cells.append(Text.assemble(duration(t), (f" {times(base / t)}", style)))
         rows.add_row(number(run.size), *cells)
-    said = "".join(f", {name}={value}" for name, value in parameters.items())
+    settings = "".join(f", {name}={value}" for name, value in parameters.items())
     console.print(
-        f"{op.name}: {op.signature.text}, {runs[0].dtype}{said}; a call, and how many times faster than NumPy",
+        f"{op.name}: {op.signature.text}, {runs[0].dtype}{settings}; a call, and how many times faster than NumPy",
         style="bold",
     )
     console.print()

@@ -34,9 +34,9 @@ def command(
     """
     name = name.lower()
     if name not in registry.entries():
-        known = ", ".join(sorted(registry.entries()))
+        installed = ", ".join(sorted(registry.entries()))
         raise UnknownBackend(
-            f'"{name}" is not installed{suggestion(name, registry.entries()) or ";"} installed: {known}'
+            f'"{name}" is not installed{suggestion(name, registry.entries()) or ";"} installed: {installed}'
         )
     if find_spec("pytest") is None:
         complain(SENTENCE)
@@ -60,11 +60,11 @@ def arguments(name: str, json: str, ops: str, dtype: str, quick: bool, seed: int
     import trueno.testing
 
     settings = Path(trueno.testing.__file__).with_name("conformance.toml")
-    found = [sys.executable, "-m", "pytest", "-q", "-rN", "-c", str(settings), "--rootdir", str(settings.parent)]
-    found += ["-p", "trueno.testing.plugin", "--pyargs", "trueno.testing", "--trueno-backend", name]
-    found += ["--trueno-seed", str(seed)]
-    found += ["--trueno-dtype", ",".join(find_dtypes(dtype, DTYPES))] if dtype else []
-    found += ["--trueno-ops", ",".join(op.name for op in find_ops(ops))] if ops else []
-    found += ["--trueno-json", str(Path(json).absolute())] if json else []
-    found += ["--trueno-quick"] if quick else []
-    return [*found, "-k", chosen] if chosen else found
+    argv = [sys.executable, "-m", "pytest", "-q", "-rN", "-c", str(settings), "--rootdir", str(settings.parent)]
+    argv += ["-p", "trueno.testing.plugin", "--pyargs", "trueno.testing", "--trueno-backend", name]
+    argv += ["--trueno-seed", str(seed)]
+    argv += ["--trueno-dtype", ",".join(find_dtypes(dtype, DTYPES))] if dtype else []
+    argv += ["--trueno-ops", ",".join(op.name for op in find_ops(ops))] if ops else []
+    argv += ["--trueno-json", str(Path(json).absolute())] if json else []
+    argv += ["--trueno-quick"] if quick else []
+    return [*argv, "-k", chosen] if chosen else argv

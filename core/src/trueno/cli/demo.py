@@ -136,18 +136,18 @@ def _compile(ops: list[Op], hands: dict[str, str], sizes: tuple[int, ...]) -> No
 
 def _cell(op: Op, backend: str, size: int) -> tuple[Row, float]:
     """Run, judge and time one op at one size; also return the time of its very first call."""
-    given = sample(op, DTYPE, size)
-    row = Row(op.name, size, backend, given.shapes)
+    inputs = sample(op, DTYPE, size)
+    row = Row(op.name, size, backend, inputs.shapes)
     first = 0.0
     try:
         with trueno.use(backend):
-            function = partial(getattr(trueno, op.name), *given.operands, **given.kwargs)
+            function = partial(getattr(trueno, op.name), *inputs.operands, **inputs.kwargs)
             start = perf_counter()
             result = function()
             first = perf_counter() - start
-            row.ok, row.worst, row.error = _judge(op, backend, given, result)
+            row.ok, row.worst, row.error = _judge(op, backend, inputs, result)
             if row.ok:
-                _time(op, given, function, result, row)
+                _time(op, inputs, function, result, row)
     except (TruenoError, ArithmeticError, RuntimeError, ValueError, TypeError, MemoryError) as error:
         row.ok, row.error = False, f"{type(error).__name__}: {error}"
     return row, first
@@ -156,8 +156,8 @@ def _cell(op: Op, backend: str, size: int) -> tuple[Row, float]:
 def _judge(op: Op, backend: str, given: Sample, result: Any) -> tuple[bool, float, str]:
     results = result if isinstance(result, tuple) else (result,)
     accuracy = registry.load(backend).accuracy
-    found = verdict(op, given.operands, given.kwargs, DTYPE, results, accuracy, given.repeat)
-    return found.ok, found.worst, "" if found.ok else str(found)
+    judged = verdict(op, given.operands, given.kwargs, DTYPE, results, accuracy, given.repeat)
+    return judged.ok, judged.worst, "" if judged.ok else str(judged)
 
 
 def _time(op: Op, given: Sample, function: Any, result: Any, row: Row) -> None:
@@ -204,13 +204,13 @@ def _show(tally: Tally, order: tuple[str, ...], console: Screen) -> None:
     by_op: dict[str, list[Row]] = {}
     for row in tally.rows:
         by_op.setdefault(row.op, []).append(row)
-    for name, found in by_op.items():
+    for name, group in by_op.items():
         cells: list[Any] = []
-        for row in found:
+        for row in group:
             fast = (row.speedup or 0) >= 1
             cells += [duration(row.seconds), Text(times(row.speedup), style="green" if fast else "yellow")]
-        right = all(row.ok for row in found)
-        elsewhere = "" if found[0].backend == order[0] else f" on {found[0].backend}"
+        right = all(row.ok for row in group)
+        elsewhere = "" if group[0].backend == order[0] else f" on {group[0].backend}"
         rows.add_row(
             name, *cells, Text(("right" if right else "WRONG") + elsewhere, style="green" if right else "bold red")
         )

@@ -123,13 +123,13 @@ def examine() -> dict[str, Any]:
 
 def _settings(broken: list[str]) -> list[dict[str, Any]]:
     try:
-        found = settings.all()
+        entries = settings.all()
     except SettingError as error:
         if str(error) not in broken:
             broken.append(str(error))
         return []
     declared = settings.declared()
-    return [{"name": n, "value": v.value, "origin": v.origin, "help": declared[n].help} for n, v in found.items()]
+    return [{"name": n, "value": v.value, "origin": v.origin, "help": declared[n].help} for n, v in entries.items()]
 
 
 def _backends(broken: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
@@ -151,11 +151,11 @@ def _backends(broken: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any] |
 def _not_installed() -> list[dict[str, str]]:
     """The backends of the core's own extras that are not installed: name, and the command that installs each."""
     here = {re.sub(r"[-_.]+", "-", d.name or "").lower() for d in metadata.distributions()}
-    known = registry.entries()
+    installed = registry.entries()
     return [
         {"name": name, "install": f"pip install 'trueno[{name}]'"}
         for name, distribution in extras().items()
-        if name not in known and distribution not in here
+        if name not in installed and distribution not in here
     ]
 
 
@@ -237,13 +237,13 @@ def _sections() -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _advice(backends: list[dict[str, Any]], failed: list[dict[str, Any]]) -> list[str]:
-    said = []
+    advice = []
     if backends and all(b["name"] == "reference" for b in backends if b["available"]):
         extras = metadata.metadata("trueno").get_all("Provides-Extra") or []
         extra = "simd" if "simd" in extras else "all"
-        said.append(f"only the reference can run, which is slow on purpose. Install: pip install 'trueno[{extra}]'")
-    said += [f"{b['name']}: {b['reason']}" + _remedy(b) for b in failed]
-    return said
+        advice.append(f"only the reference can run, which is slow on purpose. Install: pip install 'trueno[{extra}]'")
+    advice += [f"{b['name']}: {b['reason']}" + _remedy(b) for b in failed]
+    return advice
 
 
 def _remedy(backend: dict[str, Any]) -> str:
@@ -286,7 +286,9 @@ def _show(report: dict[str, Any], console: Screen) -> None:
         console.print(backend_table(report["backends"], report["not_installed"]))
         console.print()
         active = any(b["active"] for b in report["backends"])
-        console.print("; ".join(f"{word}: {said}" for word, said in WORDS if active or word != "active"), style="dim")
+        console.print(
+            "; ".join(f"{word}: {meaning}" for word, meaning in WORDS if active or word != "active"), style="dim"
+        )
         for b in report["backends"]:
             source = " ".join(w for w in (b["distribution"], b["version"]) if w)
             where = b["path"] or ("part of trueno" if b["name"] == "reference" else "no file of a manifest")

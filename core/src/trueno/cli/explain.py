@@ -75,6 +75,6 @@ def _operand(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
 def _shape(text: str) -> tuple[int, ...]:
     parts = [] if text in ("", "()", "scalar") else text.lower().replace("×", "x").split("x")
     if not all(p.isdecimal() and len(p) <= DIGITS and int(p) < 1 << 40 for p in parts):
-        said = text if len(text) < 60 else f"{text[:57]}…"
-        raise ParameterError(f"explain: {said!r} is not a shape; write 1000, 512x512 or scalar")
+        excerpt = text if len(text) < 60 else f"{text[:57]}…"
+        raise ParameterError(f"explain: {excerpt!r} is not a shape; write 1000, 512x512 or scalar")
     return tuple(int(p) for p in parts)

@@ -15,7 +15,7 @@ def commands(taken: Container[str]) -> dict[str, Any]:
     Each plugin fills its own app, so one that fails half-way, or uses a name of the core's, affects only
     its own part.
     """
-    found: dict[str, Any] = {}
+    accepted: dict[str, Any] = {}
     owners: dict[str, str] = {}
     for plugin, app in hooks.commands(_app):
         try:
@@ -28,11 +28,11 @@ def commands(taken: Container[str]) -> dict[str, Any]:
                 hooks.report(f'hooks: the plugin "{plugin}" brings a command {name!r}, which is not a name')
             elif name in taken:
                 hooks.report(f'hooks: the plugin "{plugin}" brings a command {name}, but that is Trueno\'s own')
-            elif name in found:
+            elif name in accepted:
                 hooks.report(f'hooks: the plugin "{plugin}" brings a command {name}, but so does "{owners[name]}"')
             else:
-                found[name], owners[name] = command, plugin
-    return found
+                accepted[name], owners[name] = command, plugin
+    return accepted
 
 
 def _app() -> typer.Typer:

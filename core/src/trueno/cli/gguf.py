@@ -31,11 +31,11 @@ def info(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the keys and the tensors of a GGUF file."""
-    with file.open(path) as found:
+    with file.open(path) as model:
         size = path.stat().st_size
         kinds: Counter[str] = Counter()
         elements: Counter[str] = Counter()
-        for t in found.tensors.values():
+        for t in model.tensors.values():
             kinds[t.type] += t.nbytes
             elements[t.type] += _elements(t)
         if json:
@@ -43,29 +43,29 @@ def info(
                 {
                     "path": str(path),
                     "bytes": size,
-                    "metadata": {key: _plain(value) for key, value in found.metadata.items()},
+                    "metadata": {key: _plain(value) for key, value in model.metadata.items()},
                     "tensors": [
                         {"name": t.name, "type": t.type, "shape": list(t.shape), "bytes": t.nbytes}
-                        for t in found.tensors.values()
+                        for t in model.tensors.values()
                     ],
                 }
             )
             return
         out = screen()
         keys = table("key", "value")
-        for key in found.metadata:
-            keys.add_row(key, _short(found.metadata[key]))
+        for key in model.metadata:
+            keys.add_row(key, _short(model.metadata[key]))
         out.print(keys)
         if tensors:
             rows = table("tensor", "type", "shape", "bytes", right=("bytes",))
-            for t in found.tensors.values():
+            for t in model.tensors.values():
                 rows.add_row(t.name, t.type, "x".join(map(str, t.shape)), number(t.nbytes))
             out.print(rows)
         total, bits = sum(elements.values()), 8 * sum(kinds.values())
         parts = ", ".join(f"{kind} {number(n)}" for kind, n in kinds.most_common())
         mean = f", {bits / total:.2f} bits an element" if total else ""
         out.print(
-            f"{number(size)} bytes: {len(found.tensors)} tensors of {number(total)} elements{mean} (bytes: {parts})",
+            f"{number(size)} bytes: {len(model.tensors)} tensors of {number(total)} elements{mean} (bytes: {parts})",
             soft_wrap=True,
         )
 

@@ -28,14 +28,14 @@ def command(
     folder: Annotated[str, typer.Option("--dir", metavar="PATH", help="Where to create its folder.")] = ".",
 ) -> None:
     """Write trueno-NAME: a small distribution, which passes `trueno conformance NAME` once it is installed."""
-    made = create(name, Path(folder))
+    project = create(name, Path(folder))
     console = screen()
-    console.print(f"made {made}", soft_wrap=True)
-    for path in sorted(p for p in made.rglob("*") if p.is_file()):
-        console.print(f"  {path.relative_to(made)}", soft_wrap=True)
+    console.print(f"made {project}", soft_wrap=True)
+    for path in sorted(p for p in project.rglob("*") if p.is_file()):
+        console.print(f"  {path.relative_to(project)}", soft_wrap=True)
     console.print()
     console.print("next:")
-    console.print(f"  pip install -e '{made}[test]'", soft_wrap=True)
+    console.print(f"  pip install -e '{project}[test]'", soft_wrap=True)
     console.print(f"  trueno conformance {name}", soft_wrap=True)
 
 

@@ -96,14 +96,14 @@ def kernels(op: Op) -> dict[str, str]:
     static = tuple((p.name, p.typical) for p in op.static)
     rank = max(len(op.signature.inputs[0].dims), 1)
     call = Call(op, np.dtype(np.float32), op.layout, rank, (10,), static)
-    found = {}
+    support = {}
     for name, entry in registry.entries().items():
         if not entry.available:
-            found[name] = f"not available: {entry.reason}"
+            support[name] = f"not available: {entry.reason}"
             continue
         reject = registry.load(name).supports(call)
-        found[name] = "yes" if reject is None else f"no: {reject.detail or reject.code}"
-    return found
+        support[name] = "yes" if reject is None else f"no: {reject.detail or reject.code}"
+    return support
 
 
 def _list(console: Screen) -> None:

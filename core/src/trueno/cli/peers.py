@@ -68,8 +68,8 @@ def meaning(op: Op, operands: Arrays, kwargs: dict[str, Any]) -> Runner:
     def run() -> Any:
         for i, function, args in steps:
             values[i] = function(*[values[a] for a in args])
-        found = [values[o] if e else values[o][..., 0] for o, e in zip(program.outputs, elements, strict=True)]
-        return found[0] if len(found) == 1 else tuple(found)
+        outputs = [values[o] if e else values[o][..., 0] for o, e in zip(program.outputs, elements, strict=True)]
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     return run
 

@@ -33,14 +33,14 @@ def variants(backend: str, op: Op, dtype: str, keys: Keys = ()) -> list[Call]:
 
     Those that the backend rejects are left out.
     """
-    found: Any = registry.load(backend)
+    loaded: Any = registry.load(backend)
     wanted: Iterable[Call]
     if keys:
         static = tuple((p.name, p.typical) for p in op.static)
         wanted = [Call(op, np.dtype(dtype), op.layout, rank, (size,), static) for rank, size in keys]
     else:
-        wanted = found.variants(op, dtype) if hasattr(found, "variants") else usual(op, dtype)
-    return [call for call in wanted if found.supports(call) is None]
+        wanted = loaded.variants(op, dtype) if hasattr(loaded, "variants") else usual(op, dtype)
+    return [call for call in wanted if loaded.supports(call) is None]
 
 
 def ready(backend: str, op: Op, dtype: str, keys: Keys = ()) -> tuple[int, list[str]]:

@@ -72,11 +72,11 @@ def complain(sentence: str) -> None:
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     """An empty table; columns named in `right` hold numbers."""
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     for name in columns:
         number = name in right
-        made.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")
-    return made
+        result.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    return result
 
 
 def progress() -> Progress:
@@ -140,35 +140,35 @@ def find_ops(text: str | None) -> list[Op]:
     """The ops of `a,b,c`, each once; every op for nothing."""
     if not text:
         return list(TABLE.values())
-    found = list(dict.fromkeys(find_op(name).name for name in words(text)))
-    if not found:
+    names = list(dict.fromkeys(find_op(name).name for name in words(text)))
+    if not names:
         raise ParameterError(f"--ops is {text!r}; give names separated by commas: add,softmax")
-    return [TABLE[name] for name in found]
+    return [TABLE[name] for name in names]
 
 
 def find_dtypes(text: str, known: tuple[str, ...] = ("float32", "float64")) -> list[str]:
     """The float types of `float32,float64`."""
-    found = list(dict.fromkeys(words(text.lower())))
-    said = f"it must be {', '.join(known[:-1])} or {known[-1]}"
-    for name in found:
+    dtypes = list(dict.fromkeys(words(text.lower())))
+    requirement = f"it must be {', '.join(known[:-1])} or {known[-1]}"
+    for name in dtypes:
         if name not in known:
-            raise ParameterError(f"--dtype has {name!r}; {said}{suggestion(name, known)}")
-    if not found:
-        raise ParameterError(f"--dtype is {text!r}; {said}")
-    return found
+            raise ParameterError(f"--dtype has {name!r}; {requirement}{suggestion(name, known)}")
+    if not dtypes:
+        raise ParameterError(f"--dtype is {text!r}; {requirement}")
+    return dtypes
 
 
 def find_sizes(text: str) -> list[int]:
     """The sizes of `1000,100_000`: integers, 1 or more."""
-    found = []
+    sizes = []
     for word in words(text):
         plain = word.replace("_", "")
         if not plain.isdecimal() or len(plain) > 10 or not 1 <= int(plain) <= 1_000_000_000:
             raise ParameterError(f"--sizes has {word!r}; each must be an integer from 1 to 1_000_000_000")
-        found.append(int(plain))
-    if not found:
+        sizes.append(int(plain))
+    if not sizes:
         raise ParameterError(f"--sizes is {text!r}; give integers separated by commas: 1000,100000")
-    return found
+    return sizes
 
 
 def find_parameters(op: Op, given: list[str] | None, also: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def find_parameters(op: Op, given: list[str] | None, also: tuple[str, ...] = ())
     """
     kinds = {p.name: p.type for p in op.params}
     known = [*kinds, *also]
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in given or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
@@ -186,10 +186,10 @@ def find_parameters(op: Op, given: list[str] | None, also: tuple[str, ...] = ())
         if name not in known:
             there = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
             raise ParameterError(f"{op.name}: --set has {name!r}{suggestion(name, known) or f'; {there}'}")
-        if name in found:
+        if name in values:
             raise ParameterError(f"{op.name}: --set gives {name} twice; give it once")
-        found[name] = value if kinds.get(name) is str else _value(value)
-    return found
+        values[name] = value if kinds.get(name) is str else _value(value)
+    return values
 
 
 def _value(text: str) -> Any:

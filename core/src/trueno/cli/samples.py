@@ -41,13 +41,13 @@ def sample(
     parameters: values in place of the usual ones.
     """
     T, rng = np.dtype(dtype), rng_for(op, dtype, seed)
-    given = keywords(op)[0] | (parameters or {})
+    kwargs = keywords(op)[0] | (parameters or {})
     if op.structured:
         return _structured(op, T, size, rng, parameters or {})
     if op.over is None:
         repeat = _repeat(size, 3000)
         base = [natural(op, rng, size // repeat).astype(T) for _ in op.operands]
-        return Sample(tuple(np.tile(x, repeat) for x in base), given, repeat)
+        return Sample(tuple(np.tile(x, repeat) for x in base), kwargs, repeat)
     n, rows = min(size, ROW), max(size // ROW, 1)
     lead = (rows,) if rows > 1 else ()
     repeat = _repeat(rows, 16)
@@ -57,7 +57,7 @@ def sample(
         shape = {"e": (*short, n), "w": (n,), "r": short}[letter]
         x = np.asarray(natural(op, rng, shape)).astype(T)
         operands.append(x if letter == "w" or not lead else np.tile(x, (repeat, *(1,) * (x.ndim - 1))))
-    return Sample(tuple(operands), given, repeat)
+    return Sample(tuple(operands), kwargs, repeat)
 
 
 def _repeat(size: int, least: int) -> int:

@@ -174,8 +174,8 @@ class Entry:
         self.probe(alone=True)
         if not self._reason and self.backend is None:
             if not self._acquire():
-                said = "another thread loads it; a plugin must not call ops while it is loaded"
-                raise BackendUnavailable(f"{self.name}: {said}")
+                problem = "another thread loads it; a plugin must not call ops while it is loaded"
+                raise BackendUnavailable(f"{self.name}: {problem}")
             try:
                 if not self._reason and self.backend is None:
                     self._build("load_failed")
@@ -275,8 +275,8 @@ class Entry:
         from trueno.probing import probe, verdicts
 
         if self._loading == get_ident():
-            said = "it requests itself while it is loaded; a plugin must not call ops then"
-            raise BackendUnavailable(f"{self.name}: {said}")
+            problem = "it requests itself while it is loaded; a plugin must not call ops then"
+            raise BackendUnavailable(f"{self.name}: {problem}")
         assert self.manifest is not None
         self._loading = get_ident()
         _thread.depth = getattr(_thread, "depth", 0) + 1

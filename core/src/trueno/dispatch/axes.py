@@ -152,9 +152,9 @@ def result_shapes(
     """The shapes of a call's results, computed before the call; it raises the call's errors for shapes and axis."""
     if op.structured:
         return op.result_shapes(shapes, static)
-    found = geometry(op, shapes, axis, keepdims)
-    refuse_empty(op, found.form, shapes)
-    return found.final
+    geom = geometry(op, shapes, axis, keepdims)
+    refuse_empty(op, geom.form, shapes)
+    return geom.final
 
 
 def refuse_empty(op: Op, form: Form, shapes: tuple[Shape, ...]) -> None:

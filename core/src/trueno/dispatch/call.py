@@ -48,11 +48,11 @@ def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Ca
         raise ParameterError(f"{op.name}: {error}") from None
     bound.apply_defaults()
     scalars = dict(bound.arguments)
-    given = tuple(scalars.pop(name) for name in op.operands)
+    values = tuple(scalars.pop(name) for name in op.operands)
     scalars.pop("out", None)
-    given, scalars = unpack(op, given, scalars)
-    data = on_device(op, given)
-    return host.request(op, given, scalars) if data is None else device.request(op, data, scalars)
+    values, scalars = unpack(op, values, scalars)
+    data = on_device(op, values)
+    return host.request(op, values, scalars) if data is None else device.request(op, data, scalars)
 
 
 __all__ = ["ENTRANCES", "call", "request"]

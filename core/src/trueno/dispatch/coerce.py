@@ -28,29 +28,29 @@ WIDE_BITS, SHOWN = 256, 200
 
 def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any], Callable[[Any], Any]]:
     """Arrays in the operands' order, their dtype, and the function that converts a result to the caller's type."""
-    found: list[Array | None] = []
+    converted: list[Array | None] = []
     dtypes: list[tuple[str, np.dtype[Any]]] = []
     wrap: Callable[[Any], Any] = _same
     for spec, x in zip(op.signature.inputs, operands, strict=True):
         if hasattr(x, "_wrap_result"):
             wrap, x = x._wrap_result, x.array
         if spec.blocks:
-            found.append(_bytes(op, spec.name, x))
+            converted.append(_bytes(op, spec.name, x))
             continue
         if spec.index:
-            found.append(_index(op, spec.name, x))
+            converted.append(_index(op, spec.name, x))
             continue
         if isinstance(x, (float, int, np.generic)) and not isinstance(x, (bool, np.bool_)):
-            found.append(None)
+            converted.append(None)
             if not is_number(x):
                 raise DtypeError(f"{op.name}: {spec.name} is {type(x).__name__}; real numbers only")
             continue
         array = _array(op, spec.name, x)
         dtypes.append((spec.name, np.dtype(array.dtype.type)))  # NumPy's own object: the fast path compares by identity
-        found.append(array)
+        converted.append(array)
     dtype = float_dtype(op, dtypes) or np.dtype(np.float32)
     arrays = []
-    for x, a in zip(operands, found, strict=True):
+    for x, a in zip(operands, converted, strict=True):
         arrays.append(number(op, x, dtype) if a is None else a)
     return arrays, dtype, wrap
 
@@ -64,22 +64,22 @@ def unpacked(op: Op, name: str, x: Any, told: str) -> tuple[Any, str]:
     form = getattr(x, "_blocks", None)
     if form is None:
         return x, told
-    data, known, columns = form
-    if told is not None and (not isinstance(told, str) or told not in ("", known)):
-        raise ParameterError(f"{op.name}: {name} is in {known}, but format is {shown(told)}; leave format out")
+    data, actual, columns = form
+    if told is not None and (not isinstance(told, str) or told not in ("", actual)):
+        raise ParameterError(f"{op.name}: {name} is in {actual}, but format is {shown(told)}; leave format out")
     if columns != op.columnwise:
         way, other = ("column by column", "_colmajor") if columns else ("row by row", "")
         twin = f"trueno.{op.name.removesuffix('_colmajor')}{other}"
         remedy = f"{twin}, or `@`, which takes either layout" if op.chain else ".T to read it as rows"
         raise ParameterError(f"{op.name}: the blocks of {name} are stored {way}; use {remedy}")
-    return data, known
+    return data, actual
 
 
 def unpack(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The operands with each `QuantizedMatrix` replaced by its bytes, and the parameters with its format."""
     if not op.quantized:
         return operands, given
-    form, found = lower(given.get("format", "")), []
+    form, replaced = lower(given.get("format", "")), []
     for spec, x in zip(op.signature.inputs, operands, strict=False):
         if spec.blocks:
             x, form = unpacked(op, spec.name, x, form)
@@ -87,8 +87,8 @@ def unpack(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> tuple[tu
             raise _swapped(op, spec.name, "quantized")
         elif op.chain and not spec.type and _holds(x, "u") and any(_holds(other, "f") for other in operands):
             raise _swapped(op, spec.name, str(x.dtype))
-        found.append(x)
-    return tuple(found), {**given, "format": form}
+        replaced.append(x)
+    return tuple(replaced), {**given, "format": form}
 
 
 def _holds(x: Any, kind: str) -> bool:
@@ -124,8 +124,8 @@ def number(op: Op, x: Any, dtype: np.dtype[Any]) -> Array:
         with np.errstate(over="ignore"), ieee():  # a batch keeps the array
             return narrowed(np.asarray(x, np.float64), dtype) if dtype.itemsize == 2 else np.asarray(x, dtype)
     except OverflowError:
-        said = f"a whole number of {x.bit_length()} bits is beyond the range of {dtype}"
-        raise ParameterError(f"{op.name}: {said}") from None
+        problem = f"a whole number of {x.bit_length()} bits is beyond the range of {dtype}"
+        raise ParameterError(f"{op.name}: {problem}") from None
 
 
 def _same(result: Any) -> Any:
@@ -177,8 +177,8 @@ def unfit(op: Op, p: Parameter, value: Any) -> ParameterError:
         plain = INTERLEAVED[value].plain
         remedy = f"q.plain() restores the order of a matrix's blocks, q.interleaved() converts {plain} to {value}"
         return ParameterError(f"{op.name}: format is {value!r}, but it takes rows that are not interleaved; {remedy}")
-    said = "is missing" if value is p.default else f"is {shown(value)}"
-    return ParameterError(f"{op.name}: {p.name} {said}; it must be {' or '.join(map(repr, p.choices))}")
+    problem = "is missing" if value is p.default else f"is {shown(value)}"
+    return ParameterError(f"{op.name}: {p.name} {problem}; it must be {' or '.join(map(repr, p.choices))}")
 
 
 def shown(value: Any) -> str:
@@ -205,8 +205,8 @@ def _float(op: Op, p: Parameter, value: Any) -> float:
         try:
             return float(value)
         except OverflowError:
-            said = f"{p.name} is {shown(value)}, which is beyond the range of floats"
-            raise ParameterError(f"{op.name}: {said}") from None
+            problem = f"{p.name} is {shown(value)}, which is beyond the range of floats"
+            raise ParameterError(f"{op.name}: {problem}") from None
         except Exception:  # any error of the value's own code
             pass
     raise ParameterError(f"{op.name}: {p.name} is {shown(value)}; it must be a number")
@@ -220,17 +220,17 @@ def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dic
         if p.symbolic:
             values[p.name] = _float(op, p, value)
         elif not isinstance(value, p.type) or (p.type is int and isinstance(value, bool)):
-            said = f"{op.name}: {p.name} is {shown(value)}; it must be {p.type.__name__}"
-            raise unfit(op, p, value) if p.choices else ParameterError(said)
+            problem = f"{op.name}: {p.name} is {shown(value)}; it must be {p.type.__name__}"
+            raise unfit(op, p, value) if p.choices else ParameterError(problem)
         elif p.name == "format" and not value and op.quantized:
-            said = "are bytes without a format; give a QuantizedMatrix, or format="
-            raise ParameterError(f"{op.name}: blocks {said}{p.choices[0]!r}, or another of {', '.join(p.choices)}")
+            problem = "are bytes without a format; give a QuantizedMatrix, or format="
+            raise ParameterError(f"{op.name}: blocks {problem}{p.choices[0]!r}, or another of {', '.join(p.choices)}")
         elif not p.takes(value):
             raise unfit(op, p, value)
         else:
             values[p.name] = value
     for rule in op.rules:
         if not eval(rule, {"__builtins__": {}}, {**values, "inf": math.inf}):
-            said = ", ".join(f"{k} is {v!r}" for k, v in values.items() if k in rule.split())
-            raise ParameterError(f"{op.name}: {said}, but {rule} must hold")
+            problem = ", ".join(f"{k} is {v!r}" for k, v in values.items() if k in rule.split())
+            raise ParameterError(f"{op.name}: {problem}, but {rule} must hold")
     return tuple(values[n] for n in op.symbolic), {p.name: values[p.name] for p in op.static}

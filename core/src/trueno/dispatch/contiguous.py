@@ -22,8 +22,8 @@ def compact(a: Array) -> Array:
     if is_plain(a):
         return a
     if a.ndim == 2 and a.T.flags.c_contiguous and a.size >= LARGE:  # w.T of a linear layer
-        rows, made = a.T, np.empty(a.shape, a.dtype.newbyteorder("="))
+        rows, copy = a.T, np.empty(a.shape, a.dtype.newbyteorder("="))
         for i in range(0, len(rows), STRIPE):
-            made[:, i : i + STRIPE] = rows[i : i + STRIPE].T
-        return made
+            copy[:, i : i + STRIPE] = rows[i : i + STRIPE].T
+        return copy
     return np.array(a, a.dtype.newbyteorder("="), order="C")

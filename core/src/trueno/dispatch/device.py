@@ -271,8 +271,8 @@ def _results(op: Op, data: OnDevice, shapes: tuple[Shape, ...], out: Any) -> lis
     check_apart(op, outs, _share)
     for array, spec, shape, dtype in zip(outs, specs, shapes, dtypes, strict=True):
         if device_of(array) is not data.entry:
-            said = f"out for {spec.name} is {type(array).__name__}; the operands live on {data.entry.name}"
-            raise OutError(f"{op.name}: {said}")
+            problem = f"out for {spec.name} is {type(array).__name__}; the operands live on {data.entry.name}"
+            raise OutError(f"{op.name}: {problem}")
         check_fit(op, spec, array, shape, dtype)
     return outs
 

@@ -38,16 +38,16 @@ def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     """
     row = _op(op)
     call = request(row, operands, parameters)
-    found = policy.decide(call, state.current.get().request)
-    given = {**dict(zip(row.operands, operands, strict=False)), **parameters}
-    known = {f.name: getattr(found, f.name) for f in fields(found)}
-    known["candidates"] = tuple(_priced(c, call) for c in found.candidates)
-    return Explained(**known, shapes=tuple(_shape(given[name]) for name in row.operands))
+    decision = policy.decide(call, state.current.get().request)
+    named_arguments = {**dict(zip(row.operands, operands, strict=False)), **parameters}
+    values = {f.name: getattr(decision, f.name) for f in fields(decision)}
+    values["candidates"] = tuple(_priced(c, call) for c in decision.candidates)
+    return Explained(**values, shapes=tuple(_shape(named_arguments[name]) for name in row.operands))
 
 
 def _shape(operand: Any) -> tuple[int, ...]:
-    found = getattr(operand, "shape", None)
-    return tuple(found) if isinstance(found, tuple) else np.shape(operand)
+    shape = getattr(operand, "shape", None)
+    return tuple(shape) if isinstance(shape, tuple) else np.shape(operand)
 
 
 def _priced(c: Candidate, call: Call) -> Candidate:

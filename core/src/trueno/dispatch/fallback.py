@@ -105,9 +105,9 @@ def wrap_error(error: BaseException, op: str, name: str) -> Exception:
     _retire(error, name)
     kinds = ((OutOfMemory, OutOfMemory), (DeviceLost, DeviceLost), (MemoryError, OutOfMemory))
     kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), KernelError)
-    made: Any = kind(f"{op}: {name} failed ({words(error)})")
-    setattr(made, WRAPPED, True)
-    return made  # type: ignore[no-any-return]
+    wrapped: Any = kind(f"{op}: {name} failed ({words(error)})")
+    setattr(wrapped, WRAPPED, True)
+    return wrapped  # type: ignore[no-any-return]
 
 
 def words(error: BaseException) -> str:

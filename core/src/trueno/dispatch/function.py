@@ -65,8 +65,8 @@ def _parameters(op: Op) -> list[str]:
         if not p.symbolic:
             continue
         own = [rule for rule in op.rules if p.name in rule.split() and rule not in joint]
-        given = " and ".join([f"({p.name}.__class__ is float or {p.name}.__class__ is int)", *own])
-        conditions.append(f"({given})" if p.required else f"({p.name} is _default_{p.name} or {given})")
+        condition = " and ".join([f"({p.name}.__class__ is float or {p.name}.__class__ is int)", *own])
+        conditions.append(f"({condition})" if p.required else f"({p.name} is _default_{p.name} or {condition})")
     return conditions + [f"({rule})" for rule in joint]
 
 
@@ -121,12 +121,12 @@ def source(op: Op) -> str:
             scalar = op.reduces and not op.structured
             result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
             lines += [f"{pad}    if not _kernel({call}):", f"{pad}        return {result}"]
-            given = ", ".join([*op.operands, *op.symbolic, "out"])
-            lines += [f"{pad}elif {plain('out', outputs[0])} and not _kernel({given}):", f"{pad}    return out"]
+            fragment = ", ".join([*op.operands, *op.symbolic, "out"])
+            lines += [f"{pad}elif {plain('out', outputs[0])} and not _kernel({fragment}):", f"{pad}    return out"]
         else:
             lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
-            given = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
-            lines += [f"{pad}if {given} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
+            fragment = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
+            lines += [f"{pad}if {fragment} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
         lines += ["    except _Refused:", "        pass"]  # the kernel itself refused: there is no error to check
         lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
@@ -173,17 +173,17 @@ def _planner(op: Op) -> Callable[..., Any]:
         operands, static = unpack(op, operands, static)
         for name in static:
             if name not in known:
-                said = f"parameters are {', '.join(known)}" if known else "there are no parameters"
-                raise ParameterError(f"{op.name}: plan has no parameter {name!r}; {said}")
+                detail = f"parameters are {', '.join(known)}" if known else "there are no parameters"
+                raise ParameterError(f"{op.name}: plan has no parameter {name!r}; {detail}")
         arrays = [np.asarray(x) for x in operands[: plan.keys(op)]]
         if len(arrays) < plan.keys(op):
             raise ShapeError(f"{op.name}: plan needs {plan.keys(op)} operands to plan for, and got {len(arrays)}")
         says = next((i for i, s in enumerate(op.signature.inputs) if not s.type), None)
-        given = DTYPES["f4"] if says is None else arrays[says].dtype
-        dtype = next((t for t in DTYPES.values() if t == given), None)
+        requested = DTYPES["f4"] if says is None else arrays[says].dtype
+        dtype = next((t for t in DTYPES.values() if t == requested), None)
         if dtype is None:
-            said = "plans are for float32 or float64, and host kernels take no other dtype"
-            raise DtypeError(f"{op.name}: {op.operands[says or 0]} is {given}; {said}")
+            detail = "plans are for float32 or float64, and host kernels take no other dtype"
+            raise DtypeError(f"{op.name}: {op.operands[says or 0]} is {requested}; {detail}")
         values = tuple(plain(static.get(p.name, p.default)) for p in op.static)
         for p, value in zip(op.static, values, strict=True):
             if not p.takes(value):

@@ -42,11 +42,11 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 def widened(op: Op, operands: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
     """The operands converted exactly to float32, with one new array for each; indices stay unchanged."""
-    made: dict[int, npt.NDArray[Any]] = {}
+    copies: dict[int, npt.NDArray[Any]] = {}
     for spec, x in zip(op.signature.inputs, operands, strict=True):
-        if id(x) not in made:
-            made[id(x)] = x if spec.type else x.astype(WIDE)
-    return [made[id(x)] for x in operands]
+        if id(x) not in copies:
+            copies[id(x)] = x if spec.type else x.astype(WIDE)
+    return [copies[id(x)] for x in operands]
 
 
 def put(x: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:

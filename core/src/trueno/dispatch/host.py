@@ -110,8 +110,8 @@ def _room(op: Op, spec: ArraySpec, shape: tuple[int, ...], dtype: np.dtype[Any])
     try:
         return np.empty(shape, dtype)
     except (MemoryError, ValueError) as error:  # a ValueError for a size beyond the address space
-        said = f"there is no room for {spec.name}, {dtype} of shape {shape}"
-        raise OutOfMemory(f"{op.name}: {said} ({error}); compute it in parts") from None
+        problem = f"there is no room for {spec.name}, {dtype} of shape {shape}"
+        raise OutOfMemory(f"{op.name}: {problem} ({error}); compute it in parts") from None
 
 
 def _share(a: Array, b: Array) -> bool:

@@ -106,7 +106,7 @@ def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: 
     inputs = len(call.op.operands)
     outs = len(call.op.signature.outputs)
     host = call.residency == "host"
-    known = (0, None, -1, 1, 2, 3) if fused else (0, None, -1)
+    known_statuses = (0, None, -1, 1, 2, 3) if fused else (0, None, -1)
 
     def caught(*args: Any) -> Any:
         if host:
@@ -116,7 +116,7 @@ def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: 
                         return -1
         try:
             status = kernel(*args)
-            if status not in known:
+            if status not in known_statuses:
                 raise KernelError(f"its kernel returned the status {status!r}")
         except Refused:
             return -1

@@ -24,8 +24,8 @@ def listed(op: Op, out: Any) -> list[Any]:
 def check_fit(op: Op, spec: ArraySpec, array: Any, shape: Shape, dtype: np.dtype[Any]) -> None:
     """Raise OutError for an array whose shape or dtype differs from the result's."""
     if tuple(array.shape) != shape or np.dtype(array.dtype) != dtype:
-        said = f"{np.dtype(array.dtype)} of shape {tuple(array.shape)}"
-        raise OutError(f"{op.name}: out for {spec.name} is {said}, but the result is {dtype} of shape {shape}")
+        actual = f"{np.dtype(array.dtype)} of shape {tuple(array.shape)}"
+        raise OutError(f"{op.name}: out for {spec.name} is {actual}, but the result is {dtype} of shape {shape}")
 
 
 def check_apart(op: Op, outs: Sequence[Any], share: Callable[[Any, Any], bool]) -> None:

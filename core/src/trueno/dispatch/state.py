@@ -148,16 +148,16 @@ class State:
     def _choice(self, call: Call) -> tuple[Decision, dict[int, Plan | None]]:
         """The decision for a call and its plans by rank; both are stored, unless plans were dropped meanwhile."""
         key = plan.key(call)
-        found = self.general.get(key)
-        if found is None:
+        choice = self.general.get(key)
+        if choice is None:
             before = generation
-            found = (policy.decide(call, self.request), {})
+            choice = (policy.decide(call, self.request), {})
             if before == generation and not policy.nested():
-                self.general[key] = found
+                self.general[key] = choice
                 if call.op.family == "batch":
                     self._keep(key)
-                policy.announce(found[0])
-        return found
+                policy.announce(choice[0])
+        return choice
 
     def _keep(self, key: tuple[Any, ...]) -> None:
         """Add the key of a batch-made op, and release the oldest ones."""

@@ -64,15 +64,15 @@ def download(backend: Backend, x: Any, out: np.ndarray[Any, Any] | None = None, 
     """
     start = perf_counter()
     direct = out if out is not None and out.flags.c_contiguous and out.flags.aligned else None
-    made: Any = backend.to_host(x, direct)
-    if not isinstance(made, np.ndarray):
-        raise KernelError(f"{backend.name}: to_host returned {type(made).__name__}, but must return a NumPy array")
-    _same(backend, "to_host", made, tuple(x.shape), np.dtype(x.dtype))
-    emit("transfer", op, backend.name, "to host", start=start, seconds=perf_counter() - start, bytes=made.nbytes)
-    _count(made.nbytes, downloads=1)
-    if out is None or made is out:
-        return made
-    np.copyto(out, made)  # a backend may not support out
+    array: Any = backend.to_host(x, direct)
+    if not isinstance(array, np.ndarray):
+        raise KernelError(f"{backend.name}: to_host returned {type(array).__name__}, but must return a NumPy array")
+    _same(backend, "to_host", array, tuple(x.shape), np.dtype(x.dtype))
+    emit("transfer", op, backend.name, "to host", start=start, seconds=perf_counter() - start, bytes=array.nbytes)
+    _count(array.nbytes, downloads=1)
+    if out is None or array is out:
+        return array
+    np.copyto(out, array)  # a backend may not support out
     return out
 
 
@@ -83,9 +83,9 @@ def _count(nbytes: int, uploads: int = 0, downloads: int = 0) -> None:
 
 def empty(backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """An uninitialised array of the backend's own type; KernelError if it has another shape or dtype."""
-    made = backend.empty(shape, dtype)
-    _same(backend, "empty", made, shape, dtype)
-    return made
+    array = backend.empty(shape, dtype)
+    _same(backend, "empty", array, shape, dtype)
+    return array
 
 
 def _same(backend: Backend, method: str, x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -150,18 +150,18 @@ def to(x: Any, name: str) -> Any:
     there = device_of(x)
     if there is entry:
         return x
-    made = host("to", x)
-    if made.dtype.kind not in "fiu" and not is_half(made.dtype):
-        raise DtypeError(f"to: x is {made.dtype}; real numbers only")
+    array = host("to", x)
+    if array.dtype.kind not in "fiu" and not is_half(array.dtype):
+        raise DtypeError(f"to: x is {array.dtype}; real numbers only")
     try:
-        made = np.asarray(made, order="C")
-        made = made.astype(made.dtype.newbyteorder("="), copy=False)
+        array = np.asarray(array, order="C")
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
     except MemoryError as error:
         raise OutOfMemory(f"to: there is no room for x ({error})") from None
     if not entry.foreign:
-        return made
+        return array
     with wrapping_errors("to", backend.name):
-        return upload(backend, made)
+        return upload(backend, array)
 
 
 class InBlocks(Protocol):
@@ -199,11 +199,11 @@ def host(what: str, x: Any) -> np.ndarray[Any, Any]:
         with wrapping_errors(what, there.name):
             return download(registry.load(there.name), x, None, what)  # type: ignore[no-any-return]
     if isinstance(x, (list, tuple)):
-        made = imported(what, "x", x)
-        if made.dtype.kind not in "biuf" and not is_half(made.dtype):  # in an object array, None would become NaN
-            raise DtypeError(f"{what}: x is a {type(x).__name__} of {made.dtype}; real numbers only")
+        array = imported(what, "x", x)
+        if array.dtype.kind not in "biuf" and not is_half(array.dtype):  # in an object array, None would become NaN
+            raise DtypeError(f"{what}: x is a {type(x).__name__} of {array.dtype}; real numbers only")
         with np.errstate(over="ignore"), ieee():
-            return made.astype(np.float32)
+            return array.astype(np.float32)
     return imported(what, "x", x)
 
 

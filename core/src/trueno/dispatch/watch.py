@@ -107,14 +107,14 @@ def _on_device(
         status: int = kernel(*args[:-outs], *targets) or 0
         if status == -1:
             return -1
-        found: tuple[Any, ...] = ()
+        host_results: tuple[Any, ...] = ()
         if wanted and not fused:
-            found = home(targets)
-            status = health.status(health.floats(call, found, call.op.signature.outputs))
+            host_results = home(targets)
+            status = health.status(health.floats(call, host_results, call.op.signature.outputs))
         if always or status & wanted:
-            found = found or home(targets)
-            healthy = judge(home(args[:inputs]), args[inputs:-outs], found)
-            if any(better is not r for better, r in zip(healthy, found, strict=True)):
+            host_results = host_results or home(targets)
+            healthy = judge(home(args[:inputs]), args[inputs:-outs], host_results)
+            if any(better is not r for better, r in zip(healthy, host_results, strict=True)):
                 for out, better in zip(results, healthy, strict=True):
                     _put(backend, op, out, better)
                 return 0

@@ -63,14 +63,14 @@ class Stats:
 
     def json(self) -> dict[str, Any]:
         """As data that JSON can hold: each table as a list of records."""
-        found: dict[str, Any] = {"events": dict(self.events)}
+        data: dict[str, Any] = {"events": dict(self.events)}
         for name, (_, fields) in TABLES.items():
-            found[name] = [
+            data[name] = [
                 dict(zip(fields, (key,) if isinstance(key, str) else key, strict=True)) | _record(value)
                 for key, value in getattr(self, name).items()
             ]
-        found["quarantined"] = [{f: plain(getattr(q, f)) for f in q.__slots__} for q in self.quarantined]
-        return found
+        data["quarantined"] = [{f: plain(getattr(q, f)) for f in q.__slots__} for q in self.quarantined]
+        return data
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = []

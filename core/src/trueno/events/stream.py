@@ -285,10 +285,10 @@ def logger() -> "Logger":
     """The logger `trueno`, which is silent unless the program configures it."""
     from logging import NullHandler
 
-    found = _logger()
-    if not any(isinstance(h, NullHandler) for h in found.handlers):
-        found.addHandler(NullHandler())
-    return found
+    log = _logger()
+    if not any(isinstance(h, NullHandler) for h in log.handlers):
+        log.addHandler(NullHandler())
+    return log
 
 
 def _level(kind: str, seconds: float) -> int:

@@ -60,16 +60,16 @@ def _outside(events: tuple[Event, ...], began: float, seconds: float) -> list[st
         clipped = ((max(e.start, began), min(e.start + e.seconds, end)) for e in events if e.kind == kind)
         return [(a, b) for a, b in clipped if a < b]
 
-    known = spans("run")
-    before = ran = _covered(known)
+    intervals = spans("run")
+    before = ran = _covered(intervals)
     shares = []
     for kind, name in OUTSIDE.items():
-        known += spans(kind)
-        now = _covered(known)
+        intervals += spans(kind)
+        now = _covered(intervals)
         if now > before:
             shares.append(f"{name} {duration(now - before)}")
         before = now
-    if not known:
+    if not intervals:
         return []
     shares.append(f"the rest, Python and choosing, {duration(max(seconds - before, 0.0))}")
     return [f"outside of runs: {duration(max(seconds - ran, 0.0))}: {'; '.join(shares)}"]

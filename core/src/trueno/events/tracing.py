@@ -207,8 +207,8 @@ def _path(path: str | os.PathLike[str]) -> Path:
         raise ParameterError(f"trace: path is {path!r}; give the name of a file")
     file = Path(path)
     if file.suffix not in FORMATS:
-        known = ", ".join(f"{suffix} ({what})" for suffix, what in FORMATS.items())
-        raise ParameterError(f"trace: {str(file)!r} must end in {known}")
+        choices = ", ".join(f"{suffix} ({what})" for suffix, what in FORMATS.items())
+        raise ParameterError(f"trace: {str(file)!r} must end in {choices}")
     return file
 
 

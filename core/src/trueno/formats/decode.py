@@ -22,42 +22,42 @@ def field(f: Format, blocks: Bytes, name: str) -> npt.NDArray[Any]:
 def codes(f: Format, blocks: Bytes) -> Bytes:
     """The code of each element: uint8 [n, elements]."""
     n = len(blocks)
-    found = np.zeros((n, f.elements), np.uint8)
+    result = np.zeros((n, f.elements), np.uint8)
     for plane in f.planes:
         spec = f.fields[plane.field]
         raw = blocks[:, spec.offset : spec.offset + spec.nbytes].reshape(n, -1, 1, plane.run)
         shift = (np.arange(plane.ways, dtype=np.uint8) * np.uint8(plane.bits % 8))[:, None]
         part = (raw >> shift) & np.uint8((1 << plane.bits) - 1)
-        found |= part.reshape(n, f.elements) << np.uint8(plane.to)
-    return found
+        result |= part.reshape(n, f.elements) << np.uint8(plane.to)
+    return result
 
 
 def values(f: Format, blocks: Bytes) -> npt.NDArray[np.int16]:
     """The value of the code of each element: int16 [n, elements]."""
-    found = codes(f, blocks)
+    stored = codes(f, blocks)
     if f.values:
-        return np.array(f.values, np.int16)[found]
+        return np.array(f.values, np.int16)[stored]
     if f.signed:
-        return found.view(np.int8).astype(np.int16)
-    return found.astype(np.int16) - np.int16(f.bias)
+        return stored.view(np.int8).astype(np.int16)
+    return stored.astype(np.int16) - np.int16(f.bias)
 
 
 def _gathered(blocks: Bytes, pieces: Pieces) -> Bytes:
-    found = np.zeros((len(blocks), len(pieces)), np.uint8)
+    numbers = np.zeros((len(blocks), len(pieces)), np.uint8)
     for g, parts in enumerate(pieces):
         for p in parts:
-            found[:, g] |= ((blocks[:, p.byte] >> np.uint8(p.shift)) & np.uint8((1 << p.bits) - 1)) << np.uint8(p.to)
-    return found
+            numbers[:, g] |= ((blocks[:, p.byte] >> np.uint8(p.shift)) & np.uint8((1 << p.bits) - 1)) << np.uint8(p.to)
+    return numbers
 
 
 def group_scales(f: Format, blocks: Bytes) -> npt.NDArray[np.int16]:
     """The integer that scales each group: int16 [n, groups]; ones where a block has one scale."""
     if not f.scales:
         return np.ones((len(blocks), 1), np.int16)
-    found = _gathered(blocks, f.scales)
+    stored = _gathered(blocks, f.scales)
     if f.scale_signed:
-        return found.view(np.int8).astype(np.int16)
-    return found.astype(np.int16) - np.int16(f.scale_bias)
+        return stored.view(np.int8).astype(np.int16)
+    return stored.astype(np.int16) - np.int16(f.scale_bias)
 
 
 def group_mins(f: Format, blocks: Bytes) -> Bytes:

@@ -62,10 +62,10 @@ def half(x: Floats) -> Halves:
 
 def total(terms: Floats) -> Floats:
     """Σ over the rows of terms[n, s], in order from the first row, starting at 0."""
-    found = np.zeros(terms.shape[1:], np.float32)
+    sums = np.zeros(terms.shape[1:], np.float32)
     for row in terms:
-        found += row
-    return found
+        sums += row
+    return sums
 
 
 def peak(x: Floats) -> tuple[Floats, Floats]:
@@ -96,13 +96,13 @@ def in_blocks(found: npt.NDArray[T], elements: int) -> npt.NDArray[T]:
 
 def emphasis(weights: Floats, x: Floats, mean: Floats) -> Floats:
     """Weights of the error under an importance matrix: weights · √(mean + x²), the mean of x² around each group."""
-    found: Floats = weights * np.sqrt(mean + x * x)
-    return found
+    scaled: Floats = weights * np.sqrt(mean + x * x)
+    return scaled
 
 
 def lowest(x: Floats) -> Floats:
     """The least element of each group, the first of equals (−0 and +0 are)."""
-    found: Floats = x[0].copy()
+    minima: Floats = x[0].copy()
     for row in x[1:]:
-        np.copyto(found, row, where=row < found)
-    return found
+        np.copyto(minima, row, where=row < minima)
+    return minima

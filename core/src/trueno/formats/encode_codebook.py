@@ -31,22 +31,22 @@ TRIES = 7
 @cache
 def thresholds(values: tuple[int, ...]) -> Floats:
     """For ascending values: the least float32 that is as near to entry i + 1 as to entry i, both distances rounded."""
-    found = []
+    limits = []
     table = np.array(values, np.float32)
     for low, high in pairwise(table):
         x = (low + high) / np.float32(2)
         while (below := np.nextafter(x, low)) - low >= high - below:
             x = below
-        found.append(x)
-    return np.array(found, np.float32)
+        limits.append(x)
+    return np.array(limits, np.float32)
 
 
 def nearest_entry(values: tuple[int, ...], x: Floats) -> Bytes:
     """The index of the entry nearest to x, the greater of two equally near; the last for NaN."""
-    found = np.full(x.shape, len(values) - 1, np.uint8)
+    indices = np.full(x.shape, len(values) - 1, np.uint8)
     for limit in thresholds(values):  # several times faster than numpy.searchsorted
-        found -= x < limit
-    return found
+        indices -= x < limit
+    return indices
 
 
 def search(values: tuple[int, ...], x: Floats, w: Floats) -> Floats:
@@ -103,12 +103,12 @@ def mxfp4(f: Format, x: Floats) -> Bytes:
     largest = np.abs(x).max(axis=1)
     exponent = np.floor(np.log2(largest.astype(np.float64)).astype(np.float32))
     e = np.where(largest > 0, exponent + np.float32(125), ZERO).astype(np.int32).astype(np.uint8)
-    found = np.zeros(x.shape, np.uint8)
-    unit = scale(f, pack(f, found, {f.d: e}))
+    codes = np.zeros(x.shape, np.uint8)
+    unit = scale(f, pack(f, codes, {f.d: e}))
     best = np.abs(np.float32(f.values[0]) * unit - x)
     for i, value in enumerate(f.values[1:], 1):
         error = np.abs(np.float32(value) * unit - x)
         better = error < best
-        np.copyto(found, np.uint8(i), where=better)
+        np.copyto(codes, np.uint8(i), where=better)
         np.copyto(best, error, where=better)
-    return pack(f, found, {f.d: e})
+    return pack(f, codes, {f.d: e})

@@ -72,10 +72,10 @@ def search(x: Floats, w: Floats, nmax: int, tries: Search) -> tuple[Ints, Floats
 
 def _running(terms: Floats) -> Floats:
     """Σ over the rows, starting from the first term and not from zero: −0 stays −0."""
-    found: Floats = terms[0].copy()
+    sums: Floats = terms[0].copy()
     for row in terms[1:]:
-        found += row
-    return found
+        sums += row
+    return sums
 
 
 def weighed(x: Floats, w: Floats, nmax: int) -> tuple[Ints, Floats]:
@@ -103,30 +103,30 @@ def weighed(x: Floats, w: Floats, nmax: int) -> tuple[Ints, Floats]:
         np.copyto(iscale, tried, where=better)
 
     first = np.minimum(nearest_int(iscale * x), nmax)
-    found = _byte(first)
+    best_codes = _byte(first)
     level = first.astype(np.float32)
     wx = w * x
     sum_lx, sum_l2 = total(wx * level), total(w * level * level)
     for _ in range(5):
-        before = found.copy()
+        before = best_codes.copy()
         for i in range(len(x)):
-            old = found[i].astype(np.float32)
+            old = best_codes[i].astype(np.float32)
             lx = sum_lx - wx[i] * old
             l2 = sum_l2 - w[i] * old * old
             code = np.minimum(nearest_int(x[i] * l2 / lx), nmax)
             new = code.astype(np.float32)
-            moved = (lx > 0) & (l2 > 0) & (code != found[i])
+            moved = (lx > 0) & (l2 > 0) & (code != best_codes[i])
             lx = lx + wx[i] * new
             l2 = l2 + w[i] * new * new
             better = moved & (lx * lx * sum_l2 > sum_lx * sum_lx * l2)
-            np.copyto(found[i], _byte(code), where=better)
+            np.copyto(best_codes[i], _byte(code), where=better)
             np.copyto(sum_lx, lx, where=better)
             np.copyto(sum_l2, l2, where=better)
-        if np.array_equal(before, found):
+        if np.array_equal(before, best_codes):
             break
     none = top < np.float32(1e-15)
-    np.copyto(found, 0, where=none)
-    return found, np.where(none | ~(sum_l2 > 0), np.float32(0), sum_lx / sum_l2)
+    np.copyto(best_codes, 0, where=none)
+    return best_codes, np.where(none | ~(sum_l2 > 0), np.float32(0), sum_lx / sum_l2)
 
 
 def _byte(codes: Ints) -> Ints:

@@ -83,16 +83,16 @@ def encode(f: Format, x: Floats, imatrix: Floats | None = None) -> Bytes:
 
 def _checked(f: Format, imatrix: Floats, k: int) -> Floats:
     with np.errstate(all="ignore"):
-        found = np.ascontiguousarray(imatrix, np.float32)
-    if found.shape != (k,):
-        raise ShapeError(f"encode to {f.name}: imatrix has shape {found.shape}, but a row of x has {k} elements")
-    wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+        weights = np.ascontiguousarray(imatrix, np.float32)
+    if weights.shape != (k,):
+        raise ShapeError(f"encode to {f.name}: imatrix has shape {weights.shape}, but a row of x has {k} elements")
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         raise ParameterError(
-            f"encode to {f.name}: imatrix[{wrong[0]}] is {found[wrong[0]]}; "
+            f"encode to {f.name}: imatrix[{wrong[0]}] is {weights[wrong[0]]}; "
             "weights of the error are finite and not negative"
         )
-    return found
+    return weights
 
 
 def _refuse(f: Format, x: Floats) -> None:
@@ -107,10 +107,10 @@ def _refuse(f: Format, x: Floats) -> None:
 def _mean_squares(rows: Floats) -> Floats:
     """The mean of x² of each row, summed from the first element to the last."""
     width = 1024
-    found = np.zeros((len(rows), 1), np.float32)
+    totals = np.zeros((len(rows), 1), np.float32)
     for start, stop in chunks(len(rows), width):
         for column in range(0, rows.shape[1], width):
             part = rows[start:stop, column : column + width]
-            sums = np.add.accumulate(np.concatenate([found[start:stop], part * part], axis=1), axis=1)
-            found[start:stop] = sums[:, -1:]
-    return found[:, 0] / np.float32(rows.shape[1])
+            sums = np.add.accumulate(np.concatenate([totals[start:stop], part * part], axis=1), axis=1)
+            totals[start:stop] = sums[:, -1:]
+    return totals[:, 0] / np.float32(rows.shape[1])

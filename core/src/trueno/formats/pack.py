@@ -25,9 +25,9 @@ def pack(
     as it is stored (bias added), [n, groups].  Bits that do not fit the field are dropped.
     """
     blocks = np.zeros((len(codes), f.nbytes), np.uint8)
-    for name, found in fields.items():
+    for name, values in fields.items():
         spec = f.fields[name]
-        raw = np.ascontiguousarray(found.reshape(len(codes), spec.count), spec.dtype)
+        raw = np.ascontiguousarray(values.reshape(len(codes), spec.count), spec.dtype)
         blocks[:, spec.offset : spec.offset + spec.nbytes] = raw.view(np.uint8)
     _spread(f, blocks, codes.astype(np.uint8))
     if scales is not None:
@@ -43,8 +43,8 @@ def _spread(f: Format, blocks: Bytes, codes: Bytes) -> None:
         spec = f.fields[plane.field]
         part = (codes >> np.uint8(plane.to)) & np.uint8((1 << plane.bits) - 1)
         shift = (np.arange(plane.ways, dtype=np.uint8) * np.uint8(plane.bits % 8))[:, None]
-        found = np.bitwise_or.reduce(part.reshape(len(codes), -1, plane.ways, plane.run) << shift, axis=2)
-        blocks[:, spec.offset : spec.offset + spec.nbytes] = found.reshape(len(codes), -1)
+        packed = np.bitwise_or.reduce(part.reshape(len(codes), -1, plane.ways, plane.run) << shift, axis=2)
+        blocks[:, spec.offset : spec.offset + spec.nbytes] = packed.reshape(len(codes), -1)
 
 
 def _scatter(blocks: Bytes, pieces: Pieces, numbers: Bytes) -> None:

@@ -175,32 +175,32 @@ def format_of(name: str, who: str = "format", *, weights: bool = False) -> Forma
 
     weights: accept only formats in which matrices are stored.
     """
-    found = None
+    match = None
     if isinstance(name, str):
-        found = FORMATS.get(name.lower()) or INTERLEAVED.get(name.lower())
-    if found is None or (weights and not found.weights):
+        match = FORMATS.get(name.lower()) or INTERLEAVED.get(name.lower())
+    if match is None or (weights and not match.weights):
         known = [n for n, f in FORMATS.items() if f.weights or not weights]
-        near = suggestion(name.lower(), (*known, *INTERLEAVED)) if isinstance(name, str) and found is None else ""
-        what = "holds activations, not matrices" if found else "is not a block format"
+        near = suggestion(name.lower(), (*known, *INTERLEAVED)) if isinstance(name, str) and match is None else ""
+        what = "holds activations, not matrices" if match else "is not a block format"
         raise ParameterError(f"{who}: {name!r} {what}{near}; known: {', '.join(known)}")
-    return found
+    return match
 
 
 def _fields(*items: tuple[str, str, int]) -> dict[str, Field]:
     """Fields one after another: (name, dtype, count)."""
-    found, offset = {}, 0
+    fields, offset = {}, 0
     for name, dtype, count in items:
-        found[name] = Field(offset, dtype, count)
-        offset += found[name].nbytes
-    return found
+        fields[name] = Field(offset, dtype, count)
+        offset += fields[name].nbytes
+    return fields
 
 
 def _add(
     name: str, type_id: int, elements: int, nbytes: int, fields: dict[str, Field], *planes: Plane, **more: Any
 ) -> None:
-    found = Format(name, type_id, elements, nbytes, fields, planes, **more)
+    entry = Format(name, type_id, elements, nbytes, fields, planes, **more)
     assert max(f.offset + f.nbytes for f in fields.values()) == nbytes
-    FORMATS[name] = found
+    FORMATS[name] = entry
 
 
 NIBBLES = Plane("qs", 4, run=16)

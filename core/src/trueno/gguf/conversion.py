@@ -83,7 +83,7 @@ def apart(source: str | Path, target: str | Path) -> None:
 def plan(model: File, kind: str, *, weighted: bool = False, requantize: bool = False) -> list[Step]:
     """What `convert` would do with each tensor, in the order of the new file: layer by layer, as in llama.cpp."""
     mixture = Mixture(recipe(kind), {n: t.shape for n, t in model.tensors.items()}, model.metadata, weighted)
-    found = []
+    steps = []
     for name in mixture.order:
         t = model.tensors[name]
         new = mixture.format(name) or t.type
@@ -98,24 +98,24 @@ def plan(model: File, kind: str, *, weighted: bool = False, requantize: bool = F
         elements, nbytes = package.sizes()[int(package.number(new))]
         count = prod(t.shape)
         unfit = mixture.ruled_out(name)
-        found.append(Step(name, t.type, new, t.nbytes, count // elements * nbytes, t.shape[-1], unfit))
-    return found
+        steps.append(Step(name, t.type, new, t.nbytes, count // elements * nbytes, t.shape[-1], unfit))
+    return steps
 
 
 def importance(path: str | Path) -> dict[str, Any]:
     """The importance of columns by tensor name, from an imatrix file of llama.cpp (GGUF): mean squares of inputs."""
-    with file.open(path) as found:
-        names = [n.removesuffix(".in_sum2") for n in found.tensors if n.endswith(".in_sum2")]
+    with file.open(path) as imatrix:
+        names = [n.removesuffix(".in_sum2") for n in imatrix.tensors if n.endswith(".in_sum2")]
         if not names:
             raise FileError(f"{path}: no tensor ends with .in_sum2; it is not an imatrix file")
         result = {}
         for name in names:
-            if f"{name}.counts" not in found:
+            if f"{name}.counts" not in imatrix:
                 raise FileError(f"{path}: there is {name}.in_sum2, but no {name}.counts")
-            for part in (found.tensors[f"{name}.in_sum2"], found.tensors[f"{name}.counts"]):
+            for part in (imatrix.tensors[f"{name}.in_sum2"], imatrix.tensors[f"{name}.counts"]):
                 if part.type != "f32":
                     raise FileError(f"{path}: {part.name} is in {part.type}, not f32; it is not an imatrix file")
-            total, counts = found[f"{name}.in_sum2"], found[f"{name}.counts"].reshape(-1, 1)
+            total, counts = imatrix[f"{name}.in_sum2"], imatrix[f"{name}.counts"].reshape(-1, 1)
             if not counts.size or not total.size or total.size % counts.size:
                 raise FileError(f"{path}: {name}.in_sum2 has {total.size} numbers for {counts.size} counts")
             means = total.reshape(len(counts), -1) / np.maximum(counts, 1)

@@ -122,8 +122,8 @@ class Tensor:
 def _numbers(raw: npt.NDArray[np.uint8], kind: str) -> Any:
     if kind == "bf16":
         return (raw.view("<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
-    found = raw.view(PLAIN[kind])
-    return found if found.flags.aligned else found.copy()  # a file may align its tensors to less than their itemsize
+    view = raw.view(PLAIN[kind])
+    return view if view.flags.aligned else view.copy()  # a file may align its tensors to less than their itemsize
 
 
 class Metadata(Mapping[str, Any]):

@@ -95,11 +95,11 @@ class Walk:
             raise self.wrong(f"{what} has {length} bytes; up to {NAME} are possible")
         self.left(length, 1, what)
         try:
-            found = str(self.data[self.at : self.at + length], "utf-8")
+            name = str(self.data[self.at : self.at + length], "utf-8")
         except UnicodeDecodeError:
             raise self.wrong(f"{what} is not UTF-8") from None
         self.at += length
-        return found
+        return name
 
     def texts(self, count: int, what: str) -> None:
         """Skip texts: as `text`, for many."""
@@ -156,10 +156,10 @@ def spans(data: memoryview, at: int, count: int) -> Iterator[tuple[int, int]]:
 def content(data: memoryview, value: Value) -> Any:
     """The value as a Python object: a number, a text, a bool, or a list of them."""
     if value.item == STRING:
-        found = [str(data[a:b], "utf-8") for a, b in spans(data, value.at, value.length)]
+        items = [str(data[a:b], "utf-8") for a, b in spans(data, value.at, value.length)]
     else:
-        found = np.frombuffer(data, FIXED[value.item], value.length, value.at).tolist()
-    return found if value.kind == ARRAY else found[0]
+        items = np.frombuffer(data, FIXED[value.item], value.length, value.at).tolist()
+    return items if value.kind == ARRAY else items[0]
 
 
 def read(path: str, data: memoryview, sizes: dict[int, tuple[int, int]]) -> Header:
@@ -174,14 +174,16 @@ def read(path: str, data: memoryview, sizes: dict[int, tuple[int, int]]) -> Head
     version = walk.number("I", "the version")
     if version not in VERSIONS:
         swapped = int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS
-        said = "big-endian files cannot be read" if swapped else f"versions {VERSIONS[0]} and {VERSIONS[1]} can be read"
-        raise walk.wrong(f"version {version}: {said}")
+        reason = (
+            "big-endian files cannot be read" if swapped else f"versions {VERSIONS[0]} and {VERSIONS[1]} can be read"
+        )
+        raise walk.wrong(f"version {version}: {reason}")
     tensors, count = walk.number("Q", "the number of tensors"), walk.number("Q", "the number of keys")
     walk.left(count, 13, f"{count} keys")
     walk.left(tensors, 24, f"{tensors} tensors")
-    for found, most, what in ((count, KEYS, "keys"), (tensors, TENSORS, "tensors")):
-        if found > most:
-            raise walk.wrong(f"{found} {what}; up to {most} are read")
+    for number, most, what in ((count, KEYS, "keys"), (tensors, TENSORS, "tensors")):
+        if number > most:
+            raise walk.wrong(f"{number} {what}; up to {most} are read")
     keys: dict[str, Value] = {}
     for _ in range(count):
         name = walk.name("a key")
@@ -207,10 +209,10 @@ def _alignment(walk: Walk, keys: dict[str, Value]) -> int:
         return ALIGNMENT
     if value.kind != UINT32:
         raise walk.wrong(f"general.alignment has the type {value.kind}, not {UINT32} (uint32)")
-    found = int(content(walk.data, value))
-    if found == 0 or found & (found - 1):
-        raise walk.wrong(f"general.alignment is {found}, which is not a power of two")
-    return found
+    alignment = int(content(walk.data, value))
+    if alignment == 0 or alignment & (alignment - 1):
+        raise walk.wrong(f"general.alignment is {alignment}, which is not a power of two")
+    return alignment
 
 
 def _tensor(walk: Walk, name: str, alignment: int, sizes: dict[int, tuple[int, int]]) -> Info:

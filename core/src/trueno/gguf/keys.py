@@ -79,7 +79,7 @@ def _kind(key: str, values: list[Any]) -> int:
         for v in values:
             text(v, f"metadata[{key!r}] is or has")
         return STRING
-    said = ", ".join(sorted({type(v).__name__ for v in values}))
+    types = ", ".join(sorted({type(v).__name__ for v in values}))
     raise ParameterError(
-        f"gguf: metadata[{key!r}] has {said}; numbers, texts, bools and lists of one of these can be written"
+        f"gguf: metadata[{key!r}] has {types}; numbers, texts, bools and lists of one of these can be written"
     )

@@ -32,8 +32,8 @@ def names() -> dict[int, str]:
 @cache
 def sizes() -> dict[int, tuple[int, int]]:
     """Elements and bytes of a block, by ggml's number; from our own table where a format is in it."""
-    known = {int(kind): (int(n), int(size)) for kind, (n, size) in package().GGML_QUANT_SIZES.items()}
-    return known | {f.type_id: (f.elements, f.nbytes) for f in FORMATS.values()}
+    table = {int(kind): (int(n), int(size)) for kind, (n, size) in package().GGML_QUANT_SIZES.items()}
+    return table | {f.type_id: (f.elements, f.nbytes) for f in FORMATS.values()}
 
 
 @cache

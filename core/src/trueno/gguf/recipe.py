@@ -95,8 +95,8 @@ class Mixture:
         self.order = sorted(shapes, key=lambda name: (_layer(name), name))
         self.place: dict[str, int] = {}
         for part in (VALUES, ("ffn_down",)):
-            found = [n for n in self.order if any(p in n for p in part) and quantizable(n, shapes[n], self.arch)]
-            self.place |= {n: i for i, n in enumerate(found)}
+            names = [n for n in self.order if any(p in n for p in part) and quantizable(n, shapes[n], self.arch)]
+            self.place |= {n: i for i, n in enumerate(names)}
         self.values = sum(any(p in n for p in VALUES) for n in shapes)
         self.tied = "output.weight" not in shapes
 
@@ -105,17 +105,17 @@ class Mixture:
         shape = self.shapes[name]
         if not quantizable(name, shape, self.arch):
             return ""
-        found = self._wanted(name, shape[-1])
-        if shape[-1] % FORMATS[found].elements:
-            found = FORMATS[found].fallback or found
-        return found if shape[-1] % FORMATS[found].elements == 0 else "f16"
+        wanted = self._wanted(name, shape[-1])
+        if shape[-1] % FORMATS[wanted].elements:
+            wanted = FORMATS[wanted].fallback or wanted
+        return wanted if shape[-1] % FORMATS[wanted].elements == 0 else "f16"
 
     def ruled_out(self, name: str) -> str:
         """The format that a tensor would have if its rows were whole blocks of it; "" where they are, or it stays."""
         if not quantizable(name, self.shapes[name], self.arch):
             return ""
-        found = self._wanted(name, 0)  # as if no row length ruled it out
-        return "" if found == self.format(name) else found
+        wanted = self._wanted(name, 0)  # as if no row length ruled it out
+        return "" if wanted == self.format(name) else wanted
 
     def _wanted(self, name: str, width: int) -> str:
         kind, default = self.kind.name, self.kind.default
@@ -138,18 +138,18 @@ class Mixture:
         return default
 
     def _values(self, name: str, kind: str, default: str) -> str:
-        i, found = self.place[name], default
+        i, chosen = self.place[name], default
         if kind == "q2_k":
-            found = "q4_k" if self.sharing >= 4 else "q3_k"
+            chosen = "q4_k" if self.sharing >= 4 else "q3_k"
         elif kind == "q3_k_m":
-            found = "q5_k" if i < 2 else "q4_k"
+            chosen = "q5_k" if i < 2 else "q4_k"
         elif kind == "q3_k_l" or (kind in ("iq4_nl", "iq4_xs") and self.sharing >= 4) or (kind == "q4_k_s" and i < 4):
-            found = "q5_k"
+            chosen = "q5_k"
         elif kind in ("q4_k_m", "q5_k_m") and _more(i, self.values):
-            found = "q6_k"
-        if self.seventy and found in ("q3_k", "q4_k"):
-            found = "q5_k"
-        return "q8_0" if self.experts == 8 else found
+            chosen = "q6_k"
+        if self.seventy and chosen in ("q3_k", "q4_k"):
+            chosen = "q5_k"
+        return "q8_0" if self.experts == 8 else chosen
 
     def _output(self, kind: str, default: str) -> str:
         if self.arch == "falcon":

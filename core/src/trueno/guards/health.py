@@ -137,12 +137,12 @@ def reference(call: Call, operands: Sequence[Array], params: Sequence[float], dt
     from trueno.reference import ReferenceBackend
 
     T = np.dtype(dtype)
-    given = [np.asarray(x, T) if x.dtype.kind == "f" else x for x in operands]
+    converted = [np.asarray(x, T) if x.dtype.kind == "f" else x for x in operands]
     with np.errstate(all="ignore"):
         scalars = [float(call.dtype.type(p)) for p in params]
     results = [np.empty(shape, spec.holds(T)) for shape, spec in shapes(call, operands)]
     kernel = ReferenceBackend().kernel(replace(call, dtype=T, residency="host", guarded=False))
-    if kernel(*given, *scalars, *results):
+    if kernel(*converted, *scalars, *results):
         raise KernelError(f"{call.op.name}: the reference refused operands of shapes {[x.shape for x in operands]}")
     return results
 

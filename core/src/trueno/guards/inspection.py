@@ -77,10 +77,10 @@ class _Results:
                 self._reference = health.reference(self.call, self.operands, self.params, np.float64)
             return health.divergence(self.call, self.results, self._reference, condition.tolerance)
         test = TESTS[condition.kind]
-        found = health.where(test, [s.name for s in self.call.op.signature.outputs], self.seen)
-        if found is None or self._hold(test) or (condition.kind == "overflow" and self._hold(np.isnan)):
+        finding = health.where(test, [s.name for s in self.call.op.signature.outputs], self.seen)
+        if finding is None or self._hold(test) or (condition.kind == "overflow" and self._hold(np.isnan)):
             return None
-        return found
+        return finding
 
     @cached_property
     def numbers(self) -> list[Array]:
@@ -102,10 +102,10 @@ class _Results:
         if condition.kind not in WORDS:
             return "its inputs are finite" if condition.kind == "overflow" else ""
         word = WORDS[condition.kind]
-        found = [("NaN", np.isnan), ("Inf", np.isinf)]
+        tests = [("NaN", np.isnan), ("Inf", np.isinf)]
         parts = []
         for name, x in zip(self.call.op.operands, self.numbers, strict=True):
-            for other, test in found if x.dtype.kind == "f" else ():
+            for other, test in tests if x.dtype.kind == "f" else ():
                 if many := int(np.count_nonzero(test(x))):
                     parts.append(f"{name} holds {number(many)} {other}")
         symbols = [p.name for p in self.call.op.params if p.symbolic]
@@ -114,9 +114,9 @@ class _Results:
 
     def other(self, results: list[Array]) -> "_Results":
         """The same call with other results."""
-        made = _Results(self.call, self.operands, self.params, results)
-        made._held, made._reference = self._held, self._reference
-        return made
+        copy = _Results(self.call, self.operands, self.params, results)
+        copy._held, copy._reference = self._held, self._reference
+        return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +226,11 @@ def _in_float64(state: Keeper, call: Call, operands: Sequence[Array], params: Se
     """The results in float64 from the best backend that supports it, without a guard, or else from the reference."""
     wide = np.dtype(np.float64)
     request = replace(call, dtype=wide, residency="host", guarded=False)
-    given = [x.astype(wide) if x.dtype.kind == "f" else x for x in operands]
+    widened = [x.astype(wide) if x.dtype.kind == "f" else x for x in operands]
     results = [np.empty(r, spec.holds(wide)) for r, spec in health.shapes(call, operands)]
     try:
         with state.unguarded() as plain:
-            plain.run(request, (*given, *params, *results))
+            plain.run(request, (*widened, *params, *results))
     except (DtypeError, KernelError):  # the named backend does not support float64
         return health.reference(call, operands, params, wide)
     return results

@@ -57,16 +57,16 @@ class Condition:
 
 def _tolerance(given: Any) -> float:
     """A tolerance as a float; ParameterError for an invalid one."""
-    found = None
+    tolerance = None
     if isinstance(given, (float, int, np.floating, np.integer)) and not isinstance(given, bool):
         try:
-            found = float(given)
+            tolerance = float(given)
         except OverflowError:  # an integer beyond every float
-            found = None
-    if found is None or not (isfinite(found) and found >= 0):
-        said = "no tolerance" if given is None else repr(given) if len(repr(given)) < 40 else f"{repr(given)[:36]}…"
-        raise ParameterError(f"divergence({said}): the tolerance is a finite number, 0 or more")
-    return found
+            tolerance = None
+    if tolerance is None or not (isfinite(tolerance) and tolerance >= 0):
+        text = "no tolerance" if given is None else repr(given) if len(repr(given)) < 40 else f"{repr(given)[:36]}…"
+        raise ParameterError(f"divergence({text}): the tolerance is a finite number, 0 or more")
+    return tolerance
 
 
 Condition.NAN = Condition("nan")
@@ -95,9 +95,9 @@ Rules = tuple[Rule, ...]
 
 def parse(words: Iterable[tuple[str, str]]) -> Rules:
     """The rules of TRUENO_GUARD from pairs of words: a kind of condition, with its tolerance, and an action."""
-    made = []
+    rules = []
     for word, action in words:
         kind, _, rest = word.partition("(")
         condition = Condition.divergence(float(rest.rstrip(")"))) if rest else Condition(kind)
-        made.append((condition, Action(action)))
-    return tuple(made)
+        rules.append((condition, Action(action)))
+    return tuple(rules)

@@ -196,10 +196,10 @@ class Judge:
         empty = a.empty | b.empty
         low, high = np.where(empty, inf, low), np.where(empty, -inf, high)
         # A zero of unknown sign makes zeros of unknown sign, and to fmin and fmax those of the corners are equal.
-        known = (
+        sign_known = (
             a.point & b.point & (np.signbit(a.low) == np.signbit(a.high)) & (np.signbit(b.low) == np.signbit(b.high))
         )
-        return _signed(self.rounded(low, high, a.nan | b.nan | nan, kind), known)
+        return _signed(self.rounded(low, high, a.nan | b.nan | nan, kind), sign_known)
 
     def fma(self, a: Range, b: Range, c: Range) -> Range:
         """`mul` admits the exact product as well as the rounded one, so this covers one rounding and two."""

@@ -82,8 +82,8 @@ def _finished(
     count, own = len(head.operands), len(head.symbolic)
     (inner,) = structured_bound(head, operands[:count], static, dtype, params[:own])
     program = epilogue.program(op.kinds)
-    known = {program.operands[0][0]: Range(inner.low, inner.high, inner.nan)}
-    bounds = bound(program, [inner.value, *operands[count:]], params[own:], dtype, accuracy, known)
+    ranges = {program.operands[0][0]: Range(inner.low, inner.high, inner.nan)}
+    bounds = bound(program, [inner.value, *operands[count:]], params[own:], dtype, accuracy, ranges)
     return [b.reshape(np.shape(inner.value)) for b in bounds]
 
 

@@ -85,6 +85,6 @@ def _fma64(x: Array, y: Array, z: Array) -> Array:
     a, b = two_sum(anchor, s)
     result = np.ldexp((a + to_odd(*two_sum(b, rest))) - anchor, frame)
     # Where no term is to be split, the plain form is exact; of finite factors it must not see an infinite product.
-    given = np.isfinite(x) & np.isfinite(y)
-    plain = np.where(given & ~np.isfinite(z), z, x * y + z)
-    return np.where(given & np.isfinite(z) & (x != 0) & (y != 0), np.copysign(result, whole), plain)
+    finite = np.isfinite(x) & np.isfinite(y)
+    plain = np.where(finite & ~np.isfinite(z), z, x * y + z)
+    return np.where(finite & np.isfinite(z) & (x != 0) & (y != 0), np.copysign(result, whole), plain)

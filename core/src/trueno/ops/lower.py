@@ -128,11 +128,11 @@ def lower(program: Program, residence: Residence = "cache") -> Lowering:
 
 def _hazards(passes: tuple[Pass, ...]) -> frozenset[tuple[int, str]]:
     written: dict[int, int] = {}
-    found = set()
+    hazards = set()
     for p, sweep in enumerate(passes):
         for _, source in sweep.loads:
             if isinstance(source, str):
-                found |= {(k, source) for k, at in written.items() if at < p}
+                hazards |= {(k, source) for k, at in written.items() if at < p}
         for k, _ in sweep.stores:
             written.setdefault(k, p)
-    return frozenset(found)
+    return frozenset(hazards)

@@ -144,12 +144,12 @@ class Op:
         blocks = self.blocks(static)
         inputs, outputs = self.signature.inputs, self.signature.outputs
         meant = tuple(spec.meant(self.name, s, blocks) for spec, s in zip(inputs, shapes, strict=True))
-        made = self.signature.result_shapes(*self.signature.bind(self.name, meant))
-        for spec, shape in zip(outputs, made, strict=True):
+        output_shapes = self.signature.result_shapes(*self.signature.bind(self.name, meant))
+        for spec, shape in zip(outputs, output_shapes, strict=True):
             if len(shape) > AXES:
-                said = f"{spec} would have {len(shape)} dimensions, and arrays have {AXES} at most"
-                raise ShapeError(f"{self.name}: {said}; reshape an operand to fewer")
-        return tuple(spec.held(self.name, s, blocks) for spec, s in zip(outputs, made, strict=True))
+                problem = f"{spec} would have {len(shape)} dimensions, and arrays have {AXES} at most"
+                raise ShapeError(f"{self.name}: {problem}; reshape an operand to fewer")
+        return tuple(spec.held(self.name, s, blocks) for spec, s in zip(outputs, output_shapes, strict=True))
 
     @cached_property
     def quantized(self) -> bool:
@@ -262,7 +262,7 @@ def op(
             if p.annotation not in (float, int, bool, str):
                 raise TypeError(f"{body.__name__}: parameter {name} needs an annotation: float, int, bool or str")
             keyword = p.kind is inspect.Parameter.KEYWORD_ONLY
-            values = [(given or {}).get(name, ()) for given in (choices, also)]
+            values = [(by_name or {}).get(name, ()) for by_name in (choices, also)]
             params.append(Parameter(name, p.annotation, p.default, keyword, *values))
         row = Op(
             name=body.__name__,

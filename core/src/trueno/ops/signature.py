@@ -109,7 +109,7 @@ class Signature:
 
 
 def _arrays(text: str, whole: str) -> tuple[ArraySpec, ...]:
-    found = []
+    specs = []
     rest = text.strip()
     while rest:
         match = _ARRAY.match(rest)
@@ -117,9 +117,9 @@ def _arrays(text: str, whole: str) -> tuple[ArraySpec, ...]:
             raise ValueError(f"signature {whole!r}: cannot read {rest!r}")
         dims = [d.strip() for d in match["dims"].split(",") if d.strip()]
         leading = bool(dims) and dims[0] == "..."
-        found.append(ArraySpec(match["name"], tuple(dims[leading:]), leading, match["type"] or ""))
+        specs.append(ArraySpec(match["name"], tuple(dims[leading:]), leading, match["type"] or ""))
         rest = rest[match.end() :].strip()
-    return tuple(found)
+    return tuple(specs)
 
 
 def _broadcast(op: str, leading: list[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:

@@ -19,16 +19,16 @@ def leading(lead: Sequence[int], whole: Sequence[int], elements: int) -> list[in
 def merged(whole: Sequence[int], *gaps: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
     """Fewer leading axes that visit the same offsets: neighbours are merged where every operand allows it."""
     lead: list[int] = []
-    found: list[list[int]] = [[] for _ in gaps]
+    strides: list[list[int]] = [[] for _ in gaps]
     for axis, size in enumerate(whole):
         if size == 1:
             continue
-        if lead and all(f[-1] == g[axis] * size for f, g in zip(found, gaps, strict=True)):
+        if lead and all(f[-1] == g[axis] * size for f, g in zip(strides, gaps, strict=True)):
             lead[-1] *= size
-            for f, g in zip(found, gaps, strict=True):
+            for f, g in zip(strides, gaps, strict=True):
                 f[-1] = g[axis]
         else:
             lead.append(size)
-            for f, g in zip(found, gaps, strict=True):
+            for f, g in zip(strides, gaps, strict=True):
                 f.append(g[axis])
-    return tuple(lead), [tuple(f) for f in found]
+    return tuple(lead), [tuple(f) for f in strides]

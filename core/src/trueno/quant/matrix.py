@@ -45,8 +45,8 @@ class QuantizedMatrix:
                 raise TypeError("no order")
             rows, k = map(index, shape)
         except (TypeError, ValueError):
-            said = f"shape is {shape!r}; it must be (rows, elements per row), two integers"
-            raise ShapeError(f"QuantizedMatrix: {said}") from None
+            problem = f"shape is {shape!r}; it must be (rows, elements per row), two integers"
+            raise ShapeError(f"QuantizedMatrix: {problem}") from None
         if rows < 0 or k < 0:
             raise ShapeError(f"QuantizedMatrix: shape is {(rows, k)}; sizes are 0 or more")
         if max(rows, k) > MOST:
@@ -64,9 +64,9 @@ class QuantizedMatrix:
         raise AttributeError(f"QuantizedMatrix: {name} is fixed; make another one")
 
     def _like(self, data: Any, shape: tuple[int, int], columns: bool, name: str = "") -> "QuantizedMatrix":
-        made = object.__new__(QuantizedMatrix)
-        made._set(data, shape, name or self.format, columns)
-        return made
+        matrix = object.__new__(QuantizedMatrix)
+        matrix._set(data, shape, name or self.format, columns)
+        return matrix
 
     def _of_bytes(self, data: Any) -> "QuantizedMatrix":
         """The same matrix on other memory; the object itself if the memory is its own."""
@@ -201,8 +201,8 @@ class QuantizedMatrix:
 
 
 def _restored(data: Any, shape: tuple[int, int], name: str, columns: bool) -> QuantizedMatrix:
-    made = QuantizedMatrix(data, shape[::-1] if columns else shape, name)
-    return made.T if columns else made
+    matrix = QuantizedMatrix(data, shape[::-1] if columns else shape, name)
+    return matrix.T if columns else matrix
 
 
 def _rows(given: Any, rows: int, row_bytes: int, what: str) -> Any:
@@ -244,8 +244,8 @@ def _dense(x: Any, who: str) -> Any:
 
         x = host(who, x)
     if not hasattr(x, "shape") or len(x.shape) not in (1, 2):
-        said = f"shape {tuple(x.shape)}" if hasattr(x, "shape") else f"type {type(x).__name__}"
-        raise ShapeError(f"{who}: x has {said}; pass a vector or a matrix")
+        actual = f"shape {tuple(x.shape)}" if hasattr(x, "shape") else f"type {type(x).__name__}"
+        raise ShapeError(f"{who}: x has {actual}; pass a vector or a matrix")
     return x
 
 
@@ -268,10 +268,10 @@ def _product(q: QuantizedMatrix, x: Any, who: str) -> Any:
     if x.shape[0] != q.shape[1]:
         flat = len(x.shape) == 1
         if who == "q @ x":
-            said = f"q has {q.shape[1]} columns, but x has {x.shape[0]} {'elements' if flat else 'rows'}"
+            problem = f"q has {q.shape[1]} columns, but x has {x.shape[0]} {'elements' if flat else 'rows'}"
         else:
-            said = f"x has {x.shape[0]} {'elements' if flat else 'columns'}, but q has {q.shape[1]} rows"
-        raise ShapeError(f"{who}: {said}")
+            problem = f"x has {x.shape[0]} {'elements' if flat else 'columns'}, but q has {q.shape[1]} rows"
+        raise ShapeError(f"{who}: {problem}")
     way = "_colmajor" if q._columns else ""
     if len(x.shape) == 1:
         return function(f"quant_matvec{way}")(q, x)

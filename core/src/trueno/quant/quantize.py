@@ -30,8 +30,8 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
     if hasattr(x, "shape") and len(x.shape) == 1:
         x = x.reshape((1, x.shape[0]))
     if not hasattr(x, "shape") or len(x.shape) != 2:
-        said = f"shape {tuple(x.shape)}" if hasattr(x, "shape") else f"type {type(x).__name__}"
-        raise ShapeError(f"quantize: x has {said}; pass a matrix, whose rows are quantized, or one row")
+        actual = f"shape {tuple(x.shape)}" if hasattr(x, "shape") else f"type {type(x).__name__}"
+        raise ShapeError(f"quantize: x has {actual}; pass a matrix, whose rows are quantized, or one row")
     try:
         f.row_bytes(x.shape[1])
     except ShapeError as error:
@@ -41,8 +41,8 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
         data = function("quantize_rows")(x, format=name)
     else:
         data = function("quantize_rows_weighted")(x, _single(unwrap(imatrix)), format=name)
-    made = QuantizedMatrix(data, (x.shape[0], x.shape[1]), name)
-    return made.interleaved() if f.plain else made
+    matrix = QuantizedMatrix(data, (x.shape[0], x.shape[1]), name)
+    return matrix.interleaved() if f.plain else matrix
 
 
 def _single(x: Any) -> Any:

@@ -31,10 +31,10 @@ def assert_op(name: str, operands: Sequence[Any], got: Any, accuracy: Accuracy =
     op = TABLE[ALIASES.get(name, name)]
     dtype = next(np.asarray(x).dtype for s, x in zip(op.signature.inputs, operands, strict=True) if not s.type)
     results = got if isinstance(got, tuple) else (got,)
-    found = verdict(op, operands, kwargs, dtype, results, accuracy)
-    if not found.ok:
-        raise AssertionError(f"{op.name}: {found}")
-    return found
+    judged = verdict(op, operands, kwargs, dtype, results, accuracy)
+    if not judged.ok:
+        raise AssertionError(f"{op.name}: {judged}")
+    return judged
 
 
 __all__ = [

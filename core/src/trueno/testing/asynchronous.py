@@ -29,8 +29,8 @@ def check_aio(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None
     with trueno.use(backend):
         wanted = _tuple(getattr(trueno, op.name)(*case.operands, **case.kwargs))
     outs = tuple(np.full(np.shape(w), 77, np.asarray(w).dtype) for w in wanted)
-    found = asyncio.run(_awaited(op, backend, case, outs))
-    for how, got in zip(("awaited", "awaited with out=", "awaited again"), found, strict=True):
+    results = asyncio.run(_awaited(op, backend, case, outs))
+    for how, got in zip(("awaited", "awaited with out=", "awaited again"), results, strict=True):
         for spec, g, w in zip(op.signature.outputs, got, wanted, strict=True):
             if how != "awaited with out=" and type(g) is not type(w):
                 raise AssertionError(f"{where}: {how}, {spec.name} is {type(g).__name__}, not {type(w).__name__}")
@@ -40,7 +40,7 @@ def check_aio(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None
             judged = verdict(op, case.operands, case.kwargs, T, got, registry.load(backend).accuracy)
             if not judged.ok:
                 raise AssertionError(f"{where}: {how}: {judged}")
-    if any(g is not o for g, o in zip(found[1], outs, strict=True)):
+    if any(g is not o for g, o in zip(results[1], outs, strict=True)):
         raise AssertionError(f"{where}: out= was given, but something else returned")
     if before != [x.tobytes() for x in case.operands if isinstance(x, np.ndarray)]:
         raise AssertionError(f"{where}: awaited, an operand was changed")

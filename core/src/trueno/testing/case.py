@@ -56,10 +56,12 @@ def keywords(op: Op) -> list[dict[str, Any]]:
     demanded = iter(DEMANDED)
     base = {p.name: next(demanded) for p in op.params if p.required and p.symbolic}
     options = [_values(p) for p in op.static]
-    found = [base | dict(zip((p.name for p in op.static), c, strict=True)) for c in product(*options)]
+    arguments = [base | dict(zip((p.name for p in op.static), c, strict=True)) for c in product(*options)]
     other = {p.name: 0.375 for p in op.params if p.symbolic and not p.required}
     if other:
-        found.append(found[0] | other)
+        arguments.append(arguments[0] | other)
     elif base:
-        found.append(found[0] | {name: -value if i == 0 else value for i, (name, value) in enumerate(base.items())})
-    return found
+        arguments.append(
+            arguments[0] | {name: -value if i == 0 else value for i, (name, value) in enumerate(base.items())}
+        )
+    return arguments

@@ -92,16 +92,16 @@ def _typed(x: Array, dtype: np.dtype[Any]) -> Array:
 
 def grid(op: Op, dtype: np.dtype[Any], rng: np.random.Generator, n: int) -> tuple[Array, ...]:
     """Operands [rows, n] of every kind; those of a second operand are shifted, so that kinds meet."""
-    found = []
+    operands = []
     for i, letter in enumerate(op.layout):
         with np.errstate(over="ignore"):  # a few of the huge ones are infinite
             rows = np.array(list(kinds(op, dtype, rng, n).values()))
         if letter == "w":
-            found.append(_typed(natural(op, rng, n), dtype))
+            operands.append(_typed(natural(op, rng, n), dtype))
         else:
             shifted = np.roll(rows, int(rng.integers(len(rows))) if i else 0, axis=0)
-            found.append(_typed(shifted if letter == "e" else shifted[:, 0], dtype))
-    return tuple(found)
+            operands.append(_typed(shifted if letter == "e" else shifted[:, 0], dtype))
+    return tuple(operands)
 
 
 def _operands(op: Op, dtype: np.dtype[Any], rng: np.random.Generator, *lead: int, n: int | None) -> list[Array]:
@@ -126,9 +126,9 @@ def cases(
     arguments = keywords(op)
     for n in SIZES:
         yield Case(op, T, f"one row of {n}", tuple(_operands(op, T, rng, n=n)), arguments[0])
-    for k, given in enumerate(arguments):
+    for k, kwargs in enumerate(arguments):
         for n in SIZES if k == 0 else (1, 7, 65, 1023):
-            yield Case(op, T, f"kinds, {n} long", grid(op, T, rng, n), given)
+            yield Case(op, T, f"kinds, {n} long", grid(op, T, rng, n), kwargs)
     yield from layouts(op, T, rng)
     yield from broadcasts(op, T, rng, every_layout or op.name in THOROUGH)
     if long:
@@ -136,15 +136,15 @@ def cases(
 
 
 def _long(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
-    given = keywords(op)[0]
+    kwargs = keywords(op)[0]
     if op.over is None:
         period = 4099
         base = _operands(op, T, rng, n=period)
         times = LONG // period + 1
-        yield Case(op, T, "long", tuple(np.tile(x, times) for x in base), given, times)
+        yield Case(op, T, "long", tuple(np.tile(x, times) for x in base), kwargs, times)
     else:
         yield Case(
-            op, T, "one long row", tuple(_operands(op, T, rng, n=LONG if np.float32 == T else LONG // 2 + 1)), given
+            op, T, "one long row", tuple(_operands(op, T, rng, n=LONG if np.float32 == T else LONG // 2 + 1)), kwargs
         )
     for rows, n, times in ((37, 257, 40), (512, 3, 64)):
         base = _operands(op, T, rng, rows, n=n)
@@ -152,15 +152,15 @@ def _long(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
             x if letter == "w" else np.tile(x, (times, *(1,) * (x.ndim - 1)))
             for x, letter in zip(base, op.layout, strict=True)
         ]
-        yield Case(op, T, f"{rows * times} rows of {n}", tuple(tiled), given, times)
+        yield Case(op, T, f"{rows * times} rows of {n}", tuple(tiled), kwargs, times)
 
 
 def layouts(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
     """The same op on arrays as users have them: broadcast, strided, transposed, unaligned, read-only, …"""
-    given = keywords(op)[0]
+    kwargs = keywords(op)[0]
 
     def case(label: str, operands: Any) -> Case:
-        return Case(op, T, label, tuple(operands), given)
+        return Case(op, T, label, tuple(operands), kwargs)
 
     def each(change: Any, *lead: int, n: int | None = 33) -> list[Any]:
         return [change(x) for x in _operands(op, T, rng, *lead, n=n)]
@@ -190,24 +190,24 @@ def layouts(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case
 
 def broadcasts(op: Op, T: np.dtype[Any], rng: np.random.Generator, every: bool) -> Iterator[Case]:
     """Operands of different shapes, in each layout that they may lead to: rows of another length, and square."""
-    given, places = keywords(op)[0], several(op)
+    kwargs, places = keywords(op)[0], several(op)
     if not places:
         return
     for layout in forms(op, every):
         for label, (rows, n) in ((f"layout {layout}", TALL), (f"layout {layout}, square", SQUARE)):
             shapes = user_shapes(op, layout, rows, n)
-            yield Case(op, T, label, tuple(_typed(natural(op, rng, s), T) for s in shapes), given)
+            yield Case(op, T, label, tuple(_typed(natural(op, rng, s), T) for s in shapes), kwargs)
     operands: list[Any] = _operands(op, T, rng, 7, n=33)
     first, last = places[0], places[-1]
     if op.over is None:
         operands[last] = 0.7
-        yield Case(op, T, "a Python number", tuple(operands), given)
+        yield Case(op, T, "a Python number", tuple(operands), kwargs)
         unlike: tuple[tuple[int, ...], ...] = ((2, 1, 7, 33), (3, 1, 33))
     else:
         unlike = ((2, 1, 33), (3, 33))
     operands = _operands(op, T, rng, 7, n=33)
     operands[first], operands[last] = (_typed(natural(op, rng, shape), T) for shape in unlike)
-    yield Case(op, T, "unmergeable" if op.over is None else "outer product of rows", tuple(operands), given)
+    yield Case(op, T, "unmergeable" if op.over is None else "outer product of rows", tuple(operands), kwargs)
 
 
 def _unaligned(x: Array) -> Array:

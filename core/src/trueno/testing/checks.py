@@ -85,10 +85,10 @@ def _some(op: Op, dtype: npt.DTypeLike, seed: int) -> list[Case]:
     """A few cases with results that have elements, small enough to be repeated in every variant."""
     if op.structured:
         return [c for c in cases(op, dtype, seed) if c.label == "normal"][-5:]
-    T, rng, given = np.dtype(dtype), rng_for(op, dtype, seed), keywords(op)[0]
-    found = [Case(op, T, f"kinds, {n} long", grid(op, T, rng, n), given) for n in (1, 7, 65, 1023)]
+    T, rng, kwargs = np.dtype(dtype), rng_for(op, dtype, seed), keywords(op)[0]
+    grids = [Case(op, T, f"kinds, {n} long", grid(op, T, rng, n), kwargs) for n in (1, 7, 65, 1023)]
     row = tuple(x if k == "w" else x[0] for x, k in zip(grid(op, T, rng, 1000), op.layout, strict=True))
-    return [*found, Case(op, T, "one row of 1000", row, given)]
+    return [*grids, Case(op, T, "one row of 1000", row, kwargs)]
 
 
 def empty_results(op: Op, case: Case, T: np.dtype[Any]) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -112,17 +112,17 @@ def check_out(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> None
     for case in _some(op, T, seed):
         for step in (1, 2):
             with told(case, backend, seed):
-                made = [sentinels(s, d, step) for s, d in empty_results(op, case, T)]
+                buffers = [sentinels(s, d, step) for s, d in empty_results(op, case, T)]
                 if step > 1:
-                    made = [m if m[1].base is not None else sentinels(m[1].shape, m[1].dtype, 1) for m in made]
-                outs = tuple(view for _, view in made)
+                    buffers = [m if m[1].base is not None else sentinels(m[1].shape, m[1].dtype, 1) for m in buffers]
+                outs = tuple(view for _, view in buffers)
                 results = invoke(op, case.operands, case.kwargs, backend, outs if len(outs) > 1 else outs[0])
                 assert all(r is o for r, o in zip(results, outs, strict=True)), (
                     "out= was given, but something else returned"
                 )
                 v = verdict(op, case.operands, case.kwargs, T, results, accuracy)
                 assert v.ok, f"into out= (step {step}): {stated(v, op, accuracy)}"
-                for raw, view in made:
+                for raw, view in buffers:
                     untouched(raw, view)
 
 
@@ -269,19 +269,19 @@ def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, *, fu
             inputs = zip(op.signature.inputs, operands, strict=True)
             handles = [b.upload(matrix(op, x, case.kwargs) if s.blocks else x) for s, x in inputs]
             # Twice the negative is the operand itself, bit for bit, so the result must be, too.
-            given = [handles]
+            operand_sets = [handles]
             if fused:
-                given.append(
+                operand_sets.append(
                     [h if x.type else b.neg(b.neg(h)) for x, h in zip(op.signature.inputs, handles, strict=True)]
                 )
-            made = [getattr(b, op.name)(*g, **case.kwargs) for g in given]
-            results = [list(m) if isinstance(m, tuple) else [m] for m in made]
+            recorded = [getattr(b, op.name)(*g, **case.kwargs) for g in operand_sets]
+            results = [list(m) if isinstance(m, tuple) else [m] for m in recorded]
             if fused:
                 outputs = zip(op.signature.outputs, results[1], strict=True)
                 results.append([h if s.type else b.neg(b.neg(h)) for s, h in outputs])
             b.execute()
-            for found in results:
-                v = verdict(op, operands, case.kwargs, T, tuple(b.read(h) for h in found), accuracy)
+            for result in results:
+                v = verdict(op, operands, case.kwargs, T, tuple(b.read(h) for h in result), accuracy)
                 assert v.ok, f"in a batch: {v}"
 
 

@@ -77,23 +77,23 @@ def fork(name: str, path: str) -> dict[str, Any]:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        said = "it ended without a message"
+        message = "it ended without a message"
         try:
             os.close(reader)
             verdict = backend.probe(2)
-            said = "" if verdict.ok else f"probe(2) says no: {verdict.reason}"
-            said = said or _runs(name, path)
+            message = "" if verdict.ok else f"probe(2) says no: {verdict.reason}"
+            message = message or _runs(name, path)
         except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
         finally:
-            os.write(writer, said.encode()[:60_000])
+            os.write(writer, message.encode()[:60_000])
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read().decode("utf-8", "replace")
+        message = pipe.read().decode("utf-8", "replace")
     _, status = os.waitpid(child, 0)
     died = f"the forked process was ended by signal {status & 127}" if status & 127 else ""
-    return {"said": died or said}
+    return {"said": died or message}
 
 
 def _runs(name: str, path: str) -> str:
@@ -138,11 +138,11 @@ TASKS: dict[str, Callable[[str, str], dict[str, Any]]] = {
 def main(task: str, name: str, path: str, report: str) -> None:
     """Write the task's result as JSON to the file `report`."""
     try:
-        found = TASKS[task](name, path)
+        result = TASKS[task](name, path)
     except BaseException as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
+        result = {"error": f"{type(error).__name__}: {error}"}
     with open(report, "w", encoding="utf-8") as file:
-        json.dump(found, file)
+        json.dump(result, file)
 
 
 if __name__ == "__main__":

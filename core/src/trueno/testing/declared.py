@@ -40,19 +40,19 @@ SIZES = (1, 10, 20, 30)
 
 def manifest_problems(name: str) -> list[str]:
     """Problems with the manifest of an installed backend and with its entry point."""
-    found = registry.entries()[name].manifest
-    if found is None or not found.path:
+    manifest = registry.entries()[name].manifest
+    if manifest is None or not manifest.path:
         return []  # the core's own has no file
     wrong = []
     try:
-        data = manifests.load(found.path)
-        manifests.parse(data, found.path, name)
+        data = manifests.load(manifest.path)
+        manifests.parse(data, manifest.path, name)
     except ValueError as error:
         return [str(error)]
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         wrong.append(f"the name {name!r} must be lower-case letters, digits and _, the first a letter")
-    if not found.api[0] <= API <= found.api[1]:
-        wrong.append(f"api is {list(found.api)}, which leaves out {API}, the protocol of this trueno")
+    if not manifest.api[0] <= API <= manifest.api[1]:
+        wrong.append(f"api is {list(manifest.api)}, which leaves out {API}, the protocol of this trueno")
     if "install" not in data:
         wrong.append("install is missing: the command that a user types when something is not there")
     points = [p for p in metadata.entry_points(group=GROUP) if p.name == name]
@@ -61,8 +61,8 @@ def manifest_problems(name: str) -> list[str]:
         wrong.append(f"{len(points)} entry points are called {name!r}: {brought}")
     for point in points[:1]:
         try:
-            if manifests.locate(point.value) != found.path:
-                wrong.append(f"the entry point names {manifests.locate(point.value)}, but {found.path} is in use")
+            if manifests.locate(point.value) != manifest.path:
+                wrong.append(f"the entry point names {manifests.locate(point.value)}, but {manifest.path} is in use")
         except ValueError as error:
             wrong.append(str(error))
     return wrong
@@ -70,25 +70,25 @@ def manifest_problems(name: str) -> list[str]:
 
 def name_remarks(name: str) -> list[str]:
     """Names that users would not guess: remarks, not errors."""
-    found = registry.entries()[name].manifest
-    if found is None or not found.path:
+    manifest = registry.entries()[name].manifest
+    if manifest is None or not manifest.path:
         return []
-    said = []
-    plain, wanted = re.sub(r"[-_.]+", "-", found.distribution).lower(), f"trueno-{name}".replace("_", "-")
-    if found.distribution and plain != wanted and not wanted.startswith(f"{plain}-"):
-        said.append(f"the distribution is called {found.distribution}; users will look for {wanted}")
+    remarks = []
+    plain, wanted = re.sub(r"[-_.]+", "-", manifest.distribution).lower(), f"trueno-{name}".replace("_", "-")
+    if manifest.distribution and plain != wanted and not wanted.startswith(f"{plain}-"):
+        remarks.append(f"the distribution is called {manifest.distribution}; users will look for {wanted}")
     package, wanted = package_of(name), f"trueno_{name}"
     if package and package != wanted and not wanted.startswith(f"{package}_"):
-        said.append(f"the package is called {package}; users will look for {wanted}")
-    if not found.distribution:
-        said.append("no distribution has it: it was registered in code, and exists in this process only")
-    return said
+        remarks.append(f"the package is called {package}; users will look for {wanted}")
+    if not manifest.distribution:
+        remarks.append("no distribution has it: it was registered in code, and exists in this process only")
+    return remarks
 
 
 def package_of(name: str) -> str:
     """The top-level package of a backend's code; "" for the core's own, and for one without a file to find it by."""
-    found = registry.entries()[name].manifest
-    return found.factory.partition(":")[0].partition(".")[0] if found and found.path else ""
+    manifest = registry.entries()[name].manifest
+    return manifest.factory.partition(":")[0].partition(".")[0] if manifest and manifest.path else ""
 
 
 def protocol_problems(name: str) -> list[str]:
@@ -102,7 +102,7 @@ def blocking_problems(name: str) -> list[str]:
     wrong = protocol_problems(name)
     backend: Any = subject(name).backend
     wrong += _accuracy(getattr(backend, "accuracy", None))
-    return wrong or [said for call in calls(name) if (said := _answer(backend, call))][:1]
+    return wrong or [problem for call in calls(name) if (problem := _answer(backend, call))][:1]
 
 
 def _answer(backend: Any, call: Call) -> str:
@@ -139,15 +139,15 @@ def member_problems(backend: Any, name: str, kind: str, *, foreign: bool = False
             continue
         parameters = list(inspect.signature(declared).parameters.values())[1:]
         required = [p for p in parameters if p.default is p.empty]
-        for given in {len(required), len(parameters)}:
+        for count in {len(required), len(parameters)}:
             try:
-                signature.bind(*range(given))
+                signature.bind(*range(count))
             except TypeError as error:
                 wrong.append(f"{member}{signature} cannot be called as {member}{_arguments(declared)}: {error}")
                 break
-    for member, said in (("name", name), ("kind", kind)):
-        if getattr(backend, member, said) != said:
-            wrong.append(f"{member} is {getattr(backend, member)!r}, but its manifest says {said!r}")
+    for member, expected in (("name", name), ("kind", kind)):
+        if getattr(backend, member, expected) != expected:
+            wrong.append(f"{member} is {getattr(backend, member)!r}, but its manifest says {expected!r}")
     return wrong
 
 
@@ -163,9 +163,9 @@ def record_problems(name: str) -> list[str]:
     taken = 0
     for call in calls(name):
         where = f"{call.op.name} {call.dtype} {dict(call.static) or ''}".rstrip()
-        said = _answer(backend, call)
-        if said:
-            return [*wrong, said]
+        fault = _answer(backend, call)
+        if fault:
+            return [*wrong, fault]
         if backend.supports(call) is None:
             taken += 1
             problem = refuse(backend.rates(call))
@@ -196,8 +196,8 @@ def calls(name: str) -> Iterator[Call]:
     """Keys all over the table: each op, dtype and static choice in some sizes."""
     for op in TABLE.values():
         for dtype in DTYPES:
-            for given in keywords(op):
-                static = tuple(split(op, given)[1].items())
+            for kwargs in keywords(op):
+                static = tuple(split(op, kwargs)[1].items())
                 for size in SIZES:
                     sizes = (size,) * (len(op.operands) if op.structured else 1)
                     rank = max(len(op.signature.inputs[0].dims), 1)
@@ -245,8 +245,8 @@ def array_problems(name: str) -> list[str]:
             x = np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape)
             x.flags.writeable = False
             where = f"{dtype} {shape}"
-            made, moved = by.backend.empty(shape, dtype), by.backend.to_device(x)
-            for what, array in (("empty", made), ("to_device", moved)):
+            allocated, moved = by.backend.empty(shape, dtype), by.backend.to_device(x)
+            for what, array in (("empty", allocated), ("to_device", moved)):
                 if tuple(array.shape) != shape or np.dtype(array.dtype) != dtype:
                     wrong.append(f"{what}({where}) has shape {array.shape} and dtype {array.dtype}")
                 if by.manifest and by.manifest.arrays and by.manifest.arrays[0] not in _names(type(array)):
@@ -255,15 +255,15 @@ def array_problems(name: str) -> list[str]:
                     )
             back: Any = by.backend.to_host(moved)
             out = np.empty(shape, dtype)
-            given = by.backend.to_host(moved, out)
+            returned = by.backend.to_host(moved, out)
             if not isinstance(back, np.ndarray) or back.shape != shape or back.tobytes() != x.tobytes():
                 wrong.append(f"to_host(to_device({where})) is not what was moved")
-            if given is not out or out.tobytes() != x.tobytes():
+            if returned is not out or out.tobytes() != x.tobytes():
                 wrong.append(f"to_host({where}, out) must fill out and return it")
             if by.foreign:
                 device: Any = by.backend
-                device.copy(moved, made)
-                if by.backend.to_host(made).tobytes() != x.tobytes():
+                device.copy(moved, allocated)
+                if by.backend.to_host(allocated).tobytes() != x.tobytes():
                     wrong.append(f"copy(x, out) of {where} does not fill out with x")
                 flat = moved.reshape((x.size,))
                 if tuple(flat.shape) != (x.size,) or by.backend.to_host(flat).tobytes() != x.tobytes():

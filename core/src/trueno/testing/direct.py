@@ -83,11 +83,11 @@ def _canonical(op: Op, T: np.dtype[Any], seed: int, every: bool) -> Iterator[tup
                 yield case, ""
         return
     rng = rng_for(op, T, seed)
-    for given in keywords(op):
+    for kwargs in keywords(op):
         rows = grid(op, T, rng, 65)
         one = tuple(x if k == "w" else np.array(x[0]) for x, k in zip(rows, op.layout, strict=True))
-        yield Case(op, T, "one row of 65", one, given), ""
-        yield Case(op, T, "rows of 33", grid(op, T, rng, 33), given), ""
+        yield Case(op, T, "one row of 65", one, kwargs), ""
+        yield Case(op, T, "rows of 33", grid(op, T, rng, 33), kwargs), ""
     for layout in forms(op) if every else ():
         # One value beside others that vary alike: it arrives as one row.
         sizes = {"one row": (1, 65)} if "u" in layout else {"rows": TALL, "square": SQUARE}

@@ -40,14 +40,14 @@ def expected(
     if n == 0 or prod(leading) == 0:
         return [_nothing(s) for s in shapes]
     if op.over is None:
-        given = [np.broadcast_to(a, leading).reshape(1, n) for a in arrays]
+        inputs = [np.broadcast_to(a, leading).reshape(1, n) for a in arrays]
         program = op.program("e" * len(arrays), **static)
     else:
         full = {"e": (*leading, n), "w": (n,), "r": leading}
         flat = {"e": (-1, n), "w": (n,), "r": (-1,)}
-        given = [np.broadcast_to(a, full[k]).reshape(flat[k]) for a, k in zip(arrays, op.layout, strict=True)]
+        inputs = [np.broadcast_to(a, full[k]).reshape(flat[k]) for a, k in zip(arrays, op.layout, strict=True)]
         program = op.program(**static)
-    bounds = bound(program, given, params, T, accuracy)
+    bounds = bound(program, inputs, params, T, accuracy)
     return [rounded_bound(b.reshape(s), dtype) for b, s in zip(bounds, shapes, strict=True)]
 
 
@@ -73,12 +73,12 @@ def verdict(
             np.asarray(x) if s.type else np.asarray(x).astype(dtype)
             for s, x in zip(op.signature.inputs, operands, strict=True)
         ]
-        found, T = [np.asarray(r) for r in results], computing(dtype)
+        outputs, T = [np.asarray(r) for r in results], computing(dtype)
         if np.dtype(dtype) == T or op.name in PROPERTIES:
-            return judge_structured(op, arrays, static, dtype, found, params, accuracy)
+            return judge_structured(op, arrays, static, dtype, outputs, params, accuracy)
         wide = [x if s.type else x.astype(T) for s, x in zip(op.signature.inputs, arrays, strict=True)]
         meant = structured_bound(op, wide, static, T, params, accuracy)
-        judged = [judge(g, rounded_bound(b, dtype)) for g, b in zip(found, meant, strict=True)]
+        judged = [judge(g, rounded_bound(b, dtype)) for g, b in zip(outputs, meant, strict=True)]
         return min(judged, key=lambda v: (v.ok, -v.worst))
     if repeat > 1:
         shared = [s for s in op.signature.inputs if not s.leading]
@@ -110,10 +110,10 @@ def stated(v: Verdict, op: Op, accuracy: Accuracy) -> str:
         return str(v)
     ulp = {"sqrt": accuracy.ulp.get("sqrt", 0.5), "div": accuracy.ulp.get("div", 0.5)}
     kinds = sorted({node.kind for node in op.program().nodes if ELEMENTS.get(node.kind, FREE).flops > FREE.flops})
-    said = [f"{ulp.get(kind, accuracy.ulp.get(kind, accuracy.default)):g} ulp for {kind}" for kind in kinds]
-    said += [f"chains of {accuracy.chain} additions"] if op.program().folds else []
+    limits = [f"{ulp.get(kind, accuracy.ulp.get(kind, accuracy.default)):g} ulp for {kind}" for kind in kinds]
+    limits += [f"chains of {accuracy.chain} additions"] if op.program().folds else []
     off = f", {v.worst:.3g} times as far from it as allowed" if 1 < v.worst < inf else ""
-    return f"{v}{off}; `accuracy` states {', '.join(said)}" if said else f"{v}{off}"
+    return f"{v}{off}; `accuracy` states {', '.join(limits)}" if limits else f"{v}{off}"
 
 
 FREE = ELEMENTS["add"]

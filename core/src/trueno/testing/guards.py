@@ -79,13 +79,13 @@ def _tolerance(bound: Bound) -> float:
 
 def _rows(op: Op, backend: str, T: np.dtype[Any], seed: int) -> Iterator[tuple[Case, list[Bound], set[str]]]:
     """One row of each kind of value, the possible results, and which of NaN and Inf the operands hold."""
-    accuracy, given = registry.load(backend).accuracy, keywords(op)[0]
+    accuracy, kwargs = registry.load(backend).accuracy, keywords(op)[0]
     operands = grid(op, T, rng_for(op, T, seed), 65)
     count = next(len(x) for x, k in zip(operands, op.layout, strict=True) if k != "w")
     for r in range(count):
         row = tuple(x if k == "w" else np.array(x[r]) for x, k in zip(operands, op.layout, strict=True))
         held = {name for name, test in (("nan", np.isnan), ("inf", np.isinf)) if any(test(x).any() for x in row)}
-        yield Case(op, T, f"row {r} of every kind", row, given), _seen(op, row, given, T, accuracy), held
+        yield Case(op, T, f"row {r} of every kind", row, kwargs), _seen(op, row, kwargs, T, accuracy), held
 
 
 def _seen(
@@ -147,9 +147,9 @@ def _stops(case: Case, backend: str, seed: int, kind: str, least: int, most: int
         with told(case, backend, seed), _guard(kind):
             error = _error(op, operands, case.kwargs, backend, operands[target.at] if target else None)
             assert error is not None, f"{least} values must be {kind}, and a guard on {kind}{how} did not stop"
-            said = f"the error of a guard on {kind}{how} names"
-            assert (error.op, error.backend) == (op.name, backend), f"{said} {error.op} on {error.backend}"
-            assert least <= error.count <= most, f"{said} {error.count} values; {least} to {most} can be {kind}"
+            prefix = f"the error of a guard on {kind}{how} names"
+            assert (error.op, error.backend) == (op.name, backend), f"{prefix} {error.op} on {error.backend}"
+            assert least <= error.count <= most, f"{prefix} {error.count} values; {least} to {most} can be {kind}"
             for name, now, was in zip(op.operands, operands, case.operands, strict=True):
                 assert now.tobytes() == was.tobytes(), f"a guard stopped the call{how}, and {name} was changed"
 

@@ -40,63 +40,63 @@ def _child(task: str, name: str, **environment: str) -> tuple[dict[str, Any], st
         printed = done.stdout.decode("utf-8", "replace")
         if report.exists() and (text := report.read_text("utf-8")):
             return json.loads(text), printed
-        told = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        last_line = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-        return {"error": f"its process ended with {how}" + (f": {told}" if told else "")}, printed
+        return {"error": f"its process ended with {how}" + (f": {last_line}" if last_line else "")}, printed
 
 
 def probe_problems(name: str) -> list[str]:
     """Both probes in a new process: verdicts, output, and the changes around them."""
     if not package_of(name):
         return []
-    found, printed = _child("probes", name)
+    report, printed = _child("probes", name)
     wrong = [f"it prints on stdout: {printed[:200]!r}"] if printed else []
-    if "error" in found:
-        return [*wrong, f"probing raised: {found['error']}"]
+    if "error" in report:
+        return [*wrong, f"probing raised: {report['error']}"]
     for level, key in ((1, "one"), (2, "two")):
-        ok, reason = found[key]
+        ok, reason = report[key]
         if not ok:
             wrong.append(f"probe({level}) says no in a new process: {reason or 'without a reason'}")
-    if not found["same"]:
+    if not report["same"]:
         wrong.append("probe(1) gives another verdict the second time")
-    if not found["twice"]:
+    if not report["twice"]:
         wrong.append("the factory, called a second time, gives a backend whose probe(1) differs")
-    return [*wrong, *(f"probing changed the {change}" for change in found["changes"])]
+    return [*wrong, *(f"probing changed the {change}" for change in report["changes"])]
 
 
 def fork_problems(name: str) -> list[str]:
     """A process that calls probe(1) and then forks: does its child work?  Nothing on systems without fork."""
     if not hasattr(os, "fork") or not package_of(name):
         return []
-    found, _ = _child("fork", name)
-    said = found.get("error") or found.get("said")
-    return [f"after probe(1) and a fork: {said}"] if said else []
+    report, _ = _child("fork", name)
+    problem = report.get("error") or report.get("said")
+    return [f"after probe(1) and a fork: {problem}"] if problem else []
 
 
 def discovery_problems(name: str) -> list[str]:
     """Listing the backends must import none of this one's code, once its verdict is known."""
-    found, printed = _child("discovery", name, TRUENO_PROBE="on")
-    if "error" not in found:
-        found, more = _child("discovery", name, TRUENO_PROBE="on")
+    report, printed = _child("discovery", name, TRUENO_PROBE="on")
+    if "error" not in report:
+        report, more = _child("discovery", name, TRUENO_PROBE="on")
         printed += more
     wrong = [f"discovery prints: {printed[:200]!r}"] if printed else []
-    if "error" in found:
-        return [*wrong, f"discovery raised: {found['error']}"]
-    if found["listed"]:
+    if "error" in report:
+        return [*wrong, f"discovery raised: {report['error']}"]
+    if report["listed"]:
         wrong.append("trueno.backends() imported its package; it must be found by its manifest alone")
-    elif found["asked"]:
+    elif report["asked"]:
         wrong.append("asking whether it is available imported its package, though its verdict was known")
-    if not found["available"]:
-        wrong.append(f"in a new process it is not available: {found['reason']}")
+    if not report["available"]:
+        wrong.append(f"in a new process it is not available: {report['reason']}")
     return wrong
 
 
 def force_cpu_problems(name: str) -> list[str]:
     """Under TRUENO_FORCE_CPU=1 a GPU backend is neither imported nor available; a CPU backend is unaffected."""
-    found, _ = _child("discovery", name, TRUENO_PROBE="on", TRUENO_FORCE_CPU="1")
-    if "error" in found:
-        return [f"under TRUENO_FORCE_CPU=1: {found['error']}"]
+    report, _ = _child("discovery", name, TRUENO_PROBE="on", TRUENO_FORCE_CPU="1")
+    if "error" in report:
+        return [f"under TRUENO_FORCE_CPU=1: {report['error']}"]
     if registry.entries()[name].kind != "gpu":
-        return [] if found["available"] else [f"TRUENO_FORCE_CPU=1 made it unavailable: {found['reason']}"]
-    wrong = ["under TRUENO_FORCE_CPU=1 its package is imported"] if found["listed"] or found["asked"] else []
-    return [*wrong, "under TRUENO_FORCE_CPU=1 it is available"] if found["available"] else wrong
+        return [] if report["available"] else [f"TRUENO_FORCE_CPU=1 made it unavailable: {report['reason']}"]
+    wrong = ["under TRUENO_FORCE_CPU=1 its package is imported"] if report["listed"] or report["asked"] else []
+    return [*wrong, "under TRUENO_FORCE_CPU=1 it is available"] if report["available"] else wrong

@@ -65,13 +65,13 @@ def check_call(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, every_
         before = [x.tobytes() for x in direct.operands]
         for change in (lambda x: x, _read_only):
             outs = Outs(by, direct)
-            given = [by.give(change(x)) for x in direct.operands]
-            status = attempt(kernel, *given, *direct.scalars, *outs.given)
+            arrays = [by.give(change(x)) for x in direct.operands]
+            status = attempt(kernel, *arrays, *direct.scalars, *outs.given)
             how = "" if change is not _read_only else " with read-only operands"
             assert status == 0, (
                 f"given {direct.told()}, all as they must be{how}, it returned {status}; compute, and return 0"
             )
-            after = [np.asarray(by.take(x)).tobytes() for x in given]
+            after = [np.asarray(by.take(x)).tobytes() for x in arrays]
             assert before == after, "an operand was changed"
             _judge(by, direct, outs.results(), how)
             outs.check_margins()

@@ -17,8 +17,8 @@ Shape = tuple[int, ...]
 
 def several(op: Op) -> list[int]:
     """The operands that vary along rows and elements as declared, where there are two or more of them."""
-    found = [] if op.structured else [i for i, letter in enumerate(op.layout) if letter == "e"]
-    return found if len(found) > 1 else []
+    places = [] if op.structured else [i for i, letter in enumerate(op.layout) if letter == "e"]
+    return places if len(places) > 1 else []
 
 
 def forms(op: Op, every: bool = True) -> list[str]:
@@ -42,8 +42,8 @@ def _one_each(letter: str, count: int) -> list[str]:
 
 
 def _at(layout: str, places: list[int], letters: str) -> str:
-    made = dict(zip(places, letters, strict=True))
-    return "".join(made.get(i, letter) for i, letter in enumerate(layout))
+    replacements = dict(zip(places, letters, strict=True))
+    return "".join(replacements.get(i, letter) for i, letter in enumerate(layout))
 
 
 def user_shapes(op: Op, layout: str, rows: int, n: int) -> list[Shape]:

@@ -46,8 +46,8 @@ class Ledger:
 
     def add(self, report: Any) -> None:
         """Record a `TestReport`; tests outside of the kit are ignored."""
-        told = dict(report.user_properties)
-        row = told.get("trueno.row")
+        properties = dict(report.user_properties)
+        row = properties.get("trueno.row")
         if row is None or (report.when != "call" and report.outcome == "passed"):
             return
         self.outcomes.append(Outcome(message=_message(report), outcome=report.outcome, **row))
@@ -84,8 +84,8 @@ class Ledger:
             return "FAIL"
         if any(o.outcome == "passed" for o in ends):
             return "pass"
-        found = re.search(r"rejects .* in \w+: (\w+)", ends[0].message) if ends else None
-        return found[1] if found else "skipped" if ends else ""
+        match = re.search(r"rejects .* in \w+: (\w+)", ends[0].message) if ends else None
+        return match[1] if match else "skipped" if ends else ""
 
     def json(self, *, seed: int, quick: bool) -> dict[str, Any]:
         """Everything, as plain data."""
@@ -127,14 +127,14 @@ class Ledger:
 
     def lines(self, backend: str) -> list[str]:
         """The report for people."""
-        told = facts(backend)
-        head = f"{backend}: {told['distribution']} {told['version']}, {', '.join(told['devices']) or 'no device named'}"
-        accuracy = told["accuracy"]
+        info = facts(backend)
+        head = f"{backend}: {info['distribution']} {info['version']}, {', '.join(info['devices']) or 'no device named'}"
+        accuracy = info["accuracy"]
         named = accuracy.get("ulp") if isinstance(accuracy.get("ulp"), dict) else {}
         stated = "".join(f", {kind} {ulp}" for kind, ulp in named.items())
         flush = "" if accuracy.get("subnormals") else ", and flushes subnormals"
-        said = f"errors of {accuracy.get('default', 0)} ulp{stated}, and chains of {accuracy.get('chain')} additions"
-        lines = [head, f"states {said}{flush}", ""]
+        limits = f"errors of {accuracy.get('default', 0)} ulp{stated}, and chains of {accuracy.get('chain')} additions"
+        lines = [head, f"states {limits}{flush}", ""]
         lines += self._matrix(backend) + self._rates(backend)
         remarks = [f"remark: {text}" for name, text in self.remarks if name == backend]
         broken = [f"FAIL {o.test}" for o in self.failures(backend) if not o.op]
@@ -164,9 +164,9 @@ class Ledger:
             )
             lines.append("be judged, having no defined result; how many cases `supports` rejects, and which layouts")
             lines += columns(tuple(row) for row in rows)
-        for said in dict.fromkeys(left.values()):
-            named = [op for op, what in left.items() if what == said]
-            lines.append(f"not taken, {said}: {len(named)} ops: {', '.join(named)}")
+        for reason in dict.fromkeys(left.values()):
+            named = [op for op, what in left.items() if what == reason]
+            lines.append(f"not taken, {reason}: {len(named)} ops: {', '.join(named)}")
         return [*lines, ""]
 
     def _left(self, backend: str, ops: list[str]) -> dict[str, str]:

@@ -89,20 +89,20 @@ def _fill(
 def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
     """Every case of a structured op."""
     everything: list[tuple[tuple[int, ...], ...]] = []
-    for given in keywords(op):
+    for arguments in keywords(op):
         if op.quantized or not everything:
-            everything = list(_shapes(op, rng, given))
+            everything = list(_shapes(op, rng, arguments))
         for shapes in everything:
-            yield Case(op, T, "normal", tuple(_fill(op, T, rng, shapes, given)), given)
-    given = keywords(op)[0]
+            yield Case(op, T, "normal", tuple(_fill(op, T, rng, shapes, arguments)), arguments)
+    arguments = keywords(op)[0]
     if op.quantized:
-        everything = list(_shapes(op, rng, given))
+        everything = list(_shapes(op, rng, arguments))
     shapes = everything[min(4, len(everything) - 1)]
     symmetric = op.name == "symmetric_eigen"
 
     def case(label: str, change: Any) -> Case:
-        operands = _fill(op, T, rng, shapes, given)
-        return Case(op, T, label, tuple(change(x) if x.dtype == T else x for x in operands), given)
+        operands = _fill(op, T, rng, shapes, arguments)
+        return Case(op, T, label, tuple(change(x) if x.dtype == T else x for x in operands), arguments)
 
     yield case("Fortran order", np.asfortranarray)
     yield case("byte-swapped", lambda x: x.astype(x.dtype.newbyteorder()))
@@ -118,9 +118,9 @@ def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iter
         if not any(s.blocks for s in op.signature.outputs):  # such numbers, or weights, cannot be quantized
             yield case("huge", lambda x: x * T.type(float(info.max) / 8))
             yield case("subnormal", lambda x: x * T.type(500 * float(info.smallest_subnormal)))
-        yield from _special(op, T, rng, shapes, given)
+        yield from _special(op, T, rng, shapes, arguments)
     if op.name not in EXPLICIT:
-        yield from _empty(op, T, rng, given)
+        yield from _empty(op, T, rng, arguments)
 
 
 def _special(

@@ -67,8 +67,8 @@ def rejected(op: Op, backend: str, dtype: npt.DTypeLike, parameters: dict[str, A
     first = None
     loaded, rank = registry.load(backend), max(len(op.signature.inputs[0].dims), 1)
     sizes = (5,) * (len(op.operands) if op.structured else 1)
-    for given in keywords(op) if parameters is None else [parameters]:
-        static = tuple(split(op, given)[1].items())
+    for kwargs in keywords(op) if parameters is None else [parameters]:
+        static = tuple(split(op, kwargs)[1].items())
         reject = loaded.supports(Call(op, computing(dtype), op.layout, rank, sizes, static))
         if reject is None:
             return None

@@ -33,17 +33,17 @@ def check_threads(backend: str, dtype: npt.DTypeLike, seed: int = 0, rounds: int
 
     def run(mine: list[Case]) -> list[list[tuple[np.ndarray, ...]]]:
         start.wait()
-        found: list[list[tuple[np.ndarray, ...]]] = [[] for _ in mine]
+        outputs: list[list[tuple[np.ndarray, ...]]] = [[] for _ in mine]
         for _ in range(rounds):
-            for results, case in zip(found, mine, strict=True):
+            for results, case in zip(outputs, mine, strict=True):
                 results.append(invoke(case.op, case.operands, case.kwargs, backend))
-        return found
+        return outputs
 
     with ThreadPoolExecutor(THREADS) as pool:
         everything = list(pool.map(run, work))
-    for t, (mine, found) in enumerate(zip(work, everything, strict=True)):
-        for case, made in zip(mine, found, strict=True):
-            seen = {tuple(np.asarray(r).tobytes() for r in results): results for results in made}
+    for t, (mine, outputs) in enumerate(zip(work, everything, strict=True)):
+        for case, repeats in zip(mine, outputs, strict=True):
+            seen = {tuple(np.asarray(r).tobytes() for r in results): results for results in repeats}
             for results in seen.values():
                 v = verdict(case.op, case.operands, case.kwargs, case.dtype, results, accuracy)
                 assert v.ok, (

@@ -132,10 +132,10 @@ def check(
             if registry.newest(entry, device) is None:
                 left.append(entry.name)
                 continue
-            said = [found for v in entry.variants if (found := _checked(device, entry, v, seed))]
-            good += not said
-            rest += [entry.name] * bool(said)
-            _say(f"{entry.name}: {'; '.join(said) or f'right, {_count(len(entry.variants))}'}")
+            failures = [failure for v in entry.variants if (failure := _checked(device, entry, v, seed))]
+            good += not failures
+            rest += [entry.name] * bool(failures)
+            _say(f"{entry.name}: {'; '.join(failures) or f'right, {_count(len(entry.variants))}'}")
     _say(f"{good} kernels are right, {len(rest)} are not, {len(left)} are not for {device.arch}")
     for what, which in (("not right", rest), (f"not for {device.arch}", left)):
         if which:
@@ -160,15 +160,15 @@ def _count(variants: int) -> str:
 
 def _constants(entry: CatalogueEntry, given: list[str] | None) -> dict[str, Any]:
     """The values of `--set NAME=VALUE`."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in given or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
             raise ParameterError(f"{entry.name}: --set {text!r} must be NAME=VALUE")
-        if name in found:
+        if name in values:
             raise ParameterError(f"{entry.name}: --set gives {name} twice; give it once")
-        found[name] = registry.read(entry, name, value)
-    return found
+        values[name] = registry.read(entry, name, value)
+    return values
 
 
 def _command(verb: str, entry: CatalogueEntry, arch: str, constants: Mapping[str, Any]) -> str:
@@ -179,10 +179,10 @@ def _command(verb: str, entry: CatalogueEntry, arch: str, constants: Mapping[str
 
 def _table(rows: Sequence[tuple[str, ...]], width: int) -> Iterable[str]:
     """Lines with the columns below each other, and a rule below the first; the last two are broken to fit."""
-    *widths, said, last = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    *widths, penultimate, last = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = max(width - sum(widths) - 2 * (len(widths) + 1), 2 * LEAST)
-    last = min(last, max(room // 2, room - said))
-    widths += [min(said, room - last), last]
+    last = min(last, max(room // 2, room - penultimate))
+    widths += [min(penultimate, room - last), last]
     broken = [[_broken(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
     lines = columns(line for cells in broken for line in zip_longest(*cells, fillvalue=""))
     heading = max(map(len, broken[0]))
@@ -202,8 +202,8 @@ def _broken(cell: str, width: int) -> list[str]:
 
 def _arches(entry: CatalogueEntry) -> str:
     """`from sm_80`, or their names if some newer ones are left out."""
-    known = list(TARGETS)
-    rest = known[known.index(entry.arches[0]) :]
+    targets = list(TARGETS)
+    rest = targets[targets.index(entry.arches[0]) :]
     return f"from {rest[0]}" if len(rest) > 1 and list(entry.arches) == rest else ", ".join(entry.arches)
 
 

@@ -47,17 +47,17 @@ def catalogue() -> dict[str, CatalogueEntry]:
 
 def find(name: str) -> CatalogueEntry:
     """The entry with this name; ParameterError with the nearest name."""
-    known = catalogue()
-    if name not in known:
+    entries = catalogue()
+    if name not in entries:
         from trueno.backend import TABLE  # the op table, needed only for a misspelt kernel
 
         if name in TABLE:
             raise ParameterError(
                 f"ptx: {name} is an op of Trueno without a kernel of its own here; `trueno ptx list` has the kernels"
             )
-        hint = suggestion(name, known) or ";"
+        hint = suggestion(name, entries) or ";"
         raise ParameterError(f'ptx: no kernel is called "{name}"{hint} `trueno ptx list` has them all')
-    return known[name]
+    return entries[name]
 
 
 def usual(entry: CatalogueEntry) -> str:
@@ -70,12 +70,12 @@ def usual(entry: CatalogueEntry) -> str:
 
 def chosen(entry: CatalogueEntry, given: Mapping[str, Any]) -> dict[str, Any]:
     """All constants of a build, `given` ones in place of the defaults; ParameterError for invalid ones."""
-    known = {c.name: c for c in entry.constants}
+    constants = {c.name: c for c in entry.constants}
     for name, value in given.items():
-        if name not in known:
-            there = f"it has {', '.join(known)}" if known else "it has none"
-            raise ParameterError(f"{entry.name}: no constant {name!r}{suggestion(name, known) or f'; {there}'}")
-        choices = known[name].choices
+        if name not in constants:
+            there = f"it has {', '.join(constants)}" if constants else "it has none"
+            raise ParameterError(f"{entry.name}: no constant {name!r}{suggestion(name, constants) or f'; {there}'}")
+        choices = constants[name].choices
         if choices and value not in choices:
             raise ParameterError(f"{entry.name}: {name} is {value!r}; it must be {_alternatives(choices)}")
     values = entry.defaults | dict(given)
@@ -102,9 +102,9 @@ def read(entry: CatalogueEntry, name: str, text: str) -> Any:
 def build(entry: CatalogueEntry, arch: str = ARCH, constants: Mapping[str, Any] | None = None) -> tuple[Kernel, ...]:
     """The kernels for an architecture that the entry claims; ParameterError for impossible builds."""
     if arch not in entry.arches:
-        known = ", ".join(entry.arches)
+        arches = ", ".join(entry.arches)
         hint = "" if arch in TARGETS else suggestion(arch, entry.arches)
-        raise ParameterError(f"{entry.name}: it is not for {arch}{hint or ';'} it runs on {known}")
+        raise ParameterError(f"{entry.name}: it is not for {arch}{hint or ';'} it runs on {arches}")
     values = chosen(entry, constants or {})
     try:
         kernels = entry.build(arch, **values)
@@ -126,8 +126,8 @@ def module(kernels: Sequence[Kernel]) -> str:
         head, _, body = k.text.partition(".visible")
         heads.append(head.partition("\n")[0])
         bodies.append(f".visible{body}")
-        for found in re.findall(r"\.extern \.shared \.align (\d+)", head):
-            align = max(align, int(found))
+        for alignment in re.findall(r"\.extern \.shared \.align (\d+)", head):
+            align = max(align, int(alignment))
     shared = [f".extern .shared .align {align} .b8 {DYNAMIC}[];", ""] if align else []
     start = [f".version {newest[0]}.{newest[1]}", f".target {kernels[0].arch}", ".address_size 64", "", *shared]
     return "\n".join([*heads, *start, *bodies])
@@ -207,10 +207,10 @@ def on(
     if isinstance(sample, Trial):
         return tuple(sample.run(device))
     kernel, threads = _alone(entry, kernels, sample)
-    given = [sample.operands[p.name] for p in kernel.params]
-    arrays = [device.to_device(x) for x in given if isinstance(x, np.ndarray)]
-    numbers = [x for p, x in zip(kernel.params, given, strict=True) if isinstance(p.type, Type) and p.type.integer]
-    floats = [x for p, x in zip(kernel.params, given, strict=True) if isinstance(p.type, Type) and not p.type.integer]
+    values = [sample.operands[p.name] for p in kernel.params]
+    arrays = [device.to_device(x) for x in values if isinstance(x, np.ndarray)]
+    numbers = [x for p, x in zip(kernel.params, values, strict=True) if isinstance(p.type, Type) and p.type.integer]
+    floats = [x for p, x in zip(kernel.params, values, strict=True) if isinstance(p.type, Type) and not p.type.integer]
     device.prepare(kernel, sample.grid, numbers, threads)([x.data.ptr for x in arrays], floats)
     there = dict(zip((p.name for p in kernel.params), arrays, strict=False))  # pointers come first
     return tuple(compare(n, device.to_host(there[n]), want) for n, want in sample.wants.items())

@@ -132,15 +132,15 @@ class Emulator:
         memory.bytes.fill(0xAB)  # programs must not rely on zeros
         with self._lock:
             self._memories[memory.ptr] = memory
-        made = Array(shape, dtype, memory)
+        array = Array(shape, dtype, memory)
         if self._here.recorded is not None:
-            self._here.recorded.held.append(made)
-        return made
+            self._here.recorded.held.append(array)
+        return array
 
     def to_device(self, x: np.ndarray[Any, Any]) -> Array:
-        made = self.empty(x.shape, x.dtype.newbyteorder("="))
-        made.elements[...] = x
-        return made
+        array = self.empty(x.shape, x.dtype.newbyteorder("="))
+        array.elements[...] = x
+        return array
 
     def to_host(self, x: Array, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         if out is None:
@@ -166,8 +166,8 @@ class Emulator:
             return pointer
         with self._lock:
             starts = sorted(self._memories)
-            found = bisect_right(starts, pointer) - 1
-            memory = self._memories.get(starts[found]) if found >= 0 else None
+            index = bisect_right(starts, pointer) - 1
+            memory = self._memories.get(starts[index]) if index >= 0 else None
         if memory is None or pointer > memory.ptr + len(memory.bytes):
             raise KernelError(f"cuda_emulated: {pointer:#x} is not an address of an array")
         rest = memory.bytes[pointer - memory.ptr :]
@@ -233,10 +233,10 @@ class Emulator:
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
-        made, before = Recording(), self._here.recorded
-        self._here.recorded = made
+        recording, before = Recording(), self._here.recorded
+        self._here.recorded = recording
         try:
-            yield made
+            yield recording
         finally:
             self._here.recorded = before
 

@@ -23,7 +23,7 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
 
     seen: the launch that a call needed for these arrays, which are in C order; None if it needed more.
     """
-    known: dict[Any, Callable[..., None]] = {}
+    launches: dict[Any, Callable[..., None]] = {}
     before: dict[Any, bool] = {}
     """Keys that were seen once; whether they may have a single launch."""
     numbers = count()
@@ -42,9 +42,9 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
         if launch is None:
             before[key] = False
         else:
-            if len(known) >= READY:
-                known.clear()
-            known[key] = launch if floats else _fixed(launch, [x.data.ptr for x in arrays])
+            if len(launches) >= READY:
+                launches.clear()
+            launches[key] = launch if floats else _fixed(launch, [x.data.ptr for x in arrays])
         return status
 
     def bind(shapes: tuple[tuple[int, ...], ...]) -> Callable[..., int]:
@@ -59,9 +59,9 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
                 return -1
             return slow(key, *(x if s is None or x.shape == s else x.reshape(s) for x, s in pairs))
 
-        return _written(inputs, floats, outs, True)(known.get, seen_so, next(numbers))  # type: ignore[no-any-return]
+        return _written(inputs, floats, outs, True)(launches.get, seen_so, next(numbers))  # type: ignore[no-any-return]
 
-    kernel = _written(inputs, floats, outs, False)(known.get, slow, None)
+    kernel = _written(inputs, floats, outs, False)(launches.get, slow, None)
     kernel.bind = bind
     return kernel
 
@@ -80,17 +80,17 @@ def _written(inputs: int, floats: int, outs: int, shaped: bool) -> Callable[...,
     """
     names = [f"a{i}" for i in range(inputs)], [f"f{i}" for i in range(floats)], [f"o{i}" for i in range(outs)]
     arrays = [*names[0], *names[2]]
-    given = ", ".join([*names[0], *names[1], *names[2]])
+    parameters = ", ".join([*names[0], *names[1], *names[2]])
     addresses = "".join(f"p_{x}, " for x in arrays)
     shapes = "alike, " if shaped else "".join(f"{x}.shape, " for x in arrays)
     lines = [
         "def made(known, slow, alike):",
-        f"    def kernel({given}):",
+        f"    def kernel({parameters}):",
         *(f"        p_{x} = {x}.data.ptr" for x in arrays),
         f"        key = {shapes}{addresses[:-2]}",
         "        launch = known(key)",
         f"        if launch is None or not ({' and '.join(f'{x}._c_contiguous' for x in arrays)}):",
-        f"            return slow(key, {given})",
+        f"            return slow(key, {parameters})",
         f"        launch(({addresses}), ({', '.join(names[1])},))" if floats else "        launch()",
         "        return 0",
         "    return kernel",

@@ -60,9 +60,9 @@ def _cast(k: Builder, x: Pointer, out: Pointer, count: Value, *, V: int) -> None
             (live, at, [v for i in range(0, V, many[0]) for v in _loaded(x, at + i, many[0], live)])
         )  # fmt: skip
     for live, at, values in loaded:
-        made = [_converted(k, v, kind) for v in values]
+        converted = [_converted(k, v, kind) for v in values]
         for i in range(0, V, many[1]):
-            out.store(at + i, made[i : i + many[1]], where=live)
+            out.store(at + i, converted[i : i + many[1]], where=live)
     if V > 1:
         rest = groups * V + first
         live = (first < V) & (rest < count)
@@ -71,8 +71,8 @@ def _cast(k: Builder, x: Pointer, out: Pointer, count: Value, *, V: int) -> None
 
 
 def _loaded(x: Pointer, at: Value, count: int, where: Value) -> list[Value]:
-    found = x.load(at, vec=count, where=where, cache="nc")
-    return found if isinstance(found, list) else [found]
+    values = x.load(at, vec=count, where=where, cache="nc")
+    return values if isinstance(values, list) else [values]
 
 
 @cache
@@ -109,21 +109,21 @@ class Cast:
         return launches(self.device, count, given, wanted, wide=wide)
 
     def __call__(self, x: Any, out: Any) -> None:
-        given, wanted = x.dtype.name, out.dtype.name
-        if given not in FLOATS or wanted not in FLOATS or x.shape != out.shape:
+        dtype, wanted = x.dtype.name, out.dtype.name
+        if dtype not in FLOATS or wanted not in FLOATS or x.shape != out.shape:
             raise KernelError(
-                f"cuda: {x.shape} {given} cannot be cast to {out.shape} {wanted}; floats of one shape can"
+                f"cuda: {x.shape} {dtype} cannot be cast to {out.shape} {wanted}; floats of one shape can"
             )
         x = self.device.contiguous(x)
         if self.device.contiguous(out) is not out:
             raise KernelError("cuda: a cast writes arrays in C order; give one that lies so")
-        if given == wanted:
+        if dtype == wanted:
             self.device.copy(x, out)
             return
         pointer, target = x.data.ptr, out.data.ptr
         if pointer < target + out.nbytes and target < pointer + x.nbytes:
             raise KernelError("cuda: a cast into the memory that it reads from; give it an array of its own")
-        for launch, (at, to) in self._plan(x.size, given, wanted, not (pointer | target) % VECTOR) if x.size else ():
+        for launch, (at, to) in self._plan(x.size, dtype, wanted, not (pointer | target) % VECTOR) if x.size else ():
             launch([pointer + at, target + to])
 
 
@@ -150,8 +150,8 @@ def nearest(x: np.ndarray[Any, Any], wanted: str) -> np.ndarray[Any, Any]:
     wide = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         last = np.maximum(np.frexp(wide)[1] - digits, least)
-        made = np.ldexp(np.rint(np.ldexp(wide, -last)), last)
-        return np.where(np.isfinite(wide), np.where(np.abs(made) >= most, np.copysign(np.inf, wide), made), wide)
+        rounded = np.ldexp(np.rint(np.ldexp(wide, -last)), last)
+        return np.where(np.isfinite(wide), np.where(np.abs(rounded) >= most, np.copysign(np.inf, wide), rounded), wide)
 
 
 def values(rng: np.random.Generator, count: int, given: str, wanted: str) -> np.ndarray[Any, Any]:

@@ -255,18 +255,18 @@ def convolve2d(device: Device, call: Call, schedule: str = "", constants: dict[s
         if (len(x), len(weights), len(out)) not in ((2, 2, 2), (3, 4, 3)) or 0 in weights[-2:]:
             return None
         (h, w), (p, q) = x[-2:], weights[-2:]
-        made = (h, w) if same else (h - p + 1, w - q + 1)
+        shape = (h, w) if same else (h - p + 1, w - q + 1)
         if not same and (p > h or q > w):
             return None
-        if out != (*weights[:-3], *made) or (len(x) == 3 and weights[1] != x[0]):
+        if out != (*weights[:-3], *shape) or (len(x) == 3 and weights[1] != x[0]):
             return None
         if 0 in out:
             return []
-        chosen, given, blocks, sizes = launch(x, weights, out, same, itemsize, device.sms, wide, schedule, constants)
+        chosen, fixed, blocks, sizes = launch(x, weights, out, same, itemsize, device.sms, wide, schedule, constants)
         if max(*x, *weights, *out) > MOST or blocks >= 1 << 31:
             return None
         numbers = [sizes[n] for n in (TAPS if chosen == "taps" else PRODUCT)]
-        return [ArrayLaunch(prepared(device, source(itemsize, chosen, guarded), given, blocks, numbers))]
+        return [ArrayLaunch(prepared(device, source(itemsize, chosen, guarded), fixed, blocks, numbers))]
 
     return called(device, plan, guarded, 2)
 
@@ -295,8 +295,8 @@ def _sample(rng: np.random.Generator, *, schedule: str, itemsize: int, guarded: 
     value, size = (
         np.einsum("chwpq,ocpq->ohw", f(windows), f(weights.astype(np.float64))) for f in (np.asarray, np.abs)
     )
-    given = _constants(schedule, **constants)
-    _, _, blocks, sizes = launch(x.shape, weights.shape, value.shape, True, itemsize, 1, True, schedule, given)
+    fixed = _constants(schedule, **constants)
+    _, _, blocks, sizes = launch(x.shape, weights.shape, value.shape, True, itemsize, 1, True, schedule, fixed)
     operands: dict[str, Any] = {"x": x, "weights": weights, "out": np.full(value.shape, np.nan, dtype)}
     wants = {"out": Want(value, (prod(weights.shape[1:]) + 4) * np.finfo(dtype).eps * size)}
     if guarded:

@@ -74,15 +74,15 @@ def source(rank: int, word: int) -> Source:
 
 def merged(axes: Sequence[Axis]) -> list[Axis]:
     """The same elements in the same order, with as few axes as may be."""
-    found: list[Axis] = []
+    result: list[Axis] = []
     for length, stride in axes:
         if length == 1:
             continue
-        if found and found[-1][1] == length * stride:
-            found[-1] = (found[-1][0] * length, stride)
+        if result and result[-1][1] == length * stride:
+            result[-1] = (result[-1][0] * length, stride)
         else:
-            found.append((length, stride))
-    return found or [(1, 0)]
+            result.append((length, stride))
+    return result or [(1, 0)]
 
 
 def widest(axes: Sequence[Axis], itemsize: int, *places: int) -> tuple[list[Axis], int]:

@@ -40,8 +40,8 @@ class Epilogue:
     def write(self, k: Any, made: Value, beside: Sequence[Value], numbers: Sequence[Value]) -> Value:
         """The program's result for one element."""
         program, element = self.program, made.type
-        known = dict(zip((name for name, _ in program.operands), (made, *beside), strict=True))
-        given = dict(zip(program.params, numbers, strict=True))
+        operands = dict(zip((name for name, _ in program.operands), (made, *beside), strict=True))
+        params = dict(zip(program.params, numbers, strict=True))
         live, values = program.live(program.outputs), dict[int, Value]()
         for i, node in enumerate(program.nodes):
             if i not in live:
@@ -49,9 +49,9 @@ class Epilogue:
             args = [values[a] for a in node.args]
             match node.kind:
                 case "leaf":
-                    values[i] = known[str(node.value)]
+                    values[i] = operands[str(node.value)]
                 case "param":
-                    values[i] = given[str(node.value)]
+                    values[i] = params[str(node.value)]
                 case "const":
                     assert node.value is not None
                     values[i] = k.const(element, float(node.value))

@@ -97,10 +97,10 @@ def called(device: Device, plan: Callable[..., Plan], guarded: bool, inputs: int
 
     def call(*arrays: Any) -> int:
         out = arrays[-1]
-        given = [contiguous(x) for x in arrays]
-        if given[-1] is not out:
+        dense = [contiguous(x) for x in arrays]
+        if dense[-1] is not out:
             return -1
-        pointers = [x.data.ptr for x in given]
+        pointers = [x.data.ptr for x in dense]
         aligned = 0
         for p in pointers:
             aligned |= p
@@ -109,7 +109,7 @@ def called(device: Device, plan: Callable[..., Plan], guarded: bool, inputs: int
             return -1
         start = pointers[-1]
         end = start + out.nbytes
-        for x, p in zip(given[:-1], pointers, strict=False):
+        for x, p in zip(dense[:-1], pointers, strict=False):
             if p < end and start < p + x.nbytes:
                 return -1
         after = [device.status()] if guarded and launches else []

@@ -52,7 +52,7 @@ def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
         return launches
 
     def kernel(a: Any, b: Any, *more: Any) -> int:
-        out, given = more[-1], more[:beside]
+        out, extras = more[-1], more[:beside]
         if laid(out) is not out:
             return -1
         a, b = laid(a), laid(b)
@@ -70,8 +70,8 @@ def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
             return -1
         if beside:
             shapes = {"e": out.shape, "w": out.shape[-1:], "r": out.shape[:-1], "u": ()}
-            given = tuple(map(laid, given))
-            for x, kind in zip(given, kinds, strict=True):
+            extras = tuple(map(laid, extras))
+            for x, kind in zip(extras, kinds, strict=True):
                 if x.shape != shapes[kind]:
                     return -1
                 if overlaps(out, x) and not (kind == "e" and x.data.ptr == to):  # its own element it may read
@@ -83,7 +83,7 @@ def product_kernel(device: Device, call: Call, make: Make) -> Kernel:
             ends = status
             if beside:
                 moved = {"e": first * size, "r": row * size, "w": 0, "u": 0}
-                ends = (*(x.data.ptr + moved[kind] for x, kind in zip(given, kinds, strict=True)), *status)
+                ends = (*(x.data.ptr + moved[kind] for x, kind in zip(extras, kinds, strict=True)), *status)
             target = to + first * size
             if planned.then is None:
                 planned.launch((pa + first_a * size, pb + first_b * size, target, *ends), floats)

@@ -39,8 +39,8 @@ class Store:
     def pointers(self, element: Type) -> dict[str, ParamType]:
         """Parameters after the result."""
         beside = len(self.epilogue.beside) if self.epilogue else 0
-        found: dict[str, ParamType] = {f"beside{i}": ptr(element) for i in range(beside)}
-        return found | {"status": ptr(u32)} if self.guarded else found
+        params: dict[str, ParamType] = {f"beside{i}": ptr(element) for i in range(beside)}
+        return params | {"status": ptr(u32)} if self.guarded else params
 
     def floats(self, element: Type) -> dict[str, ParamType]:
         """Parameters after the whole numbers."""

@@ -116,8 +116,8 @@ dtype type   element
 def _table(rows: str) -> dict[str, str]:
     table: dict[str, str] = {}
     for row in rows.strip().splitlines():
-        names, _, said = row.partition("   ")
-        table |= dict.fromkeys(names.split(), said.strip().replace("{ln2}", LN_2).replace("{log2e}", LOG2_E))
+        names, _, replacement = row.partition("   ")
+        table |= dict.fromkeys(names.split(), replacement.strip().replace("{ln2}", LN_2).replace("{log2e}", LOG2_E))
     return table
 
 
@@ -128,5 +128,5 @@ POINTER: Final = _table(_POINTER)
 
 def instead(name: str, guesses: Mapping[str, str], known: Iterable[str]) -> str:
     """`; here it is k.tid`, or `; did you mean "rsqrt"?`, or nothing."""
-    said = guesses.get(name.replace("_", "").lower())
-    return f"; here that is {said}" if said else suggestion(name, known)
+    replacement = guesses.get(name.replace("_", "").lower())
+    return f"; here that is {replacement}" if replacement else suggestion(name, known)

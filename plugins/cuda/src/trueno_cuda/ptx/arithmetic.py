@@ -72,15 +72,15 @@ class Arithmetic(Conversions):
                     break
                 return form
         arities = {len(form.operands) for form in forms}
-        given = list(dict.fromkeys(k.name for k in kinds if k is not None))
+        types = list(dict.fromkeys(k.name for k in kinds if k is not None))
         if len(args) not in arities:
             raise BuildError(f"k.{name} takes {min(arities)} operands, not {len(args)}")
-        if not given:
+        if not types:
             raise BuildError(f"k.{name} of Python numbers alone: compute it in Python, or make one a k.var")
         taken = list(dict.fromkeys(f.operands[0].name for f in forms if f.operands[0] is not None))
-        if len(given) > 1:
-            raise BuildError(f"k.{name} takes operands of one type, not {' and '.join(given)}; convert with .to(...)")
-        raise BuildError(f"k.{name} takes {', '.join(taken)}, not {given[0]}; convert with .to(...)")
+        if len(types) > 1:
+            raise BuildError(f"k.{name} takes operands of one type, not {' and '.join(types)}; convert with .to(...)")
+        raise BuildError(f"k.{name} takes {', '.join(taken)}, not {types[0]}; convert with .to(...)")
 
     def _uniformity(self, name: str, args: Sequence[Value | Number]) -> Uniformity:
         whole_warps = self.shape is not None and (self.shape[0] % 32 == 0 or self.shape[1:] == (1, 1))
@@ -257,20 +257,20 @@ def _multiple(name: str, args: Sequence[Value | Number], form: Form) -> int:
     """A power of two that certainly divides the result."""
     if not form.result.integer:
         return 1
-    known = [multiple(a) for a in args]
+    multiples = [multiple(a) for a in args]
     match name:
         case "add" | "sub" | "min" | "max" | "or_" | "xor":
-            return min(known)
+            return min(multiples)
         case "mul" | "mul_wide":
-            return known[0] * known[1]
+            return multiples[0] * multiples[1]
         case "mad" | "mad_wide":
-            return min(known[0] * known[1], known[2])
+            return min(multiples[0] * multiples[1], multiples[2])
         case "and_":
-            return max(known)
+            return max(multiples)
         case "shl" if isinstance(args[1], int):
-            return known[0] << args[1]
+            return multiples[0] << args[1]
         case "shr" if isinstance(args[1], int):
-            return max(known[0] >> args[1], 1)
+            return max(multiples[0] >> args[1], 1)
     return 1
 
 

@@ -134,12 +134,12 @@ class Asynchronous(TensorCores):
         self.path.pending.wait(newest)
 
     def _aligned(self, pointer: Pointer, index: Index, count: int, what: str) -> None:
-        known = min(pointer.multiple, multiple(self.flat(pointer, index)))
+        divisor = min(pointer.multiple, multiple(self.flat(pointer, index)))
         step = count & -count
-        if known % step:
+        if divisor % step:
             raise BuildError(
                 f"{what}: {count} elements of {pointer} must start at a multiple of {step}, and the index is only "
-                f"known to be one of {known}; multiply by a constant, or promise it with k.multiple_of(i, {step})"
+                f"known to be one of {divisor}; multiply by a constant, or promise it with k.multiple_of(i, {step})"
             )
         pointer.root.align = max(pointer.root.align, step * pointer.element.bytes)
 

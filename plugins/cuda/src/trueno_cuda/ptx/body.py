@@ -47,14 +47,14 @@ def fault(function: Callable[..., None], calls: frozenset[str]) -> str:
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, SyntaxError):
         return ""
-    made = next((n for n in tree.body if isinstance(n, ast.FunctionDef)), None)
-    if made is None or not made.args.args:
+    definition = next((n for n in tree.body if isinstance(n, ast.FunctionDef)), None)
+    if definition is None or not definition.args.args:
         return ""
     ast.increment_lineno(tree, first - 1)
-    k = made.args.args[0].arg
-    for said in (_exit(made, k), _uncalled(made, k, calls), _rebound(made, k)):
-        if said:
-            return f"{function.__name__}, {said}"
+    k = definition.args.args[0].arg
+    for message in (_exit(definition, k), _uncalled(definition, k, calls), _rebound(definition, k)):
+        if message:
+            return f"{function.__name__}, {message}"
     return ""
 
 
@@ -80,8 +80,8 @@ def _branch(item: ast.withitem, k: str) -> str:
 
 def _member(node: ast.AST, k: str) -> str:
     """NAME of `k.NAME`."""
-    found = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == k
-    return node.attr if found else ""  # type: ignore[attr-defined]
+    matches = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == k
+    return node.attr if matches else ""  # type: ignore[attr-defined]
 
 
 def _exits(body: Iterable[ast.AST], in_loop: bool) -> Iterator[ast.Return | ast.Break | ast.Continue]:
@@ -200,8 +200,8 @@ def _rebound(tree: ast.FunctionDef, k: str) -> str:
         for statement in function.body:
             uses.visit(statement)
         for body in uses.bodies:
-            if said := _escapes(uses.made, body):
-                return said
+            if message := _escapes(uses.made, body):
+                return message
     return ""
 
 
@@ -212,10 +212,10 @@ def _escapes(made: list[Use], body: Body) -> str:
             before.setdefault(use.name, []).append(use)
     inside = made[body.start : body.end]
     for use in inside:
-        known = before.get(use.name)
-        if known is None or use.how not in ("assign", "change"):
+        earlier = before.get(use.name)
+        if earlier is None or use.how not in ("assign", "change"):
             continue
-        if use.how == "change" and not all(b.number for b in known):
+        if use.how == "change" and not all(b.number for b in earlier):
             continue
         first = next(u for u in inside if u.name == use.name)
         after = next((u for u in made[body.end :] if u.name == use.name), None)

@@ -275,12 +275,12 @@ class Collectives(Memory):
 
     def _scratch(self, kinds: tuple[Type, ...], what: str) -> list[Array]:
         """One word per warp for each type; reused by later reductions."""
-        known = self._scratch_arrays
-        if kinds not in known:
+        arrays = self._scratch_arrays
+        if kinds not in arrays:
             if pred in kinds:
                 raise BuildError(f"{what}: predicates have no place in memory; use .to(u32)")
-            known[kinds] = [self.shared(kind, self.warps) for kind in kinds]
-        return known[kinds]
+            arrays[kinds] = [self.shared(kind, self.warps) for kind in kinds]
+        return arrays[kinds]
 
     def block_sum(self, value: Value) -> Value:
         """The sum over all threads of the block, in each of them; see `block_reduce`."""

@@ -133,10 +133,10 @@ class Control(Arithmetic):
         if stop is None:
             start, stop = 0, start
         kind, up = self._counting(start, stop, step)
-        known = isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
-        turns = len(range(start, stop, step)) if known else 1
+        fixed = isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
+        turns = len(range(start, stop, step)) if fixed else 1
         copies = int(unroll) or 1
-        if copies != 1 and not known:
+        if copies != 1 and not fixed:
             raise BuildError("k.range: unroll needs bounds that are known while the kernel is built")
         if turns == 0:
             return
@@ -144,7 +144,7 @@ class Control(Arithmetic):
         index = self.new(kind, least_uniform(start, stop, step), min(multiple(start), multiple(step)))
         self.emit(f"mov.{kind.word}", index.text, self.operand(start, kind))
         if whole:
-            yield from self._turns(index, stop, step, start if known else None, whole, copies, up, unroll is not False)
+            yield from self._turns(index, stop, step, start if fixed else None, whole, copies, up, unroll is not False)
         for _ in range(rest):
             yield from self._turn(index, step, Scope("k.range body"))
 

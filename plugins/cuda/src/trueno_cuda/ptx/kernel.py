@@ -125,8 +125,8 @@ class Source:
         threads = self._threads(chosen)
         name = _mangle(self.name, chosen)
         k = Builder(name, where, threads, self.function.__code__ if loc else None)
-        if said := fault(self.function, CALLS):
-            raise BuildError(said)
+        if message := fault(self.function, CALLS):
+            raise BuildError(message)
         operands = [k.bind(n, t) for n, t in self.params.items()]
         if self.overlap and where.number >= OVERLAPPING:
             k.early = True
@@ -152,9 +152,9 @@ class Source:
         except BuildError as error:
             raise error.with_traceback(_own(error.__traceback__)) from error.__cause__
         except TypeError as error:
-            if not (said := _miscalled(str(error))):
+            if not (message := _miscalled(str(error))):
                 raise
-            raise BuildError(said).with_traceback(_own(error.__traceback__)) from None
+            raise BuildError(message).with_traceback(_own(error.__traceback__)) from None
         if result is not None:
             raise BuildError(f"{self.name} returns {result!r}: a kernel returns nothing; store it, as out.store(i, y)")
 
@@ -184,12 +184,12 @@ class Source:
     def _threads(self, constants: dict[str, Any]) -> Shape | None:
         if self.threads is None:
             return None
-        given = self.threads
-        if isinstance(given, str):
-            if given not in constants:
-                raise BuildError(f"@kernel(threads={given!r}) on {self.name}: it has no such constant")
-            given = constants[given]
-        shape = _shape(given, "threads", self.name)
+        threads = self.threads
+        if isinstance(threads, str):
+            if threads not in constants:
+                raise BuildError(f"@kernel(threads={threads!r}) on {self.name}: it has no such constant")
+            threads = constants[threads]
+        shape = _shape(threads, "threads", self.name)
         if shape[0] * shape[1] * shape[2] > 1024:
             raise BuildError(f"{self.name}: {shape} are more than 1024 threads a block")
         return shape
@@ -217,8 +217,8 @@ class Source:
         loc: bool,
     ) -> tuple[str, Shared]:
         declared, addresses, shared = k.lay_out()
-        said = " ".join(f"{n}={_word(v)}" for n, v in constants.items())
-        lines = [f"// {self.name}{': ' + said if said else ''}", f".version {_spelled(k.version)}"]
+        summary = " ".join(f"{n}={_word(v)}" for n, v in constants.items())
+        lines = [f"// {self.name}{': ' + summary if summary else ''}", f".version {_spelled(k.version)}"]
         lines += [f".target {where.name}", ".address_size 64", ""]
         if loc:
             path = self.function.__code__.co_filename.encode("ascii", "replace").decode()
@@ -273,8 +273,8 @@ def _interface(function: Callable[..., None]) -> tuple[dict[str, ParamType], dic
         raise BuildError(f"{name}: a `yield` makes it a generator, which writes nothing; a kernel stores its results")
     k, *rest = (*inspect.signature(function, eval_str=True).parameters.values(), None)
     if k is None or k.kind is not k.POSITIONAL_OR_KEYWORD or isinstance(k.annotation, (Type, ptr, TensorMap)):
-        found = "it has no parameter" if k is None else f"its first parameter is {k}"
-        raise BuildError(f"{name}: {found}; the builder comes first: def {name}(k, x: ptr(f32), ...)")
+        reason = "it has no parameter" if k is None else f"its first parameter is {k}"
+        raise BuildError(f"{name}: {reason}; the builder comes first: def {name}(k, x: ptr(f32), ...)")
     for p in filter(None, rest):
         if p.kind is p.KEYWORD_ONLY:
             if p.name in ("arch", "loc"):
@@ -299,20 +299,20 @@ def _own(traceback: TracebackType | None) -> TracebackType | None:
         traceback = traceback.tb_next
     while len(frames) > 1 and frames[-1].tb_frame.f_code.co_filename.startswith(OURS):
         frames.pop()
-    made = None
+    chain = None
     for frame in reversed(frames[1:]):
-        made = TracebackType(made, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return made
+        chain = TracebackType(chain, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return chain
 
 
 def _miscalled(message: str) -> str:
     """Python's message for a wrong call of the builder, such as `Pointer.store() takes 3 ...`, in builder's terms."""
-    found = re.fullmatch(r"(\w+)\.(\w+)\(\) (.*)", message)
-    if found is None or found[1] not in OWNERS:
+    match = re.fullmatch(r"(\w+)\.(\w+)\(\) (.*)", message)
+    if match is None or match[1] not in OWNERS:
         return ""
-    owner, name, said = found.groups()
+    owner, name, detail = match.groups()
     hint = "; an index of two dimensions is a tuple: .store((row, column), value)" if owner in POINTERS else ""
-    return f"{'k.' if owner in BUILDERS else '.'}{name}() {said}{hint}"
+    return f"{'k.' if owner in BUILDERS else '.'}{name}() {detail}{hint}"
 
 
 def _shape(given: int | tuple[int, ...], what: str, name: str) -> Shape:

@@ -132,11 +132,11 @@ class Memory(Control):
             raise BuildError(
                 f"{pointer}: a vector of {count} {pointer.element} is not 1, 2, 4, ... of at most {widest} bytes"
             )
-        known = min(pointer.multiple, multiple(at))
-        if known % count:
+        divisor = min(pointer.multiple, multiple(at))
+        if divisor % count:
             raise BuildError(
                 f"{pointer}: a vector of {count} must start at a multiple of {count}, and the index is only known to "
-                f"be one of {known}; multiply by a constant, or promise it with k.multiple_of(i, {count})"
+                f"be one of {divisor}; multiply by a constant, or promise it with k.multiple_of(i, {count})"
             )
         self.in_bounds(pointer, at, count)
         root.align = max(root.align, size * count)

@@ -218,6 +218,6 @@ def _known(pointer: Pointer, method: str, options: dict[str, Any]) -> dict[str, 
     for name in options:
         if name not in OPTIONS[method]:
             hint = '; did you mean "where"?' if name in MASKS else suggestion(name, OPTIONS[method])
-            known = "" if hint else f"; it has {', '.join(OPTIONS[method])}"
-            raise BuildError(f"{pointer}.{method}: no option {name!r}{hint}{known}")
+            choices = "" if hint else f"; it has {', '.join(OPTIONS[method])}"
+            raise BuildError(f"{pointer}.{method}: no option {name!r}{hint}{choices}")
     return options

@@ -102,10 +102,10 @@ def _kind(kind: Type) -> str:
 
 
 def _options() -> str:
-    said = [
+    entries = [
         f"`{n}=` {_code(words)}" if len(words) > 1 else f"`{n}=True` (`.{words[0]}`)" for n, words in OPTIONS.items()
     ]
-    return "; ".join(said)
+    return "; ".join(entries)
 
 
 def _instructions() -> list[tuple[str, ...]]:

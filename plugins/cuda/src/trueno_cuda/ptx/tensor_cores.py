@@ -122,11 +122,11 @@ class TensorCores(Collectives):
         self.path.require(Uniformity.WARP, what)
         row = 16 // tile.element.bytes
         at = self.flat(tile, index)
-        known = min(tile.multiple, multiple(at))
-        if known % row:
+        divisor = min(tile.multiple, multiple(at))
+        if divisor % row:
             raise BuildError(
                 f"{what}: a row starts at a multiple of {row} {tile.element} (16 bytes), and the index is only known "
-                f"to be one of {known}; multiply by a constant, or promise it with k.multiple_of(i, {row})"
+                f"to be one of {divisor}; multiply by a constant, or promise it with k.multiple_of(i, {row})"
             )
         self.in_bounds(tile, at, row)
         if tile.region is not None:

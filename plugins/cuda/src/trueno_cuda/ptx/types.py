@@ -102,13 +102,13 @@ def checked(kind: object, where: str, example: str) -> Type:
     if isinstance(kind, Type):
         return kind
     name = kind if isinstance(kind, str) else getattr(kind, "__name__", getattr(kind, "name", None))
-    found = None
+    match = None
     if isinstance(name, str):
         letter = {"float": "f", "int": "s", "uint": "u"}.get(name.rstrip("0123456789"), "")
         spelled = {"bfloat16": "bf16", "bool": "pred", "float": "f32", "int": "s32"}.get(name)
         sized = letter + name.lstrip("abcdefghijklmnopqrstuvwxyz")
-        found = next((n for n in (name, spelled, sized) if n in TYPES), None)
-    hint = f"say {found}, from trueno_cuda.ptx import {found}" if found else f"the type comes first: {example}"
+        match = next((n for n in (name, spelled, sized) if n in TYPES), None)
+    hint = f"say {match}, from trueno_cuda.ptx import {match}" if match else f"the type comes first: {example}"
     shown = name if isinstance(kind, type) else repr(kind)
     raise BuildError(f"{where}: {shown} is not a type of the builder; {hint}")
 

@@ -54,11 +54,11 @@ def _forced(op: Op, schedule: str) -> str:
     """A schedule as `printed` takes it; KernelError where the program does not."""
     if schedule == AUTO:
         return ""
-    made = parse(schedule)
-    if (made.kind == "flat") != _flat(op):
+    parsed = parse(schedule)
+    if (parsed.kind == "flat") != _flat(op):
         fits = " or flat, as flat256x4" if _flat(op) else ", held, swept or long, as held32x8"
         raise KernelError(f"schedule {schedule} does not fit; it must be {AUTO}{fits}")
-    return str(made if made.kind != "held" or made.groups else replace(made, groups=GROUPS))
+    return str(parsed if parsed.kind != "held" or parsed.groups else replace(parsed, groups=GROUPS))
 
 
 def _builder(op: Op) -> Callable[..., tuple[Kernel, ...]]:
@@ -98,12 +98,12 @@ def _tried(device: Device, key: Call, schedule: str, operands: list[np.ndarray[A
         outs.append(device.empty(shape, np.dtype(np.int64) if node.type == "index" else key.dtype))
     if RowKernel(device, key, schedule)(*map(device.to_device, operands), *params, *outs) != 0:
         raise ValueError(f"{op.name} refuses its own sample")
-    found = []
+    results = []
     bounds = bound(program, operands, params, key.dtype, ACCURACY)
     for spec, out, one in zip(op.signature.outputs, outs, bounds, strict=True):
         verdict = judge(device.to_host(out).reshape(one.value.shape), one)
-        found.append(Result(spec.name, verdict.size, False, verdict.worst, verdict.bad, verdict.index or ()))
-    return found
+        results.append(Result(spec.name, verdict.size, False, verdict.worst, verdict.bad, verdict.index or ()))
+    return results
 
 
 def _entry(op: Op) -> CatalogueEntry:

@@ -55,8 +55,8 @@ def window(k: Builder, start: Value) -> list[Value]:
             k.select(above, k.const(u32, b) if isinstance(a, int) and isinstance(b, int) else b, a)
             for a, b in zip(table[: WINDOW + bit], table[bit:], strict=False)
         ]
-    found = [w if isinstance(w, Value) else k.const(u32, w) for w in table]
-    shifted = [k.shf_l(low, high, start & 31) for high, low in pairwise(found)]
+    selected = [w if isinstance(w, Value) else k.const(u32, w) for w in table]
+    shifted = [k.shf_l(low, high, start & 31) for high, low in pairwise(selected)]
     return [k.pack(u64, low, high) for high, low in zip(shifted[::2], shifted[1::2], strict=True)]
 
 
@@ -109,11 +109,11 @@ def reduced(k: Builder, x: Value) -> Reduced:
     r, e = two_sum(k, k.fma(minus, PARTS[0], x), minus * PARTS[1])
     r, low = two_sum(k, r, k.fma(minus, PARTS[2], e))
     low = k.fma(minus, PARTS[3], low)
-    found = k.var(words(k, t)[0]), k.var(r), k.var(low)
+    variables = k.var(words(k, t)[0]), k.var(r), k.var(low)
     with k.when(abs(x) >= LIMIT):
-        for var, value in zip(found, reduced_huge(k, x), strict=True):
+        for var, value in zip(variables, reduced_huge(k, x), strict=True):
             var.set(value)
-    q, r, low = (var.value for var in found)
+    q, r, low = (var.value for var in variables)
     return q, r, low
 
 

@@ -78,8 +78,8 @@ def cast(k: Builder, x: Value, kind: Type) -> Value:
 def _by_type(single: Expression, double: Expression) -> Expression:
     def emit(k: Builder, *args: Argument) -> Value:
         kind = _type(*args)
-        given = [a if isinstance(a, Value) else k.const(kind, a) for a in args]
-        return {f32: single, f64: double}[kind](k, *given)
+        values = [a if isinstance(a, Value) else k.const(kind, a) for a in args]
+        return {f32: single, f64: double}[kind](k, *values)
 
     return emit
 

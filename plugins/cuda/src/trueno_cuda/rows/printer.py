@@ -109,8 +109,8 @@ class Printer:
 
     def number(self, name: str) -> Value:
         """A launch parameter that is not a pointer."""
-        found: Value = self.given[name]
-        return found
+        value: Value = self.given[name]
+        return value
 
     def load(self, place: Pointer, at: Any, where: Value | None = None, count: int = 1) -> list[Value]:
         """Neighbours in memory, as what is computed with."""
@@ -227,8 +227,8 @@ class Printer:
         if self.bad is None:
             return
         k = self.k
-        found = k.warp_reduce(self.bad, "or_")
-        self.given["status"].reduce("or", 0, found, where=(k.lane == 0) & (found != 0))
+        bad = k.warp_reduce(self.bad, "or_")
+        self.given["status"].reduce("or", 0, bad, where=(k.lane == 0) & (bad != 0))
 
 
 def rounded(value: float, kind: Type) -> float:

@@ -268,13 +268,13 @@ class Schedules:
             for i in pass_.before:
                 body.append(f"v{i} = {scalars.scalar_text(i)}")
                 scalars.names[i] = names[i] = f"v{i}"
-            known = dict(names)
+            pass_names = dict(names)
             for i, source in pass_.loads:
-                known[i] = f"v{i}" if isinstance(source, str) else f"o{source}"
+                pass_names[i] = f"v{i}" if isinstance(source, str) else f"o{source}"
             loaded = {source for _, source in pass_.loads if not isinstance(source, str)}
             stored = {k for k, _ in pass_.stores}
             careful = alias or bool(loaded & stored)
-            tape = self._tape(Shape(False, 0, ready=True, alias=careful, early=True), known)
+            tape = self._tape(Shape(False, 0, ready=True, alias=careful, early=True), pass_names)
             order = sorted({*pass_.body, *pass_.folds})
             tape.run(order, pass_.stores, stored - written, partial=True)
             written |= stored

@@ -45,8 +45,8 @@ def made() -> Target | None:
             return None
         codegen, config = context.codegen(), import_module("numba.core.config")
         # Another library's function may have been compiled long ago, and the configuration been read again.
-        known = codegen._get_host_cpu_features() == codegen._tm_features
-        _made = Target(config.CPU_NAME if known else "", codegen._tm_features, options())
+        unchanged = codegen._get_host_cpu_features() == codegen._tm_features
+        _made = Target(config.CPU_NAME if unchanged else "", codegen._tm_features, options())
     return _made
 
 

@@ -39,9 +39,9 @@ class Array:
     @classmethod
     def of(cls, gpu: Gpu, x: np.ndarray[Any, Any]) -> "Array":
         """A copy of a NumPy array, which may be read-only and have any strides."""
-        made = cls.empty(gpu, x.shape, x.dtype.newbyteorder("="))
-        made.write(x)
-        return made
+        array = cls.empty(gpu, x.shape, x.dtype.newbyteorder("="))
+        array.write(x)
+        return array
 
     @property
     def ndim(self) -> int:
@@ -62,12 +62,12 @@ class Array:
     def numpy(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """A copy on the host; in `out`, of this shape and dtype, if given."""
         direct = out if out is not None and out.flags.c_contiguous and out.flags.writeable else None
-        made = np.empty(self.shape, self.dtype) if direct is None else direct
-        if made.size:
-            self.buffer.gpu.read(self.buffer, made.nbytes, into=_bytes(made))
+        host = np.empty(self.shape, self.dtype) if direct is None else direct
+        if host.size:
+            self.buffer.gpu.read(self.buffer, host.nbytes, into=_bytes(host))
         if out is None or direct is not None:
-            return made
-        np.copyto(out, made)
+            return host
+        np.copyto(out, host)
         return out
 
     def reshape(self, shape: Shape) -> "Array":

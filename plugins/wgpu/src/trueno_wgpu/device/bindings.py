@@ -47,9 +47,9 @@ class Bindings:
         Without the lock: it may take a second, and other threads continue meanwhile.
         """
         with self._queue.lock:
-            found = self._pipelines.get(shader)
-        if found is not None:
-            return found
+            cached = self._pipelines.get(shader)
+        if cached is not None:
+            return cached
         shared = shared_bytes(shader)
         if shared > self._limits.workgroup:
             raise KernelError(
@@ -59,34 +59,34 @@ class Bindings:
         try:
             layout = device.create_pipeline_layout(bind_group_layouts=[self._layout(shader.writes)])
             module = device.create_shader_module(label=shader.name, code=shader.source)
-            made = device.create_compute_pipeline(
+            pipeline = device.create_compute_pipeline(
                 label=shader.name, layout=layout, compute={"module": module, "entry_point": "main"}
             )
         except Exception as error:
             raise self._queue.told(error, f"{shader.name} does not compile") from error
         with self._queue.lock:
             self._counts.pipelines += 1
-            found = self._pipelines.get(shader)  # another thread may have been first
-            if found is None:
-                self._pipelines.put(shader, made)
-            return made if found is None else found
+            cached = self._pipelines.get(shader)  # another thread may have been first
+            if cached is None:
+                self._pipelines.put(shader, pipeline)
+            return pipeline if cached is None else cached
 
     def _layout(self, writes: tuple[bool, ...]) -> Any:
         """Uniforms at an offset that each dispatch sets, then storage; declared explicitly, because a binding that a
         shader does not use would be missing from a layout that WebGPU derives."""
         with self._queue.lock:
-            found = self._layouts.get(writes)
-            if found is None:
+            layout = self._layouts.get(writes)
+            if layout is None:
                 kinds: list[dict[str, Any]] = [{"type": "uniform", "has_dynamic_offset": True}]
                 kinds += [{"type": "storage" if w else "read-only-storage"} for w in writes]
                 entries = [{"binding": i, "visibility": COMPUTE, "buffer": kind} for i, kind in enumerate(kinds)]
-                found = self._layouts[writes] = self._device.create_bind_group_layout(entries=entries)
-            return found
+                layout = self._layouts[writes] = self._device.create_bind_group_layout(entries=entries)
+            return layout
 
     def group(self, key: Hashable) -> Any:
         """The bind group under this key, or None.  The caller holds the lock, here and below."""
-        found = self._groups.get(key)
-        return None if found is None else found.handle
+        group = self._groups.get(key)
+        return None if group is None else group.handle
 
     def bind(self, key: Hashable, shader: Shader, page: Page, buffers: Sequence[Buffer | View]) -> Any:
         """A new bind group; KernelError for invalid bindings."""
@@ -100,10 +100,10 @@ class Bindings:
             handle = self._device.create_bind_group(layout=self._layout(shader.writes), entries=bindings)
         except Exception as error:
             raise self._queue.told(error, f"{shader.name} cannot be bound") from error
-        made = _Group(key, handle, tuple({b.buffer.memory for b in buffers}))
-        for memory in made.memories:
+        group = _Group(key, handle, tuple({b.buffer.memory for b in buffers}))
+        for memory in group.memories:
             memory.groups.add(key)
-        self._drop(self._groups.put(key, made))
+        self._drop(self._groups.put(key, group))
         self._counts.bind_groups += 1
         return handle
 

@@ -16,10 +16,10 @@ class Lru(Generic[V]):
 
     def get(self, key: Hashable) -> V | None:
         """The value, which becomes the most recently used."""
-        found = self._held.get(key)
-        if found is not None:
+        value = self._held.get(key)
+        if value is not None:
             self._held.move_to_end(key)
-        return found
+        return value
 
     def put(self, key: Hashable, value: V) -> V | None:
         """Store a value; returns the one that was dropped for it."""

@@ -36,9 +36,9 @@ def shared_bytes(shader: Shader) -> int:
 def _size(kind: str) -> int:
     if _WORD.match(kind):
         return 4
-    if found := _VECTOR.match(kind):
-        lanes = int(found[1] or found[2])
+    if match := _VECTOR.match(kind):
+        lanes = int(match[1] or match[2])
         return 4 * (4 if lanes == 3 else lanes)  # three take the space of four
-    if found := _ARRAY.match(kind):
-        return _size(found[1]) * int(found[2])
+    if match := _ARRAY.match(kind):
+        return _size(match[1]) * int(match[2])
     return 0

@@ -55,13 +55,13 @@ class Uniforms:
 
     def slot(self, content: bytes) -> Slot:
         """A slot with this content."""
-        found = self._known.get(content)
-        if found is None:
-            found = self._fresh(max(-(-len(content) // STRIDE), 1) * STRIDE)
+        slot = self._known.get(content)
+        if slot is None:
+            slot = self._fresh(max(-(-len(content) // STRIDE), 1) * STRIDE)
             packed = content + bytes(-len(content) % 16 or (0 if content else 16))
-            self._write(found.page.handle, found.offsets[0], packed)
-            self._known.put(content, found)
-        return found
+            self._write(slot.page.handle, slot.offsets[0], packed)
+            self._known.put(content, slot)
+        return slot
 
     def _fresh(self, size: int) -> Slot:
         free = self._free.setdefault(size, deque())

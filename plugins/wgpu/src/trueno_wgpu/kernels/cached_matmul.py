@@ -133,18 +133,18 @@ class CachedMatmul:
         count.  out: an array of y's shape, or memory of one dimension whose first m · n values become y; then it is
         what is returned.  Unknown weights are ParameterErrors, too short an x or out are ShapeErrors.
         """
-        given = np.asarray(x)
-        _check_dtype("x", given)
+        array = np.asarray(x)
+        _check_dtype("x", array)
         with self._lock:
             self._check()
             weight = self._find(name)
-            rows, shape = _rows(name, weight.n, weight.k, given, m)
+            rows, shape = _rows(name, weight.n, weight.k, array, m)
             target = _target(out, shape)
             flat = target.reshape(-1)[: rows * weight.n]
             if not weight.k:
                 flat[...] = 0
             elif flat.size:
-                used = np.ascontiguousarray(given, FLOAT32).reshape(-1)[: rows * weight.k]
+                used = np.ascontiguousarray(array, FLOAT32).reshape(-1)[: rows * weight.k]
                 self._run(weight, used, rows, alpha, flat)
         return target
 
@@ -153,21 +153,21 @@ class CachedMatmul:
         self._input = _grown(gpu, self._input, x.size)
         self._output = _grown(gpu, self._output, flat.size)
         gpu.write(self._input.buffer, x.view(np.uint8))
-        given = Array((m, weight.k), FLOAT32, self._input.buffer)
-        made = Array((m, weight.n), FLOAT32, self._output.buffer)
+        inputs = Array((m, weight.k), FLOAT32, self._input.buffer)
+        result = Array((m, weight.n), FLOAT32, self._output.buffer)
         word = struct.pack("<f", alpha)
         for (_, block), dispatches in zip(weight.blocks, weight.dispatches(m, gpu), strict=True):
-            run(gpu, dispatches, (given, block), made, word)
+            run(gpu, dispatches, (inputs, block), result, word)
         gpu.read(self._output.buffer, flat.nbytes, into=flat.view(np.uint8))
 
     def _find(self, name: str) -> _Weight:
-        found = self._weights.get(name)
-        if found is None:
+        weight = self._weights.get(name)
+        if weight is None:
             known = ", ".join(map(repr, self._weights)) or "none"
             raise ParameterError(
                 f"CachedMatmul: no weight is called {name!r}{suggestion(name, self._weights) or ';'} there are: {known}"
             )
-        return found
+        return weight
 
     # ---- the end
 

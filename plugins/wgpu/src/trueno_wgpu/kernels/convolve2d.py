@@ -129,10 +129,10 @@ def convolve2d(gpu: Gpu, call: Call) -> Kernel:
         if (len(x), len(weights), len(out)) not in ((2, 2, 2), (3, 4, 3)) or 0 in weights[-2:]:
             return None
         (h, w), (p, q) = x[-2:], weights[-2:]
-        made = (h, w) if same else (h - p + 1, w - q + 1)
+        extent = (h, w) if same else (h - p + 1, w - q + 1)
         if not same and (p > h or q > w):
             return None
-        if out != (*weights[:-3], *made) or (len(x) == 3 and weights[1] != x[0]):
+        if out != (*weights[:-3], *extent) or (len(x) == 3 and weights[1] != x[0]):
             return None
         return dispatches(x, weights, out, same, gpu.limits, store) if 0 not in (*x, *weights, *out) else []
 

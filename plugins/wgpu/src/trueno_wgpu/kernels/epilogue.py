@@ -52,11 +52,11 @@ class _Spliced(Printer):
     def function(self) -> str:
         pass_ = self.plan.passes[0]
         lines = [*self.preamble(), *self.row_leaves("row")]
-        made = next(iter(self.kinds))
+        product = next(iter(self.kinds))
         for i, source in pass_.loads:
             assert isinstance(source, str)
             place = PLACES[self.kinds[source]]
-            lines.append(f"let v{i} = {'made' if source == made else f'{self.bind(self.slots[source])}[{place}]'};")
+            lines.append(f"let v{i} = {'made' if source == product else f'{self.bind(self.slots[source])}[{place}]'};")
         lines += self.row_ops(pass_.before)
         lines += [f"let v{i} = {self.expression(i)};" for i in pass_.body]
         lines.append(f"return {self.name(self.program.outputs[0])};")

@@ -89,14 +89,14 @@ def rows_text(lanes: Lanes, width: int, vectors: int, upright: bool, store: Stor
     lines += [f"    var p = begin / {w} + lane;", f"    let stop = end / {w};"]
 
     def turn(ahead: int) -> list[str]:
-        found = []
+        lines = []
         for j in range(ahead):
             at = f"p + {j * across}u" if j else "p"
-            found += [f"        let x{v}_{j} = x[{v}u * (sizes.k / {w}) + {at}];" for v in range(vectors)]
-            found += [f"        let b{r}_{j} = a[a{r} + {at}];" for r in range(rows)]
+            lines += [f"        let x{v}_{j} = x[{v}u * (sizes.k / {w}) + {at}];" for v in range(vectors)]
+            lines += [f"        let b{r}_{j} = a[a{r} + {at}];" for r in range(rows)]
         for j in range(ahead):
-            found += [f"        s{r}_{v} = fma(b{r}_{j}, x{v}_{j}, s{r}_{v});" for r, v in sums]
-        return found
+            lines += [f"        s{r}_{v} = fma(b{r}_{j}, x{v}_{j}, s{r}_{v});" for r, v in sums]
+        return lines
 
     if lanes.ahead > 1:
         reach = (lanes.ahead - 1) * across
@@ -136,14 +136,14 @@ def columns_text(lanes: Lanes, width: int, vectors: int, store: Store) -> str:
     lines += ["    var p = begin + lane;"]
 
     def turn(count: int) -> list[str]:
-        found = []
+        lines = []
         for j in range(count):
             at = f"p + {j * down}u" if j else "p"
-            found.append(f"        let a{j} = a[({at} - sizes.skip) * columns + column];")
-            found += [f"        let x{v}_{j} = {kind}(x[{v}u * sizes.k + {at}]);" for v in range(vectors)]
+            lines.append(f"        let a{j} = a[({at} - sizes.skip) * columns + column];")
+            lines += [f"        let x{v}_{j} = {kind}(x[{v}u * sizes.k + {at}]);" for v in range(vectors)]
         for j in range(count):
-            found += [f"        s{v} = fma(a{j}, x{v}_{j}, s{v});" for v in range(vectors)]
-        return found
+            lines += [f"        s{v} = fma(a{j}, x{v}_{j}, s{v});" for v in range(vectors)]
+        return lines
 
     if ahead > 1:
         lines += [f"    for (; p + {(ahead - 1) * down}u < end; p += {ahead * down}u) {{", *turn(ahead), "    }"]

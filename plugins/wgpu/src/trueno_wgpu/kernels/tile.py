@@ -188,7 +188,7 @@ class Printer:
     def _each(self, indent: str, lines_of: object, argument: str) -> str:
         """What the slots of every round do: first those of A's blocks, then of B's."""
         assert callable(lines_of)
-        found: list[str] = []
+        lines: list[str] = []
         for r in self.rounds:
             start, stop = r * self.tile.invocations, (r + 1) * self.tile.invocations
             for name, first, last in (("a", 0, self.a_blocks), ("b", self.a_blocks, self.blocks)):
@@ -197,10 +197,10 @@ class Printer:
                 tests = [f"slot{r} >= {first}u"] * (start < first) + [f"slot{r} < {last}u"] * (stop > last)
                 if tests:
                     inside = lines_of(r, name, indent + "    ", argument)
-                    found += [f"{indent}if ({' && '.join(tests)}) {{", *inside, f"{indent}}}"]
+                    lines += [f"{indent}if ({' && '.join(tests)}) {{", *inside, f"{indent}}}"]
                 else:
-                    found += [f"{indent}{{", *lines_of(r, name, indent + "    ", argument), f"{indent}}}"]
-        return "\n".join(found)
+                    lines += [f"{indent}{{", *lines_of(r, name, indent + "    ", argument), f"{indent}}}"]
+        return "\n".join(lines)
 
     # ---- the loop over k
 

@@ -109,8 +109,8 @@ position wins.
 
 def functions_of(text: str) -> dict[str, str]:
     """Functions by name, in order of definition."""
-    found = re.split(r"\n(?=fn )", "\n" + text.strip())
-    return {re.match(r"fn (\w+)", part)[1]: part.strip() for part in found if part.strip()}  # type: ignore[index]
+    parts = re.split(r"\n(?=fn )", "\n" + text.strip())
+    return {re.match(r"fn (\w+)", part)[1]: part.strip() for part in parts if part.strip()}  # type: ignore[index]
 
 
 FUNCTIONS = functions_of("\n".join((BITS, ORDER, ROUNDING, FOLDING, ELEMENTARY, WAVES, POWER)))

@@ -147,15 +147,15 @@ class Printer:
         if node.kind in ("add", "sub"):
             of, to = ({*self.nodes[x].args, x} if self.nodes[x].kind in ARITHMETIC else {x} for x in node.args)
             apart = bool(of & to)
-        given: Lines = []
+        arguments: Lines = []
         for a in node.args:
             hidden = self.nodes[a].kind in (ARITHMETIC if apart else SUMS) and node.kind in ARITHMETIC
-            given.append(f"hide({self.name(a)})" if hidden else self.name(a))
+            arguments.append(f"hide({self.name(a)})" if hidden else self.name(a))
         x, y = (*node.args, -1, -1)[:2]
         alike = x == y or all(self.nodes[a].kind == "leaf" for a in node.args)  # two operands may be one array
         if node.kind == "sub" and alike:
-            given = [self.name(x), f"hide({self.name(y)})"]
-        return EXPRESSIONS[node.kind].format(*given)
+            arguments = [self.name(x), f"hide({self.name(y)})"]
+        return EXPRESSIONS[node.kind].format(*arguments)
 
     def element(self, pass_: Pass, at: str) -> Lines:
         """One element at `at` of the arrays and `col` of its row: its loads, then its ops."""

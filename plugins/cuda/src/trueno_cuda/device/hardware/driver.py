@@ -71,18 +71,18 @@ class Driver:
         """Of CUDA, as 13000 for 13.0."""
 
     def _function(self, name: str) -> Any:
-        found = self._functions.get(name)
-        if found is None:
+        function = self._functions.get(name)
+        if function is None:
             try:
-                found = self.library[name]  # a new object, whose types no other code sets
+                function = self.library[name]  # a new object, whose types no other code sets
             except AttributeError:
                 raise BackendUnavailable(
                     f"the NVIDIA driver is too old: it has no {name}; update it to 525 or newer"
                 ) from None
-            found.argtypes = [LETTERS[letter] for letter in SIGNATURES[name].strip("-")]
-            found.restype = c_int
-            self._functions[name] = found
-        return found
+            function.argtypes = [LETTERS[letter] for letter in SIGNATURES[name].strip("-")]
+            function.restype = c_int
+            self._functions[name] = function
+        return function
 
     def call(self, name: str, *args: Any, what: str = "") -> None:
         """Call a function; the error that its result code stands for.  what: was being done, for the message."""
@@ -92,9 +92,9 @@ class Driver:
 
     def handle(self, name: str, *args: Any, what: str = "") -> int:
         """Call a function that gives a handle through its first argument."""
-        made = c_void_p()
-        self.call(name, byref(made), *args, what=what)
-        return made.value or 0
+        handle = c_void_p()
+        self.call(name, byref(handle), *args, what=what)
+        return handle.value or 0
 
     def words(self, code: int) -> tuple[str, str]:
         """The driver's name and text of a result code."""
@@ -111,14 +111,14 @@ class Driver:
 
     def count(self) -> int:
         """How many GPUs this process may see."""
-        found = c_int()
-        self.call("cuDeviceGetCount", byref(found))
-        return found.value
+        count = c_int()
+        self.call("cuDeviceGetCount", byref(count))
+        return count.value
 
     def device(self, number: int) -> int:
-        found = c_int()
-        self.call("cuDeviceGet", byref(found), number)
-        return found.value
+        device = c_int()
+        self.call("cuDeviceGet", byref(device), number)
+        return device.value
 
     def name(self, device: int) -> str:
         text = ctypes.create_string_buffer(256)
@@ -132,9 +132,9 @@ class Driver:
         return text.value.decode(errors="replace")
 
     def attribute(self, device: int, which: int) -> int:
-        found = c_int()
-        self.call("cuDeviceGetAttribute", byref(found), which, device)
-        return found.value
+        attribute = c_int()
+        self.call("cuDeviceGetAttribute", byref(attribute), which, device)
+        return attribute.value
 
     def capability(self, device: int) -> tuple[int, int]:
         """Compute capability: (9, 0)."""
@@ -142,11 +142,11 @@ class Driver:
 
     def retain(self, device: int) -> int:
         """The primary context, which CuPy and PyTorch use as well; BackendUnavailable where there can be none."""
-        made = c_void_p()
-        code = self._function("cuDevicePrimaryCtxRetain")(byref(made), device)
+        context = c_void_p()
+        code = self._function("cuDevicePrimaryCtxRetain")(byref(context), device)
         if code:
             raise absence(code, *self.words(code))
-        return made.value or 0
+        return context.value or 0
 
     def current(self) -> int:
         """The context of this thread; 0 for none."""
@@ -163,11 +163,11 @@ class Driver:
     def load(self, image: bytes, name: str) -> int:
         """A module from PTX or a cubin; KernelError with the JIT's own words, and the lines of PTX that they name."""
         options = _JitLog()
-        made = c_void_p()
-        code = self._function("cuModuleLoadDataEx")(byref(made), image, *options.arguments)
+        module = c_void_p()
+        code = self._function("cuModuleLoadDataEx")(byref(module), image, *options.arguments)
         if code:
             raise self._refused(code, image, name, options)
-        return made.value or 0
+        return module.value or 0
 
     def link(self, ptx: bytes, name: str) -> bytes:
         """The cubin that the driver's linker makes of PTX; KernelError as in `load`."""
@@ -187,20 +187,20 @@ class Driver:
             self._function("cuLinkDestroy")(state)
 
     def _refused(self, code: int, image: bytes, name: str, options: "_JitLog") -> TruenoError:
-        found = self.failure(code, f"{name} cannot be loaded")
-        if not isinstance(found, KernelError) or not options.error:
-            return found
+        error = self.failure(code, f"{name} cannot be loaded")
+        if not isinstance(error, KernelError) or not options.error:
+            return error
         lines = [options.error]
         if image[:4] != b"\x7fELF":
             text = image.decode("ascii", "replace").splitlines()
             named = dict.fromkeys(int(n) for n in re.findall(r"line (\d+)", options.error)[:5])
             lines += [f"line {n}: {text[n - 1].strip()}" for n in named if 0 < n <= len(text)]
-        return type(found)("\n".join([str(found), *lines]))
+        return type(error)("\n".join([str(error), *lines]))
 
     def function_attribute(self, function: int, which: int) -> int:
-        found = c_int()
-        self.call("cuFuncGetAttribute", byref(found), which, function)
-        return found.value
+        attribute = c_int()
+        self.call("cuFuncGetAttribute", byref(attribute), which, function)
+        return attribute.value
 
     # ---- streams, graphs, events, pinned memory --------------------------------------------------------
 
@@ -214,9 +214,9 @@ class Driver:
 
     def end(self, stream: int) -> int:
         """The graph of what was submitted since `begin`."""
-        made = c_void_p()
-        self.call("cuStreamEndCapture", stream, byref(made), what="a recording failed")
-        return made.value or 0
+        graph = c_void_p()
+        self.call("cuStreamEndCapture", stream, byref(graph), what="a recording failed")
+        return graph.value or 0
 
     def instantiate(self, graph: int) -> int:
         """A graph made ready to run."""
@@ -277,9 +277,9 @@ if hasattr(os, "register_at_fork"):
 
 def version(path: str | None = None) -> int:
     """CUDA's version that the driver knows, as 13000 for 13.0, without starting it; BackendUnavailable without one."""
-    found = c_int()
-    _open(path).cuDriverGetVersion(byref(found))  # the one function that may come before cuInit
-    return found.value
+    number = c_int()
+    _open(path).cuDriverGetVersion(byref(number))  # the one function that may come before cuInit
+    return number.value
 
 
 def _open(path: str | None) -> Any:

@@ -71,17 +71,17 @@ _ABSENT: Final = {
 
 def failure(code: int, name: str, text: str, what: str) -> TruenoError:
     """The error for a result code of the driver.  name, text: the driver's own of the code; what: was being done."""
-    said = f"{what}: {name} ({text})" if text else f"{what}: {name}"
+    message = f"{what}: {name} ({text})" if text else f"{what}: {name}"
     if code == OUT_OF_MEMORY:
-        return OutOfMemory(f"{said}; free arrays, or work on smaller pieces")
+        return OutOfMemory(f"{message}; free arrays, or work on smaller pieces")
     if code == NOT_INITIALIZED:
-        return DeviceLost(f"{said}: {FORKED}")
+        return DeviceLost(f"{message}: {FORKED}")
     if code in _LOST:
         find = f"; {_FIND}" if 700 <= code < 720 and code not in (702, 709) else ""
-        return DeviceLost(f"{said}: {_LOST[code]}. This process can use the GPU no more: restart it{find}")
+        return DeviceLost(f"{message}: {_LOST[code]}. This process can use the GPU no more: restart it{find}")
     if code in _CAUSES:
-        return KernelError(f"{said}: {_CAUSES[code]}")
-    return KernelError(said)
+        return KernelError(f"{message}: {_CAUSES[code]}")
+    return KernelError(message)
 
 
 def absence(code: int, name: str, text: str) -> BackendUnavailable:

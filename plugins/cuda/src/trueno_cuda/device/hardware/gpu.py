@@ -82,8 +82,8 @@ class Gpu:
         gone = self._context.gone or self._closing
         if gone is not None:
             raise gone
-        made = self._recorder.current()
-        return self._current_stream() if made is None else made.stream
+        recording = self._recorder.current()
+        return self._current_stream() if recording is None else recording.stream
 
     def _not_recording(self, what: str) -> None:
         if self._active and self._recorder.current() is not None:
@@ -99,15 +99,15 @@ class Gpu:
             if self.alone and not self._active:  # CuPy finds the context by itself
                 return runtime.ndarray(shape, dtype)
             with self._context:
-                made = runtime.ndarray(shape, dtype)
+                array = runtime.ndarray(shape, dtype)
         except MemoryError:
             raise self._full(shape, dtype) from None
         except runtime.CudaFailure as error:
             raise self.driver.failure(error.code, f"cuda: an array of {shape} {np.dtype(dtype)}") from None
         recording = self._recorder.current()
         if recording is not None:
-            recording.held.append(made)
-        return made
+            recording.held.append(array)
+        return array
 
     def unpooled(self) -> AbstractContextManager[Any]:
         """Arrays that this thread makes inside have memory of their own: compute-sanitizer sees where each ends."""
@@ -125,9 +125,9 @@ class Gpu:
 
     def to_device(self, x: np.ndarray[Any, Any]) -> Any:
         """A copy of an array of the host."""
-        made = self.empty(x.shape, x.dtype.newbyteorder("="))
-        self._send(x, made)
-        return made
+        array = self.empty(x.shape, x.dtype.newbyteorder("="))
+        self._send(x, array)
+        return array
 
     def write(self, x: np.ndarray[Any, Any], out: Any) -> None:
         """Overwrite an array with one of the host of its shape and dtype."""
@@ -174,9 +174,9 @@ class Gpu:
             self._mine(x)
         if x._c_contiguous:
             return x
-        made = self.empty(x.shape, x.dtype)
-        self._gather(x, made)
-        return made
+        copy = self.empty(x.shape, x.dtype)
+        self._gather(x, copy)
+        return copy
 
     def _gather(self, x: Any, out: Any) -> None:
         """Copy the elements of a strided array into C order."""
@@ -226,12 +226,12 @@ class Gpu:
         if len(self._singles) >= MOST_SINGLES:
             return None
         try:
-            with self.recording() as made:
+            with self.recording() as recording:
                 launch()
         except TruenoError:
             return None
-        self._singles.add(made)
-        return made
+        self._singles.add(recording)
+        return recording
 
     def blas(self, dtype: np.dtype[Any], m: int, n: int, depth: int, instead: Launch) -> Launch | None:
         """cuBLAS' launch of a product (see `blas.Blas.product`); None where it is not installed."""
@@ -282,8 +282,8 @@ class Gpu:
 
         Arrays that are made inside live as long as the recording.  Uploads inside happen at once; reading is an error.
         """
-        with self._context, self._recorder.record(Recording(self._replay)) as made:
-            yield made
+        with self._context, self._recorder.record(Recording(self._replay)) as recording:
+            yield recording
 
     def _replay(self, recording: Recording) -> None:
         if not recording.graph:

@@ -125,18 +125,18 @@ def prepared(
             )
         mine = slot()
         pack(mine[1], mine[2], *pointers)
-        mine[3].stream = known = current()
+        mine[3].stream = initial_stream = current()
         _, _, _, _, given_config, given_values = mine
         # A stream under capture cannot take a graph, and checking for that costs what the graph saves; the
         # legacy stream is never captured.
-        left = OFTEN if not known else 0
+        left = OFTEN if not initial_stream else 0
         graph: Any = None
         recorded: Any = None
 
         def again() -> None:
             nonlocal left, graph, recorded
             on = ask() if unusual else current()
-            if on != known:
+            if on != initial_stream:
                 launch(pointers)
                 return
             if graph is not None and recorded.lock.acquire(False):  # a graph is launched by one thread at a time
@@ -161,9 +161,9 @@ def prepared(
 
 
 def _check(kernel: Kernel, grid: Grid, block: Grid) -> None:
-    for what, given, most in (("grid", grid, _MOST), ("block", block, _MOST_THREADS)):
-        if len(given) != 3 or any(not 1 <= g <= m for g, m in zip(given, most, strict=True)):
-            raise KernelError(f"{kernel.name}: a {what} of {tuple(given)}; it goes from (1, 1, 1) to {most}")
+    for what, size, most in (("grid", grid, _MOST), ("block", block, _MOST_THREADS)):
+        if len(size) != 3 or any(not 1 <= g <= m for g, m in zip(size, most, strict=True)):
+            raise KernelError(f"{kernel.name}: a {what} of {tuple(size)}; it goes from (1, 1, 1) to {most}")
     threads = block[0] * block[1] * block[2]
     if threads > (kernel.max_threads or 1024):
         raise KernelError(f"{kernel.name}: {threads} threads a block, and it takes {kernel.max_threads or 1024}")

@@ -57,8 +57,8 @@ def give_back() -> None:
 
 def unpooled() -> AbstractContextManager[Any]:
     """This thread's arrays come from the driver, one by one."""
-    made: AbstractContextManager[Any] = cupy.cuda.using_allocator(None)
-    return made
+    context: AbstractContextManager[Any] = cupy.cuda.using_allocator(None)
+    return context
 
 
 def stream_of(number: int) -> Callable[[], int]:

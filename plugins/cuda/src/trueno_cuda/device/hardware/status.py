@@ -56,13 +56,13 @@ class StatusWords:
 
     def take(self) -> int:
         """Wait for what is on the stream; the bits of all words that were asked for, which are cleared."""
-        bits, stream, found, asked = 0, self._stream(), c_uint32(), self._here.asked
+        bits, stream, word, asked = 0, self._stream(), c_uint32(), self._here.asked
         with self._context:
             while asked:
                 address, _ = asked.popitem()
-                self._driver.call("cuMemcpyDtoHAsync_v2", addressof(found), address, 4, stream)
+                self._driver.call("cuMemcpyDtoHAsync_v2", addressof(word), address, 4, stream)
                 self._driver.call("cuStreamSynchronize", stream)
-                if found.value:
+                if word.value:
                     self._driver.call("cuMemsetD32Async", address, 0, 1, stream)
-                bits |= found.value
+                bits |= word.value
         return bits

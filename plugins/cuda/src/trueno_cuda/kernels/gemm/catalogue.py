@@ -78,8 +78,8 @@ def _sampled(
     if rounded:
         bound += rounded * (np.abs(value) + bound)
     want = Want(value, bound)
-    given = a, np.ascontiguousarray(b.T) if turned else b
-    return Trial(lambda device: _tried(device, plan, given, want, np.dtype(result or dtype), guarded))
+    factors = a, np.ascontiguousarray(b.T) if turned else b
+    return Trial(lambda device: _tried(device, plan, factors, want, np.dtype(result or dtype), guarded))
 
 
 def _tried(
@@ -98,10 +98,10 @@ def _tried(
             parts = device.empty((planned.scratch,), result)
             planned.launch((*pointers, parts.data.ptr))
             planned.then((parts.data.ptr, to, *status))
-    found = [compare("out", device.to_host(out), want)]
+    results = [compare("out", device.to_host(out), want)]
     if guarded:
-        found.append(compare("status", np.array([device.take_status()], np.uint32), Want(np.array([2], np.uint32))))
-    return found
+        results.append(compare("status", np.array([device.take_status()], np.uint32), Want(np.array([2], np.uint32))))
+    return results
 
 
 # ------------------------------------------------------------------------------------- matrices
@@ -197,8 +197,8 @@ def _sample_mma(rng: np.random.Generator, **constants: Any) -> Trial:
 
 
 def _sample_wgmma(rng: np.random.Generator, **constants: Any) -> Trial:
-    said = {n: constants[n] for n in ("element", "result", "turned", "guarded")}
-    return _sample_tensor(rng, _wgmma(**constants), **said)
+    options = {n: constants[n] for n in ("element", "result", "turned", "guarded")}
+    return _sample_tensor(rng, _wgmma(**constants), **options)
 
 
 # ------------------------------------------------------------------------------------- vectors

@@ -220,8 +220,8 @@ ELEMENTS = {"float32": f32, "float64": f64, "float16": f16, "bfloat16": bf16}
 
 def tf32() -> bool:
     """Whether float32 may be rounded to tf32, which keeps 11 bits; where no manifest declares that, it may not."""
-    known = settings.all()
-    return "TRUENO_CUDA_TF32" in known and bool(known["TRUENO_CUDA_TF32"].value)
+    declared = settings.all()
+    return "TRUENO_CUDA_TF32" in declared and bool(declared["TRUENO_CUDA_TF32"].value)
 
 
 def launch(

@@ -174,9 +174,9 @@ def mma(arch: str, element: Type, result: Type, tile: Tile, turned: bool, vector
                 for j in range(across):
                     for c in range(0, 2, out_unit):
                         inside = (row < p.m) & (first_column + (j * 8 + c) < p.n)
-                        made = [v.to(result) if result is not f32 else v
+                        sums = [v.to(result) if result is not f32 else v
                                 for v in acc[i][j][2 * half + c : 2 * half + c + out_unit]]  # fmt: skip
-                        values = finish(made, at + (j * 8 + c), lead, first_column + (j * 8 + c), inside)
+                        values = finish(sums, at + (j * 8 + c), lead, first_column + (j * 8 + c), inside)
                         line.store(j * 8 + c, values, where=inside)
         finish.end()
 

@@ -171,8 +171,8 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
                 (turn_and_put if staged else put)(acc, place)
 
         def finished(sums: Sequence[Any], at: Any, row: Any, column: Any, inside: Any) -> list[Any]:
-            made = sums if result is f32 else [v.to(result) for v in sums]
-            return finish(made, at, row, column, inside)
+            converted = sums if result is f32 else [v.to(result) for v in sums]
+            return finish(converted, at, row, column, inside)
 
         def put(acc: Any, place: Place) -> None:
             """Store a tile as wgmma leaves it: two neighbours a thread."""

@@ -266,9 +266,9 @@ def serial(view: Array, index: Array, values: list[Array], combine: Combine) -> 
     bounds = np.searchsorted(turn[by_turn], np.arange(int(turn.max()) + 2))
     for t in range(int(turn.max()) + 1):
         who = by_turn[bounds[t] : bounds[t + 1]]
-        found = view.take(at[who])
-        old[who] = found
-        view[at[who]] = combine(found, [v[who] for v in values])
+        previous = view.take(at[who])
+        old[who] = previous
+        view[at[who]] = combine(previous, [v[who] for v in values])
     out = np.empty_like(old)
     out[order] = old
     return out

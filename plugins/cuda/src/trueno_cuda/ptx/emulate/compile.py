@@ -84,10 +84,10 @@ class Compiler:
 
     def live(self, bits: int) -> list[int]:
         """A block's live registers, with their flags."""
-        found = [r.index for r in self.registers if bits >> r.index & 1]
-        found += [self.flags[i] for i in found if i in self.flags]
-        found.append(self.carry)
-        return found
+        indices = [r.index for r in self.registers if bits >> r.index & 1]
+        indices += [self.flags[i] for i in indices if i in self.flags]
+        indices.append(self.carry)
+        return indices
 
     # ---- whole instructions ---------------------------------------------------------------------
 

@@ -116,8 +116,8 @@ class Flow:
             head = self.raw[self.heads[latch]]
             blocks[latch] = Block(head.start, head.start, [self.heads[latch]], latch=True, spin=spin)
             for source, target in taken:
-                found = blocks[source].successors
-                blocks[source].successors = [latch if t == target else t for t in found]
+                successors = blocks[source].successors
+                blocks[source].successors = [latch if t == target else t for t in successors]
         place = {n: at for at, n in enumerate(self.order)}
         self.blocks = [blocks[n] for n in self.order]
         for block in self.blocks:
@@ -182,14 +182,14 @@ class Flow:
     def _definedness(self) -> None:
         """Forward: registers written on every way to a block."""
         code = self.instructions
-        made = []
+        writes = []
         for block in self.blocks:
             bits = 0
             for ins in code[block.start : block.end]:
                 if ins.guard is None:
                     for r in written(ins):
                         bits |= 1 << r.index
-            made.append(bits)
+            writes.append(bits)
         self.blocks[0].defined = 0
         changed = True
         while changed:
@@ -197,26 +197,26 @@ class Flow:
             for n, block in enumerate(self.blocks):
                 if block.defined == -1:
                     continue
-                out = block.defined | made[n]
+                out = block.defined | writes[n]
                 for t in block.successors:
-                    known = self.blocks[t].defined & out
-                    if known != self.blocks[t].defined:
-                        self.blocks[t].defined = known
+                    defined = self.blocks[t].defined & out
+                    if defined != self.blocks[t].defined:
+                        self.blocks[t].defined = defined
                         changed = True
 
     def doubtful(self) -> int:
         """Registers that some way reads before any unguarded write: these alone are watched at run time."""
-        found = 0
+        bits = 0
         for block in self.blocks:
-            known = block.defined
+            defined = block.defined
             for ins in self.instructions[block.start : block.end]:
                 for r in read(ins):
-                    if not known >> r.index & 1:
-                        found |= 1 << r.index
+                    if not defined >> r.index & 1:
+                        bits |= 1 << r.index
                 if ins.guard is None:
                     for r in written(ins):
-                        known |= 1 << r.index
-        return found
+                        defined |= 1 << r.index
+        return bits
 
 
 def components(nodes: list[int], edges: dict[int, list[int]]) -> list[list[int]]:
@@ -226,7 +226,7 @@ def components(nodes: list[int], edges: dict[int, list[int]]) -> list[list[int]]
     low: dict[int, int] = {}
     stack: list[int] = []
     waiting: set[int] = set()
-    found: list[list[int]] = []
+    parts: list[list[int]] = []
     for root in reversed(nodes):
         if root in number:
             continue
@@ -257,5 +257,5 @@ def components(nodes: list[int], edges: dict[int, list[int]]) -> list[list[int]]
                         part.append(one)
                         if one == node:
                             break
-                    found.append(part)
-    return found[::-1]
+                    parts.append(part)
+    return parts[::-1]

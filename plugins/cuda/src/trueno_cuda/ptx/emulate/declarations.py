@@ -92,14 +92,14 @@ class Declarations(Operands):
                 at.expect("(")
                 name = at.word()
                 at.expect(")")
-            found = self.find_variable(name)
-            if found is not None and found.space not in ("global", "const"):
-                raise at.error(f"{name!r} has no address before the kernel runs: it is .{found.space}")
+            target = self.find_variable(name)
+            if target is not None and target.space not in ("global", "const"):
+                raise at.error(f"{name!r} has no address before the kernel runs: it is .{target.space}")
             if var.type.bits != 64:
                 raise at.error(f"an address has 64 bits, .{var.type.name} has {var.type.bits}")
-            if found is None:  # a function's address: only what calls through it cannot be emulated
+            if target is None:  # a function's address: only what calls through it cannot be emulated
                 self.functions_named.append((name, at.error(f"{name!r} is not declared")))
-            var.init.append(Symbol(name, found, signed(at.integer()) if at.take("+") else 0))
+            var.init.append(Symbol(name, target, signed(at.integer()) if at.take("+") else 0))
         else:
             value = at.literal()
             try:
@@ -116,26 +116,26 @@ class Declarations(Operands):
         if at.here.text not in (SPACES if self.function else MODULE_SPACES):
             raise at.error(f"{at.here.text or 'the end'} where a variable's space should stand")
         space = at.word()[1:]
-        made = []
+        variables = []
         first = self.variable(space)
-        made.append(first)
+        variables.append(first)
         while at.take(","):
             more = Variable(at.word(), space, first.type, first.type.bytes, first.align)
             self.dimensions(more)
-            made.append(more)
+            variables.append(more)
         at.expect(";")
-        for var in made:
+        for var in variables:
             var.extern = extern
             self.declare(var)
-        self.room[space] = self.room.get(space, 0) + sum(var.size for var in made)
+        self.room[space] = self.room.get(space, 0) + sum(var.size for var in variables)
         wrong = too_many(space, self.room[space]) if space in ("global", "const") else ""
         if wrong:
             raise at.error(wrong)
-        return made
+        return variables
 
     def declare(self, var: Variable) -> None:
         """Make a variable known in the current scope."""
-        known = self.scope.variables.setdefault(var.name, var)
-        if known is not var and not known.extern:
+        existing = self.scope.variables.setdefault(var.name, var)
+        if existing is not var and not existing.extern:
             raise self.at.error(f"variable {var.name!r} is declared twice")
         self.scope.variables[var.name] = var

@@ -47,16 +47,16 @@ class Group:
         if "warps" not in self.cached:
             w = self.lanes >> 5
             self.cached["warps"] = w[::WARP] if self.whole else w[np.concatenate([[True], w[1:] != w[:-1]])]
-        found: Array = self.cached["warps"]
-        return found
+        warps: Array = self.cached["warps"]
+        return warps
 
     @property
     def place(self) -> Array:
         """Where each lane stands in a [warps, 32] matrix, flat."""
         if "place" not in self.cached:
             self.cached["place"] = np.searchsorted(self.warps, self.lanes >> 5) * WARP + (self.lanes & 31)
-        found: Array = self.cached["place"]
-        return found
+        place: Array = self.cached["place"]
+        return place
 
     def matrix(self, value: Array, fill: Any = 0) -> Array:
         """A value as [warps, 32]; lanes that are not here hold `fill`."""
@@ -98,10 +98,10 @@ class Group:
             if a is None and b is None:
                 continue
             if a is None or b is None:
-                known = a if a is not None else b
-                assert known is not None
-                a = a if a is not None else np.zeros(1, known.dtype)
-                b = b if b is not None else np.zeros(1, known.dtype)
+                present = a if a is not None else b
+                assert present is not None
+                a = a if a is not None else np.zeros(1, present.dtype)
+                b = b if b is not None else np.zeros(1, present.dtype)
             if a.size == 1 and b.size == 1 and a.tobytes() == b.tobytes():
                 registers[i] = a
                 continue

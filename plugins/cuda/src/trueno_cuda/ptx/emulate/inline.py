@@ -31,11 +31,11 @@ ABORTS = {"__assertfail", "__assert_fail"}
 
 def inlined(program: Program, entry: Function) -> Function:
     """A copy of an entry without calls; its registers and variables are all that it can reach."""
-    made = Function(entry.name, True, entry.params, [], list(entry.registers), list(entry.variables), [],
+    copy = Function(entry.name, True, entry.params, [], list(entry.registers), list(entry.variables), [],
                     entry.directives, entry.line, True)  # fmt: skip
     _measure(program, entry, (entry.name,), {})
-    made.body = _expand(program, made, entry.body)
-    return made
+    copy.body = _expand(program, copy, entry.body)
+    return copy
 
 
 def _measure(program: Program, function: Function, trail: tuple[str, ...], known: dict[str, int]) -> int:

@@ -36,19 +36,19 @@ class Lanes:
 
     def cta(self, g: Group) -> Array:
         """Each lane's block, counted within this chunk."""
-        found: Array | None = g.cached.get("cta")
-        if found is None:
-            found = g.cached["cta"] = g.lanes // self.block_lanes
-        return found
+        blocks: Array | None = g.cached.get("cta")
+        if blocks is None:
+            blocks = g.cached["cta"] = g.lanes // self.block_lanes
+        return blocks
 
     def shared_start(self, g: Group, lanes: Array) -> Array:
         """Where each lane's block has its shared memory in the chunk's buffer."""
         if lanes is not g.lanes:
             return lanes // self.block_lanes * self.shared_size
-        found: Array | None = g.cached.get("shared")
-        if found is None:
-            found = g.cached["shared"] = self.cta(g) * self.shared_size
-        return found
+        starts: Array | None = g.cached.get("shared")
+        if starts is None:
+            starts = g.cached["shared"] = self.cta(g) * self.shared_size
+        return starts
 
     def address(self, var: Variable) -> int:
         """A variable's address in its own space."""
@@ -87,10 +87,10 @@ class Lanes:
 
     def need_written(self, ins: Instruction, g: Group, sel: Array | None, flag: int, register: int) -> None:
         """Report lanes that read a register which they never wrote."""
-        known = g.registers[flag]
-        if known is None:
-            known = np.array([False])
-        bad = ~known if sel is None else sel & ~known
+        written = g.registers[flag]
+        if written is None:
+            written = np.array([False])
+        bad = ~written if sel is None else sel & ~written
         if bad.any():
             lane = g.lanes[int(np.argmax(bad))] if bad.size == g.n else g.lanes[0]
             name = self.layout.registers[register].name

@@ -179,9 +179,9 @@ class Module:
             launch.traffic = Traffic(launch.report, sample)
         for v in (*self.program.variables, *kernel.function.variables):
             if id(v) in self.memory:
-                made = launch.arena.add(v.name, self.memory[id(v)], f".{v.space}")
-                launch.addresses[id(v)] = made.start
-                launch.arrays[v] = made._replace(item=v.type.bytes)
+                allocation = launch.arena.add(v.name, self.memory[id(v)], f".{v.space}")
+                launch.addresses[id(v)] = allocation.start
+                launch.arrays[v] = allocation._replace(item=v.type.bytes)
         self._bind(kernel, launch, args)
         self._resolve(launch)
         launch.arena.close()
@@ -264,8 +264,8 @@ class Module:
             if element is not None and not holds(value.dtype, element):
                 raise LaunchError(f"{kernel.name}: {name} is {value.dtype}, but its elements are {element}")
             words = f"{value.dtype}{list(value.shape)}"
-            made = launch.arrays[param] = launch.arena.add(name, value, words)
-            return made.start.to_bytes(8, "little")
+            allocation = launch.arrays[param] = launch.arena.add(name, value, words)
+            return allocation.start.to_bytes(8, "little")
         return scalar(wrong, param, value)
 
     def _resolve(self, launch: Launch) -> None:

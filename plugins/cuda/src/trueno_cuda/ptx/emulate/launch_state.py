@@ -53,8 +53,8 @@ class LaunchState:
             shared = space == "shared"
             arrays = self.layout.shared_arrays if shared else self.arrays
             origins = self.layout.provenance.of(ins, {*self.arrays, *self.layout.shared_arrays})
-            found = {v for v in origins if v is None or (v.space == "shared") == shared}
-            one = found.pop() if len(found) == 1 else None
+            candidates = {v for v in origins if v is None or (v.space == "shared") == shared}
+            one = candidates.pop() if len(candidates) == 1 else None
             self._homes[key] = None if one is None else arrays.get(one)
         return self._homes[key]
 

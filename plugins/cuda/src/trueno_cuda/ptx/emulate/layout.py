@@ -76,17 +76,17 @@ class Layout:
 
     def shared_name(self, offset: int, ins: Instruction) -> tuple[str | None, str]:
         """The shared variable that holds a byte, and the place in words: in elements, as `ins` accesses them."""
-        found = None
+        variable = None
         for v in self.shared_variables:
             if self.offsets[id(v)] <= offset:
-                found = v
-        if found is None:
+                variable = v
+        if variable is None:
             return None, f"shared byte {offset}"
-        start = offset - self.offsets[id(found)]
+        start = offset - self.offsets[id(variable)]
         size = next((TYPES[m].bytes for m in reversed(ins.mods) if m in TYPES), 1)
         if size == 1 or start % size:
-            return found.name, f"byte {start} of {found.name}"
-        return found.name, f"{found.name}[{start // size}]"
+            return variable.name, f"byte {start} of {variable.name}"
+        return variable.name, f"{variable.name}[{start // size}]"
 
     def _granule(self, codes: list[Instruction]) -> int:
         """Bytes that the shadow of shared memory tells apart: the narrowest access."""

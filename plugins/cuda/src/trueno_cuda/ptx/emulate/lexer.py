@@ -28,7 +28,7 @@ class Token(NamedTuple):
 
 def tokens(text: str) -> list[Token]:
     """All tokens of `text`; raises PtxError at the first character that starts none."""
-    found = []
+    result = []
     at, line = 0, 1
     for match in TOKEN.finditer(text):
         if match.start() != at:
@@ -39,11 +39,11 @@ def tokens(text: str) -> list[Token]:
                 raise PtxError("a comment is not closed", line, text.splitlines()[line - 1].strip())
             line += word.count("\n")
         else:
-            found.append(Token(kind or "", word, line, at))
+            result.append(Token(kind or "", word, line, at))
         at = match.end()
     if at < len(text):
         raise PtxError(f"unexpected character {text[at]!r}", line, text.splitlines()[line - 1].strip())
-    return found
+    return result
 
 
 DEPTH = 64

@@ -81,18 +81,18 @@ class Arena:
         two that overlap in part.
         """
         first, item = int(array.__array_interface__["data"][0]), array.itemsize
-        for known, start in self._arrays:
-            begin = int(known.__array_interface__["data"][0])
-            if first >= begin and first + array.nbytes <= begin + known.nbytes and array.nbytes:
-                return Allocation(name, start + first - begin, array.nbytes, words, item, start, start + known.nbytes)
-            if max(first, begin) < min(first + array.nbytes, begin + known.nbytes):
+        for other, start in self._arrays:
+            begin = int(other.__array_interface__["data"][0])
+            if first >= begin and first + array.nbytes <= begin + other.nbytes and array.nbytes:
+                return Allocation(name, start + first - begin, array.nbytes, words, item, start, start + other.nbytes)
+            if max(first, begin) < min(first + array.nbytes, begin + other.nbytes):
                 raise LaunchError(f"{name} overlaps another argument in part; give one array and an offset")
         start = self.end
         self._arrays.append((array, start))
-        made = Allocation(name, start, array.nbytes, words, item, start, start + array.nbytes)
-        self.allocations.append(made)
+        allocation = Allocation(name, start, array.nbytes, words, item, start, start + array.nbytes)
+        self.allocations.append(allocation)
         self.end = -(-(start + array.nbytes + GUARD) // ALIGN) * ALIGN
-        return made
+        return allocation
 
     def close(self) -> None:
         """Copy the arrays in."""
@@ -136,10 +136,10 @@ class Arena:
 
     def describe(self, address: int, size: int = 1) -> tuple[str | None, str]:
         """The array nearest to an address, and the address in words."""
-        found = self.nearest(address)
-        if found is None:
+        allocation = self.nearest(address)
+        if allocation is None:
             space = {SHARED >> WINDOW: "a generic address of shared memory", LOCAL >> WINDOW: "of local memory",
                      PARAM >> WINDOW: "of a parameter"}.get(address >> WINDOW, "no global address")  # fmt: skip
             return None, f"{address:#x} is {space}"
-        inside = found.start <= address and address + size <= found.start + found.size
-        return found.name, found.place(address, size) if inside else found.outside(address, size)
+        inside = allocation.start <= address and address + size <= allocation.start + allocation.size
+        return allocation.name, allocation.place(address, size) if inside else allocation.outside(address, size)

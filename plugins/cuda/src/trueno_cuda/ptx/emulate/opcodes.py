@@ -133,9 +133,9 @@ def _closest(name: str, mods: tuple[str, ...], operands: int) -> tuple[Form | No
         return form, ""
     wanted = [m for _, _, groups in near for m in (groups[0] if groups else ())]
     if strange:
-        known = [m for one, _, _ in near for group in one.groups for m in group]
-        again = "twice" if mods.count(strange[0]) > 1 and strange[0] in known else "here"
-        words = f"it wants {_list(wanted)}" if missing else f"it may have {_list(known)}"
+        allowed = [m for one, _, _ in near for group in one.groups for m in group]
+        again = "twice" if mods.count(strange[0]) > 1 and strange[0] in allowed else "here"
+        words = f"it wants {_list(wanted)}" if missing else f"it may have {_list(allowed)}"
         return None, f"{name} has no .{strange[0]} {again}; {words}"
     if missing:
         return None, f"{name} wants {_list(wanted)}"

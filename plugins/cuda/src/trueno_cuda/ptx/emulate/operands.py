@@ -112,12 +112,12 @@ class Operands:
 
     def list_to(self, mark: str) -> list[Operand]:
         """Operands with commas between them, up to a closing mark."""
-        found: list[Operand] = []
+        operands: list[Operand] = []
         while not self.at.take(mark):
-            if found:
+            if operands:
                 self.at.expect(",")
-            found.append(self.operand())
-        return found
+            operands.append(self.operand())
+        return operands
 
     def operand(self) -> Operand:
         one = self.simple()

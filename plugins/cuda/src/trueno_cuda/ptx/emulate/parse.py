@@ -109,21 +109,21 @@ class Parser(Declarations):
 
     def parameters(self, entry: bool) -> list[Variable]:
         at = self.at
-        found: list[Variable] = []
+        params: list[Variable] = []
         if not at.take("("):
-            return found
+            return params
         while not at.take(")"):
-            if found:
+            if params:
                 at.expect(",")
             if not entry and at.take(".reg"):
                 kind = self.type()
-                found.append(Variable(at.word(), "reg", kind, kind.bytes, kind.bytes))
+                params.append(Variable(at.word(), "reg", kind, kind.bytes, kind.bytes))
             else:
                 at.expect(".param")
-                found.append(self.variable("param"))
-                if entry and not found[-1].size:
-                    raise at.error(f"parameter {found[-1].name!r} has no size")
-        return found
+                params.append(self.variable("param"))
+                if entry and not params[-1].size:
+                    raise at.error(f"parameter {params[-1].name!r} has no size")
+        return params
 
     def function_definition(self, entry: bool) -> None:
         at = self.at
@@ -148,8 +148,8 @@ class Parser(Declarations):
             self.program.functions.setdefault(name, function)
             return
         function.defined = True
-        known = self.program.functions.get(name)
-        if known is not None and known.defined:
+        existing = self.program.functions.get(name)
+        if existing is not None and existing.defined:
             raise at.error(f"function {name!r} is defined twice")
         self.program.functions[name] = function
         self.function = function
@@ -170,11 +170,11 @@ class Parser(Declarations):
 
     def resolve(self, function: Function) -> None:
         """Every branch must name a label of its function."""
-        known = {item.name for item in function.body if isinstance(item, Label)}
+        labels = {item.name for item in function.body if isinstance(item, Label)}
         for item in function.body:
             if isinstance(item, Instruction) and item.opcode in ("bra", "brx"):
                 for target in [*item.targets, *(o.name for o in item.operands if isinstance(o, Symbol))]:
-                    if target not in known:
+                    if target not in labels:
                         raise PtxError(f"no label {target.split('#')[0]!r} in {function.name}", item.line, item.text)
 
     def block(self) -> None:
@@ -285,7 +285,7 @@ class Parser(Declarations):
             arguments = self.call_operands()
             at.expect(";")
             operands.append(Symbol(self.called))
-            made = Instruction(opcode, mods, operands, line, at.source(first), guard, negated, arguments)
+            instruction = Instruction(opcode, mods, operands, line, at.source(first), guard, negated, arguments)
         else:
             while at.here.text != ";" or operands:
                 if at.here.text == "}" or at.here.kind == "end":
@@ -294,18 +294,18 @@ class Parser(Declarations):
                 if not at.take(","):
                     break
             at.expect(";")
-            made = Instruction(opcode, mods, operands, line, at.source(first), guard, negated)
+            instruction = Instruction(opcode, mods, operands, line, at.source(first), guard, negated)
             if opcode == "brx":
                 table = operands.pop() if operands else None
                 if not isinstance(table, Symbol):
-                    raise PtxError("brx.idx wants the label of a .branchtargets", line, made.text)
+                    raise PtxError("brx.idx wants the label of a .branchtargets", line, instruction.text)
                 names = self.find_label(f"targets {table.name.split('#')[0]}")
                 if names is None:
-                    raise PtxError(f"no .branchtargets {table.name}", line, made.text)
-                made.targets = tuple(self.find_label(n) or n for n in names.split())
+                    raise PtxError(f"no .branchtargets {table.name}", line, instruction.text)
+                instruction.targets = tuple(self.find_label(n) or n for n in names.split())
         assert self.function is not None
-        made.written = self.written
-        self.function.body.append(made)
+        instruction.written = self.written
+        self.function.body.append(instruction)
 
 
 def parse(text: str) -> Program:

@@ -43,8 +43,8 @@ class Phases:
         if space == "generic":
             address = address - m.generic("shared")
         place = self.access.place(ins, g, lanes, address, "shared", 8, 8)
-        found = np.broadcast_to(place.at >> 3, lanes.shape)
-        return found if place.good is None else np.where(place.good, found, len(self.phase) - 1)
+        slots = np.broadcast_to(place.at >> 3, lanes.shape)
+        return slots if place.good is None else np.where(place.good, slots, len(self.phase) - 1)
 
     def check(self, ins: Instruction, lanes: Array, slots: Array) -> None:
         unset = self.expected[slots] == UNSET

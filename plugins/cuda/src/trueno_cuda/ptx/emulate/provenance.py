@@ -30,9 +30,9 @@ class Provenance:
         todo: list[tuple[int, bool, Origins, list[int], int | None]] = []
         for ins in code:
             if ins.opcode not in CARRIED:
-                found = _loaded(ins)
+                loaded = _loaded(ins)
                 for r in written(ins):
-                    self.known[r.index] = self.known.get(r.index, found) | found
+                    self.known[r.index] = self.known.get(r.index, loaded) | loaded
                 continue
             fixed: Origins = frozenset()
             sources = []
@@ -46,18 +46,18 @@ class Provenance:
             last = ins.operands[2] if ins.opcode == "sub" and len(ins.operands) > 2 else None
             less = last.index if isinstance(last, Register) else None
             todo += [(r.index, ins.opcode in MOVES, fixed, sources, less) for r in written(ins)]
-        known, changed = self.known, True
+        origins, changed = self.known, True
         while changed:
             changed = False
             for result, moves, fixed, sources, less in todo:
-                made = fixed.union(*[known[r] for r in sources if r in known])
-                if less is not None and not known.get(less, NOTHING) <= NOTHING:  # a distance is not a pointer
-                    made = NOTHING
-                elif not (moves or made <= NOTHING):
-                    made -= NOTHING
-                before = known.get(result)
-                if before is None or not made <= before:
-                    known[result] = made if before is None else before | made
+                merged = fixed.union(*[origins[r] for r in sources if r in origins])
+                if less is not None and not origins.get(less, NOTHING) <= NOTHING:  # a distance is not a pointer
+                    merged = NOTHING
+                elif not (moves or merged <= NOTHING):
+                    merged -= NOTHING
+                before = origins.get(result)
+                if before is None or not merged <= before:
+                    origins[result] = merged if before is None else before | merged
                     changed = True
 
     def of(self, ins: Instruction, arrays: set[Variable]) -> Iterator[Variable | None]:

@@ -107,11 +107,11 @@ class Report:
 
     def add(self, finding: Finding) -> None:
         """Keep the first finding of a kind and instruction, and count the others."""
-        known = self._seen.setdefault((finding.kind, finding.line, finding.text), finding)
-        if known is finding:
+        first = self._seen.setdefault((finding.kind, finding.line, finding.text), finding)
+        if first is finding:
             self.findings.append(finding)
         else:
-            known.count += finding.count
+            first.count += finding.count
 
     @property
     def errors(self) -> list[Finding]:

@@ -145,14 +145,14 @@ class Scheduler:
             self.launch.warp_counts[at] += len(g.warps)
             self.leave(g)
             return
-        known = self.ready.get(at)
-        self.ready[at] = g if known is None else known.join(g, self.kernel.live[at])
+        waiting = self.ready.get(at)
+        self.ready[at] = g if waiting is None else waiting.join(g, self.kernel.live[at])
 
     def put_aside(self, at: int, g: Group) -> None:
         """A group that may be spinning waits until everybody else has had a turn."""
         g.block = at
-        known = self.yielded.get(at)
-        self.yielded[at] = g if known is None else known.join(g, self.kernel.live[at])
+        waiting = self.yielded.get(at)
+        self.yielded[at] = g if waiting is None else waiting.join(g, self.kernel.live[at])
 
     def branch(self, g: Group, p: Array, taken: int, otherwise: int) -> int:
         """Where a group goes on, or −1 after it has parted."""
@@ -227,8 +227,8 @@ class Scheduler:
 
     def park(self, g: Group, at: int) -> None:
         g.block = at
-        known = self.parked.get(at)
-        self.parked[at] = g if known is None else known.join(g, self.kernel.live[at])
+        waiting = self.parked.get(at)
+        self.parked[at] = g if waiting is None else waiting.join(g, self.kernel.live[at])
 
     def free(self, at: int, mask: Array, block: int) -> Group:
         """The lanes of a mask wait no longer; they keep the registers that `block` needs."""

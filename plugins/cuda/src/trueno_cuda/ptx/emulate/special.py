@@ -18,20 +18,20 @@ def coordinate(linear: Array, size: tuple[int, int, int], axis: str) -> Array:
     """x, y or z of a linear index, one value where the axis has length 1."""
     x, y, z = size
     if axis == "x":
-        found = linear if y == z == 1 else linear % x
+        values = linear if y == z == 1 else linear % x
     elif axis == "y":
-        found = np.zeros(1, np.int64) if y == 1 else linear // x % y
+        values = np.zeros(1, np.int64) if y == 1 else linear // x % y
     else:
-        found = np.zeros(1, np.int64) if z == 1 else linear // (x * y)
-    return np.asarray(found).astype(np.uint32)
+        values = np.zeros(1, np.int64) if z == 1 else linear // (x * y)
+    return np.asarray(values).astype(np.uint32)
 
 
 def special(m: Lanes, g: Group, name: str) -> Array:
     """The value of `%name` for the lanes of a group, uint32 or uint64: one value where all lanes agree."""
-    known: Array | None = g.cached.get(name)
-    if known is None:
-        known = g.cached[name] = _value(m, g, name)
-    return known
+    values: Array | None = g.cached.get(name)
+    if values is None:
+        values = g.cached[name] = _value(m, g, name)
+    return values
 
 
 def _value(m: Lanes, g: Group, name: str) -> Array:

@@ -238,7 +238,7 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
     f = FORMATS[name]
     floats = {"q8": False, "f32": True}[activations]
     layout = Layout(f, "values") if floats else layout_of(f)
-    known: dict[str, Any] = {
+    namespace: dict[str, Any] = {
         "NEAR": AHEAD // COLUMNS // f.nbytes * f.elements // DEPTH * DEPTH,
         "ELEMENTS": f.elements, "NBYTES": f.nbytes, "GROUP": layout.group, "W_GROUP": layout.w_group,
         "W_BYTES": layout.w_bytes, "X_GROUP": layout.x_group, "X_TAIL": layout.x_tail,
@@ -249,12 +249,12 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
 
     def add(function: Any, compiled: Any = outer) -> None:
         part = function.py_func.__name__
-        known[part] = compiled(special(function, f"{part}_{word}", known))
+        namespace[part] = compiled(special(function, f"{part}_{word}", namespace))
 
     if floats:
         add(float_piece)
     else:
-        known |= {
+        namespace |= {
             "quantize": quantized(f.activations), "put_group": group_packer(layout), "put_tail": tail_packer(layout),
             "x_values": group_values(layout), "A_BLOCK": FORMATS[f.activations].elements,
             "tall_kernel": micro_kernel(layout, TALL), "middle_kernel": micro_kernel(layout, 2 * UNIT),
@@ -263,7 +263,7 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
         add(tile_offset, inner)
         add(quantize_piece)
         add(multiply_piece)
-    function = special(_floats if floats else _quantized, word, known)
+    function = special(_floats if floats else _quantized, word, namespace)
     weights = types.Array(types.uint8, 2, "C", readonly=True)
     signature = types.intp(source(types.float32, 2), weights, target(types.float32, 2), SCRATCH)
     return with_scratch(kernel_entry(signature)(function))

@@ -94,11 +94,11 @@ def _multiply(x, w, out, scratch):
 def _kernel(name: str) -> Callable[..., int]:
     f = FORMATS[name]
     word = f"quant_matmul_colmajor_{name}_{blake2b(repr(f).encode(), digest_size=8).hexdigest()}"
-    known: dict[str, Any] = {"ELEMENTS": f.elements, "NBYTES": f.nbytes, "decode": decoder(name)}
-    known["piece"] = outer(special(piece, f"piece_{word}", known))
+    namespace: dict[str, Any] = {"ELEMENTS": f.elements, "NBYTES": f.nbytes, "decode": decoder(name)}
+    namespace["piece"] = outer(special(piece, f"piece_{word}", namespace))
     weights = types.Array(types.uint8, 2, "C", readonly=True)
     signature = types.intp(source(types.float32, 2), weights, target(types.float32, 2), SCRATCH)
-    return with_scratch(kernel_entry(signature)(special(_multiply, word, known)))
+    return with_scratch(kernel_entry(signature)(special(_multiply, word, namespace)))
 
 
 @KERNELS.add("quant_matmul_colmajor", rates=Rates(2e-6, 6e10, 4e10), dtypes=BLOCKS)

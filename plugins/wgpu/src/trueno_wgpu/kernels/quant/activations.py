@@ -163,7 +163,7 @@ def shader(block: int) -> Shader:
 def quantized(gpu: Gpu, x: Buffer | View, count: int, partner: str) -> Activations:
     """`count` floats, whole blocks of the format `partner`: rows one after another."""
     block = FORMATS[partner].elements
-    made = Activations(gpu.alloc(count), gpu.alloc(count // block * 4), gpu.alloc(count // 4))
+    result = Activations(gpu.alloc(count), gpu.alloc(count // block * 4), gpu.alloc(count // 4))
     grid = fold(-(-count // (4 * LANES)), gpu.limits.groups)
-    gpu.run(shader(block), (x, made.codes, made.scales, made.sums), (count // 4).to_bytes(4, "little"), grid)
-    return made
+    gpu.run(shader(block), (x, result.codes, result.scales, result.sums), (count // 4).to_bytes(4, "little"), grid)
+    return result

@@ -173,9 +173,9 @@ def _gathered(pieces: Pieces) -> tuple[str, set[int]]:
     """
     if len({len(p) for p in pieces}) == 1:
         slots = [_slot([group[i] for group in pieces]) for i in range(len(pieces[0]))]
-        found = [s for s in slots if s is not None]
-        if len(found) == len(slots):
-            return " | ".join(text for text, _ in found), {w for _, w in found if w is not None}
+        formulas = [s for s in slots if s is not None]
+        if len(formulas) == len(slots):
+            return " | ".join(text for text, _ in formulas), {w for _, w in formulas if w is not None}
     middle = len(pieces) // 2
     low, below = _gathered(pieces[:middle])
     high, above = _gathered(pieces[middle:])

@@ -54,16 +54,16 @@ def multiply(gpu: Gpu, op: str, f: Format, activations: str, w: Any, x: Any, out
     n, row_bytes = w.shape
     k = f.row_elements(row_bytes)
     for count, xs, ys in _in_turns(op, gpu, x, out, m, k, n):
-        given: tuple[Bound, ...] = (xs,)
+        inputs: tuple[Bound, ...] = (xs,)
         if activations != "f32":
             activation = quantized(gpu, xs, count * k, f.activations)
-            given = (activation.codes, activation.scales, activation.sums)
+            inputs = (activation.codes, activation.scales, activation.sums)
         for first, rows, ws in _banded(op, w, gpu):
             if count <= FEW:
-                run_rows(gpu, op, f, activations, ws, given, ys, (rows, first, n, k, count))
+                run_rows(gpu, op, f, activations, ws, inputs, ys, (rows, first, n, k, count))
             else:
                 sizes = Sizes(count, rows, n, k, row_bytes, first, 0, k)
-                run_tile(gpu, f, activations, ws, given, ys, sizes)
+                run_tile(gpu, f, activations, ws, inputs, ys, sizes)
 
 
 def multiply_colmajor(gpu: Gpu, op: str, f: Format, w: Any, x: Any, out: Any, m: int) -> None:

@@ -269,39 +269,39 @@ def tensor_copy(c: Compiler, ins: Instruction) -> Step:
     def run(m: Machine, g: Group, sel: Array | None) -> None:
         for k in each(g, sel):
             lane = int(g.lanes[k])
-            found = map_of(m, ins, lane, int(np.broadcast_to(map_address(m, g), g.n)[k]))
-            if found is None:
+            tensor = map_of(m, ins, lane, int(np.broadcast_to(map_address(m, g), g.n)[k]))
+            if tensor is None:
                 continue
-            if found.array.ndim != rank or len(coordinates) != rank:
-                m.find(ASYNCHRONOUS_COPY, ins, f"the tensor map has {found.array.ndim} axes", lane)
+            if tensor.array.ndim != rank or len(coordinates) != rank:
+                m.find(ASYNCHRONOUS_COPY, ins, f"the tensor map has {tensor.array.ndim} axes", lane)
                 continue
             at = [int(np.broadcast_to(f(m, g), g.n)[k]) for f in coordinates]
-            flat, inside = found.elements(at)
-            wide = found.array.itemsize
+            flat, inside = tensor.elements(at)
+            wide = tensor.array.itemsize
             where = np.broadcast_to(shared(m, g), g.n)[k : k + 1]
-            align = {0: 16, 32: 256, 64: 512, 128: 1024}[found.width] if found.width else 128
-            place = m.access.place(ins, g, g.lanes[k : k + 1], where, "shared", found.size, min(align, 128))
+            align = {0: 16, 32: 256, 64: 512, 128: 1024}[tensor.width] if tensor.width else 128
+            place = m.access.place(ins, g, g.lanes[k : k + 1], where, "shared", tensor.size, min(align, 128))
             if place.good is not None:
                 continue
             first = int(place.at[0])
             base = int(where[0]) & ((1 << CLUSTER_SHIFT) - 1)
-            linear = np.arange(found.size)
-            order = swizzle(base + linear, found.width) - base
-            start = m.launch.arena.add("tensor map", found.array).start - GLOBAL
+            linear = np.arange(tensor.size)
+            order = swizzle(base + linear, tensor.width) - base
+            start = m.launch.arena.add("tensor map", tensor.array).start - GLOBAL
             source = (start + flat[:, None] * wide + np.arange(wide)).reshape(-1)
             here = np.repeat(inside, wide)
             if to_shared:
                 data = np.where(here, m.arena.bytes[np.where(here, source, start)], 0).astype(np.uint8)
-                if found.fill != found.fill and not here.all():
-                    nan = np.array([found.fill], found.array.dtype).view(np.uint8)
+                if tensor.fill != tensor.fill and not here.all():
+                    nan = np.array([tensor.fill], tensor.array.dtype).view(np.uint8)
                     data = np.where(here, data, np.tile(nan, len(flat)))
                 assert barrier is not None
                 one = None if mask is None else int(np.broadcast_to(mask(m, g), g.n)[k])
                 send(
-                    m, ins, g, k, first, found.converted(data), int(np.broadcast_to(barrier(m, g), g.n)[k]), one, order
+                    m, ins, g, k, first, tensor.converted(data), int(np.broadcast_to(barrier(m, g), g.n)[k]), one, order
                 )
             else:
-                copy = BulkCopy(ins, lane, found.size, source[here], None, (first + order)[here])
+                copy = BulkCopy(ins, lane, tensor.size, source[here], None, (first + order)[here])
                 m.copies.bulk.append((int(m.copies.bulk_group[lane]), copy))
             key = "global read" if to_shared else "global written"
             m.report.bytes[key] = m.report.bytes.get(key, 0) + int(here.sum())

@@ -202,9 +202,9 @@ def mapa(c: Compiler, ins: Instruction) -> Step:
         store = c.store(ins.operands[0], U32)
 
         def rank(m: Machine, g: Group, sel: Array | None) -> None:
-            found = (a(m, g).astype(np.int64) - base) >> CLUSTER_SHIFT
+            window = (a(m, g).astype(np.int64) - base) >> CLUSTER_SHIFT
             own = special(m, g, "cluster_ctarank").astype(np.int64)
-            store(g, np.where(found > 0, found - 1, own).astype(np.uint32), sel)
+            store(g, np.where(window > 0, window - 1, own).astype(np.uint32), sel)
 
         return rank
     low = (1 << CLUSTER_SHIFT) - 1

@@ -298,10 +298,10 @@ def counting(c: Compiler, ins: Instruction) -> Step:
     def find(a: Array) -> Array:
         x = np.where(a.view(kind.dtype) < 0, ~a, a) if kind.kind == "s" else a
         n = length(x)
-        found = n.astype(np.int64) - 1
+        position = n.astype(np.int64) - 1
         if amount:
-            found = np.where(n > 0, bits - 1 - found, -1)
-        return (found & 0xFFFF_FFFF).astype(np.uint32)
+            position = np.where(n > 0, bits - 1 - position, -1)
+        return (position & 0xFFFF_FFFF).astype(np.uint32)
 
     return c.value(ins, U32, find, *c.sources(ins, raw))
 

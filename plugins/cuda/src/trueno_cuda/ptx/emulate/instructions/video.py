@@ -34,11 +34,11 @@ def video(c: Compiler, ins: Instruction) -> Step:
         return np.asarray(np.ascontiguousarray(x).view(signs[kind])).reshape(-1, count).astype(np.int64)
 
     def run(a: Array, b: Array, d: Array) -> Array:
-        made: Array = function(lanes(a, first.kind), lanes(b, second.kind))
+        result: Array = function(lanes(a, first.kind), lanes(b, second.kind))
         if "sat" in ins.mods:
-            made = np.clip(made, info.min, info.max)
+            result = np.clip(result, info.min, info.max)
         if "add" in ins.mods:
-            return np.asarray(made.sum(1) + d).astype(np.uint32)
-        return made.astype(f"u{width // 8}").view(np.uint32).reshape(-1)
+            return np.asarray(result.sum(1) + d).astype(np.uint32)
+        return result.astype(f"u{width // 8}").view(np.uint32).reshape(-1)
 
     return c.value(ins, B32, run, *(c.fetch(o, B32) for o in ins.operands[1:4]))

@@ -125,10 +125,10 @@ class Super(Product):
     def _times_sums(self, words: Any, sums: Any, times: int, count: int) -> Any:
         """times · Σ of each group's scale or min times its activations' sum, int32 [abcd …]."""
         lanes, b = self.lanes, self.b
-        known = lanes.load(sums, 0, vec(I16, 16))
+        totals = lanes.load(sums, 0, vec(I16, 16))
         if self.f.groups == 8:
-            known = b.add(lanes.shuffle(known, range(0, 16, 2)), lanes.shuffle(known, range(1, 16, 2)))
-        products = _abcd_of_rows(lanes, lanes.madd16(words, lanes.repeat(known, ROWS)), count)
+            totals = b.add(lanes.shuffle(totals, range(0, 16, 2)), lanes.shuffle(totals, range(1, 16, 2)))
+        products = _abcd_of_rows(lanes, lanes.madd16(words, lanes.repeat(totals, ROWS)), count)
         return b.mul(products, lanes.fill(products.type, times)) if times != 1 else products
 
 

@@ -130,8 +130,8 @@ class _Group(Product):
             return b.fadd(total, b.fmul(value, scale))
         total = b.fadd(total, b.fmul(b.fmul(lanes.floats(whole), scale), self._scale(address, f.d)))
         if f.m:
-            known = b.fmul(b.sitofp(self._sum(sums, 0), F32), lanes.load(d, 0, F32))
-            total = b.fadd(total, b.fmul(lanes.splat(known, ROWS), self._scale(address, f.m)))
+            scaled_sum = b.fmul(b.sitofp(self._sum(sums, 0), F32), lanes.load(d, 0, F32))
+            total = b.fadd(total, b.fmul(lanes.splat(scaled_sum, ROWS), self._scale(address, f.m)))
         return total
 
 

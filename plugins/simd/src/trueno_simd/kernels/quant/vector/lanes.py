@@ -183,8 +183,8 @@ class Lanes:
         elif self.isa.level == "neon" and n >= 16:
             part, name = 16, "llvm.aarch64.neon.tbl1.v16i8"
         if name:
-            known = self.fill(vec(I8, part), [table[i % 16] for i in range(part)])
-            return self.by_parts(part, lambda c: call(b, name, c.type, [known, c]), codes)
+            entries = self.fill(vec(I8, part), [table[i % 16] for i in range(part)])
+            return self.by_parts(part, lambda c: call(b, name, c.type, [entries, c]), codes)
         chosen = self._chosen(min(n, 16), table)
         return self.by_parts(min(n, 16), lambda c: b.call(chosen, [c]), codes)
 

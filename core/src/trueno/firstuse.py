@@ -11,10 +11,10 @@ imports inside single functions of the core, which are short, and imports that a
 """
 
 import os
+import sys
 import time
 from _thread import RLock, get_ident
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 LONGEST = 2.0
@@ -26,6 +26,10 @@ _gate = RLock()  # held during a fork, so that no import begins meanwhile
 _waiting = RLock()  # allows one fork at a time
 _threads: list[int] = []
 """The thread of each running import; twice where one import is inside another."""
+_hooked: Any = os
+_register_at_fork: Any = getattr(os, "register_at_fork", None)
+_overtaken = False  # whether the hook of another module may run before ours, once `logging` is loaded
+_late: list[Callable[[], object]] | None = None  # while a fork waits: the hooks for before it that imports register
 
 
 class _Importing:
@@ -36,82 +40,85 @@ class _Importing:
     def __enter__(self) -> None:
         with _gate:
             _threads.append(get_ident())
-        if not _after_logging:
-            _wait_before_logging()
+            if _overtaken and _late is None and "logging" in sys.modules:
+                _wait_first()
+            _set_hook()
 
     def __exit__(self, *_: object) -> None:
         with _gate:
             _threads.remove(get_ident())
+            _set_hook()
 
 
 importing = _Importing()
 
 
-_after_logging = not hasattr(os, "register_at_fork")
+def _wait_first() -> None:
+    """Make our wait the first step before a fork.
 
-
-def _wait_before_logging() -> None:
-    """Make forks wait for imports before `logging` takes its lock, which many imports need (`logging.getLogger`).
-
-    CPython runs the latest hook for before a fork first, so ours is registered once more after that of `logging`.  This
-    happens at the first late import: `import trueno` itself need not load `logging`.
+    CPython runs the latest hook first.  `logging`, for one, holds its lock during a fork, and many imports need that
+    lock (`logging.getLogger`): if its hook ran before ours, the fork would wait for an import that waits for the fork.
     """
-    global _after_logging
-    import logging  # noqa: F401 - for its hook
+    global _overtaken
+    _overtaken = False
+    _register_at_fork(before=_before_fork, after_in_parent=lambda: _gate.release(), after_in_child=_after_fork)
 
+
+def _set_hook() -> None:
+    if _register_at_fork is not None:
+        _hooked.register_at_fork = _registered if _threads or _late is not None else _register_at_fork
+
+
+def _registered(**hooks: Callable[[], object]) -> None:
+    """`os.register_at_fork` while imports run: our wait comes before their hooks, at the next fork at the latest.
+
+    While a fork waits, it calls their hooks for before a fork itself.  CPython calls the matching hook for after the
+    fork in any case, which would release a lock that is not held.
+    """
+    global _overtaken
+    _register_at_fork(**hooks)
+    before = hooks.get("before")
+    if before is None:
+        return
     with _gate:
-        if not _after_logging:
-            _register()
-            _after_logging = True
+        if _late is None:
+            _wait_first()
+        else:
+            _late.append(before)
+            _overtaken = True
 
 
 def _before_fork() -> None:
+    global _late
     me, end = get_ident(), time.monotonic() + LONGEST
+    again = _gate._is_owned()  # type: ignore[attr-defined]  # this is not the first of our hooks
     with _waiting:
         _gate.acquire()
-        if all(thread == me for thread in _threads):
+        if again or all(thread == me for thread in _threads):
             return
-        with _called_too():
+        _late = []
+        _set_hook()
+        try:
             while any(thread != me for thread in _threads) and time.monotonic() < end:
                 _gate.release()
                 try:
                     time.sleep(_BETWEEN)
                 finally:
                     _gate.acquire()
-
-
-@contextmanager
-def _called_too() -> Iterator[None]:
-    """Makes hooks for before a fork, registered by imports meanwhile, run before this one.
-
-    CPython calls the matching hook for after the fork in any case, which would release a lock that is not held.
-    """
-    register: Any = os.register_at_fork
-    late: list[Callable[[], object]] = []
-
-    def registered(**hooks: Callable[[], object]) -> None:
-        register(**hooks)
-        late.extend(hook for when, hook in hooks.items() if when == "before")
-
-    hooked: Any = os
-    hooked.register_at_fork = registered
-    try:
-        yield
-    finally:
-        hooked.register_at_fork = register
-        for hook in reversed(late):
-            hook()
+        finally:
+            hooks, _late = _late, None
+            _set_hook()
+            for hook in reversed(hooks):
+                hook()
 
 
 def _after_fork() -> None:
     global _gate, _waiting
     _gate, _waiting = RLock(), RLock()
     _threads[:] = [thread for thread in _threads if thread == get_ident()]
+    _set_hook()
 
 
-def _register() -> None:
-    os.register_at_fork(before=_before_fork, after_in_parent=lambda: _gate.release(), after_in_child=_after_fork)
-
-
-if hasattr(os, "register_at_fork"):
-    _register()
+if _register_at_fork is not None:
+    _wait_first()
+    _overtaken = "logging" not in sys.modules  # it may be imported later, outside of our imports

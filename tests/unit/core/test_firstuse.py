@@ -47,6 +47,7 @@ def child(work):
             os._exit(1)
     return os.waitpid(pid, 0)[1]
 
+sys.modules.pop(NAME, None)  # some start-ups load importlib.util
 sys.meta_path.insert(0, Slow())
 """
 TOUCH = """
@@ -123,7 +124,7 @@ def test_an_import_that_asks_for_a_logger_while_a_fork_waits_for_it_ends_before_
     registered, forking = threading.Event(), threading.Event()
     def meanwhile():
         import logging
-        os.register_at_fork(before=forking.set)  # the latest hook runs first
+        firstuse._register_at_fork(before=forking.set)  # the latest hook runs first
         registered.set()
         assert forking.wait(60)
         logging.getLogger("late")

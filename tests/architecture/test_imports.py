@@ -1,5 +1,6 @@
 """`import trueno` stays small, and the import contracts of pyproject.toml hold."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+FEW = 75
+"""Imports of the core by itself inside functions."""
 
 LOADED = """
 import sys
@@ -39,6 +42,27 @@ def test_import_loads_the_minimal_core_only():
     _, modules = loaded()
     extra = {"quant", "batch", "aio", "cli", "testing"}
     assert not {name for name in modules if name.split(".")[1] in extra}
+
+
+def test_imports_in_functions_are_marked_and_few():
+    """They cost each reader a question: a module is loaded there so that start-up does not pay for it."""
+    sources = ROOT / "core/src/trueno"
+    unmarked, marked = [], 0
+    for path in sorted(sources.rglob("*.py")):
+        text = path.read_text("utf-8")
+        lines = text.splitlines()
+        for function in ast.walk(ast.parse(text)):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            for node in ast.walk(function):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                if any(name.partition(".")[0] == "trueno" for name in names):
+                    marked += 1
+                    if "  # " not in lines[node.lineno - 1]:
+                        unmarked.append(f"{path.relative_to(sources)}:{node.lineno}")
+    assert not unmarked, f"import at the top, or say why not (`# start-up`): {unmarked}"
+    assert 40 < marked <= FEW, "this number only goes down"
 
 
 def test_import_contracts():

@@ -73,7 +73,7 @@ def __getattr__(name: str) -> Any:
 def _found(name: str) -> Any:
     from importlib import import_module
 
-    from trueno.floatenv import ieee
+    from trueno.floatenv import ieee  # start-up
 
     with ieee():  # Python folds constants when it compiles a module, under the rounding mode of that moment
         return _first(name, import_module)
@@ -85,13 +85,13 @@ def _first(name: str, import_module: Any) -> Any:
     elif name in _MODULES:
         value = import_module(f"trueno.{name}")
     else:
-        from trueno.dispatch.function import function
+        from trueno.dispatch.function import function  # start-up
 
         try:
             value = function(name)
         except KeyError:
-            from trueno.errors import suggestion
-            from trueno.ops import ALIASES, TABLE
+            from trueno.errors import suggestion  # start-up
+            from trueno.ops import ALIASES, TABLE  # start-up
 
             known = [*TABLE, *ALIASES, *_HOMES]
             raise AttributeError(f"trueno has no op {name!r}{suggestion(name, known)}") from None
@@ -106,7 +106,7 @@ def _is_module(name: str) -> bool:
 
 
 def __dir__() -> list[str]:
-    from trueno.ops import ALIASES, TABLE
+    from trueno.ops import ALIASES, TABLE  # start-up
 
     return sorted({*globals(), *_HOMES, *_MODULES, *TABLE, *ALIASES})
 

@@ -23,33 +23,33 @@ _functions: "dict[str, Callable[..., Coroutine[Any, Any, Any]]]" = {}  # not glo
 
 async def to(x: Any, name: str) -> Any:
     """`trueno.to` without blocking the event loop."""
-    from trueno.dispatch.transfer import to
+    from trueno.dispatch.transfer import to  # start-up
 
     return await away(to, (x, name), {})
 
 
 async def numpy(x: Any) -> Any:
     """`trueno.numpy` without blocking the event loop."""
-    from trueno.dispatch.transfer import numpy
+    from trueno.dispatch.transfer import numpy  # start-up
 
     return await away(numpy, (x,), {})
 
 
 async def device(name: str) -> "DeviceContext":
     """`trueno.device` without blocking the event loop while the backend is probed and started."""
-    from trueno.context import device
+    from trueno.context import device  # start-up
 
     return await away(device, (name,), {})  # type: ignore[no-any-return]
 
 
 def __getattr__(name: str) -> Any:
-    from trueno.ops import ALIASES, TABLE
+    from trueno.ops import ALIASES, TABLE  # start-up
 
     name = ALIASES.get(name, name)
     if name in _functions:
         return _functions[name]
     if name not in TABLE:
-        from trueno.errors import suggestion
+        from trueno.errors import suggestion  # start-up
 
         raise AttributeError(f"trueno.aio has no op {name!r}{suggestion(name, [*TABLE, *ALIASES])}")
     _functions[name] = build(TABLE[name])
@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from trueno.ops import ALIASES, TABLE
+    from trueno.ops import ALIASES, TABLE  # start-up
 
     return sorted({*__all__, *TABLE, *ALIASES})
 

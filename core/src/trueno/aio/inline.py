@@ -88,7 +88,7 @@ def kind(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | Non
 
 def _judge(now: State, op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> Kind | None:
     """None as long as there is no plan, and for invalid arguments: the call itself will raise."""
-    from trueno.dispatch.call import request
+    from trueno.dispatch.call import request  # start-up
 
     try:
         call = request(op, operands, given)

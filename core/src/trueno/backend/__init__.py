@@ -130,7 +130,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"trueno.backend has no {name!r}; docs/reference/backend.md lists its names")
     from importlib import import_module
 
-    from trueno.floatenv import ieee
+    from trueno.floatenv import ieee  # start-up
 
     with importing, ieee():  # Python folds constants when it compiles a module, under the current rounding mode
         module = import_module(HOMES[name])

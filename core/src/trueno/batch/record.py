@@ -103,7 +103,7 @@ class Batch:
         return f"<{self.name}, {how}>"
 
     def __str__(self) -> str:
-        from trueno.batch.show import text
+        from trueno.batch.show import text  # start-up
 
         if self._closed:
             return repr(self)

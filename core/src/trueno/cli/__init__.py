@@ -17,7 +17,7 @@ def main() -> None:
     except ImportError:
         print(SENTENCE, file=sys.stderr)
         sys.exit(2)
-    from trueno.cli.app import app
+    from trueno.cli.app import app  # start-up
 
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

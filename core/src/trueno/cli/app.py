@@ -144,7 +144,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        import trueno
+        import trueno  # start-up
 
         screen().print(f"trueno {trueno.__version__}")
         raise typer.Exit

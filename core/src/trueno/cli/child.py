@@ -13,8 +13,8 @@ def main(backend: str) -> None:
     """Answer `["softmax", "float32", []]` with `{"done": 4, "failures": []}`, until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    from trueno.cli.plans import ready
-    from trueno.ops import TABLE
+    from trueno.cli.plans import ready  # start-up
+    from trueno.ops import TABLE  # start-up
 
     for line in sys.stdin:
         name, dtype, keys = json.loads(line)

@@ -50,14 +50,14 @@ def command(
 
 
 def _unwritable(path: str) -> str:
-    from trueno.testing.ledger import unwritable
+    from trueno.testing.ledger import unwritable  # start-up
 
     return unwritable(Path(path).absolute())
 
 
 def arguments(name: str, json: str, ops: str, dtype: str, quick: bool, seed: int, chosen: str) -> list[str]:
     """The command line of pytest; its settings are the kit's, not those of the project around."""
-    import trueno.testing
+    import trueno.testing  # start-up
 
     settings = Path(trueno.testing.__file__).with_name("conformance.toml")
     argv = [sys.executable, "-m", "pytest", "-q", "-rN", "-c", str(settings), "--rootdir", str(settings.parent)]

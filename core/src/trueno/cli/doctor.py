@@ -230,7 +230,7 @@ def _cache(broken: list[str]) -> dict[str, Any] | None:
 
 def _sections() -> tuple[list[dict[str, Any]], list[str]]:
     """The plugins' lines for this report, and the problems with plugins of hooks."""
-    from trueno import hooks
+    from trueno import hooks  # start-up
 
     sections = [{"plugin": plugin, "lines": lines} for plugin, lines in hooks.doctor_sections()]
     return sections, hooks.problems()

@@ -211,7 +211,7 @@ class Entry:
                 self._code, self._reason = unmet
                 self._decided = True
             elif self.uses_subprocess() and not self._refresh:
-                from trueno.probing.verdicts import recall
+                from trueno.probing.verdicts import recall  # start-up
 
                 verdict = recall(self.manifest)
                 if verdict is not None:
@@ -238,7 +238,7 @@ class Entry:
                 return
             if self.uses_subprocess() and settings.get("TRUENO_PROBE") == "on":
                 with importing:
-                    from trueno.probing.process import wait
+                    from trueno.probing.process import wait  # start-up
 
                 assert self.manifest is not None
                 verdict = wait(self.manifest)
@@ -262,7 +262,7 @@ class Entry:
         self._devices, self._notes = verdict.devices, verdict.notes
         self._probed, self.checked = how, verdict.time
         if verdict.trace:
-            from trueno.probing.probe import ProbeError
+            from trueno.probing.probe import ProbeError  # start-up
 
             self.error = ProbeError(f"in the process that probed it\n\n{verdict.trace}")
         self._decided = True
@@ -272,7 +272,7 @@ class Entry:
 
         If the plugin reports that there is no device here, the code is `no_device`.
         """
-        from trueno.probing import probe, verdicts
+        from trueno.probing import probe, verdicts  # start-up
 
         if self._loading == get_ident():
             problem = "it requests itself while it is loaded; a plugin must not call ops then"
@@ -310,7 +310,7 @@ class Entry:
             self._report(time.perf_counter() - start, 1)
 
     def _report(self, seconds: float, level: int) -> None:
-        from trueno.events.stream import emit
+        from trueno.events.stream import emit  # start-up
 
         emit("probe", backend=self.name, detail=self._reason, seconds=seconds, ok=not self._reason, level=level)
 
@@ -327,7 +327,7 @@ class Entry:
         self.precheck()
         if not self.decided() and self.manifest and settings.get("TRUENO_PROBE") == "on" and self.uses_subprocess():
             with importing:
-                from trueno.probing.process import start
+                from trueno.probing.process import start  # start-up
 
             start(self.manifest)
 

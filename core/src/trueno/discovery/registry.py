@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 from trueno.changes import changed
 from trueno.discovery.entry import Entry as Entry  # other modules import it from here
 from trueno.discovery.index import extras
-from trueno.discovery.manifest import Manifest
+from trueno.discovery.manifest import Manifest, parse
+from trueno.discovery.manifest import load as read
 from trueno.discovery.protocol import Backend
 from trueno.discovery.scan import declare_settings, described_source, same_manifest, scan, switch_off
 from trueno.errors import ParameterError, UnknownBackend, suggestion
@@ -108,8 +109,6 @@ def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: A
     the backend itself, instead of the manifest's `factory`; no child process probes such a backend.
     ParameterError if the manifest is invalid, or its name belongs to another backend.  Repeating a call has no effect.
     """
-    from trueno.discovery.manifest import load as read
-    from trueno.discovery.manifest import parse
 
     is_dict = isinstance(manifest, Mapping)
     if not is_dict and not isinstance(manifest, (str, os.PathLike)):
@@ -170,7 +169,7 @@ def forget(refresh: bool = False) -> None:
     global _entries, _refresh
     with _lock:
         if "trueno.probing.process" in sys.modules:
-            from trueno.probing.process import abandon
+            from trueno.probing.process import abandon  # start-up
 
             abandon()
         _refresh |= refresh  # until the scan

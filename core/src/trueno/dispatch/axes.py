@@ -184,6 +184,6 @@ def located(
     error: GuardError, op: Op, shapes: tuple[Shape, ...], user_shape: Callable[[Shape, int], Shape] | None = None
 ) -> None:
     """Convert index and shape in a guard's error to those of the results that the caller sees."""
-    from trueno.guards.health import locate
+    from trueno.guards.health import locate  # start-up
 
     locate(error, [spec.name for spec in op.signature.outputs], shapes, user_shape)

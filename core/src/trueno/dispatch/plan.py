@@ -65,7 +65,7 @@ def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None") -> Pl
     if not entry.atomic:
         kernel = catch_failures(kernel, call, name, state, fused)
     if guarded is not None:
-        from trueno.dispatch.watch import watch
+        from trueno.dispatch.watch import watch  # start-up
 
         kernel = watch(kernel, call, name, guarded, fused, state)
     if state.traced or "run" in verbose():

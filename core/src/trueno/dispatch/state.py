@@ -184,7 +184,7 @@ class State:
         """The guard's rules in force: the state's own, else TRUENO_GUARD's; None if there are none."""
         rules = self.rules
         if rules is None and settings.get("TRUENO_GUARD"):
-            from trueno.guards.rules import parse
+            from trueno.guards.rules import parse  # start-up
 
             rules = parse(settings.get("TRUENO_GUARD"))
         return rules or None

@@ -118,7 +118,7 @@ def stats(*, reset: bool = False) -> Stats:
         sums = {kind: {key: Sum(*row) for key, row in table.items()} for kind, table in _sums.items()}
         if reset:
             _sums.clear()
-    from trueno.select.quarantine import quarantined
+    from trueno.select.quarantine import quarantined  # start-up
 
     def table(kind: str) -> Any:
         whole = kind in ("compile", "run", "transfer")

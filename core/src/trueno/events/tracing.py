@@ -95,7 +95,7 @@ class Trace(Listener):
         self._opened = True
         super().__enter__()
         if not self.kinds.isdisjoint(ANEW):
-            from trueno.dispatch.state import forget_traced
+            from trueno.dispatch.state import forget_traced  # start-up
 
             forget_traced()
         self._clock = datetime.now(UTC).isoformat()

@@ -171,7 +171,7 @@ def _weights(t: Tensor, weight: Any) -> list[Any]:
 
 def _blocks(part: Any, kind: str, weight: Any) -> Any:
     """Rows in blocks (or as float16): uint8 [rows, bytes]."""
-    from trueno.dispatch.function import function
+    from trueno.dispatch.function import function  # start-up
 
     part = function("dequantize")(part) if isinstance(part, QuantizedMatrix) else part.astype(np.float32)
     if kind == "f16":
@@ -182,7 +182,7 @@ def _blocks(part: Any, kind: str, weight: Any) -> Any:
         return half.view(np.uint8)
     f = FORMATS[kind]
     if weight is not None and weight.max() < LEAST:  # an expert whose inputs were all 0: `quantize` would raise
-        from trueno.formats.encoders import encode
+        from trueno.formats.encoders import encode  # start-up
 
         data = encode(f, part, weight)
     else:

@@ -44,7 +44,7 @@ def write(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, A
 
 def entry(name: str, x: Any) -> Entry:
     """The entry for an array, a QuantizedMatrix or a tensor of another file."""
-    from trueno.dispatch.transfer import imported, numpy, unwrap
+    from trueno.dispatch.transfer import imported, numpy, unwrap  # start-up
 
     if isinstance(x, Tensor):
         return Entry(name, x.type, x.shape, x.nbytes, lambda: x.raw)

@@ -134,7 +134,7 @@ def reference(call: Call, operands: Sequence[Array], params: Sequence[float], dt
 
     The parameters are rounded to the call's dtype, as for a kernel.
     """
-    from trueno.reference import ReferenceBackend
+    from trueno.reference import ReferenceBackend  # start-up
 
     T = np.dtype(dtype)
     converted = [np.asarray(x, T) if x.dtype.kind == "f" else x for x in operands]

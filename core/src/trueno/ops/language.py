@@ -7,7 +7,7 @@ the accuracy of a composition follows from the program (`trueno.judge.bound`).
 
 from typing import Any
 
-from trueno.ops.program import NUMBERS
+from trueno.ops.program import NUMBERS, Node
 from trueno.ops.trace import Symbol
 
 LN2 = 0.6931471805599453
@@ -181,8 +181,6 @@ def argmin(x: Any) -> Symbol:
 
 def count(x: Any) -> Symbol:
     """The row length n, as a float."""
-    from trueno.ops.program import Node
-
     builder = _of(x).builder
     return Symbol(builder, builder.add(Node("count", (), None, "u", "T")))
 

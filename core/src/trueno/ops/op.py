@@ -15,7 +15,7 @@ from typing import Any, Literal
 from trueno.errors import ShapeError
 from trueno.floatenv import ieee
 from trueno.formats.table import Format, format_of
-from trueno.ops.program import Program
+from trueno.ops.program import FOLDS, Program
 from trueno.ops.signature import Signature
 from trueno.ops.trace import trace
 
@@ -182,8 +182,6 @@ class Op:
         """
         if self.structured or self.over is None:
             return False
-        from trueno.ops.program import FOLDS
-
         program = self.program()
         needed = program.live([o for o in program.outputs if program.nodes[o].space != "e"])
         kinds = [program.nodes[i].kind for i in needed]

@@ -34,7 +34,7 @@ def _encode(x: Any, format: str, imatrix: Any = None) -> Any:
 
 
 def _seen(x: Any, format: str, activations: str) -> Any:
-    from trueno.formats.activations import rounded_activations
+    from trueno.formats.activations import rounded_activations  # start-up
 
     return rounded_activations(x, format_of(format), activations)
 

@@ -172,8 +172,8 @@ def recall(manifest: Manifest) -> Verdict | None:
     path = _file(manifest.name, text)
     if path is None:
         return None
-    from trueno import cachedir
-    from trueno.discovery.sealed import unseal
+    from trueno import cachedir  # start-up
+    from trueno.discovery.sealed import unseal  # start-up
 
     try:
         data = unseal(cachedir.read(path))
@@ -195,8 +195,8 @@ def keep(manifest: Manifest, verdict: Verdict, text: str) -> None:
     path = _file(manifest.name, text)
     if path is None:
         return
-    from trueno import cachedir
-    from trueno.discovery.sealed import seal
+    from trueno import cachedir  # start-up
+    from trueno.discovery.sealed import seal  # start-up
 
     if cachedir.write(path, seal({"fingerprint": text, **verdict.plain()})):
         with suppress(OSError):
@@ -215,7 +215,7 @@ def drop(manifest: Manifest) -> None:
 
 
 def _file(name: str, text: str) -> Any:
-    from trueno import cachedir
+    from trueno import cachedir  # start-up
 
     folder = cachedir.folder("probes")
     return None if folder is None else folder / f"{name}-{crc32(text.encode('utf-8', 'surrogateescape')):08x}.json"

@@ -121,7 +121,7 @@ class QuantizedMatrix:
 
     def _moved(self, move: Any) -> Any:
         """The bytes in another order, on the same device: those of a device pass through the host."""
-        from trueno.dispatch.transfer import numpy, to
+        from trueno.dispatch.transfer import numpy, to  # start-up
 
         home = registry.owner(type(self.bytes))
         data = move(numpy(self.bytes), format_of(self.format))
@@ -186,7 +186,7 @@ class QuantizedMatrix:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> Any:
-        from trueno.dispatch.transfer import numpy
+        from trueno.dispatch.transfer import numpy  # start-up
 
         return _restored, (numpy(self.bytes), self.shape, self.format, self._columns)
 
@@ -232,7 +232,7 @@ def _rows(given: Any, rows: int, row_bytes: int, what: str) -> Any:
 
 def _turned(x: Any) -> Any:
     """The transpose: a NumPy view, or a copy of a device's array."""
-    from trueno.dispatch.function import function
+    from trueno.dispatch.function import function  # start-up
 
     return x.T if registry.owner(type(x)) is None else function("transpose")(x)
 
@@ -240,7 +240,7 @@ def _turned(x: Any) -> Any:
 def _dense(x: Any, who: str) -> Any:
     """The other side of a product: one or two axes."""
     if isinstance(x, (list, tuple)):
-        from trueno.dispatch.transfer import host
+        from trueno.dispatch.transfer import host  # start-up
 
         x = host(who, x)
     if not hasattr(x, "shape") or len(x.shape) not in (1, 2):
@@ -252,7 +252,7 @@ def _dense(x: Any, who: str) -> Any:
 def _multiplied(q: QuantizedMatrix, x: Any, who: str) -> Any:
     """q · x, or x · qᵀ where `who` says so; a `Vector` or `Matrix` x is computed on its backend and gives one."""
     if x.__class__ is not np.ndarray and hasattr(type(x), "_wrap_result"):
-        from trueno.dispatch.asking import use
+        from trueno.dispatch.asking import use  # start-up
 
         with use(x.backend) if x.backend else nullcontext():
             return x._wrap_result(_multiplied(q, x.array, who))
@@ -263,7 +263,7 @@ def _multiplied(q: QuantizedMatrix, x: Any, who: str) -> Any:
 
 def _product(q: QuantizedMatrix, x: Any, who: str) -> Any:
     """q · x by the op that reads q's blocks in their order."""
-    from trueno.dispatch.function import function
+    from trueno.dispatch.function import function  # start-up
 
     if x.shape[0] != q.shape[1]:
         flat = len(x.shape) == 1

@@ -19,8 +19,8 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
     count more.
     ShapeError where k is not a whole number of blocks: nothing is padded.  ParameterError for NaN or Inf.
     """
-    from trueno.dispatch.function import function
-    from trueno.dispatch.transfer import host, unwrap
+    from trueno.dispatch.function import function  # start-up
+    from trueno.dispatch.transfer import host, unwrap  # start-up
 
     f = format_of(format, "quantize", weights=True)
     name = f.plain or f.name
@@ -58,7 +58,7 @@ def requantize(q: QuantizedMatrix, format: str, imatrix: Any = None) -> Quantize
 
     It is the only way to a transpose with its own blocks: `requantize(q.T, q.format)`.
     """
-    from trueno.dispatch.function import function
+    from trueno.dispatch.function import function  # start-up
 
     if not isinstance(q, QuantizedMatrix):
         raise DtypeError(f"requantize: q is {type(q).__name__}; pass a QuantizedMatrix, or call trueno.quantize")

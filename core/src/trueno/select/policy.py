@@ -147,7 +147,7 @@ def _barred(entry: Entry, call: Call, wanted: bool) -> tuple[str, str]:
     if entry.opt_in and not wanted:
         return "opt_in", ""
     if entry.kind == "gpu" and not entry.reason and not wanted:
-        from trueno.select.cost import work
+        from trueno.select.cost import work  # start-up
 
         amount = work(call)
         if amount.flops < GPU_FLOPS if call.op.chain else amount.elements < GPU_ELEMENTS:
@@ -162,7 +162,7 @@ def _barred(entry: Entry, call: Call, wanted: bool) -> tuple[str, str]:
 
 def _priced(entry: Entry, call: Call) -> Candidate:
     """A candidate without a code and with its predicted time; with a code if it cannot take the call."""
-    from trueno.select import cost, predict
+    from trueno.select import cost, predict  # start-up
 
     if entry.name in _thread.__dict__.get("names", ()):
         return Candidate(entry.name, "unsupported_call", "it makes this call itself, while it answers for another")
@@ -205,7 +205,7 @@ def _pick(call: Call, request: Request, ranked: list[Candidate]) -> tuple[str, s
     if not ranked:
         return "only", ""
     names = [c.name for c in ranked]
-    from trueno import hooks
+    from trueno import hooks  # start-up
 
     if hooks.implemented("trueno_select"):
         with asking("trueno_select"):
@@ -251,7 +251,7 @@ def _raise(call: Call, candidates: list[Candidate], named: bool) -> None:
 
 def announce(decision: Decision) -> None:
     """Emit the event, once per key."""
-    from trueno.events.stream import emit
+    from trueno.events.stream import emit  # start-up
 
     call = decision.call
     chosen = decision.candidates[0]

@@ -15,7 +15,7 @@ from typing import Any
 
 def _load(name: str, path: str) -> tuple[Any, Callable[[], Any]]:
     """The manifest and the factory, found but not yet imported."""
-    from trueno.discovery import registry
+    from trueno.discovery import registry  # start-up
 
     if name not in registry.entries():
         registry.register(path)
@@ -100,9 +100,9 @@ def _runs(name: str, path: str) -> str:
     """One op through the public API; returns what went wrong, if anything."""
     import numpy as np
 
-    import trueno
-    from trueno.ops import TABLE
-    from trueno.testing.checks import check_values, rejected
+    import trueno  # start-up
+    from trueno.ops import TABLE  # start-up
+    from trueno.testing.checks import check_values, rejected  # start-up
 
     _load(name, path)
     for op in TABLE.values():
@@ -117,7 +117,7 @@ def _runs(name: str, path: str) -> str:
 
 def discovery(name: str, path: str) -> dict[str, Any]:
     """What listing the backends imports of this one; called a second time, so that its verdict is known."""
-    import trueno
+    import trueno  # start-up
 
     manifest, _ = _load(name, path)
     module = manifest.factory.partition(":")[0]

@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEDGER] = Ledger()
     _check_words(config)
-    from trueno.discovery import registry
+    from trueno.discovery import registry  # start-up
 
     named = config.getoption("--trueno-backend") or []
     if named:
@@ -58,10 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_words(config: pytest.Config) -> None:
-    from trueno.dispatch.half import NAMES
-    from trueno.ops import ALIASES, TABLE
-    from trueno.testing import halves
-    from trueno.testing.suites.rows import DTYPES, words
+    from trueno.dispatch.half import NAMES  # start-up
+    from trueno.ops import ALIASES, TABLE  # start-up
+    from trueno.testing import halves  # start-up
+    from trueno.testing.suites.rows import DTYPES, words  # start-up
 
     if "bfloat16" in words(config.getoption("--trueno-dtype")) and "bfloat16" not in halves.known():
         raise pytest.UsageError("bfloat16 is a type of ml_dtypes. Install: pip install ml_dtypes")

@@ -259,7 +259,7 @@ def test_a_binding_beyond_the_limit(gpu, scale, monkeypatch):
 
 
 def test_an_array_of_three_gib_or_more(gpu):
-    with pytest.raises(OutOfMemory, match=r"asked for, and one array on .* has \d+ at most"):
+    with pytest.raises(OutOfMemory, match=r"requested, and one array on .* has \d+ at most"):
         Array.empty(gpu, ((gpu.limits.buffer >> 2) + 1,), np.float32)
     if gpu.limits.buffer < 3 << 30:
         with pytest.raises(OutOfMemory, match="3221225472 bytes"):

@@ -15,8 +15,6 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 from trueno_simd.llvm import elsewhere
 
-MAIN = threading.main_thread().ident or 0
-
 
 @pytest.fixture(autouse=True)
 def _ctrl_c() -> Iterator[None]:

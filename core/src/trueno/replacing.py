@@ -15,7 +15,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """An empty file beside `path`, for the user alone, that becomes `path` when the block ends without an error.
 
     So no reader sees a part, and of two writers one wins.  After an error the file beside is gone, and `path` as it
-    was.  Raises OSError; what the file is closed by is for the block.
+    was.  Raises OSError.  The block closes the file itself.
     """
     beside = path.with_name(f".{path.name[:LETTERS]}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from trueno.discovery.protocol import Call, Kernel, Rates, Reject
+from trueno.dispatch.half import NAMES
 from trueno.errors import suggestion
+from trueno.ops import TABLE
 
 Factory = Callable[[Any, Call], Kernel]
 """`factory(device, call)` makes the kernel of a key; device: the backend's own object, None on the host."""
 F = TypeVar("F", bound=Callable[..., Any])
-DTYPES = ("float32", "float64", "float16", "bfloat16")
+DTYPES = ("float32", "float64", *NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,6 @@ class KernelTable:
         rates, dtypes, guarded, refusal: as `TableKernel` has them; the table's own where they are not given.
         TypeError without ops or rates; ValueError for an op twice, and for an op or a dtype that does not exist.
         """
-        from trueno.ops import TABLE  # here: a table may be declared where no op is needed yet
-
         if not ops or not isinstance(rates, Rates):
             raise TypeError(f"KernelTable.add({', '.join(map(repr, ops))}): name an op, and give rates=Rates(…)")
         for op in ops:

@@ -36,10 +36,10 @@ def use(*names: str) -> BackendScope:
     UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
     Without a name, the choice inside is automatic, regardless of TRUENO_BACKEND and `set_default`.
     """
-    asked = Request(_names("use", names), (), not names, "trueno.use")
-    for name in asked.names:
+    request = Request(_names("use", names), (), not names, "trueno.use")
+    for name in request.names:
         registry.load(name)
-    return BackendScope("use", names, asked)
+    return BackendScope("use", names, request)
 
 
 def prefer(*names: str) -> BackendScope:

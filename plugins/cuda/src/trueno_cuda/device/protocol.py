@@ -5,7 +5,7 @@ Nothing here imports CuPy.  `trueno_cuda.device.hardware` and `trueno_cuda.devic
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -43,6 +43,13 @@ class Launch(Protocol):
 
     def __call__(self, pointers: Sequence[int], floats: Sequence[float] = ()) -> None:
         """pointers: values of the kernel's first parameters, all of them addresses.  floats: those of its last ones."""
+
+
+class ArrayLaunch(NamedTuple):
+    """One launch of a call.  offsets: bytes from where each array begins, () if there are none."""
+
+    launch: Launch
+    offsets: tuple[int, ...] = ()
 
 
 class Device(Protocol):

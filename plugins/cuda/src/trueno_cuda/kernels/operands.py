@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from inspect import Parameter, Signature
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
-from trueno_cuda.device.protocol import Device, Launch
+from trueno_cuda.device.protocol import ArrayLaunch, Device, Launch
 from trueno_cuda.device.repeated import quick
 from trueno_cuda.ptx import Builder, Kernel, Pointer, Source, Type, Value, Var, bf16, f16, f32, f64, kernel, ptr, u32
 
@@ -73,13 +73,6 @@ def tell(k: Builder, bits: Var, status: Pointer) -> None:
 
 
 # ------------------------------------------------------------------------------------- calls
-
-
-class ArrayLaunch(NamedTuple):
-    """One launch of a call.  offsets: bytes from where each operand and the result begin."""
-
-    launch: Launch
-    offsets: tuple[int, ...] = ()
 
 
 Plan = Sequence[ArrayLaunch] | None

@@ -15,7 +15,7 @@ from trueno.backend import Call, Kernel, Rates, Reject, extents
 from trueno.errors import KernelError
 
 from trueno_cuda import ptx
-from trueno_cuda.device.protocol import Device, Launch
+from trueno_cuda.device.protocol import ArrayLaunch, Device, Launch
 from trueno_cuda.device.repeated import READY, quick
 from trueno_cuda.rows.flat import MOST, USUAL_GROUPS, division
 from trueno_cuda.rows.multi_pass import slots
@@ -41,14 +41,6 @@ def refusal(call: Call) -> Reject | None:
 
 
 @dataclass(frozen=True, slots=True)
-class RowLaunch:
-    """One launch of a call.  offsets: bytes to add to each pointer, () if there are none."""
-
-    launch: Launch
-    offsets: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Launches:
     """All launches of a call.
 
@@ -56,7 +48,7 @@ class Launches:
     alone: the launch, if there is only one and it needs only the arrays.
     """
 
-    each: tuple[RowLaunch, ...]
+    each: tuple[ArrayLaunch, ...]
     sizes: tuple[int, ...]
     same: frozenset[tuple[int, int]]
     scratch: int = 0
@@ -197,28 +189,28 @@ class RowKernel:
                 "Split them, or use another backend"
             )
 
-    def _rows(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[RowLaunch], int]:
+    def _rows(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[ArrayLaunch], int]:
         """One team or one block per row."""
         (kernel,) = self._kernels(schedule, wide)
         assert kernel.threads is not None
         blocks = -(-rows * schedule.lanes // kernel.threads[0])
-        return [RowLaunch(self.device.prepare(kernel, (blocks, 1, 1), (rows, n)))], 0
+        return [ArrayLaunch(self.device.prepare(kernel, (blocks, 1, 1), (rows, n)))], 0
 
-    def _long(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[RowLaunch], int]:
+    def _long(self, schedule: Schedule, rows: int, n: int, wide: bool) -> tuple[list[ArrayLaunch], int]:
         """Chunks of rows, one block each; then a kernel that combines them."""
         schedule, chunk = chunked(schedule, rows, n, self.itemsize, self.device.sms)
         chunks = -(-n // chunk)
         printed = self._kernels(schedule, wide)
         passes = len(planned(self.program, "long", self.narrow).passes)
         each = [
-            RowLaunch(
+            ArrayLaunch(
                 self.device.prepare(kernel, (rows * (chunks if i < passes else 1), 1, 1), (rows, n, chunk, chunks))
             )
             for i, kernel in enumerate(printed)
         ]
         return each, slots(self.program) * rows * chunks
 
-    def _flat(self, schedule: Schedule, rows: int, n: int, aligned: bool) -> list[RowLaunch]:
+    def _flat(self, schedule: Schedule, rows: int, n: int, aligned: bool) -> list[ArrayLaunch]:
         """All elements, in launches small enough for 32-bit indices."""
         nodes, itemsize = self.program.nodes, self.itemsize
         by_row = "w" in self.kinds or "r" in self.kinds or any(node.kind == "position" for node in nodes)
@@ -236,7 +228,7 @@ class RowKernel:
             launch = self.device.prepare(kernel, (-(-count // block), 1, 1), numbers)
             start = {"e": row * n + column, "w": column, "r": row, "u": 0}
             offsets = tuple(self.dtype.itemsize * start[kind] for kind in (*self.kinds, *self.out_spaces))
-            each.append(RowLaunch(launch, offsets if any(offsets) else ()))
+            each.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
         return each
 
 

@@ -7,7 +7,8 @@ other, because plugins may import in their own threads; nor does a fork wait for
 
 Covered: every first use of `trueno.NAME` (ops, `Batch`, `aio` …), the scan for plugins, a plugin's import
 and its factory, hooks, and the lazy names of `trueno.hooks` and `trueno.formats`.  Not covered: `import trueno` itself,
-imports inside single functions of the core, which are short, and imports that a plugin's kernels do later.
+imports inside single functions of the core, which are short, and imports that a plugin's kernels do later.  A plugin
+names its own work of this kind, such as a compilation, with `forks_wait`.
 """
 
 import os
@@ -20,12 +21,14 @@ from typing import Any
 LONGEST = 2.0
 """Seconds that a fork waits: an import that needs the forking thread, or a lock that an earlier hook took, must not
 block both of them forever."""
+PATIENCE = 60.0
+"""Seconds that a fork waits for what `forks_wait` names: a compilation takes a few, more on a busy machine."""
 _BETWEEN = 1e-3
 
 _gate = RLock()  # held during a fork, so that no import begins meanwhile
 _waiting = RLock()  # allows one fork at a time
-_threads: list[int] = []
-"""The thread of each running import; twice where one import is inside another."""
+_threads: list[tuple[int, bool]] = []
+"""The thread of each running import, and whether it may be a long one; twice where one import is inside another."""
 _hooked: Any = os
 _register_at_fork: Any = getattr(os, "register_at_fork", None)
 _overtaken = False  # whether the hook of another module may run before ours, once `logging` is loaded
@@ -33,24 +36,29 @@ _late: list[Callable[[], object]] | None = None  # while a fork waits: the hooks
 
 
 class _Importing:
-    """`with importing:` around imports that happen late."""
+    """`with importing:` around imports that happen late; `with forks_wait:` around longer work."""
 
-    __slots__ = ()
+    __slots__ = ("_long",)
+
+    def __init__(self, long: bool) -> None:
+        self._long = long
 
     def __enter__(self) -> None:
         with _gate:
-            _threads.append(get_ident())
+            _threads.append((get_ident(), self._long))
             if _overtaken and _late is None and "logging" in sys.modules:
                 _wait_first()
             _set_hook()
 
     def __exit__(self, *_: object) -> None:
         with _gate:
-            _threads.remove(get_ident())
+            _threads.remove((get_ident(), self._long))
             _set_hook()
 
 
-importing = _Importing()
+importing = _Importing(long=False)
+forks_wait = _Importing(long=True)
+"""`with forks_wait:` lets a fork in another thread wait, for up to 60 seconds, until the block has ended."""
 
 
 def _wait_first() -> None:
@@ -90,16 +98,18 @@ def _registered(**hooks: Callable[[], object]) -> None:
 
 def _before_fork() -> None:
     global _late
-    me, end = get_ident(), time.monotonic() + LONGEST
-    again = _gate._is_owned()  # type: ignore[attr-defined]  # this is not the first of our hooks
+    if _gate._is_owned():  # type: ignore[attr-defined]  # this is not the first of our hooks, and all has been waited for
+        _gate.acquire()
+        return
+    begun = time.monotonic()
     with _waiting:
         _gate.acquire()
-        if again or all(thread == me for thread in _threads):
+        if not _others(begun):
             return
         _late = []
         _set_hook()
         try:
-            while any(thread != me for thread in _threads) and time.monotonic() < end:
+            while _others(begun):
                 _gate.release()
                 try:
                     time.sleep(_BETWEEN)
@@ -112,10 +122,17 @@ def _before_fork() -> None:
                 hook()
 
 
+def _others(begun: float) -> bool:
+    """Whether another thread imports, for which a fork that began then has not waited long enough."""
+    me, waited = get_ident(), time.monotonic() - begun
+    longest = LONGEST if (me, True) in _threads else PATIENCE  # theirs may need the end of mine, as compilations do
+    return any(thread != me and waited < (longest if long else LONGEST) for thread, long in _threads)
+
+
 def _after_fork() -> None:
     global _gate, _waiting
     _gate, _waiting = RLock(), RLock()
-    _threads[:] = [thread for thread in _threads if thread == get_ident()]
+    _threads[:] = [entry for entry in _threads if entry[0] == get_ident()]
     _set_hook()
 
 

@@ -166,3 +166,50 @@ def test_many_forks_beside_threads_that_touch_everything_first(tmp_path):
         thread.join(60)
     """
     works(tmp_path, "", "\n".join(line[4:] for line in code.split("\n")))
+
+
+def test_forks_at_once_where_a_hook_stands_between_two_of_ours(tmp_path):
+    code = """
+    inside.set()
+    between = threading.Semaphore(0)
+    def hook():
+        between.release()
+        time.sleep(0.2)  # the other fork begins
+    def imports():
+        with firstuse.importing:  # a hook that an import registers puts ours before it once more
+            os.register_at_fork(before=hook)
+    imports()
+    ended = []
+    threads = [threading.Thread(target=lambda: ended.append(child(lambda: trueno.Batch))) for _ in range(2)]
+    threads[0].start()
+    assert between.acquire(timeout=60)
+    threads[1].start()
+    for thread in threads:
+        thread.join(60)
+    assert ended == [0, 0]
+    """
+    works(tmp_path, "", "\n".join(line[4:] for line in code.split("\n")))
+
+
+def test_work_that_forks_wait_for_may_take_long_and_may_import(tmp_path):
+    code = """
+    firstuse.LONGEST, firstuse.PATIENCE = 0.05, 60
+    forking = threading.Event()
+    def meanwhile():
+        pass
+    def works():
+        with firstuse.forks_wait:
+            inside.set()
+            assert forking.wait(60)
+            time.sleep(0.5)
+            trueno.Batch
+            done.append(time.monotonic())
+    done = []
+    firstuse._register_at_fork(before=forking.set)  # the latest hook runs first
+    thread = threading.Thread(target=works)
+    thread.start()
+    assert inside.wait(60)
+    assert child(lambda: None) == 0
+    assert done and firstuse._threads == []
+    """
+    works(tmp_path, "", "\n".join(line[4:] for line in code.split("\n")))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from trueno import escape as escape
     from trueno.backend.kernels import KernelTable as KernelTable
     from trueno.backend.kernels import TableKernel as TableKernel
+    from trueno.firstuse import forks_wait as forks_wait
     from trueno.floatenv import ieee as ieee
     from trueno.floatenv import steady as steady
     from trueno.formats import interleave as interleave
@@ -118,6 +119,7 @@ GROUPS = {
         "steady": "trueno.floatenv",
         "escape": "trueno.escape",
         "columns": "trueno.text",
+        "forks_wait": "trueno.firstuse",
         "replacing": "trueno.replacing",
     },
 }

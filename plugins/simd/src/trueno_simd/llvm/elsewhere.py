@@ -8,14 +8,14 @@ pool, and the caller waits, which can be interrupted at any time.
 The caller then gets its KeyboardInterrupt at once, and the task runs to its end.  Its results are not lost: modules
 are in `sys.modules` and machine code is in the store, where the next call finds them; an earlier one waits
 for the same locks.  The process waits, for a while, before it exits, because LLVM must not be torn down under a running
-thread, and before it forks, because a child has no such thread and would wait for its import locks forever.
+thread.  It waits before it forks as well (`forks_wait`): a child has no such thread, and would wait for its import
+locks forever.
 
 A task must not be begun by a module that it imports itself: it would wait for that module, and the module for it.
 """
 
 import _thread
 import atexit
-import logging  # noqa: F401 - what it does before a fork is done later than what was registered after it: take its lock
 import os
 import sys
 import threading
@@ -25,15 +25,14 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Final, Generic, TypeVar
 
-from trueno.backend import ieee
+from trueno.backend import forks_wait, ieee
 
 T = TypeVar("T")
 
 STACK: Final = 16 << 20  # bytes, for LLVM; a program may have set less for its own threads, and some systems give less
-PATIENCE: Final = 60.0  # seconds that an exit or a fork waits for running tasks, which take a few
+PATIENCE: Final = 60.0  # seconds that an exit waits for running tasks, which take a few
 
 _here = threading.local()
-_gate = threading.RLock()  # held during a fork, so that no task begins between the wait for them and the fork
 _under_way: "set[_thread.LockType]" = set()
 
 
@@ -64,11 +63,10 @@ class _Task(Generic[T]):
 
     def run(self) -> None:
         """The whole life of the task, in whatever thread it is."""
-        with _gate:
-            _under_way.add(self.done)
+        _under_way.add(self.done)
         _here.inside = True
         try:
-            with ieee():  # the code compiled now is kept
+            with forks_wait, ieee():  # the code compiled now is kept
                 self._results.append(self._context.run(self._function))
         except BaseException as error:
             self._errors.append(error)
@@ -111,21 +109,5 @@ def wait(seconds: float = PATIENCE) -> bool:
 atexit.register(wait)
 
 
-def _before_fork() -> None:
-    limit = time.monotonic() + PATIENCE
-    while True:
-        ended = wait(limit - time.monotonic())
-        _gate.acquire()
-        if not _under_way or not ended or getattr(_here, "inside", False):
-            return
-        _gate.release()
-
-
-def _after_fork() -> None:
-    global _gate
-    _gate = threading.RLock()
-    _under_way.clear()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=lambda: _gate.release(), after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_under_way.clear)

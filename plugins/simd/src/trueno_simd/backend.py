@@ -6,12 +6,15 @@ What needs Numba is imported and compiled in a thread of its own (`trueno_simd.l
 import os
 from functools import cache, cached_property, partial
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject, settings
 
 from trueno_simd.llvm import elsewhere, isa
+
+if TYPE_CHECKING:
+    from trueno.backend import EntryLayout, EntrySpec
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 PARALLEL_CLASS = 17  # size classes from 65 536 elements get kernels that may use the thread pool
@@ -92,6 +95,14 @@ class SimdBackend:
 
         parallel = max(call.sizes) >= PARALLEL_CLASS
         return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded)
+
+    def entries(self, specs: "tuple[EntrySpec, ...]", layout: "EntryLayout") -> dict[str, int]:
+        return elsewhere.run(lambda: self._entries(specs, layout))
+
+    def _entries(self, specs: "tuple[EntrySpec, ...]", layout: "EntryLayout") -> dict[str, int]:
+        from trueno_simd.door import build  # needed once a kernel has been compiled
+
+        return build.entries(specs, layout)
 
     def own_environment(self, call: Call) -> bool:
         """Compiled kernels set it themselves; LAPACK, which NumPy calls in the caller's thread, does not."""

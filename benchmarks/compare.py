@@ -1,5 +1,7 @@
 """One cell: an op at one shape against its peers, checked before it is timed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +31,16 @@ class Record:
     seconds: dict[str, float] = field(default_factory=dict)
     family: str = ""
     problem: str = ""
+
+
+@contextmanager
+def python_functions() -> Iterator[None]:
+    """Inside, calls run as Python functions: what they cost without compiled entries."""
+    trueno.settings.override("TRUENO_DOOR", "off")
+    try:
+        yield
+    finally:
+        trueno.settings.override("TRUENO_DOOR", None)
 
 
 def title(op: Op, given: dict[str, Any]) -> str:

@@ -161,6 +161,21 @@ def test_slots_are_numbered_by_form_dtype_and_size() -> None:
     assert door._planned(own, slot) == "the plan" and door._planned(own, slot + 1) is None
 
 
+def test_only_the_backend_that_made_the_entry_gives_machine_code() -> None:
+    now, op = state.base(), TABLE["asinh"]
+    door = object.__new__(doors.Door)
+    door.op, door.kind, door._statics, door.backend = op, EntryKind("e", False, False, True), (), "one"  # type: ignore[assignment]
+    key = plan.key(plan.Call(op, np.dtype("f4"), "e", 1, (32,)))
+    try:
+        for backend, code in (("one", 7), ("another", 0)):
+            ready = plan.Plan(backend, lambda *_: 0, key, 7)  # type: ignore[arg-type]
+            now.general[key] = (None, {0: ready})  # type: ignore[assignment]
+            door.fill(32)
+            assert now.tables["asinh"][32].tolist() == [now.words[0], code]
+    finally:
+        state.forget_plans("asinh")
+
+
 def test_a_scope_is_noticed_for_good() -> None:
     with trueno.use("reference"):
         assert state.overridden[0] == 1

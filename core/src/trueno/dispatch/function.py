@@ -5,6 +5,9 @@ finds the bare kernel in the current state's plans, allocates, calls, and compar
 Python frames.  A call that the kernel refuses, that fails a condition of the fast path, or that raises an exception
 goes to `trueno.dispatch.call`, which validates, broadcasts, compacts and copies operands, and raises errors that
 explain; a kernel that raises there as well has failed.
+
+Where a backend compiles entries (`trueno.door`), one stands in front of the function and does what the fast path does;
+every call that it does not know runs the function.
 """
 
 import inspect

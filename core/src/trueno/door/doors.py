@@ -27,8 +27,6 @@ from trueno.ops.op import Op
 from trueno.select import policy
 from trueno.settings import settings
 
-Entries = Callable[[tuple[EntrySpec, ...], EntryLayout], dict[str, int]]
-
 _doors: "dict[str, Door | None]" = {}
 """By op; None for an op that keeps its Python function."""
 _lock = ForkSafeLock()
@@ -37,9 +35,8 @@ _lock = ForkSafeLock()
 class Door:
     """One op's entry, its descriptor, and the Python function behind it.  It lives as long as the process."""
 
-    def __init__(self, op: Op, kind: EntryKind, function: FunctionType, entries: Entries) -> None:
-        self.op, self.kind, self.function = op, kind, function
-        self._entries = entries
+    def __init__(self, op: Op, kind: EntryKind, function: FunctionType, backend: Any) -> None:
+        self.op, self.kind, self.function, self.backend = op, kind, function, backend
         self.descriptor: Words = np.zeros(DESCRIPTOR_WORDS, np.int64)
         self._statics = tuple((p.name, p.default) for p in op.static)
         self.slow = functions.copied(function)
@@ -61,7 +58,7 @@ class Door:
     def _asked(self, form: str) -> int:
         """The address of the entry for calls of this form; 0 if the backend has none."""
         spec = EntrySpec(self.op.name, self.kind, words.address(self.descriptor), form)
-        return self._entries((spec,), _layout()).get(self.op.name, 0)
+        return int(self.backend.entries((spec,), _layout()).get(self.op.name, 0))
 
     def _put(self, name: str, value: int, index: int = 0) -> None:
         self.descriptor[DESCRIPTOR[name] // 8 + index] = value
@@ -90,7 +87,8 @@ class Door:
             if ready is None and policy.nested():
                 return
             table = self._table(now)
-            table[slot, 1] = 0 if ready is None else ready.code
+            # Machine code of another backend may have another convention, which only its own entries know.
+            table[slot, 1] = ready.code if ready is not None and ready.backend is self.backend else 0
             table[slot, 0] = generation
         except Exception:  # at the interpreter's end modules are empty, while finalizers still call ops
             return
@@ -136,11 +134,10 @@ def offer(op: Op, function: Callable[..., Any], backend: Backend) -> None:
 
 
 def _made(op: Op, function: Callable[..., Any], backend: Backend) -> Door | None:
-    entries: Any = getattr(backend, "entries", None)
     kind = kind_of(op)
-    if entries is None or kind is None or not isinstance(function, FunctionType):
+    if not hasattr(backend, "entries") or kind is None or not isinstance(function, FunctionType):
         return None
-    door = Door(op, kind, function, entries)
+    door = Door(op, kind, function, backend)
     return door if door.entry else None
 
 

@@ -30,13 +30,13 @@ def layout() -> EntryLayout:
 def test_the_text_is_valid_and_always_the_same(kind: EntryKind) -> None:
     forms = ["", "eu", "ue", "ew", "we"] if kind.broadcasts else [""]
     for form in forms:
-        text = entry.module(kind, layout(), form)
-        assert text == entry.module(kind, layout(), form)
+        text = entry.module(kind, layout(), form, build.SYMBOL)
+        assert text == entry.module(kind, layout(), form, build.SYMBOL)
         llvm.parse_assembly(text, llvm.create_context()).verify()
 
 
 def test_the_text_names_no_address() -> None:
-    text = entry.module(KINDS[0], layout())
+    text = entry.module(KINDS[0], layout(), "", build.SYMBOL)
     numbers_in_it = [int(n) for n in re.findall(r"(?<![\w.])\d{5,}", text)]
     assert set(numbers_in_it) <= {2**63 - 1, 65472}, "the mask of the argument count, and the modes of a float"
     assert "inttoptr (i64 1 to ptr)" not in text or KINDS[0].broadcasts
@@ -50,7 +50,7 @@ def test_each_architecture_is_asked_for_its_modes(machine: str, word: str) -> No
 def test_a_rule_that_cannot_be_printed_leaves_the_op_out() -> None:
     kind = EntryKind("e", False, False, True, ((False, False),), ("p0 < 1 or p0 > 2",))
     with pytest.raises(numbers.Unprintable):
-        entry.module(kind, layout())
+        entry.module(kind, layout(), "", build.SYMBOL)
     spec: Any = type("Spec", (), {"op": "x", "kind": kind, "descriptor": 0, "form": ""})
     assert build.entries((spec,), layout()) == {}
 

@@ -1,9 +1,10 @@
 """From an op's kind to the address of its entry: compiled once for all processes, loaded once for each op.
 
-The object code has no address in it, so it is kept beside the kernels under a hash of its text, of LLVM's version and
-of the target: the architecture's plainest CPU, because there is no arithmetic in it.  After loading, its two variables
-get the addresses of the process's words and of the op's descriptor.  Nothing loaded is ever freed: threads and
-finalizers call ops until the process ends.
+The object code has no address in it, so it is kept beside the kernels, in a folder that is named by a hash of this
+plugin's sources and of LLVM's version, under a hash of what the sources make its text from and of the target: the
+architecture's plainest CPU, because there is no arithmetic in it.  So nothing is printed that has been compiled before.
+After loading, its two variables get the addresses of the process's words and of the op's descriptor.  Nothing loaded is
+ever freed: threads and finalizers call ops until the process ends.
 """
 
 import ctypes
@@ -13,12 +14,11 @@ from hashlib import blake2b
 from typing import Any
 
 import llvmlite.binding as llvm
-from trueno.backend import EntryKind, EntryLayout, EntrySpec
+from trueno.backend import EntryKind, EntryLayout, EntrySpec, contract
 
 from trueno_simd.codecache import store
-from trueno_simd.door import entry
-from trueno_simd.door.numbers import Unprintable
 
+SYMBOL = "entry"
 _loaded: list[Any] = []
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_loaded))
 
@@ -27,22 +27,30 @@ def entries(specs: Iterable[EntrySpec], layout: EntryLayout) -> dict[str, int]:
     """The address of the entry of each op; those whose rules cannot be printed have none."""
     addresses = {}
     for spec in specs:
-        try:
-            code = _code(spec.kind, layout, spec.form)
-        except Unprintable:
-            continue
-        addresses[spec.op] = _load(code, layout.words, spec.descriptor)
+        code = _code(spec.kind, layout, spec.form)
+        if code is not None:
+            addresses[spec.op] = _load(code, layout.words, spec.descriptor)
     return addresses
 
 
 @lru_cache(maxsize=64)
-def _code(kind: EntryKind, layout: EntryLayout, form: str) -> bytes:
-    """The object code of a kind's entry for one form of call, from the store where it has been compiled before."""
-    text = entry.module(kind, layout, form)
-    key = f"{text}{llvm.llvm_version_info}{_target().triple}"
+def _code(kind: EntryKind, layout: EntryLayout, form: str) -> bytes | None:
+    """The object code of a kind's entry for one form of call, from the store where it has been compiled before.
+
+    None for an entry that cannot be printed.
+    """
+    places = [sorted(table.items()) for table in (layout.word, layout.descriptor, layout.offset)]
+    constants = (contract.FORMS, contract.CLASSES, contract.SLOT)
+    key = repr((kind, form, places, constants, llvm.llvm_version_info, _target().triple))
     name = f"entry.{blake2b(key.encode(), digest_size=16).hexdigest()}.o"
     code = store.read(name)
     if code is None:
+        from trueno_simd.door import entry, numbers  # most processes print nothing
+
+        try:
+            text = entry.module(kind, layout, form, SYMBOL)
+        except numbers.Unprintable:
+            return None
         code = _compiled(text)
         store.write(name, code)
     return code
@@ -81,4 +89,4 @@ def _load(code: bytes, words: int, descriptor: int) -> int:
     _loaded.append(engine)
     for name, value in (("words", words), ("descriptor", descriptor)):
         ctypes.c_int64.from_address(engine.get_global_value_address(name)).value = value
-    return engine.get_function_address(entry.SYMBOL)  # type: ignore[no-any-return]
+    return engine.get_function_address(SYMBOL)  # type: ignore[no-any-return]

@@ -6,7 +6,6 @@ from trueno_simd.door import arguments, arrays, numbers, plans, results
 from trueno_simd.door.frame import Frame
 from trueno_simd.door.text import Function
 
-SYMBOL = "entry"
 _ARGUMENTS = "ptr %self, ptr %args, i64 %nargsf, ptr %kwnames"
 _HEAD = """
 ; written after loading: the words of the process, and the descriptor of the op
@@ -22,9 +21,9 @@ attributes #1 = { nounwind alwaysinline }
 """
 
 
-def module(kind: EntryKind, layout: EntryLayout, form: str = "") -> str:
-    """The text of a kind's entry for calls of one form."""
-    f = Function(f"define ptr @{SYMBOL}({_ARGUMENTS}) #0")
+def module(kind: EntryKind, layout: EntryLayout, form: str, symbol: str) -> str:
+    """The text of a kind's entry for calls of one form, as a function of this name."""
+    f = Function(f"define ptr @{symbol}({_ARGUMENTS}) #0")
     frame = Frame(f, kind, layout, form or kind.kinds)
     if kind.broadcasts and not form:
         frame.apart = {0: "as_ue", 1: "as_eu"}

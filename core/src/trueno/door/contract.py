@@ -78,8 +78,18 @@ class EntrySpec:
 class EntryLayout:
     """Where an entry finds what it reads, in bytes.
 
-    words: the address of the process's words.  word, descriptor: offsets of their fields.  offset: offsets in CPython's
-    and NumPy's objects, and in a state.
+    words: the address of the process's words.
+
+    word: offsets of its fields.  `base` and `overridden` are addresses; `variable`, `none`, `out` (the keyword's text)
+    and the classes `ndarray`, `float`, `int`, `float32` and `float64` are objects; `single`, `double` and `whole` are
+    the dtypes float32, float64 and int64, `single_text` and `double_text` the 8 bytes that tell the first two from
+    other dtypes; the rest are functions of CPython's and NumPy's C API.
+
+    descriptor: offsets of its fields.  `slow` and `fill` are objects, `table` is the offset of the op's table in a
+    state's words, `twins` are addresses by form; `names` are the texts of keywords, parameters first, `values` those of
+    the fixed ones, and `defaults` the parameters' doubles.
+
+    offset: offsets in CPython's and NumPy's objects; `state_words`, in a state, is that of the array of its words.
     """
 
     words: int

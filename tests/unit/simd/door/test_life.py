@@ -54,7 +54,14 @@ tanh(x)
 door = door_of("tanh")
 assert door is not None and door.function is before is tanh
 door._put("slow", id(None))  # whatever is not machine code would fail
-assert np.allclose(tanh(x), np.tanh(x))
+from trueno.dispatch import state
+assert np.allclose(tanh(x), np.tanh(x)) and state.overridden[0] == 0
+import trueno
+with trueno.use("reference"):
+    try: tanh(x)
+    except TypeError: pass
+    else: raise AssertionError("the base state's kernel ran")
+assert np.allclose(tanh(x), np.tanh(x)) and state.overridden[0] == 1
 """
     opened("tanh")
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

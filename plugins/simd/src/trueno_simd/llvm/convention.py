@@ -22,7 +22,14 @@ def array(write: Any, data: str, itemsize: str, extents: list[str]) -> list[str]
 
 
 def code_of(kernel: Any) -> int:
-    """The address of the machine code of a compiled kernel; 0 if it is not called as stated here."""
+    """The address of the machine code of a compiled kernel; 0 if it is not called as stated here, or cannot be told."""
+    try:
+        return _code_of(kernel)
+    except (AttributeError, TypeError):  # another Numba has other words for this
+        return 0
+
+
+def _code_of(kernel: Any) -> int:
     if len(kernel.overloads) != 1:
         return 0
     (compiled,) = kernel.overloads.values()

@@ -12,7 +12,8 @@ import numpy as np
 from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject, settings
 
 from trueno_simd.llvm import elsewhere, isa
-from trueno_simd.rows.work import ROWS, piece
+from trueno_simd.llvm.caches import last_cache
+from trueno_simd.rows import work
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 PARALLEL_CLASS = 17  # size classes from 65 536 elements on: where structured kernels start to use the thread pool
@@ -45,7 +46,7 @@ def _parallel(call: Call) -> bool:
     if call.op.structured:
         return max(call.sizes) >= PARALLEL_CLASS
     program = call.op.program(call.layout, **dict(call.static))
-    return 1 << (max(call.sizes) - 1) >= piece(program, call.dtype.itemsize, call.rank)
+    return 1 << (max(call.sizes) - 1) >= work.piece(program, call.dtype.itemsize, call.rank)
 
 
 class SimdBackend:
@@ -96,7 +97,11 @@ class SimdBackend:
             return _kernels().kernel(call)
         from trueno_simd.rows.rowprogram import compiled
 
-        return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, _parallel(call), call.guarded)
+        parallel = _parallel(call)
+        stream = work.stream(call.op.program(call.layout, **dict(call.static)), call.dtype.itemsize, last_cache())
+        if not parallel or 1 << max(call.sizes) <= stream:
+            stream = 0  # no call of this key is so large
+        return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded, stream)
 
     def own_environment(self, call: Call) -> bool:
         """Compiled kernels set it themselves; LAPACK, which NumPy calls in the caller's thread, does not."""
@@ -119,7 +124,7 @@ class SimdBackend:
 
         A rough figure for a machine that was not measured: elementary functions differ by a factor of two.
         """
-        one_core = _kernels().rates(call) if call.op.structured else ROWS
+        one_core = _kernels().rates(call) if call.op.structured else work.ROWS
         size = max(call.sizes)
         cores = (settings.get("TRUENO_THREADS") or _cpus()) if _parallel(call) else 1
         flops = one_core.flops * 4 / call.dtype.itemsize

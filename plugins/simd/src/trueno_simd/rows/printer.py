@@ -53,7 +53,8 @@ class Variant:
     """How a kernel is called and scheduled.
 
     rank: 1 for one row, 2 for rows.  parallel: for sizes that the thread pool pays for.  flags: numbers of the
-    outputs that are health flags of a guarded program.  piece: elements that are worth a piece.
+    outputs that are health flags of a guarded program.  piece: elements that are worth a piece.  stream: elements from
+    which on results bypass the caches, 0 where no size does.
     """
 
     rank: int
@@ -61,6 +62,7 @@ class Variant:
     flags: tuple[int, ...]
     title: str
     piece: int = 0
+    stream: int = 0
 
 
 class Printer:
@@ -277,7 +279,7 @@ class Printer:
         parts = list(self.parts(k, pass_))
         lines = [f"{part} = room_{part}()" for part in parts]
         packed = ", ".join(["base", "n", "step", *self.values(pass_), *parts])
-        lines.append(f"parallel_for(address_of(piece_{k}), pack(({packed},)), pieces, n // PIECE * PIECE_NS)")
+        lines += self.region(k, pass_, packed)
         if not parts:
             return lines
         joins = []
@@ -288,6 +290,9 @@ class Printer:
             later = dict(zip(("qa", "qb"), [f"{part}[c]" for part in mine], strict=False))
             joins += self.fold(f).merge.format(**self.state_pair(f), **later).split("\n")
         return [*lines, "for c in range(1, pieces):", *indent(joins)]
+
+    def region(self, k: int, pass_: Pass, packed: str) -> Lines:
+        return [f"parallel_for(address_of(piece_{k}), pack(({packed},)), pieces, n // PIECE * PIECE_NS)"]
 
     def all_rows(self, start: str, stop: str) -> Lines:
         """Rows start … stop, short ones in tiles."""

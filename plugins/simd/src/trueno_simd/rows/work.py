@@ -17,11 +17,28 @@ PIECE_NS: Final = 2_000
 """Time of a piece at least, on one core with its operands in the cache: ten times what its hand-over takes."""
 
 
+STREAMED: Final = 2.0
+"""Bytes of operands and results, in last caches, from which on results bypass them: at 1.4 both ways are level."""
+LAST_CACHE: Final = 32 << 20
+"""Of a larger last cache this much counts: it is shared with CPUs that this process does not see."""
+
+
+def _streams(program: "Program") -> int:
+    """Arrays of a row's length: operands and results."""
+    return sum(kind == "e" for _, kind in program.operands) + sum(
+        program.nodes[o].space == "e" for o in program.outputs
+    )
+
+
 def element_ns(program: "Program", itemsize: int) -> float:
     """Nanoseconds of an element of a row, computed by one core with its operands in the cache."""
-    streams = sum(kind == "e" for _, kind in program.operands)
-    streams += sum(program.nodes[o].space == "e" for o in program.outputs)
-    return max(program.flops[0] * itemsize / 4 / ROWS.flops, streams * itemsize / ROWS.bytes, 1e-12) * 1e9
+    moved = _streams(program) * itemsize
+    return max(program.flops[0] * itemsize / 4 / ROWS.flops, moved / ROWS.bytes, 1e-12) * 1e9
+
+
+def stream(program: "Program", itemsize: int, last_cache: int) -> int:
+    """Elements from which on results bypass a last cache of so many bytes."""
+    return round(STREAMED * min(last_cache, LAST_CACHE) / (max(_streams(program), 1) * itemsize))
 
 
 def piece(program: "Program", itemsize: int, rank: int) -> int:

@@ -37,11 +37,13 @@ from trueno_simd.rows.schedule import FAR, PIECES, SHORT_ROW, TILE, finiteness, 
 from trueno_simd.rows.{dtype} import (
     atan, cos, erf, exp, exp2, expm1, log, log1p, log1p_unit, log2, log10, pow, rsqrt, sin, tanh,
 )
+from trueno_simd.rows.work import PIECE_NS
 from trueno_simd.threads.pool import parallel_for
 
 INF = T(inf)
 BLOCK = {block}
 RUN = {run}
+PIECE = {piece}
 """
 Lines = list[str]
 
@@ -51,13 +53,16 @@ class Variant:
     """How a kernel is called and scheduled.
 
     rank: 1 for one row, 2 for rows.  parallel: for sizes that the thread pool pays for.  flags: numbers of the
-    outputs that are health flags of a guarded program.
+    outputs that are health flags of a guarded program.  piece: elements that are worth a piece.  stream: elements from
+    which on results bypass the caches, 0 where no size does.
     """
 
     rank: int
     parallel: bool
     flags: tuple[int, ...]
     title: str
+    piece: int = 0
+    stream: int = 0
 
 
 class Printer:
@@ -102,7 +107,7 @@ class Printer:
         return []
 
     def imports(self) -> str:
-        return IMPORTS.format(dtype=self.dtype, block=self.block, run=self.block // RUNS)
+        return IMPORTS.format(dtype=self.dtype, block=self.block, run=self.block // RUNS, piece=self.variant.piece)
 
     def constants(self) -> Lines:
         special = {"inf": "INF", "-inf": "-INF", "nan": "INF - INF"}
@@ -274,7 +279,7 @@ class Printer:
         parts = list(self.parts(k, pass_))
         lines = [f"{part} = room_{part}()" for part in parts]
         packed = ", ".join(["base", "n", "step", *self.values(pass_), *parts])
-        lines.append(f"parallel_for(address_of(piece_{k}), pack(({packed},)), pieces)")
+        lines += self.region(k, pass_, packed)
         if not parts:
             return lines
         joins = []
@@ -285,6 +290,9 @@ class Printer:
             later = dict(zip(("qa", "qb"), [f"{part}[c]" for part in mine], strict=False))
             joins += self.fold(f).merge.format(**self.state_pair(f), **later).split("\n")
         return [*lines, "for c in range(1, pieces):", *indent(joins)]
+
+    def region(self, k: int, pass_: Pass, packed: str) -> Lines:
+        return [f"parallel_for(address_of(piece_{k}), pack(({packed},)), pieces, n // PIECE * PIECE_NS)"]
 
     def all_rows(self, start: str, stop: str) -> Lines:
         """Rows start … stop, short ones in tiles."""
@@ -364,12 +372,17 @@ class Printer:
             lines = self.all_rows("0", "rows")
         elif by_rows:
             packed = ", ".join(["n", "rows", "step", *self.arrays, *self.params])
-            call = f"parallel_for(address_of(piece), pack(({packed},)), pieces)"
-            lines = ["gil = release_gil()", "pieces, step = row_spans(rows, n)", f"bad = {call}", "acquire_gil(gil)"]
+            call = f"parallel_for(address_of(piece), pack(({packed},)), pieces, rows * n // PIECE * PIECE_NS)"
+            lines = [
+                "gil = release_gil()",
+                "pieces, step = row_spans(rows, n, PIECE)",
+                f"bad = {call}",
+                "acquire_gil(gil)",
+            ]
         else:
             lines = [
                 "gil = release_gil()",
-                "pieces, step = spans(n, BLOCK)",
+                "pieces, step = spans(n, PIECE, RUN)",
                 "r = 0",
                 *self.row(True),
                 "acquire_gil(gil)",

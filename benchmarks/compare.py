@@ -1,6 +1,8 @@
 """One cell: an op at one shape against its peers, checked before it is timed."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -42,6 +44,16 @@ class Record:
     def floors(self) -> float | None:
         """Our time in floors: 1 is as fast as the machine."""
         return self.seconds[OURS] / self.floor if self.floor and OURS in self.seconds else None
+
+
+@contextmanager
+def python_functions() -> Iterator[None]:
+    """Inside, calls run as Python functions: what they cost without compiled entries."""
+    trueno.settings.override("TRUENO_DOOR", "off")
+    try:
+        yield
+    finally:
+        trueno.settings.override("TRUENO_DOOR", None)
 
 
 def title(op: Op, given: dict[str, Any]) -> str:

@@ -20,7 +20,9 @@ COLOURS = {True: "green", False: "red", None: "dim"}
 WORST = 10
 GRID = "ratio, better peer, our time ⌊in floors⌋"
 REGRET = ("op", "shape", "choice over best", "best", "times (trueno: the choice)")
-SINGLE = ("startup", "batch", "dispatch", "general", "aio", "inplace", "guards", "threads", "rust", "wgpu", "cuda")
+SINGLE = (
+    "startup", "batch", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "rust", "wgpu", "cuda",
+)  # fmt: skip
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
 LISTED = ("structured", "quant")
 """Groups whose cells are ratios, but every op has shapes of its own."""

@@ -42,6 +42,7 @@ def profiled(call: Callable[[], object]) -> tuple[list[CodeType], list[str]]:
     return python, builtin
 
 
+@pytest.mark.usefixtures("python_functions")
 @pytest.mark.parametrize("backend", ["simd", "scalar", "reference"])
 @pytest.mark.parametrize("op", ["add", "softmax", "sum", "matmul"])
 def test_a_warm_call_takes_no_lock_and_asks_nobody(op: str, backend: str) -> None:
@@ -59,6 +60,7 @@ def test_a_warm_call_takes_no_lock_and_asks_nobody(op: str, backend: str) -> Non
     assert not [name for name in builtin if "lock" in name.lower() or name.endswith(("acquire", "__enter__"))]
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_a_warm_broadcast_is_few_calls_in_few_files() -> None:
     """What the fast path does not take goes to its kernel as directly, once it has been called twice."""
     if not trueno.backends()["simd"].available:
@@ -74,6 +76,7 @@ def test_a_warm_broadcast_is_few_calls_in_few_files() -> None:
     assert len(files) <= 4, files
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_a_warm_call_into_out_asks_no_shapes() -> None:
     """Where only the op can tell a result's shape, a call with out= still finds its kernel at once."""
     if not trueno.backends()["simd"].available:

@@ -14,18 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from trueno.discovery.protocol import Refused
+from trueno.discovery.protocol import Backend, Refused
 from trueno.dispatch import plan
 from trueno.dispatch.asking import use
 from trueno.dispatch.call import ENTRANCES
 from trueno.dispatch.coerce import plain, unfit, unpack, unpacked
 from trueno.dispatch.fallback import passes
 from trueno.dispatch.parameters import parameters
-from trueno.dispatch.state import DTYPES, current, refuse
+from trueno.dispatch.state import DTYPES, current, on_code, refuse
 from trueno.errors import DtypeError, ParameterError, ShapeError
+from trueno.firstuse import importing
+from trueno.floatenv import ieee
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op, Parameter
 from trueno.ops.signature import ArraySpec
+from trueno.settings import settings
 
 
 def _declaration(p: inspect.Parameter) -> str:
@@ -212,6 +215,19 @@ def function(name: str) -> Callable[..., Any]:
     if name not in _functions:
         _functions[name] = build(TABLE[name])
     return _functions[name]
+
+
+def _offered(op: Op, backend: Backend) -> None:
+    """Open the compiled door of a public function, once a plan of its op has machine code."""
+    function = _functions.get(op.name)
+    if function is None or op is not TABLE.get(op.name) or settings.get("TRUENO_DOOR") == "off":
+        return
+    with importing, ieee():
+        from trueno.door.doors import offer  # start-up
+    offer(op, function, backend)
+
+
+on_code(_offered)
 
 
 __all__ = ["Parameter", "build", "function", "source"]

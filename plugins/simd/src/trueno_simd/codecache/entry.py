@@ -8,6 +8,7 @@ from numba import njit, types
 from trueno.backend import Refused
 
 from trueno_simd.codecache.store import KernelCache
+from trueno_simd.llvm import convention
 from trueno_simd.llvm.jit import FLAGS
 from trueno_simd.llvm.linking import WHOLE
 
@@ -16,7 +17,8 @@ def kernel_entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> 
     """A kernel that Python calls: compiled at once for `signature`, kept on disk, exact about its arguments.
 
     Arguments of other types are `Refused` in under a microsecond; Numba's own search for
-    conversions and its explanation of why there is none take a hundred.
+    conversions and its explanation of why there is none take a hundred.  `kernel.code` is the address of its
+    machine code, for the entries of `trueno_simd.door`.
     """
 
     def compile_(function: Callable[..., Any]) -> Any:
@@ -30,6 +32,7 @@ def kernel_entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> 
         kernel._search_new_conversions = _refuse  # where it is asked first: one Python frame less than to explain
         kernel.typeof_pyval = partial(_typeof, kernel.typeof_pyval)
         kernel._explain_matching_error = _refuse
+        kernel.code = convention.code_of(kernel)
         return kernel
 
     return compile_

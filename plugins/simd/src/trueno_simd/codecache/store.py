@@ -55,6 +55,23 @@ def folder() -> Path:
     return _kept() or temporary.folder()
 
 
+def read(name: str) -> bytes | None:
+    """What `write` kept under this name; None if there is nothing, or nothing that can be trusted."""
+    if _kept() is None:  # another user who can write above a temporary folder can replace it
+        return None
+    try:
+        whole = (folder() / name).read_bytes()
+    except OSError:
+        return None
+    return whole[DIGEST:] if whole[:DIGEST] == _digest(whole[DIGEST:]) else None
+
+
+def write(name: str, body: bytes) -> None:
+    """Keep object code under a name that is a hash of what it was made from; a full disk is not an error."""
+    with suppress(OSError), replacing(folder() / name) as beside:
+        beside.write_bytes(_digest(body) + body)
+
+
 class _Locator(_CacheLocator):  # type: ignore[misc]
     """Tells Numba to keep a function's machine code in our folder."""
 
@@ -97,15 +114,10 @@ class _Files:
         return self._where / f"{self._name}.{blake2b(repr(key).encode(), digest_size=8).hexdigest()}.nbc"
 
     def load(self, key: Any) -> Any:
-        if _kept() is None:  # another user who can write above a temporary folder can replace it
+        body = read(self.path(key).name)
+        if body is None:
             return None
-        try:
-            whole = self.path(key).read_bytes()
-        except FileNotFoundError:
-            return None
-        if whole[:DIGEST] != _digest(whole[DIGEST:]):
-            return None
-        stored, data = pickle.loads(whole[DIGEST:])
+        stored, data = pickle.loads(body)
         return data if stored == key else None
 
     def save(self, key: Any, data: Any) -> None:

@@ -1,0 +1,84 @@
+"""From an op's kind to the address of its entry: compiled once for all processes, loaded once for each op.
+
+The object code has no address in it, so it is kept beside the kernels under a hash of its text, of LLVM's version and
+of the target: the architecture's plainest CPU, because there is no arithmetic in it.  After loading, its two variables
+get the addresses of the process's words and of the op's descriptor.  Nothing loaded is ever freed: threads and
+finalizers call ops until the process ends.
+"""
+
+import ctypes
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import llvmlite.binding as llvm
+from trueno.backend import EntryKind, EntryLayout, EntrySpec
+
+from trueno_simd.codecache import store
+from trueno_simd.door import entry
+from trueno_simd.door.numbers import Unprintable
+
+_loaded: list[Any] = []
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_loaded))
+
+
+def entries(specs: Iterable[EntrySpec], layout: EntryLayout) -> dict[str, int]:
+    """The address of the entry of each op; those whose rules cannot be printed have none."""
+    addresses = {}
+    for spec in specs:
+        try:
+            code = _code(spec.kind, layout, spec.form)
+        except Unprintable:
+            continue
+        addresses[spec.op] = _load(code, layout.words, spec.descriptor)
+    return addresses
+
+
+@lru_cache(maxsize=64)
+def _code(kind: EntryKind, layout: EntryLayout, form: str) -> bytes:
+    """The object code of a kind's entry for one form of call, from the store where it has been compiled before."""
+    text = entry.module(kind, layout, form)
+    key = f"{text}{llvm.llvm_version_info}{_target().triple}"
+    name = f"entry.{blake2b(key.encode(), digest_size=16).hexdigest()}.o"
+    code = store.read(name)
+    if code is None:
+        code = _compiled(text)
+        store.write(name, code)
+    return code
+
+
+@cache
+def _target() -> Any:
+    """LLVM's view of this architecture."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine(opt=2, codemodel="default", reloc="pic")
+
+
+def _compiled(text: str) -> bytes:
+    """Object code for a text; these passes give what -O2 gives, in a tenth of its time."""
+    target = _target()
+    module = llvm.parse_assembly(text, llvm.create_context())
+    module.triple, module.data_layout = target.triple, str(target.target_data)
+    module.verify()
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.run(module, llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2)))
+    return target.emit_object(module)  # type: ignore[no-any-return]
+
+
+def _load(code: bytes, words: int, descriptor: int) -> int:
+    """The address of an entry of its own, for one op."""
+    empty = llvm.parse_assembly("", llvm.create_context())
+    empty.triple = _target().triple
+    engine = llvm.create_mcjit_compiler(empty, llvm.Target.from_default_triple().create_target_machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _loaded.append(engine)
+    for name, value in (("words", words), ("descriptor", descriptor)):
+        ctypes.c_int64.from_address(engine.get_global_value_address(name)).value = value
+    return engine.get_function_address(entry.SYMBOL)  # type: ignore[no-any-return]

@@ -93,6 +93,27 @@ def test_a_warm_call_into_out_asks_no_shapes() -> None:
             assert not {"call", "result_shapes", "coerce"} & set(python[2:])
 
 
+def test_a_warm_call_of_an_op_that_checks_values_runs_the_check_and_the_kernel() -> None:
+    """The check is all that is added; what it refuses, the general path raises, with nothing written."""
+    if not trueno.backends()["simd"].available:
+        pytest.skip("simd is not available here")
+    table, i = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([3, 0])
+    out = np.empty((2, 3), np.float32)
+    with trueno.use("simd"):
+        python, _ = steps(lambda: trueno.embedding_lookup(table, i, out=out))
+        assert python[:3] == ["<lambda>", "embedding_lookup", "_indexed"] and "call" not in python
+        np.testing.assert_array_equal(out, table[[3, 0]])
+        out.fill(7)
+        for wrong in (-1, 4):
+            with pytest.raises(trueno.errors.ParameterError, match=rf"i\[1\] is {wrong}"):
+                trueno.embedding_lookup(table, np.array([0, wrong]), out=out)
+        assert (out == 7).all()
+        with pytest.raises(trueno.errors.ShapeError):
+            trueno.symmetric_eigen(np.ones((100_000, 1), np.float32))
+        with pytest.raises(trueno.errors.ParameterError, match="not symmetric"):
+            trueno.symmetric_eigen(np.array([[1, 2], [3, 4]], np.float32))
+
+
 def test_contexts_keep_their_tables() -> None:
     """Entering a context again finds its plans warm; leaving one in the wrong order restores nothing by accident."""
     x = np.ones(8, np.float32)

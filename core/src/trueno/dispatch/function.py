@@ -103,38 +103,39 @@ def source(op: Op) -> str:
     conditions += ["axis is _axis"] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
     conditions += _parameters(op)
+    # An error of the check is raised by the general path, whose operands it may also be about.
+    conditions += [f"_check({', '.join(op.operands)}) is None"] if op.check is not None else []
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
     for spec in inputs:
         if spec.blocks:  # a QuantizedMatrix knows its format
             lines.append(f"    if {spec.name}.__class__ is not _ndarray:")
             lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")
-    if op.check is None:  # ops that check values have no fast path
-        pad = "            "
-        lines += [
-            "    try:",
-            f"        _dtype = {f'{x}.dtype' if x else '_f4'}",
-            f"        if {' and '.join(conditions)}:",
-        ]
-        lines += [f"{pad}if _dtype is _f4:", f"{pad}    _kernel = _state().f4_{op.name}{key}"]
-        if not op.quantized:  # blocks require float32
-            lines += [f"{pad}elif _dtype is _f8:", f"{pad}    _kernel = _state().f8_{op.name}{key}"]
-        lines += [f"{pad}else:", f"{pad}    _kernel = _refuse"]
-        lines.append(f"{pad}if out is None:")
-        for name, spec in zip(names, outputs, strict=True):
-            lines.append(f"{pad}    {name} = _empty({_shape(op, spec)}, {dtypes[spec.type]})")
-        if len(names) == 1:
-            scalar = op.reduces and not op.structured
-            result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
-            lines += [f"{pad}    if not _kernel({call}):", f"{pad}        return {result}"]
-            fragment = ", ".join([*op.operands, *op.symbolic, "out"])
-            lines += [f"{pad}elif {plain('out', outputs[0])} and not _kernel({fragment}):", f"{pad}    return out"]
-        else:
-            lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
-            fragment = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
-            lines += [f"{pad}if {fragment} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
-        lines += ["    except _Refused:", "        pass"]  # the kernel itself refused: there is no error to check
-        lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
+    pad = "            "
+    lines += [
+        "    try:",
+        f"        _dtype = {f'{x}.dtype' if x else '_f4'}",
+        f"        if {' and '.join(conditions)}:",
+    ]
+    lines += [f"{pad}if _dtype is _f4:", f"{pad}    _kernel = _state().f4_{op.name}{key}"]
+    if not op.quantized:  # blocks require float32
+        lines += [f"{pad}elif _dtype is _f8:", f"{pad}    _kernel = _state().f8_{op.name}{key}"]
+    lines += [f"{pad}else:", f"{pad}    _kernel = _refuse"]
+    lines.append(f"{pad}if out is None:")
+    for name, spec in zip(names, outputs, strict=True):
+        lines.append(f"{pad}    {name} = _empty({_shape(op, spec)}, {dtypes[spec.type]})")
+    if len(names) == 1:
+        scalar = op.reduces and not op.structured
+        result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
+        lines += [f"{pad}    if not _kernel({call}):", f"{pad}        return {result}"]
+        fragment = ", ".join([*op.operands, *op.symbolic, "out"])
+        lines += [f"{pad}elif {plain('out', outputs[0])} and not _kernel({fragment}):", f"{pad}    return out"]
+    else:
+        lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
+        fragment = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
+        lines += [f"{pad}if {fragment} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
+    lines += ["    except _Refused:", "        pass"]  # the kernel itself refused: there is no error to check
+    lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"
 
@@ -156,6 +157,7 @@ def build(op: Op) -> Callable[..., Any]:
         "_op": op,
         "_passes": passes,
         "_axis": -1,
+        "_check": op.check,
         **{f"_default_{p.name}": p.default for p in op.params if p.symbolic},
     }
     exec(compile(source(op), f"<trueno.{op.name}>", "exec"), namespace)

@@ -89,7 +89,7 @@ class EpiloguePrinter(Printer):
             f"return run(multiply_at, {operands}, out0_, scratch, finish_address(finish), more)",
         ]
         head = [
-            f"@kernel_entry(int64({', '.join(kinds)}))",
+            self.entry(kinds),
             f"def kernel({', '.join([*names, 'multiply_at', 'scratch'])}):",
         ]
         return "\n".join([*head, *indent(lines)])

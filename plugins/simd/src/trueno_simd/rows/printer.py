@@ -19,6 +19,7 @@ from trueno.backend import NUMBERS, Lowering, Pass
 
 from trueno_simd.llvm.isa import RUNS
 from trueno_simd.rows.expressions import EXPRESSIONS, FoldText, fold_text
+from trueno_simd.rows.width import computes
 
 IMPORTS = """\
 from numpy import inf, {dtype} as T
@@ -28,7 +29,7 @@ from numba import boolean, float64, int64, types
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.llvm.bits import absolute, ceil, copysign, floor, fma, rint, select, sqrt, trunc
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil, unpack
-from trueno_simd.llvm.jit import outer
+from trueno_simd.llvm.jit import {outer}
 from trueno_simd.llvm.memory import apart, apart_or_same, load, pointer, stack, store
 from trueno_simd.rows.folds import (
     both, either, greatest, invert, join, joined, least, maximum, minimum, radd, rmul, smallest,
@@ -37,11 +38,13 @@ from trueno_simd.rows.schedule import FAR, PIECES, SHORT_ROW, TILE, finiteness, 
 from trueno_simd.rows.{dtype} import (
     atan, cos, erf, exp, exp2, expm1, log, log1p, log1p_unit, log2, log10, pow, rsqrt, sin, tanh,
 )
+from trueno_simd.rows.work import PIECE_NS
 from trueno_simd.threads.pool import parallel_for
 
 INF = T(inf)
 BLOCK = {block}
 RUN = {run}
+PIECE = {piece}
 """
 Lines = list[str]
 
@@ -51,13 +54,16 @@ class Variant:
     """How a kernel is called and scheduled.
 
     rank: 1 for one row, 2 for rows.  parallel: for sizes that the thread pool pays for.  flags: numbers of the
-    outputs that are health flags of a guarded program.
+    outputs that are health flags of a guarded program.  piece: elements that are worth a piece.  stream: elements from
+    which on results bypass the caches, 0 where no size does.
     """
 
     rank: int
     parallel: bool
     flags: tuple[int, ...]
     title: str
+    piece: int = 0
+    stream: int = 0
 
 
 class Printer:
@@ -84,6 +90,7 @@ class Printer:
         self.arrays = [n for n in self.kinds if n in read] + list(self.outs)
         self.params = [f"p_{n}" for n in self.program.params]
         # Many short rows have a schedule of their own; a compensated sum keeps its own loop.
+        self.wide = computes(plan)
         self.tiled = variant.rank == 2 and bool(folds) and "fsum" not in folds
 
     def text(self) -> str:
@@ -102,7 +109,8 @@ class Printer:
         return []
 
     def imports(self) -> str:
-        return IMPORTS.format(dtype=self.dtype, block=self.block, run=self.block // RUNS)
+        facts = {"dtype": self.dtype, "block": self.block, "run": self.block // RUNS, "piece": self.variant.piece}
+        return IMPORTS.format(**facts, outer="outer_wide as outer" if self.wide else "outer")
 
     def constants(self) -> Lines:
         special = {"inf": "INF", "-inf": "-INF", "nan": "INF - INF"}
@@ -274,7 +282,7 @@ class Printer:
         parts = list(self.parts(k, pass_))
         lines = [f"{part} = room_{part}()" for part in parts]
         packed = ", ".join(["base", "n", "step", *self.values(pass_), *parts])
-        lines.append(f"parallel_for(address_of(piece_{k}), pack(({packed},)), pieces)")
+        lines += self.region(k, pass_, packed)
         if not parts:
             return lines
         joins = []
@@ -285,6 +293,9 @@ class Printer:
             later = dict(zip(("qa", "qb"), [f"{part}[c]" for part in mine], strict=False))
             joins += self.fold(f).merge.format(**self.state_pair(f), **later).split("\n")
         return [*lines, "for c in range(1, pieces):", *indent(joins)]
+
+    def region(self, k: int, pass_: Pass, packed: str) -> Lines:
+        return [f"parallel_for(address_of(piece_{k}), pack(({packed},)), pieces, n // PIECE * PIECE_NS)"]
 
     def all_rows(self, start: str, stop: str) -> Lines:
         """Rows start … stop, short ones in tiles."""
@@ -318,8 +329,12 @@ class Printer:
         lines += ["n, rows = n * rows, 1"] if self.flat and rank == 2 else []
         lines += ["bad = 0", *self.run(by_rows)]
         arguments = ", ".join(f"{name}_" for name in [*self.kinds, *self.params, *self.outs])
-        head = [f"@kernel_entry(int64({', '.join(kinds)}))", f"def kernel({arguments}):"]
+        head = [self.entry(kinds), f"def kernel({arguments}):"]
         return "\n".join([*head, *indent(lines)])
+
+    def entry(self, kinds: Lines) -> str:
+        """The kernel's decorator."""
+        return f"@kernel_entry(int64({', '.join(kinds)}){', wide=True' if self.wide else ''})"
 
     def checks(self) -> Lines:
         """What the key does not say: lengths, and that results are operands or overlap none."""
@@ -364,12 +379,17 @@ class Printer:
             lines = self.all_rows("0", "rows")
         elif by_rows:
             packed = ", ".join(["n", "rows", "step", *self.arrays, *self.params])
-            call = f"parallel_for(address_of(piece), pack(({packed},)), pieces)"
-            lines = ["gil = release_gil()", "pieces, step = row_spans(rows, n)", f"bad = {call}", "acquire_gil(gil)"]
+            call = f"parallel_for(address_of(piece), pack(({packed},)), pieces, rows * n // PIECE * PIECE_NS)"
+            lines = [
+                "gil = release_gil()",
+                "pieces, step = row_spans(rows, n, PIECE)",
+                f"bad = {call}",
+                "acquire_gil(gil)",
+            ]
         else:
             lines = [
                 "gil = release_gil()",
-                "pieces, step = spans(n, BLOCK)",
+                "pieces, step = spans(n, PIECE, RUN)",
                 "r = 0",
                 *self.row(True),
                 "acquire_gil(gil)",

@@ -15,12 +15,19 @@ KEPT = 1024
 
 @lru_cache(maxsize=KEPT)
 def compiled(
-    op: Op, dtype: str, layout: str, rank: int, static: tuple[tuple[str, Any], ...], parallel: bool, guarded: bool
+    op: Op,
+    dtype: str,
+    layout: str,
+    rank: int,
+    static: tuple[tuple[str, Any], ...],
+    parallel: bool,
+    guarded: bool,
+    stream: int = 0,
 ) -> Any:
     """The compiled kernel, from disk where it has been compiled before.
 
     It stays for the life of the process, its module in `sys.modules` and its code mapped: Numba gives no code back.
     """
-    text = printed(op, dtype, layout, rank, static, parallel, guarded)
+    text = printed(op, dtype, layout, rank, static, parallel, guarded, stream=stream)
     digest = blake2b(text.encode(), digest_size=8).hexdigest()
     return modules.module(f"k_{op.name}_{dtype}_{digest}", text).kernel

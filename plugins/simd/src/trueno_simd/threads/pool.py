@@ -39,6 +39,7 @@ from trueno_simd.threads.words import (
     LINE,
     LOCK,
     MOST,
+    SPIN_TICKS,
     SPINS,
     START,
     STOP,
@@ -119,8 +120,9 @@ def _start() -> None:
     wake_all()
     if not peek(SPINS):
         spin()(1)
-        least = min(_timed_spin() for _ in range(3))
+        least, ticks = min(_timed_spin() for _ in range(3))
         poke(SPINS, max(1, 1000 * SPIN_NS // least))
+        poke(SPIN_TICKS, ticks * SPIN_NS // least)
     poke_cpus()
     if not peek(CALLER_LOCK):
         poke(CALLER_LOCK, new_lock())
@@ -157,10 +159,11 @@ def _stopped() -> bool:
     return True
 
 
-def _timed_spin() -> int:
+def _timed_spin() -> tuple[int, int]:
+    """Nanoseconds of 1000 spins, and ticks."""
     begin = time.perf_counter_ns()
-    spin()(1000)
-    return max(1, time.perf_counter_ns() - begin)
+    ticks = spin()(1000)
+    return max(1, time.perf_counter_ns() - begin), ticks
 
 
 @ctypes.CFUNCTYPE(ctypes.c_int)
@@ -200,10 +203,11 @@ def _after_fork() -> None:
     """The child has none of the workers, and perhaps half a region of a thread that is not there."""
     global _mutex
     _mutex = threading.Lock()
-    spins = peek(SPINS)
+    spins, ticks = peek(SPINS), peek(SPIN_TICKS)
     ctypes.memset(BASE, 0, WORDS * LINE)  # the old locks are left as they are: their state is unknown
     if spins:
         poke(SPINS, spins)
+        poke(SPIN_TICKS, ticks)
         poke(CALLER_LOCK, new_lock())
     poke(START, _START if count() > 1 else 0)
 

@@ -20,10 +20,12 @@ MASK: Final = 128  # bytes of a CPU mask
 
 # The words.  ENTER is the region's code, and zero while there are no workers; START asks Python for some.
 ENTER, START, WORKERS, SPINS, STOP, EXITED = range(6)
-BUSY, FUNCTION, ARGS, CHUNKS, TICKETS, LEFT, RESULT, CALLER_SLEEPS, CALLER_LOCK = range(6, 15)
+BUSY, FUNCTION, ARGS, CHUNKS, SHARES, LEFT, RESULT, CALLER_SLEEPS, CALLER_LOCK = range(6, 15)
 GET_CPU, SET_CPUS, MASKS = range(15, 18)  # zero where the system has no such thing
-SLEEPS, LOCK, CPU, THREAD = range(20, 24)  # of worker 0; worker w's are 4·w further on
-WORDS: Final = SLEEPS + 4 * MOST
+SPIN_TICKS, FOREGONE, LAST = range(18, 21)  # of `_waking`
+SLEEPS, LOCK, CPU, THREAD = range(24, 28)  # of worker 0; worker w's are 4·w further on
+TICKETS = SLEEPS + 4 * MOST  # of the caller; those of worker w are 1 + w further on
+WORDS: Final = TICKETS + 1 + MOST
 
 # Never freed: a worker may look at it while the interpreter goes down.
 _block = ctypes.create_string_buffer((WORDS + 1) * LINE)
@@ -84,6 +86,22 @@ def _modify(operation: str) -> Any:
 
 
 swap, add, or_ = _modify("xchg"), _modify("add"), _modify("or")  # each returns the old value
+
+
+@intrinsic
+def ticks(typing: Any) -> Any:
+    """A counter of time that any thread may read in some nanoseconds; 0 where there is none."""
+    machine = platform.machine().lower()
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        if machine in ("x86_64", "amd64"):
+            kind = ir.FunctionType(_I64, [])
+            return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.readcyclecounter"), [])
+        if machine in ("aarch64", "arm64"):  # the cycle counter is the kernel's there, the clock is not
+            return builder.asm(ir.FunctionType(_I64, []), "mrs $0, cntvct_el0", "=r", [], side_effect=True)
+        return _I64(0)
+
+    return int64(), code
 
 
 @intrinsic

@@ -8,6 +8,7 @@ finalizers call ops until the process ends.
 
 import ctypes
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -28,24 +29,29 @@ def entries(specs: Iterable[EntrySpec], layout: EntryLayout) -> dict[str, int]:
     addresses = {}
     for spec in specs:
         try:
-            code = _code(spec.kind, layout, spec.form)
+            engine = load((_code(spec.kind, layout, spec.form),), layout.words, spec.descriptor)
         except Unprintable:
             continue
-        addresses[spec.op] = _load(code, layout.words, spec.descriptor)
+        addresses[spec.op] = engine.get_function_address(entry.SYMBOL)
     return addresses
 
 
 @lru_cache(maxsize=64)
 def _code(kind: EntryKind, layout: EntryLayout, form: str) -> bytes:
     """The object code of a kind's entry for one form of call, from the store where it has been compiled before."""
-    text = entry.module(kind, layout, form)
+    return code(entry.module(kind, layout, form))
+
+
+def code(text: str) -> bytes:
+    """The object code of a text, from the store where it has been compiled before."""
     key = f"{text}{llvm.llvm_version_info}{_target().triple}"
-    name = f"entry.{blake2b(key.encode(), digest_size=16).hexdigest()}.o"
-    code = store.read(name)
-    if code is None:
-        code = _compiled(text)
-        store.write(name, code)
-    return code
+    path = store.folder() / f"entry.{blake2b(key.encode(), digest_size=16).hexdigest()}.o"
+    content = store.read(path)
+    if content is None:
+        content = _compiled(text)
+        with suppress(OSError):
+            store.write(path, content)
+    return content
 
 
 @cache
@@ -71,14 +77,20 @@ def _compiled(text: str) -> bytes:
     return target.emit_object(module)  # type: ignore[no-any-return]
 
 
-def _load(code: bytes, words: int, descriptor: int) -> int:
-    """The address of an entry of its own, for one op."""
+def load(codes: Iterable[bytes], words: int, descriptor: int) -> Any:
+    """The engine in which these object codes are, one of them an entry with this descriptor; it stays for good."""
     empty = llvm.parse_assembly("", llvm.create_context())
     empty.triple = _target().triple
     engine = llvm.create_mcjit_compiler(empty, llvm.Target.from_default_triple().create_target_machine())
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    for content in codes:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(content))
     engine.finalize_object()
-    _loaded.append(engine)
+    keep(engine)
     for name, value in (("words", words), ("descriptor", descriptor)):
         ctypes.c_int64.from_address(engine.get_global_value_address(name)).value = value
-    return engine.get_function_address(entry.SYMBOL)  # type: ignore[no-any-return]
+    return engine
+
+
+def keep(thing: Any) -> None:
+    """Free something never: machine code refers to it."""
+    _loaded.append(thing)

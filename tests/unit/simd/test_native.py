@@ -30,7 +30,7 @@ RESULTS = CALLS + "print(numba, *(np.asarray(r).tobytes().hex() for r in results
 
 
 def run(code: str, folder: Path, **variables: str) -> str:
-    """What a process of its own prints, with this cache folder."""
+    """What a child process prints, with this cache folder."""
     folder.chmod(0o700)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("TRUENO_", "NUMBA_"))}
     environment |= {"TRUENO_CACHE_DIR": str(folder), "PYTHONPATH": os.pathsep.join(sys.path[1:])} | variables

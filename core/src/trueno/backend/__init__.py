@@ -43,8 +43,11 @@ if TYPE_CHECKING:
     from trueno.door.contract import EntryKind as EntryKind
     from trueno.door.contract import EntryLayout as EntryLayout
     from trueno.door.contract import EntrySpec as EntrySpec
+    from trueno.door.functions import divert as divert
+    from trueno.door.words import kernel_layout as kernel_layout
     from trueno.firstuse import forks_wait as forks_wait
     from trueno.floatenv import ieee as ieee
+    from trueno.floatenv import standard as standard
     from trueno.floatenv import steady as steady
     from trueno.formats import interleave as interleave
     from trueno.formats.activations import rounded_activations as rounded_activations
@@ -109,6 +112,8 @@ GROUPS = {
         "EntryKind": "trueno.door.contract",
         "EntryLayout": "trueno.door.contract",
         "contract": "trueno.door.contract",
+        "kernel_layout": "trueno.door.words",
+        "divert": "trueno.door.functions",
     },
     "Block formats": {
         "FORMATS": "trueno.formats.table",
@@ -129,6 +134,7 @@ GROUPS = {
         "cachedir": "trueno.cachedir",
         "ieee": "trueno.floatenv",
         "steady": "trueno.floatenv",
+        "standard": "trueno.floatenv",
         "escape": "trueno.escape",
         "columns": "trueno.text",
         "forks_wait": "trueno.firstuse",

@@ -6,13 +6,14 @@ They are written once and live as long as the process: threads and finalizers ca
 import ctypes
 import sys
 from collections.abc import Mapping
+from functools import cache
 from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from trueno.door.abi import OFFSET, keep, numpy_function, python_function, word
+from trueno.door.abi import OFFSET, keep, numpy_function, python_function, verify, word
 from trueno.door.contract import FORMS, KEYWORDS, EntryLayout
 
 Words = npt.NDArray[np.int64]
@@ -37,14 +38,27 @@ def address(array: Words) -> int:
 
 
 def layout(base: Words, overridden: Words, variable: Any, state_words: int) -> EntryLayout:
-    """The words of this process and where everything is in them.
+    """The words of this process for entries, and where everything is in them.
 
     base: the words of the base state.  overridden: not 0 once any other state was ever current.  variable: the context
     variable of the current state.  state_words: the offset at which a state refers to its words.
     """
+    state = {"base": address(base), "overridden": address(overridden), "variable": keep(variable)}
+    for owner in (base, overridden):
+        keep(owner)
+    return _laid_out(state | _process(), OFFSET | {"state_words": state_words})
+
+
+@cache
+def kernel_layout() -> EntryLayout:
+    """The words of this process for code that knows neither states nor tables; Unverified where it cannot be used."""
+    verify()
+    return _laid_out(_process(), OFFSET)
+
+
+def _process() -> dict[str, int]:
     single, double, whole = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
-    values = {
-        "base": address(base), "overridden": address(overridden), "variable": keep(variable),
+    return {
         "ndarray": id(np.ndarray), "float": id(float), "int": id(int),
         "float32": id(np.float32), "float64": id(np.float64),
         "single": keep(single), "double": keep(double), "whole": keep(whole),
@@ -53,11 +67,13 @@ def layout(base: Words, overridden: Words, variable: Any, state_words: int) -> E
         **{name: python_function(symbol) for name, symbol in FROM_PYTHON.items()},
         **{name: numpy_function(symbol) for name, symbol in FROM_NUMPY.items()},
     }  # fmt: skip
+
+
+def _laid_out(values: dict[str, int], offset: Mapping[str, int]) -> EntryLayout:
     words: Words = np.array(list(values.values()), np.int64)
-    for owner in (words, base, overridden):
-        keep(owner)
+    keep(words)
     names: Mapping[str, int] = {name: 8 * i for i, name in enumerate(values)}
-    return EntryLayout(address(words), names, DESCRIPTOR, OFFSET | {"state_words": state_words})
+    return EntryLayout(address(words), names, DESCRIPTOR, offset)
 
 
 def offset_of(holder: Any, value: Any) -> int | None:

@@ -89,7 +89,9 @@ class SimdBackend:
         return elsewhere.run(partial(self._kernel, call))
 
     def _kernel(self, call: Call) -> Kernel:
-        self._set_threads()
+        parallel = _parallel(call)
+        if parallel or call.op.structured:  # others have no use for threads, and may have none for Numba
+            self._set_threads()
         if call.op.structured:
             from trueno.backend import FusedOp  # imported here, because probes do not need the table of ops
 
@@ -100,8 +102,8 @@ class SimdBackend:
             return _kernels().kernel(call)
         from trueno_simd.rows.rowprogram import compiled
 
-        parallel = _parallel(call)
-        stream = work.stream(call.op.program(call.layout, **dict(call.static)), call.dtype.itemsize, last_cache())
+        program = call.op.program(call.layout, **dict(call.static))
+        stream = work.stream(program, call.dtype.itemsize, last_cache())
         if not parallel or 1 << max(call.sizes) <= stream:
             stream = 0  # no call of this key is so large
         return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded, stream)

@@ -7,7 +7,7 @@ from typing import Any
 from numba import njit, types
 from trueno.backend import Refused
 
-from trueno_simd.codecache.store import KernelCache
+from trueno_simd.codecache.kernel_cache import KernelCache
 from trueno_simd.llvm import convention
 from trueno_simd.llvm.jit import FLAGS
 from trueno_simd.llvm.linking import WHOLE, WHOLE_WIDE

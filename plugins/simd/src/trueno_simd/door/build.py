@@ -8,7 +8,8 @@ ever freed: threads and finalizers call ops until the process ends.
 """
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -27,32 +28,41 @@ def entries(specs: Iterable[EntrySpec], layout: EntryLayout) -> dict[str, int]:
     """The address of the entry of each op; those whose rules cannot be printed have none."""
     addresses = {}
     for spec in specs:
-        code = _code(spec.kind, layout, spec.form)
-        if code is not None:
-            addresses[spec.op] = _load(code, layout.words, spec.descriptor)
+        entry = _code(spec.kind, layout, spec.form)
+        if entry is not None:
+            addresses[spec.op] = load((entry,), layout.words, spec.descriptor).get_function_address(SYMBOL)
     return addresses
 
 
 @lru_cache(maxsize=64)
 def _code(kind: EntryKind, layout: EntryLayout, form: str) -> bytes | None:
-    """The object code of a kind's entry for one form of call, from the store where it has been compiled before.
+    """The object code of a kind's entry for one form of call; None for an entry that cannot be printed."""
 
-    None for an entry that cannot be printed.
-    """
-    places = [sorted(table.items()) for table in (layout.word, layout.descriptor, layout.offset)]
-    constants = (contract.FORMS, contract.CLASSES, contract.SLOT)
-    key = repr((kind, form, places, constants, llvm.llvm_version_info, _target().triple))
-    name = f"entry.{blake2b(key.encode(), digest_size=16).hexdigest()}.o"
-    code = store.read(name)
-    if code is None:
+    def text() -> str | None:
         from trueno_simd.door import entry, numbers  # most processes print nothing
 
         try:
-            text = entry.module(kind, layout, form, SYMBOL)
+            return entry.module(kind, layout, form, SYMBOL)
         except numbers.Unprintable:
             return None
-        code = _compiled(text)
-        store.write(name, code)
+
+    return stored((kind, form), layout, text)
+
+
+def stored(facts: object, layout: EntryLayout, text: Callable[[], str | None]) -> bytes | None:
+    """The object code of the text that these facts and a layout give, from the store where it is compiled already."""
+    places = [sorted(table.items()) for table in (layout.word, layout.descriptor, layout.offset)]
+    constants = (contract.FORMS, contract.CLASSES, contract.SLOT)
+    key = repr((facts, places, constants, llvm.llvm_version_info, _target().triple))
+    path = store.folder() / f"entry.{blake2b(key.encode(), digest_size=16).hexdigest()}.o"
+    code = store.read(path)
+    if code is None:
+        content = text()
+        if content is None:
+            return None
+        code = _compiled(content)
+        with suppress(OSError):
+            store.write(path, code)
     return code
 
 
@@ -79,14 +89,20 @@ def _compiled(text: str) -> bytes:
     return target.emit_object(module)  # type: ignore[no-any-return]
 
 
-def _load(code: bytes, words: int, descriptor: int) -> int:
-    """The address of an entry of its own, for one op."""
+def load(codes: Iterable[bytes], words: int, descriptor: int) -> Any:
+    """The engine in which these object codes are, one of them an entry with this descriptor; it stays for good."""
     empty = llvm.parse_assembly("", llvm.create_context())
     empty.triple = _target().triple
     engine = llvm.create_mcjit_compiler(empty, llvm.Target.from_default_triple().create_target_machine())
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    for content in codes:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(content))
     engine.finalize_object()
-    _loaded.append(engine)
+    keep(engine)
     for name, value in (("words", words), ("descriptor", descriptor)):
         ctypes.c_int64.from_address(engine.get_global_value_address(name)).value = value
-    return engine.get_function_address(SYMBOL)  # type: ignore[no-any-return]
+    return engine
+
+
+def keep(thing: Any) -> None:
+    """Free something never: machine code refers to it."""
+    _loaded.append(thing)

@@ -38,7 +38,12 @@ def module(kind: EntryKind, layout: EntryLayout, form: str, symbol: str) -> str:
     if frame.apart:
         _apart(frame)
     plans.leave(frame)
-    return "\n".join([_HEAD, numbers.declarations(), arrays.HELPERS, f.text(), _FOOT])
+    return whole(f.text())
+
+
+def whole(function: str) -> str:
+    """A module with this function and all that it refers to."""
+    return "\n".join([_HEAD, numbers.declarations(), arrays.HELPERS, function, _FOOT])
 
 
 def _apart(frame: Frame) -> None:

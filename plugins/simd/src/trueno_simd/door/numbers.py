@@ -53,7 +53,7 @@ def parameters(frame: Frame) -> None:
             f.store("double", frame.fact("defaults", i, "double"), into)
             f.goto(done)
         f.place(given)
-        _number(frame, value, into, done, ("float",))
+        number(frame, value, into, done, ("float",))
         slots.append(into)
     frame.numbers = [f.load("double", into) for into in slots]
     for rule in frame.kind.rules:
@@ -67,7 +67,7 @@ def operands(frame: Frame) -> None:
         if kind != "u":
             continue
         into, done = f.slot("double"), f.label("number")
-        _number(frame, x, into, done, ("float", "float32", "float64"))
+        number(frame, x, into, done, ("float", "float32", "float64"))
         value, cell = f.load("double", into), f.slot("i64")
         double, single, stored = f.label("double"), f.label("single"), f.label("stored")
         f.branch(f.same("i64", f.load("i64", frame.wide), 1), double, single)
@@ -83,7 +83,7 @@ def operands(frame: Frame) -> None:
         frame.cells[i] = cell
 
 
-def _number(frame: Frame, value: str, into: str, done: str, classes: tuple[str, ...]) -> None:
+def number(frame: Frame, value: str, into: str, done: str, classes: tuple[str, ...]) -> None:
     """Store the number that an object of exactly one of these classes, or an int, is, and place `done`."""
     f = frame.f
     kind = frame.part(value, "type")

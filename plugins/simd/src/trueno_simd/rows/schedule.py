@@ -5,10 +5,11 @@ machine: results are bitwise equal for any number of threads.
 """
 
 from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.rows.short_rows import ROWS
 
 PIECES = 256  # pieces of one row at most, which bounds the room for partial results
 SHORT_ROW = 32  # elements of a row up to which rows are taken TILE at a time
-TILE = 64  # rows of a tile
+TILE = ROWS
 FAR = 1 << 30  # past every position in a block
 
 

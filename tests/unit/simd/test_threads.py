@@ -19,7 +19,7 @@ from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil, u
 from trueno_simd.llvm.jit import outer
 from trueno_simd.threads import cpus, pool
 from trueno_simd.threads.region import WAKE_NS
-from trueno_simd.threads.words import FOREGONE, SLEEPS, SPIN_TICKS, pause, peek, poke
+from trueno_simd.threads.words import EACH, FOREGONE, SLEEPS, SPIN_TICKS, pause, peek, poke
 
 COUNTS = types.Array(int64, 1, "C")
 load = unpack(types.Tuple((COUNTS, int64)))
@@ -187,7 +187,7 @@ def test_others_take_what_a_late_participant_leaves(threads: int) -> None:
 
 
 def sleepers(threads: int) -> list[int]:
-    return [peek(SLEEPS + 4 * w) for w in range(threads - 1)]
+    return [peek(SLEEPS + EACH * w) for w in range(threads - 1)]
 
 
 def asleep(threads: int) -> None:

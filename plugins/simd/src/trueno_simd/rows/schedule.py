@@ -16,7 +16,7 @@ FAR = 1 << 30  # past every position in a block
 def _pieces(elements, piece, most):  # type: ignore[no-untyped-def]
     """One, two, or a multiple of four, so that two and four threads have equal shares."""
     wanted = elements // piece
-    return min((wanted + 3) // 4 * 4, most) if wanted > 2 else 2 if wanted else 1
+    return min(wanted // 4 * 4, most) if wanted > 3 else 2 if wanted else 1
 
 
 @inner

@@ -34,9 +34,9 @@ from trueno_simd.threads.region import enter, parallel_for, spin, wake_all, work
 from trueno_simd.threads.words import (
     BASE,
     CALLER_LOCK,
+    EACH,
     ENTER,
     EXITED,
-    LINE,
     LOCK,
     MOST,
     SPIN_TICKS,
@@ -114,7 +114,7 @@ def _start() -> None:
     region, life = enter()(), work()
 
     def live(w: int) -> None:
-        poke(THREAD + 4 * w, threading.get_native_id() if hasattr(threading, "get_native_id") else 0)
+        poke(THREAD + EACH * w, threading.get_native_id() if hasattr(threading, "get_native_id") else 0)
         life(w)
 
     wake_all()
@@ -127,8 +127,8 @@ def _start() -> None:
     if not peek(CALLER_LOCK):
         poke(CALLER_LOCK, new_lock())
     for w in range(count() - 1):
-        if not peek(LOCK + 4 * w):
-            poke(LOCK + 4 * w, new_lock())
+        if not peek(LOCK + EACH * w):
+            poke(LOCK + EACH * w, new_lock())
         try:
             _thread.start_new_thread(live, (w,))
         except RuntimeError:  # the system gives no more threads; what there is will do
@@ -204,7 +204,7 @@ def _after_fork() -> None:
     global _mutex
     _mutex = threading.Lock()
     spins, ticks = peek(SPINS), peek(SPIN_TICKS)
-    ctypes.memset(BASE, 0, WORDS * LINE)  # the old locks are left as they are: their state is unknown
+    ctypes.memset(BASE, 0, 8 * WORDS)  # the old locks are left as they are: their state is unknown
     if spins:
         poke(SPINS, spins)
         poke(SPIN_TICKS, ticks)

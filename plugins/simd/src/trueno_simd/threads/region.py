@@ -40,6 +40,7 @@ from trueno_simd.threads.words import (
     CALLER_SLEEPS,
     CHUNKS,
     CPU,
+    EACH,
     ENTER,
     EXITED,
     FOREGONE,
@@ -47,6 +48,7 @@ from trueno_simd.threads.words import (
     GET_CPU,
     LAST,
     LEFT,
+    LINE,
     LOCK,
     MASK,
     MASKS,
@@ -123,12 +125,14 @@ def _drain(me):  # type: ignore[no-untyped-def]
     for _ in range(shares):
         if share >= shares:
             share = 0
-        while get(TICKETS + share) > 0:
-            left = add(TICKETS + share, -1)
+        tickets, end = TICKETS + LINE * share, -1
+        while get(tickets) > 0:
+            left = add(tickets, -1)
             if left <= 0:
                 break
-            # The ticket is ours, so the job's words hold still, and are those of its region.
-            bits |= call_piece(get(FUNCTION), get(ARGS), _begin(share + 1) - left)
+            if end < 0:  # the ticket is ours, so from here on the job's words hold still, and are its region's
+                end = _begin(share + 1)
+            bits |= call_piece(get(FUNCTION), get(ARGS), end - left)
             done += 1
         share += 1
     if done:
@@ -148,17 +152,17 @@ def _part(w):  # type: ignore[no-untyped-def]
     """
     if get(GET_CPU):
         here = call_c(get(GET_CPU))
-        if here == get(CPU + 4 * w):
-            call_set_cpus(get(SET_CPUS), get(THREAD + 4 * w), MASK, get(MASKS) + here * MASK)
+        if here == get(CPU + EACH * w):
+            call_set_cpus(get(SET_CPUS), get(THREAD + EACH * w), MASK, get(MASKS) + here * MASK)
 
 
 @outer
 def _wake(wanted):  # type: ignore[no-untyped-def]
     """See that `wanted` workers are awake.  The thread that swaps a sleeper's flag to 0 owes it one release."""
     for w in range(min(wanted, get(WORKERS))):
-        if get(SLEEPS + 4 * w) and swap(SLEEPS + 4 * w, 0) == 1:
+        if get(SLEEPS + EACH * w) and swap(SLEEPS + EACH * w, 0) == 1:
             _part(w)
-            unlock(get(LOCK + 4 * w))
+            unlock(get(LOCK + EACH * w))
 
 
 @inner
@@ -166,7 +170,7 @@ def _asleep(wanted):  # type: ignore[no-untyped-def]
     """How many of the first `wanted` workers sleep."""
     asleep = 0
     for w in range(wanted):
-        asleep += get(SLEEPS + 4 * w)
+        asleep += get(SLEEPS + EACH * w)
     return asleep
 
 
@@ -205,7 +209,7 @@ def _region(function, args, chunks, work):  # type: ignore[no-untyped-def]
     put(LEFT, chunks)
     put(SHARES, shares)
     for share in range(shares):  # before the flags are read again: a worker sets its flag, then looks for tickets
-        swap(TICKETS + share, _begin(share + 1) - _begin(share))
+        swap(TICKETS + LINE * share, _begin(share + 1) - _begin(share))
     if waking:
         _wake(shares - 1)
     _drain(0)
@@ -238,7 +242,7 @@ def _pool_entry(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], A
 @_pool_entry(int64(int64))
 def work(w):  # type: ignore[no-untyped-def]
     """A worker's life: look for tickets, for a while eagerly, then asleep."""
-    spins, mine = get(SPINS), TICKETS + 1 + w
+    spins, mine = get(SPINS), TICKETS + LINE * (1 + w)
     while get(STOP) == 0:
         _drain(1 + w)
         for _ in range(spins):
@@ -247,10 +251,10 @@ def work(w):  # type: ignore[no-untyped-def]
             pause()
         else:
             if get(GET_CPU):
-                put(CPU + 4 * w, call_c(get(GET_CPU)))
-            swap(SLEEPS + 4 * w, 1)
-            if (get(mine) <= 0 and get(STOP) == 0) or swap(SLEEPS + 4 * w, 0) == 0:
-                lock(get(LOCK + 4 * w))
+                put(CPU + EACH * w, call_c(get(GET_CPU)))
+            swap(SLEEPS + EACH * w, 1)
+            if (get(mine) <= 0 and get(STOP) == 0) or swap(SLEEPS + EACH * w, 0) == 0:
+                lock(get(LOCK + EACH * w))
     return add(EXITED, 1)
 
 
@@ -264,7 +268,7 @@ def spin(times):  # type: ignore[no-untyped-def]
     """The eager part of a worker's life alone, to be timed: the ticks that it takes."""
     before = ticks()
     for _ in range(times):
-        if get(TICKETS + 1) > 0 or get(STOP):
+        if get(TICKETS + LINE) > 0 or get(STOP):
             break
         pause()
     return ticks() - before

@@ -6,6 +6,7 @@ machine: results are bitwise equal for any number of threads.
 
 from trueno_simd.llvm.jit import inner, outer
 
+FEW, LONG = 8, 24_576  # pieces that are enough, and elements of a piece that are
 PIECES = 256  # pieces of one row at most, which bounds the room for partial results
 SHORT_ROW = 32  # elements of a row up to which rows are taken TILE at a time
 TILE = 64  # rows of a tile
@@ -15,7 +16,7 @@ FAR = 1 << 30  # past every position in a block
 @inner
 def _pieces(elements, piece, most):  # type: ignore[no-untyped-def]
     """One, two, or a multiple of four, so that two and four threads have equal shares."""
-    wanted = elements // piece
+    wanted = elements // max(piece, min(elements // FEW, LONG))
     return min(wanted // 4 * 4, most) if wanted > 3 else 2 if wanted else 1
 
 

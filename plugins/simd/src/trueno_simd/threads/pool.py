@@ -30,7 +30,7 @@ from typing import Final
 from trueno_simd.llvm import elsewhere
 from trueno_simd.llvm.calls import new_lock
 from trueno_simd.threads.cpus import poke_cpus, usable_cpus
-from trueno_simd.threads.region import enter, parallel_for, spin, wake_all, work
+from trueno_simd.threads.region import WAKE_NS, enter, parallel_for, spin, wake_all, work
 from trueno_simd.threads.words import (
     BASE,
     CALLER_LOCK,
@@ -44,6 +44,7 @@ from trueno_simd.threads.words import (
     START,
     STOP,
     THREAD,
+    WAKE_TICKS,
     WORDS,
     WORKERS,
     peek,
@@ -123,6 +124,7 @@ def _start() -> None:
         least, ticks = min(_timed_spin() for _ in range(3))
         poke(SPINS, max(1, 1000 * SPIN_NS // least))
         poke(SPIN_TICKS, ticks * SPIN_NS // least)
+        poke(WAKE_TICKS, ticks * WAKE_NS // least)
     poke_cpus()
     if not peek(CALLER_LOCK):
         poke(CALLER_LOCK, new_lock())
@@ -203,11 +205,11 @@ def _after_fork() -> None:
     """The child has none of the workers, and perhaps half a region of a thread that is not there."""
     global _mutex
     _mutex = threading.Lock()
-    spins, ticks = peek(SPINS), peek(SPIN_TICKS)
+    spins, measured = peek(SPINS), [(word, peek(word)) for word in (SPINS, SPIN_TICKS, WAKE_TICKS)]
     ctypes.memset(BASE, 0, 8 * WORDS)  # the old locks are left as they are: their state is unknown
     if spins:
-        poke(SPINS, spins)
-        poke(SPIN_TICKS, ticks)
+        for word, value in measured:
+            poke(word, value)
         poke(CALLER_LOCK, new_lock())
     poke(START, _START if count() > 1 else 0)
 

@@ -43,6 +43,7 @@ from trueno_simd.threads.words import (
     EACH,
     ENTER,
     EXITED,
+    FIRST,
     FOREGONE,
     FUNCTION,
     GET_CPU,
@@ -63,6 +64,7 @@ from trueno_simd.threads.words import (
     STOP,
     THREAD,
     TICKETS,
+    WAKE_TICKS,
     WORKERS,
     add,
     get,
@@ -95,7 +97,7 @@ def _serial(function, args, chunks):  # type: ignore[no-untyped-def]
 def parallel_for(function, args, chunks, work=ALWAYS):  # type: ignore[no-untyped-def]
     """function(args, i) once for every i in 0 … chunks-1; the results, or'ed together.
 
-    work: what one thread needs for it, in nanoseconds; a region of little work does not wait for sleeping workers.
+    work: about what one thread needs for it, in nanoseconds; a region of little work does not wait for sleeping workers.
     """
     enter = 0
     if chunks > 1:
@@ -114,7 +116,7 @@ def parallel_for(function, args, chunks, work=ALWAYS):  # type: ignore[no-untype
 @inner
 def _begin(share):  # type: ignore[no-untyped-def]
     """The first chunk of a share: chunks are dealt out evenly, in order."""
-    return share * get(CHUNKS) // get(SHARES)
+    return get(FIRST) + share * get(CHUNKS) // get(SHARES)
 
 
 @outer
@@ -175,42 +177,54 @@ def _asleep(wanted):  # type: ignore[no-untyped-def]
 
 
 @outer
-def _waking(work):  # type: ignore[no-untyped-def]
-    """Whether a region of `work` nanoseconds wakes workers; called by the region's owner alone.
+def _alone(function, args, chunks):  # type: ignore[no-untyped-def]
+    """Begin a region of little work without the workers, who sleep: the results or'ed, and how many chunks are done.
 
-    Regions of little work do without them until they follow one another so closely that a worker would have stayed
-    awake between them, and come to the work that pays for waking it: then one of them wakes it for the next.
+    Chunks are left where they take longer than was said, and so pay for waking.  Regions that follow one another so
+    closely that a worker would have stayed awake between them add up their time; the one that comes to the time that
+    pays wakes the workers, for the next.
     """
-    if work >= WAKE_NS:
-        return True
-    foregone = work
-    if ticks() - get(LAST) <= get(SPIN_TICKS):
-        foregone += get(FOREGONE)
-    put(FOREGONE, 0 if foregone >= WAKE_NS else foregone)
-    return foregone >= WAKE_NS
+    begin, limit = ticks(), get(WAKE_TICKS)
+    foregone = get(FOREGONE) if begin - get(LAST) <= get(SPIN_TICKS) else 0
+    bits, done, end = 0, 0, begin
+    while done < chunks:
+        bits |= call_piece(function, args, done)
+        done += 1
+        end = ticks()
+        if (end - begin) * (chunks - done) > limit * done:
+            break
+    foregone += end - begin
+    if foregone >= limit:
+        _wake(min(chunks - 1, get(WORKERS)))
+        foregone = 0
+    put(FOREGONE, foregone)
+    put(LAST, end)
+    return bits, done
 
 
 @outer
 def _region(function, args, chunks, work):  # type: ignore[no-untyped-def]
     if get(BUSY) or swap(BUSY, 1):
         return _serial(function, args, chunks)  # another thread's region, or a nested call
+    asleep = _asleep(min(chunks - 1, get(WORKERS)))
+    bits, first = 0, 0
+    if work < WAKE_NS and asleep == min(chunks - 1, get(WORKERS)):
+        bits, first = _alone(function, args, chunks)
+        chunks -= first
+        if chunks == 0:
+            put(BUSY, 0)
+            return bits
     shares = min(chunks, get(WORKERS) + 1)
-    asleep = _asleep(shares - 1)
-    waking = asleep > 0 and _waking(work)
-    if asleep == shares - 1 and not waking:
-        result = _serial(function, args, chunks)
-        put(LAST, ticks())
-        put(BUSY, 0)
-        return result
     put(FUNCTION, function)
     put(ARGS, args)
+    put(FIRST, first)
     put(CHUNKS, chunks)
-    put(RESULT, 0)
+    put(RESULT, bits)
     put(LEFT, chunks)
     put(SHARES, shares)
     for share in range(shares):  # before the flags are read again: a worker sets its flag, then looks for tickets
         swap(TICKETS + LINE * share, _begin(share + 1) - _begin(share))
-    if waking:
+    if work >= WAKE_NS or first > 0:
         _wake(shares - 1)
     _drain(0)
     spins = get(SPINS)
@@ -224,8 +238,6 @@ def _region(function, args, chunks, work):  # type: ignore[no-untyped-def]
             if get(LEFT) > 0 or swap(CALLER_SLEEPS, 0) == 0:
                 lock(get(CALLER_LOCK))
     result = get(RESULT)
-    if asleep and not waking:
-        put(LAST, ticks())
     put(BUSY, 0)
     return result
 

@@ -27,10 +27,10 @@ def _lines(first: int, stop: int) -> range:
 # The words.  ENTER is the region's code, and zero while there are no workers; START asks Python for some.
 ENTER, START, WORKERS, SPINS, STOP, EXITED = _lines(0, 6)
 BUSY, LEFT, RESULT, CALLER_SLEEPS, CALLER_LOCK = _lines(6, 11)
-FUNCTION, ARGS, CHUNKS, SHARES = range(11 * LINE, 11 * LINE + 4)  # the job
+FUNCTION, ARGS, FIRST, CHUNKS, SHARES = range(11 * LINE, 11 * LINE + 5)  # the job
 GET_CPU, SET_CPUS, MASKS = _lines(12, 15)  # zero where the system has no such thing
-SPIN_TICKS, FOREGONE, LAST = _lines(15, 18)  # of `_waking`
-SLEEPS, LOCK, CPU, THREAD = _lines(18, 22)  # of worker 0; worker w's are EACH · w further on
+SPIN_TICKS, WAKE_TICKS, FOREGONE, LAST = _lines(15, 19)  # of `_alone`
+SLEEPS, LOCK, CPU, THREAD = _lines(19, 23)  # of worker 0; worker w's are EACH · w further on
 EACH: Final = 4 * LINE
 TICKETS: Final = SLEEPS + EACH * MOST  # of the caller; those of worker w are 1 + w lines further on
 WORDS: Final = TICKETS + LINE * (1 + MOST)

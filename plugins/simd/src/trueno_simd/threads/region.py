@@ -97,7 +97,7 @@ def _serial(function, args, chunks):  # type: ignore[no-untyped-def]
 def parallel_for(function, args, chunks, work=ALWAYS):  # type: ignore[no-untyped-def]
     """function(args, i) once for every i in 0 … chunks-1; the results, or'ed together.
 
-    work: about what one thread needs for it, in nanoseconds; a region of little work does not wait for sleeping workers.
+    work: about what one thread needs for it, in nanoseconds; a region of little work wakes no workers at first.
     """
     enter = 0
     if chunks > 1:

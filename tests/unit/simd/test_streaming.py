@@ -1,4 +1,4 @@
-"""Results that bypass the caches: the same bits as ordinary stores, from a size on that the caches decide."""
+"""Results past the caches and rows fetched early: the same bits, from sizes on that the caches decide."""
 
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from trueno_simd.codecache import modules
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.llvm import caches, streaming
 from trueno_simd.rows import work
+from trueno_simd.rows.next_row import NextRowPrinter
 from trueno_simd.rows.source import printed
 
 MB = 1 << 20
@@ -63,6 +64,27 @@ def test_bits_are_those_of_ordinary_stores(name: str, dtype: str) -> None:
             assert (room[:start] == 77).all() and (room[start + n :] == 77).all()
         assert streamed(operands[0], *operands[1:], *params, operands[0]) == 0  # in place
         np.testing.assert_array_equal(operands[0], expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "residual_rms_norm", "zscore"])
+def test_fetching_the_next_row_changes_nothing(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = TABLE[name]
+    static = tuple((p.name, p.default) for p in op.static)
+    params = [float(p.default) for p in op.params if p.symbolic]
+    texts = [printed(op, dtype, op.layout, 2, static, True)]
+    monkeypatch.setattr(NextRowPrinter, "fetches", lambda *_: [])
+    texts.insert(0, printed(op, dtype, op.layout, 2, static, True))
+    assert "fetch(" in texts[1] and "fetch(" not in texts[0]
+    plain, fetching = (modules.module(f"test_next_row_{name}_{dtype}_{k}", t).kernel for k, t in enumerate(texts))
+    rng = np.random.default_rng(2)
+    for rows, n in ((2, 255), (3, 511), (50, 513), (9, 1024), (7, 2049), (4, 4096), (2, 5000)):
+        shapes = [(rows, n) if kind == "e" else (n,) for kind in op.layout]
+        operands = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+        results = [[np.empty((rows, n), dtype) for _ in op.signature.outputs] for _ in (plain, fetching)]
+        assert plain(*operands, *params, *results[0]) == fetching(*operands, *params, *results[1]) == 0
+        for expected, result in zip(*results, strict=True):
+            np.testing.assert_array_equal(result, expected)
 
 
 def test_the_threshold_follows_from_the_cache() -> None:

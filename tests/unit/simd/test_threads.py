@@ -19,7 +19,7 @@ from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil, u
 from trueno_simd.llvm.jit import outer
 from trueno_simd.threads import cpus, pool
 from trueno_simd.threads.region import WAKE_NS
-from trueno_simd.threads.words import FOREGONE, SLEEPS, SPIN_TICKS, pause, peek, poke
+from trueno_simd.threads.words import EACH, FOREGONE, SLEEPS, SPIN_TICKS, WAKE_TICKS, pause, peek, poke
 
 COUNTS = types.Array(int64, 1, "C")
 load = unpack(types.Tuple((COUNTS, int64)))
@@ -108,6 +108,15 @@ def hold_one_up(done, last):  # type: ignore[no-untyped-def]
     return bits
 
 
+@kernel_entry(int64(COUNTS, int64), cache=False)
+def hold_one_up_of_little_work(done, last):  # type: ignore[no-untyped-def]
+    args = pack((done, last))
+    token = release_gil()
+    bits = pool.parallel_for(address_of(hold_up), args, done.shape[0], 1)
+    acquire_gil(token)
+    return bits
+
+
 nested_load = unpack(types.Tuple((types.Array(int64, 2, "C"),)))
 
 
@@ -187,7 +196,7 @@ def test_others_take_what_a_late_participant_leaves(threads: int) -> None:
 
 
 def sleepers(threads: int) -> list[int]:
-    return [peek(SLEEPS + 4 * w) for w in range(threads - 1)]
+    return [peek(SLEEPS + EACH * w) for w in range(threads - 1)]
 
 
 def asleep(threads: int) -> None:
@@ -204,31 +213,45 @@ def check_little(nanoseconds: int) -> None:
 
 
 @pytest.fixture
-def spin_ticks() -> Iterator[None]:
-    before = peek(SPIN_TICKS)
+def clock() -> Iterator[None]:
+    before = [(word, peek(word)) for word in (SPIN_TICKS, WAKE_TICKS)]
     yield
-    poke(SPIN_TICKS, before)
+    for word, value in before:
+        poke(word, value)
 
 
-def test_little_work_does_not_wake_a_worker(threads: int, spin_ticks: None) -> None:
+def test_little_work_does_not_wake_a_worker(threads: int, clock: None) -> None:
     asleep(threads)
     poke(SPIN_TICKS, -1)  # as if calls were far apart
+    poke(WAKE_TICKS, 1 << 40)  # as if this machine took no time
     for _ in range(300):
         check_little(WAKE_NS // 3)
-        assert all(sleepers(threads))
+        assert all(sleepers(threads)) and peek(FOREGONE) < 1 << 40
 
 
-def test_little_work_that_is_repeated_does(threads: int, spin_ticks: None) -> None:
+def test_little_work_that_is_repeated_does(threads: int, clock: None) -> None:
     asleep(threads)
     poke(SPIN_TICKS, 1 << 62)  # as if calls were close together
-    poke(FOREGONE, 0)
-    for foregone in (1, 2):
-        check_little(WAKE_NS // 3)
-        assert all(sleepers(threads)) and peek(FOREGONE) == foregone * (WAKE_NS // 3)
+    poke(WAKE_TICKS, 1 << 40)
+    poke(FOREGONE, (1 << 40) - 1)
+    check_little(WAKE_NS // 3)  # comes to the time that pays
+    assert peek(FOREGONE) == 0
     check_little(WAKE_NS // 3)
-    assert peek(FOREGONE) == 0
-    check_little(WAKE_NS)
-    assert peek(FOREGONE) == 0
+
+
+def test_work_that_takes_longer_than_was_said_is_shared(threads: int, clock: None) -> None:
+    for _ in range(20):
+        asleep(threads)
+        poke(WAKE_TICKS, 0)  # as if the first chunk took long
+        counts = np.zeros(8, np.int64)
+        assert count_all_of_little_work(counts, 8, 2000, 1) == 255
+        assert (counts == 1).all()
+        poke(WAKE_TICKS, 1 << 40)
+    asleep(threads)
+    done = np.zeros(8, np.int64)
+    poke(WAKE_TICKS, 0)
+    assert hold_one_up_of_little_work(done, 5) == 0  # ends only if others take the rest
+    assert (done == 1).all()
 
 
 def test_eight_python_threads_at_once(threads: int) -> None:

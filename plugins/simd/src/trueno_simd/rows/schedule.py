@@ -4,20 +4,23 @@ A piece's size follows from the op and the row's length alone, so that a sum is 
 machine: results are bitwise equal for any number of threads.
 """
 
+from numpy import int32
+
 from trueno_simd.llvm.jit import inner, outer
 from trueno_simd.rows.short_rows import ROWS
 
+FEW, LONG = 8, 24_576  # pieces that are enough, and elements of a piece that are
 PIECES = 256  # pieces of one row at most, which bounds the room for partial results
 SHORT_ROW = 32  # elements of a row up to which rows are taken TILE at a time
 TILE = ROWS
-FAR = 1 << 30  # past every position in a block
+FAR = int32(1 << 30)  # past every position in a block; 32 bits, as a float32 has
 
 
 @inner
 def _pieces(elements, piece, most):  # type: ignore[no-untyped-def]
     """One, two, or a multiple of four, so that two and four threads have equal shares."""
-    wanted = elements // piece
-    return min((wanted + 3) // 4 * 4, most) if wanted > 2 else 2 if wanted else 1
+    wanted = elements // max(piece, min(elements // FEW, LONG))
+    return min(wanted // 4 * 4, most) if wanted > 3 else 2 if wanted else 1
 
 
 @inner

@@ -5,13 +5,13 @@ from typing import Any
 from trueno.backend import Op, lower, with_flags
 
 from trueno_simd.llvm import isa
+from trueno_simd.rows.next_row import NextRowPrinter
 from trueno_simd.rows.printer import Lines, Variant
 from trueno_simd.rows.short_rows import TilePrinter
-from trueno_simd.rows.streams import StreamPrinter
 from trueno_simd.rows.work import piece
 
 
-class RowPrinter(StreamPrinter):
+class RowPrinter(NextRowPrinter):
     """Prints one plan in all its schedules."""
 
     def tiles(self) -> Lines:

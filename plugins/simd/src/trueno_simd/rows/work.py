@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 ROWS: Final = Rates(launch_s=0.15e-6, flops=3e10, bytes=1.2e11)
 """Of row programs in float32 on one core: from 15 (argmax) to 60 (exp) flops per nanosecond."""
+COMPENSATED_S: Final = 1.1e-9
+"""An element of a compensated sum in float64, which no vector instruction adds."""
 PIECE_NS: Final = 2_000
 """Time of a piece at least, on one core with its operands in the cache: ten times what its hand-over takes."""
 
@@ -33,7 +35,10 @@ def _streams(program: "Program") -> int:
 def element_ns(program: "Program", itemsize: int) -> float:
     """Nanoseconds of an element of a row, computed by one core with its operands in the cache."""
     moved = _streams(program) * itemsize
-    return max(program.flops[0] * itemsize / 4 / ROWS.flops, moved / ROWS.bytes, 1e-12) * 1e9
+    compensated = itemsize == 8 and any(node.kind == "fsum" for node in program.nodes)
+    return (
+        max(program.flops[0] * itemsize / 4 / ROWS.flops, moved / ROWS.bytes, COMPENSATED_S * compensated, 1e-12) * 1e9
+    )
 
 
 def stream(program: "Program", itemsize: int, last_cache: int) -> int:

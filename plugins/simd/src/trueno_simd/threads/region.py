@@ -40,13 +40,16 @@ from trueno_simd.threads.words import (
     CALLER_SLEEPS,
     CHUNKS,
     CPU,
+    EACH,
     ENTER,
     EXITED,
+    FIRST,
     FOREGONE,
     FUNCTION,
     GET_CPU,
     LAST,
     LEFT,
+    LINE,
     LOCK,
     MASK,
     MASKS,
@@ -61,6 +64,7 @@ from trueno_simd.threads.words import (
     STOP,
     THREAD,
     TICKETS,
+    WAKE_TICKS,
     WORKERS,
     add,
     get,
@@ -93,7 +97,7 @@ def _serial(function, args, chunks):  # type: ignore[no-untyped-def]
 def parallel_for(function, args, chunks, work=ALWAYS):  # type: ignore[no-untyped-def]
     """function(args, i) once for every i in 0 … chunks-1; the results, or'ed together.
 
-    work: what one thread needs for it, in nanoseconds; a region of little work does not wait for sleeping workers.
+    work: about what one thread needs for it, in nanoseconds; a region of little work wakes no workers at first.
     """
     enter = 0
     if chunks > 1:
@@ -112,7 +116,7 @@ def parallel_for(function, args, chunks, work=ALWAYS):  # type: ignore[no-untype
 @inner
 def _begin(share):  # type: ignore[no-untyped-def]
     """The first chunk of a share: chunks are dealt out evenly, in order."""
-    return share * get(CHUNKS) // get(SHARES)
+    return get(FIRST) + share * get(CHUNKS) // get(SHARES)
 
 
 @outer
@@ -123,12 +127,14 @@ def _drain(me):  # type: ignore[no-untyped-def]
     for _ in range(shares):
         if share >= shares:
             share = 0
-        while get(TICKETS + share) > 0:
-            left = add(TICKETS + share, -1)
+        tickets, end = TICKETS + LINE * share, -1
+        while get(tickets) > 0:
+            left = add(tickets, -1)
             if left <= 0:
                 break
-            # The ticket is ours, so the job's words hold still, and are those of its region.
-            bits |= call_piece(get(FUNCTION), get(ARGS), _begin(share + 1) - left)
+            if end < 0:  # the ticket is ours, so from here on the job's words hold still, and are its region's
+                end = _begin(share + 1)
+            bits |= call_piece(get(FUNCTION), get(ARGS), end - left)
             done += 1
         share += 1
     if done:
@@ -148,17 +154,17 @@ def _part(w):  # type: ignore[no-untyped-def]
     """
     if get(GET_CPU):
         here = call_c(get(GET_CPU))
-        if here == get(CPU + 4 * w):
-            call_set_cpus(get(SET_CPUS), get(THREAD + 4 * w), MASK, get(MASKS) + here * MASK)
+        if here == get(CPU + EACH * w):
+            call_set_cpus(get(SET_CPUS), get(THREAD + EACH * w), MASK, get(MASKS) + here * MASK)
 
 
 @outer
 def _wake(wanted):  # type: ignore[no-untyped-def]
     """See that `wanted` workers are awake.  The thread that swaps a sleeper's flag to 0 owes it one release."""
     for w in range(min(wanted, get(WORKERS))):
-        if get(SLEEPS + 4 * w) and swap(SLEEPS + 4 * w, 0) == 1:
+        if get(SLEEPS + EACH * w) and swap(SLEEPS + EACH * w, 0) == 1:
             _part(w)
-            unlock(get(LOCK + 4 * w))
+            unlock(get(LOCK + EACH * w))
 
 
 @inner
@@ -166,47 +172,59 @@ def _asleep(wanted):  # type: ignore[no-untyped-def]
     """How many of the first `wanted` workers sleep."""
     asleep = 0
     for w in range(wanted):
-        asleep += get(SLEEPS + 4 * w)
+        asleep += get(SLEEPS + EACH * w)
     return asleep
 
 
 @outer
-def _waking(work):  # type: ignore[no-untyped-def]
-    """Whether a region of `work` nanoseconds wakes workers; called by the region's owner alone.
+def _alone(function, args, chunks):  # type: ignore[no-untyped-def]
+    """Begin a region of little work without the workers, who sleep: the results or'ed, and how many chunks are done.
 
-    Regions of little work do without them until they follow one another so closely that a worker would have stayed
-    awake between them, and come to the work that pays for waking it: then one of them wakes it for the next.
+    Chunks are left where they take longer than was said, and so pay for waking.  Regions that follow one another so
+    closely that a worker would have stayed awake between them add up their time; the one that comes to the time that
+    pays wakes the workers, for the next.
     """
-    if work >= WAKE_NS:
-        return True
-    foregone = work
-    if ticks() - get(LAST) <= get(SPIN_TICKS):
-        foregone += get(FOREGONE)
-    put(FOREGONE, 0 if foregone >= WAKE_NS else foregone)
-    return foregone >= WAKE_NS
+    begin, limit = ticks(), get(WAKE_TICKS)
+    foregone = get(FOREGONE) if begin - get(LAST) <= get(SPIN_TICKS) else 0
+    bits, done, end = 0, 0, begin
+    while done < chunks:
+        bits |= call_piece(function, args, done)
+        done += 1
+        end = ticks()
+        if (end - begin) * (chunks - done) > limit * done:
+            break
+    foregone += end - begin
+    if foregone >= limit:
+        _wake(min(chunks - 1, get(WORKERS)))
+        foregone = 0
+    put(FOREGONE, foregone)
+    put(LAST, end)
+    return bits, done
 
 
 @outer
 def _region(function, args, chunks, work):  # type: ignore[no-untyped-def]
     if get(BUSY) or swap(BUSY, 1):
         return _serial(function, args, chunks)  # another thread's region, or a nested call
+    asleep = _asleep(min(chunks - 1, get(WORKERS)))
+    bits, first = 0, 0
+    if work < WAKE_NS and asleep == min(chunks - 1, get(WORKERS)):
+        bits, first = _alone(function, args, chunks)
+        chunks -= first
+        if chunks == 0:
+            put(BUSY, 0)
+            return bits
     shares = min(chunks, get(WORKERS) + 1)
-    asleep = _asleep(shares - 1)
-    waking = asleep > 0 and _waking(work)
-    if asleep == shares - 1 and not waking:
-        result = _serial(function, args, chunks)
-        put(LAST, ticks())
-        put(BUSY, 0)
-        return result
     put(FUNCTION, function)
     put(ARGS, args)
+    put(FIRST, first)
     put(CHUNKS, chunks)
-    put(RESULT, 0)
+    put(RESULT, bits)
     put(LEFT, chunks)
     put(SHARES, shares)
     for share in range(shares):  # before the flags are read again: a worker sets its flag, then looks for tickets
-        swap(TICKETS + share, _begin(share + 1) - _begin(share))
-    if waking:
+        swap(TICKETS + LINE * share, _begin(share + 1) - _begin(share))
+    if work >= WAKE_NS or first > 0:
         _wake(shares - 1)
     _drain(0)
     spins = get(SPINS)
@@ -220,8 +238,6 @@ def _region(function, args, chunks, work):  # type: ignore[no-untyped-def]
             if get(LEFT) > 0 or swap(CALLER_SLEEPS, 0) == 0:
                 lock(get(CALLER_LOCK))
     result = get(RESULT)
-    if asleep and not waking:
-        put(LAST, ticks())
     put(BUSY, 0)
     return result
 
@@ -238,7 +254,7 @@ def _pool_entry(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], A
 @_pool_entry(int64(int64))
 def work(w):  # type: ignore[no-untyped-def]
     """A worker's life: look for tickets, for a while eagerly, then asleep."""
-    spins, mine = get(SPINS), TICKETS + 1 + w
+    spins, mine = get(SPINS), TICKETS + LINE * (1 + w)
     while get(STOP) == 0:
         _drain(1 + w)
         for _ in range(spins):
@@ -247,10 +263,10 @@ def work(w):  # type: ignore[no-untyped-def]
             pause()
         else:
             if get(GET_CPU):
-                put(CPU + 4 * w, call_c(get(GET_CPU)))
-            swap(SLEEPS + 4 * w, 1)
-            if (get(mine) <= 0 and get(STOP) == 0) or swap(SLEEPS + 4 * w, 0) == 0:
-                lock(get(LOCK + 4 * w))
+                put(CPU + EACH * w, call_c(get(GET_CPU)))
+            swap(SLEEPS + EACH * w, 1)
+            if (get(mine) <= 0 and get(STOP) == 0) or swap(SLEEPS + EACH * w, 0) == 0:
+                lock(get(LOCK + EACH * w))
     return add(EXITED, 1)
 
 
@@ -264,7 +280,7 @@ def spin(times):  # type: ignore[no-untyped-def]
     """The eager part of a worker's life alone, to be timed: the ticks that it takes."""
     before = ticks()
     for _ in range(times):
-        if get(TICKETS + 1) > 0 or get(STOP):
+        if get(TICKETS + LINE) > 0 or get(STOP):
             break
         pause()
     return ticks() - before

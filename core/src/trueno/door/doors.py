@@ -86,17 +86,19 @@ class Door:
             ready = self._planned(now, slot)
             if ready is None and policy.nested():
                 return
-            table = self._table(now)
             # Machine code of another backend may have another convention, which only its own entries know.
-            table[slot, 1] = ready.code if ready is not None and ready.backend is self.backend else 0
-            table[slot, 0] = generation
+            code = ready.code if ready is not None and ready.backend is self.backend else 0
+            self._table(now)[slot] = generation, code  # at once: no thread may see this code with a later generation
         except Exception:  # at the interpreter's end modules are empty, while finalizers still call ops
             return
 
     def _fill_twin(self, form: int) -> None:
-        self._put("twins", 1, form)  # none, if what follows fails
         layout = next(layout for (layout, _), number in FORMS.items() if number == form)
-        self._put("twins", self._asked(layout) or 1, form)
+        try:
+            entry = self._asked(layout)
+        except Exception:  # a plugin's code may raise anything; an interrupt leaves the form to be asked for again
+            entry = 0
+        self._put("twins", entry or 1, form)
 
     def _planned(self, now: State, slot: int) -> plan.Plan | None:
         """The first plan of a slot's key."""

@@ -177,3 +177,43 @@ threading.Thread(target=forever, daemon=True).start()
     opened("add")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is set through Linux's /proc")
+def test_without_room_the_python_functions_error_is_raised() -> None:
+    code = """
+import resource, numpy as np, trueno
+x = np.ones(1 << 24, np.float32)
+out = np.empty_like(x)
+for _ in range(3): trueno.add(x, x, out=out)
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (8 << 20),) * 2)
+for _ in range(2):
+    try: trueno.add(x, x)
+    except trueno.OutOfMemory as error: assert "there is no room for z" in str(error), error
+    else: raise AssertionError("there was room")
+assert trueno.add(x[:64], x[:64])[0] == 2
+"""
+    opened("add")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_large_calls_release_the_gil_once() -> None:
+    """Kernels of large arrays release it themselves: an entry that did so too would end the process."""
+    code = """
+import threading, numpy as np, trueno
+x = np.linspace(0, 1, 1 << 20, dtype=np.float32)
+out, stop = np.empty_like(x), []
+for _ in range(3): trueno.exp(x, out=out)
+expected = out.copy()
+def work():
+    mine = np.empty_like(x)
+    while not stop: assert trueno.exp(x, out=mine) is mine and (mine == expected).all()
+thread = threading.Thread(target=work)
+thread.start()
+for _ in range(50): assert (trueno.exp(x) == expected).all()
+stop.append(1)
+thread.join()
+"""
+    opened("exp")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

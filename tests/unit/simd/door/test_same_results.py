@@ -87,7 +87,7 @@ class Case:
     def made(self) -> tuple[list[Any], dict[str, Any]]:
         args = [x.made() if isinstance(x, Array) else x for x in self.operands]
         keywords = dict(self.keywords)
-        if self.apart is not None and isinstance(args[0], np.ndarray) and args[0].ndim == 1:
+        if self.apart is not None and args and isinstance(args[0], np.ndarray) and args[0].ndim == 1:
             room = np.zeros(args[0].size + 8, args[0].dtype)
             room[2 : 2 + args[0].size] = args[0]
             args[0] = room[2 : 2 + args[0].size]

@@ -305,6 +305,22 @@ def test_power(seed: int) -> None:
         judge("pow", float32.ULP["pow"], np.power, x, y)
 
 
+def test_an_unusual_power_changes_no_other() -> None:
+    """Whatever its lane, and in the loop's tail: other cases of x^y are computed elsewhere."""
+    x = np.random.default_rng(12).uniform(0.1, 9, 53).astype(F)
+    y = np.random.default_rng(13).uniform(-9, 9, 53).astype(F)
+    usual = run("pow", x, y)
+    for start in (1, 16, 30):
+        np.testing.assert_array_equal(run("pow", x[start:].copy(), y[start:].copy()), usual[start:])
+    for base, exponent in ((-2.0, 3.0), (0.0, 2.0), (np.nan, 1.0), (np.inf, 1.0), (2.0, np.inf), (2.0, np.nan)):
+        for at in range(x.size):
+            x2, y2 = x.copy(), y.copy()
+            x2[at], y2[at] = base, exponent
+            z = run("pow", x2, y2)
+            assert np.array_equal(np.delete(z, at), np.delete(usual, at))
+            np.testing.assert_array_equal(z[at], F(base) ** F(exponent))
+
+
 def test_names_and_bounds_agree() -> None:
     assert set(float32.FUNCTIONS) == set(float32.ULP) == {*ORACLE, "pow"}
     assert max(float32.ULP.values()) <= 4

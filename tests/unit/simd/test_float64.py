@@ -357,6 +357,31 @@ def test_pow_special() -> None:
     assert close.all(), list(zip(x[~close], y[~close], got[~close], want[~close], strict=True))
 
 
+def test_position_changes_no_bit() -> None:
+    """The loop's vectors, the shorter ones of its end, and its last numbers, one by one, compute the same."""
+    rng = random("position")
+    x, y = rng.uniform(0.1, 9, 45), rng.uniform(-9, 9, 45)
+    for name in FUNCTIONS:
+        operands = (x, y) if name == "pow" else (within(name, x),)
+        whole = run(name, *operands)
+        for start in (1, 8, 19):
+            part = run(name, *(np.ascontiguousarray(v[start:]) for v in operands))
+            np.testing.assert_array_equal(part, whole[start:], name)
+
+
+def test_an_unusual_power_changes_no_other() -> None:
+    rng = random("unusual")
+    x, y = rng.uniform(0.1, 9, 29), rng.uniform(-9, 9, 29)
+    usual = run("pow", x, y)
+    for base, exponent in ((-2.0, 3.0), (0.0, 2.0), (NAN, 1.0), (2.0, INF), (2.0, NAN)):
+        for at in range(x.size):
+            x2, y2 = x.copy(), y.copy()
+            x2[at], y2[at] = base, exponent
+            z = run("pow", x2, y2)
+            assert np.array_equal(np.delete(z, at), np.delete(usual, at))
+            np.testing.assert_array_equal(z[at], np.float64(base) ** exponent)
+
+
 LIBM = r"\b_?(exp2?|expm1|log(2|10|1p)?|tanh|erf|sin|cos|atan|pow|sqrt|fma|ldexp|rint|floor|trunc|fmod)f?\b"
 
 

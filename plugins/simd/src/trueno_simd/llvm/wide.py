@@ -11,6 +11,7 @@ depends neither on its position nor on the length of the array.
 """
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from trueno_simd.llvm.rare import CONVENTION
+
 INDEX = ir.IntType(32)
 NEAREST_EVEN = ir.Constant(INDEX, 4)  # the rounding that MXCSR says, which is this one (`trueno_simd.llvm.environment`)
+ABSOLUTE, NOT_NEGATIVE = 0b0111, 0b1011  # `vgetmant`: in [3/4, 3/2), of |x|; NaN for what is negative
+LOG_EDGES = 0x03530421  # `vfixupimm`: -Inf at 0, Inf at Inf, NaN for NaN and for what is negative
 EXACT = ("arcp",)  # never contracted (`trueno_simd.llvm.bits`)
 
 
@@ -29,7 +34,7 @@ class Words:
 
     def __init__(self, builder: Any, kind: Any) -> None:
         single = kind == types.float32
-        self.builder = builder
+        self.builder, self.kind = builder, kind
         self.count = 16 if single else 8
         self.suffix, self.lane = ("ps", np.float32) if single else ("pd", np.float64)
         self.scalar, self.integer = (ir.FloatType(), ir.IntType(32)) if single else (ir.DoubleType(), ir.IntType(64))
@@ -62,6 +67,9 @@ class Words:
     def mul(self, a: Any, b: Any) -> Any:
         return self.builder.fmul(a, b, flags=EXACT)
 
+    def negative(self, a: Any) -> Any:
+        return self.builder.fneg(a)
+
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """a · b + c."""
         return self.call(f"llvm.fma.v{self.count}f{self.integer.width}", self.floats, a, b, c)
@@ -80,14 +88,22 @@ class Words:
     def copysign(self, x: Any, sign: Any) -> Any:
         return self.call(f"llvm.copysign.v{self.count}f{self.integer.width}", self.floats, x, sign)
 
+    def select(self, mask: Any, a: Any, b: Any) -> Any:
+        """a where the mask is set, else b."""
+        return self.builder.select(mask, a, b)
+
+    def compare(self, a: Any, word: str, b: Any) -> Any:
+        """A mask; false where one is NaN."""
+        return self.builder.fcmp_ordered(word, a, b if isinstance(b, ir.Value) else self.number(b))
+
     def at_most(self, bound: float, x: Any) -> Any:
         """x, or the bound if x is above it; a NaN stays."""
         top = self.number(bound)
-        return self.builder.select(self.builder.fcmp_ordered("<", top, x), top, x)
+        return self.select(self.compare(top, "<", x), top, x)
 
     def at_least(self, bound: float, x: Any) -> Any:
         low = self.number(bound)
-        return self.builder.select(self.builder.fcmp_ordered(">", low, x), low, x)
+        return self.select(self.compare(low, ">", x), low, x)
 
     # ---- bits
 
@@ -111,9 +127,9 @@ class Words:
         """⌊log₂|x|⌋ as a float, right for subnormals; -Inf at 0, Inf at ±Inf (`vgetexp`)."""
         return self._masked("getexp", x)
 
-    def mantissa(self, x: Any, imm: int) -> Any:
-        """x without its exponent (`vgetmant`); `imm` is the instruction's."""
-        return self._masked("getmant", x, ir.Constant(INDEX, imm))
+    def mantissa(self, x: Any, sign: int) -> Any:
+        """x without its exponent, 1 for 0 and Inf (`vgetmant`); `sign` is `ABSOLUTE` or `NOT_NEGATIVE`."""
+        return self._masked("getmant", x, ir.Constant(INDEX, sign))
 
     def scaled(self, x: Any, n: Any) -> Any:
         """x · 2^⌊n⌋, rounded once (`vscalef`)."""
@@ -133,6 +149,30 @@ class Words:
         rest = (self.unused, self.every, NEAREST_EVEN)
         return self.call(f"llvm.x86.avx512.mask.{name}.{self.suffix}.512", self.floats, *arguments, *rest)
 
+    def is_class(self, x: Any, classes: int) -> Any:
+        """Whether x is of one of the classes that the bits of `classes` say (`vfpclass`)."""
+        mask = ir.VectorType(ir.IntType(1), self.count)
+        return self.call(f"llvm.x86.avx512.fpclass.{self.suffix}.512", mask, x, ir.Constant(INDEX, classes))
+
+    def unless_any(self, mask: Any, y: Any, name: str, body: "Body", *x: Any) -> Any:
+        """y; if any lane of the mask is set, body(words, *x) in its place: a call behind a branch."""
+        module, kind = self.builder.module, ir.FunctionType(self.floats, [self.floats] * len(x))
+        if name not in module.globals:
+            function = ir.Function(module, kind, name)
+            function.linkage, function.calling_convention = "weak_odr", CONVENTION
+            for word in ("nounwind", "willreturn", "memory(none)", "noinline", "cold"):
+                set.add(function.attributes, word)
+            builder = ir.IRBuilder(function.append_basic_block())
+            builder.ret(body(Words(builder, self.kind), *function.args))
+        before = self.builder.block
+        any_lane = self.builder.icmp_unsigned("!=", self.builder.bitcast(mask, self.every.type), self.every.type(0))
+        with self.builder.if_then(any_lane, likely=False):
+            other, inside = self.builder.call(module.get_global(name), x, cconv=CONVENTION), self.builder.block
+        result = self.builder.phi(self.floats)
+        result.add_incoming(y, before)
+        result.add_incoming(other, inside)
+        return result
+
     def lookup(self, values: Sequence[float], index: Any) -> Any:
         """The entry of a table of one register, or two, that the low bits of `index` say (`vpermps`, `vpermi2ps`)."""
         if len(values) == self.count:
@@ -142,11 +182,11 @@ class Words:
         return self.call(f"llvm.x86.avx512.vpermi2var.{self.suffix}.512", self.floats, low, index, high)
 
 
-Body = Callable[[Words, Any], Any]
+Body = Callable[..., Any]
 
 
 def wide(kind: Any) -> Callable[[Body], Any]:
-    """The decorator of a body, which becomes a function of one number of type `kind`."""
+    """The decorator of body(words, x) or body(words, x, y), which becomes a function of numbers of type `kind`."""
 
     def decorate(body: Body) -> Any:
         return _function(f"trueno_simd_{kind.name}_{body.__name__}", kind, body)
@@ -157,38 +197,39 @@ def wide(kind: Any) -> Callable[[Body], Any]:
 def _function(symbol: str, kind: Any, body: Body) -> Any:
     lanes = 16 if kind == types.float32 else 8
     widths = [n for n in (2, 4, 8, 16) if n <= lanes]
+    arity = len(signature(body).parameters) - 1
 
     def define(module: Any, name: str, type_: Any, *attributes: str) -> tuple[Any, Any]:
-        function = ir.Function(module, ir.FunctionType(type_, [type_]), name)
+        function = ir.Function(module, ir.FunctionType(type_, [type_] * arity), name)
         function.linkage = "weak_odr"  # nothing names a vector function until LLVM does
         for word in ("nounwind", "willreturn", "memory(none)", *attributes):
             set.add(function.attributes, word)  # llvmlite's own `add` knows an older list of words
         return function, ir.IRBuilder(function.append_basic_block())
 
     def build(module: Any) -> Any:
-        names = ",".join(f"_ZGV_LLVM_N{n}v_{symbol}({symbol}_{n})" for n in widths)
+        names = ",".join(f"_ZGV_LLVM_N{n}{'v' * arity}_{symbol}({symbol}_{n})" for n in widths)
         lane = Words(None, kind).scalar
         scalar, builder = define(module, symbol, lane, "noinline", f'"vector-function-abi-variant"="{names}"')
-        words, zero = Words(builder, kind), ir.Constant(INDEX, 0)
-        x = builder.insert_element(words.number(0), scalar.args[0], zero)
-        builder.ret(builder.extract_element(body(words, x), zero))
+        words, first = Words(builder, kind), ir.Constant(INDEX, 0)
+        x = [builder.insert_element(words.number(0), argument, first) for argument in scalar.args]
+        builder.ret(builder.extract_element(body(words, *x), first))
         for n in widths:
             vector, builder = define(module, f"{symbol}_{n}", ir.VectorType(lane, n), "alwaysinline")
-            words = Words(builder, kind)
-            builder.ret(resized(builder, body(words, resized(builder, vector.args[0], lanes)), n))
+            x = [resized(builder, argument, lanes) for argument in vector.args]
+            builder.ret(resized(builder, body(Words(builder, kind), *x), n))
         return scalar
 
-    def typed(_: Any, x: Any) -> Any:
-        if x != kind:
-            return None
+    def emit(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        module = builder.module
+        return builder.call(module.globals.get(symbol) or build(module), values)
 
-        def emit(context: Any, builder: Any, _: Any, values: Any) -> Any:
-            module = builder.module
-            return builder.call(module.globals.get(symbol) or build(module), values)
+    def one(_: Any, x: Any) -> Any:
+        return (kind(kind), emit) if x == kind else None
 
-        return x(x), emit
+    def two(_: Any, x: Any, y: Any) -> Any:
+        return (kind(kind, kind), emit) if x == y == kind else None
 
-    return intrinsic(typed)
+    return intrinsic((one, two)[arity - 1])
 
 
 def resized(builder: Any, x: Any, count: int) -> Any:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from trueno_simd.llvm.bits import AVX512, sqrt
 from trueno_simd.llvm.jit import inner
 from trueno_simd.rows.float32_exp_log import ONE
-from trueno_simd.rows.float32_pow import pow  # noqa: A004
 from trueno_simd.rows.float32_tanh import atan
 
 if AVX512 and not TYPE_CHECKING:
+    from trueno_simd.rows.avx512_pow import pow32 as pow  # noqa: A004
     from trueno_simd.rows.float32_avx512 import (
         cos,
         erf,
@@ -37,6 +37,7 @@ if AVX512 and not TYPE_CHECKING:
     )
 else:
     from trueno_simd.rows.float32_exp_log import exp, exp2, expm1, log, log1p, log1p_unit, log2, log10
+    from trueno_simd.rows.float32_pow import pow  # noqa: A004
     from trueno_simd.rows.float32_tanh import erf, tanh
     from trueno_simd.rows.float32_trig import cos, sin
 

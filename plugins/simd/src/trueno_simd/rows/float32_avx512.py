@@ -3,7 +3,8 @@
 Each function is one straight line, and where it can be, special arguments are what its instructions make of them:
 `vgetexp` is -Inf at 0 and Inf at Inf, `vgetmant` is NaN for what is negative, `vscalef` over- and underflows.
 The polynomials are minimax fits by Lawson's iteration, each coefficient rounded to float32 and held before the next.
-A table's argument is chosen so that its entry is a float32 to a hundredth of an ulp or better.  A docstring ends with the largest error over all 2³² arguments, in ulps, oracle float64.
+A table's argument is chosen so that its entry is a float32 to a hundredth of an ulp or better.  A docstring ends with
+the largest error over all 2³² arguments, in ulps, oracle float64.
 """
 
 import math
@@ -13,7 +14,7 @@ from numba import types
 
 from trueno_simd.llvm.bits import absolute, select
 from trueno_simd.llvm.jit import inner
-from trueno_simd.llvm.wide import Words, wide
+from trueno_simd.llvm.wide import LOG_EDGES, NOT_NEGATIVE, Words, wide
 from trueno_simd.rows import float32_tables as tables
 from trueno_simd.rows.float32_trig import LIMIT, cos_beyond, sin_beyond
 
@@ -25,10 +26,8 @@ EXP = (0.5000162, 0.16666855)
 EXPM1 = (0.49999994, 0.16666521, 0.041668274, 0.008368683, 0.0013820052)
 EXP2 = (1.0, 0.6931472, 0.2402265, 0.055503596, 0.0096180625, 0.0013391011, 0.00015462885)
 LOG10_2_HIGH = 1233 / 4096
-SIN = (-0.1666666, 0.008333069, -0.00019809777, 2.6060957e-06)
+SIN = (-0.1666666, 0.008333062, -0.00019809193, 2.6049727e-06)
 PI_1, PI_2, PI_3 = 3.1415927410125732, -8.742277657347586e-08, -3.430249016600334e-15
-THREE_QUARTERS_UP = 0b1011  # `vgetmant`: a mantissa in [3/4, 3/2), NaN for a negative number
-LOG_EDGES = 0x03530421  # `vfixupimm`: -Inf at 0, Inf at Inf, NaN for NaN and below 0
 
 
 @wide(types.float32)
@@ -64,8 +63,8 @@ def expm1(w: Words, x: Any) -> Any:
 
 def _parts(w: Words, x: Any, factors: Any, terms: Any) -> tuple[Any, Any, Any, Any]:
     """(e, r, factor, term) of x = 2^e m, 3/4 <= m < 3/2: r = m · factor - 1, |r| <= 1/16, term = -log(factor)."""
-    m, e, one = w.mantissa(x, THREE_QUARTERS_UP), w.exponent(x), w.number(1)
-    e = w.builder.select(w.builder.fcmp_ordered("<", m, one), w.add(e, one), e)
+    m, e, one = w.mantissa(x, NOT_NEGATIVE), w.exponent(x), w.number(1)
+    e = w.select(w.compare(m, "<", one), w.add(e, one), e)
     index = w.shifted(w.bits(m), -19)  # the top four digits after the point
     factor = w.lookup(factors, index)
     return e, w.fma(m, factor, w.number(-1)), factor, w.lookup(terms, index)
@@ -126,7 +125,7 @@ def tanh(w: Words, x: Any) -> Any:
     a = w.at_most(10, w.absolute(x))  # where the table says 1
     index = w.shifted(w.bits(a), -21)
     low = w.whole(tables.TANH_BASE)
-    index = w.builder.select(w.builder.icmp_signed("<", index, low), low, index)
+    index = w.select(w.builder.icmp_signed("<", index, low), low, index)
     r = w.sub(a, w.lookup(tables.TANH_CENTRES, index))
     return w.copysign(w.polynomial(r, *(w.lookup(c, index) for c in tables.TANH)), x)
 
@@ -138,7 +137,7 @@ def erf(w: Words, x: Any) -> Any:
     index = w.bits(w.fma(a, w.number(8), w.number(MAGIC)))
     r = w.sub(a, w.lookup(tables.ERF_CENTRES, index))
     first, *others = [w.lookup(c, index) for c in tables.ERF]
-    first = w.builder.select(w.builder.fcmp_ordered("<=", a, w.number(1 / 16)), a, first)
+    first = w.select(w.compare(a, "<=", 1 / 16), a, first)
     return w.copysign(w.polynomial(r, first, *others), x)
 
 

@@ -6,11 +6,13 @@ The ideas are Cody and Waite's (reduction in parts), FDLIBM's (log and its kin: 
 correction), Dekker's (pairs of floats) and Muller's (Handbook of Floating-Point Arithmetic); the code is
 our own, and the polynomials are minimax fits made with mpmath (Remez, relative to the result).
 
+For AVX-512 the logarithms to e and 2 and the power have other forms (`trueno_simd.rows.float64_avx512`).
+
 A docstring ends with the largest error found in ulp and where, over 2.7 to 4.3 million arguments a function
 against 80-bit long double (erf: 50 000 against mpmath), with fused steps (AVX-512) and without (SSE2).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -334,6 +336,10 @@ def pow(x: Any, y: Any) -> Any:  # noqa: A001
     r = select((x != x) | (y != y), NAN, r)
     return select((x == 1.0) | (y == 0.0), 1.0, r)
 
+
+if AVX512 and not TYPE_CHECKING:
+    from trueno_simd.rows.avx512_pow import pow64 as pow  # noqa: A004
+    from trueno_simd.rows.float64_avx512 import log, log2
 
 FUNCTIONS: dict[str, Any] = {
     "exp": exp,

@@ -46,6 +46,7 @@ EDGES = [0.0, 2.0**-149, 2.0**-127, 2.0**-126, 2.0**-24, 2.0**-12, 0.5, 0.55, 0.
 EDGES += [np.sqrt(2) - 1, np.pi / 4, np.pi / 2, np.pi, 3.93, 10.0, 17.3, 18.0, 87.3, 88.72284, 89.0, 103.97, 104.0]
 EDGES += [126.0, 127.0, 128.0, 149.0, 150.0, 2.0**16, 2.0**23, 2.0**24, 2.0**48, 2.0**72, 2.0**96, 2.0**120, 2.0**127]
 EDGES += [3.4028235e38, np.inf]
+EDGES += [k / 16 for k in range(1, 64)]  # where tables end and begin
 
 
 def compiled(name: str) -> Any:
@@ -215,6 +216,17 @@ def test_waves_of_ordinary_arguments(name: str) -> None:
     judge(name, float32.ULP[name], ORACLE[name], x)
 
 
+@pytest.mark.parametrize("name", UNARY)
+def test_position_changes_no_bit(name: str) -> None:
+    """The loop's vectors, the shorter ones of its end, and its last numbers, one by one, compute the same."""
+    x = within(name, np.concatenate([np.linspace(0, 20, 80, dtype=F), random_bits(11, 70)]))
+    whole = run(name, x).view(np.int32)
+    for start in (0, 1, 5, 16, 33):
+        for stop in (start + 1, start + 7, start + 31, x.size - 3, x.size):
+            part = run(name, x[start:stop].copy())
+            np.testing.assert_array_equal(part.view(np.int32), whole[start:stop], f"{name}, {start}:{stop}")
+
+
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_a_huge_argument_changes_no_other(name: str) -> None:
     """Whatever its lane, and in the loop's tail: the slow path is taken for one number alone."""
@@ -337,6 +349,7 @@ def report() -> None:
         }
         print(isa.level(), name, max((packed.count(r), r) for r in ("xmm", "ymm", "zmm"))[0], *calls)
         if name != "pow":
+            test_position_changes_no_bit(name)
             judge(
                 name, float32.ULP[name], ORACLE[name], within(name, np.concatenate([random_bits(6), around(EDGES, 50)]))
             )

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
+import llvmlite.binding
 from trueno_simd.llvm import isa
 
 ON_X86 = isa.detect().level in isa.X86
@@ -54,7 +55,7 @@ from trueno_simd.codecache import entry
 from trueno_simd.llvm import jit
 from trueno_simd.rows.source import printed
 
-def kernel_entry(signature, cache=True):  # a Python entry would be x86's: it counts references
+def kernel_entry(signature, cache=True, wide=False):  # a Python entry would be x86's: it counts references
     return njit(signature, no_cpython_wrapper=True, no_cfunc_wrapper=True, **jit.FLAGS)
 entry.kernel_entry = kernel_entry
 
@@ -118,6 +119,33 @@ def test_x86(level: str, tmp_path: Path) -> None:
         assert len(re.findall(PACKED.format(word), text)) >= 2, f"{name}: no packed instruction on {word}"
         found = re.search(forbidden, text)
         assert found is None, f"{name}: {found[0].strip()!r} is above {level}"
+
+
+INTEL = ("rocketlake", "graniterapids")
+COMPUTES, MOVES = ("exp", "gelu", "sum", "max", "softmax"), ("relu", "add")
+
+
+@pytest.mark.skipif(isa.detect().level != "avx512", reason="needs AVX-512")
+@pytest.mark.parametrize("cpu", INTEL)
+def test_what_computes_has_512_bits_on_intel(cpu: str, tmp_path: Path) -> None:
+    """Compiled for a CPU for which LLVM prefers 256 bits: what only moves memory keeps to them."""
+    features = llvmlite.binding.get_host_cpu_features().flatten()
+    level, assemblies = python(NATIVE, tmp_path, NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES=features)
+    assert level == "avx512"
+    for name in COMPUTES:
+        assert len(re.findall(PACKED.format("zmm"), assemblies[name])) >= 2, name
+    for name in MOVES:
+        assert "zmm" not in assemblies[name], name
+        assert len(re.findall(PACKED.format("ymm"), assemblies[name])) >= 2, name
+
+
+@pytest.mark.skipif(isa.detect().level != "avx512", reason="needs AVX-512")
+def test_functions_are_inlined(tmp_path: Path) -> None:
+    """A loop calls no vector function of ours; its last numbers call the scalar one."""
+    _, assemblies = python(NATIVE, tmp_path)
+    for name in ("exp", "gelu", "softmax"):
+        called = set(re.findall(r"trueno_simd_\w+", assemblies[name]))
+        assert called == {"trueno_simd_float32_exp"}, name
 
 
 def cross(folder: Path, level: str, triple: str, features: str, cpu: str = "") -> dict[str, str]:

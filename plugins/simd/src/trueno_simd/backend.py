@@ -6,7 +6,7 @@ What needs Numba is imported and compiled in a thread of its own (`trueno_simd.l
 import os
 from functools import cache, cached_property, partial
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject, settings
@@ -14,6 +14,9 @@ from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject,
 from trueno_simd.llvm import elsewhere, isa
 from trueno_simd.llvm.caches import last_cache
 from trueno_simd.rows import work
+
+if TYPE_CHECKING:
+    from trueno.backend import EntryLayout, EntrySpec
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 PARALLEL_CLASS = 17  # size classes from 65 536 elements on: where structured kernels start to use the thread pool
@@ -86,7 +89,9 @@ class SimdBackend:
         return elsewhere.run(partial(self._kernel, call))
 
     def _kernel(self, call: Call) -> Kernel:
-        self._set_threads()
+        parallel = _parallel(call)
+        if parallel or call.op.structured:  # others have no use for threads, and may have none for Numba
+            self._set_threads()
         if call.op.structured:
             from trueno.backend import FusedOp  # imported here, because probes do not need the table of ops
 
@@ -97,11 +102,19 @@ class SimdBackend:
             return _kernels().kernel(call)
         from trueno_simd.rows.rowprogram import compiled
 
-        parallel = _parallel(call)
-        stream = work.stream(call.op.program(call.layout, **dict(call.static)), call.dtype.itemsize, last_cache())
+        program = call.op.program(call.layout, **dict(call.static))
+        stream = work.stream(program, call.dtype.itemsize, last_cache())
         if not parallel or 1 << max(call.sizes) <= stream:
             stream = 0  # no call of this key is so large
         return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded, stream)
+
+    def entries(self, specs: "tuple[EntrySpec, ...]", layout: "EntryLayout") -> dict[str, int]:
+        return elsewhere.run(lambda: self._entries(specs, layout))
+
+    def _entries(self, specs: "tuple[EntrySpec, ...]", layout: "EntryLayout") -> dict[str, int]:
+        from trueno_simd.door import build  # needed once a kernel has been compiled
+
+        return build.entries(specs, layout)
 
     def own_environment(self, call: Call) -> bool:
         """Compiled kernels set it themselves; LAPACK, which NumPy calls in the caller's thread, does not."""

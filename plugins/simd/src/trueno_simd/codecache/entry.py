@@ -7,20 +7,28 @@ from typing import Any
 from numba import njit, types
 from trueno.backend import Refused
 
-from trueno_simd.codecache.store import KernelCache
+from trueno_simd.codecache.kernel_cache import KernelCache
+from trueno_simd.llvm import convention
 from trueno_simd.llvm.jit import FLAGS
-from trueno_simd.llvm.linking import WHOLE
+from trueno_simd.llvm.linking import WHOLE, WHOLE_WIDE
 
 
-def kernel_entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> Callable[[Callable[..., Any]], Any]:
+def kernel_entry(
+    signature: Any, *, cache: bool = True, nogil: bool = False, wide: bool = False
+) -> Callable[[Callable[..., Any]], Any]:
     """A kernel that Python calls: compiled at once for `signature`, kept on disk, exact about its arguments.
 
     Arguments of other types are `Refused` in under a microsecond; Numba's own search for
-    conversions and its explanation of why there is none take a hundred.
+    conversions and its explanation of why there is none take a hundred.  `kernel.code` is the address of its
+    machine code, for the entries of `trueno_simd.door`.
+
+    wide: with registers of 512 bits where the CPU has them, whatever LLVM prefers for it (`trueno_simd.rows.width`).
     """
 
     def compile_(function: Callable[..., Any]) -> Any:
-        kernel = njit(no_cfunc_wrapper=True, nogil=nogil, pipeline_class=WHOLE, **FLAGS)(function)
+        kernel = njit(no_cfunc_wrapper=True, nogil=nogil, pipeline_class=WHOLE_WIDE if wide else WHOLE, **FLAGS)(
+            function
+        )
         if cache:
             kernel._cache = KernelCache(function)
         kernel.compile(signature)
@@ -30,6 +38,7 @@ def kernel_entry(signature: Any, *, cache: bool = True, nogil: bool = False) -> 
         kernel._search_new_conversions = _refuse  # where it is asked first: one Python frame less than to explain
         kernel.typeof_pyval = partial(_typeof, kernel.typeof_pyval)
         kernel._explain_matching_error = _refuse
+        kernel.code = convention.code_of(kernel)
         return kernel
 
     return compile_

@@ -85,6 +85,11 @@ def current() -> Isa:
     return _compiled_for(name, words)
 
 
+def capped() -> bool:
+    """Whether a cap below the host's level is in force."""
+    return _capped_cpu() is not None
+
+
 def level() -> str:
     """The level in force: one of `LEVELS`, or "generic" on another architecture."""
     return current().level
@@ -124,7 +129,8 @@ def settle() -> None:
 def registers(level: str) -> str:
     """The prefix of the level's vector registers in assembly ("" if unknown).
 
-    On Intel's AVX-512 CPUs LLVM's own loops keep to ymm (their tuning prefers 256 bits).
+    On Intel's AVX-512 CPUs LLVM's own loops keep to ymm (their tuning prefers 256 bits), except those of kernels that
+    compute (`trueno_simd.rows.width`).
     """
     return {"sse2": "xmm", "avx": "ymm", "avx2": "ymm", "avx512": "zmm", "neon": "v"}.get(level, "")
 
@@ -220,7 +226,8 @@ def chain() -> int:
     """The most additions in the call's dtype that a term of a sum passes through, in either dtype.
 
     A lane's share of a run, the combination of the lanes by halves, and elements that fill no vector, one by one.
-    LLVM adds in four registers, or in one where a long body needs the others; on Intel's AVX-512 in half a one.
+    LLVM adds in four registers, or in one where a long body needs the others; in hand-written kernels on Intel's
+    AVX-512 in half a one.
     """
     fewest = min(lanes(level(), 4), 8)
     return max(64 * _lanes_used() // RUNS // w + w.bit_length() - 1 + w - 1 for w in (fewest, 4 * fewest))

@@ -12,7 +12,7 @@ from typing import Any
 from numba import njit
 
 from trueno_simd.llvm import isa
-from trueno_simd.llvm.linking import INGREDIENT
+from trueno_simd.llvm.linking import INGREDIENT, INGREDIENT_WIDE
 
 isa.settle()  # before the first dispatcher: Numba then compiles for the level that the sources are printed for
 
@@ -28,6 +28,11 @@ def inner(function: Callable[..., Any]) -> Any:
 def outer(function: Callable[..., Any]) -> Any:
     """A function that only kernels call and that is compiled once a signature, not inlined by force."""
     return njit(function, **INSIDE)
+
+
+def outer_wide(function: Callable[..., Any]) -> Any:
+    """Like `outer`, with registers of 512 bits where the CPU has them, whatever LLVM prefers for it."""
+    return njit(function, **(INSIDE | {"pipeline_class": INGREDIENT_WIDE}))
 
 
 EXACT: dict[str, Any] = {"fastmath": False, "error_model": "numpy", "_nrt": False}

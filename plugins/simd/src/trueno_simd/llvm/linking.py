@@ -11,6 +11,7 @@ Here what only kernels call is never compiled alone, and what a kernel brings wi
 
 from typing import Any
 
+from llvmlite.binding import create_new_module_pass_manager
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
@@ -34,12 +35,18 @@ class _Unplaced:
 class _Ingredient(JITCodeLibrary):  # type: ignore[misc]
     """Code for others to link: optimized, never translated to machine code."""
 
+    bits = 0
+
     @property
     def codegen(self) -> Any:
         return _Unplaced(self._codegen)
 
     def get_pointer_to_function(self, name: str) -> int:
         return 0  # Numba's word for "not defined here"
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        _prefer(ir_module, self.bits)
+        super().add_ir_module(ir_module)
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -48,7 +55,13 @@ class _Ingredient(JITCodeLibrary):  # type: ignore[misc]
 
 
 class _Whole(JITCodeLibrary):  # type: ignore[misc]
-    """A kernel with all that was linked into it, which is hidden once it has been optimized."""
+    """A kernel with all that was linked into it, which is hidden once it has been optimized.
+
+    What `trueno_simd.llvm.wide` and `rare` write for whole vectors is inlined then: LLVM calls it only after its own
+    inlining, when it vectorizes.
+    """
+
+    bits = 0
 
     def __init__(self, codegen: Any, name: str) -> None:
         super().__init__(codegen, name)
@@ -56,6 +69,7 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
 
     def add_ir_module(self, ir_module: Any) -> None:
         """Numba adds the kernel's module first, then that of the wrapper, which Python calls."""
+        _prefer(ir_module, self.bits)
         self._kernels |= environment.kernels(ir_module)
         environment.guard(ir_module, self._kernels)
         super().add_ir_module(ir_module)
@@ -64,7 +78,27 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage.name in SHARED:
                 function.linkage = "internal"
+        passes = create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_global_dead_code_eliminate_pass()
+        passes.run(self._final_module, self._codegen._pass_builder())
         super()._finalize_final_module()
+
+
+class _WideIngredient(_Ingredient):
+    bits = 512
+
+
+class _WideWhole(_Whole):
+    bits = 512
+
+
+def _prefer(module: Any, bits: int) -> None:
+    """Let LLVM vectorize the module's functions in registers of so many bits, if it has them (0: as it prefers)."""
+    for function in module.functions if bits else ():
+        if function.blocks:
+            set.add(function.attributes, f'"prefer-vector-width"="{bits}"')  # llvmlite's own `add` knows no such words
 
 
 def _into(library_class: type) -> type:
@@ -80,3 +114,5 @@ def _into(library_class: type) -> type:
 
 INGREDIENT, WHOLE = _into(_Ingredient), _into(_Whole)
 """Numba's compiler (`pipeline_class`) for functions that only kernels call, and for kernels."""
+INGREDIENT_WIDE, WHOLE_WIDE = _into(_WideIngredient), _into(_WideWhole)
+"""The same with registers of 512 bits."""

@@ -13,12 +13,12 @@ Pieces depend on the row's length and never on the number of threads, so results
 Everything serial is one function: Numba optimizes a nested function again in each of its callers.
 """
 
-from dataclasses import dataclass
-
 from trueno.backend import NUMBERS, Lowering, Pass
 
 from trueno_simd.llvm.isa import RUNS
 from trueno_simd.rows.expressions import EXPRESSIONS, FoldText, fold_text
+from trueno_simd.rows.variant import Variant
+from trueno_simd.rows.width import computes
 
 IMPORTS = """\
 from numpy import inf, {dtype} as T
@@ -28,7 +28,7 @@ from numba import boolean, float64, int64, types
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.llvm.bits import absolute, ceil, copysign, floor, fma, narrow, rint, select, sqrt, trunc
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil, unpack
-from trueno_simd.llvm.jit import outer
+from trueno_simd.llvm.jit import {outer}
 from trueno_simd.llvm.memory import apart, apart_or_same, load, pointer, stack, store
 from trueno_simd.rows.folds import (
     both, either, greatest, invert, join, joined, least, maximum, minimum, radd, rmul, smallest,
@@ -46,23 +46,6 @@ RUN = {run}
 PIECE = {piece}
 """
 Lines = list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """How a kernel is called and scheduled.
-
-    rank: 1 for one row, 2 for rows.  parallel: for sizes that the thread pool pays for.  flags: numbers of the
-    outputs that are health flags of a guarded program.  piece: elements that are worth a piece.  stream: elements from
-    which on results bypass the caches, 0 where no size does.
-    """
-
-    rank: int
-    parallel: bool
-    flags: tuple[int, ...]
-    title: str
-    piece: int = 0
-    stream: int = 0
 
 
 class Printer:
@@ -88,6 +71,7 @@ class Printer:
         self.arrays = [n for n in self.kinds if n in read] + list(self.outs)
         self.params = [f"p_{n}" for n in self.program.params]
         # Many short rows have a schedule of their own; a compensated sum keeps its own loop.
+        self.wide = computes(plan)
         self.tiled = variant.rank == 2 and bool(folds) and "fsum" not in folds
 
     def text(self) -> str:
@@ -106,7 +90,8 @@ class Printer:
         return []
 
     def imports(self) -> str:
-        return IMPORTS.format(dtype=self.dtype, block=self.block, run=self.block // RUNS, piece=self.variant.piece)
+        facts = {"dtype": self.dtype, "block": self.block, "run": self.block // RUNS, "piece": self.variant.piece}
+        return IMPORTS.format(**facts, outer="outer_wide as outer" if self.wide else "outer")
 
     def constants(self) -> Lines:
         special = {"inf": "INF", "-inf": "-INF", "nan": "INF - INF"}
@@ -328,8 +313,12 @@ class Printer:
         lines += ["n, rows = n * rows, 1"] if self.flat and rank == 2 else []
         lines += ["bad = 0", *self.run(by_rows)]
         arguments = ", ".join(f"{name}_" for name in [*self.kinds, *self.params, *self.outs])
-        head = [f"@kernel_entry(int64({', '.join(kinds)}))", f"def kernel({arguments}):"]
+        head = [self.entry(kinds), f"def kernel({arguments}):"]
         return "\n".join([*head, *indent(lines)])
+
+    def entry(self, kinds: Lines) -> str:
+        """The kernel's decorator."""
+        return f"@kernel_entry(int64({', '.join(kinds)}){', wide=True' if self.wide else ''})"
 
     def checks(self) -> Lines:
         """What the key does not say: lengths, and that results are operands or overlap none."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from trueno.backend import Op
 
-from trueno_simd.codecache import modules
+from trueno_simd.door import native
 from trueno_simd.rows.source import printed
 
 KEPT = 1024
@@ -29,5 +29,12 @@ def compiled(
     It stays for the life of the process, its module in `sys.modules` and its code mapped: Numba gives no code back.
     """
     text = printed(op, dtype, layout, rank, static, parallel, guarded, stream=stream)
-    digest = blake2b(text.encode(), digest_size=8).hexdigest()
-    return modules.module(f"k_{op.name}_{dtype}_{digest}", text).kernel
+    name = f"k_{op.name}_{dtype}_{blake2b(text.encode(), digest_size=8).hexdigest()}"
+    kernel = None if parallel else native.load(name)
+    if kernel is None:
+        from trueno_simd.codecache import modules  # imports Numba, which a native kernel does without
+
+        kernel = modules.module(name, text).kernel
+        if not parallel:
+            native.keep(name, kernel)
+    return kernel

@@ -13,33 +13,15 @@ Pieces depend on the row's length and never on the number of threads, so results
 Everything serial is one function: Numba optimizes a nested function again in each of its callers.
 """
 
-from dataclasses import dataclass
-
 from trueno.backend import NUMBERS, Lowering, Pass
 
 from trueno_simd.llvm.isa import RUNS
 from trueno_simd.rows.expressions import EXPRESSIONS, FoldText, fold_text
 from trueno_simd.rows.imports import IMPORTS
+from trueno_simd.rows.variant import Variant
 from trueno_simd.rows.width import computes
 
 Lines = list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """How a kernel is called and scheduled.
-
-    rank: 1 for one row, 2 for rows.  parallel: for sizes that the thread pool pays for.  flags: numbers of the
-    outputs that are health flags of a guarded program.  piece: elements that are worth a piece.  stream: elements from
-    which on results bypass the caches, 0 where no size does.
-    """
-
-    rank: int
-    parallel: bool
-    flags: tuple[int, ...]
-    title: str
-    piece: int = 0
-    stream: int = 0
 
 
 class Printer:

@@ -6,8 +6,9 @@ from trueno.backend import Op, lower, with_flags
 
 from trueno_simd.llvm import isa
 from trueno_simd.rows.next_row import NextRowPrinter
-from trueno_simd.rows.printer import Lines, Variant
+from trueno_simd.rows.printer import Lines
 from trueno_simd.rows.short_rows import TilePrinter
+from trueno_simd.rows.variant import Variant
 from trueno_simd.rows.work import piece
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from trueno.backend import NUMBERS, Lowering, Pass
 
 from trueno_simd.llvm.isa import RUNS
-from trueno_simd.rows.expressions import EXPRESSIONS, FoldText, fold_text
+from trueno_simd.rows.expressions import FoldText, expression, fold_text
 from trueno_simd.rows.width import computes
 
 IMPORTS = """\
@@ -36,7 +36,7 @@ from trueno_simd.rows.folds import (
 )
 from trueno_simd.rows.schedule import FAR, PIECES, SHORT_ROW, TILE, finiteness, row_spans, spans
 from trueno_simd.rows.{dtype} import (
-    atan, cos, erf, exp, exp2, expm1, log, log1p, log1p_unit, log2, log10, pow, rsqrt, sin, tanh,
+    atan, cos, erf, exp, exp2, expm1, log, log1p, log1p_unit, log2, log10, pow, rsqrt, sin, tan, tanh,
 )
 from trueno_simd.threads.pool import parallel_for
 
@@ -127,7 +127,7 @@ class Printer:
         return f"{'v' if node.space == 'e' else 'r'}{i}"
 
     def expression(self, i: int) -> str:
-        return EXPRESSIONS[self.nodes[i].kind].format(*map(self.name, self.nodes[i].args))
+        return expression(self.nodes, i, self.name)
 
     def element_type(self, i: int) -> str:
         return {"T": f"types.{self.dtype}", "bool": "boolean", "index": "int64"}[self.nodes[i].type]

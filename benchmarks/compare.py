@@ -1,13 +1,19 @@
 """One cell: an op at one shape against its peers, checked before it is timed."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
 import trueno
 from trueno.ops.op import Op
 
+from benchmarks.floors import Floor, floor
 from benchmarks.inputs import Arena, complete
+from benchmarks.machine import cores
 from benchmarks.peers import peers_of, torch
 from benchmarks.timing import OURS, Budget, Thunk, bind, compare
 
@@ -29,6 +35,25 @@ class Record:
     seconds: dict[str, float] = field(default_factory=dict)
     family: str = ""
     problem: str = ""
+    floor: float | None = None
+    """Seconds below which no kernel can come on this machine, where they are known (`benchmarks.floors`)."""
+    limit: str = ""
+    """What sets the floor: `bytes` or `flops`."""
+
+    @property
+    def floors(self) -> float | None:
+        """Our time in floors: 1 is as fast as the machine."""
+        return self.seconds[OURS] / self.floor if self.floor and OURS in self.seconds else None
+
+
+@contextmanager
+def python_functions() -> Iterator[None]:
+    """Inside, calls run as Python functions: what they cost without compiled entries."""
+    trueno.settings.override("TRUENO_DOOR", "off")
+    try:
+        yield
+    finally:
+        trueno.settings.override("TRUENO_DOOR", None)
 
 
 def title(op: Op, given: dict[str, Any]) -> str:
@@ -130,4 +155,22 @@ def measure(
     comparison = compare(racing, budget, tuple(yardsticks or ()))
     record.seconds, record.ratios, record.peer = comparison.seconds, comparison.ratios, comparison.peer
     record.value = comparison.ratio if comparison.ratios else None
+    least = floor_of(op, operands, out, threads())
+    record.floor, record.limit = least.seconds, least.limit
     return record
+
+
+def floor_of(op: Op, operands: tuple[Any, ...], out: Any, threads: int) -> Floor:
+    """The least time of a call on these arrays: every operand is read once, every result is written once."""
+    outs = out if isinstance(out, tuple) else (out,)
+    written = sum(o.nbytes for o in outs)
+    inputs = zip(op.signature.inputs, operands, strict=True)
+    gathers = any(spec.index for spec in op.signature.inputs)
+    read = sum(min(x.nbytes, written) if gathers and not spec.index else x.nbytes for spec, x in inputs)
+    sizes, leading = op.signature.bind(op.name, tuple(x.shape for x in operands))
+    return floor(read, written, op.flops(sizes, prod(leading)), threads)
+
+
+def threads() -> int:
+    """The threads that everybody has in this run."""
+    return int(os.environ.get("TRUENO_THREADS") or cores())

@@ -18,8 +18,11 @@ from benchmarks.timing import OURS
 RESULTS = Path(__file__).parent / "results"
 COLOURS = {True: "green", False: "red", None: "dim"}
 WORST = 10
+GRID = "ratio, better peer, our time ⌊in floors⌋"
 REGRET = ("op", "shape", "choice over best", "best", "times (trueno: the choice)")
-SINGLE = ("startup", "batch", "dispatch", "general", "aio", "inplace", "guards", "threads", "rust", "wgpu", "cuda")
+SINGLE = (
+    "startup", "batch", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "rust", "wgpu", "cuda",
+)  # fmt: skip
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
 LISTED = ("structured", "quant")
 """Groups whose cells are ratios, but every op has shapes of its own."""
@@ -40,11 +43,12 @@ def figure(record: Record) -> str:
 
 
 def ratio(record: Record) -> str:
-    """`2.31× t 0.38 µs`: ratio, the better peer's initial, our time."""
+    """`2.31× t 0.38 µs ⌊1.4⌋`: ratio, the better peer's initial, our time, our time in floors."""
     if record.value is None:
         return record.problem or "–"
     mark = " !" if record.problem else ""
-    return f"{record.value:.2f}× {record.peer[:1]} {duration(record.seconds[OURS])}{mark}"
+    floors = f" ⌊{record.floors:.1f}⌋" if record.floors else ""
+    return f"{record.value:.2f}× {record.peer[:1]} {duration(record.seconds[OURS])}{floors}{mark}"
 
 
 def _colour(record: Record, shown: str) -> str:
@@ -68,8 +72,10 @@ def grids(records: Sequence[Record]) -> dict[str, tuple[list[str], dict[str, dic
 
 def show_group(console: Console, group: str, records: Sequence[Record]) -> None:
     """One group's table."""
-    table = Table(title=group, title_justify="left", title_style="bold", pad_edge=False, box=None)
-    if group in SINGLE or group in LISTED:
+    grid = group not in SINGLE and group not in LISTED
+    title = f"{group}: {GRID}" if grid else group
+    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False, box=None)
+    if not grid:
         for heading in ("", "", "figure", "times"):
             table.add_column(heading, no_wrap=heading != "times")
         for r in records:
@@ -78,7 +84,7 @@ def show_group(console: Console, group: str, records: Sequence[Record]) -> None:
         console.print(table)
         return
     shapes, rows = grids(records)[group]
-    table.add_column("ratio, better peer, our time")
+    table.add_column("", no_wrap=True)
     for shape in shapes:
         table.add_column(shape, justify="right", no_wrap=True)
     for name, cells in rows.items():
@@ -117,7 +123,8 @@ def show_summary(console: Console, verdicts: Sequence[Verdict], records: Sequenc
 
 
 def _times(r: Record) -> str:
-    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in r.seconds.items())
+    floor = {f"floor ({r.limit})": r.floor} if r.floor else {}
+    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in (r.seconds | floor).items())
 
 
 def _low(r: Record) -> tuple[str, ...]:
@@ -173,5 +180,5 @@ def markdown(
             lines += _table(("", "", "figure", "times"), cells)
         else:
             grid = ((name, *(ratio(c[s]) if s in c else "" for s in shapes)) for name, c in rows.items())
-            lines += _table(("ratio, better peer, our time", *shapes), grid)
+            lines += _table((GRID, *shapes), grid)
     return "\n".join(lines)

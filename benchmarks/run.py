@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 GROUPS = (
-    "startup", "dispatch", "general", "aio", "inplace", "guards", "threads", "rust", "structured", "rows",
+    "startup", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "rust", "structured", "rows",
     "elementwise", "reductions", "batch", "quant", "wgpu", "cuda", "regret",
 )  # fmt: skip
 

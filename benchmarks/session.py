@@ -13,7 +13,7 @@ from benchmarks.peers import ggml, torch
 from benchmarks.rows import CALIBRATION, Cell, Plan, groups, wgpu
 from benchmarks.targets import verdicts
 
-WIDTH = 160  # of tables in a file or a pipe
+WIDTH = 200  # of tables in a file or a pipe
 
 
 def _measured(cell: Cell) -> list[Record]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from trueno.text import duration
 
 from benchmarks.compare import Record
-from benchmarks.rows import ROWS, cuda, general, text, wgpu
+from benchmarks.rows import ROWS, cuda, door, general, text, wgpu
 from benchmarks.rows.families import ADD
 from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
 from benchmarks.rows.regret_gpu import HOST, THERE
@@ -102,7 +102,7 @@ def _one(records: Sequence[Record], key: tuple[str, ...], row: str, target: str,
 
 
 def _dispatch(records: Sequence[Record]) -> Verdict:
-    row, target = "dispatch: public call with out= minus the bare kernel", "≤ 200 ns"
+    row, target = "dispatch: Python function with out= minus the bare kernel", "≤ 200 ns"
     measured = [r for r in records if r.group == "dispatch" and r.value is not None]
     if not measured:
         return _missing(row, target)
@@ -112,6 +112,16 @@ def _dispatch(records: Sequence[Record]) -> Verdict:
     shown = f"worst {duration(worst.value or 0)} ({worst.name}), median {duration(middle)} of {len(measured)} ops"
     shown += f", add {duration(add)}" if add is not None else ""
     return Verdict(row, target, shown, (worst.value or 0.0) <= 200e-9)
+
+
+def _door(records: Sequence[Record]) -> list[Verdict]:
+    ratios = [
+        _one(records, ("door", name, text((n,))), f"whole call: {name}, {text((n,))} elements, over NumPy",
+             f"≤ {most:g}×", times, lambda v, most=most: v <= most)
+        for (name, n), most in door.RATIOS.items()
+    ]  # fmt: skip
+    row, target = "whole call: add, out=, beyond the kernel's machine code", f"≤ {duration(door.BEYOND_S)}"
+    return [*ratios, _one(records, ("door", door.BEYOND), row, target, duration, lambda v: v <= door.BEYOND_S)]
 
 
 def _general(records: Sequence[Record]) -> list[Verdict]:
@@ -348,6 +358,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
     many = _ratios(records)
     structured = [v for v in many if v.row.startswith(("matmul", "convolve2d", "transpose"))]
     return [
+        *_door(records),
         _dispatch(records),
         *_general(records),
         _aio(records),

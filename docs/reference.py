@@ -129,7 +129,15 @@ def backend_page() -> str:
     from trueno import backend
 
     parts = [f"# Backend contract\n\n{inspect.getdoc(backend)}\n"]
-    for name in ("Backend", "OptionalMethods", "DeviceBackend", "Kernel", "BindableKernel", "Recording"):
+    for name in (
+        "Backend",
+        "OptionalMethods",
+        "DeviceBackend",
+        "Kernel",
+        "BindableKernel",
+        "CompiledKernel",
+        "Recording",
+    ):
         parts.append(f"\n## {name}\n\n{inspect.getdoc(getattr(backend, name))}\n")
         parts += [f"\n**`{call}`**\n\n{doc}\n" for call, doc in members(name)]
     parts.append("\n## Records\n")
@@ -176,6 +184,7 @@ def members_table() -> str:
         "DeviceBackend": "with arrays of its own",
         "OptionalMethods": "optional",
         "BindableKernel": "optional, of a kernel",
+        "CompiledKernel": "optional, of a kernel",
     }
     rows = [(f"`{call}`", _sentence(doc), when) for name, when in groups.items() for call, doc in members(name)]
     return _table(("member", "what it does", "needed"), rows).rstrip()

@@ -66,6 +66,7 @@ def groups() -> dict[str, Cells]:
         batch,
         cuda,
         dispatch,
+        door,
         elementwise,
         general,
         guards,
@@ -83,6 +84,7 @@ def groups() -> dict[str, Cells]:
 
     return {
         "startup": startup.cells,
+        "door": door.cells,
         "dispatch": dispatch.cells,
         "general": general.cells,
         "aio": aio.cells,

@@ -1,4 +1,5 @@
-"""What a public call costs beyond its kernel: the call with `out=` minus the bare kernel from `op.plan`.
+"""What a call costs beyond its kernel where no entry is compiled: the Python function with `out=` minus the bare kernel
+from `op.plan`.
 
 Both take turns, and of both the minimum over all runs counts: noise only adds, and a difference of two
 calls of half a microsecond has none to spare.
@@ -10,7 +11,7 @@ from functools import partial
 from trueno.ops.op import Op
 
 from benchmarks import inputs
-from benchmarks.compare import Record, function, ours
+from benchmarks.compare import Record, function, ours, python_functions
 from benchmarks.rows import Cell, Plan, families, text
 from benchmarks.timing import bind, fastest, race
 
@@ -26,6 +27,11 @@ def cells(plan: Plan) -> Iterator[Cell]:
 
 
 def _one(op: Op, plan: Plan) -> list[Record]:
+    with python_functions():
+        return _raced(op, plan)
+
+
+def _raced(op: Op, plan: Plan) -> list[Record]:
     memory, keywords = inputs.arena(SHAPE), inputs.required(op)
     operands = memory.operands(op)
     out = memory.out(op, operands, keywords)

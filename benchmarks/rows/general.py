@@ -16,7 +16,7 @@ from trueno.dispatch.call import request
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 
-from benchmarks.compare import Record, function
+from benchmarks.compare import Record, function, python_functions
 from benchmarks.rows import Cell, Plan, text
 from benchmarks.timing import Thunk, bind, fastest, race
 
@@ -53,7 +53,7 @@ def cells(plan: Plan) -> Iterator[Cell]:
 
 
 def _one(name: str, shape: str, plan: Plan) -> list[Record]:
-    with trueno.use("simd"):  # the kernels that refuse most, having been compiled for one layout
+    with python_functions(), trueno.use("simd"):  # the kernels that refuse most, having been compiled for one layout
         return _raced(name, shape, plan)
 
 

@@ -49,6 +49,11 @@ SETTINGS: dict[str, Setting] = {
     "TRUENO_CACHE_DIR": Setting(
         parsers.text, None, "folder for compiled kernels and measurements; default: the user's cache folder"
     ),
+    "TRUENO_DOOR": Setting(
+        parsers.choice("auto", "off"),
+        "auto",
+        "off: calls run as Python functions, which profilers see, even where a backend has compiled their entry",
+    ),
     "TRUENO_PROBE": Setting(
         parsers.choice("on", "off", "cached"),
         "on",

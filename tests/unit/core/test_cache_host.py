@@ -216,6 +216,7 @@ def test_a_number_is_rounded_to_nearest_in_any_mode(backend, mode):
     assert got[0].tolist() == [third] * 4 and got[1].tolist() == [-third] * 4
 
 
+@pytest.mark.usefixtures("python_functions")
 @pytest.mark.parametrize("op, operands, given", [
     ("add", (X, BIAS), {}), ("mul", (X, 2.0), {}), ("sum", (X,), {"axis": 0}), ("add", (X[:, ::2], X[:, 1::2]), {}),
     ("matmul", (X.T, X[:, ::2]), {}), ("softmax", (X,), {"axis": 0}), ("relu", (X.reshape(3, 2, 2),), {}),
@@ -394,6 +395,7 @@ def test_a_remembered_backend_that_fails_is_left_out(monkeypatch):
         state.forget_plans()
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_what_ends_a_program_passes(monkeypatch):
     for _ in range(3):
         trueno.add(X, BIAS)

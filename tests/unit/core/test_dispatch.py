@@ -42,6 +42,7 @@ def profiled(call: Callable[[], object]) -> tuple[list[CodeType], list[str]]:
     return python, builtin
 
 
+@pytest.mark.usefixtures("python_functions")
 @pytest.mark.parametrize("backend", ["simd", "scalar", "reference"])
 @pytest.mark.parametrize("op", ["add", "softmax", "sum", "matmul"])
 def test_a_warm_call_takes_no_lock_and_asks_nobody(op: str, backend: str) -> None:
@@ -59,6 +60,7 @@ def test_a_warm_call_takes_no_lock_and_asks_nobody(op: str, backend: str) -> Non
     assert not [name for name in builtin if "lock" in name.lower() or name.endswith(("acquire", "__enter__"))]
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_a_warm_broadcast_is_few_calls_in_few_files() -> None:
     """What the fast path does not take goes to its kernel as directly, once it has been called twice."""
     if not trueno.backends()["simd"].available:
@@ -74,6 +76,7 @@ def test_a_warm_broadcast_is_few_calls_in_few_files() -> None:
     assert len(files) <= 4, files
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_a_warm_call_into_out_asks_no_shapes() -> None:
     """Where only the op can tell a result's shape, a call with out= still finds its kernel at once."""
     if not trueno.backends()["simd"].available:
@@ -88,6 +91,27 @@ def test_a_warm_call_into_out_asks_no_shapes() -> None:
             python, _ = steps(call)
             assert python[:2] == ["<lambda>", seen]
             assert not {"call", "result_shapes", "coerce"} & set(python[2:])
+
+
+def test_a_warm_call_of_an_op_that_checks_values_runs_the_check_and_the_kernel() -> None:
+    """The check is all that is added; what it refuses, the general path raises, with nothing written."""
+    if not trueno.backends()["simd"].available:
+        pytest.skip("simd is not available here")
+    table, i = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([3, 0])
+    out = np.empty((2, 3), np.float32)
+    with trueno.use("simd"):
+        python, _ = steps(lambda: trueno.embedding_lookup(table, i, out=out))
+        assert python[:3] == ["<lambda>", "embedding_lookup", "_indexed"] and "call" not in python
+        np.testing.assert_array_equal(out, table[[3, 0]])
+        out.fill(7)
+        for wrong in (-1, 4):
+            with pytest.raises(trueno.errors.ParameterError, match=rf"i\[1\] is {wrong}"):
+                trueno.embedding_lookup(table, np.array([0, wrong]), out=out)
+        assert (out == 7).all()
+        with pytest.raises(trueno.errors.ShapeError):
+            trueno.symmetric_eigen(np.ones((100_000, 1), np.float32))
+        with pytest.raises(trueno.errors.ParameterError, match="not symmetric"):
+            trueno.symmetric_eigen(np.array([[1, 2], [3, 4]], np.float32))
 
 
 def test_contexts_keep_their_tables() -> None:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
-from trueno_simd.codecache.store import _Files
+from trueno_simd.codecache.kernel_cache import _Files
 
 SSE2, AVX2 = ("x86_64-unknown-linux-gnu", "x86-64", ""), ("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2")
 
@@ -110,7 +110,8 @@ def cache(tmp_path):
 
 
 def compiled(cache):
-    return {path: path.read_bytes() for path in cache.rglob("*.nbc")}
+    """Every file of a kernel's machine code, and its content: Numba's, and the one for processes without Numba."""
+    return {path: path.read_bytes() for path in cache.rglob("k_*") if path.suffix in (".nbc", ".o")}
 
 
 def test_a_damaged_kernel_is_compiled_anew(cache):
@@ -160,7 +161,8 @@ def test_a_cache_of_other_options_is_not_used(cache):
     slow = compiled(cache)
     succeeds(SUM, cache)
     both = compiled(cache)
-    assert len(both) == 2 * len(slow) and both | slow == both
+    assert [path.suffix for path in slow] == [".nbc"], "no process without Numba may use it"
+    assert sorted(path.suffix for path in both) == [".nbc", ".nbc", ".o"] and both | slow == both
     succeeds(SUM, cache)
     assert compiled(cache) == both
 

@@ -18,10 +18,14 @@ from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil, unpack
 from trueno_simd.llvm.jit import outer
 from trueno_simd.threads import cpus, pool
-from trueno_simd.threads.words import pause
+from trueno_simd.threads.region import WAKE_NS
+from trueno_simd.threads.words import EACH, FOREGONE, SLEEPS, SPIN_TICKS, WAKE_TICKS, pause, peek, poke
 
 COUNTS = types.Array(int64, 1, "C")
 load = unpack(types.Tuple((COUNTS, int64)))
+
+
+thread_id = types.ExternalFunction("PyThread_get_thread_ident", int64())
 
 
 @outer
@@ -44,6 +48,71 @@ def count_all_without_gil(counts, chunks, work):  # type: ignore[no-untyped-def]
     args = pack((counts, work))
     token = release_gil()
     bits = pool.parallel_for(address_of(tally), args, chunks)
+    acquire_gil(token)
+    return bits
+
+
+@kernel_entry(int64(COUNTS, int64, int64, int64), cache=False)
+def count_all_of_little_work(counts, chunks, work, nanoseconds):  # type: ignore[no-untyped-def]
+    args = pack((counts, work))
+    return pool.parallel_for(address_of(tally), args, chunks, nanoseconds)
+
+
+PATIENCE = 1 << 31  # pauses, at least some seconds: a wait that ends so long after fails its test
+meeting_load = unpack(types.Tuple((COUNTS, COUNTS)))
+
+
+@outer
+def meet(args, i):  # type: ignore[no-untyped-def]
+    """Stay in chunk i until all others of the meeting have begun: no thread runs two."""
+    begun, threads = meeting_load(args)
+    begun[i] = 1
+    threads[i] = thread_id()
+    for _ in range(PATIENCE):
+        if begun.sum() == begun.shape[0]:
+            return 0
+        pause()
+    return 1
+
+
+@kernel_entry(int64(COUNTS, COUNTS), cache=False)
+def meet_all(begun, threads):  # type: ignore[no-untyped-def]
+    args = pack((begun, threads))
+    token = release_gil()
+    bits = pool.parallel_for(address_of(meet), args, begun.shape[0])
+    acquire_gil(token)
+    return bits
+
+
+@outer
+def hold_up(args, i):  # type: ignore[no-untyped-def]
+    """Stay in the chunk that is `last` until all others are done, which its thread cannot do."""
+    done, last = load(args)
+    if i == last:
+        for _ in range(PATIENCE):
+            if done.sum() == done.shape[0] - 1:
+                break
+            pause()
+        else:
+            return 1
+    done[i] += 1
+    return 0
+
+
+@kernel_entry(int64(COUNTS, int64), cache=False)
+def hold_one_up(done, last):  # type: ignore[no-untyped-def]
+    args = pack((done, last))
+    token = release_gil()
+    bits = pool.parallel_for(address_of(hold_up), args, done.shape[0])
+    acquire_gil(token)
+    return bits
+
+
+@kernel_entry(int64(COUNTS, int64), cache=False)
+def hold_one_up_of_little_work(done, last):  # type: ignore[no-untyped-def]
+    args = pack((done, last))
+    token = release_gil()
+    bits = pool.parallel_for(address_of(hold_up), args, done.shape[0], 1)
     acquire_gil(token)
     return bits
 
@@ -75,7 +144,7 @@ def raising(chunks):  # type: ignore[no-untyped-def]
     return pool.parallel_for(address_of(raise_at_3), 0, chunks)
 
 
-@pytest.fixture(params=[2, 4])
+@pytest.fixture(params=[2, 3, 4])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     pool.set_count(request.param)
     assert pool.ensure_started()
@@ -105,6 +174,84 @@ def test_each_chunk_once_after_sleep(threads: int) -> None:
 def test_long_chunks_make_the_caller_sleep(threads: int) -> None:
     for _ in range(5):
         check(threads, work=200_000)
+
+
+def test_a_participant_has_the_same_chunk_every_time(threads: int) -> None:
+    """Its core's cache then holds the chunk's memory from the call before."""
+    seen = set()
+    for _ in range(50):
+        begun, ids = np.zeros(threads, np.int64), np.zeros(threads, np.int64)
+        assert meet_all(begun, ids) == 0
+        assert len(set(ids)) == threads and ids[0] == threading.get_ident()
+        seen.add(tuple(ids))
+    assert len(seen) == 1
+
+
+def test_others_take_what_a_late_participant_leaves(threads: int) -> None:
+    chunks = 8 * threads
+    for trial in range(40):
+        done = np.zeros(chunks, np.int64)
+        assert hold_one_up(done, trial % chunks) == 0
+        assert (done == 1).all()
+
+
+def sleepers(threads: int) -> list[int]:
+    return [peek(SLEEPS + EACH * w) for w in range(threads - 1)]
+
+
+def asleep(threads: int) -> None:
+    limit = time.monotonic() + 30
+    while not all(sleepers(threads)):
+        assert time.monotonic() < limit
+        time.sleep(0.001)
+
+
+def check_little(nanoseconds: int) -> None:
+    counts = np.zeros(8, np.int64)
+    assert count_all_of_little_work(counts, 8, 0, nanoseconds) == 255
+    assert (counts == 1).all()
+
+
+@pytest.fixture
+def clock() -> Iterator[None]:
+    before = [(word, peek(word)) for word in (SPIN_TICKS, WAKE_TICKS)]
+    yield
+    for word, value in before:
+        poke(word, value)
+
+
+def test_little_work_does_not_wake_a_worker(threads: int, clock: None) -> None:
+    asleep(threads)
+    poke(SPIN_TICKS, -1)  # as if calls were far apart
+    poke(WAKE_TICKS, 1 << 40)  # as if this machine took no time
+    for _ in range(300):
+        check_little(WAKE_NS // 3)
+        assert all(sleepers(threads)) and peek(FOREGONE) < 1 << 40
+
+
+def test_little_work_that_is_repeated_does(threads: int, clock: None) -> None:
+    asleep(threads)
+    poke(SPIN_TICKS, 1 << 62)  # as if calls were close together
+    poke(WAKE_TICKS, 1 << 40)
+    poke(FOREGONE, (1 << 40) - 1)
+    check_little(WAKE_NS // 3)  # comes to the time that pays
+    assert peek(FOREGONE) == 0
+    check_little(WAKE_NS // 3)
+
+
+def test_work_that_takes_longer_than_was_said_is_shared(threads: int, clock: None) -> None:
+    for _ in range(20):
+        asleep(threads)
+        poke(WAKE_TICKS, 0)  # as if the first chunk took long
+        counts = np.zeros(8, np.int64)
+        assert count_all_of_little_work(counts, 8, 2000, 1) == 255
+        assert (counts == 1).all()
+        poke(WAKE_TICKS, 1 << 40)
+    asleep(threads)
+    done = np.zeros(8, np.int64)
+    poke(WAKE_TICKS, 0)
+    assert hold_one_up_of_little_work(done, 5) == 0  # ends only if others take the rest
+    assert (done == 1).all()
 
 
 def test_eight_python_threads_at_once(threads: int) -> None:

@@ -1,11 +1,12 @@
 """The only module of the core that a backend's code imports, besides `trueno.errors`.
 
 A backend is a plugin: an object with the methods of `Backend`, which the core calls, and which here finds what it
-needs for its answers.  Five groups:
+needs for its answers.  Six groups:
 
 - the *protocol* between core and backend: `Call`, `Kernel`, `Probe`, `Rates`, `Reject` and others;
 - the *table of kernels* for structured ops, with each kernel's facts beside it;
 - *ops*: the table's rows, their programs, and `lower`, which plans the passes of a program over a row;
+- *compiled entries*, for a backend that puts machine code in front of the public functions;
 - *block formats* of quantized tensors, as data, and their meaning in NumPy;
 - the *environment*: settings, the cache folder, the floating-point environment, text for a terminal.
 
@@ -21,6 +22,7 @@ from trueno.discovery.protocol import Accuracy as Accuracy
 from trueno.discovery.protocol import Backend as Backend
 from trueno.discovery.protocol import BindableKernel as BindableKernel
 from trueno.discovery.protocol import Call as Call
+from trueno.discovery.protocol import CompiledKernel as CompiledKernel
 from trueno.discovery.protocol import Device as Device
 from trueno.discovery.protocol import DeviceBackend as DeviceBackend
 from trueno.discovery.protocol import Kernel as Kernel
@@ -37,8 +39,15 @@ if TYPE_CHECKING:
     from trueno import escape as escape
     from trueno.backend.kernels import KernelTable as KernelTable
     from trueno.backend.kernels import TableKernel as TableKernel
+    from trueno.door import contract as contract
+    from trueno.door.contract import EntryKind as EntryKind
+    from trueno.door.contract import EntryLayout as EntryLayout
+    from trueno.door.contract import EntrySpec as EntrySpec
+    from trueno.door.functions import divert as divert
+    from trueno.door.words import kernel_layout as kernel_layout
     from trueno.firstuse import forks_wait as forks_wait
     from trueno.floatenv import ieee as ieee
+    from trueno.floatenv import standard as standard
     from trueno.floatenv import steady as steady
     from trueno.formats import interleave as interleave
     from trueno.formats.activations import rounded_activations as rounded_activations
@@ -98,6 +107,14 @@ GROUPS = {
         "judge": "trueno.judge.bound",
         "ReferenceBackend": "trueno.reference",
     },
+    "Compiled entries": {
+        "EntrySpec": "trueno.door.contract",
+        "EntryKind": "trueno.door.contract",
+        "EntryLayout": "trueno.door.contract",
+        "contract": "trueno.door.contract",
+        "kernel_layout": "trueno.door.words",
+        "divert": "trueno.door.functions",
+    },
     "Block formats": {
         "FORMATS": "trueno.formats.table",
         "INTERLEAVED": "trueno.formats.table",
@@ -117,6 +134,7 @@ GROUPS = {
         "cachedir": "trueno.cachedir",
         "ieee": "trueno.floatenv",
         "steady": "trueno.floatenv",
+        "standard": "trueno.floatenv",
         "escape": "trueno.escape",
         "columns": "trueno.text",
         "forks_wait": "trueno.firstuse",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from trueno.door.contract import EntryLayout, EntrySpec
     from trueno.ops.op import Op
 
 API = 1
@@ -59,6 +60,16 @@ class BindableKernel(Kernel, Protocol):
         The kernel treats them as having these shapes, whatever shape they have.  It need not check their lengths, but
         must still refuse an array that is not contiguous where it would need a copy, and overlaps.
         """
+
+
+class CompiledKernel(Kernel, Protocol):
+    """A kernel of row programs with machine code that the backend's own `entries` can call."""
+
+    code: int
+    """Its address, as those entries need it; the core only writes it into their tables.
+
+    The core does so for a bare kernel alone: around a guarded, traced or shielded one are layers of Python.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +198,14 @@ class OptionalMethods(Protocol):
         """Whether the kernel of this key computes in IEEE 754's default environment, whatever its caller set.
 
         This includes its parameters.  Around every other kernel the core sets the environment, at each call.
+        """
+
+    def entries(self, specs: "tuple[EntrySpec, ...]", layout: "EntryLayout") -> dict[str, int]:
+        """The address of machine code in front of each op's public function; an op without one is left out.
+
+        The core asks once for an op, when the backend has made a kernel with the attribute `code` for it.
+        `trueno.door.contract` states what an entry checks, what it reads, and to what it hands every other call.
+        The code stays for the life of the process.
         """
 
     def limits(self) -> dict[str, Any]:

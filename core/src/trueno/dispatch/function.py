@@ -5,6 +5,9 @@ finds the bare kernel in the current state's plans, allocates, calls, and compar
 Python frames.  A call that the kernel refuses, that fails a condition of the fast path, or that raises an exception
 goes to `trueno.dispatch.call`, which validates, broadcasts, compacts and copies operands, and raises errors that
 explain; a kernel that raises there as well has failed.
+
+Where a backend compiles entries (`trueno.door`), one stands in front of the function and does what the fast path does;
+every call that it does not know runs the function.
 """
 
 import inspect
@@ -14,18 +17,21 @@ from typing import Any
 
 import numpy as np
 
-from trueno.discovery.protocol import Refused
+from trueno.discovery.protocol import Backend, Refused
 from trueno.dispatch import plan
 from trueno.dispatch.asking import use
 from trueno.dispatch.call import ENTRANCES
 from trueno.dispatch.coerce import plain, unfit, unpack, unpacked
 from trueno.dispatch.fallback import passes
 from trueno.dispatch.parameters import parameters
-from trueno.dispatch.state import DTYPES, current, refuse
+from trueno.dispatch.state import DTYPES, current, on_code, refuse
 from trueno.errors import DtypeError, ParameterError, ShapeError
+from trueno.firstuse import importing
+from trueno.floatenv import ieee
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op, Parameter
 from trueno.ops.signature import ArraySpec
+from trueno.settings import settings
 
 
 def _declaration(p: inspect.Parameter) -> str:
@@ -97,38 +103,39 @@ def source(op: Op) -> str:
     conditions += ["axis is _axis"] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
     conditions += _parameters(op)
+    # An error of the check is raised by the general path, whose operands it may also be about.
+    conditions += [f"_check({', '.join(op.operands)}) is None"] if op.check is not None else []
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
     for spec in inputs:
         if spec.blocks:  # a QuantizedMatrix knows its format
             lines.append(f"    if {spec.name}.__class__ is not _ndarray:")
             lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")
-    if op.check is None:  # ops that check values have no fast path
-        pad = "            "
-        lines += [
-            "    try:",
-            f"        _dtype = {f'{x}.dtype' if x else '_f4'}",
-            f"        if {' and '.join(conditions)}:",
-        ]
-        lines += [f"{pad}if _dtype is _f4:", f"{pad}    _kernel = _state().f4_{op.name}{key}"]
-        if not op.quantized:  # blocks require float32
-            lines += [f"{pad}elif _dtype is _f8:", f"{pad}    _kernel = _state().f8_{op.name}{key}"]
-        lines += [f"{pad}else:", f"{pad}    _kernel = _refuse"]
-        lines.append(f"{pad}if out is None:")
-        for name, spec in zip(names, outputs, strict=True):
-            lines.append(f"{pad}    {name} = _empty({_shape(op, spec)}, {dtypes[spec.type]})")
-        if len(names) == 1:
-            scalar = op.reduces and not op.structured
-            result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
-            lines += [f"{pad}    if not _kernel({call}):", f"{pad}        return {result}"]
-            fragment = ", ".join([*op.operands, *op.symbolic, "out"])
-            lines += [f"{pad}elif {plain('out', outputs[0])} and not _kernel({fragment}):", f"{pad}    return out"]
-        else:
-            lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
-            fragment = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
-            lines += [f"{pad}if {fragment} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
-        lines += ["    except _Refused:", "        pass"]  # the kernel itself refused: there is no error to check
-        lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
+    pad = "            "
+    lines += [
+        "    try:",
+        f"        _dtype = {f'{x}.dtype' if x else '_f4'}",
+        f"        if {' and '.join(conditions)}:",
+    ]
+    lines += [f"{pad}if _dtype is _f4:", f"{pad}    _kernel = _state().f4_{op.name}{key}"]
+    if not op.quantized:  # blocks require float32
+        lines += [f"{pad}elif _dtype is _f8:", f"{pad}    _kernel = _state().f8_{op.name}{key}"]
+    lines += [f"{pad}else:", f"{pad}    _kernel = _refuse"]
+    lines.append(f"{pad}if out is None:")
+    for name, spec in zip(names, outputs, strict=True):
+        lines.append(f"{pad}    {name} = _empty({_shape(op, spec)}, {dtypes[spec.type]})")
+    if len(names) == 1:
+        scalar = op.reduces and not op.structured
+        result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
+        lines += [f"{pad}    if not _kernel({call}):", f"{pad}        return {result}"]
+        fragment = ", ".join([*op.operands, *op.symbolic, "out"])
+        lines += [f"{pad}elif {plain('out', outputs[0])} and not _kernel({fragment}):", f"{pad}    return out"]
+    else:
+        lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
+        fragment = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
+        lines += [f"{pad}if {fragment} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
+    lines += ["    except _Refused:", "        pass"]  # the kernel itself refused: there is no error to check
+    lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
     lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"
 
@@ -150,6 +157,7 @@ def build(op: Op) -> Callable[..., Any]:
         "_op": op,
         "_passes": passes,
         "_axis": -1,
+        "_check": op.check,
         **{f"_default_{p.name}": p.default for p in op.params if p.symbolic},
     }
     exec(compile(source(op), f"<trueno.{op.name}>", "exec"), namespace)
@@ -210,6 +218,19 @@ def function(name: str) -> Callable[..., Any]:
     if name not in _functions:
         _functions[name] = build(TABLE[name])
     return _functions[name]
+
+
+def _offered(op: Op, backend: Backend) -> None:
+    """Open the compiled door of a public function, once a plan of its op has machine code."""
+    function = _functions.get(op.name)
+    if function is None or op is not TABLE.get(op.name) or settings.get("TRUENO_DOOR") == "off":
+        return
+    with importing, ieee():
+        from trueno.door.doors import offer  # start-up
+    offer(op, function, backend)
+
+
+on_code(_offered)
 
 
 __all__ = ["Parameter", "build", "function", "source"]

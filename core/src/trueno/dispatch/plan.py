@@ -28,11 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The backend that runs the calls of one key, and the function to call.  key: the state's key of this plan."""
+    """The backend that runs the calls of one key, and the function to call.  key: the state's key of this plan.
+
+    code: the kernel's machine code, for entries (`trueno.door`); 0 if it has none, or if there is a layer around it.
+    """
 
     backend: Backend
     kernel: Kernel
     key: tuple[Any, ...]
+    code: int = 0
 
 
 class PluginFailed(Exception):
@@ -72,7 +76,8 @@ def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None") -> Pl
         kernel = timed(kernel, call, name)
     if kernel is not bare or not _own_environment(backend, call):
         kernel = steady(kernel)
-    return Plan(backend, kernel, key(call))
+    code = getattr(kernel, "code", 0) if kernel is bare and call.residency == "host" else 0
+    return Plan(backend, kernel, key(call), code)
 
 
 def _own_environment(backend: Backend, call: Call) -> bool:

@@ -7,7 +7,7 @@ make the same plan twice.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from weakref import WeakSet
 import numpy as np
 
 from trueno.changes import on_change
-from trueno.discovery.protocol import Call, Kernel, Refused
+from trueno.discovery.protocol import Backend, Call, Kernel, Refused
 from trueno.dispatch import fallback, plan
 from trueno.dispatch.plan import Plan, PluginFailed
 from trueno.dispatch.table import Table
@@ -40,6 +40,14 @@ requests it again."""
 CHAINS = 512
 """The most batch-made ops that are kept, with their plans: their number has no limit, and a batch holds its own."""
 RANKS = 65  # NumPy's arrays have up to 64 axes
+TABLES = {name: 1 + i for i, name in enumerate(TABLE)}
+"""Where a state's words hold the address of an op's table of machine code."""
+overridden = np.zeros(1, np.int64)
+"""Not 0 once any state but the base one was ever current: from then on machine code asks the context variable.
+
+It is never set back, because a copied context may outlive the scope that it was copied in.
+"""
+_on_code: list[Callable[[Op, Backend], None]] = []
 
 
 def refuse(*_: Any) -> int:
@@ -55,11 +63,13 @@ class State:
     size classes of further operands of structured ops after.  `general` holds the plans of calls in canonical form.
     chains: the keys in `general` of ops that batches made, oldest first.
     calls: the calls that go straight to their kernels (`trueno.dispatch.cache`).
+    words: what machine code reads (`trueno.door`): the generation of this state's plans, then a table's address for
+    each op.  tables: these tables.
     own: the request of this state; None follows `trueno.set_default`.
     """
 
     __slots__ = (
-        "__weakref__", "calls", "chains", "general", "own", "rules", "traced",
+        "__weakref__", "calls", "chains", "general", "own", "rules", "tables", "traced", "words",
         *(f"{d}_{name}" for name in TABLE for d in DTYPES),
     )  # fmt: skip
 
@@ -70,6 +80,9 @@ class State:
         self.general: dict[Any, tuple[Decision, dict[int, Plan | None]]] = {}
         self.chains: deque[tuple[Any, ...]] = deque()
         self.calls: dict[Any, Any] = {}
+        self.words = np.zeros(1 + len(TABLE), np.int64)
+        self.words[0] = 1
+        self.tables: dict[str, np.ndarray[Any, Any]] = {}
 
     @property
     def request(self) -> Request:
@@ -128,7 +141,10 @@ class State:
             return refuse
         values = tuple((p.name, v) for p, v in zip(op.static, static, strict=True))
         chosen = self.chosen(Call(op, dtype, op.layout, rank, sizes, values))
-        return chosen.kernel if chosen else refuse
+        if chosen is None:
+            return refuse
+        _offer(op, chosen)
+        return chosen.kernel
 
     def forget(self, op: str | None = None) -> None:
         """Drop the plans of an op, or all; the next call of each key chooses again."""
@@ -144,6 +160,7 @@ class State:
                     delattr(self, f"{d}_{name}")
                 except AttributeError:  # not created yet
                     continue
+        self.words[0] += 1  # last: a slot that was filled from a dropped plan holds the generation before
 
     def _choice(self, call: Call) -> tuple[Decision, dict[int, Plan | None]]:
         """The decision for a call and its plans by rank; both are stored, unless plans were dropped meanwhile."""
@@ -175,6 +192,7 @@ class State:
             name = decision.ranking[skip]
             try:
                 plans[skip] = plan.prepare(call, name, self, guarded=self.guarding())
+                _offer(call.op, plans[skip])
             except PluginFailed as failure:
                 self.failed(call, name, failure.error)
                 decision, plans = self._choice(call)
@@ -240,6 +258,17 @@ class State:
         forget_plans(call.op.name)
 
 
+def on_code(listener: Callable[[Op, Backend], None]) -> None:
+    """Call `listener` with op and backend whenever a plan has machine code that an entry may call."""
+    _on_code.append(listener)
+
+
+def _offer(op: Op, ready: Plan | None) -> None:
+    if ready is not None and ready.code:
+        for listener in _on_code:
+            listener(op, ready.backend)
+
+
 _default = Request()  # the request of `set_default`
 _base = State()
 current: ContextVar[State] = ContextVar("trueno_state", default=_base)
@@ -264,8 +293,14 @@ def _state(own: Request | None, rules: "Rules | None", traced: bool) -> State:
     return state
 
 
+def base() -> State:
+    """The state outside of every scope."""
+    return _base
+
+
 def follow(scopes: tuple[Scope, ...]) -> None:
     """Apply these scopes to later calls of this thread or task; the innermost of each kind counts."""
+    overridden[0] = 1
     own = rules = None
     traced = False
     for scope in scopes:
@@ -284,6 +319,7 @@ def choosing(names: tuple[str, ...], origin: str) -> State:
 @contextmanager
 def entered(state: State) -> Iterator[None]:
     """Run everything inside in `state`."""
+    overridden[0] = 1
     token = current.set(state)
     try:
         yield

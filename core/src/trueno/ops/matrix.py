@@ -132,8 +132,8 @@ def convolve2d(x, kernel, *, mode: str = "valid"):
 
 def _indexed(table: Array, i: Array) -> None:
     """Raise ParameterError naming the first index that is outside the table."""
-    bad = (i < 0) | (i >= len(table))
-    if bad.any():
+    if i.size and (i.min() < 0 or i.max() >= len(table)):
+        bad = (i < 0) | (i >= len(table))
         at = tuple(map(int, np.unravel_index(np.argmax(bad), i.shape)))
         where = f"i[{', '.join(map(str, at))}]" if at else "i"
         rows = f"0 to {len(table) - 1}" if len(table) else "none, as table is empty"
@@ -153,7 +153,7 @@ def embedding_lookup(table, i):
 
 def _symmetric(a: Array) -> None:
     """Raise ParameterError naming the largest asymmetry, or an entry that is not finite."""
-    if not a.size:
+    if not a.size or a.ndim != 2 or a.shape[0] != a.shape[1]:  # the signature refuses other shapes
         return
     finite = np.isfinite(a)
     if not finite.all():

@@ -6,18 +6,20 @@ What needs Numba is imported and compiled in a thread of its own (`trueno_simd.l
 import os
 from functools import cache, cached_property, partial
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from trueno.backend import Accuracy, Call, Device, Kernel, Probe, Rates, Reject, settings
 
 from trueno_simd.llvm import elsewhere, isa
+from trueno_simd.llvm.caches import last_cache
+from trueno_simd.rows import work
+
+if TYPE_CHECKING:
+    from trueno.backend import EntryLayout, EntrySpec
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-PARALLEL_CLASS = 17  # size classes from 65 536 elements get kernels that may use the thread pool
-
-ROWS = Rates(launch_s=0.15e-6, flops=3e10, bytes=1.2e11)
-"""Of row programs in float32 on one core: from 15 (argmax) to 60 (exp) flops per nanosecond."""
+PARALLEL_CLASS = 17  # size classes from 65 536 elements on: where structured kernels start to use the thread pool
 REGION_S = 2e-6
 """The cost of a parallel region: waking the threads and waiting for the last."""
 MEMORY_CLASS, MEMORY_BYTES = 23, 2.5e10
@@ -40,6 +42,14 @@ def _module(name: str) -> Any:
 def _kernels() -> Any:
     """The table of structured kernels."""
     return _module("kernels").KERNELS
+
+
+def _parallel(call: Call) -> bool:
+    """Whether calls of this key may use the thread pool: the smallest of a row program's is worth a piece."""
+    if call.op.structured:
+        return max(call.sizes) >= PARALLEL_CLASS
+    program = call.op.program(call.layout, **dict(call.static))
+    return 1 << (max(call.sizes) - 1) >= work.piece(program, call.dtype.itemsize, call.rank)
 
 
 class SimdBackend:
@@ -79,7 +89,9 @@ class SimdBackend:
         return elsewhere.run(partial(self._kernel, call))
 
     def _kernel(self, call: Call) -> Kernel:
-        self._set_threads()
+        parallel = _parallel(call)
+        if parallel or call.op.structured:  # others have no use for threads, and may have none for Numba
+            self._set_threads()
         if call.op.structured:
             from trueno.backend import FusedOp  # imported here, because probes do not need the table of ops
 
@@ -90,8 +102,19 @@ class SimdBackend:
             return _kernels().kernel(call)
         from trueno_simd.rows.rowprogram import compiled
 
-        parallel = max(call.sizes) >= PARALLEL_CLASS
-        return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded)
+        program = call.op.program(call.layout, **dict(call.static))
+        stream = work.stream(program, call.dtype.itemsize, last_cache())
+        if not parallel or 1 << max(call.sizes) <= stream:
+            stream = 0  # no call of this key is so large
+        return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded, stream)
+
+    def entries(self, specs: "tuple[EntrySpec, ...]", layout: "EntryLayout") -> dict[str, int]:
+        return elsewhere.run(lambda: self._entries(specs, layout))
+
+    def _entries(self, specs: "tuple[EntrySpec, ...]", layout: "EntryLayout") -> dict[str, int]:
+        from trueno_simd.door import build  # needed once a kernel has been compiled
+
+        return build.entries(specs, layout)
 
     def own_environment(self, call: Call) -> bool:
         """Compiled kernels set it themselves; LAPACK, which NumPy calls in the caller's thread, does not."""
@@ -114,9 +137,9 @@ class SimdBackend:
 
         A rough figure for a machine that was not measured: elementary functions differ by a factor of two.
         """
-        one_core = _kernels().rates(call) if call.op.structured else ROWS
+        one_core = _kernels().rates(call) if call.op.structured else work.ROWS
         size = max(call.sizes)
-        cores = (settings.get("TRUENO_THREADS") or _cpus()) if size >= PARALLEL_CLASS else 1
+        cores = (settings.get("TRUENO_THREADS") or _cpus()) if _parallel(call) else 1
         flops = one_core.flops * 4 / call.dtype.itemsize
         if size >= MEMORY_CLASS:
             return Rates(REGION_S, flops * cores, MEMORY_BYTES * min(cores, MEMORY_CORES))

@@ -7,7 +7,8 @@ from typing import Any
 from numba import njit, types
 from trueno.backend import Refused
 
-from trueno_simd.codecache.store import KernelCache
+from trueno_simd.codecache.kernel_cache import KernelCache
+from trueno_simd.llvm import convention
 from trueno_simd.llvm.jit import FLAGS
 from trueno_simd.llvm.linking import WHOLE, WHOLE_WIDE
 
@@ -18,7 +19,8 @@ def kernel_entry(
     """A kernel that Python calls: compiled at once for `signature`, kept on disk, exact about its arguments.
 
     Arguments of other types are `Refused` in under a microsecond; Numba's own search for
-    conversions and its explanation of why there is none take a hundred.
+    conversions and its explanation of why there is none take a hundred.  `kernel.code` is the address of its
+    machine code, for the entries of `trueno_simd.door`.
 
     wide: with registers of 512 bits where the CPU has them, whatever LLVM prefers for it (`trueno_simd.rows.width`).
     """
@@ -36,6 +38,7 @@ def kernel_entry(
         kernel._search_new_conversions = _refuse  # where it is asked first: one Python frame less than to explain
         kernel.typeof_pyval = partial(_typeof, kernel.typeof_pyval)
         kernel._explain_matching_error = _refuse
+        kernel.code = convention.code_of(kernel)
         return kernel
 
     return compile_

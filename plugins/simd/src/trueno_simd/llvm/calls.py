@@ -79,7 +79,7 @@ def _address(context: Any, builder: Any, dispatcher: Any, arguments: tuple[Any, 
 
 @intrinsic
 def region_address(typing: Any, dispatcher: Any) -> Any:
-    return int64(dispatcher), lambda c, b, s, v: _address(c, b, dispatcher, (int64, int64, int64))
+    return int64(dispatcher), lambda c, b, s, v: _address(c, b, dispatcher, (int64,) * 4)
 
 
 @intrinsic
@@ -105,8 +105,8 @@ def call_piece(typing: Any, function: Any, args: Any, i: Any) -> Any:
 
 
 @intrinsic
-def call_region(typing: Any, enter: Any, function: Any, args: Any, chunks: Any) -> Any:
-    return int64(int64, int64, int64, int64), lambda c, b, s, v: _call(c, b, v[0], v[1:])
+def call_region(typing: Any, enter: Any, function: Any, args: Any, chunks: Any, work: Any) -> Any:
+    return int64(*(int64,) * 5), lambda c, b, s, v: _call(c, b, v[0], v[1:])
 
 
 @intrinsic

@@ -85,6 +85,11 @@ def current() -> Isa:
     return _compiled_for(name, words)
 
 
+def capped() -> bool:
+    """Whether a cap below the host's level is in force."""
+    return _capped_cpu() is not None
+
+
 def level() -> str:
     """The level in force: one of `LEVELS`, or "generic" on another architecture."""
     return current().level

@@ -20,8 +20,9 @@ from trueno_simd.kernels import PRODUCTS
 from trueno_simd.kernels.matmul import ELSEWHERE
 from trueno_simd.kernels.operands import NONE
 from trueno_simd.llvm import isa
-from trueno_simd.rows.printer import Lines, Printer, Variant, indent
+from trueno_simd.rows.printer import Lines, Printer, indent
 from trueno_simd.rows.rowprogram import KEPT
+from trueno_simd.rows.variant import Variant
 
 
 class EpiloguePrinter(Printer):

@@ -7,6 +7,7 @@ from trueno_simd.rows.schedule import row_spans
 from trueno_simd.threads.pool import parallel_for
 
 JOB = reader(5)
+PIECE = 24_576  # elements that one thread finishes at a time
 
 
 @outer
@@ -21,6 +22,6 @@ def over_all(finish, more, rows, n):
     """`finish` every block of `rows` rows of n."""
     if rows * n == 0:
         return 0
-    pieces, step = row_spans(rows, n)
+    pieces, step = row_spans(rows, n, PIECE)
     parallel_for(address_of(band), pack((finish, more, rows, n, step)), pieces)
     return 0

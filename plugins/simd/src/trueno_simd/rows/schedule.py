@@ -1,31 +1,41 @@
-"""When work is split, and into what: sizes measured on a CPU, never on the number of threads.
+"""How a call is split, into pieces of about `piece` elements (`trueno_simd.rows.work`) or more.
 
-A chunk's size follows from the row's length alone, so that a sum is joined in the same order whatever the
+A piece's size follows from the op and the row's length alone, so that a sum is joined in the same order whatever the
 machine: results are bitwise equal for any number of threads.
 """
 
-from trueno_simd.llvm.jit import inner, outer
+from numpy import int32
 
-PIECE = 49_152  # elements of a piece: long enough to hide its hand-over, short enough to balance
+from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.rows.short_rows import ROWS
+
+FEW, LONG = 8, 24_576  # pieces that are enough, and elements of a piece that are
 PIECES = 256  # pieces of one row at most, which bounds the room for partial results
 SHORT_ROW = 32  # elements of a row up to which rows are taken TILE at a time
-TILE = 64  # rows of a tile
-FAR = 1 << 30  # past every position in a block
+TILE = ROWS
+FAR = int32(1 << 30)  # past every position in a block; 32 bits, as a float32 has
 
 
 @inner
-def spans(n, block):  # type: ignore[no-untyped-def]
-    """Number of pieces of a row of n, and the elements of each: a multiple of `block`."""
-    wanted = min(max(n // PIECE, 2), PIECES)
+def _pieces(elements, piece, most):  # type: ignore[no-untyped-def]
+    """One, two, or a multiple of four, so that two and four threads have equal shares."""
+    wanted = elements // max(piece, min(elements // FEW, LONG))
+    return min(wanted // 4 * 4, most) if wanted > 3 else 2 if wanted else 1
+
+
+@inner
+def spans(n, piece, run):  # type: ignore[no-untyped-def]
+    """Number of pieces of a row of n, and the elements of each: a multiple of `run`."""
+    wanted = _pieces(n, piece, PIECES)
     step = (n + wanted - 1) // wanted
-    step = (step + block - 1) // block * block
+    step = (step + run - 1) // run * run
     return (n + step - 1) // step, step
 
 
 @inner
-def row_spans(rows, n):  # type: ignore[no-untyped-def]
+def row_spans(rows, n, piece):  # type: ignore[no-untyped-def]
     """Number of pieces of `rows` rows of n, and the rows of each."""
-    wanted = min(max(rows * n // PIECE, 2), 4 * PIECES)
+    wanted = _pieces(rows * n, piece, 4 * PIECES)
     step = (rows + wanted - 1) // wanted
     return (rows + step - 1) // step, step
 

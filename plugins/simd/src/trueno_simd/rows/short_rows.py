@@ -6,8 +6,8 @@ a loop over columns, and all inner loops have 64 iterations.  Same plan, same no
 """
 
 from trueno_simd.rows.printer import Lines, Printer, indent
-from trueno_simd.rows.schedule import TILE as ROWS
 
+ROWS = 64  # of a tile
 AT = f"j * {ROWS} + q"  # of an element in the tile: columns outside, rows inside
 FAR = "(top + q) * n + j"  # of the same element in the caller's array
 

@@ -5,11 +5,14 @@ from typing import Any
 from trueno.backend import Op, lower, with_flags
 
 from trueno_simd.llvm import isa
-from trueno_simd.rows.printer import Lines, Printer, Variant
+from trueno_simd.rows.next_row import NextRowPrinter
+from trueno_simd.rows.printer import Lines
 from trueno_simd.rows.short_rows import TilePrinter
+from trueno_simd.rows.variant import Variant
+from trueno_simd.rows.work import piece
 
 
-class RowPrinter(Printer):
+class RowPrinter(NextRowPrinter):
     """Prints one plan in all its schedules."""
 
     def tiles(self) -> Lines:
@@ -25,14 +28,20 @@ def printed(
     parallel: bool = False,
     guarded: bool = False,
     block: int | None = None,
+    stream: int = 0,
 ) -> str:
-    """Source of the module that holds one kernel; `block` is the ISA level's unless given."""
+    """Source of the module that holds one kernel.
+
+    block: elements of a block, the ISA level's unless given.  stream: elements from which on results bypass the caches.
+    """
     program = op.program(layout, **dict(static))
     results = len(program.outputs)
+    worth = piece(program, int(dtype.removeprefix("float")) // 8, rank)  # without guards: they change no result
     if guarded:
         program = with_flags(program)
     plan = lower(program, "memory" if parallel and rank == 1 else "cache")
     flags = tuple(range(results, len(program.outputs)))
     says = next(iter((op.doc or "").splitlines()), "")  # nothing under `python -OO`
     title = f"{op.name}: {op.signature.text}, operands {layout}, {dtype}.  {says}".rstrip()
-    return RowPrinter(plan, dtype, block or isa.block(dtype), Variant(rank, parallel, flags, title)).text()
+    variant = Variant(rank, parallel, flags, title, worth, stream)
+    return RowPrinter(plan, dtype, block or isa.block(dtype), variant).text()

@@ -30,19 +30,21 @@ from typing import Final
 from trueno_simd.llvm import elsewhere
 from trueno_simd.llvm.calls import new_lock
 from trueno_simd.threads.cpus import poke_cpus, usable_cpus
-from trueno_simd.threads.region import enter, parallel_for, spin, wake_all, work
+from trueno_simd.threads.region import WAKE_NS, enter, parallel_for, spin, wake_all, work
 from trueno_simd.threads.words import (
     BASE,
     CALLER_LOCK,
+    EACH,
     ENTER,
     EXITED,
-    LINE,
     LOCK,
     MOST,
+    SPIN_TICKS,
     SPINS,
     START,
     STOP,
     THREAD,
+    WAKE_TICKS,
     WORDS,
     WORKERS,
     peek,
@@ -113,20 +115,22 @@ def _start() -> None:
     region, life = enter()(), work()
 
     def live(w: int) -> None:
-        poke(THREAD + 4 * w, threading.get_native_id() if hasattr(threading, "get_native_id") else 0)
+        poke(THREAD + EACH * w, threading.get_native_id() if hasattr(threading, "get_native_id") else 0)
         life(w)
 
     wake_all()
     if not peek(SPINS):
         spin()(1)
-        least = min(_timed_spin() for _ in range(3))
+        least, ticks = min(_timed_spin() for _ in range(3))
         poke(SPINS, max(1, 1000 * SPIN_NS // least))
+        poke(SPIN_TICKS, ticks * SPIN_NS // least)
+        poke(WAKE_TICKS, ticks * WAKE_NS // least)
     poke_cpus()
     if not peek(CALLER_LOCK):
         poke(CALLER_LOCK, new_lock())
     for w in range(count() - 1):
-        if not peek(LOCK + 4 * w):
-            poke(LOCK + 4 * w, new_lock())
+        if not peek(LOCK + EACH * w):
+            poke(LOCK + EACH * w, new_lock())
         try:
             _thread.start_new_thread(live, (w,))
         except RuntimeError:  # the system gives no more threads; what there is will do
@@ -157,10 +161,11 @@ def _stopped() -> bool:
     return True
 
 
-def _timed_spin() -> int:
+def _timed_spin() -> tuple[int, int]:
+    """Nanoseconds of 1000 spins, and ticks."""
     begin = time.perf_counter_ns()
-    spin()(1000)
-    return max(1, time.perf_counter_ns() - begin)
+    ticks = spin()(1000)
+    return max(1, time.perf_counter_ns() - begin), ticks
 
 
 @ctypes.CFUNCTYPE(ctypes.c_int)
@@ -200,10 +205,11 @@ def _after_fork() -> None:
     """The child has none of the workers, and perhaps half a region of a thread that is not there."""
     global _mutex
     _mutex = threading.Lock()
-    spins = peek(SPINS)
-    ctypes.memset(BASE, 0, WORDS * LINE)  # the old locks are left as they are: their state is unknown
+    spins, measured = peek(SPINS), [(word, peek(word)) for word in (SPINS, SPIN_TICKS, WAKE_TICKS)]
+    ctypes.memset(BASE, 0, 8 * WORDS)  # the old locks are left as they are: their state is unknown
     if spins:
-        poke(SPINS, spins)
+        for word, value in measured:
+            poke(word, value)
         poke(CALLER_LOCK, new_lock())
     poke(START, _START if count() > 1 else 0)
 

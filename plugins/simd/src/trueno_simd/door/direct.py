@@ -1,0 +1,57 @@
+"""Kernels that Python calls without Numba: `kernel(*operands, *parameters, *results)`.
+
+Such a kernel is a Python function whose calls go to an entry; the entry checks that every argument is exactly of the
+kernel's type, and calls its machine code.  Everything else is `Refused`, as Numba's kernels refuse it.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from trueno.backend import EntryLayout, Kernel, Refused, divert, ieee, kernel_layout, standard
+
+from trueno_simd.door import build
+
+SYMBOL = "kernel"
+"""The name of a kernel in its object code."""
+
+
+def kernel(code: bytes, arguments: tuple[str, ...]) -> Kernel | None:
+    """A kernel from its object code and its arguments' types; None where this process has no room for entries."""
+    try:
+        layout = kernel_layout()
+    except Exception:  # something here is not as entries assume
+        return None
+
+    def refuse(*args: Any) -> Any:
+        if standard():
+            raise Refused("not the types of this kernel")
+        with ieee():
+            return function(*args)
+
+    def function(*args: Any) -> Any:
+        return refuse(*args)
+
+    entry = _entry(arguments, layout)
+    if entry is None:
+        return None
+    descriptor = np.array([id(refuse), 0], np.int64)  # as `direct_entry.DESCRIPTOR` says
+    engine = build.load((entry, code), layout.words, descriptor.ctypes.data)
+    address = descriptor[1] = engine.get_function_address(SYMBOL)
+    function.code = address  # type: ignore[attr-defined]
+    build.keep((descriptor, refuse, function))
+    divert(function, engine.get_function_address(build.SYMBOL))
+    return function
+
+
+@cache
+def _entry(arguments: tuple[str, ...], layout: EntryLayout) -> bytes | None:
+    def text() -> str | None:
+        from trueno_simd.door import direct_entry, numbers  # most processes print nothing
+
+        try:
+            return direct_entry.module(arguments, layout, build.SYMBOL)
+        except numbers.Unprintable:
+            return None
+
+    return build.stored(arguments, layout, text)

@@ -1,6 +1,7 @@
 """Each node kind in Numba's Python: one line per element function, one row per fold."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 FUNCTIONS = (
     *("rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "log1p_unit"),
@@ -41,6 +42,16 @@ EXPRESSIONS: dict[str, str] = {
     **{name: name + "({0})" for name in FUNCTIONS},
     "pow": "pow({0}, {1})",
 }
+
+
+def expression(nodes: Sequence[Any], i: int, name: Callable[[int], str]) -> str:
+    """The text of node `i`, from the names of its arguments; a sine over its cosine becomes one function."""
+    node = nodes[i]
+    if node.kind == "div":
+        above, below = (nodes[a] for a in node.args)
+        if (above.kind, below.kind) == ("sin", "cos") and above.args == below.args:
+            return f"tan({name(above.args[0])})"
+    return EXPRESSIONS[node.kind].format(*map(name, node.args))
 
 
 class FoldText(NamedTuple):

@@ -33,13 +33,14 @@ if AVX512 and not TYPE_CHECKING:
         log2,
         log10,
         sin,
+        tan,
         tanh,
     )
 else:
     from trueno_simd.rows.float32_exp_log import exp, exp2, expm1, log, log1p, log1p_unit, log2, log10
     from trueno_simd.rows.float32_pow import pow  # noqa: A004
     from trueno_simd.rows.float32_tanh import erf, tanh
-    from trueno_simd.rows.float32_trig import cos, sin
+    from trueno_simd.rows.float32_trig import cos, sin, tan  # noqa: F401 (the printer calls it for sin x / cos x)
 
 
 @inner

@@ -14,9 +14,17 @@ from numba import types
 
 from trueno_simd.llvm.bits import absolute, select
 from trueno_simd.llvm.jit import inner
-from trueno_simd.llvm.wide import LOG_EDGES, NOT_NEGATIVE, Words, wide
+from trueno_simd.llvm.wide import EXACT, LOG_EDGES, NOT_NEGATIVE, Words, wide
 from trueno_simd.rows import float32_tables as tables
-from trueno_simd.rows.float32_trig import LIMIT, cos_beyond, sin_beyond
+from trueno_simd.rows.float32_trig import (
+    HALF_PI_1,
+    HALF_PI_2,
+    HALF_PI_3,
+    LIMIT,
+    cos_beyond,
+    sin_beyond,
+    tan_beyond,
+)
 
 MAGIC = 1.5 * 2.0**23  # t = x + MAGIC holds the nearest integer in its low bits, and t - MAGIC is it
 MAGIC_16 = 1.5 * 2.0**19  # the same for sixteenths
@@ -27,6 +35,7 @@ EXPM1 = (0.49999994, 0.16666521, 0.041668274, 0.008368683, 0.0013820052)
 EXP2 = (1.0, 0.6931472, 0.2402265, 0.055503596, 0.0096180625, 0.0013391011, 0.00015462885)
 LOG10_2_HIGH = 1233 / 4096
 SIN = (-0.1666666, 0.008333062, -0.00019809193, 2.6049727e-06)
+TAN = (0.33333156, 0.13338834, 0.05340844, 0.024440153, 0.0031040586, 0.009394671)
 PI_1, PI_2, PI_3 = 3.1415927410125732, -8.742277657347586e-08, -3.430249016600334e-15
 
 
@@ -161,11 +170,26 @@ def cos_near(w: Words, x: Any) -> Any:
 
 
 def _half_wave(w: Words, a: Any, n: Any) -> Any:
-    """sin(a - nπ), which is at most π/2 from 0."""
+    """sin(a - nπ), which is at most π/2 from 0; rounding takes it no further than ±1."""
     r = w.fma(n, w.number(-PI_1), a)
     r = w.fma(n, w.number(-PI_3), w.fma(n, w.number(-PI_2), r))
     s = w.mul(r, r)
-    return w.fma(w.mul(s, r), w.polynomial(s, *SIN), r)
+    return w.at_least(-1, w.at_most(1, w.fma(w.mul(s, r), w.polynomial(s, *SIN), r)))
+
+
+@wide(types.float32)
+def tan_near(w: Words, x: Any) -> Any:
+    """tan r or -1 / tan r, |x| = nπ/2 + r, for |x| <= 2¹⁶."""
+    a = w.absolute(x)
+    t = w.fma(a, w.number(2 / math.pi), w.number(MAGIC))
+    n = w.sub(t, w.number(MAGIC))
+    r = w.fma(n, w.number(-float(HALF_PI_1)), a)
+    r = w.fma(n, w.number(-float(HALF_PI_3)), w.fma(n, w.number(-float(HALF_PI_2)), r))
+    s = w.mul(r, r)
+    p = w.fma(w.mul(s, r), w.polynomial(s, *TAN), r)
+    odd = w.builder.icmp_unsigned("!=", w.builder.and_(w.bits(t), w.whole(1)), w.whole(0))
+    y = w.builder.fdiv(w.select(odd, w.number(-1), p), w.select(odd, p, w.number(1)), flags=EXACT)
+    return w.flip_sign(y, w.bits(x))
 
 
 @inner
@@ -177,6 +201,13 @@ def sin(x: Any) -> Any:
 
 @inner
 def cos(x: Any) -> Any:
-    """Cosine; NaN at ±Inf."""
+    """Cosine; NaN at ±Inf.  Error 1.77 at 0.303."""
     beyond = cos_beyond(x)
     return select(absolute(x) > LIMIT, beyond, cos_near(x))
+
+
+@inner
+def tan(x: Any) -> Any:
+    """Tangent; NaN at ±Inf."""
+    beyond = tan_beyond(x)
+    return select(absolute(x) > LIMIT, beyond, tan_near(x))

@@ -101,8 +101,15 @@ def cos_huge(x: Any) -> Any:
     return wave(r, iadd(q, INT(1)))
 
 
+@outer
+def tan_huge(x: Any) -> Any:
+    r, q = reduce_huge(x)
+    return wave(r, q) / wave(r, iadd(q, INT(1)))
+
+
 sin_beyond = rarely("trueno_simd_float32_sin_huge", sin_huge, types.float32, LIMIT)
 cos_beyond = rarely("trueno_simd_float32_cos_huge", cos_huge, types.float32, LIMIT)
+tan_beyond = rarely("trueno_simd_float32_tan_huge", tan_huge, types.float32, LIMIT)
 
 
 @inner
@@ -120,3 +127,9 @@ def cos(x: Any) -> Any:
     beyond = cos_beyond(x)
     r, q = reduce(x)
     return select(absolute(x) > LIMIT, beyond, wave(r, iadd(q, INT(1))))
+
+
+@inner
+def tan(x: Any) -> Any:
+    """sin(x) / cos(x), whose reductions are one."""
+    return sin(x) / cos(x)

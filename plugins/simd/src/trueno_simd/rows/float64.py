@@ -34,7 +34,7 @@ from trueno_simd.llvm.bits import (
     ushr,
 )
 from trueno_simd.llvm.jit import inner
-from trueno_simd.rows.float64_trig import atan, cos, sin
+from trueno_simd.rows.float64_trig import atan, cos, sin, tan  # noqa: F401 (the printer calls it for sin x / cos x)
 
 INF, NAN = np.inf, np.nan
 

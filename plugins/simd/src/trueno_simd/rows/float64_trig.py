@@ -199,3 +199,9 @@ def atan(x: Any) -> Any:
     base = select(far, _PI_2, select(middle, _PI_4, -0.0))
     low = select(far, _PI_2_LOW, select(middle, _PI_4_LOW, -0.0))
     return copysign(base + (t + (z * t * _A(z) + low)), x)
+
+
+@inner
+def tan(x: Any) -> Any:
+    """sin(x) / cos(x), whose reductions are one."""
+    return sin(x) / cos(x)

@@ -15,7 +15,7 @@ from trueno_simd.rows.folds import (
 )
 from trueno_simd.rows.schedule import FAR, PIECES, SHORT_ROW, TILE, finiteness, row_spans, spans
 from trueno_simd.rows.{dtype} import (
-    atan, cos, erf, exp, exp2, expm1, log, log1p, log1p_unit, log2, log10, pow, rsqrt, sin, tanh,
+    atan, cos, erf, exp, exp2, expm1, log, log1p, log1p_unit, log2, log10, pow, rsqrt, sin, tan, tanh,
 )
 from trueno_simd.rows.work import PIECE_NS
 from trueno_simd.threads.pool import parallel_for

@@ -16,7 +16,7 @@ Everything serial is one function: Numba optimizes a nested function again in ea
 from trueno.backend import NUMBERS, Lowering, Pass
 
 from trueno_simd.llvm.isa import RUNS
-from trueno_simd.rows.expressions import EXPRESSIONS, FoldText, fold_text
+from trueno_simd.rows.expressions import FoldText, expression, fold_text
 from trueno_simd.rows.imports import IMPORTS
 from trueno_simd.rows.variant import Variant
 from trueno_simd.rows.width import computes
@@ -89,7 +89,7 @@ class Printer:
         return f"{'v' if node.space == 'e' else 'r'}{i}"
 
     def expression(self, i: int) -> str:
-        return EXPRESSIONS[self.nodes[i].kind].format(*map(self.name, self.nodes[i].args))
+        return expression(self.nodes, i, self.name)
 
     def element_type(self, i: int) -> str:
         return {"T": f"types.{self.dtype}", "bool": "boolean", "index": "int64"}[self.nodes[i].type]

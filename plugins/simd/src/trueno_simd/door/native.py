@@ -38,7 +38,7 @@ def load(name: str) -> Kernel | None:
 
 def keep(name: str, kernel: Any) -> None:
     """Keep the code of a kernel that Numba has compiled or loaded, if it needs nothing of Numba's."""
-    if not _usual() or not _untouched() or store.read(_file(name)) is not None:
+    if not kernel.code or not _usual() or not _untouched() or store.read(_file(name)) is not None:
         return
     code = _object_code(kernel)
     if code is not None:

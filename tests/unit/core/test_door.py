@@ -142,10 +142,11 @@ def test_a_restored_function_runs_its_own_code() -> None:
 
 def test_a_state_counts_what_it_drops() -> None:
     own = state.State()
-    before = int(own.words[0])
-    own.forget()
-    own.forget("add")
-    assert own.words[0] == before + 2
+    counted = [int(own.words[0])]
+    for op in (None, "add"):
+        own.forget(op)
+        counted.append(int(own.words[0]))
+    assert counted == sorted(set(counted))
     assert words.offset_of(own, own.words) == words.offset_of(state.base(), state.base().words) is not None
 
 
@@ -158,7 +159,10 @@ def test_slots_are_numbered_by_form_dtype_and_size() -> None:
     key = plan.key(plan.Call(TABLE["add"], np.dtype("f8"), "we", 2, (9,)))
     own.general[key] = (None, {0: "the plan"})  # type: ignore[assignment, dict-item]
     slot = (FORMS["we", 2] * 2 + 1) * CLASSES + 9
-    assert door._planned(own, slot) == "the plan" and door._planned(own, slot + 1) is None
+    assert door._plans(own, slot) == {0: "the plan"} and door._plans(own, slot + 1) is None
+    with state.entered(own):
+        door.fill(slot + 1)  # its plan was dropped before it could be looked up
+    assert not own.tables, "the next call asks again"
 
 
 def test_only_the_backend_that_made_the_entry_gives_machine_code() -> None:
@@ -210,3 +214,32 @@ def test_an_interpreter_of_another_layout_keeps_the_functions(monkeypatch: pytes
     finally:
         doors._layout.cache_clear()
     assert doors.door_of("exp") is None and sample(1) == (1, None)
+
+
+def test_nothing_decided_before_a_drop_is_kept_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last question before a plan is stored is whether plans were dropped: another thread may run at any other."""
+    dropped: list[bool] = []
+
+    def nested() -> bool:
+        state.forget_plans()
+        dropped.append(True)
+        return False
+
+    fresh = state.State(state.Request(("reference",), (), False, "a test"))
+    call = state.Call(TABLE["add"], np.dtype(np.float32), "ee", 1, (4,))
+    monkeypatch.setattr(state.policy, "nested", nested)
+    fresh._choice(call)
+    assert dropped and not fresh.general
+
+
+def test_an_interrupt_while_plans_are_dropped_leaves_no_slot_valid() -> None:
+    class Interrupted(dict[Any, Any]):
+        def clear(self) -> None:
+            raise KeyboardInterrupt
+
+    fresh = state.State()
+    fresh.calls = Interrupted()
+    before = int(fresh.words[0])
+    with pytest.raises(KeyboardInterrupt):
+        fresh.forget()
+    assert int(fresh.words[0]) > before

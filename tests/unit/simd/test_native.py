@@ -1,10 +1,14 @@
 """Kernels that a process runs without Numba: the same bits and refusals, and Numba's own where anything is unusual."""
 
 import os
+import platform
+import struct
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import llvmlite.binding as llvm
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
@@ -97,7 +101,7 @@ wide = np.empty(2002, "f4")
 refused = [
     (x,), (x, y), (x, y, out, out), (x, y, None), (x.tolist(), y, out), (x.astype("f8"), y, out), (x, y, locked),
     (wide[::2], y, out), (x, y.astype(">f4"), out), (rows, y, out), (x.view(Other), y, out), (x, 2.0, out),
-    (np.ma.array(x), y, out), (x, y.astype(np.dtype("f4", metadata={"a": 1})), out), (x, y, np.empty(1001, "i4")),
+    (np.ma.array(x), y, out), (x, y, np.empty(1001, "i4")),
 ]
 def refuses(kernel, *arguments):
     try:
@@ -110,7 +114,13 @@ assert kernel(locked, y, out) == 0 and np.array_equal(out, x + y)
 assert kernel(x[:5], y, out) == -1, "lengths are the kernel's own check"
 import pickle
 assert kernel(pickle.loads(pickle.dumps(x)), y, out) == 0
-for low in (-1, -1.0, np.float64(-1)):
+noted = np.dtype("f4", metadata={"a": 1})
+assert kernel(x.astype(noted), y, out.astype(noted)) == 0, "metadata mean nothing to a kernel"
+winners = np.empty(7, "q"), np.empty(7, "l")
+for found in winners:
+    assert trueno.argmax.plan(rows, backend="simd")(rows, found) == 0
+    assert np.array_equal(found, rows.argmax(-1))
+for low in (-1, -1.0, np.float64(-1), np.float32(-1), np.int64(-1), np.uint8(255) * 0 - np.int8(1)):
     assert clamp(x, low, 1, out) == 0 and np.array_equal(out, np.clip(x, -1, 1))
 assert refuses(clamp, x, "a", 1, out) and refuses(clamp, x, 10**400, 1, out) and refuses(clamp, x, 1j, 1, out)
 assert "numba" not in sys.modules
@@ -136,6 +146,61 @@ assert "numba" in sys.modules
     run(code, folder)
 
 
+def test_nothing_that_goes_wrong_when_a_kernel_is_kept_or_loaded_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trueno_simd.door import native
+
+    def fails(*_: object) -> None:
+        raise AttributeError("another Numba")
+
+    asked = []
+    monkeypatch.setattr(native, "_usual", lambda: asked.append("usual") or True)
+    monkeypatch.setattr(native, "_untouched", lambda: asked.append("untouched") or True)
+    monkeypatch.setattr(native, "_file", lambda name: tmp_path / name)
+    monkeypatch.setattr(native, "_object_code", fails)
+    native.keep("kernel", SimpleNamespace(code=1))
+    assert asked == ["usual", "untouched"] and not list(tmp_path.iterdir())
+    monkeypatch.setattr(native.sys, "modules", {})
+    monkeypatch.setattr(native.store, "read", lambda path: b"no header")
+    assert native.load("kernel") is None and len(asked) == 3
+
+
+def test_a_kernel_is_loaded_once(warm: tuple[Path, str]) -> None:
+    code = (
+        CALLS
+        + """
+from trueno_simd.door import build
+from trueno_simd.rows import rowprogram
+loaded = len(build._loaded)
+for _ in range(3):
+    rowprogram.compiled.cache_clear()
+    trueno.settings.reload()
+    with trueno.use("simd"):
+        trueno.gelu(x), trueno.add(x, y)
+assert len(build._loaded) == loaded and not numba
+"""
+    )
+    run(code, warm[0])
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64") or sys.platform != "linux", reason="ELF of x86-64")
+def test_machine_code_refers_to_everything_by_64_bits(warm: tuple[Path, str]) -> None:
+    """LLVM maps sections of one object wherever there is room, and ends the process where 32 bits do not reach."""
+    folder, _ = warm
+    files = list(folder.rglob("*.o"))
+    assert {file.name[:6] for file in files} > {"entry."}
+    kinds: dict[int, str] = {}
+    for file in files:
+        body = file.read_bytes()
+        code = body[body.index(b"\x7fELF") :]
+        for section in llvm.ObjectFileRef.from_data(code).sections():
+            name, data = (section.name() or b"").decode(), section.data()
+            if name.startswith(".rela") and "eh_frame" not in name:
+                kinds |= {word & 0xFFFFFFFF: f"{file.name} {name}" for _, word, _ in struct.iter_unpack("<QQq", data)}
+    assert kinds and kinds.keys() == {1}, f"R_X86_64_64 is 1: {kinds}"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the C library's constants of Linux on x86")
 def test_the_default_floating_point_environment(warm: tuple[Path, str]) -> None:
     from tests.hostile import environments
@@ -159,6 +224,13 @@ for mode in ("up", "down", "zero", "both"):
     after = environments.control()
     environments.change("")
     assert before == after and out.tobytes() == wanted.tobytes(), mode
+import ctypes
+libm = ctypes.CDLL("libm.so.6")
+libm.feenableexcept(4)  # a division by zero would end the process
+assert kernel(x, y, out) == 0
+before = environments.control()
+libm.fedisableexcept(4)
+assert before != environments.control() and out.tobytes() == wanted.tobytes(), "traps stay the caller's"
 """
     )
     run(code, folder)

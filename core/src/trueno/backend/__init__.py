@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from trueno.door.words import kernel_layout as kernel_layout
     from trueno.firstuse import forks_wait as forks_wait
     from trueno.floatenv import ieee as ieee
-    from trueno.floatenv import standard as standard
     from trueno.floatenv import steady as steady
     from trueno.formats import interleave as interleave
     from trueno.formats.activations import rounded_activations as rounded_activations
@@ -134,7 +133,6 @@ GROUPS = {
         "cachedir": "trueno.cachedir",
         "ieee": "trueno.floatenv",
         "steady": "trueno.floatenv",
-        "standard": "trueno.floatenv",
         "escape": "trueno.escape",
         "columns": "trueno.text",
         "forks_wait": "trueno.firstuse",

@@ -116,7 +116,7 @@ class State:
             sizes = tuple(a.size.bit_length() for a in args[: plan.keys(op)])
             before = generation
             kernel = self.kernel(op, dtype, static, x.ndim, sizes)
-            if before == generation and not policy.nested():
+            if not policy.nested() and before == generation:  # compared last: plans may be dropped at any call
                 row = rows[x.ndim]
                 for size in sizes[:-1]:
                     row = row[size]
@@ -150,17 +150,20 @@ class State:
         """Drop the plans of an op, or all; the next call of each key chooses again."""
         global generation
         generation += 1
-        self.calls.clear()
-        for key in list(self.general):
-            if op is None or key[0] == op:
-                self.general.pop(key, None)
-        for name in TABLE if op is None else (op,):
-            for d in DTYPES:
-                try:
-                    delattr(self, f"{d}_{name}")
-                except AttributeError:  # not created yet
-                    continue
-        self.words[0] += 1  # last: a slot that was filled from a dropped plan holds the generation before
+        self.words[0] += 1  # first: an interrupt may end this early
+        try:
+            self.calls.clear()
+            for key in list(self.general):
+                if op is None or key[0] == op:
+                    self.general.pop(key, None)
+            for name in TABLE if op is None else (op,):
+                for d in DTYPES:
+                    try:
+                        delattr(self, f"{d}_{name}")
+                    except AttributeError:  # not created yet
+                        continue
+        finally:
+            self.words[0] += 1  # and last: a slot that was filled from a dropped plan holds the generation before
 
     def _choice(self, call: Call) -> tuple[Decision, dict[int, Plan | None]]:
         """The decision for a call and its plans by rank; both are stored, unless plans were dropped meanwhile."""
@@ -169,7 +172,7 @@ class State:
         if choice is None:
             before = generation
             choice = (policy.decide(call, self.request), {})
-            if before == generation and not policy.nested():
+            if not policy.nested() and before == generation:
                 self.general[key] = choice
                 if call.op.family == "batch":
                     self._keep(key)
@@ -340,6 +343,8 @@ def forget_plans(op: str | None = None) -> None:
     with _lock:
         generation += 1
         alive = list(_alive)
+    for state in alive:
+        state.words[0] += 1  # of all, before any is dropped: an interrupt may end this early
     for state in alive:
         state.forget(op)
 

@@ -24,7 +24,6 @@ from trueno.door.words import DESCRIPTOR, DESCRIPTOR_WORDS, Words
 from trueno.errors import SettingError
 from trueno.locks import ForkSafeLock
 from trueno.ops.op import Op
-from trueno.select import policy
 from trueno.settings import settings
 
 _doors: "dict[str, Door | None]" = {}
@@ -83,9 +82,10 @@ class Door:
                 return
             now = state.current.get()
             generation = int(now.words[0])
-            ready = self._planned(now, slot)
-            if ready is None and policy.nested():
+            plans = self._plans(now, slot)
+            if plans is None:  # dropped meanwhile, or not stored because a backend is asked: the next call tries again
                 return
+            ready = plans.get(0)
             # Machine code of another backend may have another convention, which only its own entries know.
             code = ready.code if ready is not None and ready.backend is self.backend else 0
             self._table(now)[slot] = generation, code  # at once: no thread may see this code with a later generation
@@ -100,14 +100,14 @@ class Door:
             entry = 0
         self._put("twins", entry or 1, form)
 
-    def _planned(self, now: State, slot: int) -> plan.Plan | None:
-        """The first plan of a slot's key."""
+    def _plans(self, now: State, slot: int) -> dict[int, plan.Plan | None] | None:
+        """The plans of a slot's key, by rank; None if nothing is decided."""
         rest, size = divmod(slot, CLASSES)
         layout, rank = next(key for key, form in FORMS.items() if form == rest // 2)
         dtype = DTYPES["f8" if rest % 2 else "f4"]
         call = Call(self.op, dtype, layout or self.op.layout, rank, (size,), self._statics)
         decision = now.general.get(plan.key(call))
-        return None if decision is None else decision[1].get(0)
+        return None if decision is None else decision[1]
 
     def _table(self, now: State) -> Words:
         """The table of this op in a state, which owns it."""

@@ -58,11 +58,14 @@ def kernel_layout() -> EntryLayout:
 
 def _process() -> dict[str, int]:
     single, double, whole = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
+    twin = next((t for t in map(np.dtype, "ql") if t.itemsize == 8 and t.char != whole.char), whole)
     return {
         "ndarray": id(np.ndarray), "float": id(float), "int": id(int),
         "float32": id(np.float32), "float64": id(np.float64),
         "single": keep(single), "double": keep(double), "whole": keep(whole),
         "single_text": word(id(single) + OFFSET["text"]), "double_text": word(id(double) + OFFSET["text"]),
+        "whole_text": word(id(whole) + OFFSET["text"]),
+        "twin": keep(twin), "twin_text": word(id(twin) + OFFSET["text"]),
         "none": id(None), "out": keep(sys.intern("out")),
         **{name: python_function(symbol) for name, symbol in FROM_PYTHON.items()},
         **{name: numpy_function(symbol) for name, symbol in FROM_NUMPY.items()},

@@ -20,6 +20,8 @@ from trueno.backend import EntryKind, EntryLayout, EntrySpec, contract
 from trueno_simd.codecache import store
 
 SYMBOL = "entry"
+MODEL = "large"
+"""Every address has 64 bits: code and variables of one object may be mapped further apart than 2 GiB."""
 _loaded: list[Any] = []
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_loaded))
 
@@ -52,7 +54,7 @@ def _code(kind: EntryKind, layout: EntryLayout, form: str) -> bytes | None:
 def stored(facts: object, layout: EntryLayout, text: Callable[[], str | None]) -> bytes | None:
     """The object code of the text that these facts and a layout give, from the store where it is compiled already."""
     places = [sorted(table.items()) for table in (layout.word, layout.descriptor, layout.offset)]
-    constants = (contract.FORMS, contract.CLASSES, contract.SLOT)
+    constants = (contract.FORMS, contract.CLASSES, contract.SLOT, MODEL)
     key = repr((facts, places, constants, llvm.llvm_version_info, _target().triple))
     path = store.folder() / f"entry.{blake2b(key.encode(), digest_size=16).hexdigest()}.o"
     code = store.read(path)
@@ -71,7 +73,7 @@ def _target() -> Any:
     """LLVM's view of this architecture."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(opt=2, codemodel="default", reloc="pic")
+    return llvm.Target.from_default_triple().create_target_machine(opt=2, codemodel=MODEL, reloc="static")
 
 
 def _compiled(text: str) -> bytes:

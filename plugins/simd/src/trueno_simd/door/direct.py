@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from trueno.backend import EntryLayout, Kernel, Refused, divert, ieee, kernel_layout, standard
+from trueno.backend import EntryLayout, Kernel, Refused, divert, kernel_layout
 
 from trueno_simd.door import build
 
@@ -23,11 +23,12 @@ def kernel(code: bytes, arguments: tuple[str, ...]) -> Kernel | None:
     except Exception:  # something here is not as entries assume
         return None
 
+    whole = [i for i, argument in enumerate(arguments) if argument == "number"]
+
     def refuse(*args: Any) -> Any:
-        if standard():
-            raise Refused("not the types of this kernel")
-        with ieee():
-            return function(*args)
+        if len(args) == len(arguments) and any(isinstance(args[i], np.integer) for i in whole):
+            return function(*(float(x) if i in whole and isinstance(x, np.integer) else x for i, x in enumerate(args)))
+        raise Refused("not the types of this kernel")
 
     def function(*args: Any) -> Any:
         return refuse(*args)

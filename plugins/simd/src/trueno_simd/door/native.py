@@ -24,27 +24,38 @@ from trueno_simd.codecache import store
 from trueno_simd.door import direct
 from trueno_simd.llvm import isa, target
 
+_loaded: dict[str, Kernel] = {}
+"""Kernels by name: their code stays mapped for the life of the process, and is not loaded twice."""
+
 
 def load(name: str) -> Kernel | None:
     """The kernel `name` from disk; None where Numba must give it."""
     if "numba" in sys.modules or not _usual() or settings.get("TRUENO_DOOR") == "off":
         return None
-    content = store.read(_file(name))
-    if content is None:
-        return None
-    head, _, code = content.partition(b"\n")
-    return direct.kernel(code, tuple(json.loads(head)))
+    kernel = _loaded.get(name)
+    if kernel is None:
+        with suppress(Exception):  # whatever is unusual about this process or the file: Numba does without both
+            content = store.read(_file(name))
+            if content is not None:
+                head, _, code = content.partition(b"\n")
+                kernel = direct.kernel(code, tuple(json.loads(head)))
+    if kernel is not None:
+        _loaded[name] = kernel
+    return kernel
 
 
 def keep(name: str, kernel: Any) -> None:
-    """Keep the code of a kernel that Numba has compiled or loaded, if it needs nothing of Numba's."""
-    if not kernel.code or not _usual() or not _untouched() or store.read(_file(name)) is not None:
-        return
-    code = _object_code(kernel)
-    if code is not None:
-        (compiled,) = kernel.overloads.values()
-        head = json.dumps([_argument(kind) for kind in compiled.signature.args])
-        with suppress(OSError):
+    """Keep the code of a kernel that Numba has compiled or loaded, if it needs nothing of Numba's.
+
+    The kernel is as good without that: nothing that goes wrong here is an error.
+    """
+    with suppress(Exception):
+        if not kernel.code or not _usual() or not _untouched() or store.read(_file(name)) is not None:
+            return
+        code = _object_code(kernel)
+        if code is not None:
+            (compiled,) = kernel.overloads.values()
+            head = json.dumps([_argument(kind) for kind in compiled.signature.args])
             store.write(_file(name), head.encode() + b"\n" + code)
 
 
@@ -81,7 +92,9 @@ def _usual() -> bool:
 
 
 def _untouched() -> bool:
-    """Whether no program has changed those of Numba's options that change code."""
+    """Whether Numba compiles for this CPU as it is, and no program has changed an option of its that changes code."""
+    if target.make().cpu is not None:
+        return False
     now = vars(sys.modules["numba.core.config"])
     return all(repr(now.get(name)) == value for name, value in _options_at_first().items())
 

@@ -34,10 +34,54 @@ def environment(frame: Frame, machine: str = platform.machine()) -> None:
 
 
 def declarations(machine: str = platform.machine()) -> str:
-    """The declaration of what `environment` calls."""
+    """The declarations of what `environment`, `enter` and `leave` call."""
     if machine.lower() in X86:
-        return "declare void @llvm.x86.sse.stmxcsr(ptr)\n"
-    return "declare i64 @llvm.aarch64.get.fpcr()\n"
+        return "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)\n"
+    return "declare i64 @llvm.aarch64.get.fpcr()\ndeclare void @llvm.aarch64.set.fpcr(i64)\n"
+
+
+def enter(frame: Frame, machine: str = platform.machine()) -> str:
+    """Set the default environment where the thread has another, as Numba's wrapper does; what `leave` restores."""
+    f = frame.f
+    kept, other, further = f.slot("i64", "0"), f.label("other"), f.label("on")
+    if machine.lower() in X86:
+        default = f.slot("i32", str(MXCSR))
+        f.do(f"call void @llvm.x86.sse.stmxcsr(ptr {kept})")
+        f.branch(_default(frame, kept, machine), further, other, likely=True)
+        f.place(other)
+        f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {default})")
+    elif machine.lower() in ARM:
+        f.store("i64", f("call i64 @llvm.aarch64.get.fpcr()"), kept)
+        f.branch(_default(frame, kept, machine), further, other, likely=True)
+        f.place(other)
+        f.do(f"call void @llvm.aarch64.set.fpcr(i64 {FPCR})")
+    else:
+        raise Unprintable(f"the floating-point environment of {machine} is not known")
+    f.goto(further)
+    f.place(further)
+    return kept
+
+
+def leave(frame: Frame, kept: str, machine: str = platform.machine()) -> None:
+    """Restore the environment that `enter` kept."""
+    f = frame.f
+    other, further = f.label("other"), f.label("on")
+    f.branch(_default(frame, kept, machine), further, other, likely=True)
+    f.place(other)
+    if machine.lower() in X86:
+        f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {kept})")
+    else:
+        f.do(f"call void @llvm.aarch64.set.fpcr(i64 {f.load('i64', kept)})")
+    f.goto(further)
+    f.place(further)
+
+
+def _default(frame: Frame, kept: str, machine: str) -> str:
+    """Whether the environment that was kept is the default one."""
+    f = frame.f
+    if machine.lower() in X86:
+        return f.same("i32", f(f"and i32 {f.load('i32', kept)}, {MXCSR_MODES}"), MXCSR)
+    return f.same("i64", f.load("i64", kept), FPCR)
 
 
 def parameters(frame: Frame) -> None:

@@ -127,15 +127,15 @@ def test_dropped_plans_are_not_called(drop) -> None:  # type: ignore[no-untyped-
 
 def test_a_plan_that_is_dropped_while_its_slot_is_filled_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     door = opened("add")
-    planned = type(door)._planned
+    plans = type(door)._plans
 
-    def dropping(self: object, now: state.State, slot: int) -> Plan | None:
-        plan = planned(self, now, slot)  # type: ignore[arg-type]
+    def dropping(self: object, now: state.State, slot: int) -> dict[int, Plan | None] | None:
+        prepared = plans(self, now, slot)  # type: ignore[arg-type]
         state.forget_plans()
-        return plan
+        return prepared
 
     state.forget_plans()
-    monkeypatch.setattr(type(door), "_planned", dropping)
+    monkeypatch.setattr(type(door), "_plans", dropping)
     trueno.add(X, Y)
     monkeypatch.undo()
     assert not stays("add", X, Y)

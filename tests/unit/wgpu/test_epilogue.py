@@ -131,10 +131,9 @@ def test_refusals(gpu, rng):
     assert np.isnan(out.numpy()).all()
 
 
-def test_a_batch_of_a_layer_is_one_kernel(word, rng, monkeypatch):
+def test_a_batch_of_a_layer_is_one_kernel(chosen, rng):
     from trueno.discovery import registry
 
-    monkeypatch.setenv("TRUENO_WGPU_ADAPTER", word)
     x, w, bias = floats(rng, 20, 30), floats(rng, 30, 40), floats(rng, 40)
     backend = registry.load("wgpu")
     with trueno.Batch("wgpu") as batch:

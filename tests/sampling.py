@@ -14,8 +14,8 @@ import pytest
 
 FAMILY = 5
 """Cases from which on a function is a family."""
-LEAST = 2
-"""Cases of a family that run, about: of a thousand as many as of ten."""
+LEAST = 1.5
+"""Cases of a family that run, on average: of a thousand as many as of ten."""
 SLOW = 0.2
 """Of what is marked `slow`, the fraction that runs."""
 SEED = "TRUENO_TEST_SEED"

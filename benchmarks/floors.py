@@ -4,7 +4,7 @@ A probe is a loop in machine code that only loads, copies, adds two arrays, or m
 runs for milliseconds in as many threads as the benchmark gives everybody, each on its own part of the arrays, so that
 neither starting threads nor handing out work is in its figure.  A cell's floor is the longer of two times: its bytes at
 the speed of the probe with the same traffic on arrays of the same size, and its flops, as the op's cost model counts
-them, at the peak.  No kernel can be faster; how near one comes is its time over the floor.
+them, at the peak.  How near a kernel comes is its time over the floor; below 1, something disturbed the probe.
 """
 
 import ctypes
@@ -22,8 +22,9 @@ LANES: Final = 16
 """float32 in a vector of the probes, which LLVM splits where registers are shorter."""
 STEP: Final = 4 * LANES
 """Elements that a probe handles in one step of its loop; arrays are cut to a multiple of it."""
-CHAINS: Final = {64: 24, 32: 12, 16: 12}
-"""By bytes of a register: vectors that are multiplied and added at once, so that no unit waits for a result."""
+CHAINS: Final = (12, 24)
+"""Vectors that are multiplied and added at once, so that no unit waits for a result: as many as registers hold, which
+differs; the faster probe counts."""
 FLOPS_STEP: Final = 2 * LANES
 PROBE_S: Final = 1e-3
 """Seconds that a probe runs at least; the best of `TRIES` counts."""
@@ -45,19 +46,14 @@ def floor(reads: int, writes: int, flops: float, threads: int) -> Floor:
     """The floor of a call that reads and writes so many bytes and computes so many flops in float32."""
     elements = max(reads, writes) // 4
     team = threads if elements >= PARALLEL else 1
-    moved = (reads + writes) / _bandwidth(_traffic(reads, writes), reads + writes, team)
+    moved = (reads + writes) / bandwidth(_traffic(reads, writes), reads + writes, team)
     computed = flops / peak(team)
     return Floor(moved, "bytes") if moved >= computed else Floor(computed, "flops")
 
 
 def peak(threads: int) -> float:
     """Flops a second of float32, where a fused multiply-add is two."""
-    return max(_peak(chains, threads) for chains in sorted(set(CHAINS.values())))
-
-
-def bandwidth(traffic: str, size: int, threads: int) -> float:
-    """Bytes a second of one kind of traffic (`TRAFFIC`) over arrays of `size` bytes together."""
-    return _bandwidth(traffic, size, threads)
+    return max(_peak(chains, threads) for chains in CHAINS)
 
 
 TRAFFIC: Final = {"read": (1, 0), "copy": (1, 1), "add": (2, 1)}
@@ -71,7 +67,8 @@ def _traffic(reads: int, writes: int) -> str:
 
 
 @cache
-def _bandwidth(traffic: str, size: int, threads: int) -> float:
+def bandwidth(traffic: str, size: int, threads: int) -> float:
+    """Bytes a second of one kind of traffic (`TRAFFIC`) over arrays of `size` bytes together."""
     arrays = sum(TRAFFIC[traffic])
     n = max(STEP, size // (4 * arrays * threads) // STEP * STEP)
     rates = [_rate(name, n, arrays, threads) for name in (traffic, f"{traffic}_past_caches") if name in _functions()]
@@ -215,7 +212,7 @@ def _functions() -> dict[str, Callable[..., None]]:
         "read": _loop("read", 1, False),
         **{k: _loop(k, sum(TRAFFIC[k]), True) for k in ("copy", "add")},
         **{f"{k}_past_caches": _loop(f"{k}_past_caches", sum(TRAFFIC[k]), True, True) for k in ("copy", "add")},
-        **{f"flops{chains}": _flops(chains) for chains in sorted(set(CHAINS.values()))},
+        **{f"flops{chains}": _flops(chains) for chains in CHAINS},
     }
     declared = f"declare {VECTOR} @llvm.fma.v{LANES}f32({VECTOR}, {VECTOR}, {VECTOR})\n"
     module = llvm.parse_assembly(declared + "\n".join(texts.values()) + "\n!0 = !{i32 1}\n")

@@ -10,7 +10,7 @@ from benchmarks import compare, floors
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with 10 bytes a second for one thread and 100 flops a second, twice as much for two."""
-    monkeypatch.setattr(floors, "_bandwidth", lambda traffic, size, team: 10.0 * team)
+    monkeypatch.setattr(floors, "bandwidth", lambda traffic, size, team: 10.0 * team)
     monkeypatch.setattr(floors, "_peak", lambda chains, team: 100.0 * team)
 
 

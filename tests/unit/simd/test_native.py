@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
-pytest.importorskip("trueno_simd")
+pytest.importorskip("trueno_simd", reason="its kernels are what is kept")
 
 SEED = int.from_bytes(os.urandom(4))
 CALLS = """
@@ -120,7 +120,7 @@ winners = np.empty(7, "q"), np.empty(7, "l")
 for found in winners:
     assert trueno.argmax.plan(rows, backend="simd")(rows, found) == 0
     assert np.array_equal(found, rows.argmax(-1))
-for low in (-1, -1.0, np.float64(-1), np.float32(-1), np.int64(-1), np.uint8(255) * 0 - np.int8(1)):
+for low in (-1, -1.0, np.float64(-1), np.float32(-1), np.int64(-1), np.int8(-1)):
     assert clamp(x, low, 1, out) == 0 and np.array_equal(out, np.clip(x, -1, 1))
 assert refuses(clamp, x, "a", 1, out) and refuses(clamp, x, 10**400, 1, out) and refuses(clamp, x, 1j, 1, out)
 assert "numba" not in sys.modules

@@ -18,7 +18,7 @@ from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil, unpack
 from trueno_simd.llvm.jit import outer
 from trueno_simd.threads import cpus, pool
-from trueno_simd.threads.region import WAKE_NS
+from trueno_simd.threads.region import ALWAYS, WAKE_NS
 from trueno_simd.threads.words import EACH, FOREGONE, SLEEPS, SPIN_TICKS, WAKE_TICKS, pause, peek, poke
 
 COUNTS = types.Array(int64, 1, "C")
@@ -99,20 +99,11 @@ def hold_up(args, i):  # type: ignore[no-untyped-def]
     return 0
 
 
-@kernel_entry(int64(COUNTS, int64), cache=False)
-def hold_one_up(done, last):  # type: ignore[no-untyped-def]
+@kernel_entry(int64(COUNTS, int64, int64), cache=False)
+def hold_one_up(done, last, work):  # type: ignore[no-untyped-def]
     args = pack((done, last))
     token = release_gil()
-    bits = pool.parallel_for(address_of(hold_up), args, done.shape[0])
-    acquire_gil(token)
-    return bits
-
-
-@kernel_entry(int64(COUNTS, int64), cache=False)
-def hold_one_up_of_little_work(done, last):  # type: ignore[no-untyped-def]
-    args = pack((done, last))
-    token = release_gil()
-    bits = pool.parallel_for(address_of(hold_up), args, done.shape[0], 1)
+    bits = pool.parallel_for(address_of(hold_up), args, done.shape[0], work)
     acquire_gil(token)
     return bits
 
@@ -191,7 +182,7 @@ def test_others_take_what_a_late_participant_leaves(threads: int) -> None:
     chunks = 8 * threads
     for trial in range(40):
         done = np.zeros(chunks, np.int64)
-        assert hold_one_up(done, trial % chunks) == 0
+        assert hold_one_up(done, trial % chunks, ALWAYS) == 0
         assert (done == 1).all()
 
 
@@ -250,7 +241,7 @@ def test_work_that_takes_longer_than_was_said_is_shared(threads: int, clock: Non
     asleep(threads)
     done = np.zeros(8, np.int64)
     poke(WAKE_TICKS, 0)
-    assert hold_one_up_of_little_work(done, 5) == 0  # ends only if others take the rest
+    assert hold_one_up(done, 5, 1) == 0  # ends only if others take the rest
     assert (done == 1).all()
 
 

@@ -15,8 +15,8 @@ from trueno.door.kinds import kind_of
 from trueno.ops import TABLE
 from trueno_simd.codecache import store
 from trueno_simd.codecache.entry import kernel_entry
-from trueno_simd.door import build, entry, numbers
-from trueno_simd.door.text import Function
+from trueno_simd.door import build, entry, environment
+from trueno_simd.door.text import Function, Unprintable
 from trueno_simd.llvm import convention
 from unit.simd.door.opened import opened
 
@@ -46,12 +46,12 @@ def test_the_text_names_no_address() -> None:
 
 @pytest.mark.parametrize("machine, word", [("x86_64", "stmxcsr"), ("aarch64", "get.fpcr")])
 def test_each_architecture_is_asked_for_its_modes(machine: str, word: str) -> None:
-    assert word in numbers.declarations(machine)
+    assert word in environment.declarations(machine)
 
 
 def test_a_rule_that_cannot_be_printed_leaves_the_op_out() -> None:
     kind = EntryKind("e", False, False, True, ((False, False),), ("p0 < 1 or p0 > 2",))
-    with pytest.raises(numbers.Unprintable):
+    with pytest.raises(Unprintable):
         entry.module(kind, layout(), "", build.SYMBOL)
     spec: Any = type("Spec", (), {"op": "x", "kind": kind, "descriptor": 0, "form": ""})
     assert build.entries((spec,), layout()) == {}

@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 from trueno.backend import EntryKind, EntryLayout, EntrySpec, contract
 
 from trueno_simd.codecache import store
+from trueno_simd.door.text import Unprintable
 
 SYMBOL = "entry"
 MODEL = "large"
@@ -40,29 +41,29 @@ def entries(specs: Iterable[EntrySpec], layout: EntryLayout) -> dict[str, int]:
 def _code(kind: EntryKind, layout: EntryLayout, form: str) -> bytes | None:
     """The object code of a kind's entry for one form of call; None for an entry that cannot be printed."""
 
-    def text() -> str | None:
-        from trueno_simd.door import entry, numbers  # most processes print nothing
+    def text() -> str:
+        from trueno_simd.door import entry  # most processes print nothing
 
-        try:
-            return entry.module(kind, layout, form, SYMBOL)
-        except numbers.Unprintable:
-            return None
+        return entry.module(kind, layout, form, SYMBOL)
 
     return stored((kind, form), layout, text)
 
 
-def stored(facts: object, layout: EntryLayout, text: Callable[[], str | None]) -> bytes | None:
-    """The object code of the text that these facts and a layout give, from the store where it is compiled already."""
+def stored(facts: object, layout: EntryLayout, text: Callable[[], str]) -> bytes | None:
+    """The object code of the text that these facts and a layout give, from the store where it is compiled already.
+
+    None for a text that is `Unprintable`.
+    """
     places = [sorted(table.items()) for table in (layout.word, layout.descriptor, layout.offset)]
     constants = (contract.FORMS, contract.CLASSES, contract.SLOT, MODEL)
     key = repr((facts, places, constants, llvm.llvm_version_info, _target().triple))
     path = store.folder() / f"entry.{blake2b(key.encode(), digest_size=16).hexdigest()}.o"
     code = store.read(path)
     if code is None:
-        content = text()
-        if content is None:
+        try:
+            code = _compiled(text())
+        except Unprintable:
             return None
-        code = _compiled(content)
         with suppress(OSError):
             store.write(path, code)
     return code

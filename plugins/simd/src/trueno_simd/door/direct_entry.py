@@ -4,7 +4,7 @@ from typing import Final
 
 from trueno.backend import EntryKind, EntryLayout
 
-from trueno_simd.door import arrays, numbers
+from trueno_simd.door import arrays, environment, numbers
 from trueno_simd.door.arguments import COUNT
 from trueno_simd.door.entry import whole
 from trueno_simd.door.frame import PLAIN, WRITEABLE, Frame
@@ -34,11 +34,11 @@ def module(arguments: tuple[str, ...], layout: EntryLayout, symbol: str) -> str:
             parts.append(f"double {f.load('double', into)}")
         else:
             parts += _array(frame, value, *argument.split())
-    kept = numbers.enter(frame)
+    saved = environment.enter(frame)
     result, exception = f.slot("i64"), f.slot("ptr")
     address = f.load("ptr", frame.descriptor, DESCRIPTOR["code"])
     status = f(f"call i32 {address}(ptr {result}, ptr {exception}, {', '.join(parts)})")
-    numbers.leave(frame, kept)
+    environment.leave(frame, saved)
     f.require(f.same("i32", status, 0), "slow")
     value = f.load("i64", result)
     f.do(f"ret ptr {frame.call('ptr', 'int_from', f'i64 {value}')}")

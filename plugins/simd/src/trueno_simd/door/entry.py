@@ -2,7 +2,7 @@
 
 from trueno.backend import EntryKind, EntryLayout, contract
 
-from trueno_simd.door import arguments, arrays, numbers, plans, results
+from trueno_simd.door import arguments, arrays, environment, numbers, plans, results
 from trueno_simd.door.frame import Frame
 from trueno_simd.door.text import Function
 
@@ -29,7 +29,7 @@ def module(kind: EntryKind, layout: EntryLayout, form: str, symbol: str) -> str:
         frame.apart = {0: "as_ue", 1: "as_eu"}
     arguments.bind(frame)
     arrays.check(frame)
-    numbers.environment(frame)
+    environment.require(frame)
     numbers.parameters(frame)
     numbers.operands(frame)
     code = plans.find(frame, contract.FORMS[form, 2 if "w" in form else 1] if form else None)
@@ -43,7 +43,7 @@ def module(kind: EntryKind, layout: EntryLayout, form: str, symbol: str) -> str:
 
 def whole(function: str) -> str:
     """A module with this function and all that it refers to."""
-    return "\n".join([_HEAD, numbers.declarations(), arrays.HELPERS, function, _FOOT])
+    return "\n".join([_HEAD, environment.declarations(), arrays.HELPERS, function, _FOOT])
 
 
 def _apart(frame: Frame) -> None:

@@ -1,87 +1,17 @@
-"""An entry's numbers: float parameters and their rules, operands that are numbers, the floating-point environment."""
+"""An entry's numbers: float parameters and their rules, and operands that are numbers."""
 
 import ast
-import platform
 import struct
 from typing import Final
 
 from trueno_simd.door.frame import Frame
-from trueno_simd.llvm.environment import ARM, FPCR, MXCSR, MXCSR_MODES, X86
+from trueno_simd.door.text import Unprintable
 
 _COMPARISONS: Final[dict[type, str]] = {
     ast.LtE: "ole", ast.Lt: "olt", ast.GtE: "oge", ast.Gt: "ogt", ast.Eq: "oeq", ast.NotEq: "une",
 }  # fmt: skip
 LARGEST_SINGLE: Final = "0x47EFFFFFE0000000"
 """The largest float32, as a double."""
-
-
-class Unprintable(Exception):
-    """A rule that is no comparison of parameters and numbers: ops with it keep their Python functions."""
-
-
-def environment(frame: Frame, machine: str = platform.machine()) -> None:
-    """The thread rounds to nearest and keeps subnormals: what Numba's wrapper of a kernel sees to otherwise."""
-    f = frame.f
-    if machine.lower() in X86:
-        control = f.slot("i32")
-        f.do(f"call void @llvm.x86.sse.stmxcsr(ptr {control})")
-        modes = f(f"and i32 {f.load('i32', control)}, {MXCSR_MODES}")
-        f.require(f.same("i32", modes, MXCSR), "slow")
-    elif machine.lower() in ARM:
-        f.require(f.same("i64", f("call i64 @llvm.aarch64.get.fpcr()"), FPCR), "slow")
-    else:
-        raise Unprintable(f"the floating-point environment of {machine} is not known")
-
-
-def declarations(machine: str = platform.machine()) -> str:
-    """The declarations of what `environment`, `enter` and `leave` call."""
-    if machine.lower() in X86:
-        return "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)\n"
-    return "declare i64 @llvm.aarch64.get.fpcr()\ndeclare void @llvm.aarch64.set.fpcr(i64)\n"
-
-
-def enter(frame: Frame, machine: str = platform.machine()) -> str:
-    """Set the default environment where the thread has another, as Numba's wrapper does; what `leave` restores."""
-    f = frame.f
-    kept, other, further = f.slot("i64", "0"), f.label("other"), f.label("on")
-    if machine.lower() in X86:
-        default = f.slot("i32", str(MXCSR))
-        f.do(f"call void @llvm.x86.sse.stmxcsr(ptr {kept})")
-        f.branch(_default(frame, kept, machine), further, other, likely=True)
-        f.place(other)
-        f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {default})")
-    elif machine.lower() in ARM:
-        f.store("i64", f("call i64 @llvm.aarch64.get.fpcr()"), kept)
-        f.branch(_default(frame, kept, machine), further, other, likely=True)
-        f.place(other)
-        f.do(f"call void @llvm.aarch64.set.fpcr(i64 {FPCR})")
-    else:
-        raise Unprintable(f"the floating-point environment of {machine} is not known")
-    f.goto(further)
-    f.place(further)
-    return kept
-
-
-def leave(frame: Frame, kept: str, machine: str = platform.machine()) -> None:
-    """Restore the environment that `enter` kept."""
-    f = frame.f
-    other, further = f.label("other"), f.label("on")
-    f.branch(_default(frame, kept, machine), further, other, likely=True)
-    f.place(other)
-    if machine.lower() in X86:
-        f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {kept})")
-    else:
-        f.do(f"call void @llvm.aarch64.set.fpcr(i64 {f.load('i64', kept)})")
-    f.goto(further)
-    f.place(further)
-
-
-def _default(frame: Frame, kept: str, machine: str) -> str:
-    """Whether the environment that was kept is the default one."""
-    f = frame.f
-    if machine.lower() in X86:
-        return f.same("i32", f(f"and i32 {f.load('i32', kept)}, {MXCSR_MODES}"), MXCSR)
-    return f.same("i64", f.load("i64", kept), FPCR)
 
 
 def parameters(frame: Frame) -> None:

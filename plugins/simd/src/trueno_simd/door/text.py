@@ -9,6 +9,10 @@ from collections.abc import Callable
 LIKELY = ", !prof !0"
 
 
+class Unprintable(Exception):
+    """What no entry can do here: calls of the op, or of the kernel, take another way."""
+
+
 class Function:
     """The body of a function that is being written; `text` gives the whole."""
 

@@ -131,6 +131,11 @@ class Words:
         """x without its exponent, 1 for 0 and Inf (`vgetmant`); `sign` is `ABSOLUTE` or `NOT_NEGATIVE`."""
         return self._masked("getmant", x, ir.Constant(INDEX, sign))
 
+    def parts(self, x: Any, sign: int) -> tuple[Any, Any]:
+        """(e, m) of |x| = 2^e m, 3/4 <= m < 3/2; `sign` as for `mantissa`."""
+        m, e, one = self.mantissa(x, sign), self.exponent(x), self.number(1)
+        return self.select(self.compare(m, "<", one), self.add(e, one), e), m
+
     def scaled(self, x: Any, n: Any) -> Any:
         """x · 2^⌊n⌋, rounded once (`vscalef`)."""
         name = f"llvm.x86.avx512.mask.scalef.{self.suffix}.512"

@@ -24,8 +24,6 @@ class Format:
 
     mantissa: int
     """Digits after the point."""
-    magic: float
-    """t = x + magic holds the nearest sixteenth in its low bits."""
     ln2: tuple[float, float]
     terms: tuple[tuple[float, ...], tuple[float, ...]]
     cubic: Sequence[float]
@@ -35,20 +33,23 @@ class Format:
     largest: float
     """Larger |y| over- or underflow for every |x| but 1, as this one does, and are even."""
 
+    @property
+    def magic(self) -> float:
+        """t = x + magic holds the nearest sixteenth in its low bits."""
+        return 1.5 * 2.0 ** (self.mantissa - 4)
+
 
 SINGLE = Format(
     23,
-    1.5 * 2.0**19,
     (tables.LN2_HIGH_32, tables.LN2_LOW_32),
     (tables.TERM_32, tables.TERM_LOW_32),
     tables.CUBIC_32,
-    (0.5000162, 0.16666855),
+    tables.EXP_32,
     106.0,
     2147483520.0,
 )
 DOUBLE = Format(
     52,
-    1.5 * 2.0**48,
     (tables.LN2_HIGH_64, tables.LN2_LOW_64),
     (tables.TERM_64, tables.TERM_LOW_64),
     tables.CUBIC_64,
@@ -60,8 +61,7 @@ DOUBLE = Format(
 
 def split(w: Words, x: Any, f: Format, sign: int) -> tuple[Any, Any, Any]:
     """(e, m, index) of |x| = 2^e m, 3/4 <= m < 3/2; the index of m's nearest sixteenth (thirty-second below 1)."""
-    m, e, one = w.mantissa(x, sign), w.exponent(x), w.number(1)
-    e = w.select(w.compare(m, "<", one), w.add(e, one), e)
+    e, m = w.parts(x, sign)
     cell = w.builder.add(w.bits(w.at_most(LAST_CELL, m)), w.whole(1 << (f.mantissa - 5)))
     return e, m, w.shifted(cell, 4 - f.mantissa)
 

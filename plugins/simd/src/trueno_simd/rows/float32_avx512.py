@@ -16,6 +16,7 @@ from trueno_simd.llvm.bits import absolute, select
 from trueno_simd.llvm.jit import inner
 from trueno_simd.llvm.wide import EXACT, LOG_EDGES, NOT_NEGATIVE, Words, wide
 from trueno_simd.rows import float32_tables as tables
+from trueno_simd.rows.avx512_tables import EXP_32, ROOT
 from trueno_simd.rows.float32_trig import (
     HALF_PI_1,
     HALF_PI_2,
@@ -29,8 +30,6 @@ from trueno_simd.rows.float32_trig import (
 MAGIC = 1.5 * 2.0**23  # t = x + MAGIC holds the nearest integer in its low bits, and t - MAGIC is it
 MAGIC_16 = 1.5 * 2.0**19  # the same for sixteenths
 LN2_HIGH, LN2_LOW = 0.693359375, math.log(2) - 0.693359375
-ROOTS = [2 ** (j / 16) for j in range(16)]
-EXP = (0.5000162, 0.16666855)
 EXPM1 = (0.49999994, 0.16666521, 0.041668274, 0.008368683, 0.0013820052)
 EXP2 = (1.0, 0.6931472, 0.2402265, 0.055503596, 0.0096180625, 0.0013391011, 0.00015462885)
 LOG10_2_HIGH = 1233 / 4096
@@ -39,15 +38,19 @@ TAN = (0.33333156, 0.13338834, 0.05340844, 0.024440153, 0.0031040586, 0.00939467
 PI_1, PI_2, PI_3 = 3.1415927410125732, -8.742277657347586e-08, -3.430249016600334e-15
 
 
+def _reduced(w: Words, x: Any, magic: float) -> tuple[Any, Any, Any]:
+    """(t, n, r): x = n ln 2 + r, n the nearest integer or sixteenth, whose digits are the low bits of t = n + magic."""
+    t = w.fma(x, w.number(1 / math.log(2)), w.number(magic))
+    n = w.sub(t, w.number(magic))
+    return t, n, w.fma(n, w.number(-LN2_LOW), w.fma(n, w.number(-LN2_HIGH), x))
+
+
 @wide(types.float32)
 def exp(w: Words, x: Any) -> Any:
     """2^(n/16) e^r, |r| <= ln 2 / 32, a root from a table, degree 3.  Error 0.99 at -22.03."""
-    c = w.at_most(89, w.at_least(-104, x))
-    t = w.fma(c, w.number(1 / math.log(2)), w.number(MAGIC_16))
-    n = w.sub(t, w.number(MAGIC_16))
-    r = w.fma(n, w.number(-LN2_LOW), w.fma(n, w.number(-LN2_HIGH), c))
-    root = w.lookup(ROOTS, w.bits(t))
-    p = w.fma(w.mul(r, r), w.polynomial(r, *EXP), r)
+    t, n, r = _reduced(w, w.at_most(89, w.at_least(-104, x)), MAGIC_16)
+    root = w.lookup(ROOT, w.bits(t))
+    p = w.fma(w.mul(r, r), w.polynomial(r, *EXP_32), r)
     return w.scaled(w.fma(root, p, root), n)
 
 
@@ -61,10 +64,7 @@ def exp2(w: Words, x: Any) -> Any:
 @wide(types.float32)
 def expm1(w: Words, x: Any) -> Any:
     """2ⁿ ((e^r - 1) + (1 - 2⁻ⁿ)), |r| <= ln 2 / 2, degree 6.  Error 1.46 at 0.381."""
-    c = w.at_most(89, w.at_least(-18, x))
-    t = w.fma(c, w.number(1 / math.log(2)), w.number(MAGIC))
-    n = w.sub(t, w.number(MAGIC))
-    r = w.fma(n, w.number(-LN2_LOW), w.fma(n, w.number(-LN2_HIGH), c))
+    t, n, r = _reduced(w, w.at_most(89, w.at_least(-18, x)), MAGIC)
     p = w.fma(w.mul(r, r), w.polynomial(r, *EXPM1), r)
     twice = w.from_bits(w.builder.sub(w.bits(w.number(2)), w.shifted(w.bits(t), 23)))  # 2^(1 - n), or 0 for n = 128
     return w.copysign(w.scaled(w.add(p, w.fma(twice, w.number(-0.5), w.number(1))), n), x)
@@ -72,8 +72,7 @@ def expm1(w: Words, x: Any) -> Any:
 
 def _parts(w: Words, x: Any, factors: Any, terms: Any) -> tuple[Any, Any, Any, Any]:
     """(e, r, factor, term) of x = 2^e m, 3/4 <= m < 3/2: r = m · factor - 1, |r| <= 1/16, term = -log(factor)."""
-    m, e, one = w.mantissa(x, NOT_NEGATIVE), w.exponent(x), w.number(1)
-    e = w.select(w.compare(m, "<", one), w.add(e, one), e)
+    e, m = w.parts(x, NOT_NEGATIVE)
     index = w.shifted(w.bits(m), -19)  # the top four digits after the point
     factor = w.lookup(factors, index)
     return e, w.fma(m, factor, w.number(-1)), factor, w.lookup(terms, index)

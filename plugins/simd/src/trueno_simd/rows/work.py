@@ -17,8 +17,6 @@ COMPENSATED_S: Final = 1.1e-9
 """An element of a compensated sum in float64, which no vector instruction adds."""
 PIECE_NS: Final = 2_000
 """Time of a piece at least, on one core with its operands in the cache: ten times what its hand-over takes."""
-
-
 STREAMED: Final = 2.0
 """Bytes of operands and results, in last caches, from which on results bypass them: at 1.4 both ways are level."""
 LAST_CACHE: Final = 32 << 20
@@ -36,9 +34,8 @@ def element_ns(program: "Program", itemsize: int) -> float:
     """Nanoseconds of an element of a row, computed by one core with its operands in the cache."""
     moved = _streams(program) * itemsize
     compensated = itemsize == 8 and any(node.kind == "fsum" for node in program.nodes)
-    return (
-        max(program.flops[0] * itemsize / 4 / ROWS.flops, moved / ROWS.bytes, COMPENSATED_S * compensated, 1e-12) * 1e9
-    )
+    computed = program.flops[0] * itemsize / 4 / ROWS.flops
+    return max(computed, moved / ROWS.bytes, COMPENSATED_S * compensated, 1e-12) * 1e9
 
 
 def stream(program: "Program", itemsize: int, last_cache: int) -> int:

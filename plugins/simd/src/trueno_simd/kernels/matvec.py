@@ -276,8 +276,10 @@ def _left_times64():
     return address_of(left_times64)
 
 
-PRODUCTS["matvec"] = Product(fits, run, (2, 1, 1), {"float32": _times32, "float64": _times64})
-PRODUCTS["vecmat"] = Product(left_fits, left_run, (1, 2, 1), {"float32": _left_times32, "float64": _left_times64})
+PRODUCTS["matvec"] = Product(fits, run, (2, 1, 1), {"float32": _times32, "float64": _times64}.__getitem__)
+PRODUCTS["vecmat"] = Product(
+    left_fits, left_run, (1, 2, 1), {"float32": _left_times32, "float64": _left_times64}.__getitem__
+)
 
 
 @KERNELS.add("matvec", rates=Rates(0.2e-6, 4e10, 8e10))

@@ -25,7 +25,7 @@ from trueno_simd.llvm import amx, isa
 from trueno_simd.llvm.calls import address_of
 
 U = 2.0**-24
-SHAPES = [(128, 128, 256, 256, 0, 1), (64, 32, 64, 64, 1, 0), (1024, 256, 32, 96, 0, 1)]  # as `product.multiply` says
+SHAPES = [attempts.SHAPE32, (64, 32, 64, 64, 1, 0), (1024, 256, 32, 96, 0, 1)]  # as `product.multiply` says
 reserve, configure, release = amx.EMULATED.reserve, amx.EMULATED.configure, amx.EMULATED.release
 load, store, dot = amx.EMULATED.load, amx.EMULATED.store, amx.EMULATED.dot
 pack32, block32 = product.over(amx.EMULATED, 32)
@@ -204,11 +204,11 @@ UNSUITED = [np.nan, np.inf, -np.inf, 1e-40, 2.0**-104, 2.0**126, 2.0**127]
 @pytest.mark.parametrize("value", UNSUITED)
 @pytest.mark.parametrize("side", [0, 1])
 def test_what_tiles_would_get_wrong_is_left_to_others(run, tiled, usual, rng, value, side):
-    operands = matrices(rng, 260, 300, 290)
+    operands = matrices(rng, 450, 460, 455)
     operands[side][-1, -1] = value  # in the last slab
     small = [np.ascontiguousarray(x) for x in (operands[0][-40:, -40:], operands[1][-40:, -40:])]
     assert run(*small, np.empty((40, 40), np.float32)) == 0
-    got, want = np.empty((260, 300), np.float32), np.empty((260, 300), np.float32)
+    got, want = np.empty((450, 460), np.float32), np.empty((450, 460), np.float32)
     assert tiled(*operands, got) == 0 and usual(*operands, want) == 0
     np.testing.assert_array_equal(got, want)
 
@@ -225,7 +225,7 @@ def test_small_exponents_are_exact_as_long_as_products_are_normal(run):
 
 
 def test_matmul_takes_tiles_for_large_products(tiled, usual, rng):
-    for m, n, k in [(257, 260, 290), (300, 270, 1027)]:
+    for m, n, k in [(450, 460, 470), (300, 301, 1027)]:
         a, b = matrices(rng, m, n, k)
         got, want = np.full((m, n), np.nan, np.float32), np.empty((m, n), np.float32)
         assert tiled(a, b, got) == 0 and usual(a, b, want) == 0
@@ -240,9 +240,9 @@ def test_matmul_takes_tiles_for_large_products(tiled, usual, rng):
 
 def test_a_batch_takes_them_one_by_one(rng):
     batch = matmul._compiled(matmul.over(amx.EMULATED)["_batch32"], types.float32, 3)
-    (a, b), (a2, b2) = (matrices(rng, 260, 270, 280) for _ in range(2))
+    (a, b), (a2, b2) = (matrices(rng, 450, 460, 455) for _ in range(2))
     a2[5, 5] = np.inf
-    out = np.empty((2, 260, 270), np.float32)
+    out = np.empty((2, 450, 460), np.float32)
     assert batch(np.stack([a, a2]), np.stack([b, b2]), out) == 0
     assert (np.abs(out[0] - a.astype(np.float64) @ b) <= bound(a, b)).all()
     assert np.isinf(out[1, 5]).any() and np.isfinite(np.delete(out[1], 5, 0)).all()
@@ -258,8 +258,8 @@ def test_an_epilogue_finishes_blocks_of_tiles(tiled, rng):
     op = with_epilogue(TABLE["matmul"], merged(recipe), recipe.kinds, [p.op for p in recipe.parts])
     finished = epilogue._compiled(op, "float32", 2)
     multiply_at = kernel_entry(types.int64())(matmul.over(amx.EMULATED)["_address32"])()
-    a, b = matrices(rng, 270, 300, 290)
-    bias, out, want = rng.standard_normal(300, np.float32), *(np.empty((270, 300), np.float32) for _ in range(2))
+    a, b = matrices(rng, 450, 460, 455)
+    bias, out, want = rng.standard_normal(460, np.float32), *(np.empty((450, 460), np.float32) for _ in range(2))
     need = finished(a, b, bias, out, multiply_at, np.empty(0, np.uint8))
     assert need > 0 and finished(a, b, bias, out, multiply_at, np.empty(need, np.uint8)) == 0
     assert tiled(a, b, want) == 0

@@ -33,10 +33,6 @@ from trueno_simd.llvm.vectors import reader as vector_reader
 from trueno_simd.threads.pool import parallel_for
 
 SIDE = 2 * ROWS  # rows and columns of C that one micro-kernel makes
-LEAST_K = 32
-SLAB32, SLAB16 = 128, 2048  # numbers of k that are packed at a time
-DEPTH16 = 512  # numbers of k between two visits of C
-BLOCK, COLUMNS = 256, 256  # rows and columns of C in one chunk
 COPIED = 4  # strips of A in one chunk of packing
 GROUP = 16  # strips of B in one chunk of packing
 
@@ -45,7 +41,7 @@ _words, _short, get_float = (
     converted(types.uint16),
     number_reader(types.float32),
 )
-_corner = stack(types.float32, SIDE * SIDE)
+_corner, _row = stack(types.float32, SIDE * SIDE), stack(types.float32, ROWS)
 
 # One form of the instructions: `product` gives the functions below copies over the form that is asked for.
 reserve, configure, release = HARDWARE.reserve, HARDWARE.configure, HARDWARE.release
@@ -187,6 +183,7 @@ def block_piece(args, index):
     top, left = index % down * rows, index // down * columns
     bottom, right = min(top + rows, m), min(left + columns, n)
     high, wide = (bottom - top + SIDE - 1) // SIDE, (right - left + SIDE - 1) // SIDE
+    whole = result and not accumulate and depth >= steps  # C is visited once, and needs no sums in memory
     corner = at(_corner(), 0)
     file = reserve()
     configure(file)
@@ -200,7 +197,10 @@ def block_piece(args, index):
             from_a = a + i // ROWS * strip + step * STRIP_STEP
             from_b = b + j // ROWS * strip + step * STRIP_STEP
             place = c + i * c_row + j * 4
-            if i + SIDE <= bottom and j + SIDE <= right:
+            if whole:
+                micro(file, from_a, strip, from_b, strip, corner, 2 * ROW, count, 0, 0)
+                round_corner(result + (i * n + j) * 2, n * 2, corner, min(SIDE, bottom - i), min(SIDE, right - j))
+            elif i + SIDE <= bottom and j + SIDE <= right:
                 following = 0
                 if ahead and adds and not by_rows and i + 2 * SIDE <= bottom:
                     following = place + SIDE * c_row
@@ -209,7 +209,7 @@ def block_piece(args, index):
                 micro(file, from_a, strip, from_b, strip, corner, 2 * ROW, count, 0, 0)
                 put_corner(place, c_row, corner, min(SIDE, bottom - i), min(SIDE, right - j), adds)
     release(file)
-    if result:
+    if result and not whole:
         for i in range(top, bottom):
             round_row(c + i * c_row + left * 4, result + (i * n + left) * 2, right - left)
     if finish:
@@ -228,9 +228,16 @@ def put_corner(c, c_row, corner, rows, columns, adds):
 
 
 @outer
+def round_corner(c, c_row, corner, rows, columns):
+    """Put what exists of 32 by 32 numbers into a bfloat16 C."""
+    for i in range(rows):
+        round_row(corner + i * 2 * ROW, c + i * c_row, columns)
+
+
+@outer
 def round_row(source, target, count):
     """Finite float32 to bfloat16, ties to even."""
-    room = at(_corner(), 0)
+    room = at(_row(), 0)
     for j in range(0, count, ROWS):
         place = target + j * 2
         if j + ROWS > count:
@@ -253,11 +260,17 @@ PACK_JOB, BLOCK_JOB = reader(11), reader(18)
 def places(size, step_bytes, m, n, slab, scratch):
     """Chunks of packing; where B's strips, A's and the sums of a bfloat16 C are in scratch; and its end."""
     chunks = (n + GROUP * ROWS - 1) // (GROUP * ROWS) + (m + COPIED * ROWS - 1) // (COPIED * ROWS)
-    strip = slab // STEP * step_bytes
+    strip = strip_bytes(slab // STEP, step_bytes)
     b_packed = ((scratch + 63) // 64 + (chunks * LIMITS * 8 + 63) // 64) * 64
     a_packed = b_packed + (n + SIDE - 1) // SIDE * 2 * strip
     sums = a_packed + (m + SIDE - 1) // SIDE * 2 * strip
     return chunks, b_packed, a_packed, sums, sums + (0 if size == 4 else m * pitch(n)) + 64
+
+
+@inner
+def strip_bytes(steps, step_bytes):
+    """From one strip to the next: no multiple of a page, as a line of each of many strips is written in turn."""
+    return steps * step_bytes + ROW
 
 
 @inner
@@ -305,7 +318,7 @@ def multiply(size, step_bytes, pack_at, block_at, a, b, c, m, n, k, scratch, sha
     for p in range(0, k, slab):
         numbers = min(slab, k - p)
         steps = (numbers + STEP - 1) // STEP
-        strip, last = steps * step_bytes, p + numbers == k
+        strip, last = strip_bytes(steps, step_bytes), p + numbers == k
         job = pack(
             (a + p * size, k * size, b + p * n * size, n * size, m, n, numbers, a_packed, b_packed, strip, limits)
         )

@@ -1,7 +1,7 @@
 """matmul and batched_matmul, row-major: c[m,n] = a[m,k] b[k,n].
 
 Floor: 2 m n k operations at the multiply-add units' peak (258 GFLOP/s a core where this was measured, Zen 5
-with AVX-512).  On one thread this reaches 224 of them at 64x64, 264 at 128x128, 247 at 512x512 and 198 at 2048x2048;
+with AVX-512).  On one thread this reaches 224 of them at 64x64, 264 at 128x128, 247 at 512x512 and 219 at 2048x2048;
 NumPy's OpenBLAS 90 to 120 on one thread, 210 to 250 on two.
 
 `panels` multiplies by register tiles.  Where the CPU has AMX, and it is faster there (`amx.choice`), large float32

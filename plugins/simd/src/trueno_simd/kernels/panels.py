@@ -10,6 +10,7 @@ from trueno_simd.kernels.operands import F32, F64, reader
 from trueno_simd.kernels.tile import LOW, TALL, WIDTH, size_of, strip
 from trueno_simd.llvm.calls import address_of, call_finish, pack
 from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.llvm.streaming import prefetch
 from trueno_simd.threads.pool import parallel_for
 
 DEPTH = 256  # steps of k between two visits of C: a panel of B is then 32 KiB and stays in L1
@@ -19,6 +20,15 @@ COPIED = 64  # rows of A that one chunk copies
 PITCH = DEPTH + 16  # elements between two packed rows of A; not a power of two, so that they spread over the sets
 NEAR = 1 << 20  # bytes of B up to which it is read in place
 CHUNK = 1 << 20  # operations that justify a separate chunk (4 us)
+
+
+@inner
+def ask(c, c_row, rows):
+    """Prefetch the tile of C to which sums are added next."""
+    for r in range(rows):
+        for line in range(0, WIDTH, 64):
+            prefetch(c + r * c_row + line)
+        prefetch(c + r * c_row + WIDTH - 1)
 
 
 @outer
@@ -37,9 +47,14 @@ def block(like, job, index):
         for i in range(top, bottom, height):
             tall = min(height, bottom - i)
             for j in range(first, last, step):
-                panel = b + j // step * b_panel
-                strip(like, a + i * a_row, a_row, panel, b_step, c + i * c_row + j * size, c_row,
-                      tall, k, n - j, accumulate)  # fmt: skip
+                panel, place = b + j // step * b_panel, c + i * c_row + j * size
+                if not accumulate:
+                    strip(like, a + i * a_row, a_row, panel, b_step, place, c_row, tall, k, n - j, 0)
+                    continue
+                for r in range(0, tall, TALL):
+                    ask(place + (r + TALL) * c_row, c_row, min(TALL, tall - r - TALL))
+                    strip(like, a + (i + r) * a_row, a_row, panel, b_step, place + r * c_row, c_row,
+                          min(TALL, tall - r), k, n - j, 1)  # fmt: skip
             if finish:
                 call_finish(finish, more, above + i, tall, first, last - first)
 

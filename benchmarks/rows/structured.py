@@ -5,19 +5,25 @@ matmul, convolve2d and transpose have targets; the rest are here to be seen.
 
 from collections.abc import Iterator
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
+import trueno
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 
 from benchmarks.compare import Record, measure
 from benchmarks.inputs import arena, values, variants
+from benchmarks.peers import torch
 from benchmarks.rows import Cell, Plan
+from benchmarks.timing import OURS, bind, compare
 
 UNIFORM = ("uniform", 0.1, 1.1)
 Shape = tuple[int, ...]
+CHECKED = 16  # rows of a bfloat16 product
 
 MATMUL = (64, 128, 256, 512, 1024, 2048)
+HALVES = (512, 1024)
 FILTERS = (3, 7)
 IMAGE = 1024
 TRANSPOSED = 2048
@@ -40,6 +46,8 @@ def cells(plan: Plan) -> Iterator[Cell]:
     ]
     for name, label, shapes in listed:
         yield Cell("structured", name, label, partial(_one, TABLE[name], label, shapes, plan))
+    for n in HALVES if halves() else ():
+        yield Cell("structured", "matmul bfloat16", f"{n}²", partial(_half, n, plan))
     yield Cell("structured", "embedding_lookup", LOOKUP, partial(_lookup, TABLE["embedding_lookup"], plan))
 
 
@@ -47,6 +55,33 @@ def _one(op: Op, label: str, shapes: tuple[Shape, ...], plan: Plan) -> list[Reco
     memory = arena(shapes[0])
     operands = tuple(values(UNIFORM, shape, i) for i, shape in enumerate(shapes))
     return [measure("structured", op, label, operands, variants(op)[0], memory, plan.budget)]
+
+
+def halves() -> bool:
+    """Whether there are arrays of bfloat16, and a peer that multiplies them."""
+    return torch is not None and find_spec("ml_dtypes") is not None
+
+
+def _half(n: int, plan: Plan) -> list[Record]:
+    """bfloat16 of bfloat16, against PyTorch's; NumPy has no product of it."""
+    from ml_dtypes import bfloat16
+
+    a, b = (values(UNIFORM, (n, n), i).astype(bfloat16) for i in range(2))
+    c, theirs = np.empty((n, n), bfloat16), np.empty((n, n), bfloat16)
+    x, y, z = (torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) for array in (a, b, theirs))
+    calls = {OURS: bind(trueno.matmul, a, b, out=c), "torch": lambda: torch.mm(x, y, out=z)}
+    for call in calls.values():
+        call()
+    record = Record("structured", "matmul bfloat16", f"{n}²", family=TABLE["matmul"].family)
+    wanted = a[:CHECKED].astype(np.float64) @ b.astype(np.float64)
+    for name, result in ((OURS, c), ("torch", theirs)):
+        if not np.allclose(result[:CHECKED].astype(np.float64), wanted, 2.0**-7):
+            record.problem = f"{name} gives another result"
+            return [record]
+    comparison = compare(calls, plan.budget)
+    record.seconds, record.ratios, record.peer = comparison.seconds, comparison.ratios, comparison.peer
+    record.value = comparison.ratio if comparison.ratios else None
+    return [record]
 
 
 def _lookup(op: Op, plan: Plan) -> list[Record]:

@@ -15,7 +15,9 @@ import pytest
 import torch
 import trueno
 from ml_dtypes import bfloat16
+from trueno.discovery import registry
 from trueno.discovery.protocol import Accuracy
+from trueno.dispatch import state
 from trueno.dispatch.transfer import here
 from trueno.judge.bound import Bound, judge
 from trueno.ops import TABLE, fused
@@ -270,6 +272,72 @@ def test_a_guard_sees_float32(half):
         assert out.tolist() == [1, 1]
         with pytest.raises(trueno.GuardError, match=r"\[1\]"):
             trueno.exp(np.array([1.0, 200.0], half))
+
+
+def computed_in(call):
+    """The dtype in which the one kernel of `call()` was called."""
+    with trueno.trace() as events:
+        call()
+    (run,) = [e for e in events if e.kind == "run"]
+    return run.data["dtype"]
+
+
+def test_a_host_kernel_for_16_bits_gets_the_arrays_themselves(half, seeded):
+    """simd has one of matmul; others, other ops and guards widen."""
+    if "simd" not in trueno.backends():
+        pytest.skip("simd is not installed")
+    x, y = (seeded.standard_normal((40, 40)).astype(half) for _ in range(2))
+    out = np.zeros((40, 40), half)
+    with trueno.use("simd"):
+        assert computed_in(lambda: trueno.matmul(x, y)) == half.name
+        assert computed_in(lambda: trueno.matmul(x, y, out=out)) == half.name
+        assert computed_in(lambda: trueno.matmul(x.T, y)) == half.name
+        assert trueno.explain(trueno.matmul, x, y).call.dtype == half
+        assert computed_in(lambda: trueno.matvec(x, y[0])) == "float32"
+        with trueno.JidokaGuard.parse([("nan", "stop")]):
+            assert computed_in(lambda: trueno.matmul(x, y)) == "float32"
+        assert trueno.matmul(x[:0], y).shape == (0, 40)
+        before = y.copy()
+        assert trueno.matmul(x, y, out=y) is y
+        np.testing.assert_array_equal(trueno.matmul(x, before).view(np.uint16), y.view(np.uint16))
+    with trueno.use("scalar"):
+        assert computed_in(lambda: trueno.matmul(x, y)) == "float32"
+    want = x.astype(np.float64) @ before.astype(np.float64)
+    assert (np.abs(out.astype(np.float64) - want) <= ulp(want, half) / 2 + 1e-4).all()
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["made", "called"])
+def test_a_16_bit_kernel_that_failed_is_replaced_by_widening(half, early, monkeypatch):
+    if "simd" not in trueno.backends():
+        pytest.skip("simd is not installed")
+    backend = type(registry.load("simd"))
+    kernel, broken = backend.kernel, []
+
+    def fails(*_):
+        broken.append(half)
+        raise RuntimeError("broken")
+
+    def given(self, call):
+        if call.dtype != half:
+            return kernel(self, call)
+        return fails() if early else fails
+
+    monkeypatch.setattr(backend, "kernel", given)
+    x = np.eye(3, dtype=half)
+    state.forget_plans()
+    try:
+        with trueno.prefer("simd"):
+            assert trueno.matmul(x, x).tolist() == x.tolist() and len(broken) == 1
+            assert computed_in(lambda: trueno.matmul(x, x)) == "float32" and len(broken) == 1
+            assert trueno.matmul(x, x).tolist() == x.tolist() and len(broken) == 1
+            trueno.reset_quarantine()
+            with trueno.use("simd"):
+                if not early:
+                    with pytest.raises(trueno.KernelError, match="broken"):
+                        trueno.matmul(x, x)
+    finally:
+        trueno.reset_quarantine()
+        state.forget_plans()
 
 
 def test_a_batch_says_what_to_do(half):

@@ -11,6 +11,7 @@ import zlib
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 from trueno.ops import TABLE
 
 pytest.importorskip("numba")
@@ -18,7 +19,7 @@ pytest.importorskip("numba")
 from numba import types
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import matmul
-from trueno_simd.kernels.amx import attempts, choice, pack, product
+from trueno_simd.kernels.amx import attempts, choice, halves, pack, product
 from trueno_simd.kernels.operands import SCRATCH, source, target
 from trueno_simd.kernels.tile import address
 from trueno_simd.llvm import amx, isa
@@ -180,6 +181,60 @@ def test_bfloat16(run, rng, shape):
         slack = bound(widened(a), widened(b), single=False)
         low, high = (widened(shortened(x.astype(np.float32))) for x in (exact - slack, exact + slack))
         assert ((low <= widened(c)) & (widened(c) <= high)).all(), (m, n, k)
+
+
+@pytest.fixture(scope="module")
+def half():
+    """matmul's bfloat16 kernel with the emulated tiles, and a list of the float32 products that it requested."""
+    single = []
+
+    def kernel(a, b, out):
+        single.append((a.shape, b.shape))
+        np.matmul(a, b, out=out)
+        return 0
+
+    return halves.product(np.dtype(bfloat16), kernel, amx.EMULATED), single
+
+
+def test_bfloat16_arrays_go_to_tiles(half, rng):
+    kernel, single = half
+    single.clear()
+    a, b = (x.astype(bfloat16) for x in matrices(rng, 65, 70, 100))
+    c = np.full((65, 70), np.nan, bfloat16)
+    assert kernel(a, b, c) == 0 and not single
+    exact, slack = a.astype(np.float64) @ b.astype(np.float64), bound(*(x.astype(np.float32) for x in (a, b)), False)
+    low, high = ((exact + s).astype(np.float32).astype(bfloat16).astype(np.float32) for s in (-slack, slack))
+    assert ((low <= c.astype(np.float32)) & (c.astype(np.float32) <= high)).all()
+
+
+@pytest.mark.parametrize("change", ["small", "thin", "inf", "strided"])
+def test_what_tiles_do_not_take_is_widened(half, rng, change):
+    kernel, single = half
+    m, n, k = {"small": (32, 33, 34), "thin": (300, 300, 31)}.get(change, (65, 70, 100))
+    a, b = (x.astype(bfloat16) for x in matrices(rng, m, n, k))
+    if change == "inf":
+        a[3, 5] = np.inf
+    if change == "strided":
+        a = np.asfortranarray(a)
+    c = np.zeros((m, n), bfloat16)
+    single.clear()
+    assert kernel(a, b, c) == 0 and single == [((m, k), (k, n))]
+    with np.errstate(invalid="ignore"):
+        want = (a.astype(np.float32) @ b.astype(np.float32)).astype(bfloat16)
+    np.testing.assert_array_equal(c.view(np.uint16), want.view(np.uint16))
+
+
+def test_bfloat16_kernels_refuse_what_does_not_fit(half, rng):
+    kernel, _ = half
+    a, b = (x.astype(bfloat16) for x in matrices(rng, 65, 65, 65))
+    c, kept = np.zeros((65, 65), bfloat16), a.copy()
+    fixed = c.copy()
+    fixed.flags.writeable = False
+    wrong = [(a, b, a), (a, b, b), (a[:, :-1], b, c), (a, b[:, :-1], c), (a, b, c[:-1]), (a, b, fixed),
+             (a.astype(np.float16), b, c), (a, b, c.astype(np.float32)), (a[0], b, c)]  # fmt: skip
+    for operands in wrong:
+        assert kernel(*operands) == -1
+    assert not c.any() and a.tobytes() == kept.tobytes()
 
 
 def test_nothing_of_a_float32_is_lost(rng):

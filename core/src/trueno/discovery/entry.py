@@ -111,9 +111,11 @@ class Entry:
         """Whether its manifest promises that a kernel that raises has written no output."""
         return self.manifest is not None and self.manifest.atomic
 
-    def half(self, op: str) -> bool:
-        """Whether its manifest promises a kernel of that op for 16-bit floats on its own arrays."""
-        return self.manifest is not None and not {op, "*"}.isdisjoint(self.manifest.half)
+    def half(self, op: str, host: bool = False) -> bool:
+        """Whether its manifest promises a kernel of that op for 16-bit floats on its own arrays; host: on NumPy's."""
+        if self.manifest is None or (host and self.foreign):
+            return False
+        return not {op, "*"}.isdisjoint(self.manifest.half)
 
     # ---- facts that need neither the plugin's code nor a child process ------------------------------
 

@@ -30,8 +30,8 @@ class Kernel(Protocol):
 
     The core passes arrays of the key's type and dtype, in native byte order; the kernel verifies what else the key
     does not say: lengths, contiguity, and that each result is an operand of the same extent or overlaps none.
-    The call's dtype is float32 or float64; for ops that the manifest names under `half`, a kernel on a device's
-    arrays is also requested in float16 and bfloat16: it sums in float32 and rounds once, at the store.
+    The call's dtype is float32 or float64; for ops that the manifest names under `half`, a kernel is also requested
+    in float16 and bfloat16, for arrays of the backend's own type: it sums in float32 and rounds once, at the store.
     The arrays are of the type that the manifest's `arrays` names first: NumPy's, or the backend's own, made by `empty`
     and `to_device`.  Such a type has `shape`, `dtype` (NumPy's) and `reshape(shape)`, which does not copy.
     The core has not checked values on a device: an index outside of its table must give a row of NaN.

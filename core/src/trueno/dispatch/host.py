@@ -5,6 +5,8 @@
 strided, unaligned, byte-swapped or overlapping, and calls the plan of that form.
 """
 
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Kernel
 from trueno.dispatch import state
 from trueno.dispatch.axes import Geometry, OperandView, Views, geometry, located, refuse_empty, structured
@@ -21,7 +24,7 @@ from trueno.dispatch.coerce import coerce, coerce_params
 from trueno.dispatch.contiguous import compact, is_plain
 from trueno.dispatch.half import WIDE, is_half, put, rounded, widened
 from trueno.dispatch.results import check_apart, check_fit, listed
-from trueno.errors import GuardError, OutError, OutOfMemory
+from trueno.errors import DtypeError, GuardError, KernelError, OutError, OutOfMemory
 from trueno.ops.op import Op
 from trueno.ops.signature import ArraySpec
 
@@ -36,12 +39,11 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
     """
     generation = state.generation
     arrays, user_dtype, wrap = coerce(op, operands)
-    dtype = user_dtype
-    if is_half(user_dtype):
-        arrays, dtype = widened(op, arrays), WIDE
     params, static = coerce_params(op, scalars)
     shapes = tuple(a.shape for a in arrays)
-    request, views, rows = _viewed(op, shapes, static, dtype, scalars)
+    request, views, rows = _requested(op, shapes, static, user_dtype, scalars)
+    dtype = request.dtype
+    arrays = arrays if dtype is user_dtype else widened(op, arrays)
     if rows is not None:
         refuse_empty(op, rows.form, shapes)
     if op.check is not None:
@@ -53,9 +55,13 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
         if rows is not None:
             located(error, op, rows.form.shapes, rows.user_shape)
         raise
+    except (KernelError, DtypeError):
+        if not is_half(dtype) or is_half(_requested(op, shapes, static, user_dtype, scalars)[0].dtype):
+            raise
+        return call(op, operands, scalars, out)  # the kernel for 16 bits failed, and is in quarantine: widen
     for r in results:
         r.deliver()
-    if kernel is not None and dtype is user_dtype and op.check is None:
+    if kernel is not None and not is_half(user_dtype) and op.check is None:
         bind = partial(bound, kernel, op, params, dtype, *views, operands, out)
         store_host(op, operands, scalars, out, dtype, bind, generation)
     finished = [r.user if r.user is not None else wrap(r.array if r.array.ndim else r.array[()]) for r in results]
@@ -125,7 +131,21 @@ def request(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Call:
     """The selector's request for such a call."""
     arrays, dtype, _ = coerce(op, operands)
     _, static = coerce_params(op, scalars)
-    return _viewed(op, tuple(a.shape for a in arrays), static, WIDE if is_half(dtype) else dtype, scalars)[0]
+    return _requested(op, tuple(a.shape for a in arrays), static, dtype, scalars)[0]
+
+
+def _requested(op: Op, shapes: tuple[Shape, ...], static: dict[str, Any], dtype: np.dtype[Any], scalars: dict[str, Any]
+               ) -> tuple[Call, Views, Geometry | None]:  # fmt: skip
+    """As `_viewed`; 16-bit operands in float32, as guards check it, unless the chosen backend has a kernel for them."""
+    now, half = state.current.get(), is_half(dtype)
+    viewed = _viewed(op, shapes, static, WIDE if half else dtype, scalars)
+    if half and now.guarding() is None and all(viewed[0].sizes):
+        wide, native = now.chosen(viewed[0]), replace(viewed[0], dtype=dtype)
+        if wide is not None and registry.entries()[wide.backend.name].half(op.name, host=True):
+            with suppress(KernelError, DtypeError):  # it takes no such call, or it failed
+                if getattr(now.chosen(native), "backend", None) is wide.backend:
+                    return native, *viewed[1:]
+    return viewed
 
 
 def _viewed(op: Op, shapes: tuple[Shape, ...], static: dict[str, Any], dtype: np.dtype[Any], scalars: dict[str, Any]

@@ -12,6 +12,7 @@ from typing import Any
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, Call, Reject
 from trueno.discovery.registry import Entry
+from trueno.dispatch.half import is_half
 from trueno.errors import BackendUnavailable, DeviceError, DtypeError, KernelError, UnknownBackend
 from trueno.floatenv import ieee
 from trueno.select import quarantine
@@ -48,6 +49,9 @@ def nested() -> bool:
 
 def rejection(backend: Backend, call: Call) -> Reject | None:
     """The answer of `supports`; an error in it, or an invalid answer, counts as a rejection."""
+    host = is_half(call.dtype) and call.residency == "host"
+    if host and not registry.entries()[backend.name].half(call.op.name, host):
+        return Reject("unsupported_dtype", f"{call.dtype}: its manifest promises no such kernel on the host")
     try:
         with asking(backend.name):
             answer: Any = backend.supports(call)

@@ -79,7 +79,8 @@ class SimdBackend:
         return Probe(True, devices=(Device(isa.current().cpu, isa.level()),))
 
     def supports(self, call: Call) -> Reject | None:
-        if call.dtype not in FLOATS:  # before the table, which takes Numba to load
+        half = call.op.structured and call.dtype.itemsize == 2  # the table has such kernels
+        if call.dtype not in FLOATS and not half:  # before the table, which takes Numba to load
             return Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
         if call.op.structured:
             return _kernels().refusal(call)
@@ -117,10 +118,14 @@ class SimdBackend:
         return build.entries(specs, layout)
 
     def own_environment(self, call: Call) -> bool:
-        """Compiled kernels set it themselves; LAPACK, which NumPy calls in the caller's thread, does not."""
+        """Compiled kernels set it themselves; what NumPy runs in the caller's thread, LAPACK and casts, does not."""
         from trueno_simd.llvm import environment
 
-        return environment.known() and (not call.op.structured or _module("kernels").own_environment(call))
+        return (
+            call.dtype in FLOATS
+            and environment.known()
+            and (not call.op.structured or _module("kernels").own_environment(call))
+        )
 
     def _set_threads(self) -> None:
         """Follow the setting: whenever it changes, plans are discarded, and kernels are requested again."""

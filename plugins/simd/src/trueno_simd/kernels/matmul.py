@@ -17,6 +17,7 @@ Zen 5; under a cap of the ISA level it would not obey; and it has its own thread
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -26,7 +27,7 @@ from trueno.backend import Call, Kernel, Rates
 
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
-from trueno_simd.kernels.amx import attempts, choice
+from trueno_simd.kernels.amx import attempts, choice, halves
 from trueno_simd.kernels.amx.attempts import leave, no_room
 from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, reader, source, target, with_scratch
 from trueno_simd.kernels.panels import (
@@ -239,9 +240,12 @@ PRODUCTS["matmul"] = Product(fits, run, (2, 2, 2), _address)
 PRODUCTS["batched_matmul"] = Product(fits, run, (0, 0, 0), _batch_address)
 
 
-@KERNELS.add("matmul", rates=Rates(0.3e-6, 1e11, 5e10))
+@KERNELS.add("matmul", rates=Rates(0.3e-6, 1e11, 5e10), dtypes=("float32", "float64", *halves.NAMES))
 def matmul(device: None, call: Call) -> Kernel:
     """a[m,k] b[k,n] -> out[m,n]."""
+    if call.dtype.name in halves.NAMES:
+        single = matmul(device, replace(call, dtype=np.dtype(np.float32)))
+        return halves.product(call.dtype, single, amx.HARDWARE if amx.available() else None)
     kind = number(call.dtype)
     ours = _compiled(_chosen(_matmul32 if kind == types.float32 else _matmul64), kind, 2)
     if not BLAS:

@@ -41,6 +41,8 @@ def _epilogue(call: Call) -> str | None:
     head, program = call.op.head, call.op.epilogue.program(call.op.kinds)  # type: ignore[attr-defined]
     if head.name not in PRODUCTS:
         return f"{head.name} takes no epilogue"
+    if call.dtype.name not in ("float32", "float64"):
+        return f"an epilogue computes in float32 or float64, not {call.dtype}"
     if call.rank > MOST_AXES:
         return f"{call.rank} axes are more than {MOST_AXES}"
     if head.params or any(program.nodes[o].type != "T" for o in program.outputs):

@@ -1,4 +1,5 @@
 """Products of matrices on AMX's tiles: bfloat16 as it is, float32 as three bfloat16 parts (docs/adr/0022).
 
-`pack` copies operands into tiles, `product` multiplies them, `choice` measures whether that is faster here.
+`pack` copies operands into tiles, `product` multiplies them; `attempts` does so for float32, where `choice` has
+measured that it is faster, and `halves` for 16-bit floats.
 """

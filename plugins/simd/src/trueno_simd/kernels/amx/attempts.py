@@ -1,4 +1,4 @@
-"""Whether and how matmul tries AMX's tiles; what it does not try, or they do not suit, is left to register tiles."""
+"""Whether and how float32's matmul tries AMX's tiles; the rest, or what they do not suit, is left to register tiles."""
 
 from functools import cache
 from typing import Any

@@ -34,6 +34,8 @@ ORACLE: dict[str, Callable[..., Array]] = {
     "erf": special.erf,
     "sin": np.sin,
     "cos": np.cos,
+    "asin": np.arcsin,
+    "acos": np.arccos,
     "atan": np.arctan,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sqrt": np.sqrt,

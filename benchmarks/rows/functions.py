@@ -1,4 +1,4 @@
-"""Elementary functions alone: the kernel's nanoseconds an element on one thread, for arrays that a second cache holds."""
+"""Elementary functions alone: the kernel's nanoseconds an element on one thread, of arrays that L2 holds."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -13,7 +13,8 @@ def results():
 
 
 def test_the_table_is_that_of_the_figures(results):
-    assert "\n".join(speed.lines(speed.rows(results))) in speed.PAGE.read_text("utf-8"), "run python -m benchmarks.speed"
+    table = "\n".join(speed.lines(speed.rows(results)))
+    assert table in speed.PAGE.read_text("utf-8"), "run python -m benchmarks.speed"
 
 
 @pytest.mark.parametrize("shape", speed.SHAPES)

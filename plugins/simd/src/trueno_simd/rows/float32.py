@@ -15,6 +15,7 @@ rounded to float32 and held before the next was fitted.
 from typing import TYPE_CHECKING, Any
 
 from trueno_simd.llvm.bits import AVX512
+from trueno_simd.llvm.isa import slow_root
 from trueno_simd.rows.float32_arc import acos, asin, atan
 
 if AVX512 and not TYPE_CHECKING:
@@ -32,17 +33,19 @@ if AVX512 and not TYPE_CHECKING:
         log10,
         rsqrt,
         sin,
-        sqrt,
         tan,
         tanh,
     )
 else:
-    from trueno_simd.llvm.bits import sqrt
     from trueno_simd.rows.float32_exp_log import exp, exp2, expm1, log, log1p, log1p_unit, log2, log10
     from trueno_simd.rows.float32_pow import pow  # noqa: A004
     from trueno_simd.rows.float32_roots import rsqrt
     from trueno_simd.rows.float32_tanh import erf, tanh
     from trueno_simd.rows.float32_trig import cos, sin, tan  # noqa: F401 (the printer calls it for sin x / cos x)
+if slow_root() and not TYPE_CHECKING:
+    from trueno_simd.rows.float32_avx512 import sqrt
+else:
+    from trueno_simd.llvm.bits import sqrt
 
 
 FUNCTIONS: dict[str, Any] = {

@@ -310,12 +310,7 @@ class Printer:
                 wrong.append(f"{name}_.shape[{last if kind == 'e' else 0}] != n")
             if last and (kind == "r" or (kind == "e" and name != whole)):
                 wrong.append(f"{name}_.shape[0] != rows")
-        for out, k in self.outs.items():
-            for name, kind in self.kinds.items():
-                same = kind == "e" and self.is_element(k) and (k, name) not in self.plan.hazards
-                same = same and self.nodes[self.program.outputs[k]].type == "T"
-                wrong.append(f"not {'apart_or_same' if same else 'apart'}({out}_, {name}_)")
-            wrong += [f"not apart({out}_, {other}_)" for other, j in self.outs.items() if j < k]
+        wrong += self.overlaps()
         if last and self.variant.parallel and not self.flat:
             wrong.append("rows == 1")  # the general path calls the kernel for one row, which splits it
         return [
@@ -325,6 +320,17 @@ class Printer:
             "):",
             "    return -1",
         ]
+
+    def overlaps(self) -> Lines:
+        """Conditions under which a result overlaps an operand that it is not, or another result."""
+        wrong = []
+        for out, k in self.outs.items():
+            for name, kind in self.kinds.items():
+                same = kind == "e" and self.is_element(k) and (k, name) not in self.plan.hazards
+                same = same and self.nodes[self.program.outputs[k]].type == "T"
+                wrong.append(f"not {'apart_or_same' if same else 'apart'}({out}_, {name}_)")
+            wrong += [f"not apart({out}_, {other}_)" for other, j in self.outs.items() if j < k]
+        return wrong
 
     def extents(self, whole: str | None) -> str:
         """Elements of a row, and rows: of an array that fills them, else of a shared row and of what has one a row."""

@@ -22,6 +22,11 @@ from trueno_simd.rows.variant import Variant
 from trueno_simd.rows.width import computes
 
 Lines = list[str]
+SHORT_ROW, LONGER_ROW = 32, 64
+"""Elements of a row up to which rows are taken TILE at a time.
+
+Longer ones where sums of so many terms are within the backend's `chain`, and a tile takes no more of the frame.
+"""
 
 
 class Printer:
@@ -61,12 +66,22 @@ class Printer:
             parts += [self.piece_of_rows()] if by_rows else [self.piece(k, s) for k, s in enumerate(self.plan.passes)]
         return "\n\n\n".join([*parts, self.kernel(by_rows)]) + "\n"
 
+    @property
+    def itemsize(self) -> int:
+        return 8 if self.dtype == "float64" else 4
+
+    @property
+    def register(self) -> int:
+        """Bytes of a vector register, of which 64 elements a lane are a block."""
+        return max(self.block * self.itemsize // 256, 16)
+
     def tiles(self) -> Lines:
         """The functions that `all_rows` calls for tiles of short rows, which `trueno_simd.rows.source` adds."""
         return []
 
     def imports(self) -> str:
         facts = {"dtype": self.dtype, "block": self.block, "run": self.block // RUNS, "piece": self.variant.piece}
+        facts["short"] = LONGER_ROW if self.dtype == "float32" and self.register == 64 else SHORT_ROW
         return IMPORTS.format(**facts, outer="outer_wide as outer" if self.wide else "outer")
 
     def constants(self) -> Lines:

@@ -10,10 +10,11 @@ from trueno_simd.llvm.bits import absolute, ceil, copysign, floor, fma, narrow, 
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil, unpack
 from trueno_simd.llvm.jit import {outer}
 from trueno_simd.llvm.memory import apart, apart_or_same, load, pointer, stack, store
+from trueno_simd.llvm.squares import square
 from trueno_simd.rows.folds import (
     both, either, greatest, invert, join, joined, least, maximum, minimum, radd, rmul, smallest,
 )
-from trueno_simd.rows.schedule import FAR, PIECES, SHORT_ROW, TILE, finiteness, row_spans, spans
+from trueno_simd.rows.schedule import FAR, PIECES, TILE, finiteness, row_spans, spans
 from trueno_simd.rows.{dtype} import (
 {functions},
 )
@@ -24,4 +25,5 @@ INF = T(inf)
 BLOCK = {block}
 RUN = {run}
 PIECE = {piece}
+SHORT_ROW = {short}
 """

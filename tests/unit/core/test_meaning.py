@@ -110,6 +110,7 @@ def _binary(name, reference, ulp=0):
 
 
 _binary("add", torch.add)
+_binary("residual_add", torch.add)
 _binary("sub", torch.sub)
 _binary("mul", torch.mul)
 _binary("div", torch.div)
@@ -295,6 +296,44 @@ def _(rng):
         np.testing.assert_array_equal(meaning("gelu", SPECIAL, approximate=form), [NAN, INF, NAN, 0, 0])
 
 
+@case("swiglu")
+def _(rng):
+    gate, up = np.concatenate([rng.uniform(-8, 8, 200), FAR[2:]]), rng.normal(size=200 + len(FAR) - 2)
+    near(meaning("swiglu", gate, up), mp(lambda g, u: g * _sigmoid(g) * u, gate, up), 8)
+    near(meaning("swiglu", gate, up), by_torch(lambda g, u: F.silu(g) * u, gate, up), 8, np.abs(gate * up))
+    np.testing.assert_array_equal(meaning("swiglu", SPECIAL, [2.0] * 5), [NAN, INF, NAN, 0, 0])
+
+
+@case("geglu")
+def _(rng):
+    gate, up = np.concatenate([rng.uniform(-8, 8, 200), FAR]), rng.normal(size=200 + len(FAR))
+    for form in ("tanh", "none"):
+        want = by_torch(lambda g, u, f=form: F.gelu(g, approximate=f) * u, gate, up)
+        near(meaning("geglu", gate, up, approximate=form), want, 12, np.abs(gate * up))
+        np.testing.assert_array_equal(meaning("geglu", SPECIAL, [2.0] * 5, approximate=form), [NAN, INF, NAN, 0, 0])
+    exact = mp(lambda g, u: g * mpmath.ncdf(g) * u, gate, up)
+    near(meaning("geglu", gate, up, approximate="none"), exact, 8, np.abs(gate * up))
+
+
+@case("bias_activation")
+def _(rng):
+    x, bias = rng.normal(0, 4, (5, 37)), rng.normal(size=37)
+    functions = {
+        "relu": F.relu,
+        "gelu": lambda t: F.gelu(t, approximate="tanh"),
+        "gelu_erf": F.gelu,
+        "silu": F.silu,
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+        "none": lambda t: t,
+    }
+    assert set(functions) == set(TABLE["bias_activation"].params[0].choices)
+    for name, f in functions.items():
+        want = by_torch(lambda t, b, f=f: f(t + b), x, bias)
+        near(meaning("bias_activation", x, bias, activation=name), want, 16, np.maximum(np.abs(x + bias), 1))
+    np.testing.assert_array_equal(meaning("bias_activation", [[-1.0, NAN]], [3.0, 1.0]), [[2.0, NAN]])
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_activations_agree_with_pytorch(seed):
     x = np.random.default_rng(seed).normal(0, 5, 500)
@@ -472,6 +511,8 @@ def _(rng):
     near(meaning("rms_norm", x, w), by_torch(lambda t, u: F.rms_norm(t, (37,), u, eps=1e-6), x, w), 8)
     near(meaning("rms_norm", x, w, eps=0.5), by_torch(lambda t, u: F.rms_norm(t, (37,), u, eps=0.5), x, w), 8)
     near(meaning("rms_norm", np.zeros((1, 37)), w), np.zeros((1, 37)), 0)
+    heads, w = rng.normal(1, 2, (3, 4, 16)), rng.normal(size=16)
+    near(meaning("rms_norm", heads, w), by_torch(lambda t, u: F.rms_norm(t, (16,), u, eps=1e-6), heads, w), 8)
 
 
 @case("residual_rms_norm")

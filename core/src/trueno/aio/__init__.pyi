@@ -23,6 +23,9 @@ async def device(name: str) -> DeviceContext:
 async def add(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
     """x + y."""
 
+async def residual_add(x: ArrayLike, residual: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x + residual, the sum around a layer: `add` under the name that a model's code uses."""
+
 async def sub(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
     """x − y."""
 
@@ -182,6 +185,19 @@ async def softplus(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
 
 async def log_sigmoid(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
     """ln(1 / (1 + e⁻ˣ))."""
+
+async def swiglu(gate: ArrayLike, up: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """silu(gate) · up, the gated unit of Llama, Qwen and Mistral."""
+
+async def geglu(
+    gate: ArrayLike, up: ArrayLike, *, approximate: Literal["tanh", "none"] = "tanh", out: Any = None
+) -> NDArray[Any]:
+    """gelu(gate) · up, the gated unit of Gemma and T5."""
+
+async def bias_activation(
+    x: ArrayLike, bias: ArrayLike, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: Any = None
+) -> NDArray[Any]:
+    """activation(x + bias), what follows the product of a linear layer."""
 
 # ---- reductions --------------------------------------------------------------------------------
 

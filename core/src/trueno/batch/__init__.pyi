@@ -75,8 +75,24 @@ class Batch:
     def log_sigmoid(self, x: Handle | float) -> Handle:
         """ln(1 / (1 + e⁻ˣ))."""
 
+    def swiglu(self, gate: Handle | float, up: Handle | float) -> Handle:
+        """silu(gate) · up, the gated unit of Llama, Qwen and Mistral."""
+
+    def geglu(
+        self, gate: Handle | float, up: Handle | float, *, approximate: Literal["tanh", "none"] = "tanh"
+    ) -> Handle:
+        """gelu(gate) · up, the gated unit of Gemma and T5."""
+
+    def bias_activation(
+        self, x: Handle | float, bias: Handle | float, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1
+    ) -> Handle:
+        """activation(x + bias), what follows the product of a linear layer."""
+
     def add(self, x: Handle | float, y: Handle | float) -> Handle:
         """x + y."""
+
+    def residual_add(self, x: Handle | float, residual: Handle | float) -> Handle:
+        """x + residual, the sum around a layer: `add` under the name that a model's code uses."""
 
     def sub(self, x: Handle | float, y: Handle | float) -> Handle:
         """x − y."""

@@ -42,7 +42,7 @@ def meaning(name: str, *operands, **given):
     arrays = [np.asarray(x) for x in operands]
     params = [given.pop(p.name, p.default) for p in op.params if p.symbolic]
     if op.structured:
-        return op.body(*arrays, *params, **given)
+        return op.body(*arrays, **dict(zip(op.symbolic, params, strict=True)), **given)
     results = evaluate(op.program(**given), arrays, params, np.float64)
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     shapes = [shape if op.over is None or op.over in o.dims else shape[:-1] for o in op.signature.outputs]
@@ -716,6 +716,31 @@ def _(rng):
         x = rng.normal(size=(3, 7))
         size = np.abs(numbers).max() * np.abs(x).sum(axis=1).max()
         near(meaning("quant_matmul_colmajor", x, w, format=kind), x @ numbers, 8, size)
+
+
+def _rotary(x, positions, rates, interleaved=False):
+    """The textbook's rotation, as complex numbers: pairs times e^(iα)."""
+    turn = torch.polar(torch.ones(()).double(), torch.from_numpy(positions[..., None, None] * rates))
+    if interleaved:
+        return torch.view_as_real(torch.view_as_complex(torch.from_numpy(x).unflatten(-1, (-1, 2))) * turn).flatten(-2)
+    a, b = torch.from_numpy(x).chunk(2, -1)
+    turned = torch.complex(a, b) * turn
+    return torch.cat((turned.real, turned.imag), -1)
+
+
+@case("rope")
+def _(rng):
+    x, positions = rng.normal(size=(2, 5, 3, 16)), rng.integers(0, 1000, (2, 5))
+    scale = np.abs(x).max() * 2000  # the angles of this comparison are rounded to 2⁻⁵³ of some hundred turns
+    rates = 5e5 ** (-np.arange(8) / 8)
+    near(meaning("rope", x, positions, theta=5e5), _rotary(x, positions, rates), 1, scale)
+    want = _rotary(x, positions, rates, interleaved=True)
+    near(meaning("rope", x, positions, theta=5e5, style="interleaved"), want, 1, scale)
+    got = meaning("rope", x, positions, dims=6)
+    near(got[..., :6], _rotary(x[..., :6], positions, 1e4 ** (-np.arange(3) / 3)), 1, scale)
+    np.testing.assert_array_equal(got[..., 6:], x[..., 6:])
+    np.testing.assert_array_equal(meaning("rope", x, np.zeros((2, 5), np.int64)), x)
+    near(meaning("rope", x, positions[:, :1], theta=5e5)[:, 3], _rotary(x, positions[:, :1], rates)[:, 3], 1, scale)
 
 
 def test_symmetric_eigen_says_what_is_wrong():

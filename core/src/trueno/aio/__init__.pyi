@@ -314,6 +314,13 @@ async def embedding_lookup(table: ArrayLike, i: ArrayLike, *, out: Any = None) -
 async def symmetric_eigen(a: ArrayLike, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
     """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal."""
 
+# ---- attention ---------------------------------------------------------------------------------
+
+async def rope(
+    x: ArrayLike, positions: ArrayLike, *, theta: float = 10000.0, style: Literal["neox", "interleaved"] = "neox", dims: int = 0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: float = 1.0, context: float = 0.0, slow: float = 1.0, fast: float = 0.0, magnitude: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """Pair i = (a, b) of a head becomes (a cos α − b sin α, b cos α + a sin α), α = position · θ^(−2i/dims)."""
+
 # ---- quantized ---------------------------------------------------------------------------------
 
 async def quantize_rows(

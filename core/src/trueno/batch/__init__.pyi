@@ -127,6 +127,11 @@ class Batch:
     def clamp(self, x: Handle | float, min: float, max: float) -> Handle:
         """min(max(x, min), max)."""
 
+    def rope(
+        self, x: Handle | float, positions: Handle | float, *, theta: float = 10000.0, style: Literal["neox", "interleaved"] = "neox", dims: int = 0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: float = 1.0, context: float = 0.0, slow: float = 1.0, fast: float = 0.0, magnitude: float = 0.0
+    ) -> Handle:
+        """Pair i = (a, b) of a head becomes (a cos α − b sin α, b cos α + a sin α), α = position · θ^(−2i/dims)."""
+
     def abs(self, x: Handle | float) -> Handle:
         """|x|."""
 

@@ -51,11 +51,15 @@ def structured_bound(
             ranges = [exact(m) for m in meant]
             return [Bound(m, *arithmetic.rounded(*r)) for m, r in zip(meant, ranges, strict=True)]
         if op.magnitude is not None:
-            products, sizes = _stated(op, operands, static, meant)
+            products, sizes = _stated(op, operands, {**scalars, **static}, meant)
         else:
             products = run(each(np.ones_like))
             sizes = run(each(_size))
-        lost = [np.zeros(())] * len(meant) if accuracy.subnormals else _flushed(op, each(_size), static, run, dtype)
+        lost = (
+            [np.zeros(())] * len(meant)
+            if accuracy.subnormals
+            else _flushed(op, each(_size), {**scalars, **static}, run, dtype)
+        )
         tiny = 0.0 if accuracy.subnormals else 2 * float(np.finfo(dtype).tiny)  # a product, and the sum so far
         bounds = []
         for m, count, size, less in zip(meant, products, sizes, lost, strict=True):
@@ -108,14 +112,14 @@ def judge_structured(
 
 
 def _stated(
-    op: Op, operands: Sequence[Array], static: dict[str, Any], meant: list[Array]
+    op: Op, operands: Sequence[Array], parameters: dict[str, Any], meant: list[Array]
 ) -> tuple[list[Array], list[Array]]:
     """Products summed into each result, and Σ|a · b|, for an op that states them itself."""
     assert op.magnitude is not None
-    blocks, specs = op.blocks(static), op.signature.inputs
+    blocks, specs = op.blocks(parameters), op.signature.inputs
     shapes = tuple(spec.meant(op.name, np.shape(x), blocks) for spec, x in zip(specs, operands, strict=True))
     count = op.chain_length(op.signature.bind(op.name, shapes)[0])
-    return [np.full(m.shape, count) for m in meant], [op.magnitude(*operands, **static)]
+    return [np.full(m.shape, count) for m in meant], [op.magnitude(*operands, **parameters)]
 
 
 def _size(x: Array) -> Array:
@@ -123,7 +127,7 @@ def _size(x: Array) -> Array:
     return np.abs(np.where(np.isfinite(x), x, 0))
 
 
-def _flushed(op: Op, sizes: list[Array], static: dict[str, Any], run: Any, dtype: npt.DTypeLike) -> list[Array]:
+def _flushed(op: Op, sizes: list[Array], parameters: dict[str, Any], run: Any, dtype: npt.DTypeLike) -> list[Array]:
     """The loss of results where subnormal operands are read as zeros: Σ|subnormal a| · |b|, over each operand a."""
     smallest = np.finfo(dtype).tiny
     total: list[Array] = []
@@ -133,7 +137,7 @@ def _flushed(op: Op, sizes: list[Array], static: dict[str, Any], run: Any, dtype
         inputs = [np.where(x < smallest, x, 0) if k == i else x for k, x in enumerate(sizes)]
         if op.magnitude is not None:
             inputs = [x if s.type else x.astype(dtype) for s, x in zip(op.signature.inputs, inputs, strict=True)]
-        lost = [op.magnitude(*inputs, **static)] if op.magnitude is not None else run(inputs)
+        lost = [op.magnitude(*inputs, **parameters)] if op.magnitude is not None else run(inputs)
         total = [a + b for a, b in zip(total, lost, strict=True)] if total else list(lost)
     return total
 

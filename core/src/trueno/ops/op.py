@@ -83,6 +83,7 @@ class Op:
     magnitude: Callable[..., Any] | None = None
     empty: float | None = None
     columnwise: bool = False
+    extents: tuple[str, ...] = ()
     _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -144,7 +145,13 @@ class Op:
         blocks = self.blocks(static)
         inputs, outputs = self.signature.inputs, self.signature.outputs
         meant = tuple(spec.meant(self.name, s, blocks) for spec, s in zip(inputs, shapes, strict=True))
-        output_shapes = self.signature.result_shapes(*self.signature.bind(self.name, meant))
+        sizes, leading = self.signature.bind(self.name, meant)
+        for rule in self.extents:
+            values = {**sizes, **static}
+            if not eval(rule, {"__builtins__": {}}, {**values, "max": max}):
+                problem = ", ".join(f"{k} is {v}" for k, v in values.items() if k in rule.split())
+                raise ShapeError(f"{self.name}: {problem}, but {rule} must hold")
+        output_shapes = self.signature.result_shapes(sizes, leading)
         for spec, shape in zip(outputs, output_shapes, strict=True):
             if len(shape) > AXES:
                 problem = f"{spec} would have {len(shape)} dimensions, and arrays have {AXES} at most"
@@ -234,6 +241,7 @@ def op(
     check: Callable[..., None] | None = None,
     magnitude: Callable[..., Any] | None = None,
     columnwise: bool = False,
+    extents: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Op]:
     """Declare an op.
 
@@ -246,7 +254,8 @@ def op(
     domain: where the op's natural inputs lie, for samples and benchmarks (default all reals).
     shapes: for results that a signature cannot describe: (operand shapes, **static) → result shapes.
     check: raises for operand values without a result, such as an index outside its table; called before every kernel.
-    magnitude: (operands, **static) → Σ|a · b| of every result, where the body on absolute values does not give it.
+    magnitude: (operands, **parameters) → Σ|a · b| of every result, where the body on absolute values does not give it.
+    extents: conditions on the signature's symbols and static parameters, `hq % hk == 0`; a kernel refuses what fails.
     columnwise: blocks run along the columns of the matrix that users hold, as those of q.T do.
     """
 
@@ -280,6 +289,7 @@ def op(
             magnitude=magnitude,
             empty=empty,
             columnwise=columnwise,
+            extents=extents,
         )
         for taken in (row.name, *row.aliases):
             before = TABLE.get(ALIASES.get(taken, taken))

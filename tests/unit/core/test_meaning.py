@@ -743,6 +743,33 @@ def _(rng):
     near(meaning("rope", x, positions[:, :1], theta=5e5)[:, 3], _rotary(x, positions[:, :1], rates)[:, 3], 1, scale)
 
 
+@case("attention")
+def _(rng):
+    q, k, v = (rng.normal(size=(2, n, h, d)) for n, h, d in ((9, 6, 16), (13, 2, 16), (13, 2, 5)))
+    heads = [torch.from_numpy(x).transpose(-2, -3) for x in (q, k, v)]
+    size = np.abs(v).max()
+
+    def by_heads(scale=None, mask=None):
+        want = F.scaled_dot_product_attention(*heads, attn_mask=mask, scale=scale, enable_gqa=True)
+        return want.transpose(-2, -3).numpy()
+
+    near(meaning("attention", q, k, v), by_heads(), 64, size)
+    near(meaning("attention", q, k, v, scale=0.7), by_heads(scale=0.7), 64, size)
+    distance = torch.arange(4, 13)[:, None] - torch.arange(13)  # of a key, before its query
+    near(meaning("attention", q, k, v, causal=True), by_heads(mask=distance >= 0), 64, size)
+    near(
+        meaning("attention", q, k, v, causal=True, window=3), by_heads(mask=(distance >= 0) & (distance < 3)), 64, size
+    )
+    near(meaning("attention", q, k, v, window=3), by_heads(mask=distance.abs() < 3), 64, size)
+    scores = torch.einsum("bhtd,bhsd->bhts", heads[0], heads[1].repeat_interleave(3, 1)) * 0.25
+    weights = torch.softmax(2 * torch.tanh(scores / 2), -1)
+    want = torch.einsum("bhts,bhse->bthe", weights, heads[2].repeat_interleave(3, 1))
+    near(meaning("attention", q, k, v, softcap=2.0), want, 64, size)
+    few = meaning("attention", q, k[:, :4], v[:, :4], causal=True)
+    assert not few[:, :5].any(), "the first five queries see no key"
+    near(few[:, 5], np.repeat(v[:, 0], 3, -2), 4, size)
+
+
 def test_symmetric_eigen_says_what_is_wrong():
     with pytest.raises(ParameterError, match=r"a\[0, 1\] is 2.0, but a\[1, 0\] is 3.0 \(largest asymmetry 1.0\)"):
         meaning("symmetric_eigen", np.array([[1.0, 2.0], [3.0, 1.0]]))
@@ -789,6 +816,8 @@ def test_cost_of_structured_ops():
     assert cost("convolve2d", (2, 9, 9), (4, 2, 3, 3)) == (2 * 81 * 9 * 2 * 4, 72)
     assert cost("transpose", (2, 3)) == (0, 1)
     assert cost("embedding_lookup", (5, 2), (3,)) == (0, 1)
+    assert cost("rope", (4, 3, 2), (4,)) == (3 * 24, 4)
+    assert cost("attention", (9, 6, 16), (13, 2, 16), (13, 2, 5)) == (2 * 9 * 13 * 6 * 21, 1)
 
 
 # ---- the table ------------------------------------------------------------------------------------

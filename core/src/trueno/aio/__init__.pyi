@@ -321,6 +321,11 @@ async def rope(
 ) -> NDArray[Any]:
     """Pair i = (a, b) of a head becomes (a cos α − b sin α, b cos α + a sin α), α = position · θ^(−2i/dims)."""
 
+async def attention(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
+
 # ---- quantized ---------------------------------------------------------------------------------
 
 async def quantize_rows(

@@ -132,6 +132,11 @@ class Batch:
     ) -> Handle:
         """Pair i = (a, b) of a head becomes (a cos α − b sin α, b cos α + a sin α), α = position · θ^(−2i/dims)."""
 
+    def attention(
+        self, q: Handle | float, k: Handle | float, v: Handle | float, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0
+    ) -> Handle:
+        """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
+
     def abs(self, x: Handle | float) -> Handle:
         """|x|."""
 

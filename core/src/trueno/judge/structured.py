@@ -4,7 +4,8 @@ Their bodies are NumPy code, so there is no program to interpret.  An op that su
 linear in each operand: its body on absolute values gives Σ|a·b|, on ones the number of products, and
 any order of summation, with or without fma, errs by at most (products + 4) · u · Σ|a·b|.
 An op without a chain rounds once (outer) or not at all (transpose).  An epilogue is judged by intervals over its
-program, from what a correct kernel of its head may give.  An eigendecomposition is judged by the equations that it must
+program, from what a correct kernel of its head may give.  Attention has a bound of its own (`trueno.judge.attention`).
+An eigendecomposition is judged by the equations that it must
 satisfy, because signs and bases of equal values are free.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
+from trueno.judge.attention import BOUNDS
 from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
 from trueno.judge.interval import Array, Judge, Range, exact
 from trueno.ops.op import FusedOp, Op
@@ -33,6 +35,8 @@ def structured_bound(
     if isinstance(op, FusedOp):
         return _finished(op, operands, static, dtype, params, accuracy)
     scalars = dict(zip(op.symbolic, params, strict=True)) if params else {}
+    if op.name in BOUNDS:
+        return BOUNDS[op.name](operands, {p.name: p.default for p in op.params} | scalars | static, dtype, accuracy)
     arithmetic = Judge(np.dtype(dtype), EXACT)
     wide = arithmetic.wide
 

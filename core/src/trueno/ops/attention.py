@@ -63,7 +63,7 @@ def _rotated_size(x: Any, positions: Any, *, style: str, dims: int, **rest: Any)
     choices={"style": STYLES, "scaling": SCALINGS},
     rules=(
         "0 < theta <= 1e18",
-        "dims >= 0",
+        "0 <= dims <= 1e9",
         "0 < factor <= 1e6",
         "0 <= context <= 1e18",
         "0 < slow <= 1e6",
@@ -73,7 +73,7 @@ def _rotated_size(x: Any, positions: Any, *, style: str, dims: int, **rest: Any)
         "scaling != 'yarn' or theta > 1",
         "factor == 1 or context > 0 or scaling in ('none', 'linear', 'ntk')",
     ),
-    extents=("dims <= d", "( dims or d ) % 2 == 0"),
+    extents=("dims <= d", "(dims or d) % 2 == 0"),
     check=_positions,
     magnitude=_rotated_size,
 )
@@ -109,3 +109,71 @@ def rope(
         "scaling": scaling, "factor": factor, "context": context, "slow": slow, "fast": fast, "magnitude": magnitude,
     }  # fmt: skip
     return _rotated(x, positions, style, dims, 1, theta, **scaled)
+
+
+BLOCK = 1 << 20
+"""Scores that the body holds at once."""
+
+
+@op(
+    "q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] -> y[...,t,hq,e]",
+    structured=True,
+    flops="2*rows*t*s*hq*(d+e)",
+    rules=("scale >= 0", "softcap >= 0", "0 <= window <= 1e18"),
+    extents=("hq % max(hk, 1) == 0",),
+)
+def attention(
+    q,
+    k,
+    v,
+    *,
+    causal: bool = False,
+    scale: float = 0.0,
+    window: int = 0,
+    softcap: float = 0.0,
+):
+    """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g].
+
+    Each hq/hk heads of queries share a head g of keys and values.  Queries are aligned to the end of the keys: query i
+    is at position s − t + i.  causal: it sees keys up to its position.  window: and of these only the last `window`, or
+    those less than `window` positions away if it is not causal; 0 is no window.  scale: 0 is 1/√d.  softcap: scores x
+    become softcap · tanh(x / softcap); 0 is no cap.  No array of t × s scores is ever made.
+    Shapes: leading axes broadcast; hq is a multiple of hk.
+    Edges: a query that sees no key gives 0, and so do s = 0 and d = 0; a NaN that a query sees makes its row NaN, and
+    NaN or Inf in keys and values that it does not see may do so; scores and sums that overflow have no defined result.
+    Source: Dao and others (2022), arXiv 2205.14135.
+    """
+    t, s = q.shape[-3], k.shape[-3]
+    lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3])
+    y = np.zeros((*lead, *q.shape[-3:-1], v.shape[-1]), q.dtype)
+    if not (q.size and k.size and v.size):
+        return y
+    factor = q.dtype.type(scale or q.shape[-1] ** -0.5)
+    by_head = [np.moveaxis(np.broadcast_to(x, (*lead, *x.shape[-3:])), -2, -3) for x in (q, k, v)]
+    heads, group = k.shape[-2], q.shape[-2] // k.shape[-2]
+    queries = by_head[0].reshape(*lead, heads, group, t, q.shape[-1])
+    keys, values = by_head[1][..., None, :, :], by_head[2][..., None, :, :]
+    out = np.moveaxis(y, -2, -3)
+    step = max(1, BLOCK // max(1, s * out.size // (t * v.shape[-1])))
+    for i in range(0, t, step):
+        p = s - t + np.arange(i, min(i + step, t))
+        first = max(0, p[0] - window + 1) if window else 0
+        end = min(s, p[-1] + 1 if causal else p[-1] + window if window else s)
+        if end <= first:
+            continue
+        j = np.arange(first, end)
+        scores = (queries[..., i : i + step, :] * factor) @ np.swapaxes(keys[..., first:end, :], -1, -2)
+        if softcap:
+            scores = softcap * np.tanh(scores / softcap)
+        seen = np.ones((len(p), len(j)), bool)
+        if causal:
+            seen &= j <= p[:, None]
+        if window:
+            seen &= np.abs(j - p[:, None]) < window
+        scores = np.where(seen, scores, -np.inf)
+        some = seen.any(-1, keepdims=True)
+        weights = np.exp(scores - np.where(some, scores.max(-1, keepdims=True), 0))
+        mixed = (weights @ values[..., first:end, :]) / np.where(some, weights.sum(-1, keepdims=True), 1)
+        mixed = np.where(some, mixed, 0)
+        out[..., i : i + step, :] = mixed.reshape(*lead, heads * group, *mixed.shape[-2:])
+    return y

@@ -7,6 +7,7 @@ body the meaning: for a *row program* arithmetic with the functions of `trueno.o
 
 import ast
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -146,17 +147,23 @@ class Op:
         inputs, outputs = self.signature.inputs, self.signature.outputs
         meant = tuple(spec.meant(self.name, s, blocks) for spec, s in zip(inputs, shapes, strict=True))
         sizes, leading = self.signature.bind(self.name, meant)
-        for rule in self.extents:
-            values = {**sizes, **static}
-            if not eval(rule, {"__builtins__": {}}, {**values, "max": max}):
-                problem = ", ".join(f"{k} is {v}" for k, v in values.items() if k in rule.split())
-                raise ShapeError(f"{self.name}: {problem}, but {rule} must hold")
+        if problem := self.misfit(sizes, static):
+            raise ShapeError(f"{self.name}: {problem}")
         output_shapes = self.signature.result_shapes(sizes, leading)
         for spec, shape in zip(outputs, output_shapes, strict=True):
             if len(shape) > AXES:
                 problem = f"{spec} would have {len(shape)} dimensions, and arrays have {AXES} at most"
                 raise ShapeError(f"{self.name}: {problem}; reshape an operand to fewer")
         return tuple(spec.held(self.name, s, blocks) for spec, s in zip(outputs, output_shapes, strict=True))
+
+    def misfit(self, sizes: dict[str, int], static: dict[str, Any]) -> str:
+        """What these sizes of symbols and static parameters violate, in words; empty if nothing."""
+        values = {**sizes, **static}
+        for rule in self.extents:
+            if not eval(rule, {"__builtins__": {}}, {**values, "max": max}):
+                named = ", ".join(f"{k} is {v}" for k, v in values.items() if k in re.findall(r"\w+", rule))
+                return f"{named}, but {rule} must hold"
+        return ""
 
     @cached_property
     def quantized(self) -> bool:

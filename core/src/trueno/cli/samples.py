@@ -83,11 +83,13 @@ def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator, p
 
     while side > 1 and op.flops(sizes(side), rows=STACK if stacked else 1) > MOST_FLOPS:
         side = side * 9 // 10
+    static = {p.name: p.typical for p in op.params if not p.required or p.choices} | parameters
+    while op.misfit(sizes(side), static):
+        side += 1
     extents = sizes(side)
     operands: list[Any] = []
-    static = {p.name: p.typical for p in op.params if not p.required or p.choices} | parameters
     for spec, held in zip(op.signature.inputs, op.held(extents, static), strict=True):
-        shape = (*(lead if spec.leading and not spec.index else ()), *held)
+        shape = (*(lead if spec.leading and stacked else ()), *held)
         if spec.index:
             operands.append(rng.integers(0, len(operands[0]), shape or (side,)))
         elif spec.blocks:

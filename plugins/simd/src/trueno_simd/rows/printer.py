@@ -13,10 +13,12 @@ Pieces depend on the row's length and never on the number of threads, so results
 Everything serial is one function: Numba optimizes a nested function again in each of its callers.
 """
 
+from textwrap import fill
+
 from trueno.backend import NUMBERS, Lowering, Pass
 
 from trueno_simd.llvm.isa import RUNS
-from trueno_simd.rows.expressions import FoldText, expression, fold_text
+from trueno_simd.rows.expressions import FUNCTIONS, IDIOMS, FoldText, expression, fold_text
 from trueno_simd.rows.imports import IMPORTS
 from trueno_simd.rows.variant import Variant
 from trueno_simd.rows.width import computes
@@ -82,7 +84,9 @@ class Printer:
     def imports(self) -> str:
         facts = {"dtype": self.dtype, "block": self.block, "run": self.block // RUNS, "piece": self.variant.piece}
         facts["short"] = LONGER_ROW if self.dtype == "float32" and self.register == 64 else SHORT_ROW
-        return IMPORTS.format(**facts, outer="outer_wide as outer" if self.wide else "outer")
+        names = ", ".join(sorted((*FUNCTIONS, *IDIOMS[self.dtype], "pow", "sqrt")))
+        functions = fill(names, 110, initial_indent="    ", subsequent_indent="    ")
+        return IMPORTS.format(**facts, functions=functions, outer="outer_wide as outer" if self.wide else "outer")
 
     def constants(self) -> Lines:
         special = {"inf": "INF", "-inf": "-INF", "nan": "INF - INF"}
@@ -104,7 +108,7 @@ class Printer:
         return f"{'v' if node.space == 'e' else 'r'}{i}"
 
     def expression(self, i: int) -> str:
-        return expression(self.nodes, i, self.name)
+        return expression(self.nodes, i, self.name, self.dtype)
 
     def element_type(self, i: int) -> str:
         return {"T": f"types.{self.dtype}", "bool": "boolean", "index": "int64"}[self.nodes[i].type]

@@ -254,7 +254,7 @@ def test_every_row_program_has_an_entry(name: str) -> None:
     ((X, Y, X), {}),
     ((X.astype(">f4"), X), {}), ((X, True), {}), ((np.float32(1), np.float32(2)), {}),
     ((X.view(Own), X), {}), ((X, 1e300), {}), ((X, float("nan")), {}), ((np.array(1.0), np.array(2.0)), {}),
-], ids=str)  # fmt: skip
+])  # fmt: skip
 def test_other_calls_go_to_the_python_function(args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     for _ in range(3):
         try:

@@ -22,7 +22,6 @@ from trueno.dispatch.asking import prefer as prefer
 from trueno.dispatch.asking import reset_quarantine as reset_quarantine
 from trueno.dispatch.asking import set_default as set_default
 from trueno.dispatch.asking import use as use
-from trueno.dispatch.explain import explain as explain
 from trueno.dispatch.transfer import numpy as numpy
 from trueno.dispatch.transfer import to as to
 from trueno.errors import BackendUnavailable as BackendUnavailable
@@ -43,6 +42,7 @@ from trueno.errors import TruenoWarning as TruenoWarning
 from trueno.errors import UnknownBackend as UnknownBackend
 from trueno.events.stream import stats as stats
 from trueno.events.tracing import trace as trace
+from trueno.explaining import explain as explain
 from trueno.guards.guard import JidokaAction as JidokaAction
 from trueno.guards.guard import JidokaCondition as JidokaCondition
 from trueno.guards.guard import JidokaGuard as JidokaGuard

@@ -1,8 +1,8 @@
 """attention by flash tiles: scores of some queries and keys at a time, in cache, with a softmax that is joined online.
 
-Keys are transposed into panels one register tile wide, and values copied head by head, once per call.  Where few queries
-make a head's keys those of one task, the task does so for the keys at hand, and keys and values are read once.  Each task
-takes `ROWS` queries of one head of keys and goes through the keys that they see, `KEYS` at a time:
+Keys are transposed into panels one register tile wide, and values copied head by head, once per call.  Where there are
+so few queries that one task reads all of a head's keys, it does so for the keys at hand, and reads both once.  Each
+task takes `ROWS` queries of one head of keys and goes through the keys that they see, `KEYS` at a time:
 
     S = Q Kᵀ                 the register tile
     P = exp2(S − max)        `flash`, a row at a time in vectors
@@ -12,8 +12,8 @@ Queries of all heads that share a head of keys are rows of one block, so that gr
 multiplied by scale · log₂ e beforehand.  Scores are nowhere in memory but in the block, which has 24 KiB.
 
 Floor: 2 (d + e) operations per visible pair at the multiply-add units' peak, and an exponential; for few queries the
-bytes of keys and values.  Measured on two cores of a Zen 5, float32: 4 096 causal tokens of 14 heads of 64 at 266 GFLOP/s,
-of 516; one query of 32 heads on 8, of 128, at 4 096 keys in 1.5 ms, 22 GB/s.
+bytes of keys and values.  Measured on two cores of a Zen 5, float32: 4 096 causal tokens of 14 heads of 64 at 266 of
+516 GFLOP/s; one query of 32 heads on 8, of 128, at 4 096 keys in 1.5 ms, 22 GB/s.
 """
 
 import math

@@ -40,8 +40,8 @@ SIZES: dict[str, tuple[int, ...]] = {
 """Elements of the largest array at which each band is measured."""
 ORDER = ("large", "small", "medium", "huge")
 """Bands, the most telling first, for budgets that do not reach the end."""
-HEAVY = 8.0
-"""Flops a byte of a large call from which an op is measured last: products of matrices, eigenvalues."""
+HEAVY = 4.0
+"""Flops a byte of a large call from which an op is measured last: products of matrices, attention, eigenvalues."""
 ROW = 1024
 """Elements a row of ops that work along rows."""
 STACK, WINDOW = 4, 3

@@ -41,7 +41,7 @@ SIZES: dict[str, tuple[int, ...]] = {
 ORDER = ("large", "small", "medium", "huge")
 """Bands, the most telling first, for budgets that do not reach the end."""
 HEAVY = 4.0
-"""Flops a byte of a large call from which an op is measured last: products of matrices, eigenvalues."""
+"""Flops a byte of a large call from which an op is measured last: products of matrices, attention, eigenvalues."""
 ROW = 1024
 """Elements a row of ops that work along rows."""
 STACK, WINDOW = 4, 3

@@ -75,7 +75,7 @@ def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator, p
     rank = max(len(s.dims) for s in (*op.signature.inputs, *op.signature.outputs))  # of the largest array
     stacked = op.shapes is None and any(s.leading and not s.index for s in op.signature.inputs)
     lead = (STACK,) if stacked else ()
-    side = max(round((size / (STACK if stacked else 1)) ** (1 / max(rank, 1))), WINDOW)
+    side = max(round((size / (STACK if stacked else 1)) ** (1 / max(rank, 1))), WINDOW if rank < 3 else 2)
     symbols = {d for s in op.signature.inputs for d in s.dims}
 
     def sizes(side: int) -> dict[str, int]:

@@ -38,7 +38,7 @@ def _rope(x: Array, positions: Array, *rest: Any, style: str, dims: int, scaling
     return None
 
 
-@KERNELS.add("rope", rates=Rates(4e-5, 2e9, 1e10))
+@KERNELS.add("rope", rates=Rates(3e-5, 8e8, 1e10))
 def rope(device: None, call: Call) -> Kernel:
     def shapes(x: Array, positions: Array, *, style: str, dims: int, scaling: str) -> Shapes:
         fits = x.ndim >= 2 and x.shape[:-2] == positions.shape
@@ -96,7 +96,7 @@ def _hidden(p: Array, j: Array, causal: bool, window: int) -> Array | None:
     return hidden | (distance < 0) if causal else hidden
 
 
-@KERNELS.add("attention", rates=Rates(6e-5, 2.5e10, 1e10))
+@KERNELS.add("attention", rates=Rates(3e-5, 1.2e10, 1e10))
 def attention(device: None, call: Call) -> Kernel:
     def shapes(q: Array, k: Array, v: Array, *, causal: bool, window: int) -> Shapes:
         if q.ndim < 3 or not q.ndim == k.ndim == v.ndim or not q.shape[:-3] == k.shape[:-3] == v.shape[:-3]:

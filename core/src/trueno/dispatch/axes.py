@@ -24,10 +24,7 @@ BESIDE = 16
 
 
 class OperandView(NamedTuple):
-    """How a kernel receives an operand: its axes in this order, broadcast to `expand`, reshaped to `shape`.
-
-    order None: the operand's own order.  expand None: the kernel broadcasts it.
-    """
+    """An operand for a kernel: axes in `order` (None: its own), broadcast to `expand` (None: by the kernel), `shape`."""
 
     order: Shape | None
     expand: Shape | None

@@ -24,7 +24,7 @@ BESIDE = 16
 
 
 class OperandView(NamedTuple):
-    """An operand for a kernel: axes in `order` (None: its own), broadcast to `expand` (None: by the kernel), `shape`."""
+    """An operand for a kernel: its axes in `order`, broadcast to `expand` (each None: as they are), then as `shape`."""
 
     order: Shape | None
     expand: Shape | None

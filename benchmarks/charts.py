@@ -22,11 +22,14 @@ STYLE = {
 
 
 @contextmanager
-def chart(path: Path, size: tuple[float, float], facts: str, columns: int = 1) -> Iterator[list[Any]]:
+def chart(
+    path: Path, size: tuple[float, float], facts: str, columns: int = 1, margin: float = 0.6
+) -> Iterator[list[Any]]:
     """The axes of a new picture of `size` inches, side by side, which is written to `path` when the block ends.
 
     facts: the data in words, kept in the file, which a test can compare with what they would be now.  Axes have their
-    places from the size alone, and not from the extent of any text, which depends on a machine's fonts.
+    places from the size and from `margin`, the inches left of them, and not from the extent of any text, which depends
+    on a machine's fonts.
     """
     import matplotlib as mpl  # of the docs group: nothing else needs it
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -37,6 +40,6 @@ def chart(path: Path, size: tuple[float, float], facts: str, columns: int = 1) -
         figure = Figure(figsize=size)
         FigureCanvasSVG(figure)
         axes = list(figure.subplots(1, columns, squeeze=False)[0])
-        figure.subplots_adjust(0.6 / width, 0.55 / height, 1 - 0.25 / width, 1 - 0.35 / height, wspace=0.25)
+        figure.subplots_adjust(margin / width, 0.55 / height, 1 - 0.25 / width, 1 - 0.35 / height, wspace=0.25)
         yield axes
         figure.savefig(path, metadata={"Date": None, "Creator": None, "Description": facts})

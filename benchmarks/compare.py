@@ -134,12 +134,8 @@ def measure(
     given: dict[str, Any],
     arena: Arena,
     budget: Budget,
-    yardsticks: dict[str, Thunk] | None = None,
 ) -> Record:
-    """Ours against every peer.
-
-    A peer that computes something else is left out and named; yardsticks are timed beside, not compared.
-    """
+    """Ours against every peer; one that computes something else is left out and named."""
     record = Record(group, title(op, given), shape, family=op.family)
     out = arena.out(op, operands, given)
     calls = {OURS: ours(op, operands, given, out), **ways(op, operands, given, out, arena)}
@@ -151,8 +147,7 @@ def measure(
         record.problem = f"disagrees with ours: {', '.join(disagree)}"
     elif len(calls) == 1:
         record.problem = "no peer applies to this shape: fix its row in benchmarks/peers/"
-    racing = {name: call for name, call in calls.items() if name not in disagree} | (yardsticks or {})
-    comparison = compare(racing, budget, tuple(yardsticks or ()))
+    comparison = compare({name: call for name, call in calls.items() if name not in disagree}, budget)
     record.seconds, record.ratios, record.peer = comparison.seconds, comparison.ratios, comparison.peer
     record.value = comparison.ratio if comparison.ratios else None
     least = floor_of(op, operands, out, threads())

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 GROUPS = (
-    "startup", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "rust", "structured", "rows",
-    "elementwise", "reductions", "batch", "quant", "wgpu", "cuda", "regret",
+    "startup", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "functions", "quartiles", "rust",
+    "structured", "rows", "elementwise", "reductions", "batch", "quant", "wgpu", "cuda", "regret",
 )  # fmt: skip
 
 

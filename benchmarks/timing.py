@@ -161,19 +161,19 @@ def fastest(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: min(run[name] for run in runs) for name in runs[0]}
 
 
-def merge(runs: Sequence[Mapping[str, float]], aside: Sequence[str] = ()) -> Comparison:
-    """What several runs say together; those in `aside` are yardsticks, not peers."""
+def merge(runs: Sequence[Mapping[str, float]]) -> Comparison:
+    """What several runs say together."""
     seconds = fastest(runs)
-    peers = [name for name in seconds if name != OURS and name not in aside]
+    peers = [name for name in seconds if name != OURS]
     if not peers:
         return Comparison(seconds)
     ratios = [min(run[name] for name in peers) / run[OURS] for run in runs]
     return Comparison(seconds, ratios, min(peers, key=seconds.__getitem__))
 
 
-def compare(calls: Mapping[str, Thunk], budget: Budget, aside: Sequence[str] = ()) -> Comparison:
+def compare(calls: Mapping[str, Thunk], budget: Budget) -> Comparison:
     """Race ours (the call named `trueno`) against the rest, several times."""
-    return merge(race(calls, budget, (OURS, *aside)), aside)
+    return merge(race(calls, budget))
 
 
 def geometric_mean(values: Iterable[float]) -> float:

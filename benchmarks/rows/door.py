@@ -23,7 +23,8 @@ RATIOS: dict[tuple[str, int], float] = {
     ("add, out=", 10): 0.16, ("add, out=", 1_024): 0.25, ("add", 10): 0.35,
     ("dot", 10): 0.15, ("dot", 1_024): 0.25, ("sum", 10): 0.15, ("sum", 1_024): 0.25,
     ("a Python number", 1_024): 0.4, ("three dimensions", 1_024): 0.4, ("a matrix and a row", 1_024): 0.4,
-    ("unpickled arrays", 1_024): 0.4,
+    ("unpickled arrays", 1_024): 0.4, ("strided", 1_024): 2.0, ("strided, out=", 1_024): 2.0,
+    ("Fortran order, out=", 1_024): 2.0, ("axis=0", 1_024): 2.0,
 }  # fmt: skip
 """What is called on how many elements, and the share of NumPy's time that it may take."""
 BEYOND_S = 35e-9
@@ -59,6 +60,15 @@ def _calls(name: str, n: int) -> dict[str, Thunk]:
             return pair(trueno.add, np.add, x.reshape(4, 16, -1), y.reshape(4, 16, -1))
         case "a matrix and a row":
             return pair(trueno.add, np.add, x.reshape(32, -1), y[:32].copy())
+        case "strided":
+            return pair(trueno.add, np.add, *(np.repeat(a, 2)[::2] for a in (x, y)))
+        case "strided, out=":
+            return pair(trueno.add, np.add, np.repeat(x, 2)[::2], y, out=np.empty_like(x))
+        case "Fortran order, out=":
+            square, other = x.reshape(32, -1), y.reshape(32, -1)
+            return pair(trueno.add, np.add, square.T, other, out=np.empty_like(square))
+        case "axis=0":
+            return pair(trueno.sum, np.sum, x.reshape(32, -1), axis=0, out=y[:32])
         case "unpickled arrays":  # their dtype is equal to float32, and another object
             return pair(trueno.add, np.add, *pickle.loads(pickle.dumps((x, y))))
     return pair(trueno.add, np.add, x, y)

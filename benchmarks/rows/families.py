@@ -5,35 +5,18 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-import numpy as np
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 
 from benchmarks.compare import Record, measure, title
 from benchmarks.inputs import arena, variants
 from benchmarks.rows import Cell, Plan, text
-from benchmarks.timing import bind
-
-ADD = "np.add"
-"""The yardstick of plain arithmetic at 1 024 elements."""
-TRANSCENDENTAL = ("pow",)
-
-
-def plain(op: Op) -> bool:
-    """Whether an op is plain arithmetic: its program has no elementary function."""
-    if op.family != "arithmetic":
-        return False
-    return not {node.kind for node in op.program().nodes} & set(TRANSCENDENTAL)
 
 
 def _one(group: str, op: Op, given: dict[str, Any], shape: tuple[int, ...], plan: Plan) -> list[Record]:
     memory = arena(shape)
     operands = memory.operands(op)
-    yardsticks = {}
-    if shape == (1_024,) and plain(op):
-        x, y = memory.operands(TABLE["add"])
-        yardsticks[ADD] = bind(np.add, x, y, out=memory.out(op, operands, given))
-    return [measure(group, op, text(shape), operands, given, memory, plan.budget, yardsticks)]
+    return [measure(group, op, text(shape), operands, given, memory, plan.budget)]
 
 
 def ops(*families: str) -> list[Op]:

@@ -1,6 +1,6 @@
 """Matrix ops against NumPy's and PyTorch's.
 
-matmul, convolve2d and transpose have targets; the rest are here to be seen.
+matmul, convolve2d, transpose and attention have targets; the rest are here to be seen.
 """
 
 from collections.abc import Iterator
@@ -27,6 +27,9 @@ HALVES = (512, 1024)
 FILTERS = (3, 7)
 IMAGE = 1024
 TRANSPOSED = 2048
+ATTENTION = (("512 tokens, 14 heads on 2, 64", (14, 2), 512), ("4096 tokens, 14 heads, 64", (14, 14), 4096))
+HEAD = 64
+ROPE = "512 tokens, 14 heads, 64"
 LOOKUP = "2048 rows of 32000×512"
 SEEN: tuple[tuple[str, tuple[Shape, ...]], ...] = (
     ("matvec", ((2048, 2048), (2048,))),
@@ -48,6 +51,11 @@ def cells(plan: Plan) -> Iterator[Cell]:
         yield Cell("structured", name, label, partial(_one, TABLE[name], label, shapes, plan))
     for n in HALVES if halves() else ():
         yield Cell("structured", "matmul bfloat16", f"{n}²", partial(_half, n, plan))
+    for label, heads, tokens in ATTENTION:
+        if not (plan.quick and tokens > 512):
+            run = partial(_attention, TABLE["attention"], label, heads, tokens, plan)
+            yield Cell("structured", "attention", label, run)
+    yield Cell("structured", "rope", ROPE, partial(_rope, TABLE["rope"], plan))
     yield Cell("structured", "embedding_lookup", LOOKUP, partial(_lookup, TABLE["embedding_lookup"], plan))
 
 
@@ -82,6 +90,18 @@ def _half(n: int, plan: Plan) -> list[Record]:
     record.seconds, record.ratios, record.peer = comparison.seconds, comparison.ratios, comparison.peer
     record.value = comparison.ratio if comparison.ratios else None
     return [record]
+
+
+def _attention(op: Op, label: str, heads: tuple[int, int], tokens: int, plan: Plan) -> list[Record]:
+    shapes = [(tokens, h, HEAD) for h in (heads[0], heads[1], heads[1])]
+    operands = tuple(values(("normal", 0.0, 1.0), shape, i) for i, shape in enumerate(shapes))
+    return [measure("structured", op, label, operands, {"causal": True}, arena(shapes[0]), plan.budget)]
+
+
+def _rope(op: Op, plan: Plan) -> list[Record]:
+    memory = arena((512, 14, HEAD))
+    x, positions = values(("normal", 0.0, 1.0), memory.shape), np.arange(512)
+    return [measure("structured", op, ROPE, (x, positions), {}, memory, plan.budget)]
 
 
 def _lookup(op: Op, plan: Plan) -> list[Record]:

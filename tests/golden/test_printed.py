@@ -18,6 +18,8 @@ CASES = {
     "gelu": ("e", 1, True, False),
     "gelu_guarded": ("e", 1, False, True),
     "sum": ("e", 1, True, False),
+    "argmax_across": ("e", 3, True, False),
+    "softmax_across": ("e", 3, False, False),
     "argmax": ("e", 2, False, False),
     "softmax": ("e", 2, True, False),
     "layer_norm": ("eww", 2, False, False),

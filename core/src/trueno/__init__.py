@@ -37,7 +37,7 @@ _HOMES = {
     "use": "trueno.dispatch.asking",
     "prefer": "trueno.dispatch.asking",
     "set_default": "trueno.dispatch.asking",
-    "explain": "trueno.dispatch.explain",
+    "explain": "trueno.explaining",
     "Decision": "trueno.select.decision",
     "trace": "trueno.events.tracing",
     "stats": "trueno.events.stream",

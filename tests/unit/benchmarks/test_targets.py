@@ -1,6 +1,7 @@
 """The table of targets: verdicts from records."""
 
 import json
+from dataclasses import replace
 
 import trueno
 from trueno.ops import TABLE
@@ -8,8 +9,7 @@ from trueno.ops import TABLE
 from benchmarks import report, run
 from benchmarks.compare import Record
 from benchmarks.rows import Plan, groups
-from benchmarks.rows.families import ADD, plain
-from benchmarks.targets import GEOMEANS, below, verdicts, within
+from benchmarks.targets import GEOMEANS, below, verdicts
 from benchmarks.timing import Budget
 
 SHAPES = ("1 024", "100 000", "1 000 000", "16 000 000", "4096×1024")
@@ -75,19 +75,14 @@ def test_one_op_below_the_floor_misses_and_is_listed():
     assert [r.name for r in below(records)] == ["tanh"]
 
 
-def test_plain_arithmetic_may_be_250_ns_behind_np_add():
-    near = record("add", "1 024", 0.8, **{ADD: 0.8e-6})
-    far = record("sub", "1 024", 0.7, **{ADD: 0.7e-6})
-    assert within(near)
-    assert not within(far)
-    assert [r.name for r in below([near, far])] == ["sub"]
-
-
-def test_plain_arithmetic_has_no_elementary_function():
-    assert plain(TABLE["add"])
-    assert plain(TABLE["clamp"])
-    assert not plain(TABLE["pow"])
-    assert not plain(TABLE["floor"])
+def test_near_the_memory_floor_level_is_a_twentieth_less():
+    """Only bytes count, and only where both are near: a slow peer shares no floor."""
+    level = record("add", "16 000 000", 0.96)
+    near = replace(level, floor=0.9e-6, limit="bytes")
+    assert below([near]) == []
+    far = [level, replace(near, floor=0.5e-6), replace(near, limit="flops"), record("add", "16 000 000", 0.94)]
+    far += [replace(near, value=0.94)]
+    assert below(far) == sorted(far, key=lambda r: r.value)
 
 
 def test_a_problem_is_a_miss():

@@ -40,12 +40,6 @@ def test_the_ratio_is_the_median_of_the_runs_of_the_better_peer_over_ours():
     assert found.peer == "numpy"
 
 
-def test_a_yardstick_is_timed_but_is_no_peer():
-    found = merge([{OURS: 1.0, "numpy": 3.0, "np.add": 0.5}], aside=("np.add",))
-    assert (found.ratio, found.peer) == (3.0, "numpy")
-    assert found.seconds["np.add"] == 0.5
-
-
 def test_without_peers_there_is_no_ratio():
     assert merge([{OURS: 1.0}]) == Comparison({OURS: 1.0})
 

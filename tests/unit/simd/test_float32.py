@@ -34,6 +34,8 @@ ORACLE: dict[str, Callable[..., Array]] = {
     "erf": special.erf,
     "sin": np.sin,
     "cos": np.cos,
+    "asin": np.arcsin,
+    "acos": np.arccos,
     "atan": np.arctan,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sqrt": np.sqrt,
@@ -204,6 +206,27 @@ def test_multiples_of_half_pi() -> None:
     x = around((k * (np.pi / 2)).astype(F).tolist(), 1)
     for name in ("sin", "cos"):
         judge(name, float32.ULP[name], ORACLE[name], x)
+
+
+@pytest.mark.skipif(not bits.AVX512, reason="needs AVX-512")
+def test_the_root_without_the_hardware_has_its_bits() -> None:
+    """Every exponent, and where the remainder would be subnormal; whichever root this CPU's kernels take."""
+    from trueno_simd.rows.float32_avx512 import sqrt
+
+    @numba.njit("void(float32[::1], float32[::1])", cache=False, **FLAGS)
+    def roots(x: Any, y: Any) -> None:
+        for i in range(x.size):
+            y[i] = sqrt(x[i])
+
+    squares = (np.arange(1, 100_000, dtype=np.float64) ** 2).astype(F)
+    exponents = np.repeat(np.exp2(np.arange(-149, 128)).astype(F), 100) * np.linspace(1, 1.99, 27_700, dtype=F)
+    x = np.concatenate([random_bits(15, 1_000_000), around(EDGES), squares, np.nextafter(squares, F(0)), exponents])
+    y = np.empty_like(x)
+    roots(x, y)
+    with np.errstate(invalid="ignore"):
+        wanted = np.sqrt(x)
+    assert np.array_equal(np.isnan(y), np.isnan(wanted))
+    assert np.array_equal(y.view(np.int32)[~np.isnan(y)], wanted.view(np.int32)[~np.isnan(y)])
 
 
 def test_tangent() -> None:

@@ -208,6 +208,14 @@ class OptionalMethods(Protocol):
         The code stays for the life of the process.
         """
 
+    def columns(self, call: Call) -> Kernel | None:
+        """The kernel for calls of this key whose rows lie across memory, as with `axis=0`; None if there is none.
+
+        call: a row program of rank 2.  In this kernel's arrays `e` is [outer, n, inner], `w` [n], `r` [outer, inner],
+        `u` []; a row is the n elements at one place of `outer` and `inner`.  The core asks once for a key, for host
+        arrays, and only where there is no layer around the key's kernel; without it, operands are copied row by row.
+        """
+
     def limits(self) -> dict[str, Any]:
         """The limits of the device, under its own names, for `trueno.device(NAME).limits`; or that dict itself."""
 

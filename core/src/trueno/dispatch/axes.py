@@ -19,13 +19,12 @@ from trueno.ops import TABLE
 from trueno.ops.op import Op
 
 Shape = tuple[int, ...]
+BESIDE = 16
+"""The fewest rows beside one another for which rows are not copied: a vector."""
 
 
 class OperandView(NamedTuple):
-    """How a kernel receives an operand: its axes in this order, broadcast to `expand`, reshaped to `shape`.
-
-    order None: the operand's own order.  expand None: the kernel broadcasts it.
-    """
+    """An operand for a kernel: its axes in `order`, broadcast to `expand` (each None: as they are), then as `shape`."""
 
     order: Shape | None
     expand: Shape | None
@@ -49,7 +48,11 @@ Views = tuple[tuple[OperandView, ...], tuple[ResultView, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A call along one axis; form: the canonical form of a row program's operands, with the row axis last."""
+    """A call along one axis.
+
+    form: the canonical form of a row program's operands, with the row axis last.  across: the views that need no copy,
+    for kernels of rows that lie across memory; None where rows lie along memory, or too few beside one another.
+    """
 
     op: Op
     axis: int | None
@@ -58,6 +61,7 @@ class Geometry:
     form: Form
     operands: tuple[OperandView, ...]
     results: tuple[ResultView, ...]
+    across: Views | None = None
 
     @property
     def final(self) -> tuple[Shape, ...]:
@@ -96,7 +100,22 @@ def _geometry(name: str, shapes: tuple[Shape, ...], axis: int | None, keepdims: 
         order = _last(axis, len(shape)) if axis not in (-1, None) and op.over in spec.dims else None
         results.append(ResultView(_user_shape(op, axis, keepdims, rank, shape, k), order, shape, form.results[k]))
     operands = map(OperandView, orders, expand, form.operands)
-    return Geometry(op, axis, keepdims, rank, form, tuple(operands), tuple(results))
+    across = None if axis in (-1, None) else _across(op, shapes, axis, form.layout, tuple(r.final for r in results))
+    return Geometry(op, axis, keepdims, rank, form, tuple(operands), tuple(results), across)
+
+
+def _across(op: Op, shapes: tuple[Shape, ...], axis: int, layout: str, final: tuple[Shape, ...]) -> Views | None:
+    """Views of operands in C order as [outer, n, inner]."""
+    whole, at = shapes[0], len(shapes[0]) + axis
+    outer, n, inner = prod(whole[:at]), whole[at], prod(whole[at + 1 :])
+    kinds = {"e": (outer, n, inner), "w": (n,), "r": (outer, inner)}
+    if layout != op.layout or layout[0] != "e" or set(layout) - {"e", "w"} or inner < BESIDE or not outer * n:
+        return None
+    if any(kind == "e" and shape != whole for kind, shape in zip(layout, shapes, strict=True)):
+        return None
+    operands = tuple(OperandView(None, None, kinds[kind]) for kind in layout)
+    filled = [kinds["e" if op.over in spec.dims else "r"] for spec in op.signature.outputs]
+    return operands, tuple(ResultView(f, None, shape, shape) for f, shape in zip(final, filled, strict=True))
 
 
 def structured(op: Op, shapes: tuple[Shape, ...], final: tuple[Shape, ...]) -> Views:

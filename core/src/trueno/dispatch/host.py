@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery import registry
-from trueno.discovery.protocol import Call, Kernel
+from trueno.discovery.protocol import Call, Kernel, Refused
 from trueno.dispatch import state
 from trueno.dispatch.axes import Geometry, OperandView, Views, geometry, located, refuse_empty, structured
 from trueno.dispatch.cache import store_host
 from trueno.dispatch.cache_host import bound
 from trueno.dispatch.coerce import coerce, coerce_params
 from trueno.dispatch.contiguous import compact, is_plain
+from trueno.dispatch.fallback import passes
 from trueno.dispatch.half import WIDE, is_half, put, rounded, widened
 from trueno.dispatch.results import check_apart, check_fit, listed
 from trueno.errors import DtypeError, GuardError, KernelError, OutError, OutOfMemory
@@ -50,7 +51,11 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
         op.check(*arrays)
     results = _outs(op, out, tuple(view.final for view in views[1]), dtype, user_dtype)
     try:
-        kernel = _run(request, arrays, params, results, views)
+        kernel = None if rows is None else _run_across(request, arrays, params, results, rows.across)
+        if kernel is None:
+            kernel = _run(request, arrays, params, results, views)
+        elif rows is not None and rows.across is not None:
+            views = rows.across
     except GuardError as error:
         if rows is not None:
             located(error, op, rows.form.shapes, rows.user_shape)
@@ -188,6 +193,30 @@ def _run(request: Call, arrays: list[Array], params: tuple[float, ...], results:
         if not done:
             target[...] = result.reshape(target.shape)
     return plan.kernel if plan is not None and now.guarding() is None else None
+
+
+def _run_across(request: Call, arrays: list[Array], params: tuple[float, ...], results: list[_Result],
+                views: Views | None) -> Kernel | None:  # fmt: skip
+    """Compute rows that lie across memory without a copy, and return the kernel; None if that is not possible."""
+    if views is None or not all(map(is_plain, arrays)):
+        return None
+    now = state.current.get()
+    plan = now.chosen(request)
+    kernel = plan.columns() if plan is not None and plan.columns is not None else None
+    if plan is None or kernel is None:
+        return None
+    operands = [a.reshape(view.shape) for a, view in zip(arrays, views[0], strict=True)]
+    filled = [r.array.reshape(view.shape) for r, view in zip(results, views[1], strict=True)]
+    try:
+        status = kernel(*operands, *params, *filled)
+    except Refused:
+        return None
+    except BaseException as error:
+        if passes(error):
+            raise
+        now.failed(request, plan.backend.name, error)
+        return None
+    return None if status else kernel
 
 
 def compact_view(a: Array, view: OperandView) -> Array:

@@ -5,7 +5,9 @@ moving host arrays (`transfer.stage`), failing without loss (`catch_failures`), 
 trace (`timed`), the default floating-point environment (`steady`).  A key that needs no layer gets the bare kernel.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +33,14 @@ class Plan:
     """The backend that runs the calls of one key, and the function to call.  key: the state's key of this plan.
 
     code: the kernel's machine code, for entries (`trueno.door`); 0 if it has none, or if there is a layer around it.
+    columns: makes the backend's kernel for rows that lie across memory, once; None if there is a layer around it.
     """
 
     backend: Backend
     kernel: Kernel
     key: tuple[Any, ...]
     code: int = 0
+    columns: Callable[[], Kernel | None] | None = None
 
 
 class PluginFailed(Exception):
@@ -76,8 +80,24 @@ def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None") -> Pl
         kernel = timed(kernel, call, name)
     if kernel is not bare or not _own_environment(backend, call):
         kernel = steady(kernel)
-    code = getattr(kernel, "code", 0) if kernel is bare and call.residency == "host" else 0
-    return Plan(backend, kernel, key(call), code)
+    if kernel is not bare or call.residency != "host":
+        return Plan(backend, kernel, key(call))
+    return Plan(backend, kernel, key(call), getattr(kernel, "code", 0), cache(partial(_columns, backend, call)))
+
+
+def _columns(backend: Any, call: Call) -> Kernel | None:
+    """The backend's kernel for rows that lie across memory; calls have another way where it cannot be made."""
+    make = getattr(backend, "columns", None)
+    if make is None or call.rank != 2 or call.op.structured:
+        return None
+    try:
+        with policy.asking(backend.name):
+            kernel: Kernel | None = make(call)
+    except RecursionError:  # the caller used up the stack
+        raise
+    except Exception:
+        return None
+    return kernel
 
 
 def _own_environment(backend: Backend, call: Call) -> bool:

@@ -5,8 +5,8 @@ An *entry* is machine code in front of an op's public function.  It has CPython'
 does what the Python function does on its fast path, and nothing else:
 
 1. It binds the arguments: operands by position, parameters by position or by the identity of the keyword's text.
-2. It checks that each operand is exactly an `ndarray`, C-contiguous, aligned, and of the call's dtype (float32 or
-   float64, native, without metadata), and that shapes agree; that each parameter is exactly a float or int that
+2. It checks that each operand is exactly an `ndarray`, aligned, and of the call's dtype (float32 or float64, native,
+   without metadata), and that shapes agree; that each parameter is exactly a float or int that
    satisfies the rules, and each fixed keyword its only value; and that the thread computes in the default
    floating-point environment.
 3. It finds the state: the base state while the word `overridden` is 0, else the value of the context variable.  The
@@ -15,9 +15,13 @@ does what the Python function does on its fast path, and nothing else:
 4. It takes `out`, if that is an array which the kernel may fill, or makes the result.
 5. It calls the slot's machine code, and returns the result if the kernel did not refuse.
 
+A kernel takes C-contiguous arrays alone.  An entry may copy other operands into memory of its own, and a result from
+there, where that leaves what the Python function leaves: the copies are made before anything is written.
+
 Where anything is unlike this, it calls the Python function `slow` with the very same arguments, and has changed nothing
 before: so errors, warnings and events are those of the Python function.  Where a slot has no valid content it
-does so too, and then calls `fill` with the slot's number.  An entry never frees anything but a result that it made.
+does so too, and then calls `fill` with the slot's number.  An entry never frees anything but a result that it made and
+memory of its own.
 
 Of two flat operands one may be a number, or a row that is repeated.  Each of these four forms has an entry of its own,
 which starts again with the same arguments; `twins` in the descriptor holds their addresses by form.  0 is one that no

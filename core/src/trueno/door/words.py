@@ -22,6 +22,7 @@ FROM_PYTHON: Final = {
     "vectorcall": "PyObject_Vectorcall", "call_one": "PyObject_CallOneArg", "context_get": "PyContextVar_Get",
     "incref": "Py_IncRef", "decref": "Py_DecRef", "int_from": "PyLong_FromLongLong", "int_as_double": "PyLong_AsDouble",
     "error_occurred": "PyErr_Occurred", "error_clear": "PyErr_Clear",
+    "malloc": "PyMem_RawMalloc", "free": "PyMem_RawFree",
 }  # fmt: skip
 FROM_NUMPY: Final = {"array_new": "NewFromDescr", "scalar_new": "Scalar"}
 

@@ -305,4 +305,4 @@ def signum(x):
     Shapes: y as x.
     Edges: ±0 gives ±0; NaN is NaN.
     """
-    return lang.where(x > 0.0, 1.0, lang.where(x < 0.0, -1.0, x))
+    return lang.where(lang.abs(x) > 0.0, lang.copysign(1.0, x), x)

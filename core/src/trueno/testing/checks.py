@@ -246,6 +246,19 @@ def check_axis(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> Non
                 assert all(k.shape == (2, 3, 1) for k in kept), f"keepdims gave shape {kept[0].shape}"
                 v = verdict(op, case.operands, case.kwargs, T, tuple(k[..., 0] for k in kept), accuracy)
                 assert v.ok, f"keepdims: {stated(v, op, accuracy)}"
+            # Contiguous operands whose rows lie across memory, enough of them beside one another for `columns`.
+            many = tuple(
+                np.concatenate([np.roll(x, s, axis=-1) for s in range(8)], axis=1) if k == "e" else x
+                for x, k in zip(case.operands, op.layout, strict=True)
+            )
+            moved = tuple(
+                np.ascontiguousarray(np.moveaxis(x, -1, 1)) if k == "e" else x
+                for x, k in zip(many, op.layout, strict=True)
+            )
+            results = invoke(op, moved, case.kwargs | {"axis": 1}, backend)
+            back = tuple(r if op.reduces else np.moveaxis(r, 1, -1) for r in results)
+            v = verdict(op, many, case.kwargs, T, back, accuracy)
+            assert v.ok, f"axis=1: {stated(v, op, accuracy)}"
 
 
 def matrix(op: Op, rows: Array, kwargs: dict[str, Any]) -> trueno.QuantizedMatrix:

@@ -89,6 +89,17 @@ class SimdBackend:
     def kernel(self, call: Call) -> Kernel:
         return elsewhere.run(partial(self._kernel, call))
 
+    def columns(self, call: Call) -> Kernel | None:
+        return elsewhere.run(partial(self._columns, call))
+
+    def _columns(self, call: Call) -> Kernel:
+        parallel = _parallel(call)
+        if parallel:
+            self._set_threads()
+        from trueno_simd.rows.rowprogram import compiled
+
+        return compiled(call.op, call.dtype.name, call.layout, 3, call.static, parallel, False)
+
     def _kernel(self, call: Call) -> Kernel:
         parallel = _parallel(call)
         if parallel or call.op.structured:  # others have no use for threads, and may have none for Numba

@@ -1,5 +1,7 @@
 """Every call through an entry is what the Python function makes of it: result, `out`, or error."""
 
+import itertools
+import math
 import pickle
 import warnings
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trueno.door.kinds import kind_of
 from trueno.ops import TABLE
+from trueno_simd.door import strided
 from unit.simd.door.opened import opened, stays
 
 from tests.float_modes import MODES, in_mode, needs_modes
@@ -20,7 +23,8 @@ OPS = ["add", "mul", "relu", "clamp", "leaky_relu", "lerp", "dot", "sum", "argma
        "gelu", "fma"]  # fmt: skip
 SHAPES = [(1,), (5,), (64,), (3, 5), (1, 7), (7, 1), (16, 64), (2, 3, 4), (1, 1, 5), (2, 1, 4), (2, 3, 4, 5),
           (), (0,), (0, 3), (3, 0), (2, 0, 3)]  # fmt: skip
-KINDS = ["plain"] * 10 + ["strided", "fortran", "big", "equal", "unpickled", "readonly", "subclass", "masked",
+VIEWS = ["strided", "fortran", "reversed", "steps", "window", "broadcast"]
+KINDS = ["plain"] * 10 + [*VIEWS, "big", "equal", "unpickled", "readonly", "subclass", "masked",
                           "unaligned", "list", "metadata"]  # fmt: skip
 NUMBERS = [2.0, 3, -1, 1, 0.1, 1e300, 2**60 + 1, 10**400, True, np.float32(0.7), np.float64(0.3), np.float16(1.5),
            np.int64(3), float("nan"), 1j, -0.0, float("inf")]  # fmt: skip
@@ -50,6 +54,18 @@ class Array:
                 return wide
             case "fortran":
                 return np.asfortranarray(values)
+            case "reversed":
+                return values[(slice(None, None, -1),) * values.ndim] if values.ndim else values
+            case "steps" if values.ndim:
+                room = np.zeros((values.shape[0] * 2, *values.shape[1:]), self.dtype)
+                room[1::2] = values
+                return room[1::2]
+            case "window" if values.ndim:  # its elements overlap one another
+                return np.lib.stride_tricks.sliding_window_view(rng.random(512).astype(self.dtype), self.shape[-1])[
+                    : math.prod(self.shape[:-1])
+                ].reshape(self.shape)
+            case "broadcast" if values.ndim:
+                return np.broadcast_to(values[:1], self.shape)
             case "big":
                 return values.astype(values.dtype.newbyteorder(">"))
             case "equal" if values.ndim:
@@ -75,7 +91,10 @@ class Array:
 
 @dataclass(frozen=True)
 class Case:
-    """A call.  out: an `Array`, the position of an operand, or absent; apart: where it is in the first's buffer."""
+    """A call.  out: an `Array`, the position of an operand, or absent; apart: where it is in the first's buffer.
+
+    step: the first operand is a view with this step, or of more dimensions in Fortran order, of the buffer of `out`.
+    """
 
     op: str
     operands: tuple[Any, ...]
@@ -83,6 +102,7 @@ class Case:
     keywords: tuple[tuple[str, Any], ...]
     out: Any
     apart: int | None = None
+    step: int | None = None
 
     def made(self) -> tuple[list[Any], dict[str, Any]]:
         args = [x.made() if isinstance(x, Array) else x for x in self.operands]
@@ -92,6 +112,13 @@ class Case:
             room[2 : 2 + args[0].size] = args[0]
             args[0] = room[2 : 2 + args[0].size]
             keywords["out"] = room[self.apart : self.apart + args[0].size]
+        elif self.step is not None and args and isinstance(args[0], np.ndarray) and args[0].ndim:
+            x = args[0]  # operand and result are views of one buffer, each in its own order
+            room = np.zeros(2 * x.size + 8, x.dtype)
+            own = room[: self.step * x.size : self.step]
+            args[0] = own if x.ndim == 1 else room[: x.size].reshape(x.shape, order="F")
+            args[0][...] = x
+            keywords["out"] = room[4 : 4 + x.size].reshape(x.shape)
         elif isinstance(self.out, int):
             keywords["out"] = args[self.out % len(args)] if args else None
         elif self.out != "absent":
@@ -141,7 +168,8 @@ def cases(draw: st.DrawFn) -> Case:
     given = Array(result, draw(st.sampled_from(KINDS)), often(held, "f8"), 1)
     out = draw(st.sampled_from(["absent", "absent", "absent", None, 0, 1, given, given, given]))
     apart = draw(st.sampled_from([None] * 9 + [0, 1, 2, 3, 4]))
-    return Case(name, tuple(operands), tuple(positional), tuple(keywords), out, apart)
+    step = draw(st.sampled_from([None] * 9 + [1, 2]))
+    return Case(name, tuple(operands), tuple(positional), tuple(keywords), out, apart, step)
 
 
 def outcome(function: Any, case: Case) -> tuple[Any, ...]:
@@ -174,6 +202,7 @@ def test_an_entry_gives_what_the_python_function_gives(case: Case) -> None:
 X, Y = (np.random.default_rng(i).random(96, np.float32) for i in (1, 2))
 M, C, W = X.reshape(12, 8), X.reshape(3, 4, 8), Y[:8].copy()
 U = pickle.loads(pickle.dumps(X))
+LARGE = np.zeros(2 * strided.MOST + 32, np.float32)
 FAST: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("add", (X, Y), {}), ("add", (X, Y), {"out": np.empty_like(X)}), ("add", (X, Y), {"out": None}),
     ("add", (M, M), {}), ("add", (C, C), {}), ("add", (U, X), {}), ("add", (X.astype("f8"), Y.astype("f8")), {}),
@@ -187,6 +216,11 @@ FAST: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("sum", (X,), {}), ("sum", (M,), {"axis": -1, "keepdims": False}), ("sum", (C,), {"out": np.empty((3, 4), "f4")}),
     ("argmax", (X,), {}), ("argmax", (M,), {"out": np.empty(12, np.int64)}),
     ("softmax", (X,), {}), ("softmax", (M,), {"out": np.empty_like(M)}), ("softmax", (C,), {"axis": -1}),
+    ("add", (X[::2], Y[:48]), {}), ("add", (X[::-1], Y), {"out": np.empty_like(X)}), ("add", (M.T, M.T), {}),
+    ("add", (M.T, M.T), {"out": np.empty((12, 8), "f4").T}), ("add", (X, Y), {"out": np.empty(192, "f4")[::-2]}),
+    ("mul", (M.T, 2.0), {}), ("mul", (M.T, Y[:24:2]), {}), ("mul", (W[::-1], M), {}), ("dot", (X[::3], Y[::3]), {}),
+    ("add", (M, np.broadcast_to(W, M.shape)), {}), ("exp", (C.transpose(2, 0, 1).astype("f8")[::-1],), {}),
+    ("sum", (M.T,), {}), ("softmax", (C[:, ::2],), {}), ("rms_norm", (M[:, ::2], W[::2]), {}),
     ("layer_norm", (M, W, W), {}), ("layer_norm", (C, W, W), {"eps": 1e-3}), ("rms_norm", (M, W), {"eps": 1e-6}),
 ]  # fmt: skip
 
@@ -214,10 +248,13 @@ def test_every_row_program_has_an_entry(name: str) -> None:
 
 
 @pytest.mark.parametrize("args, keywords", [
-    ((X[::2], Y[::2]), {}), ((M.T, M.T), {}), ((X, Y[:5]), {}), (([1.0], [2.0]), {}), ((X,), {"b": Y}), ((X, Y, X), {}),
-    ((X, Y), {"out": X[::-1]}), ((X.astype(">f4"), X), {}), ((X, True), {}), ((np.float32(1), np.float32(2)), {}),
+    ((LARGE[::2], LARGE[::2]), {}), ((LARGE.reshape(2, 2, 2, 2, -1)[..., ::2],) * 2, {}),
+    ((X, Y), {"out": np.lib.stride_tricks.as_strided(X.copy(), X.shape, (0,))}),
+    ((M, M), {"out": np.empty((12, 16), "f4")[:, ::2]}), ((X, Y[:5]), {}), (([1.0], [2.0]), {}), ((X,), {"b": Y}),
+    ((X, Y, X), {}),
+    ((X.astype(">f4"), X), {}), ((X, True), {}), ((np.float32(1), np.float32(2)), {}),
     ((X.view(Own), X), {}), ((X, 1e300), {}), ((X, float("nan")), {}), ((np.array(1.0), np.array(2.0)), {}),
-], ids=str)  # fmt: skip
+])  # fmt: skip
 def test_other_calls_go_to_the_python_function(args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     for _ in range(3):
         try:
@@ -237,3 +274,34 @@ def test_in_another_environment_the_python_function_runs(mode: str) -> None:
         left = not stays("mul", X, 0.1)
         result = trueno.mul(X, 0.1)
     assert left and result.tobytes() == usual.tobytes()
+
+
+@pytest.mark.parametrize("name", ["add", "exp", "pow", "clamp", "dot", "max", "argmin", "softmax", "layer_norm"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_thousand_elements_in_any_order(name: str, dtype: str) -> None:
+    """Every order of up to four axes, each with a step of its own, gives what the same elements in C order give."""
+    door, op, rng = opened(name), TABLE[name], np.random.default_rng(11)
+    numbers = {p.name: 0.5 for p in op.params if p.required}
+    shape = (4, 5, 7, 9)
+    for order in itertools.permutations(range(4)):
+        place = tuple(order.index(axis) for axis in range(4))
+        steps = [slice(None, None, int(s)) for s in rng.choice([1, -1, 2, -2], 4)]
+        room = [shape[axis] * abs(step.step) for axis, step in zip(order, [steps[a] for a in order], strict=True)]
+        operands = []
+        for kind in op.layout:
+            if kind == "e":
+                view = rng.random(room).astype(dtype).transpose(place)[tuple(steps)]
+                assert view.shape == shape
+                operands.append(view)
+            else:
+                operands.append(rng.random(2 * shape[-1]).astype(dtype)[::-2])
+        expected = np.asarray(door.slow(*map(np.ascontiguousarray, operands), **numbers))
+        outs: list[Any] = [None]
+        if not op.reduces:
+            outs += [np.empty(shape, dtype), np.empty(shape[::-1], dtype).T]
+        for out in outs:
+            for _ in range(2):  # the first fills the slot
+                result = getattr(trueno, name)(*operands, **numbers, out=out)
+            assert out is None or result is out
+            assert np.array_equal(result, expected)
+            assert stays(name, *operands, **numbers, out=out)

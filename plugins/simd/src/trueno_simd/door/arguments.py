@@ -18,6 +18,7 @@ def bind(frame: Frame) -> None:
         f.require(f.same("i64", count, operands), "slow")
     f.unless(f.null("%kwnames"), lambda: _keywords(frame, count))
     frame.operands = [f.load("ptr", "%args", 8 * i) for i in range(operands)]
+    frame.data = {x: f.slot("ptr") for x in frame.arrays}
 
 
 def _further(frame: Frame, count: str, operands: int, optional: int) -> None:

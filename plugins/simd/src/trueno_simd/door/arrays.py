@@ -1,6 +1,7 @@
 """An entry's checks of arrays: class, dtype, flags and shape."""
 
-from trueno_simd.door.frame import PLAIN, Frame
+from trueno_simd.door import strided
+from trueno_simd.door.frame import ALIGNED, Frame
 
 
 def check(frame: Frame) -> None:
@@ -10,16 +11,17 @@ def check(frame: Frame) -> None:
         if kind != "u":
             is_array = f.same("ptr", frame.part(x, "type"), frame.word("ndarray"))
             f.require(is_array, frame.apart.get(i, "slow"))
-    arrays = [x for x, kind in zip(frame.operands, frame.kinds, strict=True) if kind != "u"]
     _first_dtype(frame)
-    for x in arrays:
+    for x in frame.arrays:
         if x != frame.first:
             dtype(frame, x)
-        flags(frame, x, PLAIN)
+        flags(frame, x, ALIGNED)
+        f.unless(strided.contiguous(frame, x), lambda: f.store("i1", "true", frame.loose))
     _extents(frame)
     for x, kind in zip(frame.operands, frame.kinds, strict=True):
         if kind != "u" and x != frame.first:
             shape(frame, x, kind, "rows" if frame.apart else "slow")
+    strided.check(frame)
 
 
 def flags(frame: Frame, array: str, wanted: int) -> None:

@@ -2,7 +2,7 @@
 
 from trueno.backend import EntryKind, EntryLayout, contract
 
-from trueno_simd.door import arguments, arrays, environment, numbers, plans, results
+from trueno_simd.door import arguments, arrays, environment, numbers, plans, results, strided
 from trueno_simd.door.frame import Frame
 from trueno_simd.door.text import Function
 
@@ -43,7 +43,7 @@ def module(kind: EntryKind, layout: EntryLayout, form: str, symbol: str) -> str:
 
 def whole(function: str) -> str:
     """A module with this function and all that it refers to."""
-    return "\n".join([_HEAD, environment.declarations(), arrays.HELPERS, function, _FOOT])
+    return "\n".join([_HEAD, environment.declarations(), arrays.HELPERS, strided.helpers(), function, _FOOT])
 
 
 def _apart(frame: Frame) -> None:

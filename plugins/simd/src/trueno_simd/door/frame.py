@@ -6,8 +6,10 @@ from trueno.backend import EntryKind, EntryLayout
 
 from trueno_simd.door.text import Function
 
-PLAIN, WRITEABLE = 0x101, 0x400
-"""Flags of an array: C-contiguous and aligned; writeable."""
+CONTIGUOUS, FORTRAN, ALIGNED, WRITEABLE = 0x1, 0x2, 0x100, 0x400
+"""Flags of an array: C-contiguous, Fortran-contiguous, aligned, writeable."""
+PLAIN = CONTIGUOUS | ALIGNED
+"""The flags of an array that kernels take."""
 
 
 @dataclass
@@ -17,7 +19,9 @@ class Frame:
     kinds: the operands' kind letters in this form of call, in which `u` is a number, and `w` may be a repeated row.
     apart: the label for an operand that is not an array, by position, where the entry of another form takes it.
     Slots: `out` and `fresh`, the result that was given and the one that was made; `rows` and `n`, the extents; `deep`,
-    whether the kernel is the one of two dimensions; `wide`, 1 for float64; `key`, the number of the plan's slot.
+    whether the kernel is the one of two dimensions; `wide`, 1 for float64; `key`, the number of the plan's slot;
+    `loose`, whether an operand or `out` is not C-contiguous, `scratch`, memory for such arrays, and `data`, where each
+    operand's elements are.
     """
 
     f: Function
@@ -29,6 +33,7 @@ class Frame:
     values: list[str] = field(default_factory=list)
     numbers: list[str] = field(default_factory=list)
     cells: dict[int, str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         f = self.f
@@ -37,6 +42,7 @@ class Frame:
         self.out, self.fresh = f.slot("ptr", "null"), f.slot("ptr", "null")
         self.rows, self.n, self.deep = f.slot("i64"), f.slot("i64"), f.slot("i1")
         self.wide, self.native, self.key = f.slot("i64"), f.slot("ptr"), f.slot("i64")
+        self.loose, self.scratch = f.slot("i1", "false"), f.slot("ptr", "null")
         self.values = [f.slot("ptr", "null") for _ in self.kind.parameters]
 
     @property
@@ -48,6 +54,11 @@ class Frame:
     def first(self) -> str:
         """The operand whose shape and dtype are the call's."""
         return self.operands[self.kinds.index("e")]
+
+    @property
+    def arrays(self) -> list[str]:
+        """The operands that are not numbers."""
+        return [x for x, kind in zip(self.operands, self.kinds, strict=True) if kind != "u"]
 
     def word(self, name: str, kind: str = "ptr") -> str:
         """A word of the process."""

@@ -1,7 +1,8 @@
 """An entry's last steps: the result, given or made, the call of the kernel, and what is returned."""
 
+from trueno_simd.door import strided
 from trueno_simd.door.arrays import dtype, flags, shape
-from trueno_simd.door.frame import PLAIN, WRITEABLE, Frame
+from trueno_simd.door.frame import ALIGNED, PLAIN, WRITEABLE, Frame
 from trueno_simd.llvm import convention
 
 
@@ -20,9 +21,11 @@ def finish(frame: Frame, code: str) -> None:
         f.require(f.same("ptr", frame.part(out, "dtype"), result_dtype), "slow")
     else:
         dtype(frame, out)
-    flags(frame, out, PLAIN | WRITEABLE)
+    flags(frame, out, (PLAIN if kind.reduces else ALIGNED) | WRITEABLE)
     shape(frame, out, "r" if kind.reduces else "e")
     f.store("ptr", frame.part(out, "data"), target)
+    if not kind.reduces:
+        f.unless(strided.contiguous(frame, out), lambda: strided.check_out(frame, out, target))
     f.goto(ready)
     f.place(none)
     f.branch(f.same("ptr", out, frame.word("none")), absent, "slow")  # the default, given
@@ -39,7 +42,7 @@ def finish(frame: Frame, code: str) -> None:
     f.store("ptr", frame.part(fresh, "data"), target)
     f.goto(ready)
     f.place(ready)
-    _run(frame, code, f.load("ptr", target))
+    _run(frame, code, target)
     fresh, own, kept = f.load("ptr", frame.fresh), f.label("own"), f.label("kept")
     f.branch(f.given(fresh), own, kept)
     f.place(own)
@@ -66,11 +69,17 @@ def _made(frame: Frame, result_dtype: str, rank: str) -> str:
     return new
 
 
-def _run(frame: Frame, code: str, target: str) -> None:
-    """Call the kernel, of one dimension or of two; a new array of a call that it refuses is freed."""
+def _run(frame: Frame, code: str, into: str) -> None:
+    """Call the kernel, of one dimension or of two; a new array of a call that it refuses is freed.
+
+    into: a slot with the address for the result.
+    """
     f = frame.f
     answer, error, status = f.slot("i64"), f.slot("ptr"), f.slot("i32")
     rows, n = f.load("i64", frame.rows), f.load("i64", frame.n)
+    itemsize = f(f"shl i64 4, {f.load('i64', frame.wide)}")
+    strided.gather(frame, itemsize, into)
+    target = f.load("ptr", into)
     done, ranks = f.label("done"), {1: f.label("row"), 2: f.label("rows")}
     if frame.twin:
         ranks = {2: ranks[2]} if "w" in frame.kinds else {1: ranks[1]}
@@ -79,10 +88,9 @@ def _run(frame: Frame, code: str, target: str) -> None:
         f.branch(f.load("i1", frame.deep), ranks[2], ranks[1])
     for rank, label in ranks.items():
         f.place(label)
-        itemsize = f(f"shl i64 4, {f.load('i64', frame.wide)}")
         parts = [f"ptr {answer}", f"ptr {error}"]
         for i, (x, kind) in enumerate(zip(frame.operands, frame.kinds, strict=True)):
-            data = frame.cells.get(i) or frame.part(x, "data")
+            data = frame.cells.get(i) or f.load("ptr", frame.data[x])
             parts += convention.array(f, data, itemsize, _extents(kind, rank, rows, n))
         parts += [f"double {number}" for number in frame.numbers]
         each = "8" if frame.kind.index else itemsize
@@ -90,8 +98,10 @@ def _run(frame: Frame, code: str, target: str) -> None:
         f.store("i32", f(f"call i32 {code}({', '.join(parts)})"), status)
         f.goto(done)
     f.place(done)
-    f.require(f.same("i32", f.load("i32", status), 0), "refused")
-    f.require(f.same("i64", f.load("i64", answer), 0), "refused")
+    failed = f(f"zext i32 {f.load('i32', status)} to i64")
+    refused = f(f"or i64 {failed}, {f.load('i64', answer)}")
+    strided.scatter(frame, itemsize, target, refused)
+    f.require(f.same("i64", refused, 0), "refused")
 
 
 def _extents(kind: str, rank: int, rows: str, n: str) -> list[str]:

@@ -5,7 +5,7 @@ with AVX-512).  On one thread this reaches 224 of them at 64x64, 264 at 128x128,
 NumPy's OpenBLAS 90 to 120 on one thread, 210 to 250 on two.
 
 `panels` multiplies by register tiles.  Where the CPU has AMX, and it is faster there (`amx.choice`), large float32
-products are made of bfloat16 parts instead (`amx.product`, docs/adr/0022), with an error below the same bound.
+products are made of bfloat16 parts instead (`amx.product`, docs/adr/0024), with an error below the same bound.
 
 An epilogue (`trueno_simd.rows.epilogue`) is a compiled function that finishes a block of C: it is called by address, on
 the thread that made the block, while the block is in L2.  So no chain compiles the product again.

@@ -22,6 +22,7 @@ from trueno_simd.kernels.tile import VECTOR_BYTES, address, at, call, masks, siz
 from trueno_simd.llvm import elsewhere
 from trueno_simd.llvm.calls import address_of, pack
 from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.llvm.squares import turned
 from trueno_simd.threads.pool import parallel_for
 
 DOWN, ACROSS = 16, 16  # tiles of a chunk
@@ -44,9 +45,6 @@ def _square(*, masked: bool) -> Any:
             def const(value: int) -> Any:
                 return ir.Constant(ir.IntType(64), value)
 
-            def shuffle(a: Any, b: Any, order: list[int]) -> Any:
-                return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), lanes), order))
-
             align, zero = ir.Constant(ir.IntType(32), size), ir.Constant(kind, [0.0] * lanes)
             if masked:
                 last = builder.sub(rows, const(1))
@@ -61,13 +59,7 @@ def _square(*, masked: bool) -> Any:
                     vectors.append(call(builder, f"llvm.masked.load.{suffix}.p0", kind, [pointer, align, across, zero]))
                 else:
                     vectors.append(builder.load(pointer, align=size))
-            half, count = lanes // 2, 1
-            low = [i // 2 + lanes * (i % 2) for i in range(lanes)]
-            high = [half + i for i in low]
-            while count < lanes:
-                pairs = [(vectors[i], vectors[i + half]) for i in range(half)]
-                vectors = [shuffle(a, b, order) for a, b in pairs for order in (low, high)]
-                count *= 2
+            vectors = turned(builder, vectors)
             for i in range(lanes):
                 pointer = at(builder, builder.add(y, builder.mul(y_row, const(i))), kind)
                 if masked:

@@ -137,6 +137,15 @@ def registers(level: str) -> str:
     return {"sse2": "xmm", "avx": "ymm", "avx2": "ymm", "avx512": "zmm", "neon": "v"}.get(level, "")
 
 
+def slow_root() -> bool:
+    """Whether the square root of a vector takes longer than the ten products that can replace it.
+
+    On Intel's cores 16 roots take as long as 24 products, on Zen 5 as long as 16: there the replacement lost a third
+    of the speed, on Emerald Rapids it gained half.  By name, as a wrong one costs no digit.
+    """
+    return level() == "avx512" and not current().cpu.startswith("znver")
+
+
 def lanes(level: str, itemsize: int) -> int:
     """Elements of `itemsize` bytes in one vector register."""
     return max(1, {"avx": 32, "avx2": 32, "avx512": 64}.get(level, 16) // itemsize)

@@ -26,6 +26,8 @@ INDEX = ir.IntType(32)
 NEAREST_EVEN = ir.Constant(INDEX, 4)  # the rounding that MXCSR says, which is this one (`trueno_simd.llvm.environment`)
 ABSOLUTE, NOT_NEGATIVE = 0b0111, 0b1011  # `vgetmant`: in [3/4, 3/2), of |x|; NaN for what is negative
 LOG_EDGES = 0x03530421  # `vfixupimm`: -Inf at 0, Inf at Inf, NaN for NaN and for what is negative
+RSQRT_EDGES = 0x03830621  # ±Inf at ±0, 0 at Inf, NaN for NaN and for what is negative
+ROOT_EDGES = 0x03530121  # ±0 at ±0, Inf at Inf, the same NaN
 EXACT = ("arcp",)  # never contracted (`trueno_simd.llvm.bits`)
 
 
@@ -153,6 +155,14 @@ class Words:
     def _masked(self, name: str, *arguments: Any) -> Any:
         rest = (self.unused, self.every, NEAREST_EVEN)
         return self.call(f"llvm.x86.avx512.mask.{name}.{self.suffix}.512", self.floats, *arguments, *rest)
+
+    def reciprocal_root(self, x: Any) -> Any:
+        """1 / √x to 14 digits, right for subnormals (`vrsqrt14`)."""
+        return self.call(f"llvm.x86.avx512.rsqrt14.{self.suffix}.512", self.floats, x, self.unused, self.every)
+
+    def root(self, x: Any) -> Any:
+        """√x by the hardware."""
+        return self.call(f"llvm.sqrt.v{self.count}f{self.integer.width}", self.floats, x)
 
     def is_class(self, x: Any, classes: int) -> Any:
         """Whether x is of one of the classes that the bits of `classes` say (`vfpclass`)."""

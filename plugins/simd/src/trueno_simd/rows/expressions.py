@@ -3,11 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from trueno.backend import TABLE
+
 FUNCTIONS = (
     *("rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "log1p_unit"),
     *("tanh", "erf", "sin", "cos", "atan"),
 )
 """Element functions of `trueno_simd.rows.float32` and `float64`, of one argument."""
+IDIOMS = {"float32": ("tan", "asin", "acos"), "float64": ("tan",)}
+"""Ops whose whole body is one function there, although its parts have functions too: it is faster and more accurate."""
 
 EXPRESSIONS: dict[str, str] = {
     "neg": "-{0}",
@@ -44,14 +48,32 @@ EXPRESSIONS: dict[str, str] = {
 }
 
 
-def expression(nodes: Sequence[Any], i: int, name: Callable[[int], str]) -> str:
-    """The text of node `i`, from the names of its arguments; a sine over its cosine becomes one function."""
+def expression(nodes: Sequence[Any], i: int, name: Callable[[int], str], dtype: str) -> str:
+    """The text of node `i`, from the names of its arguments; the whole body of some ops becomes one function."""
     node = nodes[i]
-    if node.kind == "div":
-        above, below = (nodes[a] for a in node.args)
-        if (above.kind, below.kind) == ("sin", "cos") and above.args == below.args:
-            return f"tan({name(above.args[0])})"
+    for op in IDIOMS[dtype]:
+        pattern = TABLE[op].program()
+        x = matched(pattern.nodes, pattern.outputs[0], nodes, i)
+        if x is not None:
+            return f"{op}({name(x)})"
     return EXPRESSIONS[node.kind].format(*map(name, node.args))
+
+
+def matched(pattern: Sequence[Any], p: int, nodes: Sequence[Any], i: int) -> int | None:
+    """The node in the place of the pattern's operand, if nodes up to `i` compute what the pattern does up to `p`."""
+    operand: int | None = None
+    pairs = [(p, i)]
+    while pairs:
+        p, i = pairs.pop()
+        if pattern[p].kind == "leaf":
+            if operand not in (None, i):
+                return None
+            operand = i
+        elif (pattern[p].kind, pattern[p].value) != (nodes[i].kind, nodes[i].value):
+            return None
+        else:
+            pairs += zip(pattern[p].args, nodes[i].args, strict=True)
+    return operand
 
 
 class FoldText(NamedTuple):

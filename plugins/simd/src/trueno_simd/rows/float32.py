@@ -14,10 +14,9 @@ rounded to float32 and held before the next was fitted.
 
 from typing import TYPE_CHECKING, Any
 
-from trueno_simd.llvm.bits import AVX512, sqrt
-from trueno_simd.llvm.jit import inner
-from trueno_simd.rows.float32_exp_log import ONE
-from trueno_simd.rows.float32_tanh import atan
+from trueno_simd.llvm.bits import AVX512
+from trueno_simd.llvm.isa import slow_root
+from trueno_simd.rows.float32_arc import acos, asin, atan
 
 if AVX512 and not TYPE_CHECKING:
     from trueno_simd.rows.avx512_pow import pow32 as pow  # noqa: A004
@@ -32,6 +31,7 @@ if AVX512 and not TYPE_CHECKING:
         log1p_unit,
         log2,
         log10,
+        rsqrt,
         sin,
         tan,
         tanh,
@@ -39,14 +39,13 @@ if AVX512 and not TYPE_CHECKING:
 else:
     from trueno_simd.rows.float32_exp_log import exp, exp2, expm1, log, log1p, log1p_unit, log2, log10
     from trueno_simd.rows.float32_pow import pow  # noqa: A004
+    from trueno_simd.rows.float32_roots import rsqrt
     from trueno_simd.rows.float32_tanh import erf, tanh
     from trueno_simd.rows.float32_trig import cos, sin, tan  # noqa: F401 (the printer calls it for sin x / cos x)
-
-
-@inner
-def rsqrt(x: Any) -> Any:
-    """1 / sqrt(x), two correctly rounded steps; ±Inf at ±0.  Error 1.49."""
-    return ONE / sqrt(x)
+if slow_root() and not TYPE_CHECKING:
+    from trueno_simd.rows.float32_avx512 import sqrt
+else:
+    from trueno_simd.llvm.bits import sqrt
 
 
 FUNCTIONS: dict[str, Any] = {
@@ -62,6 +61,8 @@ FUNCTIONS: dict[str, Any] = {
     "erf": erf,
     "sin": sin,
     "cos": cos,
+    "asin": asin,
+    "acos": acos,
     "atan": atan,
     "pow": pow,
     "rsqrt": rsqrt,
@@ -82,6 +83,8 @@ ULP: dict[str, float] = {
     "erf": 1.6,
     "sin": 1.8,
     "cos": 1.8,
+    "asin": 1.3,
+    "acos": 1.3,
     "atan": 1.6,
     "pow": 2.0,
     "rsqrt": 1.5,

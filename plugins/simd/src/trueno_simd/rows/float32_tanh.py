@@ -1,11 +1,11 @@
-"""tanh, erf and the arctangent of one float32 (`trueno_simd.rows.float32` says how)."""
+"""tanh and erf of one float32 (`trueno_simd.rows.float32` says how)."""
 
 import math
 from typing import Any
 
 from trueno_simd.llvm.bits import absolute, copysign, polynomial, select
 from trueno_simd.llvm.jit import inner
-from trueno_simd.rows.float32_exp_log import MAGIC, ONE, TWO, ZERO, F, power_of_two
+from trueno_simd.rows.float32_exp_log import MAGIC, ONE, TWO, F, power_of_two
 
 TANH = polynomial(-0.33333313, 0.13332437, -0.053835757, 0.021000376, -0.006169614)
 TANH_NEAR, TANH_MAX = F(0.55), F(10)
@@ -13,10 +13,6 @@ LOG2_E2 = F(2 / math.log(2))
 ERF = polynomial(0.12837917, -0.3761259, 0.11282865, -0.026807288, 0.0050577037, -0.00063485187)
 LOG2_ERFC = polynomial(-0.00016549481, -1.6273823, -0.918422, -0.15068683, 0.03243045, -0.0044827675, 0.00029219323)
 ERF_NEAR, ERF_MAX = F(0.85), F(3.93)  # beyond ERF_MAX: 1
-ATAN = polynomial(
-    -0.33333153, 0.19993767, -0.14211002, 0.106657684, -0.07551656, 0.043204635, -0.016363103, 0.0029193931
-)
-HALF_PI, HALF_PI_LOW = F(math.pi / 2), F(-4.371139e-08)
 
 
 @inner
@@ -40,14 +36,3 @@ def erf(x: Any) -> Any:
     far = ONE - power_of_two(w - (t - MAGIC), t)
     near = a + a * ERF(a * a)
     return copysign(select(a > ERF_NEAR, far, near), x)
-
-
-@inner
-def atan(x: Any) -> Any:
-    """z + z³ ATAN(z²) with z = x, or π/2 + the same of z = -1/x beyond 1.  Error 1.40 at 1.059."""
-    a = absolute(x)
-    far = a > ONE
-    z = select(far, -ONE / a, a)
-    t = z * z
-    y = z + (z * (t * ATAN(t)) + select(far, HALF_PI_LOW, ZERO))
-    return copysign(y + select(far, HALF_PI, ZERO), x)

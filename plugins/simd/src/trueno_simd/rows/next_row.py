@@ -31,7 +31,7 @@ class NextRowPrinter(StreamPrinter):
         text = super().imports()
         if not any(map(self.fetches, self.plan.passes)):
             return text
-        size = 8 if self.dtype == "float64" else 4
+        size = self.itemsize
         line = "from trueno_simd.llvm.streaming import at, fetch\n"
         return text.replace("from trueno_simd.rows.folds", f"{line}from trueno_simd.rows.folds", 1) + (
             f"SIZE, FETCHED_FROM, FETCHED_TO = {size}, {FROM // size}, {TO // size}\n"

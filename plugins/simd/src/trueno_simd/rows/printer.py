@@ -13,15 +13,22 @@ Pieces depend on the row's length and never on the number of threads, so results
 Everything serial is one function: Numba optimizes a nested function again in each of its callers.
 """
 
+from textwrap import fill
+
 from trueno.backend import NUMBERS, Lowering, Pass
 
 from trueno_simd.llvm.isa import RUNS
-from trueno_simd.rows.expressions import FoldText, expression, fold_text
+from trueno_simd.rows.expressions import FUNCTIONS, IDIOMS, FoldText, expression, fold_text
 from trueno_simd.rows.imports import IMPORTS
 from trueno_simd.rows.variant import Variant
 from trueno_simd.rows.width import computes
 
 Lines = list[str]
+SHORT_ROW, LONGER_ROW = 32, 64
+"""Elements of a row up to which rows are taken TILE at a time.
+
+Longer ones where sums of so many terms are within the backend's `chain`, and a tile takes no more of the frame.
+"""
 
 
 class Printer:
@@ -61,13 +68,25 @@ class Printer:
             parts += [self.piece_of_rows()] if by_rows else [self.piece(k, s) for k, s in enumerate(self.plan.passes)]
         return "\n\n\n".join([*parts, self.kernel(by_rows)]) + "\n"
 
+    @property
+    def itemsize(self) -> int:
+        return 8 if self.dtype == "float64" else 4
+
+    @property
+    def register(self) -> int:
+        """Bytes of a vector register, of which 64 elements a lane are a block."""
+        return max(self.block * self.itemsize // 256, 16)
+
     def tiles(self) -> Lines:
         """The functions that `all_rows` calls for tiles of short rows, which `trueno_simd.rows.source` adds."""
         return []
 
     def imports(self) -> str:
         facts = {"dtype": self.dtype, "block": self.block, "run": self.block // RUNS, "piece": self.variant.piece}
-        return IMPORTS.format(**facts, outer="outer_wide as outer" if self.wide else "outer")
+        facts["short"] = LONGER_ROW if self.dtype == "float32" and self.register == 64 else SHORT_ROW
+        names = ", ".join(sorted((*FUNCTIONS, *IDIOMS[self.dtype], "pow", "sqrt")))
+        functions = fill(names, 110, initial_indent="    ", subsequent_indent="    ")
+        return IMPORTS.format(**facts, functions=functions, outer="outer_wide as outer" if self.wide else "outer")
 
     def constants(self) -> Lines:
         special = {"inf": "INF", "-inf": "-INF", "nan": "INF - INF"}
@@ -89,7 +108,7 @@ class Printer:
         return f"{'v' if node.space == 'e' else 'r'}{i}"
 
     def expression(self, i: int) -> str:
-        return expression(self.nodes, i, self.name)
+        return expression(self.nodes, i, self.name, self.dtype)
 
     def element_type(self, i: int) -> str:
         return {"T": f"types.{self.dtype}", "bool": "boolean", "index": "int64"}[self.nodes[i].type]
@@ -310,12 +329,7 @@ class Printer:
                 wrong.append(f"{name}_.shape[{last if kind == 'e' else 0}] != n")
             if last and (kind == "r" or (kind == "e" and name != whole)):
                 wrong.append(f"{name}_.shape[0] != rows")
-        for out, k in self.outs.items():
-            for name, kind in self.kinds.items():
-                same = kind == "e" and self.is_element(k) and (k, name) not in self.plan.hazards
-                same = same and self.nodes[self.program.outputs[k]].type == "T"
-                wrong.append(f"not {'apart_or_same' if same else 'apart'}({out}_, {name}_)")
-            wrong += [f"not apart({out}_, {other}_)" for other, j in self.outs.items() if j < k]
+        wrong += self.overlaps()
         if last and self.variant.parallel and not self.flat:
             wrong.append("rows == 1")  # the general path calls the kernel for one row, which splits it
         return [
@@ -325,6 +339,17 @@ class Printer:
             "):",
             "    return -1",
         ]
+
+    def overlaps(self) -> Lines:
+        """Conditions under which a result overlaps an operand that it is not, or another result."""
+        wrong = []
+        for out, k in self.outs.items():
+            for name, kind in self.kinds.items():
+                same = kind == "e" and self.is_element(k) and (k, name) not in self.plan.hazards
+                same = same and self.nodes[self.program.outputs[k]].type == "T"
+                wrong.append(f"not {'apart_or_same' if same else 'apart'}({out}_, {name}_)")
+            wrong += [f"not apart({out}_, {other}_)" for other, j in self.outs.items() if j < k]
+        return wrong
 
     def extents(self, whole: str | None) -> str:
         """Elements of a row, and rows: of an array that fills them, else of a shared row and of what has one a row."""

@@ -11,7 +11,6 @@ from trueno_simd.rows.short_rows import ROWS
 
 FEW, LONG = 8, 24_576  # pieces that are enough, and elements of a piece that are
 PIECES = 256  # pieces of one row at most, which bounds the room for partial results
-SHORT_ROW = 32  # elements of a row up to which rows are taken TILE at a time
 TILE = ROWS
 FAR = int32(1 << 30)  # past every position in a block; 32 bits, as a float32 has
 

@@ -5,6 +5,7 @@ from typing import Any
 from trueno.backend import Op, lower, with_flags
 
 from trueno_simd.llvm import isa
+from trueno_simd.rows.columns import ColumnPrinter
 from trueno_simd.rows.next_row import NextRowPrinter
 from trueno_simd.rows.printer import Lines
 from trueno_simd.rows.short_rows import TilePrinter
@@ -32,6 +33,7 @@ def printed(
 ) -> str:
     """Source of the module that holds one kernel.
 
+    rank: 1 for one row, 2 for rows, 3 for rows that lie across memory (`trueno_simd.rows.columns`).
     block: elements of a block, the ISA level's unless given.  stream: elements from which on results bypass the caches.
     """
     program = op.program(layout, **dict(static))
@@ -44,4 +46,5 @@ def printed(
     says = next(iter((op.doc or "").splitlines()), "")  # nothing under `python -OO`
     title = f"{op.name}: {op.signature.text}, operands {layout}, {dtype}.  {says}".rstrip()
     variant = Variant(rank, parallel, flags, title, worth, stream)
-    return RowPrinter(plan, dtype, block or isa.block(dtype), variant).text()
+    printer = ColumnPrinter if rank == 3 else RowPrinter
+    return printer(plan, dtype, block or isa.block(dtype), variant).text()

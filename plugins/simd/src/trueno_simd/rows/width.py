@@ -23,4 +23,4 @@ def computes(plan: Lowering) -> bool:
 def work(plan: Lowering, pass_: Pass) -> int:
     """Instructions per element, roughly."""
     kinds = [plan.program.nodes[i].kind for i in (*pass_.body, *pass_.folds)]
-    return sum(FUNCTION if kind in (*FUNCTIONS, "pow") else 1 for kind in kinds)
+    return sum(FUNCTION if kind in (*FUNCTIONS, "pow", "sqrt") else 1 for kind in kinds)

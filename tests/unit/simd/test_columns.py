@@ -1,0 +1,153 @@
+"""Rows that lie across memory (`axis=0`): right at every size, not copied, and the same for any number of threads."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="needs numba")
+
+import trueno
+from trueno.dispatch import axes, host, state
+from trueno.dispatch.call import request
+from trueno.ops import TABLE
+
+SEED = random.randrange(1 << 32)
+SHAPES = [(1, 16), (2, 17), (7, 40), (8, 64), (9, 33), (64, 512), (65, 513), (200, 1030), (3, 19, 21), (2, 1, 3, 30)]
+ORACLES: dict[str, Callable[..., Any]] = {
+    "sum": np.sum, "mean": np.mean, "variance": np.var, "max": np.max, "min": np.min, "argmax": np.argmax,
+    "argmin": np.argmin, "norm_l2": lambda x, axis: np.sqrt(np.sum(x * x, axis=axis)),
+    "softmax": lambda x, axis: np.exp(x - x.max(axis, keepdims=True)) / np.exp(x - x.max(axis, keepdims=True)).sum(
+        axis, keepdims=True),
+    "minmax_normalize": lambda x, axis: (x - x.min(axis, keepdims=True)) / np.ptp(x, axis=axis, keepdims=True),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def on_simd() -> Iterator[None]:
+    with trueno.use("simd"):
+        yield
+
+
+@pytest.fixture
+def uncopied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that would copy rows fails."""
+
+    def copies(*_: Any) -> Any:
+        raise AssertionError("the operands were copied")
+
+    monkeypatch.setattr(host, "_run", copies)
+
+
+def spread(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
+    """Numbers with a constant nowhere, so that every op has a value."""
+    return (rng.random(shape) * 8 - 3).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ORACLES)
+def test_every_size_is_right_and_not_copied(name: str, dtype: str, uncopied: None) -> None:
+    rng = np.random.default_rng(SEED)
+    for shape in SHAPES:
+        for axis in range(len(shape) - 1):
+            if np.prod(shape[axis + 1 :]) < axes.BESIDE or (name == "minmax_normalize" and shape[axis] == 1):
+                continue
+            x = spread(rng, shape, dtype)
+            expected = ORACLES[name](x.astype(np.float64), axis=axis)
+            for _ in range(3):  # the third call is a remembered one
+                result = getattr(trueno, name)(x, axis=axis)
+                assert result.shape == expected.shape
+                close = np.isclose(result, expected, rtol=1e-5 if dtype == "float32" else 1e-12, atol=1e-6)
+                assert close.all(), f"seed {SEED}: {name} of {shape} along {axis}"
+
+
+def test_keepdims_and_out(uncopied: None) -> None:
+    x = spread(np.random.default_rng(SEED), (30, 40), "float32")
+    out = np.empty((1, 40), np.float32)
+    for _ in range(3):
+        assert trueno.sum(x, axis=0, keepdims=True, out=out) is out
+    assert np.allclose(out[0], x.sum(0, dtype=np.float64), rtol=1e-5)
+    expected = trueno.softmax(x, axis=0)
+    for _ in range(3):
+        y = x.copy()
+        assert trueno.softmax(y, axis=0, out=y) is y
+        assert np.array_equal(y, expected)
+
+
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
+def test_nans_infinities_and_ties_are_those_of_a_row(name: str, uncopied: None) -> None:
+    rng = np.random.default_rng(SEED)
+    values = [0.0, -0.0, 1.0, 1.0, np.nan, np.inf, -np.inf]
+    for dtype in ("float32", "float64"):
+        x = rng.choice(values, (23, 300)).astype(dtype)
+        assert np.array_equal(getattr(trueno, name)(x, axis=0), getattr(np, name)(x, axis=0), equal_nan=True)
+
+
+def test_large_sums_keep_their_digits() -> None:
+    x = np.full((100_003, 16), 0.1, np.float32)
+    x[::7] = 1e4
+    exact = x.sum(0, dtype=np.float64)
+    assert np.max(np.abs(trueno.sum(x, axis=0) / exact - 1)) < 2e-7
+    tiny = np.ones((4099, 16))
+    tiny[0], tiny[-1] = 1e17, -1e17
+    assert np.array_equal(trueno.sum_kahan(tiny, axis=0), np.full(16, 4097.0))
+
+
+@pytest.mark.parametrize("name", ["sum", "argmax", "softmax", "layer_norm"])
+def test_any_number_of_threads_gives_the_same_bits(name: str) -> None:
+    rng = np.random.default_rng(SEED)
+    x = spread(rng, (300, 2000), "float32")
+    more = (spread(rng, (300,), "float32"), spread(rng, (300,), "float32")) if name == "layer_norm" else ()
+    results = []
+    for threads in (1, 2, 3):
+        trueno.settings.override("TRUENO_THREADS", threads)
+        try:
+            results.append(getattr(trueno, name)(x, *more, axis=0).tobytes())
+        finally:
+            trueno.settings.override("TRUENO_THREADS", None)
+    assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("change", [
+    lambda x: x[:, ::2], lambda x: x.astype(">f4"), lambda x: x[:, :8].copy(), lambda x: np.asfortranarray(x),
+])  # fmt: skip
+def test_other_operands_are_copied_and_right(change: Callable[[Any], Any]) -> None:
+    x = change(spread(np.random.default_rng(SEED), (50, 64), "float32"))
+    for _ in range(3):
+        assert np.allclose(trueno.sum(x, axis=0), x.sum(0, dtype=np.float64), rtol=1e-5)
+    assert np.allclose(trueno.add(x, x), x + x)
+
+
+def test_overlaps_are_as_if_there_were_none() -> None:
+    room = spread(np.random.default_rng(SEED), (61, 40), "float32")
+    expected = trueno.softmax(room[:60].copy(), axis=0)
+    for _ in range(3):
+        own = room.copy()
+        assert np.allclose(trueno.softmax(own[:60], axis=0, out=own[1:]), expected, rtol=1e-6)
+
+
+def test_a_guard_sees_the_results() -> None:
+    x = np.full((20, 32), 3e38, np.float32)
+    guard = trueno.JidokaGuard().on(trueno.Condition.OVERFLOW, trueno.Action.STOP)
+    for _ in range(2):
+        assert np.isinf(trueno.sum(x, axis=0)).all()
+        with guard, pytest.raises(trueno.GuardError):
+            trueno.sum(x, axis=0)
+
+
+def test_a_backend_that_cannot_make_the_kernel_gets_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = spread(np.random.default_rng(SEED), (20, 32), "float32")
+    plan = state.current.get().chosen(request(TABLE["sum"], (x,), {"axis": 0}))
+    assert plan is not None
+
+    def fails(call: Any) -> Any:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(plan.backend, "columns", fails)
+    state.forget_plans("sum")
+    try:
+        assert np.allclose(trueno.sum(x, axis=0), x.sum(0), rtol=1e-5)
+    finally:
+        state.forget_plans("sum")

@@ -145,8 +145,9 @@ def _requested(op: Op, shapes: tuple[Shape, ...], static: dict[str, Any], dtype:
     now, half = state.current.get(), is_half(dtype)
     viewed = _viewed(op, shapes, static, WIDE if half else dtype, scalars)
     if half and now.guarding() is None and all(viewed[0].sizes):
-        wide, native = now.chosen(viewed[0]), replace(viewed[0], dtype=dtype)
+        wide = now.chosen(viewed[0])
         if wide is not None and registry.entries()[wide.backend.name].half(op.name, host=True):
+            native = replace(viewed[0], dtype=dtype)
             with suppress(KernelError, DtypeError):  # it takes no such call, or it failed
                 if getattr(now.chosen(native), "backend", None) is wide.backend:
                     return native, *viewed[1:]

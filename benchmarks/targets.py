@@ -29,6 +29,7 @@ ROW_OPS = {
 }
 STRUCTURED = {("matmul", f"{n}²"): 0.98 for n in MATMUL_SIZES}
 STRUCTURED |= {("convolve2d", "3×3 on 1024²"): 5.0, ("convolve2d", "7×7 on 1024²"): 5.0, ("transpose", "2048²"): 2.0}
+STRUCTURED |= {("attention", "4096 tokens, 14 heads, 64"): 1.0}
 IN_PLACE = 1.3
 GUARDED = 1.10
 BATCH = {
@@ -198,7 +199,7 @@ def _ratios(records: Sequence[Record]) -> list[Verdict]:
     for group, targets in (("rows", ROW_OPS), ("structured", STRUCTURED)):
         for (name, shape), least in targets.items():
             good = lambda v, least=least: v >= least  # noqa: E731
-            whom = " PyTorch" if name == "convolve2d" else ""
+            whom = " PyTorch" if name in ("convolve2d", "attention") else ""
             verdicts.append(_one(records, (group, name, shape), f"{name}, {shape}", f"≥ {least:g}×{whom}", times, good))
     return verdicts
 

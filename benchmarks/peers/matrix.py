@@ -55,6 +55,37 @@ def torch_index_select(table: Any, i: Any, *, out: Any, scratch: Any) -> Thunk:
     return bind(torch.index_select, tensor(table), 0, tensor(i), out=tensor(out))
 
 
+@a_way
+def torch_attention(q: Any, k: Any, v: Any, *, out: Any, scratch: Any, causal: bool, window: int, **given: float
+                    ) -> Thunk | None:  # fmt: skip
+    """Allocates its result."""
+    if window or any(given.values()):
+        return None
+    heads = [tensor(x).transpose(0, 1)[None] for x in (q, k, v)]
+    attend = torch.nn.functional.scaled_dot_product_attention
+    grouped = q.shape[1] != k.shape[1]
+    return lambda: attend(*heads, is_causal=causal, enable_gqa=grouped)[0].transpose(0, 1)
+
+
+@a_way
+def torch_rope(x: Any, positions: Any, *, theta: float, style: str, out: Any, scratch: Any, **given: Any
+               ) -> Thunk | None:  # fmt: skip
+    """As in Hugging Face's transformers: cosines and sines are made beforehand, of which ours has only frequencies."""
+    if style != "neox":
+        return None
+    d = x.shape[-1]
+    angles = tensor(positions)[:, None] * theta ** (-torch.arange(0, d, 2) / d)
+    cos, sin = (f(torch.cat((angles, angles), -1)).float()[:, None] for f in (torch.cos, torch.sin))
+    x, out = tensor(x), tensor(out)
+
+    def turn() -> Any:
+        a, b = x.chunk(2, -1)
+        torch.mul(x, cos, out=out)
+        return out.add_(torch.cat((-b, a), -1).mul_(sin))
+
+    return turn
+
+
 PEERS: dict[str, Peers] = {
     "matmul": peers(np.matmul, "mm"),
     "matvec": peers(np.matmul, "mv"),
@@ -64,4 +95,6 @@ PEERS: dict[str, Peers] = {
     "outer": peers(np.multiply.outer, "outer"),
     "convolve2d": Peers((), (torch_conv2d, torch_convolution)),
     "embedding_lookup": peers(take, torch_index_select),
+    "attention": Peers((), (torch_attention,)),
+    "rope": Peers((), (torch_rope,)),
 }

@@ -1,6 +1,6 @@
 """Matrix ops against NumPy's and PyTorch's.
 
-matmul, convolve2d and transpose have targets; the rest are here to be seen.
+matmul, convolve2d, transpose and attention have targets; the rest are here to be seen.
 """
 
 from collections.abc import Iterator
@@ -21,6 +21,9 @@ MATMUL = (64, 128, 256, 512, 1024, 2048)
 FILTERS = (3, 7)
 IMAGE = 1024
 TRANSPOSED = 2048
+ATTENTION = (("512 tokens, 14 heads on 2, 64", (14, 2), 512), ("4096 tokens, 14 heads, 64", (14, 14), 4096))
+HEAD = 64
+ROPE = "512 tokens, 14 heads, 64"
 LOOKUP = "2048 rows of 32000×512"
 SEEN: tuple[tuple[str, tuple[Shape, ...]], ...] = (
     ("matvec", ((2048, 2048), (2048,))),
@@ -40,6 +43,11 @@ def cells(plan: Plan) -> Iterator[Cell]:
     ]
     for name, label, shapes in listed:
         yield Cell("structured", name, label, partial(_one, TABLE[name], label, shapes, plan))
+    for label, heads, tokens in ATTENTION:
+        if not (plan.quick and tokens > 512):
+            run = partial(_attention, TABLE["attention"], label, heads, tokens, plan)
+            yield Cell("structured", "attention", label, run)
+    yield Cell("structured", "rope", ROPE, partial(_rope, TABLE["rope"], plan))
     yield Cell("structured", "embedding_lookup", LOOKUP, partial(_lookup, TABLE["embedding_lookup"], plan))
 
 
@@ -47,6 +55,18 @@ def _one(op: Op, label: str, shapes: tuple[Shape, ...], plan: Plan) -> list[Reco
     memory = arena(shapes[0])
     operands = tuple(values(UNIFORM, shape, i) for i, shape in enumerate(shapes))
     return [measure("structured", op, label, operands, variants(op)[0], memory, plan.budget)]
+
+
+def _attention(op: Op, label: str, heads: tuple[int, int], tokens: int, plan: Plan) -> list[Record]:
+    shapes = [(tokens, h, HEAD) for h in (heads[0], heads[1], heads[1])]
+    operands = tuple(values(("normal", 0.0, 1.0), shape, i) for i, shape in enumerate(shapes))
+    return [measure("structured", op, label, operands, {"causal": True}, arena(shapes[0]), plan.budget)]
+
+
+def _rope(op: Op, plan: Plan) -> list[Record]:
+    memory = arena((512, 14, HEAD))
+    x, positions = values(("normal", 0.0, 1.0), memory.shape), np.arange(512)
+    return [measure("structured", op, ROPE, (x, positions), {}, memory, plan.budget)]
 
 
 def _lookup(op: Op, plan: Plan) -> list[Record]:

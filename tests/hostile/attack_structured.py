@@ -17,6 +17,7 @@ from trueno.ops import TABLE
 from trueno.testing.cases import keywords
 from trueno.testing.expected import split, verdict
 from trueno.testing.halves import is_half
+from trueno.testing.shapes import fits
 from trueno.testing.subject import rejected
 
 from .arrays import DTYPES, SHARES, VALUES, bytes_of, laid, values
@@ -33,6 +34,7 @@ CHANGES_VALUES = ("broadcast", "overlapping")
 OF_BYTES = ("plain", "offset", "Fortran", "reversed", "strided", "read-only", "memmap", "subclass", "permuted")
 QUANTIZED = ("natural", "normal", "tiny", "constant", "zeros", "whole", "near")
 TRIES = 3
+POSITIONS = 64  # of tokens: the frequencies of `rope` are rounded to 2⁻⁶⁵ turns, which grows with the position
 wide = np.longdouble
 
 
@@ -45,6 +47,24 @@ def _convolved(x, kernel, mode="valid"):
     return np.einsum("cijpq,ocpq->oij", windows, kernel)
 
 
+def _rotated(
+    x, positions, *, style, dims=0, scaling="none", theta=1e4, factor=1, context=0, slow=1, fast=0, magnitude=0
+):
+    """A factor of 1 is no scaling; linear is the only one that this knows."""
+    if scaling not in ("none", "linear") and factor != 1:
+        return None
+    turned = dims or x.shape[-1]
+    rates = wide(theta) ** (-np.arange(0, turned, 2, dtype=wide) / max(turned, 1))
+    unit = 8 * np.arctan(wide(1)) / wide(2) ** 64  # radians of the unit to which frequencies are rounded
+    rates = np.rint(rates / (factor if scaling == "linear" else 1) / unit) * unit
+    angles = positions.astype(wide)[..., None, None] * rates
+    a, b = np.s_[: turned // 2, turned // 2 :] if style == "neox" else np.s_[::2, 1::2]
+    y = np.array(np.broadcast_to(x, (*np.broadcast_shapes(x.shape[:-2], positions.shape), *x.shape[-2:])))
+    y[..., a] = (x[..., a] * np.cos(angles) - x[..., b] * np.sin(angles)) * (magnitude or 1)
+    y[..., b] = (x[..., b] * np.cos(angles) + x[..., a] * np.sin(angles)) * (magnitude or 1)
+    return y
+
+
 MEANINGS = {
     "matmul": lambda a, b: np.einsum("ik,kj->ij", a, b),
     "matvec": lambda a, x: np.einsum("ik,k->i", a, x),
@@ -54,6 +74,7 @@ MEANINGS = {
     "outer": lambda x, y: x[:, None] * y,
     "convolve2d": _convolved,
     "embedding_lookup": lambda table, i: table[i],
+    "rope": _rotated,
 }
 """What ops mean, said once more; of quantized ones see `_numbers`."""
 
@@ -73,6 +94,7 @@ def _numbers(w, form):
 def _meaning(op, arrays, given, params):
     """In longdouble; None where nothing but the judge knows."""
     if op.name in MEANINGS:
+        given = {**dict(zip(op.symbolic, params, strict=True)), **given}
         return MEANINGS[op.name](*(a if a.dtype.kind in "iu" else a.astype(wide) for a in arrays), **given)
     if op.chain is None or not op.quantized:
         return None
@@ -114,7 +136,7 @@ def _operands(rng, op, dtype, given, shapes):
     for spec, shape in zip(op.signature.inputs, shapes, strict=True):
         kind, layout = str(rng.choice(kinds)), ""
         if spec.index:
-            rows = len(made[0])
+            rows = POSITIONS if op.signature.inputs[0].leading else len(made[0])
             x = rng.integers(0, rows, shape if rows else (0,)).astype(rng.choice(["i8", "i4", "u1", "u8"]))
         elif spec.blocks:
             kind = str(rng.choice(["blocks", "any bytes"], p=[0.8, 0.2]))
@@ -156,6 +178,8 @@ def case(rng: np.random.Generator, backend: str, tally: Tally) -> None:
     given = options[int(rng.integers(len(options)))]
     for _ in range(TRIES):
         shapes = _shapes(rng, op, given, small=backend == "cuda_emulated")
+        while not fits(op, tuple(shapes), given):
+            shapes = _shapes(rng, op, given, small=backend == "cuda_emulated")
         operands, said = _operands(rng, op, dtype, given, shapes)
         how = str(rng.choice(["none", "none", "none", "fresh", "strided", "reversed", "unaligned", "Fortran", "wrong"]))
         label = f"{op.name}({', '.join(said)}, {given}, out {how}) {dtype}"

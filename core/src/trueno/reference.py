@@ -41,6 +41,8 @@ class ReferenceBackend:
             product = op.chain and op.shapes is None and len(op.operands) == 2
             if op.quantized:  # decoded, or searched for, in some ten passes over arrays of the matrix's size
                 return Rates(1e-4, 4e8 if op.chain is None and op.check else 1e10, 4e7)
+            if op.family == "attention":  # some thirty calls of NumPy; sines, or exponentials and two products
+                return Rates(7e-5, (3e9 if op.chain else 3e10) / call.dtype.itemsize, 1e10)
             launch = 2e-5 if op.chain and not product else 6e-6
             if isinstance(call.op, FusedOp):
                 launch += 6e-6 + 1e-6 * len(call.op.epilogue.program(call.op.kinds).nodes)

@@ -42,7 +42,7 @@ def meaning(name: str, *operands, **given):
     arrays = [np.asarray(x) for x in operands]
     params = [given.pop(p.name, p.default) for p in op.params if p.symbolic]
     if op.structured:
-        return op.body(*arrays, *params, **given)
+        return op.body(*arrays, **dict(zip(op.symbolic, params, strict=True)), **given)
     results = evaluate(op.program(**given), arrays, params, np.float64)
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     shapes = [shape if op.over is None or op.over in o.dims else shape[:-1] for o in op.signature.outputs]
@@ -110,6 +110,7 @@ def _binary(name, reference, ulp=0):
 
 
 _binary("add", torch.add)
+_binary("residual_add", torch.add)
 _binary("sub", torch.sub)
 _binary("mul", torch.mul)
 _binary("div", torch.div)
@@ -295,6 +296,44 @@ def _(rng):
         np.testing.assert_array_equal(meaning("gelu", SPECIAL, approximate=form), [NAN, INF, NAN, 0, 0])
 
 
+@case("swiglu")
+def _(rng):
+    gate, up = np.concatenate([rng.uniform(-8, 8, 200), FAR[2:]]), rng.normal(size=200 + len(FAR) - 2)
+    near(meaning("swiglu", gate, up), mp(lambda g, u: g * _sigmoid(g) * u, gate, up), 8)
+    near(meaning("swiglu", gate, up), by_torch(lambda g, u: F.silu(g) * u, gate, up), 8, np.abs(gate * up))
+    np.testing.assert_array_equal(meaning("swiglu", SPECIAL, [2.0] * 5), [NAN, INF, NAN, 0, 0])
+
+
+@case("geglu")
+def _(rng):
+    gate, up = np.concatenate([rng.uniform(-8, 8, 200), FAR]), rng.normal(size=200 + len(FAR))
+    for form in ("tanh", "none"):
+        want = by_torch(lambda g, u, f=form: F.gelu(g, approximate=f) * u, gate, up)
+        near(meaning("geglu", gate, up, approximate=form), want, 12, np.abs(gate * up))
+        np.testing.assert_array_equal(meaning("geglu", SPECIAL, [2.0] * 5, approximate=form), [NAN, INF, NAN, 0, 0])
+    exact = mp(lambda g, u: g * mpmath.ncdf(g) * u, gate, up)
+    near(meaning("geglu", gate, up, approximate="none"), exact, 8, np.abs(gate * up))
+
+
+@case("bias_activation")
+def _(rng):
+    x, bias = rng.normal(0, 4, (5, 37)), rng.normal(size=37)
+    functions = {
+        "relu": F.relu,
+        "gelu": lambda t: F.gelu(t, approximate="tanh"),
+        "gelu_erf": F.gelu,
+        "silu": F.silu,
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+        "none": lambda t: t,
+    }
+    assert set(functions) == set(TABLE["bias_activation"].params[0].choices)
+    for name, f in functions.items():
+        want = by_torch(lambda t, b, f=f: f(t + b), x, bias)
+        near(meaning("bias_activation", x, bias, activation=name), want, 16, np.maximum(np.abs(x + bias), 1))
+    np.testing.assert_array_equal(meaning("bias_activation", [[-1.0, NAN]], [3.0, 1.0]), [[2.0, NAN]])
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_activations_agree_with_pytorch(seed):
     x = np.random.default_rng(seed).normal(0, 5, 500)
@@ -472,6 +511,8 @@ def _(rng):
     near(meaning("rms_norm", x, w), by_torch(lambda t, u: F.rms_norm(t, (37,), u, eps=1e-6), x, w), 8)
     near(meaning("rms_norm", x, w, eps=0.5), by_torch(lambda t, u: F.rms_norm(t, (37,), u, eps=0.5), x, w), 8)
     near(meaning("rms_norm", np.zeros((1, 37)), w), np.zeros((1, 37)), 0)
+    heads, w = rng.normal(1, 2, (3, 4, 16)), rng.normal(size=16)
+    near(meaning("rms_norm", heads, w), by_torch(lambda t, u: F.rms_norm(t, (16,), u, eps=1e-6), heads, w), 8)
 
 
 @case("residual_rms_norm")
@@ -677,6 +718,58 @@ def _(rng):
         near(meaning("quant_matmul_colmajor", x, w, format=kind), x @ numbers, 8, size)
 
 
+def _rotary(x, positions, rates, interleaved=False):
+    """The textbook's rotation, as complex numbers: pairs times e^(iα)."""
+    turn = torch.polar(torch.ones(()).double(), torch.from_numpy(positions[..., None, None] * rates))
+    if interleaved:
+        return torch.view_as_real(torch.view_as_complex(torch.from_numpy(x).unflatten(-1, (-1, 2))) * turn).flatten(-2)
+    a, b = torch.from_numpy(x).chunk(2, -1)
+    turned = torch.complex(a, b) * turn
+    return torch.cat((turned.real, turned.imag), -1)
+
+
+@case("rope")
+def _(rng):
+    x, positions = rng.normal(size=(2, 5, 3, 16)), rng.integers(0, 1000, (2, 5))
+    scale = np.abs(x).max() * 2000  # the angles of this comparison are rounded to 2⁻⁵³ of some hundred turns
+    rates = 5e5 ** (-np.arange(8) / 8)
+    near(meaning("rope", x, positions, theta=5e5), _rotary(x, positions, rates), 1, scale)
+    want = _rotary(x, positions, rates, interleaved=True)
+    near(meaning("rope", x, positions, theta=5e5, style="interleaved"), want, 1, scale)
+    got = meaning("rope", x, positions, dims=6)
+    near(got[..., :6], _rotary(x[..., :6], positions, 1e4 ** (-np.arange(3) / 3)), 1, scale)
+    np.testing.assert_array_equal(got[..., 6:], x[..., 6:])
+    np.testing.assert_array_equal(meaning("rope", x, np.zeros((2, 5), np.int64)), x)
+    near(meaning("rope", x, positions[:, :1], theta=5e5)[:, 3], _rotary(x, positions[:, :1], rates)[:, 3], 1, scale)
+
+
+@case("attention")
+def _(rng):
+    q, k, v = (rng.normal(size=(2, n, h, d)) for n, h, d in ((9, 6, 16), (13, 2, 16), (13, 2, 5)))
+    heads = [torch.from_numpy(x).transpose(-2, -3) for x in (q, k, v)]
+    size = np.abs(v).max()
+
+    def by_heads(scale=None, mask=None):
+        want = F.scaled_dot_product_attention(*heads, attn_mask=mask, scale=scale, enable_gqa=True)
+        return want.transpose(-2, -3).numpy()
+
+    near(meaning("attention", q, k, v), by_heads(), 64, size)
+    near(meaning("attention", q, k, v, scale=0.7), by_heads(scale=0.7), 64, size)
+    distance = torch.arange(4, 13)[:, None] - torch.arange(13)  # of a key, before its query
+    near(meaning("attention", q, k, v, causal=True), by_heads(mask=distance >= 0), 64, size)
+    near(
+        meaning("attention", q, k, v, causal=True, window=3), by_heads(mask=(distance >= 0) & (distance < 3)), 64, size
+    )
+    near(meaning("attention", q, k, v, window=3), by_heads(mask=distance.abs() < 3), 64, size)
+    scores = torch.einsum("bhtd,bhsd->bhts", heads[0], heads[1].repeat_interleave(3, 1)) * 0.25
+    weights = torch.softmax(2 * torch.tanh(scores / 2), -1)
+    want = torch.einsum("bhts,bhse->bthe", weights, heads[2].repeat_interleave(3, 1))
+    near(meaning("attention", q, k, v, softcap=2.0), want, 64, size)
+    few = meaning("attention", q, k[:, :4], v[:, :4], causal=True)
+    assert not few[:, :5].any(), "the first five queries see no key"
+    near(few[:, 5], np.repeat(v[:, 0], 3, -2), 4, size)
+
+
 def test_symmetric_eigen_says_what_is_wrong():
     with pytest.raises(ParameterError, match=r"a\[0, 1\] is 2.0, but a\[1, 0\] is 3.0 \(largest asymmetry 1.0\)"):
         meaning("symmetric_eigen", np.array([[1.0, 2.0], [3.0, 1.0]]))
@@ -723,6 +816,8 @@ def test_cost_of_structured_ops():
     assert cost("convolve2d", (2, 9, 9), (4, 2, 3, 3)) == (2 * 81 * 9 * 2 * 4, 72)
     assert cost("transpose", (2, 3)) == (0, 1)
     assert cost("embedding_lookup", (5, 2), (3,)) == (0, 1)
+    assert cost("rope", (4, 3, 2), (4,)) == (3 * 24, 4)
+    assert cost("attention", (9, 6, 16), (13, 2, 16), (13, 2, 5)) == (2 * 9 * 13 * 6 * 21, 1)
 
 
 # ---- the table ------------------------------------------------------------------------------------

@@ -23,6 +23,9 @@ async def device(name: str) -> DeviceContext:
 async def add(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
     """x + y."""
 
+async def residual_add(x: ArrayLike, residual: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """x + residual, the sum around a layer: `add` under the name that a model's code uses."""
+
 async def sub(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
     """x − y."""
 
@@ -183,6 +186,19 @@ async def softplus(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
 async def log_sigmoid(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
     """ln(1 / (1 + e⁻ˣ))."""
 
+async def swiglu(gate: ArrayLike, up: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+    """silu(gate) · up, the gated unit of Llama, Qwen and Mistral."""
+
+async def geglu(
+    gate: ArrayLike, up: ArrayLike, *, approximate: Literal["tanh", "none"] = "tanh", out: Any = None
+) -> NDArray[Any]:
+    """gelu(gate) · up, the gated unit of Gemma and T5."""
+
+async def bias_activation(
+    x: ArrayLike, bias: ArrayLike, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: Any = None
+) -> NDArray[Any]:
+    """activation(x + bias), what follows the product of a linear layer."""
+
 # ---- reductions --------------------------------------------------------------------------------
 
 async def dot(x: ArrayLike, y: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
@@ -297,6 +313,18 @@ async def embedding_lookup(table: ArrayLike, i: ArrayLike, *, out: Any = None) -
 
 async def symmetric_eigen(a: ArrayLike, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
     """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal."""
+
+# ---- attention ---------------------------------------------------------------------------------
+
+async def rope(
+    x: ArrayLike, positions: ArrayLike, *, theta: float = 10000.0, style: Literal["neox", "interleaved"] = "neox", dims: int = 0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: float = 1.0, context: float = 0.0, slow: float = 1.0, fast: float = 0.0, magnitude: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """Pair i = (a, b) of a head becomes (a cos α − b sin α, b cos α + a sin α), α = position · θ^(−2i/dims)."""
+
+async def attention(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
 
 # ---- quantized ---------------------------------------------------------------------------------
 

@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from trueno.ops.program import extents as extents
     from trueno.reference import ReferenceBackend as ReferenceBackend
     from trueno.replacing import replacing as replacing
+    from trueno.rotary import cosines as cosines
+    from trueno.rotary import rotation as rotation
     from trueno.settings import settings as settings
     from trueno.text import columns as columns
 
@@ -102,6 +104,8 @@ GROUPS = {
         "evaluate": "trueno.ops.evaluate",
         "fma": "trueno.ops.fused",
         "stacks": "trueno.ops.stacks",
+        "rotation": "trueno.rotary",
+        "cosines": "trueno.rotary",
         "bound": "trueno.judge.bound",
         "judge": "trueno.judge.bound",
         "ReferenceBackend": "trueno.reference",

@@ -75,8 +75,24 @@ class Batch:
     def log_sigmoid(self, x: Handle | float) -> Handle:
         """ln(1 / (1 + e⁻ˣ))."""
 
+    def swiglu(self, gate: Handle | float, up: Handle | float) -> Handle:
+        """silu(gate) · up, the gated unit of Llama, Qwen and Mistral."""
+
+    def geglu(
+        self, gate: Handle | float, up: Handle | float, *, approximate: Literal["tanh", "none"] = "tanh"
+    ) -> Handle:
+        """gelu(gate) · up, the gated unit of Gemma and T5."""
+
+    def bias_activation(
+        self, x: Handle | float, bias: Handle | float, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1
+    ) -> Handle:
+        """activation(x + bias), what follows the product of a linear layer."""
+
     def add(self, x: Handle | float, y: Handle | float) -> Handle:
         """x + y."""
+
+    def residual_add(self, x: Handle | float, residual: Handle | float) -> Handle:
+        """x + residual, the sum around a layer: `add` under the name that a model's code uses."""
 
     def sub(self, x: Handle | float, y: Handle | float) -> Handle:
         """x − y."""
@@ -110,6 +126,16 @@ class Batch:
 
     def clamp(self, x: Handle | float, min: float, max: float) -> Handle:
         """min(max(x, min), max)."""
+
+    def rope(
+        self, x: Handle | float, positions: Handle | float, *, theta: float = 10000.0, style: Literal["neox", "interleaved"] = "neox", dims: int = 0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: float = 1.0, context: float = 0.0, slow: float = 1.0, fast: float = 0.0, magnitude: float = 0.0
+    ) -> Handle:
+        """Pair i = (a, b) of a head becomes (a cos α − b sin α, b cos α + a sin α), α = position · θ^(−2i/dims)."""
+
+    def attention(
+        self, q: Handle | float, k: Handle | float, v: Handle | float, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0
+    ) -> Handle:
+        """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
 
     def abs(self, x: Handle | float) -> Handle:
         """|x|."""

@@ -40,8 +40,8 @@ SIZES: dict[str, tuple[int, ...]] = {
 """Elements of the largest array at which each band is measured."""
 ORDER = ("large", "small", "medium", "huge")
 """Bands, the most telling first, for budgets that do not reach the end."""
-HEAVY = 8.0
-"""Flops a byte of a large call from which an op is measured last: products of matrices, eigenvalues."""
+HEAVY = 4.0
+"""Flops a byte of a large call from which an op is measured last: products of matrices, attention, eigenvalues."""
 ROW = 1024
 """Elements a row of ops that work along rows."""
 STACK, WINDOW = 4, 3
@@ -281,9 +281,13 @@ def shapes(op: Op, size: int) -> Shapes:
         lead = (STACK,) if stacked else ()
         side = max(round((size / (STACK if stacked else 1)) ** (1 / max(len(s.dims) for s in specs))), 1)
         extent = {d: min(WINDOW, side) if d in "pq" else side for s in specs for d in s.dims}
-        held = op.held(extent, {p.name: p.typical for p in op.static})
+        static = {p.name: p.typical for p in op.static}
+        while op.misfit(extent, static):
+            side += 1
+            extent = dict.fromkeys(extent, side)
+        held = op.held(extent, static)
         return tuple(
-            (*(lead if s.leading and not s.index else ()), *shape) or (side,)
+            (*lead, *shape) if s.leading and stacked else shape or (side,)
             for s, shape in zip(op.signature.inputs, held, strict=True)
         )
     if op.over is None or op.reduces or size <= ROW:

@@ -75,7 +75,7 @@ def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator, p
     rank = max(len(s.dims) for s in (*op.signature.inputs, *op.signature.outputs))  # of the largest array
     stacked = op.shapes is None and any(s.leading and not s.index for s in op.signature.inputs)
     lead = (STACK,) if stacked else ()
-    side = max(round((size / (STACK if stacked else 1)) ** (1 / max(rank, 1))), WINDOW)
+    side = max(round((size / (STACK if stacked else 1)) ** (1 / max(rank, 1))), WINDOW if rank < 3 else 2)
     symbols = {d for s in op.signature.inputs for d in s.dims}
 
     def sizes(side: int) -> dict[str, int]:
@@ -83,11 +83,13 @@ def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator, p
 
     while side > 1 and op.flops(sizes(side), rows=STACK if stacked else 1) > MOST_FLOPS:
         side = side * 9 // 10
+    static = {p.name: p.typical for p in op.params if not p.required or p.choices} | parameters
+    while op.misfit(sizes(side), static):
+        side += 1
     extents = sizes(side)
     operands: list[Any] = []
-    static = {p.name: p.typical for p in op.params if not p.required or p.choices} | parameters
     for spec, held in zip(op.signature.inputs, op.held(extents, static), strict=True):
-        shape = (*(lead if spec.leading and not spec.index else ()), *held)
+        shape = (*(lead if spec.leading and stacked else ()), *held)
         if spec.index:
             operands.append(rng.integers(0, len(operands[0]), shape or (side,)))
         elif spec.blocks:

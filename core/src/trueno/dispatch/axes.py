@@ -24,10 +24,7 @@ BESIDE = 16
 
 
 class OperandView(NamedTuple):
-    """How a kernel receives an operand: its axes in this order, broadcast to `expand`, reshaped to `shape`.
-
-    order None: the operand's own order.  expand None: the kernel broadcasts it.
-    """
+    """An operand for a kernel: its axes in `order`, broadcast to `expand` (each None: as they are), then as `shape`."""
 
     order: Shape | None
     expand: Shape | None

@@ -8,7 +8,7 @@ from inspect import Signature
 from typing import Any, Final
 
 from trueno.discovery.protocol import Call
-from trueno.dispatch import cache, device, host
+from trueno.dispatch import cache, host
 from trueno.dispatch.coerce import unpack
 from trueno.dispatch.operands import on_device
 from trueno.dispatch.parameters import parameters as declared
@@ -33,6 +33,8 @@ def _anew(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) 
     with ieee():  # numbers are rounded before a kernel, and results after it
         if data is None:
             return host.call(op, operands, scalars, out)
+        from trueno.dispatch import device  # start-up
+
         return device.call(op, operands, data, scalars, out)
 
 
@@ -52,7 +54,11 @@ def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Ca
     scalars.pop("out", None)
     values, scalars = unpack(op, values, scalars)
     data = on_device(op, values)
-    return host.request(op, values, scalars) if data is None else device.request(op, data, scalars)
+    if data is None:
+        return host.request(op, values, scalars)
+    from trueno.dispatch import device  # start-up
+
+    return device.request(op, data, scalars)
 
 
 __all__ = ["ENTRANCES", "call", "request"]

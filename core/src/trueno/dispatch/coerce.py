@@ -231,6 +231,6 @@ def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dic
             values[p.name] = value
     for rule in op.rules:
         if not eval(rule, {"__builtins__": {}}, {**values, "inf": math.inf}):
-            problem = ", ".join(f"{k} is {v!r}" for k, v in values.items() if k in rule.split())
+            problem = ", ".join(f"{k} is {shown(v)}" for k, v in values.items() if k in rule.split())
             raise ParameterError(f"{op.name}: {problem}, but {rule} must hold")
     return tuple(values[n] for n in op.symbolic), {p.name: values[p.name] for p in op.static}

@@ -64,15 +64,17 @@ def _shape(op: Op, spec: ArraySpec) -> str:
 
 
 def _parameters(op: Op) -> list[str]:
-    """The conditions on float parameters: each is the default, or a number that satisfies every rule about it."""
+    """The conditions on parameters: a float is the default, or a number that satisfies every rule about it."""
     conditions = []
-    joint = [rule for rule in op.rules if sum(n in rule.split() for n in op.symbolic) > 1]
+    joint = [rule for rule in op.rules if sum(n in rule.split() for n in op.symbolic) != 1]
     for p in op.params:
         if not p.symbolic:
             continue
-        own = [rule for rule in op.rules if p.name in rule.split() and rule not in joint]
+        own = [f"({rule})" for rule in op.rules if p.name in rule.split() and rule not in joint]
         condition = " and ".join([f"({p.name}.__class__ is float or {p.name}.__class__ is int)", *own])
         conditions.append(f"({condition})" if p.required else f"({p.name} is _default_{p.name} or {condition})")
+    # True, 1 and 1.0 are one key of the plans
+    conditions += [f"{p.name}.__class__ is {p.type.__name__}" for p in op.static if p.type is not str]
     return conditions + [f"({rule})" for rule in joint]
 
 

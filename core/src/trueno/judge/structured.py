@@ -4,7 +4,8 @@ Their bodies are NumPy code, so there is no program to interpret.  An op that su
 linear in each operand: its body on absolute values gives Σ|a·b|, on ones the number of products, and
 any order of summation, with or without fma, errs by at most (products + 4) · u · Σ|a·b|.
 An op without a chain rounds once (outer) or not at all (transpose).  An epilogue is judged by intervals over its
-program, from what a correct kernel of its head may give.  An eigendecomposition is judged by the equations that it must
+program, from what a correct kernel of its head may give.  Attention has a bound of its own (`trueno.judge.attention`).
+An eigendecomposition is judged by the equations that it must
 satisfy, because signs and bases of equal values are free.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
+from trueno.judge.attention import BOUNDS
 from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
 from trueno.judge.interval import Array, Judge, Range, exact
 from trueno.ops.op import FusedOp, Op
@@ -33,6 +35,8 @@ def structured_bound(
     if isinstance(op, FusedOp):
         return _finished(op, operands, static, dtype, params, accuracy)
     scalars = dict(zip(op.symbolic, params, strict=True)) if params else {}
+    if op.name in BOUNDS:
+        return BOUNDS[op.name](operands, {p.name: p.default for p in op.params} | scalars | static, dtype, accuracy)
     arithmetic = Judge(np.dtype(dtype), EXACT)
     wide = arithmetic.wide
 
@@ -51,11 +55,15 @@ def structured_bound(
             ranges = [exact(m) for m in meant]
             return [Bound(m, *arithmetic.rounded(*r)) for m, r in zip(meant, ranges, strict=True)]
         if op.magnitude is not None:
-            products, sizes = _stated(op, operands, static, meant)
+            products, sizes = _stated(op, operands, {**scalars, **static}, meant)
         else:
             products = run(each(np.ones_like))
             sizes = run(each(_size))
-        lost = [np.zeros(())] * len(meant) if accuracy.subnormals else _flushed(op, each(_size), static, run, dtype)
+        lost = (
+            [np.zeros(())] * len(meant)
+            if accuracy.subnormals
+            else _flushed(op, each(_size), {**scalars, **static}, run, dtype)
+        )
         tiny = 0.0 if accuracy.subnormals else 2 * float(np.finfo(dtype).tiny)  # a product, and the sum so far
         bounds = []
         for m, count, size, less in zip(meant, products, sizes, lost, strict=True):
@@ -108,14 +116,14 @@ def judge_structured(
 
 
 def _stated(
-    op: Op, operands: Sequence[Array], static: dict[str, Any], meant: list[Array]
+    op: Op, operands: Sequence[Array], parameters: dict[str, Any], meant: list[Array]
 ) -> tuple[list[Array], list[Array]]:
     """Products summed into each result, and Σ|a · b|, for an op that states them itself."""
     assert op.magnitude is not None
-    blocks, specs = op.blocks(static), op.signature.inputs
+    blocks, specs = op.blocks(parameters), op.signature.inputs
     shapes = tuple(spec.meant(op.name, np.shape(x), blocks) for spec, x in zip(specs, operands, strict=True))
     count = op.chain_length(op.signature.bind(op.name, shapes)[0])
-    return [np.full(m.shape, count) for m in meant], [op.magnitude(*operands, **static)]
+    return [np.full(m.shape, count) for m in meant], [op.magnitude(*operands, **parameters)]
 
 
 def _size(x: Array) -> Array:
@@ -123,7 +131,7 @@ def _size(x: Array) -> Array:
     return np.abs(np.where(np.isfinite(x), x, 0))
 
 
-def _flushed(op: Op, sizes: list[Array], static: dict[str, Any], run: Any, dtype: npt.DTypeLike) -> list[Array]:
+def _flushed(op: Op, sizes: list[Array], parameters: dict[str, Any], run: Any, dtype: npt.DTypeLike) -> list[Array]:
     """The loss of results where subnormal operands are read as zeros: Σ|subnormal a| · |b|, over each operand a."""
     smallest = np.finfo(dtype).tiny
     total: list[Array] = []
@@ -133,7 +141,7 @@ def _flushed(op: Op, sizes: list[Array], static: dict[str, Any], run: Any, dtype
         inputs = [np.where(x < smallest, x, 0) if k == i else x for k, x in enumerate(sizes)]
         if op.magnitude is not None:
             inputs = [x if s.type else x.astype(dtype) for s, x in zip(op.signature.inputs, inputs, strict=True)]
-        lost = [op.magnitude(*inputs, **static)] if op.magnitude is not None else run(inputs)
+        lost = [op.magnitude(*inputs, **parameters)] if op.magnitude is not None else run(inputs)
         total = [a + b for a, b in zip(total, lost, strict=True)] if total else list(lost)
     return total
 

@@ -3,7 +3,7 @@
 Each file here holds one family.  Importing this package declares all ops.
 """
 
-from trueno.ops import activations, arithmetic, mathematics, matrix, normalization, quantized, reductions
+from trueno.ops import activations, arithmetic, attention, mathematics, matrix, normalization, quantized, reductions
 from trueno.ops.op import ALIASES, TABLE, Op, Parameter
 
 FAMILIES = tuple(
@@ -15,6 +15,7 @@ FAMILIES = tuple(
         reductions,
         normalization,
         matrix,
+        attention,
         quantized,
     )
 )

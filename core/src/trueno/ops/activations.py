@@ -4,6 +4,10 @@ Where a formula multiplies x by a factor that goes to 0, x = −Inf is −Inf ·
 silu, mish, hardswish.  Every finite x, however large, gives the limit.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from trueno.ops import language as lang
 from trueno.ops.op import op
 
@@ -140,3 +144,49 @@ def log_sigmoid(x):
     Edges: −Inf gives −Inf, Inf gives −0; NaN stays NaN.
     """
     return lang.minimum(x, -0.0) - lang.log1p_unit(lang.exp(-lang.abs(x)))
+
+
+@op("gate[...] up[...] -> y[...]")
+def swiglu(gate, up):
+    """silu(gate) · up, the gated unit of Llama, Qwen and Mistral.
+
+    Shapes: operands broadcast.
+    Edges: as silu and mul: gate = −Inf is NaN; NaN in either gives NaN.
+    Source: Shazeer (2020), arXiv 2002.05202.
+    """
+    return silu.body(gate) * up
+
+
+@op("gate[...] up[...] -> y[...]", choices={"approximate": ("tanh", "none")})
+def geglu(gate, up, *, approximate: str = "tanh"):
+    """gelu(gate) · up, the gated unit of Gemma and T5.
+
+    approximate: as in gelu.
+    Shapes: operands broadcast.
+    Edges: as gelu and mul: gate = −Inf is NaN; NaN in either gives NaN.
+    Source: Shazeer (2020), arXiv 2002.05202.
+    """
+    return gelu.body(gate, approximate=approximate) * up
+
+
+APPLIED: dict[str, Callable[[Any], Any]] = {
+    "relu": relu.body,
+    "gelu": gelu.body,
+    "gelu_erf": partial(gelu.body, approximate="none"),
+    "silu": silu.body,
+    "sigmoid": sigmoid.body,
+    "tanh": lang.tanh,
+    "none": lambda x: x,
+}
+"""What `bias_activation` may apply."""
+
+
+@op("x[...,n] bias[n] -> y[...,n]", over="n", choices={"activation": tuple(APPLIED)})
+def bias_activation(x, bias, *, activation: str = "relu"):
+    """activation(x + bias), what follows the product of a linear layer.
+
+    activation: relu, gelu (the tanh form), gelu_erf (the exact one), silu, sigmoid, tanh or none.
+    Shapes: y as x; bias is shared by all rows.
+    Edges: as add and the activation; an empty row is empty.
+    """
+    return APPLIED[activation](x + bias)

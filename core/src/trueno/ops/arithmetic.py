@@ -14,6 +14,16 @@ def add(x, y):
     return x + y
 
 
+@op("x[...] residual[...] -> y[...]")
+def residual_add(x, residual):
+    """x + residual, the sum around a layer: `add` under the name that a model's code uses.
+
+    Shapes: operands broadcast.
+    Edges: as add.
+    """
+    return x + residual
+
+
 @op("x[...] y[...] -> z[...]", aliases="subtract")
 def sub(x, y):
     """x − y.

@@ -46,7 +46,7 @@ def layer_norm(x, w, b, *, eps: float = 1e-5):
 def rms_norm(x, w, *, eps: float = 1e-6):
     """x / √(Σ x² / n + eps) · w.
 
-    Shapes: y as x; w is shared by all rows.
+    Shapes: y as x; w is shared by all rows.  Per head, as in Qwen3: x[..., heads, d] with w[d].
     Edges: a zero row gives 0 (NaN if eps is 0); Σ x² overflows and underflows as in normalize, the latter if eps is 0;
     an empty row is empty.
     Source: Zhang, Sennrich (2019), arXiv 1910.07467.

@@ -7,6 +7,7 @@ body the meaning: for a *row program* arithmetic with the functions of `trueno.o
 
 import ast
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -83,6 +84,7 @@ class Op:
     magnitude: Callable[..., Any] | None = None
     empty: float | None = None
     columnwise: bool = False
+    extents: tuple[str, ...] = ()
     _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -144,12 +146,24 @@ class Op:
         blocks = self.blocks(static)
         inputs, outputs = self.signature.inputs, self.signature.outputs
         meant = tuple(spec.meant(self.name, s, blocks) for spec, s in zip(inputs, shapes, strict=True))
-        output_shapes = self.signature.result_shapes(*self.signature.bind(self.name, meant))
+        sizes, leading = self.signature.bind(self.name, meant)
+        if problem := self.misfit(sizes, static):
+            raise ShapeError(f"{self.name}: {problem}")
+        output_shapes = self.signature.result_shapes(sizes, leading)
         for spec, shape in zip(outputs, output_shapes, strict=True):
             if len(shape) > AXES:
                 problem = f"{spec} would have {len(shape)} dimensions, and arrays have {AXES} at most"
                 raise ShapeError(f"{self.name}: {problem}; reshape an operand to fewer")
         return tuple(spec.held(self.name, s, blocks) for spec, s in zip(outputs, output_shapes, strict=True))
+
+    def misfit(self, sizes: dict[str, int], static: dict[str, Any]) -> str:
+        """What these sizes of symbols and static parameters violate, in words; empty if nothing."""
+        values = {**sizes, **static}
+        for rule in self.extents:
+            if not eval(rule, {"__builtins__": {}}, {**values, "max": max}):
+                named = ", ".join(f"{k} is {v}" for k, v in values.items() if k in re.findall(r"\w+", rule))
+                return f"{named}, but {rule} must hold"
+        return ""
 
     @cached_property
     def quantized(self) -> bool:
@@ -234,6 +248,7 @@ def op(
     check: Callable[..., None] | None = None,
     magnitude: Callable[..., Any] | None = None,
     columnwise: bool = False,
+    extents: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Op]:
     """Declare an op.
 
@@ -246,7 +261,8 @@ def op(
     domain: where the op's natural inputs lie, for samples and benchmarks (default all reals).
     shapes: for results that a signature cannot describe: (operand shapes, **static) → result shapes.
     check: raises for operand values without a result, such as an index outside its table; called before every kernel.
-    magnitude: (operands, **static) → Σ|a · b| of every result, where the body on absolute values does not give it.
+    magnitude: (operands, **parameters) → Σ|a · b| of every result, where the body on absolute values does not give it.
+    extents: conditions on the signature's symbols and static parameters, `hq % hk == 0`; a kernel refuses what fails.
     columnwise: blocks run along the columns of the matrix that users hold, as those of q.T do.
     """
 
@@ -280,6 +296,7 @@ def op(
             magnitude=magnitude,
             empty=empty,
             columnwise=columnwise,
+            extents=extents,
         )
         for taken in (row.name, *row.aliases):
             before = TABLE.get(ALIASES.get(taken, taken))

@@ -139,6 +139,33 @@ def test_a_kernel_that_refuses_leaves_nothing_behind() -> None:
     assert trueno.add(room[:-1], Y, out=room[1:]).tobytes() == expected.tobytes()
 
 
+def test_copies_of_views_are_freed() -> None:
+    """Also where the kernel refuses, as it does where `out` overlaps half of another operand."""
+    wide, room = np.arange(2000, dtype=np.float32), np.arange(1001, dtype=np.float32)
+    square, turned = wide[:1024].reshape(32, 32), np.empty((32, 32), np.float32).T
+    expected = wide[::2] + room[:-1]
+
+    def calls() -> None:
+        trueno.add(wide[::2], wide[::-2])
+        trueno.add(square.T, square, out=turned)
+        room[:] = np.arange(1001, dtype=np.float32)
+        assert trueno.add(wide[::2], room[:-1], out=room[1:]).tobytes() == expected.tobytes()
+
+    for _ in range(5):
+        calls()
+    assert stays("add", wide[::2], wide[::-2]) and stays("add", square.T, square, out=turned)
+    assert not stays("add", wide[::2], room[:-1], out=room[1:])
+    tracemalloc.start()
+    try:
+        calls()
+        held, _ = tracemalloc.get_traced_memory()
+        for _ in range(200):
+            calls()
+        assert tracemalloc.get_traced_memory()[0] < held + 20 * wide.nbytes
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_child_of_a_fork_calls_on() -> None:
     code = """

@@ -1,9 +1,10 @@
 """Structured ops by NumPy.
 
-`KERNELS` (`table`) makes the kernel of a key; `matrix` has those of plain arrays, `quantized` those of blocks.
+`KERNELS` (`table`) makes the kernel of a key; `matrix` has those of plain arrays, `quantized` those of blocks,
+`attention` those of transformers.
 """
 
-from trueno_scalar.kernels import matrix, quantized  # noqa: F401 - each adds its own
+from trueno_scalar.kernels import attention, matrix, quantized  # noqa: F401 - each adds its own
 from trueno_scalar.kernels.table import KERNELS
 
 __all__ = ["KERNELS"]

@@ -1,7 +1,7 @@
 """The table of structured kernels, and the checks that all of them make.
 
-A factory gives `checked` what runs, `run(*operands, *results, **static)`, and the shapes of results, of which an op's
-key says nothing.  Results must not overlap operands: the core copies where they do.
+A factory gives `checked` what runs, `run(*operands, *numbers, *results, **static)`, and the shapes of results, of which
+an op's key says nothing.  Results must not overlap operands: the core copies where they do.
 """
 
 from collections.abc import Callable
@@ -29,12 +29,13 @@ def checked(
     if call.static:
         run, shapes = partial(run, **dict(call.static)), partial(shapes, **dict(call.static))
     inputs, outputs = call.op.signature.inputs, call.op.signature.outputs
-    count, dtypes = len(inputs), [spec.holds(call.dtype) for spec in inputs]
+    count, first = len(inputs), len(inputs) + len(call.op.symbolic)
+    dtypes = [spec.holds(call.dtype) for spec in inputs]
     floats = [j for j, spec in enumerate(inputs) if not spec.index]  # any whole numbers do for an index
     results = [spec.holds(call.dtype) for spec in outputs]
 
     def kernel(*arrays: Any) -> int:
-        operands, outs = arrays[:count], arrays[count:]
+        operands, outs = arrays[:count], arrays[first:]
         for j in floats:
             if operands[j].dtype is not dtypes[j] and operands[j].dtype != dtypes[j]:
                 return -1

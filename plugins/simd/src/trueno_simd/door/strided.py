@@ -44,7 +44,7 @@ def check_out(frame: Frame, out: str, target: str) -> None:
     f.place(single)
     f.require(f.same("i32", rank, 1), "slow")
     step = f.load("i64", frame.part(out, "strides"))
-    f.require(f(f"icmp ne i64 {step}, 0"), "slow")  # an aligned step of less than an element is none
+    f.require(f(f"icmp ne i64 {step}, 0"), "slow")  # a step shorter than an element is 0
     f.goto(fits)
     f.place(fits)
     f.require(f(f"icmp sle i32 {rank}, {RANK}"), "slow")

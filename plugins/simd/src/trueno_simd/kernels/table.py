@@ -23,13 +23,14 @@ class Product:
     """What an epilogue needs of a product; the functions are compiled code's.
 
     fits: whether operands and result agree.  run: multiplies by the function at an address, and finishes the result.
-    axes: of operands and result, 0 for those of the call.  addresses: by dtype, what gives that address.
+    axes: of operands and result, 0 for those of the call.  address: for a dtype's name, compiled code's function that
+    gives that address.
     """
 
     fits: Any
     run: Any
     axes: tuple[int, int, int]
-    addresses: dict[str, Callable[[], int]]
+    address: Callable[[str], Callable[[], int]]
 
 
 PRODUCTS: dict[str, Product] = {}

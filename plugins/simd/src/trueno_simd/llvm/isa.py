@@ -41,7 +41,9 @@ _GRANTS = {
     "x86-64-v3": _AVX2,
     "x86-64-v4": _AVX512,
 }
-_MORE = frozenset({"avx512vnni", "avx512vbmi", "avx512bf16", "avxvnni"})  # of some CPUs of a level only
+_MORE = frozenset(
+    {"avx512vnni", "avx512vbmi", "avx512bf16", "avxvnni", "amx-tile", "amx-bf16", "amx-int8"}
+)  # of some CPUs
 _ASKED = _AVX512 | _MORE | {"neon", "dotprod", "i8mm", "bf16"}
 
 

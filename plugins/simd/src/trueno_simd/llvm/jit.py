@@ -7,6 +7,7 @@ free of reference counts (and the IR free of what other targets cannot compile);
 """
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from numba import njit
@@ -50,3 +51,14 @@ def exact(function: Callable[..., Any]) -> Any:
 def exact_outer(function: Callable[..., Any]) -> Any:
     """Like `outer`, but every operation rounds."""
     return njit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **EXACT)
+
+
+def special(function: Any, name: str, known: dict[str, Any]) -> Any:
+    """A copy of a function (or of what a Numba function was made of) that finds `known` among its globals.
+
+    A closure would do, but Numba could not keep its machine code on disk: what it closes over is part of the key.
+    """
+    plain = getattr(function, "py_func", function)
+    copy = FunctionType(plain.__code__, plain.__globals__ | known, name)
+    copy.__module__, copy.__qualname__ = plain.__module__, name
+    return copy

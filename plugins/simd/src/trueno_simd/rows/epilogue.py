@@ -124,7 +124,7 @@ def _compiled(op: FusedOp, dtype: str, rank: int) -> Any:
 
 @cache
 def _address(name: str, dtype: str) -> Any:
-    return kernel_entry(types.int64())(PRODUCTS[name].addresses[dtype])
+    return kernel_entry(types.int64())(PRODUCTS[name].address(dtype))
 
 
 def with_epilogue(call: Call) -> Kernel:

@@ -43,14 +43,13 @@ from trueno_simd.kernels.quant.tile.shares import (
     put,
     read_ahead,
     row_addresses,
-    special,
     tile_at,
     tiles_of,
 )  # fmt: skip
 from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.kernels.tile import VECTOR_BYTES, VECTORS, address
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
-from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.llvm.jit import inner, outer, special
 from trueno_simd.threads.pool import parallel_for
 
 # What differs between formats: `_kernel` gives the functions below that use these a copy of their own.

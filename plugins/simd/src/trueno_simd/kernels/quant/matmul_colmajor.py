@@ -22,11 +22,11 @@ from trueno_simd.kernels.quant.dequantize import decoder
 from trueno_simd.kernels.quant.regions import settled
 from trueno_simd.kernels.quant.tile.floats import multiply, rows_in_slabs, slab_bytes
 from trueno_simd.kernels.quant.tile.layout import COLUMNS, DEPTH, ROW
-from trueno_simd.kernels.quant.tile.shares import CHUNK, FLOAT_ROWS, SHARES, put, special
+from trueno_simd.kernels.quant.tile.shares import CHUNK, FLOAT_ROWS, SHARES, put
 from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.kernels.tile import address
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
-from trueno_simd.llvm.jit import outer
+from trueno_simd.llvm.jit import outer, special
 from trueno_simd.threads.pool import parallel_for
 
 # What differs between formats: `_kernel` gives the functions below that use these a copy of their own.

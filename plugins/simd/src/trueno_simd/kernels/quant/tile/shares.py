@@ -1,8 +1,5 @@
 """How products with quantized matrices are cut into tiles, panels and chunks, and what all formats do alike."""
 
-from types import FunctionType
-from typing import Any
-
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.operands import F32
 from trueno_simd.kernels.quant.tile.decode import touch
@@ -80,14 +77,3 @@ def cut(m_parts, most, n, work):
     share = (panels + across - 1) // across
     across = (panels + share - 1) // share
     return share * COLUMNS, across, part, across * down
-
-
-def special(function: Any, name: str, known: dict[str, Any]) -> Any:
-    """A copy of a function (or of what a Numba function was made of) that finds `known` among its globals.
-
-    A closure would do, but Numba could not keep its machine code on disk: what it closes over is part of the key.
-    """
-    plain = getattr(function, "py_func", function)
-    copy = FunctionType(plain.__code__, plain.__globals__ | known, name)
-    copy.__module__, copy.__qualname__ = plain.__module__, name
-    return copy

@@ -1,0 +1,84 @@
+"""The bound of attention: an error of a score is a relative error of its weight.
+
+A score sums d products, so it errs by at most (d + 16) u · scale · Σ|q| |k|, the exponential's own error and that of
+its argument included.  Both a weight and the sum of weights then err by a factor of e^ε, and the sums of products by
+(s + 16) u.  However large ε is, a result stays within the least and the largest value that its query sees.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.discovery.protocol import Accuracy
+from trueno.judge.bound import EXACT, Bound
+from trueno.judge.interval import Array, Judge, exact
+from trueno.ops.op import TABLE
+
+
+def attention_bound(
+    operands: Sequence[Array], parameters: dict[str, Any], dtype: npt.DTypeLike, accuracy: Accuracy
+) -> list[Bound]:
+    """The bound of `attention`'s result; the whole matrix of scores is in memory here."""
+    arithmetic = Judge(np.dtype(dtype), EXACT)
+    u, largest = arithmetic.u, arithmetic.largest
+    with np.errstate(invalid="ignore"):
+        wide: list[Array] = [np.asarray(x).astype(arithmetic.wide) for x in operands]
+    lead = np.broadcast_shapes(*(x.shape[:-3] for x in wide))
+    q, k, v = (np.broadcast_to(x, (*lead, *x.shape[-3:])) for x in wide)
+    body = TABLE["attention"].body
+    with np.errstate(all="ignore"):
+        value = body(q, k, v, **parameters)
+        if not (q.size and k.size and v.size):
+            return [Bound(value, value, value, np.isnan(value))]
+        t, hq, d = q.shape[-3:]
+        s, hk, e = v.shape[-3:]
+        group = hq // hk
+        sizes = np.abs(np.where(np.isfinite(q), q, 0)), np.abs(np.where(np.isfinite(k), k, 0))
+        by_head = np.moveaxis(sizes[0], -2, -3), np.repeat(np.moveaxis(sizes[1], -2, -3), group, -3)
+        scale = parameters["scale"] or d**-0.5
+        scores = scale * (by_head[0] @ np.swapaxes(by_head[1], -1, -2))  # [..., hq, t, s]
+        seen = _seen(t, s, parameters["causal"], parameters["window"])
+        most = np.moveaxis(np.where(seen, scores, 0).max(-1), -2, -1)[..., None]  # [..., t, hq, 1]
+        error = (d + 16) * u * most
+        if parameters["softcap"]:
+            error = error + 64 * u * np.minimum(most, parameters["softcap"])
+        number = np.abs(np.where(np.isfinite(v), v, 0))
+        weighted = body(np.where(np.isfinite(q), q, 0), np.where(np.isfinite(k), k, 0), number, **parameters)
+        tiny = arithmetic.smallest_normal * (1 if accuracy.subnormals else s)
+        least = (s + 4) * arithmetic.smallest + tiny * s * number.max() + (0 if accuracy.subnormals else 2 * s * tiny)
+        relative = np.expm1(2 * error) + (s + 16) * u
+        slack = np.where(np.isfinite(relative), relative * weighted, inf) + least
+        low, high = _hull(v, seen, group)
+        room = (s + 16) * u * np.maximum(np.abs(low), np.abs(high)) + least
+        low, high = np.maximum(value - slack, low - room), np.minimum(value + slack, high + room)
+    nothing = np.broadcast_to(~np.any(seen, axis=-1, keepdims=True)[..., None], (t, hq, e))
+    low, high = np.where(nothing, 0, low), np.where(nothing, 0, high)
+    # What overflows, or meets an Inf or a NaN that a query may or may not see, is not judged.
+    of_keys = np.isfinite(k).all((-3, -1)) & np.isfinite(v).all((-3, -1)) & (s * number.max((-3, -1)) < largest / 4)
+    of_queries = ~np.isinf(q).any(-1) & (most[..., 0] * 4 < largest)
+    fine = (of_queries & np.repeat(of_keys, group, -1)[..., None, :])[..., None] & np.ones(e, bool)
+    certain = exact(value)
+    low, high = (np.where(np.isnan(value), c, x) for c, x in ((certain.low, low), (certain.high, high)))
+    return [Bound(value, np.where(fine, low, -inf), np.where(fine, high, inf), np.isnan(value) | ~fine)]
+
+
+def _seen(t: int, s: int, causal: bool, window: int) -> Array:
+    """Which keys a query sees, [t, s]."""
+    distance = s - t + np.arange(t)[:, None] - np.arange(s)
+    near = np.abs(distance) < window if window else np.ones((t, s), bool)
+    return near & (distance >= 0) if causal else near
+
+
+def _hull(v: Array, seen: Array, group: int) -> tuple[Array, Array]:
+    """The least and the largest value that each query sees, [..., t, hq, e]."""
+    ends = []
+    for reduce, empty in ((np.min, inf), (np.max, -inf)):
+        rows = [reduce(v[..., row, :, :], axis=-3, initial=empty) for row in seen]
+        ends.append(np.repeat(np.stack(rows, -3), group, -2))
+    return ends[0], ends[1]
+
+
+BOUNDS = {"attention": attention_bound}

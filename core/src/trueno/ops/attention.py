@@ -1,0 +1,179 @@
+"""Ops of transformers: structured, so each body is NumPy code and defines the meaning.
+
+A head is a row of d numbers.  Queries, keys and values are [..., tokens, heads, d], as a product with the weights of a
+layer leaves them.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.errors import ParameterError
+from trueno.ops.op import op
+from trueno.rotary import SCALINGS, cosines, rotation
+
+Array = npt.NDArray[Any]
+STYLES = ("neox", "interleaved")
+
+
+def _positions(x: Array, positions: Array) -> None:
+    """Raise ParameterError naming the first negative position."""
+    if positions.size and positions.min() < 0:
+        at = tuple(map(int, np.unravel_index(np.argmax(positions < 0), positions.shape)))
+        where = f"positions[{', '.join(map(str, at))}]" if at else "positions"
+        raise ParameterError(f"rope: {where} is {positions[at]}; a position is 0 or more")
+
+
+def _halves(x: Array, pairs: int, style: str) -> tuple[Array, Array]:
+    """Views of the first and of the second number of each pair."""
+    if style == "neox":
+        return x[..., :pairs], x[..., pairs : 2 * pairs]
+    return x[..., 0 : 2 * pairs : 2], x[..., 1 : 2 * pairs : 2]
+
+
+def _rotated(x: Array, positions: Array, style: str, dims: int, sine: int, theta: float, **scaling: Any) -> Array:
+    """y = rope(x); `sine` −1 and absolute values of x, cosines and sines give what the terms of y add up to."""
+    pairs = (dims or x.shape[-1]) // 2
+    cos, sin = cosines(positions, *rotation(pairs, theta, **scaling))
+    cos, sin = (a[..., None, :].astype(x.dtype) for a in (cos, sin))
+    if sine < 0:
+        cos, sin = np.abs(cos), np.abs(sin)
+    lead = np.broadcast_shapes(x.shape[:-2], positions.shape)
+    y = np.array(np.broadcast_to(x, (*lead, *x.shape[-2:])))
+    a, b = _halves(x, pairs, style)
+    first, second = _halves(y, pairs, style)
+    first[...] = a * cos - sine * (b * sin)
+    second[...] = b * cos + a * sin
+    if sine < 0:
+        y[..., 2 * pairs :] = 0  # copied
+    return y
+
+
+def _rotated_size(x: Any, positions: Any, *, style: str, dims: int, **rest: Any) -> Any:
+    size = np.abs(np.where(np.isfinite(x), x, 0)).astype(np.float64)
+    return _rotated(size, positions, style, dims, -1, **rest)
+
+
+@op(
+    "x[...,h,d] positions[...]:index -> y[...,h,d]",
+    structured=True,
+    flops="3*rows*h*d",
+    chain="4",
+    choices={"style": STYLES, "scaling": SCALINGS},
+    rules=(
+        "0 < theta <= 1e18",
+        "0 <= dims <= 1e9",
+        "0 < factor <= 1e6",
+        "0 <= context <= 1e18",
+        "0 < slow <= 1e6",
+        "0 <= fast <= 1e6",
+        "fast == 0 or fast >= slow",
+        "0 <= magnitude <= 1e6",
+        "scaling != 'yarn' or theta > 1",
+        "factor == 1 or context > 0 or scaling in ('none', 'linear', 'ntk')",
+    ),
+    extents=("dims <= d", "(dims or d) % 2 == 0"),
+    check=_positions,
+    magnitude=_rotated_size,
+)
+def rope(
+    x,
+    positions,
+    *,
+    theta: float = 10000.0,
+    style: str = "neox",
+    dims: int = 0,
+    scaling: str = "none",
+    factor: float = 1.0,
+    context: float = 0.0,
+    slow: float = 1.0,
+    fast: float = 0.0,
+    magnitude: float = 0.0,
+):
+    """Pair i = (a, b) of a head becomes (a cos α − b sin α, b cos α + a sin α), α = position · θ^(−2i/dims).
+
+    style: "neox" pairs x[i] with x[i + dims/2] (Qwen, and Llama in Hugging Face's order), "interleaved" x[2i] with
+    x[2i + 1] (Llama in GGUF files).  dims: how many leading numbers of a head turn, 0 for all; the others are copied.
+    scaling: "linear" divides every frequency by `factor`; "ntk" multiplies θ by factor^(dims/(dims−2)); "yarn" and
+    "llama3" divide those of pairs that make fewer than `slow` turns within `context` positions (the length that the
+    model was trained on), keep those from `fast` turns on (0: 32 for yarn, 4 for llama3), and mix between.
+    magnitude: the factor of the result, 0 for the scaling's own, which is 1 + ln(factor)/10 for yarn and 1 otherwise.
+    Angles are exact to 2⁻⁴² of a turn up to position 2²⁰, in float32 and float64.
+    Shapes: x[..., h, d] and one position per token; leading axes broadcast; dims is even and at most d.
+    Edges: bits are copied beyond dims; a negative position is a ParameterError that names it; NaN and Inf as IEEE 754.
+    Source: Su and others (2021), arXiv 2104.09864; Peng and others (2023), arXiv 2309.00071.
+    """
+    _positions(x, positions)
+    scaled = {
+        "scaling": scaling, "factor": factor, "context": context, "slow": slow, "fast": fast, "magnitude": magnitude,
+    }  # fmt: skip
+    return _rotated(x, positions, style, dims, 1, theta, **scaled)
+
+
+BLOCK = 1 << 20
+"""Scores that the body holds at once."""
+
+
+@op(
+    "q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] -> y[...,t,hq,e]",
+    structured=True,
+    flops="2*rows*t*s*hq*(d+e)",
+    rules=("scale >= 0", "softcap >= 0", "0 <= window <= 1e18"),
+    extents=("hq % max(hk, 1) == 0",),
+)
+def attention(
+    q,
+    k,
+    v,
+    *,
+    causal: bool = False,
+    scale: float = 0.0,
+    window: int = 0,
+    softcap: float = 0.0,
+):
+    """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g].
+
+    Each hq/hk heads of queries share a head g of keys and values.  Queries are aligned to the end of the keys: query i
+    is at position s − t + i.  causal: it sees keys up to its position.  window: and of these only the last `window`, or
+    those less than `window` positions away if it is not causal; 0 is no window.  scale: 0 is 1/√d.  softcap: scores x
+    become softcap · tanh(x / softcap); 0 is no cap.  No array of t × s scores is ever made.
+    Shapes: leading axes broadcast; hq is a multiple of hk.
+    Edges: a query that sees no key gives 0, and so do s = 0 and d = 0; a NaN that a query sees makes its row NaN, and
+    NaN or Inf in keys and values that it does not see may do so; scores and sums that overflow have no defined result.
+    Source: Dao and others (2022), arXiv 2205.14135.
+    """
+    t, s = q.shape[-3], k.shape[-3]
+    lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3])
+    y = np.zeros((*lead, *q.shape[-3:-1], v.shape[-1]), q.dtype)
+    if not (q.size and k.size and v.size):
+        return y
+    factor = q.dtype.type(scale or q.shape[-1] ** -0.5)
+    by_head = [np.moveaxis(np.broadcast_to(x, (*lead, *x.shape[-3:])), -2, -3) for x in (q, k, v)]
+    heads, group = k.shape[-2], q.shape[-2] // k.shape[-2]
+    queries = by_head[0].reshape(*lead, heads, group, t, q.shape[-1])
+    keys, values = by_head[1][..., None, :, :], by_head[2][..., None, :, :]
+    out = np.moveaxis(y, -2, -3)
+    step = max(1, BLOCK // max(1, s * out.size // (t * v.shape[-1])))
+    for i in range(0, t, step):
+        p = s - t + np.arange(i, min(i + step, t))
+        first = max(0, p[0] - window + 1) if window else 0
+        end = min(s, p[-1] + 1 if causal else p[-1] + window if window else s)
+        if end <= first:
+            continue
+        j = np.arange(first, end)
+        scores = (queries[..., i : i + step, :] * factor) @ np.swapaxes(keys[..., first:end, :], -1, -2)
+        if softcap:
+            scores = softcap * np.tanh(scores / softcap)
+        seen = np.ones((len(p), len(j)), bool)
+        if causal:
+            seen &= j <= p[:, None]
+        if window:
+            seen &= np.abs(j - p[:, None]) < window
+        scores = np.where(seen, scores, -np.inf)
+        some = seen.any(-1, keepdims=True)
+        weights = np.exp(scores - np.where(some, scores.max(-1, keepdims=True), 0))
+        mixed = (weights @ values[..., first:end, :]) / np.where(some, weights.sum(-1, keepdims=True), 1)
+        mixed = np.where(some, mixed, 0)
+        out[..., i : i + step, :] = mixed.reshape(*lead, heads * group, *mixed.shape[-2:])
+    return y

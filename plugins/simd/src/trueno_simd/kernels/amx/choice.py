@@ -1,0 +1,54 @@
+"""Whether AMX's tiles make float32 products faster on this machine: measured at first use, and kept beside the kernels.
+
+The name of a CPU does not say it: clock rates under AMX, memory and a hypervisor decide, too.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from trueno_simd.codecache import store
+from trueno_simd.llvm import isa
+
+SIDE = 512  # of the matrices that are measured
+ROUNDS = 12
+GAIN = 1.05  # by which the tiles must be faster, so that noise does not decide where neither is
+Product = Callable[[Any, Any, Any], int]
+
+
+@cache
+def faster(word: str, usual: Callable[[], Product], tiled: Callable[[], Product]) -> bool:
+    """Whether `tiled()` gives a product that is faster than that of `usual()`.
+
+    word: of what is measured, in the name of the file that keeps the answer.  A file that is damaged, missing or of
+    another machine is measured again.
+    """
+    current = isa.current()
+    machine = blake2b(f"{word} {current.cpu} {sorted(current.features)}".encode(), digest_size=8).hexdigest()
+    path = store.folder() / f"amx.{machine}.json"
+    with suppress(ValueError, KeyError, TypeError):
+        return bool(json.loads(store.read(path) or b"")["faster"])
+    times = measured(usual(), tiled())
+    answer = times[0] > GAIN * times[1]
+    with suppress(OSError):
+        store.write(path, json.dumps({"faster": answer, "seconds": times}).encode())
+    return answer
+
+
+def measured(*products: Product) -> list[float]:
+    """The least time in seconds of each product, taken turn by turn."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((SIDE, SIDE), np.float32) for _ in range(2))
+    out, times = np.empty((SIDE, SIDE), np.float32), [float("inf")] * len(products)
+    for _ in range(ROUNDS):
+        for i, product in enumerate(products):
+            start = time.perf_counter()
+            product(a, b, out)
+            times[i] = min(times[i], time.perf_counter() - start)
+    return times

@@ -128,6 +128,19 @@ def test_overlaps_are_as_if_there_were_none() -> None:
         assert np.allclose(trueno.softmax(own[:60], axis=0, out=own[1:]), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["sum", "softmax"])
+def test_a_trace_changes_no_result_and_sees_this_kernel(name: str) -> None:
+    x = spread(np.random.default_rng(SEED), (200, 400), "float32")
+    expected = getattr(trueno, name)(x, axis=0)
+    with trueno.trace() as trace:
+        for _ in range(3):
+            result = getattr(trueno, name)(x, axis=0)
+            assert np.array_equal(result, expected), f"seed {SEED}"
+    runs = [event for event in trace.events if event.kind == "run"]
+    assert [event.data["shapes"] for event in runs] == [[(1, 200, 400)]] * 3
+    assert [event.kind for event in trace.events].count("compile") == 2
+
+
 def test_a_guard_sees_the_results() -> None:
     x = np.full((20, 32), 3e38, np.float32)
     guard = trueno.JidokaGuard().on(trueno.Condition.OVERFLOW, trueno.Action.STOP)

@@ -10,9 +10,9 @@ import typer
 
 from trueno.cli.report import SET, find_dtypes, find_op, find_parameters, screen, write_json
 from trueno.dispatch.asking import use
-from trueno.dispatch.half import declare, known
 from trueno.errors import ParameterError
 from trueno.explaining import explain
+from trueno.testing.halves import declare, known
 
 DIGITS = 13
 """The most of an extent; Python does not parse numbers of thousands of digits."""

@@ -5,7 +5,6 @@ nearest even, to the operands' type (docs/adr/0013).  bfloat16 is `ml_dtypes.bfl
 of it proves that the package is installed, and no other code needs it.
 """
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -17,17 +16,6 @@ NAMES = ("float16", "bfloat16")
 FLOATS = (np.float32, np.float64)
 WIDE = np.dtype(np.float32)
 TAKEN = "float32, float64, float16 and bfloat16 are accepted"
-
-
-def known() -> list[str]:
-    """The names of the 16-bit floats that are available: bfloat16 needs ml_dtypes."""
-    return [name for name in NAMES if name != "bfloat16" or find_spec("ml_dtypes") is not None]
-
-
-def declare(name: str) -> None:
-    """Register a dtype with NumPy by its name; ImportError if bfloat16 is not installed."""
-    if name == "bfloat16":
-        import ml_dtypes  # noqa: F401 - registers it
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:

@@ -5,13 +5,14 @@ result is correct if it is between the rounded ends of the float32 bound: that b
 """
 
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery import registry
-from trueno.dispatch.half import WIDE, declare, is_half, known, rounded
+from trueno.dispatch.half import NAMES, WIDE, is_half, rounded
 from trueno.judge.bound import Bound
 
 __all__ = ["SAMPLE", "computing", "declare", "finfo", "known", "native", "rounded_bound"]
@@ -21,6 +22,17 @@ SAMPLE = {
     "bfloat16": ("rms_norm", "sum", "matmul", "embedding_lookup"),
 }
 """Ops judged by default: some of each kind; `--trueno-dtype float16,bfloat16` judges all."""
+
+
+def known() -> list[str]:
+    """The names of the 16-bit floats that are available: bfloat16 needs ml_dtypes."""
+    return [name for name in NAMES if name != "bfloat16" or find_spec("ml_dtypes") is not None]
+
+
+def declare(name: str) -> None:
+    """Register a dtype with NumPy by its name; ImportError if bfloat16 is not installed."""
+    if name == "bfloat16":
+        import ml_dtypes  # noqa: F401 - registers it
 
 
 def native(backend: str) -> bool:

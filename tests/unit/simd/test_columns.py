@@ -138,7 +138,6 @@ def test_a_trace_changes_no_result_and_sees_this_kernel(name: str) -> None:
             assert np.array_equal(result, expected), f"seed {SEED}"
     runs = [event for event in trace.events if event.kind == "run"]
     assert [event.data["shapes"] for event in runs] == [[(1, 200, 400)]] * 3
-    assert [event.kind for event in trace.events].count("compile") == 2
 
 
 def test_a_guard_sees_the_results() -> None:

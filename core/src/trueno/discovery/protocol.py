@@ -213,8 +213,7 @@ class OptionalMethods(Protocol):
 
         call: a row program of rank 2.  In this kernel's arrays `e` is [outer, n, inner], `w` [n], `r` [outer, inner],
         `u` []; a row is the n elements at one place of `outer` and `inner`.  The core asks once for a key, for host
-        arrays, and only where there is no layer around the key's kernel but a trace's; without it, operands are copied
-        row by row.
+        arrays, and only where no layer but a trace's is around the key's kernel; else operands are copied row by row.
         """
 
     def limits(self) -> dict[str, Any]:

@@ -33,8 +33,7 @@ class Plan:
     """The backend that runs the calls of one key, and the function to call.  key: the state's key of this plan.
 
     code: the kernel's machine code, for entries (`trueno.door`); 0 if it has none, or if there is a layer around it.
-    columns: makes the backend's kernel for rows that lie across memory, once; None if there is a layer around the
-    plan's kernel other than the one for a trace, which is put around this one, too: a trace changes no result.
+    columns: makes the kernel for rows that lie across memory, once; None if a layer but a trace's is around the other.
     """
 
     backend: Backend
@@ -77,16 +76,14 @@ def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None") -> Pl
         from trueno.dispatch.watch import watch  # start-up
 
         kernel = watch(kernel, call, name, guarded, fused, state)
-    traced, own = state.traced or "run" in verbose(), _own_environment(backend, call)
-    columns = None
-    if kernel is bare and own and call.residency == "host":
-        columns = cache(partial(_columns, backend, call, traced))
+    traced = state.traced or "run" in verbose()
+    alone = kernel is bare and call.residency == "host" and _own_environment(backend, call)
+    columns = cache(partial(_columns, backend, call, traced)) if alone else None
     if traced:
         kernel = timed(kernel, call, name)
-    if kernel is not bare or not own:
+    if kernel is not bare or not _own_environment(backend, call):
         kernel = steady(kernel)
-    code = getattr(kernel, "code", 0) if kernel is bare and call.residency == "host" else 0
-    return Plan(backend, kernel, key(call), code, columns)
+    return Plan(backend, kernel, key(call), getattr(kernel, "code", 0) if alone and not traced else 0, columns)
 
 
 def _columns(backend: Any, call: Call, traced: bool) -> Kernel | None:
@@ -94,7 +91,6 @@ def _columns(backend: Any, call: Call, traced: bool) -> Kernel | None:
     make = getattr(backend, "columns", None)
     if make is None or call.rank != 2 or call.op.structured:
         return None
-    start = perf_counter()
     try:
         with policy.asking(backend.name):
             kernel: Kernel | None = make(call)
@@ -102,10 +98,7 @@ def _columns(backend: Any, call: Call, traced: bool) -> Kernel | None:
         raise
     except Exception:
         return None
-    if kernel is None:
-        return None
-    emit("compile", call.op.name, backend.name, start=start, seconds=perf_counter() - start)
-    return steady(timed(kernel, call, backend.name)) if traced else kernel
+    return steady(timed(kernel, call, backend.name)) if traced and kernel is not None else kernel
 
 
 def _own_environment(backend: Backend, call: Call) -> bool:

@@ -46,7 +46,7 @@ def _across(name: str, shape: tuple[int, ...], plan: Plan) -> list[Record]:
         call()
         if not np.allclose(out, expected, LOOSE, LOOSE):
             record.problem = f"disagrees with ours: {peer}"
-    comparison = compare(calls, plan.budget, ())
+    comparison = compare(calls, plan.budget)
     record.seconds, record.ratios, record.peer = comparison.seconds, comparison.ratios, comparison.peer
     record.value = comparison.ratio if comparison.ratios else None
     least = floor_of(op, (x,), out, threads())

@@ -8,14 +8,16 @@ import subprocess
 import sys
 import zlib
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from ml_dtypes import bfloat16
+from trueno.backend import Call
 from trueno.ops import TABLE
 
 pytest.importorskip("numba")
+pytest.importorskip("ml_dtypes")
 
+import llvmlite.binding as llvm
+from ml_dtypes import bfloat16
 from numba import types
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import matmul
@@ -385,3 +387,16 @@ def test_the_hardwares_form_is_one_instruction_each():
     assert words.count("tdpbf16ps") % 24 == 0 and words.count("tdpbf16ps") > 0
     for word in ("ldtilecfg", "tilerelease", "tilezero", "tileloadd", "tilestored"):
         assert word in words, word
+
+
+def test_small_products_decide_nothing(monkeypatch):
+    """Whether the tiles are faster takes seconds to measure, which a program of small products shall not wait for."""
+
+    def call(m: int, n: int, k: int) -> Call:
+        return Call(TABLE["matmul"], np.dtype("f4"), "ee", 2, tuple(x.bit_length() for x in (m * k, k * n)), ())
+
+    monkeypatch.setattr(matmul.amx, "available", lambda: pytest.fail("it asked for the tiles"))
+    for small in (call(4, 4, 4), call(180, 180, 180), call(4096, 4, 4)):
+        assert matmul._chosen(matmul._matmul32, small) is matmul._matmul32
+    for large in (call(448, 448, 448), call(1677, 1677, 32), call(32, 32, 1 << 17)):
+        assert sum(large.sizes) > attempts.SMALL

@@ -217,10 +217,10 @@ def _compiled(function: Any, kind: Any, ndim: int) -> Any:
     return with_scratch(kernel_entry(signature)(function))
 
 
-def _chosen(function: Any) -> Any:
-    """One of the functions above, with AMX's way if that is faster here."""
+def _chosen(function: Any, call: Call | None = None) -> Any:
+    """One of the functions above, with AMX's way if that is faster here and the call's operands may be large enough."""
     name = function.__name__
-    if not name.endswith("32") or not amx.available():
+    if not name.endswith("32") or (call is not None and sum(call.sizes[:2]) <= attempts.SMALL) or not amx.available():
         return function
     other = over(amx.HARDWARE)
     tiled = choice.faster("matmul", lambda: _compiled(_matmul32, types.float32, 2),
@@ -247,7 +247,7 @@ def matmul(device: None, call: Call) -> Kernel:
         single = matmul(device, replace(call, dtype=np.dtype(np.float32)))
         return halves.product(call.dtype, single, amx.HARDWARE if amx.available() else None)
     kind = number(call.dtype)
-    ours = _compiled(_chosen(_matmul32 if kind == types.float32 else _matmul64), kind, 2)
+    ours = _compiled(_chosen(_matmul32 if kind == types.float32 else _matmul64, call), kind, 2)
     if not BLAS:
         return ours
 
@@ -265,7 +265,7 @@ def matmul(device: None, call: Call) -> Kernel:
 def batched_matmul(device: None, call: Call) -> Kernel:
     """a[...,m,k] b[...,k,n] -> out[...,m,n], the leading axes equal; one batch axis or two are compiled as such."""
     kind = number(call.dtype)
-    function = _chosen(_batch32 if kind == types.float32 else _batch64)
+    function = _chosen(_batch32 if kind == types.float32 else _batch64, call)
     kernels: dict[int, Callable[..., int]] = {}
 
     def compiled(ndim: int) -> Kernel:

@@ -115,7 +115,7 @@ def test_guarded(rng):
 def test_unknown_structured_ops_are_rejected():
     class Unknown:
         structured = True
-        name = "attention"
+        name = "unheard_of"
 
         @property
         def table_op(self):

@@ -37,7 +37,9 @@ def test_the_backend_refuses_what_the_table_does() -> None:
     refused = BACKEND.supports(call("quant_matvec", "float64"))
     assert refused == Reject("unsupported_dtype", "float64: quant_matvec computes in float32")
     assert BACKEND.supports(call("matmul", guarded=True)) == Reject("unguarded", "matmul has no guarded kernel")
-    assert BACKEND.supports(call("matmul", "float16")) == Reject("unsupported_dtype", "float16: float32 or float64")
+    assert BACKEND.supports(call("matmul", "float16")) is None
+    assert BACKEND.supports(call("matvec", "float16")).code == "unsupported_dtype"
+    assert BACKEND.supports(call("add", "float16")) == Reject("unsupported_dtype", "float16: float32 or float64")
 
 
 def test_every_format_of_weights_has_an_encoder_with_a_matrix_and_without() -> None:

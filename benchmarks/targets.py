@@ -76,8 +76,7 @@ def times(ratio: float) -> str:
 def is_op(record: Record) -> bool:
     """Whether a record is an elementwise op or a reduction against its peers.
 
-    The ops that gate and bias an activation are not among them: others need several calls for each, which would flatter
-    the mean.
+    Those in `SEVERAL` are not: others need several calls for each, which would flatter the mean.
     """
     return record.group in ("elementwise", "reductions") and record.name.split()[0] not in SEVERAL
 

@@ -28,7 +28,7 @@ from trueno_simd.llvm import amx, isa
 from trueno_simd.llvm.calls import address_of
 
 U = 2.0**-24
-SHAPES = [attempts.SHAPE32, (64, 32, 64, 64, 1, 0), (1024, 256, 32, 96, 0, 1)]  # as `product.multiply` says
+SHAPES = [attempts.SHAPE32, (64, 32, 64, 64), (1024, 256, 32, 96)]  # as `product.multiply` says
 reserve, configure, release = amx.EMULATED.reserve, amx.EMULATED.configure, amx.EMULATED.release
 load, store, dot = amx.EMULATED.load, amx.EMULATED.store, amx.EMULATED.dot
 pack32, block32 = product.over(amx.EMULATED, 32)
@@ -47,22 +47,22 @@ def _instruction(a, b, c):
     return 0
 
 
-def _product32(a, b, c, scratch, slab, depth, rows, columns, by_rows, ahead):
+def _product32(a, b, c, scratch, slab, depth, rows, columns):
     (m, k), n = a.shape, b.shape[1]
     need = product.places(4, pack.STRIP_STEP32, m, n, product.slab_of(slab, k), 0)[4]
     if need > scratch.size:
         return need + 1
-    shape = slab, depth, rows, columns, by_rows, ahead
+    shape = slab, depth, rows, columns
     return product.multiply(4, pack.STRIP_STEP32, address_of(pack32), address_of(block32), address(a), address(b),
                             address(c), m, n, k, address(scratch), shape, 0, 0, 0)  # fmt: skip
 
 
-def _product16(a, b, c, scratch, slab, depth, rows, columns, by_rows, ahead):
+def _product16(a, b, c, scratch, slab, depth, rows, columns):
     (m, k), n = a.shape, b.shape[1]
     need = product.places(2, pack.STRIP_STEP16, m, n, product.slab_of(slab, k), 0)[4]
     if need > scratch.size:
         return need + 1
-    shape = slab, depth, rows, columns, by_rows, ahead
+    shape = slab, depth, rows, columns
     return product.multiply(2, pack.STRIP_STEP16, address_of(pack16), address_of(block16), address(a), address(b),
                             address(c), m, n, k, address(scratch), shape, 0, 0, 0)  # fmt: skip
 
@@ -84,7 +84,7 @@ def run():
     """`run(a, b, c, shape)`: 1, or 0 where the tiles do not suit; operands float32, or bfloat16's bits."""
     kernels = {}
     for function, kind in ((_product32, types.float32), (_product16, types.uint16)):
-        arguments = source(kind, 2), source(kind, 2), target(kind, 2), SCRATCH, *[types.intp] * 6
+        arguments = source(kind, 2), source(kind, 2), target(kind, 2), SCRATCH, *[types.intp] * 4
         kernels[np.dtype(str(kind))] = kernel_entry(types.intp(*arguments))(function)
 
     def call(a, b, c, shape=SHAPES[0]):

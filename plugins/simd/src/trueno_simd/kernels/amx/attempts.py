@@ -12,7 +12,7 @@ from trueno_simd.llvm.jit import inner, special
 LEAST = 448**3  # m n k from which on packing pays
 LEAST_K, MOST_K = 32, 1 << 20  # for which the error is proved (`product`), and no sum overflows (`pack.exact`)
 SMALL = (LEAST * LEAST_K).bit_length() - 1  # m k · k n is less in bits: no product of such operands is tried
-SHAPE32 = (256, 256, 128, 512, 1, 0)  # as `product.multiply` takes it; the best of 54 on two cores of Emerald Rapids
+SHAPE32 = (256, 256, 128, 512)  # as `product.multiply` takes it; the best of 54 on two cores of Emerald Rapids
 
 pack_piece = block_piece = None  # `float32` gives the functions below copies that have them
 

@@ -23,7 +23,7 @@ from trueno_simd.llvm.jit import special
 
 NAMES = ("float16", "bfloat16")
 LEAST = 64**3  # m n k from which on packing pays; at 256 squared tiles are already four times as fast as float32
-SHAPE = (1024, 1024, 128, 512, 1, 0)  # as `product.multiply` takes it; the best of 54 on two cores of Emerald Rapids
+SHAPE = (1024, 1024, 128, 512)  # as `product.multiply` takes it; the best of 54 on two cores of Emerald Rapids
 LEFT = -3  # the operands are fine, and not multiplied
 
 pack_piece = block_piece = None  # `tiled` gives the function below a copy that has them

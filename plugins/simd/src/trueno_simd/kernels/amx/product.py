@@ -27,7 +27,7 @@ from trueno_simd.llvm.amx import HARDWARE, ROW, ROWS, TILE, Tiles
 from trueno_simd.llvm.calls import call_finish, pack
 from trueno_simd.llvm.jit import inner, outer, special
 from trueno_simd.llvm.memory import stack
-from trueno_simd.llvm.streaming import at, prefetch
+from trueno_simd.llvm.streaming import at
 from trueno_simd.llvm.vectors import Vector, converted, number_reader, write
 from trueno_simd.llvm.vectors import reader as vector_reader
 from trueno_simd.threads.pool import parallel_for
@@ -70,23 +70,11 @@ def end(file, c, c_row):
     store(file, 3, c + ROWS * c_row + ROW, c_row)
 
 
-@inner
-def ask(following, c_row, step, rows):
-    """Prefetch some rows of the next C, whose lines begin anywhere."""
-    if following:
-        for r in range(step * rows, min(step * rows + rows, SIDE)):
-            prefetch(following + r * c_row)
-            prefetch(following + r * c_row + ROW)
-            prefetch(following + r * c_row + 2 * ROW - 1)
-
-
 @outer
-def micro32(file, a, a_strip, b, b_strip, c, c_row, steps, accumulate, following):
+def micro32(file, a, a_strip, b, b_strip, c, c_row, steps, accumulate):
     """32 by 32 numbers of C from two strips of A and two of B, in three parts each."""
     begin(file, c, c_row, accumulate)
-    rows = (SIDE + steps - 1) // steps
     for step in range(steps):
-        ask(following, c_row, step, rows)
         high, high2 = a + step * STRIP_STEP32, a + a_strip + step * STRIP_STEP32
         right, right2 = b + step * STRIP_STEP32, b + b_strip + step * STRIP_STEP32
         load(file, 4, high, ROW)
@@ -131,12 +119,10 @@ def micro32(file, a, a_strip, b, b_strip, c, c_row, steps, accumulate, following
 
 
 @outer
-def micro16(file, a, a_strip, b, b_strip, c, c_row, steps, accumulate, following):
+def micro16(file, a, a_strip, b, b_strip, c, c_row, steps, accumulate):
     """The same in one part."""
     begin(file, c, c_row, accumulate)
-    rows = (SIDE + steps - 1) // steps
     for step in range(steps):
-        ask(following, c_row, step, rows)
         left, right = a + step * STRIP_STEP16, b + step * STRIP_STEP16
         load(file, 4, left, ROW)
         load(file, 6, right, ROW)
@@ -177,7 +163,7 @@ def pack_piece(args, index):
 @outer
 def block_piece(args, index):
     """One block of C; blocks are counted down the rows first, so that neighbours share B's strips."""
-    (a, b, strip, c, c_row, m, n, steps, depth, accumulate, rows, columns, by_rows, ahead,
+    (a, b, strip, c, c_row, m, n, steps, depth, accumulate, rows, columns,
      result, finish, more, above) = BLOCK_JOB(args)  # fmt: skip
     down = (m + rows - 1) // rows
     top, left = index % down * rows, index // down * columns
@@ -190,23 +176,17 @@ def block_piece(args, index):
     for step in range(0, steps, depth):
         count, adds = min(depth, steps - step), accumulate or step > 0
         for q in range(high * wide):
-            if by_rows:
-                i, j = top + q // wide * SIDE, left + q % wide * SIDE
-            else:
-                i, j = top + q % high * SIDE, left + q // high * SIDE
+            i, j = top + q // wide * SIDE, left + q % wide * SIDE
             from_a = a + i // ROWS * strip + step * STRIP_STEP
             from_b = b + j // ROWS * strip + step * STRIP_STEP
             place = c + i * c_row + j * 4
             if whole:
-                micro(file, from_a, strip, from_b, strip, corner, 2 * ROW, count, 0, 0)
+                micro(file, from_a, strip, from_b, strip, corner, 2 * ROW, count, 0)
                 round_corner(result + (i * n + j) * 2, n * 2, corner, min(SIDE, bottom - i), min(SIDE, right - j))
             elif i + SIDE <= bottom and j + SIDE <= right:
-                following = 0
-                if ahead and adds and not by_rows and i + 2 * SIDE <= bottom:
-                    following = place + SIDE * c_row
-                micro(file, from_a, strip, from_b, strip, place, c_row, count, adds, following)
+                micro(file, from_a, strip, from_b, strip, place, c_row, count, adds)
             else:
-                micro(file, from_a, strip, from_b, strip, corner, 2 * ROW, count, 0, 0)
+                micro(file, from_a, strip, from_b, strip, corner, 2 * ROW, count, 0)
                 put_corner(place, c_row, corner, min(SIDE, bottom - i), min(SIDE, right - j), adds)
     release(file)
     if result and not whole:
@@ -253,7 +233,7 @@ def round_row(source, target, count):
             write(place, short)
 
 
-PACK_JOB, BLOCK_JOB = reader(11), reader(18)
+PACK_JOB, BLOCK_JOB = reader(11), reader(16)
 
 
 @inner
@@ -306,9 +286,9 @@ def multiply(size, step_bytes, pack_at, block_at, a, b, c, m, n, k, scratch, sha
     """The product, and 1; or 0 where magnitudes forbid it, with nothing finished (a float32 C may hold sums).
 
     size: bytes of an operand's number.  shape: numbers of k in a slab and between two visits of C, rows and columns of
-    a block, whether blocks are walked by rows, and whether C is prefetched.
+    a block.
     """
-    slab, depth, rows, columns, by_rows, ahead = shape
+    slab, depth, rows, columns = shape
     slab = slab_of(slab, k)
     chunks, b_packed, a_packed, sums, _ = places(size, step_bytes, m, n, slab, scratch)
     groups = (n + GROUP * ROWS - 1) // (GROUP * ROWS)
@@ -326,7 +306,7 @@ def multiply(size, step_bytes, pack_at, block_at, a, b, c, m, n, k, scratch, sha
         if not all_exact(limits, groups, chunks, 23 if size == 4 else 7):
             return 0
         work = pack((a_packed, b_packed, strip, target, row, m, n, steps, depth // STEP, int(p > 0), rows, columns,
-                     by_rows, ahead, c if last and size == 2 else 0, finish if last else 0, more, above))  # fmt: skip
+                     c if last and size == 2 else 0, finish if last else 0, more, above))  # fmt: skip
         parallel_for(block_at, work, (m + rows - 1) // rows * ((n + columns - 1) // columns))
     return 1
 

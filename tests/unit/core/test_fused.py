@@ -48,6 +48,13 @@ def test_the_judge_does_not_round_twice():
     assert not judge(z + 2 * np.spacing(z), allowed)
 
 
+def test_the_judge_takes_a_signalling_nan():
+    signalling = np.uint64([[0x7FF0000000000001]]).view(np.float64)
+    (allowed,) = bound(PROGRAM, [signalling] * 3, [], np.float64, Accuracy())
+    assert judge(signalling, allowed)
+    assert not judge(np.zeros((1, 1)), allowed)
+
+
 def test_shapes_broadcast(seed):
     rng = np.random.default_rng(seed)
     x, y, z = rng.standard_normal((3, 1)), rng.standard_normal(4), np.float64(rng.standard_normal())

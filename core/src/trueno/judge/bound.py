@@ -108,7 +108,8 @@ def judge(got: npt.ArrayLike, bound: Bound) -> Verdict:
         right = right.reshape(g.shape)
         worst = 0.0
     else:
-        wide = g.astype(bound.low.dtype)
+        with np.errstate(invalid="ignore"):  # a signalling NaN stays a NaN, and the cast says so
+            wide = g.astype(bound.low.dtype)
         right = np.where(np.isnan(wide), bound.nan, (wide >= bound.low) & (wide <= bound.high))
         with np.errstate(all="ignore"):
             ratio = np.abs(wide - bound.value) / bound.error

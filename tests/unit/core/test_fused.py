@@ -5,8 +5,8 @@ import pytest
 from trueno.discovery.protocol import Accuracy
 from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
-from trueno.ops.evaluate import evaluate
-from trueno.ops.fused import fma
+from trueno.programs.evaluate import evaluate
+from trueno.programs.fused import fma
 from unit.fused import exact, operands, same
 
 PROGRAM = TABLE["fma"].program()

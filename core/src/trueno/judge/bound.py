@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
 from trueno.judge.interval import Array, Judge, Range, Truth, exact, unsigned
-from trueno.ops.evaluate import evaluate
-from trueno.ops.program import Program
+from trueno.programs.evaluate import evaluate
+from trueno.programs.program import Program
 
 EXACT = Accuracy(default=1.0)
 

@@ -48,7 +48,8 @@ class Recorded:
     """One call of an op.
 
     form: `program` runs as a row program over `domain` and may fuse; `structured` has a kernel of its own; `call` is
-    is for operands that no kernel can use in their layout, and goes through the general path, for `reason`.
+    for operands that no kernel can use in their layout, and goes through the general path, for `reason`.  So does a
+    structured op with a reason on a device, where its operands' values are not known.
     """
 
     op: Op
@@ -100,14 +101,12 @@ def _form(op: Op, shapes: tuple[Shape, ...], made: tuple[Shape, ...], axis: Any)
     """Form, domain, split and reason of a call."""
     if not all(map(all, (*shapes, *made))):
         return "call", (), None, "it has no elements"
-    if op.check is not None:
-        return "call", (), None, "its operands' values are checked first"
     if op.structured:
         if op.shapes is None and sum(s.leading for s in op.signature.inputs) > 1:
             lead = {s[: len(s) - len(spec.dims)] for s, spec in zip(shapes, op.signature.inputs, strict=True)}
             if len(lead) > 1:
                 return "call", (), None, "its stacks are broadcast"
-        return "structured", (), None, ""
+        return "structured", (), None, "" if op.check is None else "its operands' values are checked first"
     sizes, leading = op.signature.bind(op.name, shapes)
     if op.over is None:
         domain, split = made[0], None

@@ -1,4 +1,8 @@
-"""Replay: a flat list of kernels with their arguments, built once and called as often as the batch is executed."""
+"""Replay: a flat list of kernels with their arguments, built once and called as often as the batch is executed.
+
+From the second run on, the backend runs what it can without Python between the kernels: a device replays a recording,
+and a backend on the host a sequence (`trueno.batch.host`).
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -8,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from trueno.batch.graph import Graph, Number
+from trueno.batch.host import sequence_of
 from trueno.batch.steps import Schedule, Step
 from trueno.discovery.protocol import Backend, DeviceBackend, Refused
 from trueno.dispatch import call, state, transfer
@@ -106,7 +111,7 @@ class Replay:
             self._prepared(now)
         device = self.device
         if device is None:
-            self._each(now, stopped)
+            self._on_host(now, stopped)
             return
         named = False  # an error of a kernel, which names its op, needs no further text
         try:
@@ -129,12 +134,33 @@ class Replay:
                 raise
             raise self._deferred(error, device.name) from error
 
+    def _on_host(self, now: State, stopped: Callable[[], bool] | None) -> None:
+        """Run the steps in order, those of a sequence without Python between them."""
+        if self._recorded is None and self._runs == 1 and self._unwatched(now):
+            steps = self.schedule.steps
+            self._recorded = sequence_of(self.graph, steps, [self.where(step, now) for step in steps], self._calls)
+        sequence, at = self._recorded, 0
+        if sequence is not None and sequence.right(self._args):
+            while at < len(self._calls):
+                self._go_on(at, stopped)
+                at, ours = sequence.run(at)
+                if ours:
+                    self._one(at, now)
+                    at += 1
+        else:
+            self._each(now, stopped)
+        self._runs += 1
+
+    def _unwatched(self, now: State) -> bool:
+        """Whether no trace or guard looks at single kernels, so that every run is the same."""
+        return not (now.traced or now.guarding() or "run" in verbose())
+
     def _recordable(self, now: State) -> bool:
-        """Whether every run is the same: no trace or guard looks at single kernels, and none uses the general path."""
+        """Whether a device can record the run: every run is the same, and no kernel uses the general path."""
         return (
             self._runs == 1
             and hasattr(self.device, "recording")
-            and not (now.traced or now.guarding() or "run" in verbose())
+            and self._unwatched(now)
             and all(step.call is not None for step in self.schedule.steps)
         )
 
@@ -172,22 +198,35 @@ class Replay:
             raise KernelError(f"Batch: no kernel could be made ({type(error).__name__}: {error})") from error
 
     def _each(self, now: State, stopped: Callable[[], bool] | None) -> None:
-        for at, (kernel, args) in enumerate(self._calls):
-            try:
-                if stopped is not None and stopped():
-                    raise BatchError(CANCELLED)
-                if kernel(*args):
-                    self._again(at, now)
-            except TruenoError as error:
-                step = self.schedule.steps[at]
-                if isinstance(error, GuardError) and step.call is not None:  # the general path has added the context
-                    located(error, step.op, tuple(self.graph.values[v].shape for v, _ in step.makes))
-                error.add_note(self._told(at))
+        for at in range(len(self._calls)):
+            self._go_on(at, stopped)
+            self._one(at, now)
+
+    def _go_on(self, at: int, stopped: Callable[[], bool] | None) -> None:
+        """Raise BatchError if the execution was cancelled before this step."""
+        if stopped is not None and stopped():
+            error = BatchError(CANCELLED)
+            error.add_note(self._told(at))
+            raise error
+
+    def _one(self, at: int, now: State) -> None:
+        """Run one step; an error names its op."""
+        kernel, args = self._calls[at]
+        step = self.schedule.steps[at]
+        try:
+            if step.call is not None and step.op.check is not None:
+                step.op.check(*args[: len(step.reads)])
+            if kernel(*args):
+                self._again(at, now)
+        except TruenoError as error:
+            if isinstance(error, GuardError) and step.call is not None:  # the general path has added the context
+                located(error, step.op, tuple(self.graph.values[v].shape for v, _ in step.makes))
+            error.add_note(self._told(at))
+            raise
+        except BaseException as error:
+            if passes(error):
                 raise
-            except BaseException as error:
-                if passes(error):
-                    raise
-                self._failed(at, now, error)
+            self._failed(at, now, error)
 
     def _failed(self, at: int, now: State, error: BaseException) -> None:
         """A kernel raised: others may take the call if it refused, or if the backend was not named."""

@@ -233,7 +233,7 @@ def _single(graph: Graph, index: int, residency: str) -> Step:
     reads: list[tuple[int, Any]] = [(v, values[v].shape) for v in entry.inputs]
     makes = [(v, values[v].shape) for v in entry.results]
     call = None
-    if entry.form == "structured":
+    if entry.form == "structured" and (not entry.reason or residency == "host"):
         sizes = tuple(prod(s).bit_length() for _, s in reads)
         static = tuple(entry.static.items())
         call = Call(entry.op, entry.dtype, entry.op.layout, len(reads[0][1]), sizes, static, residency)

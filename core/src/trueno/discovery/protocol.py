@@ -5,6 +5,7 @@ A backend is any object with the methods of `Backend`; it need not inherit from 
 fit.  `trueno.backend` gives these names to plugins.  API number 1.
 """
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -214,6 +215,16 @@ class OptionalMethods(Protocol):
         call: a row program of rank 2.  In this kernel's arrays `e` is [outer, n, inner], `w` [n], `r` [outer, inner],
         `u` []; a row is the n elements at one place of `outer` and `inner`.  The core asks once for a key, for host
         arrays, and only where no layer but a trace's is around the key's kernel; else operands are copied row by row.
+        """
+
+    def sequence(self, calls: Sequence["tuple[Kernel, tuple[Any, ...]] | None"]) -> Callable[[int, int], int] | None:
+        """One function that runs these kernels in order without Python between them; None if that gains nothing.
+
+        calls: kernels of this backend with their arguments, and None for others.  `run(first, last)` runs those from
+        `first` on and returns the index of the first one before `last` that it did not run, because it is none of its
+        own, or because the kernel refused or failed; `last` if there is none.  The core runs that one itself.  At every
+        run the kernels get the same arrays and parameters, with other contents; a batch on the host that is executed
+        again runs so.
         """
 
     def limits(self) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from trueno_simd.llvm.caches import last_cache
 from trueno_simd.rows import work
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from trueno.backend import EntryLayout, EntrySpec
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -120,6 +122,9 @@ class SimdBackend:
 
     def _entries(self, specs: "tuple[EntrySpec, ...]", layout: "EntryLayout") -> dict[str, int]:
         return _module("door.build").entries(specs, layout)  # needed once a kernel has been compiled
+
+    def sequence(self, calls: "Sequence[tuple[Kernel, tuple[Any, ...]] | None]") -> "Callable[[int, int], int] | None":
+        return elsewhere.run(lambda: _module("door.sequence").sequence(calls))
 
     def own_environment(self, call: Call) -> bool:
         """Compiled kernels set it themselves; what NumPy runs in the caller's thread, LAPACK and casts, does not."""

@@ -20,7 +20,7 @@ def kernel_entry(
 
     Arguments of other types are `Refused` in under a microsecond; Numba's own search for
     conversions and its explanation of why there is none take a hundred.  `kernel.code` is the address of its
-    machine code, for the entries of `trueno_simd.door`.
+    machine code, for the entries of `trueno_simd.door`, and `kernel.passed` that with its arguments, for sequences.
 
     wide: with registers of 512 bits where the CPU has them, whatever LLVM prefers for it (`trueno_simd.rows.width`).
     """
@@ -38,7 +38,8 @@ def kernel_entry(
         kernel._search_new_conversions = _refuse  # where it is asked first: one Python frame less than to explain
         kernel.typeof_pyval = partial(_typeof, kernel.typeof_pyval)
         kernel._explain_matching_error = _refuse
-        kernel.code = convention.code_of(kernel)
+        kernel.passed = address, kinds = convention.passed(kernel)
+        kernel.code = 0 if convention.WHOLE in kinds else address  # entries pass no whole numbers
         return kernel
 
     return compile_

@@ -55,8 +55,13 @@ def stored(facts: object, layout: EntryLayout, text: Callable[[], str]) -> bytes
     None for a text that is `Unprintable`.
     """
     places = [sorted(table.items()) for table in (layout.word, layout.descriptor, layout.offset)]
-    constants = (contract.FORMS, contract.CLASSES, contract.SLOT, MODEL)
-    key = repr((facts, places, constants, llvm.llvm_version_info, _target().triple))
+    constants = (contract.FORMS, contract.CLASSES, contract.SLOT)
+    return object_code((facts, places, constants), text)
+
+
+def object_code(facts: object, text: Callable[[], str]) -> bytes | None:
+    """The object code of the text that these facts give, from the store where it is compiled already."""
+    key = repr((facts, MODEL, llvm.llvm_version_info, _target().triple))
     path = store.folder() / f"entry.{blake2b(key.encode(), digest_size=16).hexdigest()}.o"
     code = store.read(path)
     if code is None:
@@ -94,6 +99,14 @@ def _compiled(text: str) -> bytes:
 
 def load(codes: Iterable[bytes], words: int, descriptor: int) -> Any:
     """The engine in which these object codes are, one of them an entry with this descriptor; it stays for good."""
+    engine = mapped(codes)
+    for name, value in (("words", words), ("descriptor", descriptor)):
+        ctypes.c_int64.from_address(engine.get_global_value_address(name)).value = value
+    return engine
+
+
+def mapped(codes: Iterable[bytes]) -> Any:
+    """The engine in which these object codes are; it stays for good."""
     empty = llvm.parse_assembly("", llvm.create_context())
     empty.triple = _target().triple
     engine = llvm.create_mcjit_compiler(empty, llvm.Target.from_default_triple().create_target_machine())
@@ -101,8 +114,6 @@ def load(codes: Iterable[bytes], words: int, descriptor: int) -> Any:
         engine.add_object_file(llvm.ObjectFileRef.from_data(content))
     engine.finalize_object()
     keep(engine)
-    for name, value in (("words", words), ("descriptor", descriptor)):
-        ctypes.c_int64.from_address(engine.get_global_value_address(name)).value = value
     return engine
 
 

@@ -35,7 +35,7 @@ def kernel(code: bytes, arguments: tuple[str, ...]) -> Kernel | None:
     descriptor = np.array([id(refuse), 0], np.int64)  # as `direct_entry.DESCRIPTOR` says
     engine = build.load((entry, code), layout.words, descriptor.ctypes.data)
     address = descriptor[1] = engine.get_function_address(SYMBOL)
-    function.code = address  # type: ignore[attr-defined]
+    function.code, function.passed = address, (address, arguments)  # type: ignore[attr-defined]
     build.keep((descriptor, refuse, function))
     divert(function, engine.get_function_address(build.SYMBOL))
     return function

@@ -22,7 +22,7 @@ from trueno.backend import Kernel, settings
 
 from trueno_simd.codecache import store
 from trueno_simd.door import direct
-from trueno_simd.llvm import isa, target
+from trueno_simd.llvm import convention, isa, target
 
 _loaded: dict[str, Kernel] = {}
 """Kernels by name: their code stays mapped for the life of the process, and is not loaded twice."""
@@ -55,15 +55,8 @@ def keep(name: str, kernel: Any) -> None:
         code = _object_code(kernel)
         if code is not None:
             (compiled,) = kernel.overloads.values()
-            head = json.dumps([_argument(kind) for kind in compiled.signature.args])
+            head = json.dumps([convention.argument(kind) for kind in compiled.signature.args])
             store.write(_file(name), head.encode() + b"\n" + code)
-
-
-def _argument(kind: Any) -> str:
-    """`float32 2 out` for an array, `number` for a float parameter."""
-    if getattr(kind, "ndim", None) is None:
-        return "number"
-    return f"{kind.dtype} {kind.ndim} {'out' if kind.mutable else 'in'}"
 
 
 def _object_code(kernel: Any) -> bytes | None:

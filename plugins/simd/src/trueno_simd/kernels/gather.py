@@ -14,7 +14,7 @@ from trueno.backend import Call, Kernel, Rates
 
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
-from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
+from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, resolving, source, target
 from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import address, at, call, get_int32, get_word, masks, size_of, splat, vector
 from trueno_simd.llvm import elsewhere
@@ -74,22 +74,22 @@ def embedding_lookup(device: None, call: Call) -> Kernel:
     kind = number(call.dtype)
     kernels: dict[np.dtype, Any] = {}
 
-    def kernel(table: Any, indices: Any, out: Any) -> int:
+    def resolve(table: Any, indices: Any, out: Any) -> tuple[Any, tuple[Any, ...], int] | None:
         compiled = kernels.get(indices.dtype)
         if compiled is None:
             which = {"i4": types.int32, "i8": types.int64}.get(indices.dtype.str[1:])
             if which is None or not indices.dtype.isnative:
-                return -1
+                return None
             signature = types.intp(source(kind, 2), source(which, 1), target(kind, 2))
             compiled = kernels[indices.dtype] = elsewhere.run(lambda: kernel_entry(signature)(_embedding))
         if indices.ndim != 1:
             if out.shape[:-1] != indices.shape or not (indices.flags.c_contiguous and out.flags.c_contiguous):
-                return -1
+                return None
             # views, as both are contiguous; the width is spelled out because -1 has no answer for empty arrays
             indices, out = indices.reshape(-1), out.reshape(indices.size, out.shape[-1])
-        return compiled(table, indices, out)
+        return compiled, (table, indices, out), 0
 
-    return kernel
+    return resolving(resolve)
 
 
 @intrinsic

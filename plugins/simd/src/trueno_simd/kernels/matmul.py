@@ -258,6 +258,7 @@ def matmul(device: None, call: Call) -> Kernel:
         np.matmul(a, b, out=out)
         return 0
 
+    kernel.resolve = ours.resolve  # type: ignore[attr-defined]  # which answers None where the BLAS computes
     return kernel
 
 

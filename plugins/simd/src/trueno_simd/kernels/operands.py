@@ -1,6 +1,7 @@
 """The shared parts of the structured kernels: types of their operands and the checks that they make themselves."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,27 @@ def with_scratch(compiled: Any) -> Callable[..., int]:
         need: int = compiled(*args, NONE)
         return compiled(*args, np.empty(need, np.uint8)) if need > 0 else need
 
+    kernel.resolve = partial(resolved, compiled)  # type: ignore[attr-defined]
+    return kernel
+
+
+def resolved(compiled: Any, *args: Any) -> tuple[Any, tuple[Any, ...], int] | None:
+    """What a call of a kernel with scratch comes down to (`trueno_simd.door.sequence`)."""
+    need = compiled(*args, NONE)
+    return None if need < 0 else (compiled, args if need else (*args, NONE), need)
+
+
+def resolving(resolve: Callable[..., tuple[Any, tuple[Any, ...], int] | None]) -> Callable[..., int]:
+    """A kernel that calls what `resolve(*args)` says: a compiled kernel with its arguments, or None to refuse.
+
+    What that depends on is arrays' shapes and numbers, not the contents of arrays, so that it can be kept.
+    """
+
+    def kernel(*args: Any) -> int:
+        call = resolve(*args)
+        return -1 if call is None else call[0](*call[1])
+
+    kernel.resolve = resolve  # type: ignore[attr-defined]
     return kernel
 
 

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from trueno.backend import Call, Kernel, Rates
 
 from trueno_simd.codecache.entry import kernel_entry
-from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, source, target
+from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, resolving, source, target
 from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import VECTOR_BYTES, address, at, call, masks, size_of, vector
 from trueno_simd.llvm import elsewhere
@@ -153,13 +153,13 @@ def transpose(device: None, call: Call) -> Kernel:
     function = _transpose32 if kind == types.float32 else _transpose64
     kernels: dict[int, Any] = {}
 
-    def kernel(x: Any, out: Any) -> int:
+    def resolve(x: Any, out: Any) -> tuple[Any, tuple[Any, ...], int] | None:
         compiled = kernels.get(x.ndim)
         if compiled is None:
             if x.ndim < 2:
-                return -1
+                return None
             signature = types.intp(source(kind, x.ndim), target(kind, x.ndim))
             compiled = kernels[x.ndim] = elsewhere.run(lambda: kernel_entry(signature)(function))
-        return compiled(x, out)
+        return compiled, (x, out), 0
 
-    return kernel
+    return resolving(resolve)

@@ -21,25 +21,41 @@ def array(write: Any, data: str, itemsize: str, extents: list[str]) -> list[str]
     return parts + [f"i64 {number}" for number in (*extents, *strides)]
 
 
-def code_of(kernel: Any) -> int:
-    """The address of the machine code of a compiled kernel; 0 if it is not called as stated here, or cannot be told."""
+NUMBER, WHOLE = "number", "whole"
+
+
+def passed(kernel: Any) -> tuple[int, tuple[str, ...]]:
+    """The address of a kernel's machine code, and what each argument is: `float32 2 out`, `number` or `whole`.
+
+    The address is 0 if the kernel is not called as stated here, or that cannot be told.
+    """
     try:
-        return _code_of(kernel)
+        return _passed(kernel)
     except (AttributeError, TypeError):  # another Numba has other words for this
-        return 0
+        return 0, ()
 
 
-def _code_of(kernel: Any) -> int:
+def _passed(kernel: Any) -> tuple[int, tuple[str, ...]]:
     if len(kernel.overloads) != 1:
-        return 0
+        return 0, ()
     (compiled,) = kernel.overloads.values()
+    kinds = tuple(map(argument, compiled.signature.args))
     expected = ["*", "*"]
-    for kind in compiled.signature.args:
-        axes = getattr(kind, "ndim", None)
-        expected += ["double"] if axes is None else ["*", "*", "i64", "i64", "*", *["i64"] * 2 * axes]
+    for kind in kinds:
+        if kind in (NUMBER, WHOLE):
+            expected.append("double" if kind == NUMBER else "i64")
+        else:
+            expected += ["*", "*", "i64", "i64", "*", *["i64"] * 2 * int(kind.split()[1])]
     convention = kernel.targetdescr.target_context.call_conv
     function = convention.get_function_type(compiled.signature.return_type, compiled.signature.args)
     actual = ["*" if text.endswith(("*", "ptr")) else text for text in map(str, function.args)]
     if str(function.return_type) != "i32" or actual != expected or str(compiled.signature.return_type) != "int64":
-        return 0
-    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name) or 0
+        return 0, ()
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name) or 0, kinds
+
+
+def argument(kind: Any) -> str:
+    """`float32 2 out` for an array, `number` for a float parameter, `whole` for an integer."""
+    if getattr(kind, "ndim", None) is None:
+        return WHOLE if str(kind) == "int64" else NUMBER
+    return f"{kind.dtype} {kind.ndim} {'out' if kind.mutable else 'in'}"

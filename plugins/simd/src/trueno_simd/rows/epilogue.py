@@ -18,7 +18,7 @@ from trueno_simd.codecache import modules
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import PRODUCTS
 from trueno_simd.kernels.matmul import ELSEWHERE
-from trueno_simd.kernels.operands import NONE
+from trueno_simd.kernels.operands import NONE, resolved
 from trueno_simd.llvm import isa
 from trueno_simd.rows.printer import Lines, Printer, indent
 from trueno_simd.rows.rowprogram import KEPT
@@ -142,4 +142,5 @@ def with_epilogue(call: Call) -> Kernel:
         np.matmul(args[0], args[1], out=args[first])
         return finished(*args, 0, NONE)  # type: ignore[no-any-return]
 
+    kernel.resolve = lambda *args: resolved(finished, *args, multiply_at)  # type: ignore[attr-defined]
     return kernel

@@ -20,11 +20,13 @@ From L3 it is the instructions that limit: some 40 a block of 256 and row for q4
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from trueno.backend import FORMATS, INTERLEAVED, Call, Kernel, Rates
 
+from trueno_simd.kernels.operands import resolved
 from trueno_simd.kernels.quant import groups, printed
 from trueno_simd.kernels.table import BLOCKS, KERNELS
 
@@ -181,6 +183,7 @@ def with_kept_scratch(compiled: Any) -> Callable[..., int]:
         kept.append(scratch)
         return status
 
+    kernel.resolve = partial(resolved, compiled)  # type: ignore[attr-defined]
     return kernel
 
 

@@ -1,0 +1,119 @@
+"""What a batch on the host runs without Python between its kernels.
+
+A backend with the method `sequence` makes one function of kernels with their arguments.  What that leaves out, the
+steps of other backends among it, Python runs between its parts, as it runs every step the first time.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trueno.batch.graph import Graph
+from trueno.batch.steps import Step
+from trueno.discovery import registry
+from trueno.discovery.protocol import Kernel
+from trueno.errors import TruenoError, warn
+from trueno.select import policy
+
+Arguments = tuple[Any, ...]
+
+MOST_BYTES = 1 << 25
+"""Bytes of arrays that kernels work on before Python looks again: a few milliseconds at memory's speed, in which no
+signal is handled and no other thread of Python runs."""
+MOST_KERNELS = 256
+"""Kernels before Python looks again: under a millisecond of the shortest."""
+
+
+class HostSequence:
+    """Steps that run without Python between them.
+
+    checks: by what they read, the checks of operands' values that are done before the run, and a step of each.
+    """
+
+    __slots__ = ("_run", "_stops", "checks")
+
+    def __init__(
+        self, run: Callable[[int, int], int], stops: list[int], checks: dict[Arguments, tuple[Any, int]]
+    ) -> None:
+        self._run = run
+        self._stops = stops
+        self.checks = checks
+
+    def run(self, first: int) -> tuple[int, bool]:
+        """Run steps from `first` on; the next step, and whether that is one for Python."""
+        stop = self._stops[bisect_right(self._stops, first)]
+        at = self._run(first, stop)
+        return at, at < stop
+
+    def right(self, arguments: Sequence[Arguments]) -> bool:
+        """Whether the operands' values pass the checks; if not, the step that is wrong will say so."""
+        try:
+            for check, at in self.checks.values():
+                check(*arguments[at])
+        except TruenoError:
+            return False
+        return True
+
+
+def sequence_of(
+    graph: Graph, steps: Sequence[Step], owners: Sequence[str], calls: Sequence[tuple[Kernel, Arguments]]
+) -> HostSequence | None:
+    """The sequence of the backend that runs most of the steps; None if it has none.
+
+    owners: of each step, the backend that runs it; calls: its kernel and the arguments, which stay the same.
+    """
+    name, _ = Counter(owners).most_common(1)[0]
+    backend = registry.load(name) if name in registry.entries() else None
+    make = getattr(backend, "sequence", None)
+    if make is None:
+        return None
+    keys = [_checked_first(graph, step) for step in steps]
+    ours = [
+        call if owner == name and (step.op.check is None or key is not None) else None
+        for call, owner, step, key in zip(calls, owners, steps, keys, strict=True)
+    ]
+    try:
+        with policy.asking(name):
+            run = make(ours)
+    except RecursionError:  # the caller used up the stack
+        raise
+    except Exception as error:
+        warn(f"Batch: {name} made no sequence of its kernels ({type(error).__name__}: {error}); they run one by one")
+        return None
+    if run is None:
+        return None
+    checks = {key: (_first(step), at) for at, (key, step) in enumerate(zip(keys, steps, strict=True)) if key}
+    return HostSequence(run, _stops(calls), checks)
+
+
+def _checked_first(graph: Graph, step: Step) -> Arguments | None:
+    """What the check of a step reads, if it can be done before the run; None if the step does it, or has none.
+
+    The check of an op with indices reads these and the shapes of the others; those that are uploads are known.
+    """
+    if step.call is None or step.op.check is None:
+        return None
+    operands = list(zip(step.op.signature.inputs, step.reads, strict=True))
+    indices = [v for spec, (v, _) in operands if spec.index]
+    if not indices or any(graph.values[v].maker >= 0 for v in indices):
+        return None
+    return (step.op.check, *indices, *(shape for spec, (_, shape) in operands if not spec.index))
+
+
+def _first(step: Step) -> Callable[..., None]:
+    """A step's check, of its arguments."""
+    check, inputs = step.op.check, len(step.reads)
+    assert check is not None
+    return lambda *arguments: check(*arguments[:inputs])
+
+
+def _stops(calls: Sequence[tuple[Kernel, Arguments]]) -> list[int]:
+    """Where Python looks again: indices of steps, the last of them one more than the last step."""
+    stops, since, moved = [], 0, 0
+    for at, (_, arguments) in enumerate(calls):
+        moved += sum(x.nbytes for x in arguments if hasattr(x, "nbytes"))
+        if moved >= MOST_BYTES or at - since >= MOST_KERNELS:
+            stops.append(at + 1)
+            since, moved = at + 1, 0
+    return stops if stops and stops[-1] == len(calls) else [*stops, len(calls)]

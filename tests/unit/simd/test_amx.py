@@ -329,7 +329,7 @@ def test_the_choice_is_measured_once_and_kept(tmp_path, monkeypatch):
     calls = []
 
     def products(*times):
-        monkeypatch.setattr(choice, "measured", lambda *made: calls.append(made) or list(times))
+        monkeypatch.setattr(choice, "measured", lambda _, *made: calls.append(made) or list(times))
         choice.faster.cache_clear()
         return choice.faster("word", lambda: "usual", lambda: "tiled")
 
@@ -345,7 +345,7 @@ def test_the_choice_is_measured_once_and_kept(tmp_path, monkeypatch):
 
 def test_measuring_takes_turns():
     order = []
-    times = choice.measured(lambda *_: order.append(0) or 0, lambda *_: order.append(1) or 0)
+    times = choice.measured((1, 2, 3), lambda *_: order.append(0) or 0, lambda *_: order.append(1) or 0)
     assert len(times) == 2 and order == [0, 1] * choice.ROUNDS
 
 

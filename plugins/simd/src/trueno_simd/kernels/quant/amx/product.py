@@ -1,8 +1,8 @@
 """y[m,n] = x[m,k] Wᵀ on AMX's int8 tiles, W quantized by ggml's formats, x as ggml's CPU code quantizes it.
 
-W is decoded panel by panel, 32 rows by 256 elements, and all rows of x in a chunk pass over it (`stages`).  x is quantized
-once.  Its blocks, which a vector kernel reads at 3 bytes per cycle, are read at up to 32 here, so k is cut into slabs
-of which a chunk's part of x stays in the L2 cache; between slabs the sums are in y.
+W is decoded panel by panel, 32 rows by 256 elements, and all rows of x in a chunk pass over it (`stages`).  x is
+quantized once.  Its blocks, which a vector kernel reads at 3 bytes per cycle, are read at up to 32 here, so k is cut
+into slabs of which a chunk's part of x stays in the L2 cache; between slabs the sums are in y.
 """
 
 from functools import cache

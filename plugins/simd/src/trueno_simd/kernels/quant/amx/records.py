@@ -33,6 +33,11 @@ SUMMED = 16  # elements of each of the sums that quantizing x gives
 FLAT = 32  # elements of a flat group
 
 
+def fits(least: int, most: int) -> bool:
+    """Whether int8 holds these numbers."""
+    return least >= -128 and most <= 127
+
+
 @dataclass(frozen=True)
 class Records:
     """The records of one format; places are in bytes."""
@@ -79,12 +84,11 @@ class Records:
     def sign(self) -> int:
         """-1 where the negated products fit into a byte, and the products do not (q3_k: -4 · -32)."""
         least, most = self.span
-        return -1 if (least, most) != (max(least, -128), min(most, 127)) and -127 <= least and most <= 128 else 1
+        return -1 if not fits(least, most) and fits(-most, -least) else 1
 
     @property
     def parts(self) -> int:
-        least, most = sorted(self.sign * end for end in self.span)
-        return 1 if -128 <= least and most <= 127 else 2
+        return 1 if fits(*sorted(self.sign * end for end in self.span)) else 2
 
     # ---- the panel
 

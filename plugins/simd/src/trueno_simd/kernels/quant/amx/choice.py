@@ -1,4 +1,4 @@
-"""Whether a product with a quantized matrix goes to AMX's tiles: from how many rows of x on, measured on the machine."""
+"""From how many rows of x on a product with a quantized matrix goes to AMX's tiles: measured on the machine."""
 
 from collections.abc import Callable
 from functools import cache, partial

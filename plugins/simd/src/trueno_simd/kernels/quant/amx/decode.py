@@ -11,7 +11,10 @@ from trueno_simd.kernels.quant.tile.decode import QUAD, Blocks
 from trueno_simd.kernels.quant.tile.layout import LANES
 from trueno_simd.kernels.quant.tile.words import BYTES, I64, INTS, SHORTS, Words, ints
 
-LOW, HIGH = 0x00FF00FF, 0xFF00FF00
+
+def every(value: int) -> Any:
+    """The same 16 bits in each lane."""
+    return ir.Constant(SHORTS, [value] * SHORTS.count)
 
 
 def panel_decoder(records: Records) -> Any:
@@ -25,16 +28,16 @@ def panel_decoder(records: Records) -> Any:
 
     def put_products(e: Words, codes: Any, scale: Any, panel: Any, place: int) -> None:
         """Four elements, times their scale: elements 0 and 2 of each row, then 1 and 3."""
-        bias = ir.Constant(SHORTS, [layout.offset] * SHORTS.count)
+        codes = e.cast(codes, SHORTS)
         even, odd = (
-            e.b.mul(e.b.sub(e.cast(e.masked(codes, 8 * i, LOW), SHORTS), bias), scale) for i in (0, 1)
-        )  # fmt: skip
-        low = e.b.or_(e.masked(e.cast(even, INTS), 0, LOW), e.b.shl(e.masked(e.cast(odd, INTS), 0, LOW), ints(8)))
+            e.b.mul(e.b.sub(part, every(layout.offset)), scale)
+            for part in (e.b.and_(codes, every(0xFF)), e.b.lshr(codes, every(8)))
+        )
+        low = e.b.or_(e.b.and_(even, every(0xFF)), e.b.shl(odd, every(8)))
         e.store(low, panel, place)
         if records.parts == 2:  # 256ths, once the lower byte counts as signed
-            half = ir.Constant(SHORTS, [128] * SHORTS.count)
-            even, odd = (e.cast(e.b.add(part, half), INTS) for part in (even, odd))
-            high = e.b.or_(e.masked(even, 8, LOW), e.b.and_(odd, ints(HIGH)))
+            even, odd = (e.b.add(part, every(128)) for part in (even, odd))
+            high = e.b.or_(e.b.lshr(even, every(8)), e.b.and_(odd, every(-256)))
             e.store(high, panel, place + CODES)
 
     def put_nested(e: Words, blocks: Blocks, panel: Any) -> Any:

@@ -137,15 +137,11 @@ def _multiply(x, w, out, scratch):
     return LEFT if flag else 0
 
 
-@cache
-def tiled(name: str, tiles: Tiles) -> Kernel:
-    """The product with a format over one form of the tiles, kernel(x, w, out).
-
-    It returns LEFT, `out` then being undefined, where a scale is infinite: sums of codes do not show what is NaN.
-    """
+def pieces(name: str, tiles: Tiles) -> tuple[str, dict[str, Any]]:
+    """A word for the names of a format's functions over one form of the tiles, and all that these functions find."""
     f = FORMATS[name]
     records, layout = Records(f), Records(f).layout
-    namespace: dict[str, Any] = {
+    known: dict[str, Any] = {
         "ELEMENTS": f.elements, "NBYTES": f.nbytes, "A_BLOCK": FORMATS[f.activations].elements,
         "NEAR": max(AHEAD // COLUMNS // f.nbytes * f.elements // DEPTH, 1) * DEPTH, "GROUPS": layout.groups,
         "PARTS": records.parts, "MINS": records.mins, "FLAT_M": records.flat_m, "STAGE": records.stage,
@@ -156,10 +152,20 @@ def tiled(name: str, tiles: Tiles) -> Kernel:
     }  # fmt: skip
     # the table is not a source of this plugin: a kernel of another layout must not be taken from the store
     word = f"{tiles.name}_{name}_{blake2b(f'{f!r}'.encode(), digest_size=8).hexdigest()}"
-    namespace["put_row"] = packing.row_writer(records, word, namespace)
-    namespace["pass_over"] = stages.over(records, tiles, word, namespace)
+    known["put_row"] = packing.row_writer(records, word, known)
+    known["pass_over"] = stages.over(records, tiles, word, known)
     for title, function in (("quantize_piece", packing.quantize_piece), ("multiply_piece", _multiply_piece)):
-        namespace[title] = outer(special(function, f"{title}_{word}", namespace))
+        known[title] = outer(special(function, f"{title}_{word}", known))
+    return word, known
+
+
+@cache
+def tiled(name: str, tiles: Tiles) -> Kernel:
+    """The product with a format over one form of the tiles, kernel(x, w, out).
+
+    It returns LEFT, `out` then being undefined, where a scale is infinite: sums of codes do not show what is NaN.
+    """
+    word, known = pieces(name, tiles)
     weights = types.Array(types.uint8, 2, "C", readonly=True)
     signature = types.intp(source(types.float32, 2), weights, target(types.float32, 2), SCRATCH)
-    return with_scratch(kernel_entry(signature)(special(_multiply, f"quant_matmul_{word}", namespace)))
+    return with_scratch(kernel_entry(signature)(special(_multiply, f"quant_matmul_{word}", known)))

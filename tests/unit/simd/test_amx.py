@@ -31,6 +31,7 @@ U = 2.0**-24
 SHAPES = [attempts.SHAPE32, (64, 32, 64, 64), (1024, 256, 32, 96)]  # as `product.multiply` says
 reserve, configure, release = amx.EMULATED.reserve, amx.EMULATED.configure, amx.EMULATED.release
 load, store, dot = amx.EMULATED.load, amx.EMULATED.store, amx.EMULATED.dot
+dot_bytes = amx.EMULATED.dot_bytes
 pack32, block32 = product.over(amx.EMULATED, 32)
 pack16, block16 = product.over(amx.EMULATED, 16)
 
@@ -42,6 +43,18 @@ def _instruction(a, b, c):
     load(file, 4, address(a), 64)
     load(file, 5, address(b), 64)
     dot(file, 0, 4, 5)
+    store(file, 0, address(c), 64)
+    release(file)
+    return 0
+
+
+def _instruction_on_bytes(a, b, c):
+    file = reserve()
+    configure(file)
+    load(file, 0, address(c), 64)
+    load(file, 4, address(a), 64)
+    load(file, 5, address(b), 64)
+    dot_bytes(file, 0, 4, 5)
     store(file, 0, address(c), 64)
     release(file)
     return 0
@@ -141,6 +154,22 @@ def test_the_instruction_is_the_manuals(rng):
         got = c.copy()
         assert kernel(a, b, got) == 0
         np.testing.assert_array_equal(got.view(np.uint32), manual(a, b, c).view(np.uint32))
+
+
+def test_the_instruction_on_bytes_is_the_manuals(rng):
+    """TDPBSSD: four signed bytes of a row of A by four of a column of B, side by side in a row; sums wrap around."""
+    kind = types.Array(types.int8, 2, "C", readonly=True)
+    kernel = kernel_entry(types.intp(kind, kind, target(types.int32, 2)))(_instruction_on_bytes)
+    ends = np.array([-128, 127], np.int8)
+    for a, b in [(rng.integers(-128, 128, (16, 64), np.int8), rng.integers(-128, 128, (16, 64), np.int8)),
+                 (rng.choice(ends, (16, 64)), rng.choice(ends, (16, 64)))]:  # fmt: skip
+        c = rng.integers(-(1 << 31), 1 << 31, (16, 16), np.int32)
+        c[0, :2] = (1 << 31) - 1, -(1 << 31)
+        got = c.copy()
+        assert kernel(a, b, got) == 0
+        turned = b.reshape(16, 16, 4).transpose(0, 2, 1).reshape(64, 16).astype(np.int64)
+        want = (c + a.astype(np.int64) @ turned).astype(np.int32)
+        np.testing.assert_array_equal(got, want)
 
 
 def manual(a, b, c):
@@ -329,7 +358,7 @@ def test_the_choice_is_measured_once_and_kept(tmp_path, monkeypatch):
     calls = []
 
     def products(*times):
-        monkeypatch.setattr(choice, "measured", lambda *made: calls.append(made) or list(times))
+        monkeypatch.setattr(choice, "measured", lambda _, *made: calls.append(made) or list(times))
         choice.faster.cache_clear()
         return choice.faster("word", lambda: "usual", lambda: "tiled")
 
@@ -345,7 +374,7 @@ def test_the_choice_is_measured_once_and_kept(tmp_path, monkeypatch):
 
 def test_measuring_takes_turns():
     order = []
-    times = choice.measured(lambda *_: order.append(0) or 0, lambda *_: order.append(1) or 0)
+    times = choice.measured((1, 2, 3), lambda *_: order.append(0) or 0, lambda *_: order.append(1) or 0)
     assert len(times) == 2 and order == [0, 1] * choice.ROUNDS
 
 
@@ -356,6 +385,10 @@ def test_below_avx512_there_are_no_tiles(monkeypatch):
         monkeypatch.setattr(isa, "level", lambda level=level: level)
         monkeypatch.setattr(isa, "current", lambda f=features, level=level: isa.Isa(level, frozenset(f), "x"))
         assert amx.available.__wrapped__() is expected
+        assert not amx.available.__wrapped__("amx-int8")
+    monkeypatch.setattr(isa, "current", lambda: isa.Isa("avx512", frozenset({"amx-tile", "amx-bf16", "amx-int8"}), "x"))
+    monkeypatch.setattr(isa, "level", lambda: "avx512")
+    assert amx.available.__wrapped__("amx-int8")
 
 
 ASSEMBLY = """

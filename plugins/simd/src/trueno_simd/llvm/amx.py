@@ -7,9 +7,11 @@ Both are called alike: `file` is what `reserve()` gave, and tile numbers are lit
     configure(file), release(file)      begin and end a thread's use of the tiles
     zero(file, t), load(file, t, address, row), store(file, t, address, row)
     dot(file, c, a, b)                  c += a · b of bfloat16, a [16, 32], b [32, 16] in pairs of rows
+    dot_bytes(file, c, a, b)            c += a · b of int8 in int32, a [16, 64], b [64, 16] in fours of rows
 
 Intel's manual defines `dot` (TDPBF16PS): for each result, the products at even k are added by fused multiply-adds in
 their order, so are those at odd k, then both sums, then c.  Subnormals are read and written as zeros, whatever MXCSR.
+`dot_bytes` (TDPBSSD) is exact but for sums that wrap around.
 
 Linux grants the tiles' state to a process that asks (`permitted`); the tiles hold nothing across a call of a function
 that uses them, too, and a thread configures and releases them in each piece of work.
@@ -54,12 +56,16 @@ class Tiles:
     load: Any
     store: Any
     dot: Any
+    dot_bytes: Any
 
 
 @cache
-def available() -> bool:
-    """Whether kernels of this process may use bfloat16 tiles: CPU, level, compiler and system agree."""
-    return isa.level() == "avx512" and isa.current().has("amx-tile", "amx-bf16") and permitted()
+def available(*more: str) -> bool:
+    """Whether kernels of this process may use bfloat16 tiles: CPU, level, compiler and system agree.
+
+    more: features that they need besides, as "amx-int8".
+    """
+    return isa.level() == "avx512" and isa.current().has("amx-tile", "amx-bf16", *more) and permitted()
 
 
 @cache
@@ -145,7 +151,7 @@ def _nowhere(typing: Any) -> Any:
 
 HARDWARE: Final = Tiles(
     "amx", _nowhere, _configure, _on_tiles("tilerelease", 0), _on_tiles("tilezero", 1),
-    _moving("tileloadd64"), _moving("tilestored64"), _on_tiles("tdpbf16ps", 3),
+    _moving("tileloadd64"), _moving("tilestored64"), _on_tiles("tdpbf16ps", 3), _on_tiles("tdpbssd", 3),
 )  # fmt: skip
 
 
@@ -153,6 +159,8 @@ HARDWARE: Final = Tiles(
 
 _FLOATS, _WORDS = Vector(types.float32, ROW // 4), Vector(types.uint32, ROW // 4)
 _row, _pairs, _pair = reader(_FLOATS), reader(_WORDS), number_reader(types.uint32)
+_INTEGERS = Vector(types.int32, ROW // 4)
+_integers, _integer, _every = reader(_INTEGERS), number_reader(types.int32), filled(_INTEGERS)
 _all, _as_floats, _as_words = filled(_WORDS), bits(_FLOATS), bits(_WORDS)
 
 
@@ -209,4 +217,16 @@ def _dot(file, c, a, b):
         write(c + i * ROW, _as_words(_normal(_as_words(result))))
 
 
-EMULATED: Final = Tiles("emulated", _frame, _nothing, _nothing, _zero, _load, _store, _dot)
+@outer
+def _dot_bytes(file, c, a, b):
+    c, a, b = file + c * TILE, file + a * TILE, file + b * TILE
+    for i in range(ROWS):
+        total = _integers(c + i * ROW)
+        for k in range(ROW // 4):
+            left, right = _every(_integer(a + i * ROW + k * 4)), _integers(b + k * ROW)
+            for shift in range(0, 32, 8):  # a byte comes to the upper bits, and down again with its sign
+                total = total + (left << shift >> 24) * (right << shift >> 24)
+        write(c + i * ROW, total)
+
+
+EMULATED: Final = Tiles("emulated", _frame, _nothing, _nothing, _zero, _load, _store, _dot, _dot_bytes)

@@ -1,4 +1,4 @@
-"""Whether AMX's tiles make float32 products faster on this machine: measured at first use, and kept beside the kernels.
+"""Whether AMX's tiles make products faster on this machine: measured at first use, and kept beside the kernels.
 
 The name of a CPU does not say it: clock rates under AMX, memory and a hypervisor decide, too.
 """
@@ -16,15 +16,27 @@ import numpy as np
 from trueno_simd.codecache import store
 from trueno_simd.llvm import isa
 
-SIDE = 512  # of the matrices that are measured
+SIDE = 512  # of the float32 matrices that are measured
 ROUNDS = 12
 GAIN = 1.05  # by which the tiles must be faster, so that noise does not decide where neither is
 Product = Callable[[Any, Any, Any], int]
+Operands = tuple[Any, Any, Any]
+
+
+def squares() -> Operands:
+    """Two float32 matrices and room for their product."""
+    rng = np.random.default_rng(0)
+    return *(rng.standard_normal((SIDE, SIDE), np.float32) for _ in range(2)), np.empty((SIDE, SIDE), np.float32)
 
 
 @cache
-def faster(word: str, usual: Callable[[], Product], tiled: Callable[[], Product]) -> bool:
-    """Whether `tiled()` gives a product that is faster than that of `usual()`.
+def faster(
+    word: str,
+    usual: Callable[[], Product],
+    tiled: Callable[[], Product],
+    operands: Callable[[], Operands] = squares,
+) -> bool:
+    """Whether `tiled()` gives a product that is faster than that of `usual()`, of `operands()`.
 
     word: of what is measured, in the name of the file that keeps the answer.  A file that is damaged, missing or of
     another machine is measured again.
@@ -34,21 +46,19 @@ def faster(word: str, usual: Callable[[], Product], tiled: Callable[[], Product]
     path = store.folder() / f"amx.{machine}.json"
     with suppress(ValueError, KeyError, TypeError):
         return bool(json.loads(store.read(path) or b"")["faster"])
-    times = measured(usual(), tiled())
+    times = measured(operands(), usual(), tiled())
     answer = times[0] > GAIN * times[1]
     with suppress(OSError):
         store.write(path, json.dumps({"faster": answer, "seconds": times}).encode())
     return answer
 
 
-def measured(*products: Product) -> list[float]:
+def measured(operands: Operands, *products: Product) -> list[float]:
     """The least time in seconds of each product, taken turn by turn."""
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal((SIDE, SIDE), np.float32) for _ in range(2))
-    out, times = np.empty((SIDE, SIDE), np.float32), [float("inf")] * len(products)
+    times = [float("inf")] * len(products)
     for _ in range(ROUNDS):
         for i, product in enumerate(products):
             start = time.perf_counter()
-            product(a, b, out)
+            product(*operands)
             times[i] = min(times[i], time.perf_counter() - start)
     return times

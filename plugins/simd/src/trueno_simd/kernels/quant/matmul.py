@@ -11,6 +11,8 @@ machine; 444 and 331 have been seen).  Against llama.cpp's better path, one thre
 as fast at m = 8, 1.7 at 32, 1.6 at 512; q6_k 3.3, 2.3, 1.9; other formats 1.2 to 3.7 at m = 8, 1.9 to 5.9 at 512.
 Held to AVX2, with llama.cpp unrestricted, q4_k reaches 1.5 times its speed at m = 8 and 0.65 at m = 512.  Float32
 activations: 140 to 190 of matmul's 258 GFLOP/s.
+
+Where the CPU has AMX, and it is faster there (`amx.choice`), large products are made on its tiles (`amx.product`).
 """
 
 from collections.abc import Callable
@@ -48,6 +50,7 @@ from trueno_simd.kernels.quant.tile.shares import (
 )  # fmt: skip
 from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.kernels.tile import VECTOR_BYTES, VECTORS, address
+from trueno_simd.llvm import amx
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
 from trueno_simd.llvm.jit import inner, outer, special
 from trueno_simd.threads.pool import parallel_for
@@ -273,7 +276,13 @@ def quant_matmul(device: None, call: Call) -> Kernel:
     """x[m,k] float32, w[n,bytes] of the format -> out[m,n]; the parameter `activations` is "q8" or "f32"."""
     static = dict(call.static)
     name, activations = static["format"], static.get("activations", "q8")
-    if laid := INTERLEAVED.get(name):
-        product = quant_matvec(device, call) if activations == "q8" else None
-        return groups.matmul(laid, _kernel(laid.plain, activations), product)
-    return _kernel(name, activations)
+    laid = INTERLEAVED.get(name)
+    plain = laid.plain if laid else name
+    kernel: Kernel = _kernel(plain, activations)
+    if activations == "q8" and amx.available("amx-int8"):
+        from trueno_simd.kernels.quant.amx.choice import with_tiles  # start-up, where there is no AMX
+
+        kernel = with_tiles(plain, kernel)
+    if laid:
+        return groups.matmul(laid, kernel, quant_matvec(device, call) if activations == "q8" else None)
+    return kernel

@@ -78,6 +78,14 @@ class Blocks:
             gathered_bits = part if gathered_bits is None else self.e.b.or_(gathered_bits, part)
         return gathered_bits
 
+    def scale(self, g: int) -> Any:
+        """A group's whole scale, signed."""
+        e, f = self.e, self.f
+        scale = self.gathered(f.scales[g])
+        if f.scale_signed:
+            return e.b.ashr(e.b.shl(scale, ints(24)), ints(24))
+        return e.b.sub(scale, ints(f.scale_bias)) if f.scale_bias else scale
+
     def codes(self, quad: int) -> Any:
         """Four elements' codes, unsigned as the panel holds them: value + offset."""
         e, f, code = self.e, self.f, None
@@ -158,13 +166,8 @@ def panel_decoder(layout: Layout) -> Any:
             if layout.flat_m:
                 e.store(blocks.half(f.m), panel, (layout.steps + 1) * ROW)
             return flag
-        for g, pieces in enumerate(f.scales):
-            scale = blocks.gathered(pieces)
-            if f.scale_signed:
-                scale = e.b.ashr(e.b.shl(scale, ints(24)), ints(24))
-            elif f.scale_bias:
-                scale = e.b.sub(scale, ints(f.scale_bias))
-            e.store(e.floats(scale), panel, g * layout.w_group + layout.steps * ROW)
+        for g in range(len(f.scales)):
+            e.store(e.floats(blocks.scale(g)), panel, g * layout.w_group + layout.steps * ROW)
         for p in range(len(f.mins) // 2):
             low, high = (blocks.gathered(f.mins[2 * p + i]) for i in (0, 1))
             e.store(e.b.or_(low, e.b.shl(high, ints(16))), panel, layout.w_tail + p * ROW)

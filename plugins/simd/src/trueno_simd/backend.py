@@ -98,7 +98,7 @@ class SimdBackend:
             self._set_threads()
         from trueno_simd.rows.rowprogram import compiled
 
-        return compiled(call.op, call.dtype.name, call.layout, 3, call.static, parallel, False)
+        return compiled(call.op, call.dtype.name, call.layout, 3, call.static, parallel, call.guarded)
 
     def _kernel(self, call: Call) -> Kernel:
         parallel = _parallel(call)

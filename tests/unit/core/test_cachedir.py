@@ -60,6 +60,31 @@ def test_without_a_setting_the_platform_has_a_place(root, monkeypatch):
     assert cachedir.root() == platformdirs.user_cache_path("trueno", appauthor=False)
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"HOME": "/somewhere"},
+        {"HOME": "/somewhere/"},
+        {"HOME": "/"},
+        {"HOME": "relative"},
+        {"HOME": "/somewhere", "XDG_CACHE_HOME": "/elsewhere"},
+        {"HOME": "/somewhere", "XDG_CACHE_HOME": "relative"},
+        {"HOME": "/somewhere", "XDG_CACHE_HOME": ""},
+        {},
+    ],
+    ids=str,
+)
+def test_the_place_is_the_platforms_whatever_the_environment(root, monkeypatch, variables):
+    import platformdirs
+
+    for name in ("TRUENO_CACHE_DIR", "HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    settings.reload()
+    assert cachedir.root() == platformdirs.user_cache_path("trueno", appauthor=False)
+
+
 def test_a_home_of_nobody_is_a_setting_error(root, monkeypatch):
     monkeypatch.setenv("TRUENO_CACHE_DIR", "~nobody-of-this-name/cache")
     settings.reload()

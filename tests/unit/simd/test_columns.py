@@ -10,9 +10,11 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 
 import trueno
+from trueno.backend import Call
 from trueno.dispatch import axes, host, state
 from trueno.dispatch.call import request
 from trueno.ops import TABLE
+from trueno_simd.backend import SimdBackend
 
 SEED = random.randrange(1 << 32)
 SHAPES = [(1, 16), (2, 17), (7, 40), (8, 64), (9, 33), (64, 512), (65, 513), (200, 1030), (3, 19, 21), (2, 1, 3, 30)]
@@ -141,13 +143,91 @@ def test_a_trace_changes_no_result_and_sees_this_kernel(name: str) -> None:
     assert [event.data["shapes"] for event in runs] == [[(1, 200, 400)]] * 3
 
 
-def test_a_guard_sees_the_results() -> None:
-    x = np.full((20, 32), 3e38, np.float32)
+GUARD = trueno.JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP).on(trueno.Condition.INF, trueno.Action.STOP)
+
+
+@pytest.mark.parametrize("name", ["sum", "argmax", "norm_l2", "softmax", "residual_rms_norm"])
+def test_a_guard_copies_nothing_and_changes_no_result(name: str, uncopied: None) -> None:
+    rng = np.random.default_rng(SEED)
+    op = TABLE[name]
+    for shape in ((200, 1030), (3, 19, 21)):
+        kinds = {"e": shape, "w": shape[-2:-1]}
+        operands = [spread(rng, kinds[kind], "float32") for kind in op.layout]
+        expected = getattr(trueno, name)(*operands, axis=-2)
+        for _ in range(3):
+            with GUARD:
+                result = getattr(trueno, name)(*operands, axis=-2)
+            for a, b in zip(np.atleast_1d(result), np.atleast_1d(expected), strict=True):
+                assert np.array_equal(a, b), f"seed {SEED}: {name} of {shape}"
+
+
+@pytest.mark.parametrize("name", ["sum", "argmax", "softmax", "sum_kahan", "residual_rms_norm"])
+def test_the_status_is_exactly_what_the_results_hold(name: str) -> None:
+    rng = np.random.default_rng(SEED)
+    op, dtype = TABLE[name], np.dtype(np.float32)
+    params = [float(p.default) for p in op.params if p.symbolic]
+    for outer, n, inner in ((3, 40, 300), (2, 200, 1030)):
+        size = outer * n * inner
+        call = Call(op, dtype, op.layout, 2, (size.bit_length(),), (), "host", True)
+        kernel = SimdBackend().columns(call)
+        assert kernel is not None
+        along = [op.over in spec.dims for spec in op.signature.outputs]
+        for special in ([], [np.nan], [np.inf], [-np.inf], [np.nan, np.inf], [3e38] * n):
+            kinds = {"e": (outer, n, inner), "w": (n,)}
+            operands = [spread(rng, kinds[kind], "float32") for kind in op.layout]
+            column = operands[0][int(rng.integers(outer)), :, int(rng.integers(inner))]
+            column[rng.permutation(n)[: len(special)]] = special[:n]
+            results = [
+                np.zeros(kinds["e"] if e else (outer, inner), np.int64 if spec.index else dtype)
+                for e, spec in zip(along, op.signature.outputs, strict=True)
+            ]
+            floats = [r for r in results if r.dtype.kind == "f"]
+            status = kernel(*operands, *params, *results)
+            held = any(np.isnan(r).any() for r in floats) * 1 | any(np.isinf(r).any() for r in floats) * 2
+            assert status == held, f"seed {SEED}: {name}, {special[:2]}"
+
+
+def test_a_guard_names_the_place_in_the_callers_array() -> None:
+    x = np.ones((7, 20, 32), np.float32)
+    x[2, :, 30] = 3e38
     guard = trueno.JidokaGuard().on(trueno.Condition.OVERFLOW, trueno.Action.STOP)
     for _ in range(2):
-        assert np.isinf(trueno.sum(x, axis=0)).all()
-        with guard, pytest.raises(trueno.GuardError):
-            trueno.sum(x, axis=0)
+        assert np.isinf(trueno.sum(x, axis=1)[2, 30])
+        with guard, pytest.raises(trueno.GuardError) as caught:
+            trueno.sum(x, axis=1)
+        assert vars(caught.value)["index"] == (2, 30) and vars(caught.value)["shape"] == (7, 32)
+    x = spread(np.random.default_rng(SEED), (7, 20, 32), "float32")
+    x[2, :, 30] = 1.0  # its range is 0
+    with GUARD, pytest.raises(trueno.GuardError) as caught:
+        trueno.minmax_normalize(x, axis=1)
+    assert vars(caught.value)["index"] == (2, 0, 30) and vars(caught.value)["shape"] == (7, 20, 32)
+
+
+@pytest.mark.parametrize("name", ["sum", "softmax", "layer_norm"])
+def test_a_guards_repair_reaches_the_result(name: str) -> None:
+    rng = np.random.default_rng(SEED)
+    x = spread(rng, (3, 60, 200), "float32")
+    more = [spread(rng, (60,), "float32") for _ in TABLE[name].operands[1:]]
+    guard = trueno.JidokaGuard().on(trueno.Condition.divergence(0.0), trueno.Action.FALL_BACK)
+    with guard:
+        result = getattr(trueno, name)(x, *more, axis=1)
+        lying = getattr(trueno, name)(np.ascontiguousarray(x.swapaxes(1, 2)), *more)
+        assert np.array_equal(result, lying if name == "sum" else lying.swapaxes(1, 2)), f"seed {SEED}"
+        out = x.copy() if name != "sum" else np.empty((3, 200), np.float32)
+        assert np.array_equal(getattr(trueno, name)(out if name != "sum" else x, *more, axis=1, out=out), result)
+
+
+def test_the_first_call_compiles_one_kernel_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = spread(np.random.default_rng(SEED), (200, 400), "float32")
+    monkeypatch.setattr(SimdBackend, "kernel", None)  # that of rows is not needed
+    for guard in (trueno.JidokaGuard(), GUARD):
+        with guard, trueno.trace() as trace:
+            state.current.get().forget("mean")
+            for _ in range(3):
+                assert np.allclose(trueno.mean(x, axis=0), x.mean(0), rtol=1e-5)
+        compiled = [event for event in trace.events if event.kind == "compile"]
+        assert [(event.op, event.backend) for event in compiled] == [("mean", "simd")]
+        assert compiled[0].seconds > 0
 
 
 def test_a_backend_that_cannot_make_the_kernel_gets_copies(monkeypatch: pytest.MonkeyPatch) -> None:

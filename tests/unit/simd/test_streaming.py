@@ -87,6 +87,40 @@ def test_fetching_the_next_row_changes_nothing(name: str, dtype: str, monkeypatc
             np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_outer_product_past_the_caches_has_the_same_bits(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gather, size = simd._module("kernels.gather"), np.dtype(dtype).itemsize
+    monkeypatch.setattr(gather, "last_cache", lambda: 1 << 12)
+    called = []
+
+    def entry(signature):  # type: ignore[no-untyped-def]
+        def compiled(function):  # type: ignore[no-untyped-def]
+            kernel = kernel_entry(signature)(function)
+            return lambda *args: called.append(function.__name__) or kernel(*args)
+
+        return compiled
+
+    monkeypatch.setattr(gather, "kernel_entry", entry)
+    rng = np.random.default_rng(3)
+    for m, n in ((1, 5), (5, 5), (2, 1000), (40, 600), (7, 1024), (90, 20)):
+        sizes = m.bit_length(), n.bit_length()
+        run = gather.outer_product(None, Call(TABLE["outer"], np.dtype(dtype), "", 1, sizes))
+        x, y = rng.standard_normal(m).astype(dtype), rng.standard_normal(n).astype(dtype)
+        y[n // 2], y[0] = -1.0, 0.0  # a product's -0 must stay
+        for offset in (0, 1, 64 // size - 1):
+            room = np.full(m * n + 128, 77, dtype)
+            start = -room.ctypes.data % 64 // size + offset
+            out = room[start : start + m * n].reshape(m, n)
+            assert run(x, y, out) == 0
+            assert out.tobytes() == np.multiply.outer(x, y).tobytes()
+            assert (room[:start] == 77).all() and (room[start + m * n :] == 77).all()
+        past = m * n * size >= 2 << 12 and n * size >= 1 << 11
+        assert called.pop() == f"_{'streamed' if past else 'outer'}{8 * size}"
+    x = np.ones(1000, dtype)
+    out = np.empty((1000, 1000), dtype)
+    assert run(x, out[3], out) == run(x, x[:-1], out) == -1
+
+
 def test_the_threshold_follows_from_the_cache() -> None:
     add = TABLE["add"].program("ee")
     assert work.stream(add, 4, 8 * MB) == round(2 * 8 * MB / 12)

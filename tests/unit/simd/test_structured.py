@@ -138,6 +138,7 @@ def test_matvec_and_vecmat(dtype, rng):
     matvec, vecmat = kernel("matvec", dtype), kernel("vecmat", dtype)
     shapes = [tuple(rng.choice(SIZES, 2)) for _ in range(60)]
     shapes += [(1, 1), (0, 5), (5, 0), (1000, 777), (3, 40001), (40001, 3), (513, 1025)]
+    shapes += [(1200, 700), (4001, 29), (3001, 100), (130, 4099), (700, 2050), (257, 4096)]  # the ways of large ones
     for m, k in shapes:
         a, x = values(rng, (m, k), dtype), values(rng, k, dtype)
         check_product(lambda out, a=a, x=x: matvec(a, x, out), a, x, dtype)

@@ -151,22 +151,22 @@ TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def refuse(value: Any, shape: Shape = TABLE, at: str = "") -> str:
+def refuse(value: Any, shape: Shape = TABLE, at: str = "", near: bool = True) -> str:
     """Why `shape` refuses `value` at the key `at`, as a sentence; nothing if it allows it.
 
-    `tier is 'high'; it must be a whole number, 0 or more`.
+    `tier is 'high'; it must be a whole number, 0 or more`.  near: whether it names a key or word that is spelt alike.
     """
     if "enum" in shape and value not in shape["enum"]:
-        near = suggestion(value, shape["enum"]) if isinstance(value, str) else ""
-        return f"{at} is {shown(value)}; it must be one of {' '.join(shape['enum'])}{near}"
+        like = suggestion(value, shape["enum"]) if near and isinstance(value, str) else ""
+        return f"{at} is {shown(value)}; it must be one of {' '.join(shape['enum'])}{like}"
     kind = shape.get("type")
     if kind and not _fits(value, kind, shape):
         return f"{at or 'the manifest'} is {shown(value)}; it must be {shape['like']}"
     if kind == "array":
         for i, item in enumerate(value):
-            if problem := refuse(item, shape["items"], f"{at}[{i}]"):
+            if problem := refuse(item, shape["items"], f"{at}[{i}]", near):
                 return problem
-    return _refuse_keys(value, shape, at) if isinstance(value, dict) else ""
+    return _refuse_keys(value, shape, at, near) if isinstance(value, dict) else ""
 
 
 def _fits(value: Any, kind: str, shape: Shape) -> bool:
@@ -181,7 +181,7 @@ def _fits(value: Any, kind: str, shape: Shape) -> bool:
     return kind not in ("integer", "number") or bool(value >= shape.get("minimum", value))
 
 
-def _refuse_keys(value: dict[Any, Any], shape: Shape, at: str) -> str:
+def _refuse_keys(value: dict[Any, Any], shape: Shape, at: str, near: bool) -> str:
     keys, patterns = shape.get("properties", {}), shape.get("patternProperties", {})
     for key, inner in value.items():
         if not isinstance(key, str):
@@ -189,18 +189,18 @@ def _refuse_keys(value: dict[Any, Any], shape: Shape, at: str) -> str:
         within = f"{at}.{key}" if at else key
         expected = keys.get(key) or next((s for p, s in patterns.items() if re.fullmatch(p, key, re.ASCII)), None)
         if expected is not None:
-            if problem := refuse(inner, expected, within):
+            if problem := refuse(inner, expected, within, near):
                 return problem
         elif not shape.get("additionalProperties", True):
             allowed = f"known: {' '.join(keys)}" if keys else f"it must be {shape['like']}"
-            return f"unknown key {within!r}; {allowed}{suggestion(key, keys)}"
+            return f"unknown key {within!r}; {allowed}{suggestion(key, keys) if near else ''}"
     for key in shape.get("required", ()):
         if key not in value:
             return f"{at + '.' if at else ''}{key} is missing"
-    if "anyOf" in shape and not any(refuse(value, s) == "" for s in shape["anyOf"]):
+    if "anyOf" in shape and not any(refuse(value, s, near=False) == "" for s in shape["anyOf"]):
         return f"{' or '.join(key for s in shape['anyOf'] for key in s['required'])} is missing"
     for case in shape.get("allOf", ()):
-        if not refuse(value, case["if"], at) and (problem := refuse(value, case["then"], at)):
+        if not refuse(value, case["if"], at, near=False) and (problem := refuse(value, case["then"], at, near)):
             return problem
     return ""
 

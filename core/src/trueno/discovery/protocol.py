@@ -213,8 +213,9 @@ class OptionalMethods(Protocol):
         """The kernel for calls of this key whose rows lie across memory, as with `axis=0`; None if there is none.
 
         call: a row program of rank 2.  In this kernel's arrays `e` is [outer, n, inner], `w` [n], `r` [outer, inner],
-        `u` []; a row is the n elements at one place of `outer` and `inner`.  The core asks once for a key, for host
-        arrays, and only where no layer but a trace's is around the key's kernel; else operands are copied row by row.
+        `u` []; a row is the n elements at one place of `outer` and `inner`.  Guarded, it returns status bits as the
+        key's kernel does.  The core asks once for a key, in place of `kernel`, for host arrays and a backend that is
+        atomic; elsewhere operands are copied row by row.
         """
 
     def sequence(self, calls: Sequence["tuple[Kernel, tuple[Any, ...]] | None"]) -> Callable[[int, int], int] | None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery import registry
-from trueno.discovery.protocol import Call, Kernel, Refused
+from trueno.discovery.protocol import Call, Refused
 from trueno.dispatch import state
 from trueno.dispatch.axes import Geometry, OperandView, Views, geometry, located, refuse_empty, structured
 from trueno.dispatch.cache import store_host
@@ -24,6 +24,7 @@ from trueno.dispatch.coerce import coerce, coerce_params
 from trueno.dispatch.contiguous import compact, is_plain
 from trueno.dispatch.fallback import passes
 from trueno.dispatch.half import WIDE, is_half, put, rounded, widened
+from trueno.dispatch.plan import Plan
 from trueno.dispatch.results import check_apart, check_fit, listed
 from trueno.errors import DtypeError, GuardError, KernelError, OutError, OutOfMemory
 from trueno.ops.op import Op
@@ -51,11 +52,10 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
         op.check(*arrays)
     results = _outs(op, out, tuple(view.final for view in views[1]), dtype, user_dtype)
     try:
-        kernel = None if rows is None else _run_across(request, arrays, params, results, rows.across)
-        if kernel is None:
-            kernel = _run(request, arrays, params, results, views)
-        elif rows is not None and rows.across is not None:
-            views = rows.across
+        across = None if rows is None else rows.across
+        plan = None if across is None else _run_across(request, arrays, params, results, across)
+        views = views if plan is None or across is None else across
+        plan = plan or _run(request, arrays, params, results, views)
     except GuardError as error:
         if rows is not None:
             located(error, op, rows.form.shapes, rows.user_shape)
@@ -66,8 +66,8 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
         return call(op, operands, scalars, out)  # the kernel for 16 bits failed, and is in quarantine: widen
     for r in results:
         r.deliver()
-    if kernel is not None and not is_half(user_dtype) and op.check is None:
-        bind = partial(bound, kernel, op, params, dtype, *views, operands, out)
+    if plan is not None and state.current.get().guarding() is None and not is_half(user_dtype) and op.check is None:
+        bind = partial(bound, plan.kernel, op, params, dtype, *views, operands, out)
         store_host(op, operands, scalars, out, dtype, bind, generation)
     finished = [r.user if r.user is not None else wrap(r.array if r.array.ndim else r.array[()]) for r in results]
     return finished[0] if len(finished) == 1 else tuple(finished)
@@ -169,8 +169,8 @@ def _viewed(op: Op, shapes: tuple[Shape, ...], static: dict[str, Any], dtype: np
 
 
 def _run(request: Call, arrays: list[Array], params: tuple[float, ...], results: list[_Result], views: Views
-         ) -> Kernel | None:  # fmt: skip
-    """Compute the results, and return the kernel if calls like this one may go straight to it, else None."""
+         ) -> Plan | None:  # fmt: skip
+    """Compute the results, and return the plan if calls like this one may go straight to its kernel, else None."""
     operand_views, result_views = views
     targets = [r.array if v.order is None else r.array.transpose(v.order)
                for r, v in zip(results, result_views, strict=True)]  # fmt: skip
@@ -193,23 +193,20 @@ def _run(request: Call, arrays: list[Array], params: tuple[float, ...], results:
     for target, result, done in zip(targets, filled, direct, strict=True):
         if not done:
             target[...] = result.reshape(target.shape)
-    return plan.kernel if plan is not None and now.guarding() is None else None
+    return plan
 
 
 def _run_across(request: Call, arrays: list[Array], params: tuple[float, ...], results: list[_Result],
-                views: Views | None) -> Kernel | None:  # fmt: skip
-    """Compute rows that lie across memory without a copy, and return the kernel; None if that is not possible."""
-    if views is None or not all(map(is_plain, arrays)):
-        return None
+                views: Views) -> Plan | None:  # fmt: skip
+    """Compute rows that lie across memory without a copy, and return the plan; None if that is not possible."""
     now = state.current.get()
-    plan = now.chosen(request)
-    kernel = plan.columns() if plan is not None and plan.columns is not None else None
-    if plan is None or kernel is None:
+    plan = now.across(request) if all(map(is_plain, arrays)) else None
+    if plan is None:
         return None
     operands = [a.reshape(view.shape) for a, view in zip(arrays, views[0], strict=True)]
     filled = [r.array.reshape(view.shape) for r, view in zip(results, views[1], strict=True)]
     try:
-        status = kernel(*operands, *params, *filled)
+        status = plan.kernel(*operands, *params, *filled)
     except Refused:
         return None
     except BaseException as error:
@@ -217,7 +214,7 @@ def _run_across(request: Call, arrays: list[Array], params: tuple[float, ...], r
             raise
         now.failed(request, plan.backend.name, error)
         return None
-    return None if status else kernel
+    return None if status else plan
 
 
 def compact_view(a: Array, view: OperandView) -> Array:

@@ -5,9 +5,7 @@ moving host arrays (`transfer.stage`), failing without loss (`catch_failures`), 
 trace (`timed`), the default floating-point environment (`steady`).  A key that needs no layer gets the bare kernel.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -33,14 +31,12 @@ class Plan:
     """The backend that runs the calls of one key, and the function to call.  key: the state's key of this plan.
 
     code: the kernel's machine code, for entries (`trueno.door`); 0 if it has none, or if there is a layer around it.
-    columns: makes the kernel for rows that lie across memory, once; None if a layer but a trace's is around the other.
     """
 
     backend: Backend
     kernel: Kernel
     key: tuple[Any, ...]
     code: int = 0
-    columns: Callable[[], Kernel | None] | None = None
 
 
 class PluginFailed(Exception):
@@ -61,12 +57,19 @@ def key(call: Call) -> tuple[Any, ...]:
     return (call.op.name, call.dtype, call.layout, call.rank, call.sizes, call.static, call.residency)
 
 
-def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None") -> Plan:
-    """The plan of `call` on backend `name` under `state`; PluginFailed with the plugin's error."""
+def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None", across: bool = False) -> Plan | None:
+    """The plan of `call` on backend `name` under `state`; PluginFailed with the plugin's error.
+
+    across: for rows that lie across memory; None if the backend has no kernel for them, or moves or may lose data.
+    """
     entry = registry.entries()[name]
     backend = registry.load(name)
+    if across and (entry.foreign or not entry.atomic or call.rank != 2 or not hasattr(backend, "columns")):
+        return None
     fused = guarded is not None and policy.rejection(backend, replace(call, guarded=True)) is None
-    kernel = bare = _kernel(backend, replace(call, guarded=fused))
+    kernel = bare = _kernel(backend, replace(call, guarded=fused), across)
+    if kernel is None:
+        return None
     entry.active = True
     if entry.foreign and call.residency == "host":
         kernel = stage(kernel, backend, call, guarded=fused)
@@ -75,45 +78,26 @@ def prepare(call: Call, name: str, state: Keeper, guarded: "Rules | None") -> Pl
     if guarded is not None:
         from trueno.dispatch.watch import watch  # start-up
 
-        kernel = watch(kernel, call, name, guarded, fused, state)
-    traced = state.traced or "run" in verbose()
-    alone = kernel is bare and call.residency == "host" and _own_environment(backend, call)
-    columns = cache(partial(_columns, backend, call, traced)) if alone else None
-    if traced:
+        kernel = watch(kernel, call, name, guarded, fused, state, across)
+    if state.traced or "run" in verbose():
         kernel = timed(kernel, call, name)
-    if kernel is not bare or not _own_environment(backend, call):
-        kernel = steady(kernel)
-    return Plan(backend, kernel, key(call), getattr(kernel, "code", 0) if alone and not traced else 0, columns)
-
-
-def _columns(backend: Any, call: Call, traced: bool) -> Kernel | None:
-    """The backend's kernel for rows that lie across memory; calls have another way where it cannot be made."""
-    make = getattr(backend, "columns", None)
-    if make is None or call.rank != 2 or call.op.structured:
-        return None
-    try:
-        with policy.asking(backend.name):
-            kernel: Kernel | None = make(call)
-    except RecursionError:  # the caller used up the stack
-        raise
-    except Exception:
-        return None
-    return steady(timed(kernel, call, backend.name)) if traced and kernel is not None else kernel
-
-
-def _own_environment(backend: Backend, call: Call) -> bool:
     own = getattr(backend, "own_environment", None)
-    return own is not None and bool(own(call))
+    if kernel is not bare or own is None or not own(call):
+        kernel = steady(kernel)
+    alone = kernel is bare and call.residency == "host" and not across
+    return Plan(backend, kernel, key(call), getattr(kernel, "code", 0) if alone else 0)
 
 
-def _kernel(backend: Backend, call: Call) -> Kernel:
-    """The backend's own kernel; the time to compile or load it is an event."""
-    start = perf_counter()
+def _kernel(backend: Any, call: Call, across: bool) -> Kernel | None:
+    """The backend's own kernel, None if it has none for rows across memory; the time to compile it is an event."""
+    start, method = perf_counter(), "columns" if across else "kernel"
     try:
         with policy.asking(backend.name):
-            kernel = backend.kernel(call)
+            kernel: Kernel | None = getattr(backend, method)(call)
+        if across and kernel is None:
+            return None
         if not callable(kernel):
-            raise KernelError(f"its kernel() returned {type(kernel).__name__}, but must return a function")
+            raise KernelError(f"its {method}() returned {type(kernel).__name__}, but must return a function")
     except RecursionError:  # the caller used up the stack
         raise
     except Exception as error:

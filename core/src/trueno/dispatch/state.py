@@ -39,6 +39,7 @@ generation = 0
 requests it again."""
 CHAINS = 512
 """The most batch-made ops that are kept, with their plans: their number has no limit, and a batch holds its own."""
+ACROSS = -1  # the place of a plan for rows that lie across memory, beside those of a decision's candidates
 RANKS = 65  # NumPy's arrays have up to 64 axes
 TABLES = {name: 1 + i for i, name in enumerate(TABLE)}
 """Where a state's words hold the address of an op's table of machine code."""
@@ -200,6 +201,16 @@ class State:
                 self.failed(call, name, failure.error)
                 decision, plans = self._choice(call)
         return plans[skip]
+
+    def across(self, call: Call) -> Plan | None:
+        """The plan of a call for rows that lie across memory; None if the best candidate has none."""
+        decision, plans = self._choice(call)
+        if ACROSS not in plans:
+            columns = None
+            with suppress(PluginFailed, IndexError):  # calls have another way
+                columns = plan.prepare(call, decision.ranking[0], self, self.guarding(), across=True)
+            plans[ACROSS] = columns
+        return plans[ACROSS]
 
     def guarding(self) -> "Rules | None":
         """The guard's rules in force: the state's own, else TRUENO_GUARD's; None if there are none."""

@@ -4,6 +4,7 @@ The kernel computes those bits while it computes the results (`trueno.programs.g
 layer reads the results once more.  It scans operands only after a trip; a watched call never overwrites them.
 """
 
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, cast
@@ -23,11 +24,14 @@ _locks: dict[str, ForkSafeLock] = {}
 """One lock per device whose kernels may leave their bits to `synchronize`, so that each call gets its own bits."""
 
 
-def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, state: Keeper) -> Kernel:
+def watch(
+    kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, state: Keeper, across: bool = False
+) -> Kernel:
     """The kernel of backend `name`, with its results checked by `rules`; it returns 0 or -1, or raises GuardError.
 
-    fused: the kernel returns status bits.  On the host, it refuses results that overlap operands before it writes, and
-    the general path passes new ones: operands are unchanged if a guard stops the call or computes it again.
+    fused: the kernel returns status bits.  across: rows lie across memory.  On the host, it refuses results that
+    overlap operands before it writes, and the general path passes new ones: operands are unchanged if a guard stops the
+    call or computes it again.
     """
     kinds = [condition.kind for condition, _ in rules]
     always = "divergence" in kinds
@@ -38,11 +42,12 @@ def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, stat
         kernel = _one_by_one(kernel, name, device)
     if not wanted and not always:
         return _deaf(kernel) if fused else kernel
-    judge = Inspection(call, name, rules, state)
+    inspection = Inspection(call, name, rules, state)
+    judge = _by_rows(inspection) if across else inspection
     specs = call.op.signature.outputs
     blocks = any(spec.blocks for spec in specs)  # a kernel's bits do not cover the numbers in blocks
     if device:
-        return _on_device(kernel, call, name, judge, wanted, always, fused and not blocks)
+        return _on_device(kernel, call, name, inspection, wanted, always, fused and not blocks)
     inputs, outs, share = len(call.op.operands), len(call.op.signature.outputs), np.may_share_memory
     look = wanted and (blocks or not fused)
 
@@ -65,6 +70,23 @@ def watch(kernel: Kernel, call: Call, name: str, rules: Rules, fused: bool, stat
         return 0
 
     return watched
+
+
+def _by_rows(judge: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """`judge` for arrays whose rows lie across memory: it gets copies in which they lie along memory."""
+
+    def turned(x: Any) -> Any:
+        return x.transpose(0, 2, 1).reshape(-1, x.shape[1]) if x.ndim == 3 else x.reshape(-1)
+
+    def back(rows: Any, x: Any) -> Any:
+        return rows.reshape(x.shape[0], x.shape[2], -1).transpose(0, 2, 1) if x.ndim == 3 else rows.reshape(x.shape)
+
+    def judged(operands: Sequence[Any], params: Sequence[float], results: Sequence[Any]) -> list[Any]:
+        before = list(map(turned, results))
+        after = judge(list(map(turned, operands)), params, before)
+        return [x if b is a else back(a, x) for x, b, a in zip(results, before, after, strict=True)]
+
+    return judged
 
 
 def _deaf(kernel: Kernel) -> Kernel:

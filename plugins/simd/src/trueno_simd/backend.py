@@ -98,7 +98,7 @@ class SimdBackend:
         if parallel:
             self._set_threads()
         compiled = _module("rows.rowprogram").compiled
-        return compiled(call.op, call.dtype.name, call.layout, 3, call.static, parallel, False)
+        return compiled(call.op, call.dtype.name, call.layout, 3, call.static, parallel, call.guarded)
 
     def _kernel(self, call: Call) -> Kernel:
         parallel = _parallel(call)

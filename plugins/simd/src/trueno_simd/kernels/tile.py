@@ -180,6 +180,7 @@ tall_masked = _make(TALL, VECTORS, masked=True, indirect=False)
 middle_masked = _make(MIDDLE, VECTORS, masked=True, indirect=False)
 low_masked = _make(LOW, VECTORS, masked=True, indirect=False)
 long_masked = _make(1, LONG, masked=True, indirect=False)
+short_masked = _make(1, VECTORS, masked=True, indirect=False)
 
 taps_middle = _make(MIDDLE, VECTORS, masked=False, indirect=True)
 taps_long = _make(1, LONG, masked=False, indirect=True)

@@ -7,6 +7,10 @@ from typing import Final
 
 DEFAULT: Final = 32 << 20
 """Bytes, where the system reports none (Windows, macOS): a usual size of a desktop's last cache."""
+STREAMED: Final = 2.0
+"""Bytes that a call reads and writes, in last caches, from which on results bypass them: at 1.4 both ways are level."""
+LAST_CACHE: Final = 32 << 20
+"""Of a larger last cache this much counts: it is shared with CPUs that this process does not see."""
 UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 CPUS: Final = Path("/sys/devices/system/cpu")
 
@@ -15,6 +19,11 @@ CPUS: Final = Path("/sys/devices/system/cpu")
 def last_cache() -> int:
     """Bytes of the last cache: of the first CPU that we may use, as Linux lists it, else as C's library says."""
     return _listed() or _configured() or DEFAULT
+
+
+def uncached(last_cache: int) -> float:
+    """Bytes that a call reads and writes from which on results bypass a last cache of so many bytes."""
+    return STREAMED * min(last_cache, LAST_CACHE)
 
 
 def _listed() -> int:

@@ -3,6 +3,7 @@
 Operands are [outer, n, inner] in C order, and a row is n elements that lie `inner` apart.  Nothing is transposed: a
 strip of neighbouring rows is read in the order of memory, and each fold keeps one state a row in the frame.  `TOGETHER`
 elements of a row are folded in registers before they join a state.  Same plan, same node text; only the loops differ.
+Health flags of a guarded program are folded over all rows of a strip at once, and change no other value.
 
     strip     all passes over a strip
     piece     some strips, for the thread pool
@@ -13,6 +14,7 @@ lost: memory is read by the page, and at 32 to 64 rows a strip takes a line or f
 Zen 5, 4 096 × 1 024 in float32: softmax 3.9 ms in strips of 32 rows, 1.3 in strips of 256, 2.4 in one.
 """
 
+from functools import cached_property
 from typing import Final
 
 from trueno.backend import Pass
@@ -39,6 +41,20 @@ class ColumnPrinter(Printer):
 
     def imports(self) -> str:
         return super().imports() + f"WIDTH = {WIDTH}\n"
+
+    @cached_property
+    def flags(self) -> set[int]:
+        """The nodes of health flags."""
+        return {self.program.outputs[k] for k in self.variant.flags}
+
+    @cached_property
+    def asked(self) -> set[int]:
+        """The nodes that results other than flags need."""
+        return set(self.program.live([self.program.outputs[k] for k in self.outs.values()]))
+
+    def folds(self, pass_: Pass) -> list[int]:
+        """A pass's folds that are not flags."""
+        return [f for f in pass_.folds if f not in self.flags]
 
     # ---- the frame's memory ---------------------------------------------------------------------------
 
@@ -74,7 +90,8 @@ class ColumnPrinter(Printer):
     def strip(self) -> str:
         """The function `strip`: element `base` is the first of the strip's first row, `at` the number of that row."""
         self.rooms: dict[str, str] = {}
-        body = ["count = T(n)"] if any(n.kind == "count" for n in self.nodes) else []
+        body = ["bad = False"] if self.flags else []
+        body += ["count = T(n)"] if any(n.kind == "count" for n in self.nodes) else []
         for i, node in enumerate(self.nodes):
             if node.kind == "leaf" and node.space != "e":
                 name = str(node.value)
@@ -91,10 +108,13 @@ class ColumnPrinter(Printer):
             if not self.is_element(k):
                 stored = f"store({out}, at + q, {self.name(o)}, {self.slots[out]})"
                 body += ["for q in range(beside):", *indent([*self.take([o]), stored])]
+        for o in sorted(self.flags - {*self.program.folds}):
+            body += ["for q in range(beside):", *indent([*self.take([o]), f"bad = either(bad, r{o})"])]
+        body += ["return int64(bad)" if self.flags else "return 0"]
         rooms = [f"{name} = reserve_{name}()" for name in self.rooms]
         head = [f"reserve_{name} = stack({kind}, WIDTH)" for name, kind in self.rooms.items()]
         names = ", ".join(["base", "at", "n", "inner", "beside", *self.arrays, *self.params])
-        return "\n".join([*head, "", "", "@outer", f"def strip({names}):", *indent([*rooms, *body, "return 0"])])
+        return "\n".join([*head, "", "", "@outer", f"def strip({names}):", *indent([*rooms, *body])])
 
     def take(self, values: Lines | list[int]) -> Lines:
         """Loads of row values."""
@@ -117,17 +137,18 @@ class ColumnPrinter(Printer):
     def sweep(self, pass_: Pass) -> Lines:
         """One pass: elements of rows outside, the strip's rows inside; then what the folds give."""
         lines: Lines = []
-        for f in pass_.folds:
+        for f in self.folds(pass_):
             for room, kind, first in self.state_rooms(f).values():
                 lines += ["for q in range(beside):", f"    {self.put(self.room(room, kind), first)}"]
-        together = TOGETHER if pass_.folds and len(pass_.body) + len(pass_.stores) <= LIGHT else 1
+        nodes = len(self.asked.intersection(pass_.body)) + len(pass_.stores)
+        together = TOGETHER if self.folds(pass_) and nodes <= LIGHT else 1
         if together > 1:
             lines += [f"whole = n // {together} * {together}"]
             lines += [f"for j in range(0, whole, {together}):", *indent(self.lanes(pass_, together))]
             lines += ["for j in range(whole, n):", *indent(self.lanes(pass_, 1))]
         else:
             lines += ["for j in range(n):", *indent(self.lanes(pass_, 1))]
-        for f in pass_.folds:
+        for f in self.folds(pass_):
             rooms = self.state_rooms(f)
             names = [self.get(name, room) for name, (room, _, _) in rooms.items()]
             value = f"int64(b{f})" if self.position(f) else self.fold(f).result.format(**self.state_pair(f))
@@ -137,12 +158,12 @@ class ColumnPrinter(Printer):
     def lanes(self, pass_: Pass, together: int) -> Lines:
         """So many elements of every row of the strip."""
         inside = self.take(self.needed(pass_.body))
-        for f in pass_.folds:
+        for f in self.folds(pass_):
             inside += [self.get(name, room) for name, (room, _, _) in self.state_rooms(f).items()]
             inside += [] if self.position(f) else [f"s{f} = {self.fold(f).start}"]
         for k in range(together):
             inside += self.element(pass_, f"j + {k}" if k else "j")
-        for f in pass_.folds:
+        for f in self.folds(pass_):
             if not self.position(f):
                 inside += self.fold(f).join.format(q=f"s{f}", **self.state_pair(f)).split("\n")
             inside += [self.put(room, name) for name, (room, _, _) in self.state_rooms(f).items()]
@@ -159,7 +180,9 @@ class ColumnPrinter(Printer):
         for f in pass_.folds:
             v, node = self.nodes[f].args[0], self.nodes[f]
             value = f"{self.name(v)} != T(0)" if node.type == "bool" and self.nodes[v].type == "T" else self.name(v)
-            if self.position(f):
+            if f in self.flags:
+                lines.append(f"bad = either(bad, {value})")
+            elif self.position(f):
                 better = ">" if node.kind == "argmax" else "<"
                 lines += [
                     f"new{f} = either({value} {better} a{f}, both({value} != {value}, a{f} == a{f}))",
@@ -174,15 +197,16 @@ class ColumnPrinter(Printer):
 
     def strips(self, start: str, stop: str) -> Lines:
         """Strips start … stop."""
-        arrays = ", ".join([*self.arrays, *self.params])
+        arrays, status = ", ".join([*self.arrays, *self.params]), "bad |= " if self.flags else ""
         return [
             f"for u in range({start}, {stop}):",
             "    o, left = u // across, u % across * width",
-            f"    strip(o * n * inner + left, o * inner + left, n, inner, min(width, inner - left), {arrays})",
+            f"    {status}strip(o * n * inner + left, o * inner + left, n, inner, min(width, inner - left), {arrays})",
         ]
 
     def pieces(self) -> str:
-        body = ["stop = min(i * step + step, strips)", *self.strips("i * step", "stop"), "return 0"]
+        body = ["stop = min(i * step + step, strips)", *self.strips("i * step", "stop")]
+        body = ["bad = 0", *body, "return bad"] if self.flags else [*body, "return 0"]
         integers = ["n", "inner", "width", "across", "strips", "step"]
         return self.function("piece", integers, [*self.arrays, *self.params], {}, body)
 
@@ -206,13 +230,13 @@ class ColumnPrinter(Printer):
             lines += [
                 "gil = release_gil()",
                 "pieces, step = row_spans(strips, n * width, PIECE)",
-                f"parallel_for(address_of(piece), pack(({packed},)), pieces, {work})",
+                f"{'bad = ' if self.flags else ''}parallel_for(address_of(piece), pack(({packed},)), pieces, {work})",
                 "acquire_gil(gil)",
             ]
         else:
-            lines += self.strips("0", "strips")
+            lines += [*(["bad = 0"] if self.flags else []), *self.strips("0", "strips")]
         names = ", ".join(f"{name}_" for name in [*self.kinds, *self.params, *self.outs])
-        return "\n".join([self.entry(kinds), f"def kernel({names}):", *indent([*lines, "return 0"])])
+        return "\n".join([self.entry(kinds), f"def kernel({names}):", *indent([*lines, *self.status()])])
 
     def column_checks(self) -> Lines:
         """What the key does not say: extents, and that results are operands or overlap none."""

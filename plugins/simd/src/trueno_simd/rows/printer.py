@@ -385,11 +385,15 @@ class Printer:
                 *self.row(True),
                 "acquire_gil(gil)",
             ]
+        return [*lines, *self.status()]
+
+    def status(self) -> Lines:
+        """What the kernel returns: of a guarded program what its results hold, which is looked for if a flag is set."""
         if not self.variant.flags:
-            return [*lines, "return 0"]
+            return ["return 0"]
         floats = [k for k in self.outs.values() if self.nodes[self.program.outputs[k]].type == "T"]
         status = " | ".join(f"finiteness(out{k}, out{k}_.size)" for k in floats) or "0"
-        return [*lines, "if bad == 0:", "    return 0", f"return {status}"]
+        return ["if bad == 0:", "    return 0", f"return {status}"]
 
 
 def indent(lines: Lines, by: int = 1) -> Lines:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from trueno.backend import Rates
 
+from trueno_simd.llvm.caches import uncached
+
 if TYPE_CHECKING:
     from trueno.backend import Program
 
@@ -17,10 +19,6 @@ COMPENSATED_S: Final = 1.1e-9
 """An element of a compensated sum in float64, which no vector instruction adds."""
 PIECE_NS: Final = 2_000
 """Time of a piece at least, on one core with its operands in the cache: ten times what its hand-over takes."""
-STREAMED: Final = 2.0
-"""Bytes of operands and results, in last caches, from which on results bypass them: at 1.4 both ways are level."""
-LAST_CACHE: Final = 32 << 20
-"""Of a larger last cache this much counts: it is shared with CPUs that this process does not see."""
 
 
 def _streams(program: "Program") -> int:
@@ -40,7 +38,7 @@ def element_ns(program: "Program", itemsize: int) -> float:
 
 def stream(program: "Program", itemsize: int, last_cache: int) -> int:
     """Elements from which on results bypass a last cache of so many bytes."""
-    return round(STREAMED * min(last_cache, LAST_CACHE) / (max(_streams(program), 1) * itemsize))
+    return round(uncached(last_cache) / (max(_streams(program), 1) * itemsize))
 
 
 def piece(program: "Program", itemsize: int, rank: int) -> int:

@@ -96,17 +96,21 @@ class Graph:
         return entry.results
 
 
+CHECKED = "the host checks its operands' values where it can"
+"""Why an op with a check fuses with nothing, and goes through the general path unless a device's kernel takes it."""
+
+
 def _form(op: Op, shapes: tuple[Shape, ...], made: tuple[Shape, ...], axis: Any) -> Any:
     """Form, domain, split and reason of a call."""
     if not all(map(all, (*shapes, *made))):
         return "call", (), None, "it has no elements"
+    if op.structured and op.shapes is None and sum(s.leading for s in op.signature.inputs) > 1:
+        lead = {s[: len(s) - len(spec.dims)] for s, spec in zip(shapes, op.signature.inputs, strict=True)}
+        if len(lead) > 1:
+            return "call", (), None, "its stacks are broadcast"
     if op.check is not None:
-        return "call", (), None, "its operands' values are checked first"
+        return "call", (), None, CHECKED
     if op.structured:
-        if op.shapes is None and sum(s.leading for s in op.signature.inputs) > 1:
-            lead = {s[: len(s) - len(spec.dims)] for s, spec in zip(shapes, op.signature.inputs, strict=True)}
-            if len(lead) > 1:
-                return "call", (), None, "its stacks are broadcast"
         return "structured", (), None, ""
     sizes, leading = op.signature.bind(op.name, shapes)
     if op.over is None:

@@ -10,7 +10,7 @@ import numpy as np
 from trueno.batch.buffers import Buffers, assign
 from trueno.batch.epilogue import shapes, with_epilogue
 from trueno.batch.fuse import Fusion, Group, recipe_of
-from trueno.batch.graph import Graph, Number, Recorded, Shape, arranged, kind
+from trueno.batch.graph import CHECKED, Graph, Number, Recorded, Shape, arranged, kind
 from trueno.batch.merged import Part, Recipe, merged, sound
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
@@ -233,8 +233,12 @@ def _single(graph: Graph, index: int, residency: str) -> Step:
     reads: list[tuple[int, Any]] = [(v, values[v].shape) for v in entry.inputs]
     makes = [(v, values[v].shape) for v in entry.results]
     call = None
-    if entry.form == "structured":
+    unread = residency != "host" and entry.reason == CHECKED and any(spec.index for spec in entry.op.signature.inputs)
+    if entry.form == "structured" or (unread and len(entry.inputs) == len(entry.operands)):
         sizes = tuple(prod(s).bit_length() for _, s in reads)
         static = tuple(entry.static.items())
         call = Call(entry.op, entry.dtype, entry.op.layout, len(reads[0][1]), sizes, static, residency)
+        # Kernels of devices accept an index that the host cannot check; an op without a kernel is run by the host.
+        if unread and policy.rejection(registry.load(residency), call) is not None:
+            call = None
     return Step(entry.op, [index], reads, list(entry.params), makes, call, entry)

@@ -206,18 +206,34 @@ def _values(t: Lanes, form: Form) -> list[str]:
 
 
 def _end(t: Lanes, form: Form) -> str:
+    """One row after another: a loop, because software compiles each barrier for a second where many registers live."""
     down = SIZE // t.values
     kind = "f32" if form.values == 1 else "vec4<f32>"
     lines = ["sums[me] = total;", *_tree(t, "sums[me] + sums[me + half]")]
-    for r in range(t.rows):
-        lines += ["workgroupBarrier();", f"held[me] = o{r};", "workgroupBarrier();",
-                  f"if (along == 0u && {r}u < height) {{", f"    var y = {kind}();",
-                  f"    for (var i = 0u; i < {down}u; i += 1u) {{ y += held[i * {t.values}u + place]; }}",
-                  f"    let row = problem * sizes.bound * sizes.hq + {_row(f'{r}u')};"]  # fmt: skip
-        if form.store.partial:
-            lines += ["    let to = (sizes.part + split) * sizes.rows + row;",
-                      f"    if (place == 0u) {{ stats[to] = vec2<f32>(most{r}, sums[{r}u]); }}"]  # fmt: skip
-        else:
-            lines += ["    let to = row;", f"    y = select(y / sums[{r}u], {kind}(), bits(sums[{r}u]) == 0u);"]
-        lines += ["    if (column < sizes.e) { store(to * sizes.e + column, 0u, 0u, y); }", "}"]
+    if form.store.partial:
+        lines += ["if (me == 0u) {", *(f"    scores[{r}] = most{r};" for r in range(t.rows)), "}"]
+    lines += [
+        f"for (var r = 0u; r < {t.rows}u; r += 1u) {{",
+        "    workgroupBarrier();",
+        "    switch r {",
+        *(f"        case {r}u: {{ held[me] = o{r}; }}" for r in range(1, t.rows)),
+        "        default: { held[me] = o0; }",
+        "    }",
+        "    workgroupBarrier();",
+        "    if (along == 0u && r < height) {",
+        f"        var y = {kind}();",
+        f"        for (var i = 0u; i < {down}u; i += 1u) {{ y += held[i * {t.values}u + place]; }}",
+        f"        let row = problem * sizes.bound * sizes.hq + {_row('r')};",
+    ]
+    if form.store.partial:
+        lines += [
+            "        let to = (sizes.part + split) * sizes.rows + row;",
+            "        if (place == 0u) { stats[to] = vec2<f32>(scores[r], sums[r]); }",
+        ]
+    else:
+        lines += [
+            "        let to = row;",
+            f"        y = select(y / sums[r], {kind}(), bits(sums[r]) == 0u);",
+        ]
+    lines += ["        if (column < sizes.e) { store(to * sizes.e + column, 0u, 0u, y); }", "    }", "}"]
     return "\n".join(f"    {line}" for line in lines) + "\n"

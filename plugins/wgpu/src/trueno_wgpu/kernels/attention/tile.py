@@ -104,8 +104,7 @@ def _loop(t: Tile, form: Form) -> str:
     lines += ["        " + line for line in _slices(t)]
     lines += ["        workgroupBarrier();", *["        " + line for line in _scores(t)], "    }"]
     lines += ["    " + line for line in _softmax(form)]
-    for half in range(2):
-        lines += ["    " + line for line in _values(t, half)]
+    lines += ["    " + line for line in _values(t)]
     return "\n".join(f"    {line}" for line in [*lines, "}"])
 
 
@@ -179,38 +178,39 @@ def _softmax(form: Form) -> list[str]:
     return [*lines, f"total = total * old + vec4<f32>({sums});"]
 
 
-def _values(t: Tile, half: int) -> list[str]:
-    """Add the products of half of the weights with values, `turn` keys at a time."""
-    lines = []
-    if half == 0:
-        lines += [f"o{r}_{c} = o{r}_{c} * old.{'xyzw'[r]};" for r in range(4) for c in range(t.columns)]
+def _values(t: Tile) -> list[str]:
+    """Add the products of weights with values, `turn` keys at a time; half of the weights are in memory at once."""
+    lines = [f"o{r}_{c} = o{r}_{c} * old.{'xyzw'[r]};" for r in range(4) for c in range(t.columns)]
     wide = ACROSS * t.columns
-    for begin in range(0, 32, t.turn):
-        lines.append("workgroupBarrier();")
-        if begin == 0:
-            for i in range(2):
-                part = "xyzw"[2 * half + i]
-                slot = f"(tx + {ACROSS * i}u) * {t.tall}u + (ty ^ (tx & {t.tall - 1}u))"
-                lines.append(f"pool[{slot}] = vec4<f32>(s0.{part}, s1.{part}, s2.{part}, s3.{part});")
-        key = f"at + {32 * half + begin}u + slot / {wide}u"
-        lines += [
-            f"for (var slot = me; slot < {t.turn * wide}u; slot += {t.size}u) {{",
-            f"    let key = {key};",
-            f"    let column = across * {wide * 4}u + slot % {wide}u * 4u;",
-            "    let v_at = from_v + ((key - sizes.skip) * sizes.hk + head) * sizes.e;",
-            f"    pool[{32 * t.tall}u + slot] = read_v4(v_at, column, key < high);",
-            "}",
-            "workgroupBarrier();",
-            f"for (var key = 0u; key < {t.turn}u; key += 4u) {{",
-        ]
-        for u in range(4):
-            row = f"({begin + u}u + key)"
-            lines.append(f"    let w{u} = pool[{row} * {t.tall}u + (ty ^ ({row} & {t.tall - 1}u))];")
-            for c in range(t.columns):
-                lines.append(f"    let v{u}_{c} = pool[{32 * t.tall}u + (key + {u}u) * {wide}u + {ACROSS * c}u + tx];")
-                lines += [f"    o{r}_{c} = fma(vec4<f32>(w{u}.{'xyzw'[r]}), v{u}_{c}, o{r}_{c});" for r in range(4)]
-        lines.append("}")
-    return lines
+    lines += [
+        f"for (var begin = 0u; begin < {KEYS}u; begin += {t.turn}u) {{",
+        "    workgroupBarrier();",
+        "    let late = begin != 0u;",
+        "    if (begin % 32u == 0u) {",
+    ]
+    for i, (early, late) in enumerate(("xz", "yw")):
+        weights = ", ".join(f"select(s{r}.{early}, s{r}.{late}, late)" for r in range(4))
+        slot = f"(tx + {ACROSS * i}u) * {t.tall}u + (ty ^ (tx & {t.tall - 1}u))"
+        lines.append(f"        pool[{slot}] = vec4<f32>({weights});")
+    lines += [
+        "    }",
+        f"    for (var slot = me; slot < {t.turn * wide}u; slot += {t.size}u) {{",
+        f"        let key = at + begin + slot / {wide}u;",
+        f"        let column = across * {wide * 4}u + slot % {wide}u * 4u;",
+        "        let v_at = from_v + ((key - sizes.skip) * sizes.hk + head) * sizes.e;",
+        f"        pool[{32 * t.tall}u + slot] = read_v4(v_at, column, key < high);",
+        "    }",
+        "    workgroupBarrier();",
+        f"    for (var key = 0u; key < {t.turn}u; key += 4u) {{",
+        "        let row = begin % 32u + key;",
+    ]
+    for u in range(4):
+        row = f"(row + {u}u)"
+        lines.append(f"        let w{u} = pool[{row} * {t.tall}u + (ty ^ ({row} & {t.tall - 1}u))];")
+        for c in range(t.columns):
+            lines.append(f"        let v{u}_{c} = pool[{32 * t.tall}u + (key + {u}u) * {wide}u + {ACROSS * c}u + tx];")
+            lines += [f"        o{r}_{c} = fma(vec4<f32>(w{u}.{'xyzw'[r]}), v{u}_{c}, o{r}_{c});" for r in range(4)]
+    return [*lines, "    }", "}"]
 
 
 def _end(t: Tile, form: Form) -> str:

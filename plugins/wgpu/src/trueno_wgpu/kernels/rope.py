@@ -154,13 +154,14 @@ def rope(gpu: Gpu, call: Call) -> Kernel:
     tables: dict[tuple[Any, ...], tuple[Array, bytes]] = {}
 
     def table(*key: Any) -> tuple[Array, bytes]:
-        if key not in tables:
+        kept = tables.get(key)
+        if kept is None:
             pairs, theta, *scaled = key
             turns, magnitude = rotation(pairs, theta, scaling, *scaled)
             if len(tables) >= TABLES:
                 tables.clear()
-            tables[key] = Array.of(gpu, turns), struct.pack("<f", magnitude)
-        return tables[key]
+            kept = tables[key] = Array.of(gpu, turns), struct.pack("<f", magnitude)
+        return kept
 
     def make(x: Shape, positions: Shape, out: Shape) -> list[Dispatch] | None:
         turned = (dims or x[-1]) if len(x) >= 2 else 1

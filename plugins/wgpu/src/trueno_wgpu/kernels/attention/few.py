@@ -8,7 +8,8 @@ Some keys at a time, as many as 1 024 scores are:
 
 No subgroups are asked for.  Shares are joined by `join`.
 
-Floor: the bytes of keys and values.
+Floor: the bytes of keys and values.  On llvmpipe, two cores, one query of 14 heads on 2, of 64, at 4 096 keys takes
+0.67 times as long as a tile of 16 rows, and eight rows 0.84 times.  No GPU has measured it yet.
 """
 
 from dataclasses import dataclass

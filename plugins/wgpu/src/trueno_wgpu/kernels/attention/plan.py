@@ -18,7 +18,7 @@ from trueno_wgpu.kernels.stacked import Stack, parts
 from trueno_wgpu.kernels.store import PARTIAL, Store
 
 FILLING = 528
-"""Workgroups that fill a large GPU."""
+"""Workgroups that fill a large GPU: four on each of 132 multiprocessors."""
 LEAST = 64
 """Keys of a split, at least."""
 MOST_SPLITS = 64

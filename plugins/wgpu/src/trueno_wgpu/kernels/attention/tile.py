@@ -8,7 +8,9 @@
 All of it shares 16 KiB, which every device has.  Where invocations side by side would store to one bank, a slot's
 number is combined with the row's by an exclusive or.
 
-Floor: 2 (d + e) operations per visible pair.
+Floor: 2 (d + e) operations per visible pair.  On llvmpipe, two cores, 8 heads of 64 and 1 024² pairs take 1.15 times as
+long as the two matrix products of `matmul` alone, without a softmax, and half of that if causal; 16 rows take a third
+of the time of 64.  No GPU has measured it yet.
 """
 
 from dataclasses import dataclass

@@ -133,6 +133,23 @@ def test_from_the_second_execution_on_a_recording_runs(fake):
         np.testing.assert_allclose(b.read(y), trueno.softmax(np.ascontiguousarray(x.T)), rtol=1e-6)
 
 
+def test_an_index_that_lives_on_a_device_is_recorded(fake):
+    """The device's kernel takes what the host cannot check; an op whose operands are all checked runs on the host."""
+    table = np.arange(12, dtype=F).reshape(4, 3)
+    with trueno.Batch("fake") as b:
+        i = b.upload(np.array([3, 0]))
+        rows = b.embedding_lookup(b.upload(table), i)
+        for turn in range(3):
+            b.update(i, np.array([turn, 2]))
+            b.execute()
+            assert b.read(rows).tolist() == table[[turn, 2]].tolist()
+        assert fake.LEDGER.replays == 2 and (b.counts.uploads, b.counts.downloads) == (5, 3)
+        assert "general path" not in str(b)
+        values, _ = b.symmetric_eigen(b.upload(np.eye(3, dtype=F)))
+        b.execute()
+        assert b.read(values).tolist() == [1, 1, 1] and "the host checks its operands' values" in str(b)
+
+
 def test_a_recording_reads_what_was_uploaded_last(fake):
     with trueno.Batch("fake") as b:
         h = b.upload(np.ones(8, F))

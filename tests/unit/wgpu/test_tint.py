@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("wgpu")
-from trueno_wgpu.kernels import convolve2d, dispatches, embedding, gemv, outer, transpose
+from trueno_wgpu.kernels import convolve2d, dispatches, embedding, gemv, outer, rope, transpose
+from trueno_wgpu.kernels.attention import few, join, tile
+from trueno_wgpu.kernels.attention.text import Form as Attended
 from trueno_wgpu.kernels.epilogue import spliced
 from trueno_wgpu.kernels.matmul import LARGE, MIDDLE, SMALL
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
@@ -66,6 +68,13 @@ def texts() -> dict[str, str]:
         found[f"convolve2d, {store.guarded}"] = convolve2d.shader(4, 4, store).source
         found[f"transpose, {store.guarded}"] = transpose._shader(store.guarded).source
         found[f"embedding_lookup, {store.guarded}"] = embedding.shader(4, store.guarded).source
+        found[f"rope, {store.guarded}"] = rope.shader(store.guarded, store.guarded).source
+        found[f"attention, join, {store.guarded}"] = join.shader(4, store.guarded).source
+    for form in (Attended(4, 4), Attended(1, 1, True, guarded), Attended(4, 1, store=PARTIAL)):
+        for rows in (1, 8, 16, 64):
+            lanes = few.lanes_for(rows, 80, 80, form)
+            text = few.text(lanes, form) if lanes else tile.text(tile.tile_for(rows, 80, 200), form)
+            found[f"attention of {rows}, {form.keys} and {form.values} wide, {form.capped}"] = text
     return found
 
 

@@ -49,7 +49,7 @@ class Recorded:
 
     form: `program` runs as a row program over `domain` and may fuse; `structured` has a kernel of its own; `call` is
     for operands that no kernel can use in their layout, and goes through the general path, for `reason`.  So does a
-    structured op with a reason on a device, where its operands' values are not known.
+    structured op with a reason on a device, unless its kernels check indices there.
     """
 
     op: Op
@@ -97,6 +97,10 @@ class Graph:
         return entry.results
 
 
+CHECKED = "the host checks its operands' values where it can"
+"""Why an op with a check fuses with nothing, and goes through the general path unless a device's kernel takes it."""
+
+
 def _form(op: Op, shapes: tuple[Shape, ...], made: tuple[Shape, ...], axis: Any) -> Any:
     """Form, domain, split and reason of a call."""
     if not all(map(all, (*shapes, *made))):
@@ -106,7 +110,7 @@ def _form(op: Op, shapes: tuple[Shape, ...], made: tuple[Shape, ...], axis: Any)
             lead = {s[: len(s) - len(spec.dims)] for s, spec in zip(shapes, op.signature.inputs, strict=True)}
             if len(lead) > 1:
                 return "call", (), None, "its stacks are broadcast"
-        return "structured", (), None, "" if op.check is None else "its operands' values are checked first"
+        return "structured", (), None, "" if op.check is None else CHECKED
     sizes, leading = op.signature.bind(op.name, shapes)
     if op.over is None:
         domain, split = made[0], None

@@ -233,8 +233,12 @@ def _single(graph: Graph, index: int, residency: str) -> Step:
     reads: list[tuple[int, Any]] = [(v, values[v].shape) for v in entry.inputs]
     makes = [(v, values[v].shape) for v in entry.results]
     call = None
-    if entry.form == "structured" and (not entry.reason or residency == "host"):
+    checkable = residency == "host" or any(spec.index for spec in entry.op.signature.inputs)  # kernels check indices
+    if entry.form == "structured" and (checkable or not entry.reason):
         sizes = tuple(prod(s).bit_length() for _, s in reads)
         static = tuple(entry.static.items())
         call = Call(entry.op, entry.dtype, entry.op.layout, len(reads[0][1]), sizes, static, residency)
+        # Kernels of devices accept an index that the host cannot check; an op without a kernel is run by the host.
+        if unread and policy.rejection(registry.load(residency), call) is not None:
+            call = None
     return Step(entry.op, [index], reads, list(entry.params), makes, call, entry)

@@ -5,7 +5,8 @@
 `memory` binds operands band by band, `store` and `epilogue` end products.  `cached_matmul` keeps weights on the GPU.
 """
 
-from trueno_wgpu.kernels import convolve2d, embedding, gemv, matmul, outer, transpose  # noqa: F401 - they declare theirs
+from trueno_wgpu.kernels import convolve2d, embedding, gemv, matmul, outer, rope, transpose  # noqa: F401 - they declare theirs
+from trueno_wgpu.kernels.attention import kernel  # noqa: F401
 from trueno_wgpu.kernels.quant import products  # noqa: F401
 from trueno_wgpu.kernels.table import KERNELS
 

@@ -1,0 +1,58 @@
+"""The parts of each result put together: Σ 2^(maximum of the part − maximum) · part, divided by the sum of weights."""
+
+import re
+import struct
+from functools import cache
+
+from trueno_wgpu.device.grid import fold
+from trueno_wgpu.device.shader import Shader
+from trueno_wgpu.kernels.attention.text import WEIGHT
+from trueno_wgpu.kernels.dispatches import INVOCATIONS
+from trueno_wgpu.kernels.store import Store
+from trueno_wgpu.rows.prelude import prelude
+
+SIZES = """\
+struct Sizes { count: u32, e: u32, rows: u32, parts: u32, }
+@group(0) @binding(0) var<uniform> sizes: Sizes;
+@group(0) @binding(1) var<storage, read> values: array<KIND>;
+@group(0) @binding(2) var<storage, read> stats: array<vec2<f32>>;
+@group(0) @binding(3) var<storage, read_write> out: array<KIND>;
+"""
+MAIN = """\
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) me: u32) {
+    let at = ((wid.x + wid.y * groups.x) * 256u + me) * WIDTHu;
+    if (at < sizes.count) {
+        let row = at / sizes.e;
+        var most = LOW;
+        for (var i = 0u; i < sizes.parts; i += 1u) { most = max(most, stats[i * sizes.rows + row].x); }
+        var y = KIND();
+        var total = 0.0;
+        for (var i = 0u; i < sizes.parts; i += 1u) {
+            let part = stats[i * sizes.rows + row];
+            let w = weight(part.x - most);
+            y += w * values[(i * sizes.count + at) / WIDTHu];
+            total += w * part.y;
+        }
+        store(at, 0u, 0u, select(y / total, KIND(), bits(total) == 0u));
+    }
+"""
+
+
+@cache
+def shader(width: int, guarded: bool) -> Shader:
+    store = Store(guarded)
+    functions = re.sub(r"\bu\.", "sizes.", prelude(WEIGHT))
+    parts = [SIZES, store.declarations(4), functions, WEIGHT, store.function(width), MAIN + store.end + "}\n"]
+    kind = "f32" if width == 1 else "vec4<f32>"
+    text = "\n".join(part for part in parts if part).replace("KIND", kind).replace("WIDTH", str(width))
+    return Shader("attention join", text, (False, False, True, *store.writes))
+
+
+def launch(rows: int, e: int, parts: int, guarded: bool, limit: int) -> tuple[Shader, bytes, tuple[int, int, int]]:
+    """Shader, uniforms and grid for so many rows of e numbers."""
+    width = 4 if e % 4 == 0 else 1
+    count = rows * e
+    grid = fold(-(-count // (INVOCATIONS * width)), limit)
+    return shader(width, guarded), struct.pack("<4I", count, e, rows, parts), grid

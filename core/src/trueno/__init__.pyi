@@ -486,6 +486,12 @@ def attention(
 ) -> NDArray[Any]:
     """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
 
+# ---- selection ---------------------------------------------------------------------------------
+
+@_function
+def topk(x: ArrayLike, k: int = 1, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The k largest elements of each row, the largest first, and their positions, int64."""
+
 # ---- quantized ---------------------------------------------------------------------------------
 
 @_function

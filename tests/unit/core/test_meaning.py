@@ -770,6 +770,18 @@ def _(rng):
     near(few[:, 5], np.repeat(v[:, 0], 3, -2), 4, size)
 
 
+@case("topk")
+def _(rng):
+    x = rng.permuted(np.arange(60.0).reshape(3, 20), axis=-1)
+    for k in (1, 5, 20):
+        want = by_torch(lambda a: torch.topk(a, k).values, x), by_torch(lambda a: torch.topk(a, k).indices, x)  # noqa: B023
+        for got, expected in zip(meaning("topk", x, k=k), want, strict=True):
+            np.testing.assert_array_equal(got, expected)
+    values, indices = meaning("topk", np.array([0.0, 3, NAN, -0.0, 3, -INF, NAN, INF]), k=8)
+    np.testing.assert_array_equal(values, [NAN, NAN, INF, 3, 3, 0, 0, -INF])
+    np.testing.assert_array_equal(indices, [2, 6, 7, 1, 4, 0, 3, 5])
+
+
 def test_symmetric_eigen_says_what_is_wrong():
     with pytest.raises(ParameterError, match=r"a\[0, 1\] is 2.0, but a\[1, 0\] is 3.0 \(largest asymmetry 1.0\)"):
         meaning("symmetric_eigen", np.array([[1.0, 2.0], [3.0, 1.0]]))

@@ -365,6 +365,9 @@ class Batch:
     ) -> Handle:
         """Σ dx·dy / (√Σ dx² · √Σ dy²), dx = x − mean x, dy = y − mean y; Pearson's, within [−1, 1]."""
 
+    def topk(self, x: Handle | float, k: int = 1) -> tuple[Handle, Handle]:
+        """The k largest elements of each row, the largest first, and their positions, int64."""
+
     absolute = abs
     clip = clamp
     divide = div

@@ -331,6 +331,11 @@ async def attention(
 async def topk(x: ArrayLike, k: int = 1, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
     """The k largest elements of each row, the largest first, and their positions, int64."""
 
+async def sample(
+    logits: ArrayLike, r: ArrayLike, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """A token drawn by the random number r of [0, 1): a function of its operands, int64."""
+
 # ---- quantized ---------------------------------------------------------------------------------
 
 async def quantize_rows(

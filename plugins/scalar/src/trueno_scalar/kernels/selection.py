@@ -41,3 +41,36 @@ def topk(device: None, call: Call) -> Kernel:
         return ((*x.shape[:-1], k),) * 2 if fits else None
 
     return checked(call, _topk, shapes)
+
+
+def _drawn(row: Array, number: float, temperature: float, top_k: int, top_p: float, min_p: float) -> int:
+    order = best(row, min(top_k or len(row), len(row)))
+    first = int(order[0])
+    if not temperature or np.isnan(row[first]):
+        return first
+    ranked = row[order].astype(np.float64)
+    gaps = np.where(ranked == ranked[0], 0, ranked - ranked[0])
+    if top_p < 1 or min_p > 0:
+        sizes = np.exp(gaps)
+        sums = np.cumsum(sizes)
+        kept = len(order) if top_p >= 1 else min(int(np.searchsorted(sums, top_p * sums[-1])) + 1, len(order))
+        gaps = gaps[: max(1, int(np.count_nonzero(sizes[:kept] >= min_p)))]
+    sums = np.cumsum(np.exp(gaps / temperature))
+    number = min(max(number, 0.0), 1 - 2.0**-53) if number == number else 0.0
+    return int(order[np.searchsorted(sums, number * sums[-1], side="right")])
+
+
+def _sample(
+    logits: Array, r: Array, temperature: float, top_p: float, min_p: float, token: Array, *, top_k: int
+) -> None:
+    rows, chosen = logits.reshape(-1, logits.shape[-1]), token.reshape(-1)
+    for i, (row, number) in enumerate(zip(rows, r.reshape(-1).tolist(), strict=True)):
+        chosen[i] = _drawn(row, number, temperature, top_k, top_p, min_p)
+
+
+@KERNELS.add("sample", rates=Rates(4e-5, 4e7, 1e9))
+def sample(device: None, call: Call) -> Kernel:
+    def shapes(logits: Array, r: Array, *, top_k: int) -> Shapes:
+        return (r.shape,) if logits.ndim and logits.shape[-1] and logits.shape[:-1] == r.shape else None
+
+    return checked(call, _sample, shapes)

@@ -486,6 +486,18 @@ def attention(
 ) -> NDArray[Any]:
     """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
 
+# ---- selection ---------------------------------------------------------------------------------
+
+@_function
+def topk(x: ArrayLike, k: int = 1, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The k largest elements of each row, the largest first, and their positions, int64."""
+
+@_function
+def sample(
+    logits: ArrayLike, r: ArrayLike, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """A token drawn by the random number r of [0, 1): a function of its operands, int64."""
+
 # ---- quantized ---------------------------------------------------------------------------------
 
 @_function

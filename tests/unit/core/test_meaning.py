@@ -770,6 +770,37 @@ def _(rng):
     near(few[:, 5], np.repeat(v[:, 0], 3, -2), 4, size)
 
 
+@case("topk")
+def _(rng):
+    x = rng.permuted(np.arange(60.0).reshape(3, 20), axis=-1)
+    for k in (1, 5, 20):
+        want = by_torch(lambda a: torch.topk(a, k).values, x), by_torch(lambda a: torch.topk(a, k).indices, x)  # noqa: B023
+        for got, expected in zip(meaning("topk", x, k=k), want, strict=True):
+            np.testing.assert_array_equal(got, expected)
+    values, indices = meaning("topk", np.array([0.0, 3, NAN, -0.0, 3, -INF, NAN, INF]), k=8)
+    np.testing.assert_array_equal(values, [NAN, NAN, INF, 3, 3, 0, 0, -INF])
+    np.testing.assert_array_equal(indices, [2, 6, 7, 1, 4, 0, 3, 5])
+
+
+@case("sample")
+def _(rng):
+    x, steps = rng.normal(size=9), (np.arange(4000) + 0.5) / 4000
+    for given, logits in (
+        ({}, x),
+        ({"temperature": 0.5}, x / 0.5),
+        ({"top_k": 3}, np.where(x >= np.sort(x)[-3], x, -INF)),
+        ({"min_p": 0.2, "temperature": 2.0}, np.where(x >= x.max() + math.log(0.2), x, -INF) / 2.0),
+    ):
+        drawn = meaning("sample", x, steps, **given)
+        share = np.bincount(drawn, minlength=9) / 4000
+        np.testing.assert_allclose(share, by_torch(lambda a: torch.softmax(a, -1), logits), rtol=0, atol=1 / 4000)
+        assert (np.diff(x[drawn]) <= 0).all()  # the largest come first
+    kept = set(meaning("sample", x, steps, top_p=0.6).tolist())
+    share = np.sort(by_torch(lambda a: torch.softmax(a, -1), x))[::-1]
+    assert len(kept) == 1 + np.searchsorted(np.cumsum(share), 0.6)
+    assert meaning("sample", x, np.array(0.9), temperature=0.0) == meaning("sample", x, np.array(0.0)) == np.argmax(x)
+
+
 def test_symmetric_eigen_says_what_is_wrong():
     with pytest.raises(ParameterError, match=r"a\[0, 1\] is 2.0, but a\[1, 0\] is 3.0 \(largest asymmetry 1.0\)"):
         meaning("symmetric_eigen", np.array([[1.0, 2.0], [3.0, 1.0]]))

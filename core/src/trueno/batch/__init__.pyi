@@ -365,6 +365,14 @@ class Batch:
     ) -> Handle:
         """Σ dx·dy / (√Σ dx² · √Σ dy²), dx = x − mean x, dy = y − mean y; Pearson's, within [−1, 1]."""
 
+    def topk(self, x: Handle | float, k: int = 1) -> tuple[Handle, Handle]:
+        """The k largest elements of each row, the largest first, and their positions, int64."""
+
+    def sample(
+        self, logits: Handle | float, r: Handle | float, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
+    ) -> Handle:
+        """A token drawn by the random number r of [0, 1): a function of its operands, int64."""
+
     absolute = abs
     clip = clamp
     divide = div

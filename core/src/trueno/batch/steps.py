@@ -239,6 +239,6 @@ def _single(graph: Graph, index: int, residency: str) -> Step:
         static = tuple(entry.static.items())
         call = Call(entry.op, entry.dtype, entry.op.layout, len(reads[0][1]), sizes, static, residency)
         # Kernels of devices accept an index that the host cannot check; an op without a kernel is run by the host.
-        if unread and policy.rejection(registry.load(residency), call) is not None:
+        if residency != "host" and entry.reason and policy.rejection(registry.load(residency), call) is not None:
             call = None
     return Step(entry.op, [index], reads, list(entry.params), makes, call, entry)

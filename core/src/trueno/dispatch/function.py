@@ -52,6 +52,9 @@ def _shape(op: Op, spec: ArraySpec) -> str:
     for symbol in spec.dims:
         # The shape uses the number of bytes of a row of blocks unchecked; kernels verify the number of elements.
         owner = next((s for s in op.signature.inputs if symbol in (s.dims[:-1] if s.blocks else s.dims)), None)
+        if owner is None and any(p.name == symbol for p in op.static):
+            parts.append(symbol)  # kernels check parameters against extents
+            continue
         if owner is None:
             return asked
         parts.append(f"{owner.name}.shape[{owner.dims.index(symbol) - len(owner.dims)}]")

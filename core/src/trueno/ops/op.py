@@ -149,7 +149,7 @@ class Op:
         sizes, leading = self.signature.bind(self.name, meant)
         if problem := self.misfit(sizes, static):
             raise ShapeError(f"{self.name}: {problem}")
-        output_shapes = self.signature.result_shapes(sizes, leading)
+        output_shapes = self.signature.result_shapes({**static, **sizes}, leading)
         for spec, shape in zip(outputs, output_shapes, strict=True):
             if len(shape) > AXES:
                 problem = f"{spec} would have {len(shape)} dimensions, and arrays have {AXES} at most"

@@ -2,7 +2,8 @@
 
 The notation is NumPy's gufunc notation with names.  `...` broadcasts as in NumPy.  A suffix marks what is not the
 call's float: `i[...]:index` is an integer operand, `-> k[...]:index` an int64 result.  `w[n,k]:blocks` are quantized
-rows: symbols count elements, while the array holds each row's blocks as uint8.
+rows: symbols count elements, while the array holds each row's blocks as uint8.  A result's symbol that no operand has
+is a static parameter: `x[...,n] -> values[...,k]` with `k: int`.
 """
 
 import re

@@ -146,11 +146,12 @@ def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...], static: tu
     solved = [2.0 ** max(sum(w * x for w, x in zip(line, logs, strict=True)), 0.0) for line in matrix]
     extents = dict(zip(symbols, solved, strict=True))
     rows = extents.pop("...", 1.0)
-    first = inputs[0]
+    first, known = inputs[0], {**dict(static), **extents}
     results = []
     for spec in outputs:
-        # A result's symbol that is in no operand (an image's height after a filter) is about the first operand's.
-        dims = [extents.get(d) or extents[first.dims[i - len(spec.dims)]] for i, d in enumerate(spec.dims)]
+        # A result's symbol that is in no operand is a parameter, or (an image's height after a filter) about the first
+        # operand's.
+        dims = [known.get(d) or known[first.dims[i - len(spec.dims)]] for i, d in enumerate(spec.dims)]
         results.append(math.prod(dims) * (rows if spec.leading else 1.0))
     written = sum(r * widths[s.type] for r, s in zip(results, outputs, strict=True))
     read = moved = 0.0

@@ -4,12 +4,24 @@
 answers 0, or -1 having written nothing: shapes that do not agree, or an `out` that shares memory with an operand.
 `Refused` comes from the compiled signature: another dtype, byte order or layout, or a read-only `out`.
 
-`matmul`, `matvec`, `vecmat`, `convolve`, `transpose`, `gather`, `eigen`, `rope` and `attention` are of plain arrays,
-the folder `quant` is of quantized matrices; `tile` is the register tile of products, `flash` has the rows of
+`matmul`, `matvec`, `vecmat`, `convolve`, `transpose`, `gather`, `eigen`, `rope`, `attention`, `topk` and `sample` are
+of plain arrays, the folder `quant` is of quantized matrices; `tile` is the register tile of products, `flash` has the rows of
 attention's, and `operands` has types and checks.
 """
 
-from trueno_simd.kernels import attention, convolve, eigen, gather, matmul, matvec, rope, transpose, vecmat  # noqa: F401 - each adds its own
+from trueno_simd.kernels import (  # noqa: F401 - each adds its own
+    attention,
+    convolve,
+    eigen,
+    gather,
+    matmul,
+    matvec,
+    rope,
+    sample,
+    topk,
+    transpose,
+    vecmat,
+)
 from trueno_simd.kernels.quant import dequantize, matmul_colmajor, matvec_colmajor  # noqa: F401
 from trueno_simd.kernels.quant import matmul as quant_matmul  # noqa: F401
 from trueno_simd.kernels.quant import matvec as quant_matvec  # noqa: F401

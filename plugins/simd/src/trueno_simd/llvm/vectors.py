@@ -174,7 +174,7 @@ def _reduction(name: str) -> Any:
     return reduce
 
 
-any_ = _reduction("or")  # of booleans
+any_, all_ = _reduction("or"), _reduction("and")  # of booleans
 most, most_unsigned = _reduction("smax"), _reduction("umax")  # of integers
 total = _reduction("add")  # of integers
 

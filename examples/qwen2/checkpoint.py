@@ -107,10 +107,16 @@ class Checkpoint:
         """A tensor: a QuantizedMatrix on the mapped file, an array in float32, or None where the model has none."""
         if name not in self.tensors:
             return None
-        if isinstance(tensor := self.file[name], trueno.QuantizedMatrix):
-            return tensor
-        array = np.ascontiguousarray(tensor, np.float32)
-        if self.guarded and not np.isfinite(array).all():
-            op = "rms_norm" if "norm" in name else "bias_activation" if name.endswith("bias") else "matmul"
+        tensor = self.file[name]
+        quantized = isinstance(tensor, trueno.QuantizedMatrix)
+        tensor = tensor if quantized else np.ascontiguousarray(tensor, np.float32)
+        if self.guarded and not np.isfinite(trueno.dequantize(tensor) if quantized else tensor).all():
+            op = (
+                "rms_norm"
+                if "norm" in name
+                else "bias_activation"
+                if "bias" in name
+                else "quant_" * quantized + "matmul"
+            )
             raise self._error(f"{name.replace('blk.', 'layer ')}, which {op} takes, is not finite")
-        return array
+        return tensor

@@ -4,7 +4,6 @@ Activations are [tokens, numbers]: tokens of all sequences are rows of one matri
 """
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
@@ -71,7 +70,7 @@ class Model:
 
     def __init__(self, checkpoint: Checkpoint, backend: Any = None, activations: str = "q8", track: Any = iter) -> None:
         self.checkpoint, self.config, self.activations = checkpoint, checkpoint.config, activations
-        self.put = partial(trueno.to, backend=backend) if backend else lambda x: x
+        self.put = (lambda x: trueno.to(x, backend)) if backend else lambda x: x
         self.on_host = isinstance(self.put(np.zeros(1, np.float32)), np.ndarray)
         self.embedding = checkpoint.load("token_embd.weight")
         self.layers = [self._loaded(f"blk.{i}") for i in track(range(self.config.layers))]
@@ -95,9 +94,9 @@ class Model:
         spans = [(cache, slice(end - len(tokens), end)) for (tokens, cache), end in zip(batch, ends, strict=True)]
         positions = self.put(np.concatenate([cache.length + np.arange(len(tokens)) for tokens, cache in batch]))
         self.place = "token_embd"
-        wanted = np.concatenate([np.asarray(tokens, np.int64) for tokens, _ in batch])
-        for token in wanted[(wanted < 0) | (wanted >= self.config.vocabulary)]:
-            raise EngineError(f"token {token} is unknown; the model has tokens 0 to {self.config.vocabulary - 1}")
+        wanted = [int(token) for tokens, _ in batch for token in tokens]
+        if unknown := [token for token in wanted if not 0 <= token < self.config.vocabulary]:
+            raise EngineError(f"token {unknown[0]} is unknown; the model has tokens 0 to {self.config.vocabulary - 1}")
         rows = self.embedding[wanted]
         x = self.put(trueno.dequantize(rows) if isinstance(rows, QuantizedMatrix) else rows)
         y = trueno.rms_norm(x, self.layers[0].norm, eps=self.config.eps)

@@ -57,6 +57,6 @@ class Text:
         box = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         try:
             text = box.from_string(template).render(messages=messages, add_generation_prompt=True, **names)
-        except (jinja2.TemplateError, TypeError) as error:
+        except Exception as error:  # a template is a program
             raise EngineError(f"the model's template for chats fails: {error}") from error
         return self.encode(text, first=not text.startswith(names.get("bos_token", text)))

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,3 +168,15 @@ def test_the_bench_prints_a_table_and_json(path, model):
     assert all(len(r["samples_ts"]) == 2 and r["avg_ts"] > 0 for r in records)
     done = command("bench", path, "--prompt", 8, "--generate", 2, "--repetitions", 1, "--json")
     assert [r["test"] for r in json.loads(done.stdout)] == ["pp8", "tg2"], done.stderr
+
+
+def test_the_readme_shows_what_the_commands_print(tmp_path, monkeypatch):
+    lines = (Path(__file__).parents[3] / "README.md").read_text("utf-8").splitlines()
+    first = next(i for i, line in enumerate(lines) if "qwen2 synthesize" in line)
+    *commands, printed = lines[first : first + 3]
+    words = [
+        line.removeprefix("$ python -m examples.qwen2 ").replace("tiny.gguf", str(tmp_path / "tiny.gguf"))
+        for line in commands
+    ]
+    done = [command(*text.split()) for text in words]
+    assert [d.stdout for d in done] == ["", printed + "\n"], done[-1].stderr

@@ -51,7 +51,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def track(layers: Any) -> Any:
-    """The same, with a progress bar."""
     from rich import console, progress  # imported here, because a program without a terminal needs no such package
 
     return progress.track(layers, "loading", transient=True, console=console.Console(stderr=True))
@@ -71,7 +70,7 @@ def run(a: argparse.Namespace) -> None:
 
 
 def measure(a: argparse.Namespace, model: Model) -> None:
-    size = f"{os.path.getsize(a.model) / 2**20:.0f} MiB"
+    size = f"{os.path.getsize(a.model) >> 20} MiB"
     about = {"model": Path(a.model).stem, "size": size, "backend": a.backend or "automatic"}
     records = bench(model, a.prompt, a.generate, a.batch, a.depth, a.repetitions)
     if a.json:
@@ -92,12 +91,14 @@ def logits(a: argparse.Namespace, model: Model) -> None:
 
 
 def talk(a: argparse.Namespace, model: Model) -> None:
-    """The commands that draw tokens or read text."""
     text = None
     if not getattr(a, "ids", False) or a.tokens is None:  # numbers alone need no tokenizer
         from examples.qwen2.tokenizer import Text
 
-        text = Text(model.checkpoint.metadata)
+        try:
+            text = Text(model.checkpoint.metadata)
+        except Exception as error:  # what it reads may be anything
+            raise EngineError(f"{a.model}: its tokenizer: {error}") from error
     if a.command == "perplexity":
         value, error = perplexity(model, text.encode(Path(a.text).read_text("utf-8")), a.context)
         return print(f"perplexity {value:.4f} ± {error:.4f}")

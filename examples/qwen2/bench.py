@@ -29,14 +29,11 @@ def bench(model: Model, prompt: int, generate: int, batches: list[int], depth: i
         return perf_counter() - start
 
     tests: list[Any] = [(f"pp{prompt}", prompt, prefill)] if prompt else []
-    for count in batches if generate else []:
-        name = f"tg{generate}" + f" x {count}" * (count > 1)
-        tests += [(name, generate * count, partial(decode, count))]
+    tests += [(f"tg{generate}" + f" x {n}" * (n > 1), generate * n, partial(decode, n)) for n in batches if generate]
     records = []
     for name, tokens, run in tests:
         run()  # kernels are compiled, and the file is read
         rates = [tokens / run() for _ in range(max(repetitions, 1))]
-        name += f" @ d{depth}" * (depth > 0)
-        records.append({"test": name, "n_depth": depth, "samples_ts": rates,
+        records.append({"test": name + f" @ d{depth}" * (depth > 0), "n_depth": depth, "samples_ts": rates,
                         "avg_ts": float(np.mean(rates)), "stddev_ts": float(np.std(rates))})  # fmt: skip
     return records

@@ -19,10 +19,12 @@ class Checkpoint:
     def __init__(self, path: str, guarded: bool = False) -> None:
         self.path, self.guarded, self.file = path, guarded, trueno.gguf.open(path)
         self.metadata, self.tensors = self.file.metadata, self.file.tensors
-        self.architecture = self.metadata.get("general.architecture")
+        self.architecture = str(self.metadata.get("general.architecture"))
         if self.architecture not in ARCHITECTURES:
             raise self._error(f"its architecture is {self.architecture!r}; this engine runs {', '.join(ARCHITECTURES)}")
-        if self.metadata.get("split.count", 1) > 1 or self.metadata.get(f"{self.architecture}.expert_count", 0):
+        if self.metadata.get("split.count", 1) not in (0, 1) or self.metadata.get(
+            f"{self.architecture}.expert_count", 0
+        ):
             raise self._error("it is a part of a split model, or a mixture of experts, which this engine does not run")
         self.config = self._configured()
         self._check_tensors()

@@ -25,7 +25,10 @@ class Projection:
         self.groups = []  # a joined matrix, its bias, and the rows of each part
         for _, group in groupby(loaded, lambda p: (getattr(p[0], "format", ""), p[1] is None, model.on_host or id(p))):
             weights, biases = zip(*group, strict=True)
-            whole, bias = _joined(weights), None if biases[0] is None else np.concatenate(biases)
+            whole, bias = weights[0], None if biases[0] is None else np.concatenate(biases)
+            if len(weights) > 1:
+                rows, kind = np.concatenate([getattr(w, "bytes", w) for w in weights]), getattr(whole, "format", "")
+                whole = QuantizedMatrix(rows, (len(rows), whole.shape[1]), kind) if kind else rows
             ends = np.cumsum([w.shape[0] for w in weights]).tolist()
             spans = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
             self.groups.append((model.put(whole), None if bias is None else model.put(bias), spans))
@@ -55,14 +58,6 @@ class Projection:
             y = trueno.matvec(w, x)
         y = y.reshape((tokens, w.shape[0]))
         return y if bias is None else trueno.bias_activation(y, bias, activation="none")
-
-
-def _joined(weights: Sequence[Any]) -> Any:
-    """The rows of all matrices as one."""
-    if len(weights) == 1 or not isinstance(weights[0], QuantizedMatrix):
-        return weights[0] if len(weights) == 1 else np.concatenate(weights)
-    rows = sum(w.shape[0] for w in weights)
-    return QuantizedMatrix(np.concatenate([w.bytes for w in weights]), (rows, weights[0].shape[1]), weights[0].format)
 
 
 class Model:

@@ -15,7 +15,6 @@ SHAPES = {  # layers, width, heads, heads of keys, feed-forward, vocabulary, con
     "1.5b": (28, 1536, 12, 2, 8960, 151936, 32768, True),
     "7b": (28, 3584, 28, 4, 18944, 152064, 32768, False),
 }
-POOL = 1 << 18  # weights that are really quantized, for each format and row length; tensors draw blocks from them
 
 
 def synthesize(path: str, shape: str, mixture: str = "q4_k_m", architecture: str = "qwen2", seed: int = 0) -> None:
@@ -56,7 +55,7 @@ def _blocks(pools: dict[Any, Any], kind: str, name: str, size: tuple[int, ...], 
     """Blocks of quantized normal numbers, drawn from a pool: quantizing them all would take minutes."""
     k = size[-1]
     if (kind, k) not in pools:
-        rows = np.random.default_rng(seed).standard_normal((POOL // k + 1, k), np.float32) / np.float32(sqrt(k))
+        rows = np.random.default_rng(seed).standard_normal(((1 << 18) // k + 1, k), np.float32) / np.float32(sqrt(k))
         pools[kind, k] = trueno.quantize(rows, kind).bytes.reshape(-1, FORMATS[kind].nbytes)
     pool, rng = pools[kind, k], np.random.default_rng([seed, crc32(name.encode())])
     return pool[rng.integers(len(pool), size=prod(size) // FORMATS[kind].elements, dtype=np.uint32)].ravel()

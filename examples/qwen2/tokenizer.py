@@ -7,7 +7,6 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from examples.qwen2.checkpoint import EngineError
 
-CONTROL, USER = 3, 4  # GGUF's types of tokens that stay whole
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -31,7 +30,8 @@ class Text:
         steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split not in SPLITS))
         self.tokenizer.pre_tokenizer, self.tokenizer.decoder = pre_tokenizers.Sequence(steps), decoders.ByteLevel()
         typed = zip(self.names, self._key("token_type", []), strict=False)
-        self.tokenizer.add_tokens([AddedToken(n, special=t == CONTROL) for n, t in typed if t in (CONTROL, USER)])
+        added = [AddedToken(n, special=t == 3) for n, t in typed if t in (3, 4)]  # GGUF's control, user-defined
+        self.tokenizer.add_tokens(added)
         self.ends = {self._key(f"{key}_token_id") for key in ("eos", "eot", "eom")} | {ids.get(name) for name in ENDS}
         self.first = self._key("bos_token_id") if self._key("add_bos_token", False) else None
 

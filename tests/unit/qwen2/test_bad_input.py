@@ -138,6 +138,9 @@ def test_scales_of_blocks_that_are_not_finite(folder, run, name, words):
 def test_tokenizers(folder, run):
     unknown = changed(tiny(folder), {"tokenizer.ggml.pre": "martian"})
     assert "'martian'" in run("generate", unknown, "--prompt", "the")
+    for key, value in (("merges", ["x yz"]), ("tokens", 5)):
+        damaged = changed(tiny(folder), {f"tokenizer.ggml.{key}": value})
+        assert "its tokenizer" in run("generate", damaged, "--prompt", "the")
     nothing = changed(tiny(folder), dict.fromkeys(("tokenizer.ggml.model", "tokenizer.ggml.tokens")))
     assert "tokenizer, None" in run("chat", nothing)
 

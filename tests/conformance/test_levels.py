@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("trueno_simd")
 import trueno
 from trueno.ops import TABLE
-from trueno.ops.program import ELEMENTS, FOLDS
+from trueno.programs.program import ELEMENTS, FOLDS
 
 # fmt: off
 FLOAT32 = (

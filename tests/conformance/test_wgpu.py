@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("wgpu")
 from trueno.cli.conformance import arguments
 from trueno.ops import TABLE
-from trueno.ops.lower import lower
-from trueno.ops.program import FOLDS
+from trueno.programs.lower import lower
+from trueno.programs.program import FOLDS
 from trueno_wgpu.kernels import KERNELS
 
 CHOSEN = ("gelu", "pow", "fma", "sin", "ln", "rms_norm", "normalize", "zscore", "sum_kahan", "argmin", "covariance")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from trueno.discovery.protocol import Accuracy
 from trueno.judge.bound import Bound, judge
-from trueno.ops.evaluate import evaluate
 from trueno.ops.op import Op
+from trueno.programs.evaluate import evaluate
 from trueno.testing.expected import expected, split, stated
 from trueno.testing.halves import computing
 

@@ -26,7 +26,7 @@ from trueno.dispatch.transfer import device_of, empty, host, imported, to, unwra
 from trueno.errors import DeviceError, DtypeError, ShapeError, suggestion
 from trueno.floatenv import ieee
 from trueno.ops import ALIASES, TABLE
-from trueno.ops.fused import narrowed
+from trueno.programs.fused import narrowed
 
 
 def _binary(op: str, *, swapped: bool = False) -> Callable[["_Holder", Any], Any]:

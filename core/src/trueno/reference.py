@@ -9,8 +9,8 @@ import numpy as np
 
 from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 from trueno.errors import KernelError, ShapeError
-from trueno.ops.evaluate import evaluate
 from trueno.ops.op import FusedOp
+from trueno.programs.evaluate import evaluate
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 

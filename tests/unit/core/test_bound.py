@@ -9,9 +9,9 @@ from trueno.judge.bound import bound, judge
 from trueno.judge.interval import Range
 from trueno.judge.structured import judge_structured, structured_bound
 from trueno.ops import TABLE
-from trueno.ops import language as lang
-from trueno.ops.evaluate import evaluate
-from trueno.ops.trace import trace
+from trueno.programs import language as lang
+from trueno.programs.evaluate import evaluate
+from trueno.programs.trace import trace
 from trueno.testing.case import keywords
 from trueno.testing.cases import grid
 from trueno.testing.expected import split

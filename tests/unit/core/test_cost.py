@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from trueno.discovery.protocol import Call, Rates
 from trueno.ops import TABLE
-from trueno.ops.program import ELEMENTS, FOLDS
+from trueno.programs.program import ELEMENTS, FOLDS
 from trueno.select import calibration, cost
 from trueno.select.predict import predict
 

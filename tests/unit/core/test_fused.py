@@ -5,8 +5,8 @@ import pytest
 from trueno.discovery.protocol import Accuracy
 from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
-from trueno.ops.evaluate import evaluate
-from trueno.ops.fused import fma
+from trueno.programs.evaluate import evaluate
+from trueno.programs.fused import fma
 from unit.fused import exact, operands, same
 
 PROGRAM = TABLE["fma"].program()
@@ -46,6 +46,13 @@ def test_the_judge_does_not_round_twice():
     assert judge(z, allowed)
     assert not judge(z - np.spacing(z), allowed)
     assert not judge(z + 2 * np.spacing(z), allowed)
+
+
+def test_the_judge_takes_a_signalling_nan():
+    signalling = np.uint64([[0x7FF0000000000001]]).view(np.float64)
+    (allowed,) = bound(PROGRAM, [signalling] * 3, [], np.float64, Accuracy())
+    assert judge(signalling, allowed)
+    assert not judge(np.zeros((1, 1)), allowed)
 
 
 def test_shapes_broadcast(seed):

@@ -25,8 +25,8 @@ from trueno.errors import GuardError, ParameterError, TruenoError
 from trueno.events import stream as events
 from trueno.guards import health
 from trueno.ops import TABLE
-from trueno.ops.evaluate import evaluate
-from trueno.ops.guarded import with_flags
+from trueno.programs.evaluate import evaluate
+from trueno.programs.guarded import with_flags
 from trueno.reference import ReferenceBackend
 from trueno.select import quarantine
 from trueno.testing.cases import natural

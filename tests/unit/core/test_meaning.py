@@ -28,7 +28,7 @@ from trueno.errors import ParameterError, ShapeError
 from trueno.formats import FORMATS
 from trueno.formats.samples import random_rows
 from trueno.ops import TABLE
-from trueno.ops.evaluate import evaluate
+from trueno.programs.evaluate import evaluate
 
 EPS = np.finfo(np.float64).eps
 SEEDS = [1, 2, datetime.date.today().toordinal()]

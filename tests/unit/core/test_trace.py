@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueno.ops import TABLE, activations
-from trueno.ops import language as lang
-from trueno.ops.evaluate import evaluate
-from trueno.ops.lower import lower
 from trueno.ops.op import ALIASES, op
-from trueno.ops.program import FOLDS
-from trueno.ops.trace import trace
+from trueno.programs import language as lang
+from trueno.programs.evaluate import evaluate
+from trueno.programs.lower import lower
+from trueno.programs.program import FOLDS
+from trueno.programs.trace import trace
 
 RESIDENCES = ("registers", "cache", "memory")
 

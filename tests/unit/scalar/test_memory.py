@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 from trueno.ops import TABLE
-from trueno.ops.lower import lower
+from trueno.programs.lower import lower
 from trueno_scalar.operands import clash
 
 F32 = np.float32

@@ -2,8 +2,8 @@
 
 import pytest
 from trueno.ops import TABLE
-from trueno.ops import language as lang
-from trueno.ops.trace import trace
+from trueno.programs import language as lang
+from trueno.programs.trace import trace
 
 pytest.importorskip("numba")
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from trueno.discovery.protocol import Call
-from trueno.ops import language
-from trueno.ops.trace import trace
+from trueno.programs import language
+from trueno.programs.trace import trace
 
 special = pytest.importorskip("scipy.special", reason="needs scipy")
 mpmath = pytest.importorskip("mpmath", reason="needs mpmath")

@@ -9,8 +9,8 @@ import pytest
 from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
 from trueno.ops import TABLE
-from trueno.ops.program import ELEMENTS
-from trueno.ops.program import FOLDS as FOLD_KINDS
+from trueno.programs.program import ELEMENTS
+from trueno.programs.program import FOLDS as FOLD_KINDS
 from trueno.testing.case import keywords
 from trueno.testing.expected import split
 
@@ -142,7 +142,7 @@ class Wide:
         self.name, self.count = f"sum of {count}", count
 
     def program(self, layout, **static):
-        from trueno.ops.trace import trace
+        from trueno.programs.trace import trace
 
         def body(**xs):
             first, *others = xs.values()

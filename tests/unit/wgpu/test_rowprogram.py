@@ -16,7 +16,7 @@ from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
 from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
-from trueno.ops.trace import trace
+from trueno.programs.trace import trace
 
 pytest.importorskip("wgpu")
 from trueno_wgpu.device.array import Array

@@ -64,20 +64,20 @@ if TYPE_CHECKING:
     from trueno.judge.bound import judge as judge
     from trueno.ops import TABLE as TABLE
     from trueno.ops import stacks as stacks
-    from trueno.ops.evaluate import evaluate as evaluate
-    from trueno.ops.fused import fma as fma
-    from trueno.ops.guarded import with_flags as with_flags
-    from trueno.ops.lower import Lowering as Lowering
-    from trueno.ops.lower import Pass as Pass
-    from trueno.ops.lower import lower as lower
     from trueno.ops.op import FusedOp as FusedOp
     from trueno.ops.op import Op as Op
-    from trueno.ops.program import FOLDS as FOLDS
-    from trueno.ops.program import LEAVES as LEAVES
-    from trueno.ops.program import NUMBERS as NUMBERS
-    from trueno.ops.program import Node as Node
-    from trueno.ops.program import Program as Program
-    from trueno.ops.program import extents as extents
+    from trueno.programs.evaluate import evaluate as evaluate
+    from trueno.programs.fused import fma as fma
+    from trueno.programs.guarded import with_flags as with_flags
+    from trueno.programs.lower import Lowering as Lowering
+    from trueno.programs.lower import Pass as Pass
+    from trueno.programs.lower import lower as lower
+    from trueno.programs.program import FOLDS as FOLDS
+    from trueno.programs.program import LEAVES as LEAVES
+    from trueno.programs.program import NUMBERS as NUMBERS
+    from trueno.programs.program import Node as Node
+    from trueno.programs.program import Program as Program
+    from trueno.programs.program import extents as extents
     from trueno.reference import ReferenceBackend as ReferenceBackend
     from trueno.replacing import replacing as replacing
     from trueno.rotary import cosines as cosines
@@ -91,18 +91,18 @@ GROUPS = {
         "TABLE": "trueno.ops",
         "Op": "trueno.ops.op",
         "FusedOp": "trueno.ops.op",
-        "Program": "trueno.ops.program",
-        "Node": "trueno.ops.program",
-        "FOLDS": "trueno.ops.program",
-        "LEAVES": "trueno.ops.program",
-        "NUMBERS": "trueno.ops.program",
-        "extents": "trueno.ops.program",
-        "lower": "trueno.ops.lower",
-        "Lowering": "trueno.ops.lower",
-        "Pass": "trueno.ops.lower",
-        "with_flags": "trueno.ops.guarded",
-        "evaluate": "trueno.ops.evaluate",
-        "fma": "trueno.ops.fused",
+        "Program": "trueno.programs.program",
+        "Node": "trueno.programs.program",
+        "FOLDS": "trueno.programs.program",
+        "LEAVES": "trueno.programs.program",
+        "NUMBERS": "trueno.programs.program",
+        "extents": "trueno.programs.program",
+        "lower": "trueno.programs.lower",
+        "Lowering": "trueno.programs.lower",
+        "Pass": "trueno.programs.lower",
+        "with_flags": "trueno.programs.guarded",
+        "evaluate": "trueno.programs.evaluate",
+        "fma": "trueno.programs.fused",
         "stacks": "trueno.ops.stacks",
         "rotation": "trueno.rotary",
         "cosines": "trueno.rotary",

@@ -13,9 +13,9 @@ import numpy as np
 
 from trueno.batch.merged import title
 from trueno.dispatch.state import CHAINS
-from trueno.ops.evaluate import evaluate
 from trueno.ops.op import FusedOp, Op, Parameter
 from trueno.ops.signature import ArraySpec, Signature
+from trueno.programs.evaluate import evaluate
 
 _ops: dict[tuple[str, str, str], FusedOp] = {}  # the last `CHAINS` that were created
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from trueno.dispatch.state import CHAINS
 from trueno.ops import TABLE
-from trueno.ops.lower import lower
 from trueno.ops.op import Op, Parameter
-from trueno.ops.program import ELEMENTS
 from trueno.ops.signature import ArraySpec, Signature
+from trueno.programs.lower import lower
+from trueno.programs.program import ELEMENTS
 from trueno.text import HASH
 
 Source = tuple[str, int, int]

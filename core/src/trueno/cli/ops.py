@@ -12,8 +12,8 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.dispatch.parameters import parameters
 from trueno.ops import ALIASES, FAMILIES, TABLE
-from trueno.ops.lower import lower
 from trueno.ops.op import Op
+from trueno.programs.lower import lower
 
 
 def command(

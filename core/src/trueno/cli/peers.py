@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from trueno.ops.evaluate import ELEMENT_FUNCTIONS, FOLD_FUNCTIONS
 from trueno.ops.op import Op
+from trueno.programs.evaluate import ELEMENT_FUNCTIONS, FOLD_FUNCTIONS
 from trueno.testing.expected import split
 
 Runner = Callable[[], Any]

@@ -18,8 +18,8 @@ from trueno.dispatch.transfer import imported
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.floatenv import ieee
 from trueno.formats.table import INTERLEAVED
-from trueno.ops.fused import narrowed
 from trueno.ops.op import Op, Parameter
+from trueno.programs.fused import narrowed
 
 Array = npt.NDArray[Any]
 WIDE_BITS, SHOWN = 256, 200

@@ -1,7 +1,7 @@
 """The guard's layer around a kernel: a healthy call costs one check of the kernel's status bits.
 
-The kernel computes those bits while it computes the results (`trueno.ops.guarded`); without such a kernel this layer
-reads the results once more.  It scans operands only after a trip; a watched call never overwrites them.
+The kernel computes those bits while it computes the results (`trueno.programs.guarded`); without such a kernel this
+layer reads the results once more.  It scans operands only after a trip; a watched call never overwrites them.
 """
 
 from functools import reduce

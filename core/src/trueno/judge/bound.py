@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
 from trueno.judge.interval import Array, Judge, Range, Truth, exact, unsigned
-from trueno.ops.evaluate import evaluate
-from trueno.ops.program import Program
+from trueno.programs.evaluate import evaluate
+from trueno.programs.program import Program
 
 EXACT = Accuracy(default=1.0)
 
@@ -108,7 +108,8 @@ def judge(got: npt.ArrayLike, bound: Bound) -> Verdict:
         right = right.reshape(g.shape)
         worst = 0.0
     else:
-        wide = g.astype(bound.low.dtype)
+        with np.errstate(invalid="ignore"):  # a signalling NaN stays a NaN, and the cast says so
+            wide = g.astype(bound.low.dtype)
         right = np.where(np.isnan(wide), bound.nan, (wide >= bound.low) & (wide <= bound.high))
         with np.errstate(all="ignore"):
             ratio = np.abs(wide - bound.value) / bound.error

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
-from trueno.ops.evaluate import ELEMENT_FUNCTIONS
-from trueno.ops.fused import two_product
+from trueno.programs.evaluate import ELEMENT_FUNCTIONS
+from trueno.programs.fused import two_product
 
 Array = npt.NDArray[Any]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from trueno.ops import language as lang
 from trueno.ops.op import op
+from trueno.programs import language as lang
 
 SQRT_HALF = 0.7071067811865476
 SQRT_8_OVER_PI = 1.5957691216057308

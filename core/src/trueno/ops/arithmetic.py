@@ -1,7 +1,7 @@
 """Binary and scalar arithmetic.  One read of each operand and one write: memory-bound everywhere."""
 
-from trueno.ops import language as lang
 from trueno.ops.op import op
+from trueno.programs import language as lang
 
 
 @op("x[...] y[...] -> z[...]")

@@ -1,7 +1,7 @@
 """Elementary functions, rounding and signs."""
 
-from trueno.ops import language as lang
 from trueno.ops.op import op
+from trueno.programs import language as lang
 
 INF = float("inf")
 

@@ -3,8 +3,8 @@
 Sums of squares are in the call's dtype, and rows are not scaled first, which would cost another pass.
 """
 
-from trueno.ops import language as lang
 from trueno.ops.op import op
+from trueno.programs import language as lang
 
 
 @op("x[...,n] -> y[...,n]", over="n")

@@ -1,7 +1,7 @@
 """`@op` declares an op: the decorated function becomes its row in the table.
 
 The function's name is the op's name, its docstring the documentation, its annotated parameters the attributes, and its
-body the meaning: for a *row program* arithmetic with the functions of `trueno.ops.language`, for a
+body the meaning: for a *row program* arithmetic with the functions of `trueno.programs.language`, for a
 *structured* op NumPy code.  API, stubs, docs, conformance cases and benchmark rows derive from the row.
 """
 
@@ -16,9 +16,9 @@ from typing import Any, Literal
 from trueno.errors import ShapeError
 from trueno.floatenv import ieee
 from trueno.formats.table import Format, format_of
-from trueno.ops.program import FOLDS, Program
 from trueno.ops.signature import Signature
-from trueno.ops.trace import trace
+from trueno.programs.program import FOLDS, Program
+from trueno.programs.trace import trace
 
 TABLE: dict[str, "Op"] = {}
 """Every op by name, in order of declaration."""

@@ -4,8 +4,8 @@ Row values are in the call's dtype: in float32 a sum of squares overflows to Inf
 where all are below 1e-19, and is 0 where all are below 2e-23.
 """
 
-from trueno.ops import language as lang
 from trueno.ops.op import op
+from trueno.programs import language as lang
 
 
 @op("x[...,n] y[...,n] -> r[...]", over="n")

@@ -20,11 +20,11 @@ import numpy as np
 
 from trueno.discovery.protocol import Backend, Call, Device
 from trueno.ops import TABLE
-from trueno.ops.evaluate import evaluate
 from trueno.ops.op import Op
 from trueno.parsers import TYPES
 from trueno.probing import probe, process
 from trueno.probing.verdicts import Verdict, sentence
+from trueno.programs.evaluate import evaluate
 from trueno.settings import Setting, settings
 
 FIRST = ("add", "relu", "sum", "mul", "max", "dot", "exp", "softmax")

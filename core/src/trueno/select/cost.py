@@ -13,7 +13,7 @@ import numpy as np
 
 from trueno.discovery.protocol import Call, Rates
 from trueno.ops.op import Op
-from trueno.ops.program import ELEMENTS, FOLDS
+from trueno.programs.program import ELEMENTS, FOLDS
 
 GROUPS: dict[str, str] = {
     **dict.fromkeys(("div", "sqrt", "rsqrt"), "root"),

@@ -15,7 +15,7 @@ from trueno.discovery.protocol import Accuracy
 from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
 from trueno.judge.structured import PROPERTIES, judge_structured, structured_bound
 from trueno.ops.op import Op
-from trueno.ops.program import ELEMENTS
+from trueno.programs.program import ELEMENTS
 from trueno.testing.halves import computing, rounded_bound
 
 Array = npt.NDArray[Any]

@@ -5,7 +5,6 @@ What needs Numba is imported and compiled in a thread of its own (`trueno_simd.l
 
 import os
 from functools import cache, cached_property, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -35,8 +34,8 @@ def _cpus() -> int:
 
 @cache
 def _module(name: str) -> Any:
-    """A module of this plugin that imports Numba."""
-    return elsewhere.run(partial(import_module, f"trueno_simd.{name}"))
+    """A module of this plugin that imports Numba, or may."""
+    return elsewhere.run(partial(elsewhere.module, f"trueno_simd.{name}"))
 
 
 def _kernels() -> Any:
@@ -96,8 +95,7 @@ class SimdBackend:
         parallel = _parallel(call)
         if parallel:
             self._set_threads()
-        from trueno_simd.rows.rowprogram import compiled
-
+        compiled = _module("rows.rowprogram").compiled
         return compiled(call.op, call.dtype.name, call.layout, 3, call.static, parallel, False)
 
     def _kernel(self, call: Call) -> Kernel:
@@ -108,25 +106,20 @@ class SimdBackend:
             from trueno.backend import FusedOp  # imported here, because probes do not need the table of ops
 
             if isinstance(call.op, FusedOp):
-                from trueno_simd.rows.epilogue import with_epilogue
-
-                return with_epilogue(call)
+                return _module("rows.epilogue").with_epilogue(call)
             return _kernels().kernel(call)
-        from trueno_simd.rows.rowprogram import compiled
-
         program = call.op.program(call.layout, **dict(call.static))
         stream = work.stream(program, call.dtype.itemsize, last_cache())
         if not parallel or 1 << max(call.sizes) <= stream:
             stream = 0  # no call of this key is so large
+        compiled = _module("rows.rowprogram").compiled
         return compiled(call.op, call.dtype.name, call.layout, call.rank, call.static, parallel, call.guarded, stream)
 
     def entries(self, specs: "tuple[EntrySpec, ...]", layout: "EntryLayout") -> dict[str, int]:
         return elsewhere.run(lambda: self._entries(specs, layout))
 
     def _entries(self, specs: "tuple[EntrySpec, ...]", layout: "EntryLayout") -> dict[str, int]:
-        from trueno_simd.door import build  # needed once a kernel has been compiled
-
-        return build.entries(specs, layout)
+        return _module("door.build").entries(specs, layout)  # needed once a kernel has been compiled
 
     def own_environment(self, call: Call) -> bool:
         """Compiled kernels set it themselves; what NumPy runs in the caller's thread, LAPACK and casts, does not."""
@@ -142,10 +135,8 @@ class SimdBackend:
         """Follow the setting: whenever it changes, plans are discarded, and kernels are requested again."""
         count = settings.get("TRUENO_THREADS")
         if count != self._threads:
-            from trueno_simd.threads import pool
-            from trueno_simd.threads.cpus import usable_cpus
-
-            pool.set_count(count or usable_cpus())
+            pool, cpus = _module("threads.pool"), _module("threads.cpus")
+            pool.set_count(count or cpus.usable_cpus())
             self._threads = count
 
     def rates(self, call: Call) -> Rates:

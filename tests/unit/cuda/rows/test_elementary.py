@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from trueno.ops.program import ELEMENTS
+from trueno.programs.program import ELEMENTS
 from trueno_cuda.ptx import Type, f32, f64
 from trueno_cuda.ptx.emulate.instructions import approximate
 from trueno_cuda.rows import (

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trueno.ops.evaluate import ELEMENT_FUNCTIONS
-from trueno.ops.program import ELEMENTS
+from trueno.programs.evaluate import ELEMENT_FUNCTIONS
+from trueno.programs.program import ELEMENTS
 from trueno_cuda.ptx import Type, f32, f64, kernel, ptr, u32
 from trueno_cuda.ptx.emulate import load
 from trueno_cuda.rows.expressions import EXPRESSIONS, SINGLE

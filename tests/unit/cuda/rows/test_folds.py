@@ -48,8 +48,8 @@ def test_edges(device: Emulator, op: str, schedule: str, dtype: type) -> None:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_truth_and_products(device: Emulator, schedule: str) -> None:
     """No op of the table has these folds."""
-    from trueno.ops import language as lang
     from trueno.ops.op import TABLE, op
+    from trueno.programs import language as lang
 
     def truths(x):
         some, every = lang.any(x > 0.5), lang.all(x)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
-from trueno.ops.lower import lower
+from trueno.programs.lower import lower
 from trueno.testing.halves import declare, rounded_bound
 from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.rows.accuracy import ACCURACY

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from trueno.errors import KernelError
-from trueno.ops import language as lang
 from trueno.ops.op import TABLE, op
+from trueno.programs import language as lang
 from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.rows import rowprogram
 from trueno_cuda.rows.rowprogram import RowKernel, kernel, refusal

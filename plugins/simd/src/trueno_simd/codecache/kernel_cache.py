@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
+import numba  # noqa: F401  # before its modules: see `elsewhere`
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.serialize import dumps

@@ -10,6 +10,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from threading import RLock
 from types import ModuleType
 
+import numba  # noqa: F401  # before its modules: see `elsewhere`
 from llvmlite.binding import ffi
 from numba.core.compiler_lock import global_compiler_lock
 from trueno.backend import replacing

@@ -12,6 +12,11 @@ thread.  It waits before it forks as well (`forks_wait`): a child has no such th
 locks forever.
 
 A task must not be begun by a module that it imports itself: it would wait for that module, and the module for it.
+
+Tasks of two callers run side by side, and both may be the first to import Numba.  Python takes the lock of a module
+before that of its package: if one thread imports `numba.core.config` while another is in the middle of `numba`, each
+waits for the other, and Python ends that by handing out a package that is half imported.  So tasks import with
+`module`, one at a time, and the package first.
 """
 
 import _thread
@@ -23,6 +28,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
+from importlib import import_module
+from types import ModuleType
 from typing import Final, Generic, TypeVar
 
 from trueno.backend import forks_wait, ieee
@@ -34,6 +41,7 @@ PATIENCE: Final = 60.0  # seconds that an exit waits for running tasks, which ta
 
 _here = threading.local()
 _under_way: "set[_thread.LockType]" = set()
+_imports = threading.RLock()
 
 
 def run(function: Callable[[], T]) -> T:
@@ -45,6 +53,15 @@ def run(function: Callable[[], T]) -> T:
         task.run()
     with task.done:  # released again at once, for an exit or a fork that waits for it, too
         return task.outcome()
+
+
+def module(name: str) -> ModuleType:
+    """The module of that full name, imported after its packages and while no other task imports one."""
+    with _imports:
+        packages = name.split(".")
+        for end in range(1, len(packages)):
+            import_module(".".join(packages[:end]))
+        return import_module(name)
 
 
 def _compiling() -> bool:
@@ -109,5 +126,11 @@ def wait(seconds: float = PATIENCE) -> bool:
 atexit.register(wait)
 
 
+def _after_fork() -> None:
+    global _imports
+    _under_way.clear()
+    _imports = threading.RLock()  # another thread may have held it
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_under_way.clear)
+    os.register_at_fork(after_in_child=_after_fork)

@@ -11,6 +11,7 @@ Here what only kernels call is never compiled alone, and what a kernel brings wi
 
 from typing import Any
 
+import numba  # noqa: F401  # before its modules: see `elsewhere`
 from llvmlite.binding import create_new_module_pass_manager
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler

@@ -10,8 +10,9 @@ import os
 import re
 import sys
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
+
+from trueno_simd.llvm import elsewhere
 
 HARMLESS = re.compile(
     r"_|.*CUDA|.*THREAD|.*CACHE|DUMP_|DEBUG(_PRINT_.*|_TYPEINFER|_FRONTEND)?$|TRACE$|CHROME_TRACE$|HTML$|ANNOTATE$"
@@ -43,7 +44,7 @@ def made() -> Target | None:
         context = None if target is None else vars(target).get("_toplevel_target_context")
         if context is None:
             return None
-        codegen, config = context.codegen(), import_module("numba.core.config")
+        codegen, config = context.codegen(), elsewhere.module("numba.core.config")
         # Another library's function may have been compiled long ago, and the configuration been read again.
         unchanged = codegen._get_host_cpu_features() == codegen._tm_features
         _made = Target(config.CPU_NAME if unchanged else "", codegen._tm_features, options())
@@ -54,7 +55,7 @@ def tell(cpu: str, features: str) -> Target:
     """Make Numba compile for `cpu`.  Its target is created at once, so that it cannot change any more."""
     # Set on the module, not in the environment, which is the user's and reaches child processes.  Both words are
     # needed: without the second, the host's features are added to the named CPU.
-    config: Any = import_module("numba.core.config")
+    config: Any = elsewhere.module("numba.core.config")
     config.CPU_NAME, config.CPU_FEATURES = cpu, features
     return make()
 
@@ -62,7 +63,7 @@ def tell(cpu: str, features: str) -> Target:
 def make() -> Target:
     """The target, which is made if it is not."""
     if (target := made()) is None:
-        context: Any = import_module("numba.core.registry").cpu_target.target_context
+        context: Any = elsewhere.module("numba.core.registry").cpu_target.target_context
         assert context is not None
         target = made()
         assert target is not None
@@ -90,7 +91,7 @@ def disabled() -> bool:
 
 def options() -> str:
     """Numba's options that change code, as they are now."""
-    config = vars(import_module("numba.core.config"))
+    config = vars(elsewhere.module("numba.core.config"))
     return " ".join(
         f"{name}={config[name]!r}" for name in sorted(config) if name.isupper() and not HARMLESS.match(name)
     )

@@ -7,6 +7,7 @@ from typing import Any
 from trueno.backend import Op
 
 from trueno_simd.door import native
+from trueno_simd.llvm import elsewhere
 from trueno_simd.rows.source import printed
 
 KEPT = 1024
@@ -32,8 +33,7 @@ def compiled(
     name = f"k_{op.name}_{dtype}_{blake2b(text.encode(), digest_size=8).hexdigest()}"
     kernel = None if parallel else native.load(name)
     if kernel is None:
-        from trueno_simd.codecache import modules  # imports Numba, which a native kernel does without
-
+        modules = elsewhere.module("trueno_simd.codecache.modules")  # Numba, which a native kernel does without
         kernel = modules.module(name, text).kernel
         if not parallel:
             native.keep(name, kernel)

@@ -35,7 +35,7 @@ Where a backend has no guarded kernel for a call, `supports` answers `unguarded`
 the results itself.
 """
 
-from trueno.ops.program import FOLDS, Node, Program
+from trueno.programs.program import FOLDS, Node, Program
 
 
 def with_flags(program: Program, *, bits: bool = False) -> Program:

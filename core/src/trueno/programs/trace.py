@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from trueno.ops.program import ELEMENTS, FOLDS, LEAF_SPACE, SPACES, Node, Program, Space
+from trueno.programs.program import ELEMENTS, FOLDS, LEAF_SPACE, SPACES, Node, Program, Space
 
 COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", "eq", "ne", "and", "or"})
 FOLDABLE: dict[str, Callable[..., float]] = {
@@ -135,7 +135,7 @@ class Symbol:
     __and__, __or__ = _operator("and"), _operator("or")
     __neg__, __abs__, __invert__ = _unary("neg"), _unary("abs"), _unary("not")
     __bool__ = _refuse("the truth", "choose with where(c, a, b)")
-    __iter__ = _refuse("iteration", "fold with trueno.ops.language's sum, max, …")
+    __iter__ = _refuse("iteration", "fold with trueno.programs.language's sum, max, …")
     __len__ = _refuse("the length", "use count(x)")
     __index__ = _refuse("an index", "a position is a symbol too")
     __float__ = _refuse("a float", "keep it symbolic")

@@ -7,8 +7,8 @@ the accuracy of a composition follows from the program (`trueno.judge.bound`).
 
 from typing import Any
 
-from trueno.ops.program import NUMBERS, Node
-from trueno.ops.trace import Symbol
+from trueno.programs.program import NUMBERS, Node
+from trueno.programs.trace import Symbol
 
 LN2 = 0.6931471805599453
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.ops.fused import fma
-from trueno.ops.program import Program
+from trueno.programs.fused import fma
+from trueno.programs.program import Program
 
 Array = npt.NDArray[Any]
 

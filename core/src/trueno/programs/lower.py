@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from trueno.ops.program import ELEMENTS, FOLDS, Program
+from trueno.programs.program import ELEMENTS, FOLDS, Program
 
 Residence = Literal["registers", "cache", "memory", "narrow"]
 KEEP_ABOVE: dict[Residence, float] = {"registers": 0.0, "cache": 3.0, "memory": 30.0, "narrow": float("inf")}

@@ -14,6 +14,7 @@ from trueno import testing as testing
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
 from trueno.batch import Batch as Batch
+from trueno.caches import Pages as Pages
 from trueno.context import device as device
 from trueno.context import sync_available as sync_available
 from trueno.discovery.registry import register as register
@@ -485,6 +486,20 @@ def attention(
     q: ArrayLike, k: ArrayLike, v: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
 ) -> NDArray[Any]:
     """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
+
+# ---- caches ------------------------------------------------------------------------------------
+
+@_function
+def attention_decode(
+    q: ArrayLike, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: ArrayLike, lengths: ArrayLike, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """attention(q[i], k of sequence i, v of sequence i, causal=True): the last t tokens of each sequence."""
+
+@_function
+def kv_cache_scatter(
+    cache: Pages | NDArray[Any], x: ArrayLike, slots: ArrayLike, *, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """y is the cache with x[i] in slot slots[i]: page slots[i] // page, token slots[i] mod page."""
 
 # ---- quantized ---------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike, NDArray
 
+from trueno.caches import Pages
 from trueno.context import DeviceContext
 from trueno.quant import QuantizedMatrix
 
@@ -325,6 +326,18 @@ async def attention(
     q: ArrayLike, k: ArrayLike, v: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
 ) -> NDArray[Any]:
     """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
+
+# ---- caches ------------------------------------------------------------------------------------
+
+async def attention_decode(
+    q: ArrayLike, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: ArrayLike, lengths: ArrayLike, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """attention(q[i], k of sequence i, v of sequence i, causal=True): the last t tokens of each sequence."""
+
+async def kv_cache_scatter(
+    cache: Pages | NDArray[Any], x: ArrayLike, slots: ArrayLike, *, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """y is the cache with x[i] in slot slots[i]: page slots[i] // page, token slots[i] mod page."""
 
 # ---- quantized ---------------------------------------------------------------------------------
 

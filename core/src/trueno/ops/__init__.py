@@ -3,7 +3,17 @@
 Each file here holds one family.  Importing this package declares all ops.
 """
 
-from trueno.ops import activations, arithmetic, attention, mathematics, matrix, normalization, quantized, reductions
+from trueno.ops import (
+    activations,
+    arithmetic,
+    attention,
+    caches,
+    mathematics,
+    matrix,
+    normalization,
+    quantized,
+    reductions,
+)
 from trueno.ops.op import ALIASES, TABLE, Op, Parameter
 
 FAMILIES = tuple(
@@ -16,6 +26,7 @@ FAMILIES = tuple(
         normalization,
         matrix,
         attention,
+        caches,
         quantized,
     )
 )

@@ -1,10 +1,10 @@
 """Structured ops by NumPy.
 
 `KERNELS` (`table`) makes the kernel of a key; `matrix` has those of plain arrays, `quantized` those of blocks,
-`attention` those of transformers.
+`attention` those of transformers, `caches` those of their keys and values.
 """
 
-from trueno_scalar.kernels import attention, matrix, quantized  # noqa: F401 - each adds its own
+from trueno_scalar.kernels import attention, caches, matrix, quantized  # noqa: F401 - each adds its own
 from trueno_scalar.kernels.table import KERNELS
 
 __all__ = ["KERNELS"]

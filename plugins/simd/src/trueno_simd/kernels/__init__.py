@@ -9,7 +9,18 @@ answers 0, or -1 having written nothing: shapes that do not agree, or an `out` t
 `operands` has types and checks.
 """
 
-from trueno_simd.kernels import attention, convolve, eigen, gather, matmul, matvec, rope, transpose  # noqa: F401 - each adds its own
+from trueno_simd.kernels import (  # noqa: F401 - each adds its own
+    attention,
+    convolve,
+    decode,
+    eigen,
+    gather,
+    matmul,
+    matvec,
+    rope,
+    scatter,
+    transpose,
+)
 from trueno_simd.kernels.quant import dequantize, matmul_colmajor, matvec_colmajor  # noqa: F401
 from trueno_simd.kernels.quant import matmul as quant_matmul  # noqa: F401
 from trueno_simd.kernels.quant import matvec as quant_matvec  # noqa: F401

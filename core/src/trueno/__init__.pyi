@@ -14,6 +14,7 @@ from trueno import testing as testing
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
 from trueno.batch import Batch as Batch
+from trueno.caches import KVCache as KVCache
 from trueno.caches import Pages as Pages
 from trueno.context import device as device
 from trueno.context import sync_available as sync_available

@@ -32,6 +32,8 @@ _HOMES = {
     "Vector": "trueno.arrays",
     "Matrix": "trueno.arrays",
     "QuantizedMatrix": "trueno.quant",
+    "KVCache": "trueno.caches",
+    "Pages": "trueno.caches",
     "quantize": "trueno.quant",
     "requantize": "trueno.quant",
     "use": "trueno.dispatch.asking",

@@ -14,6 +14,8 @@ from trueno import testing as testing
 from trueno.arrays import Matrix as Matrix
 from trueno.arrays import Vector as Vector
 from trueno.batch import Batch as Batch
+from trueno.caches import KVCache as KVCache
+from trueno.caches import Pages as Pages
 from trueno.context import device as device
 from trueno.context import sync_available as sync_available
 from trueno.discovery.registry import register as register
@@ -497,6 +499,20 @@ def sample(
     logits: ArrayLike, r: ArrayLike, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, out: Any = None
 ) -> NDArray[Any]:
     """A token drawn by the random number r of [0, 1): a function of its operands, int64."""
+
+# ---- caches ------------------------------------------------------------------------------------
+
+@_function
+def attention_decode(
+    q: ArrayLike, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: ArrayLike, lengths: ArrayLike, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """attention(q[i], k of sequence i, v of sequence i, causal=True): the last t tokens of each sequence."""
+
+@_function
+def kv_cache_scatter(
+    cache: Pages | NDArray[Any], x: ArrayLike, slots: ArrayLike, *, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """y is the cache with x[i] in slot slots[i]: page slots[i] // page, token slots[i] mod page."""
 
 # ---- quantized ---------------------------------------------------------------------------------
 

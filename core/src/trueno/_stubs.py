@@ -12,11 +12,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import trueno
-from trueno.dispatch.parameters import BLOCKS, parameters
+from trueno.dispatch.parameters import BLOCKS, CACHE, parameters
 from trueno.ops import ALIASES, FAMILIES, TABLE
 from trueno.ops.op import Op
 
-OPERANDS = ("ArrayLike", BLOCKS)
+OPERANDS = ("ArrayLike", BLOCKS, CACHE)
 PATH = Path(__file__).with_name("__init__.pyi")
 AIO_PATH = Path(__file__).parent / "aio" / "__init__.pyi"
 BATCH = Path(__file__).with_name("batch") / "__init__.pyi"
@@ -38,6 +38,7 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike, NDArray
 
+from trueno.caches import Pages
 from trueno.context import DeviceContext
 from trueno.quant import QuantizedMatrix
 

@@ -801,6 +801,42 @@ def _(rng):
     assert meaning("sample", x, np.array(0.9), temperature=0.0) == meaning("sample", x, np.array(0.0)) == np.argmax(x)
 
 
+@case("attention_decode")
+def _(rng):
+    q, table, lengths = rng.normal(size=(2, 3, 6, 16)), np.array([[3, 0], [1, 9]]), np.array([7, 4])
+    k, v = (rng.normal(size=(4, 5, 2, d)).astype(np.float32) for d in (16, 8))
+    held = [torch.from_numpy(np.stack([x[3], x[0]]).reshape(10, 2, -1)[:7]) for x in (k, v)]
+    distance = torch.arange(4, 7)[:, None] - torch.arange(7)
+    for window, seen in ((0, distance >= 0), (2, (distance >= 0) & (distance < 2))):
+        got = meaning("attention_decode", q, k.view(np.uint8), v.view(np.uint8), table, lengths, format="f32",
+                      window=window)  # fmt: skip
+        heads = [x.double().transpose(0, 1) for x in (torch.from_numpy(q[0]), *held)]
+        want = F.scaled_dot_product_attention(*heads, attn_mask=seen, enable_gqa=True).transpose(0, 1).numpy()
+        near(got[0], want, 64, np.abs(v).max())
+    alone = meaning(
+        "attention", q[1], k[1, :4].astype(float), v[1, :4].astype(float), causal=True, scale=0.3, softcap=2.0
+    )
+    got = meaning("attention_decode", q, k.view(np.uint8), v.view(np.uint8), table, lengths, format="f32", scale=0.3,
+                  softcap=2.0)  # fmt: skip
+    near(got[1], alone, 64, np.abs(v).max())
+
+
+@case("kv_cache_scatter")
+def _(rng):
+    cache, x = torch.zeros(3, 4, 2, 32, dtype=torch.bfloat16), torch.from_numpy(rng.normal(size=(3, 2, 32))).float()
+    for dtype, form in ((torch.bfloat16, "bf16"), (torch.float16, "f16"), (torch.float32, "f32")):
+        cache = torch.zeros(3, 4, 2, 32, dtype=dtype)
+        got = meaning(
+            "kv_cache_scatter", cache.view(torch.uint8).numpy(), x.numpy(), np.array([11, -1, 2]), format=form
+        )
+        cache[2, 3], cache[0, 2] = x[0].to(dtype), x[2].to(dtype)
+        np.testing.assert_array_equal(got, cache.view(torch.uint8).numpy())
+    got = meaning("kv_cache_scatter", np.zeros((1, 2, 2, 34), np.uint8), x.numpy()[:2], np.array([1, 1]), format="q8_0")
+    d = np.abs(x[1, 0].numpy()).max() / 127
+    assert not got[0, 0].any() and got[0, 1, 0, :2].view(np.float16) == np.float16(d)
+    assert np.abs(got[0, 1, 0, 2:].view(np.int8) * d - x[1, 0].numpy()).max() <= d * 0.501, "the last row counts"
+
+
 def test_symmetric_eigen_says_what_is_wrong():
     with pytest.raises(ParameterError, match=r"a\[0, 1\] is 2.0, but a\[1, 0\] is 3.0 \(largest asymmetry 1.0\)"):
         meaning("symmetric_eigen", np.array([[1.0, 2.0], [3.0, 1.0]]))

@@ -29,9 +29,8 @@ def sound(op):
         sizes = {symbol: 8 for spec in op.signature.inputs for symbol in spec.dims}
         leading = [(2,) if spec.leading and op.shapes is None else () for spec in op.signature.inputs]
         shapes = [(*lead, *held) for lead, held in zip(leading, op.held(sizes, static), strict=True)]
-    kinds = {"": np.float32, "index": np.int64, "blocks": np.uint8}
     operands = [
-        np.zeros(s, kinds[spec.type]) if spec.type else rng.uniform(0.5, 1, s).astype(np.float32)
+        np.zeros(s, spec.holds(np.float32)) if spec.type else rng.uniform(0.5, 1, s).astype(np.float32)
         for spec, s in zip(op.signature.inputs, shapes, strict=True)
     ]
     if op.name == "symmetric_eigen":

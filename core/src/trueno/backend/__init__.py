@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from trueno.judge.bound import judge as judge
     from trueno.ops import TABLE as TABLE
     from trueno.ops import stacks as stacks
+    from trueno.ops.caches import encode_cache as encode_cache
     from trueno.ops.op import FusedOp as FusedOp
     from trueno.ops.op import Op as Op
     from trueno.programs.evaluate import evaluate as evaluate
@@ -130,6 +131,7 @@ GROUPS = {
         "interleave": "trueno.formats.interleave",
         "decode": "trueno.formats.decode",
         "encode": "trueno.formats.encoders",
+        "encode_cache": "trueno.ops.caches",
         "rounded_activations": "trueno.formats.activations",
     },
     "Surroundings": {

@@ -137,6 +137,16 @@ class Batch:
     ) -> Handle:
         """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
 
+    def attention_decode(
+        self, q: Handle | float, k: Handle | float, v: Handle | float, table: Handle | float, lengths: Handle | float, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = ""
+    ) -> Handle:
+        """attention(q[i], k of sequence i, v of sequence i, causal=True): the last t tokens of each sequence."""
+
+    def kv_cache_scatter(
+        self, cache: Handle | float, x: Handle | float, slots: Handle | float, *, format: str = ""
+    ) -> Handle:
+        """y is the cache with x[i] in slot slots[i]: page slots[i] // page, token slots[i] mod page."""
+
     def abs(self, x: Handle | float) -> Handle:
         """|x|."""
 

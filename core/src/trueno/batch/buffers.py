@@ -37,6 +37,8 @@ def assign(values: Sequence[Value], steps: Iterable[tuple[list[int], list[int]]]
     sizes: list[tuple[int, np.dtype[Any]]] = []
     for at, (reads, makes) in enumerate(steps):
         for v in makes:
+            if values[v].upload >= 0:  # in the memory of an upload
+                continue
             size = (prod(values[v].shape), values[v].dtype)
             if free[size]:
                 place[v] = free[size].pop()

@@ -12,6 +12,7 @@ import numpy as np
 
 from trueno.dispatch.axes import result_shapes
 from trueno.dispatch.canonical import groups, varies
+from trueno.errors import BatchError
 from trueno.ops.op import Op
 
 Shape = tuple[int, ...]
@@ -29,6 +30,8 @@ class Value:
     """An upload (maker −1) or result `part` of op `maker`.
 
     blocks: the format of quantized rows, whose shape counts bytes; columns: whether they are a transposed matrix.
+    upload: the upload in whose memory an op that updates one left this; -1 for others.  updated: the op that has
+    changed the memory since.
     """
 
     shape: Shape
@@ -37,6 +40,8 @@ class Value:
     part: int = 0
     blocks: str = ""
     columns: bool = False
+    upload: int = -1
+    updated: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -85,16 +90,30 @@ class Graph:
     def record(self, op: Op, operands: tuple[int | Number, ...], dtype: np.dtype[Any], params: tuple[float, ...],
                static: dict[str, Any], axis: Any, keepdims: bool) -> tuple[int, ...]:  # fmt: skip
         """Append a call; returns the values of its results.  Errors of shapes and axes are those of the op itself."""
+        for name, v in zip(op.operands, operands, strict=True):
+            if isinstance(v, int) and (by := self.values[v].updated):
+                raise BatchError(f"{op.name}: {name} was updated by {by}; use the handle that it returned")
+        memory = self._updated(op, operands[0]) if op.updates else -1
         shapes = tuple(self.values[v].shape if isinstance(v, int) else () for v in operands)
         output_shapes = result_shapes(op, shapes, static, axis, keepdims)
         entry = Recorded(op, dtype, operands, params, static, axis, keepdims, "call")
         entry.form, entry.domain, entry.split, entry.reason = _form(op, shapes, output_shapes, axis)
         for part, (shape, spec) in enumerate(zip(output_shapes, op.signature.outputs, strict=True)):
             blocks = static["format"] if spec.blocks else ""
-            self.values.append(Value(shape, spec.holds(dtype), len(self.ops), part, blocks))
+            self.values.append(Value(shape, spec.holds(dtype), len(self.ops), part, blocks, upload=memory))
+        if memory >= 0:
+            self.values[operands[0]].updated = op.name  # type: ignore[index]
         entry.results = tuple(range(len(self.values) - len(output_shapes), len(self.values)))
         self.ops.append(entry)
         return entry.results
+
+    def _updated(self, op: Op, v: int | Number) -> int:
+        """The upload that an op updates: its first operand, or the one that this is the latest state of."""
+        value = self.values[v] if isinstance(v, int) else None
+        if value is None or (value.maker >= 0 and value.upload < 0):
+            source = self.ops[value.maker].op.name if value is not None else "a number"
+            raise BatchError(f"{op.name}: {op.operands[0]} is a result of {source}; an upload is updated")
+        return value.upload if value.maker >= 0 else v  # type: ignore[return-value]
 
 
 CHECKED = "the host checks its operands' values where it can"

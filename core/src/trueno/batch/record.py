@@ -35,9 +35,9 @@ class Batch:
     On a backend with arrays of its own, arrays stay there between upload and read.  A batch borrows, without a copy, an
     array whose layout kernels accept, on the host and on that backend: a change of its values counts at the next
     execution, so change none during an execution, nor before you read a handle that was fused away; `update` replaces
-    an array.  A batch never writes to an array of yours.  It owns its buffers until it is closed; it is for one thread
-    at a time, and records no op while it runs.  BatchError for a call that is too early or too late, or for a handle of
-    another batch.
+    an array.  A batch never writes to an array of yours, but for a cache that a recorded op
+    updates.  It owns its buffers until it is closed; it is for one thread at a time, and records no op while it runs.
+    BatchError for a call that is too early or too late, or for a handle of another batch.
     """
 
     def __init__(self, backend: str | None = None) -> None:
@@ -201,6 +201,7 @@ class Batch:
                 self._uploads.remove(v)
             del self._handles[before:], self._graph.values[before:]
             raise
+        self._kept.update(values if op.updates else ())
         handles = tuple(map(self._handle, values))
         return handles[0] if len(handles) == 1 else handles
 
@@ -345,7 +346,7 @@ class Batch:
         if not self._done or self._replay is None or v >= self._planned:
             raise BatchError(f"read: h, a result of {op}, was not executed yet; call b.execute() first")
         if v in self._replay.schedule.results:
-            return self._replay.arrays[v]
+            return self._uploads.arrays[value.upload] if value.upload >= 0 else self._replay.arrays[v]
         if self._changed:
             raise BatchError(
                 f"read: h, a result of {op}, was fused into other ops, and its uploads have changed since; "

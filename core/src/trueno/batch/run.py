@@ -60,7 +60,7 @@ class Replay:
         self._args: list[tuple[Any, ...]] = []
         for at, step in enumerate(schedule.steps):
             for v, _ in step.reads:
-                self._users[v].append(at)
+                self._users[self._memory(v)].append(at)
             self._args.append(self._arguments(step, uploads))
         self._state: State | None = None
         self._generation = -1
@@ -80,7 +80,12 @@ class Replay:
 
     def _array(self, v: int, uploads: Arrays) -> Any:
         place = self.schedule.buffers.place
-        return self.backs[place[v]] if v in place else uploads[v]
+        return self.backs[place[v]] if v in place else uploads[self._memory(v)]
+
+    def _memory(self, v: int) -> int:
+        """The upload whose memory a value is in, if an op updated one; else the value."""
+        upload = self.graph.values[v].upload
+        return v if upload < 0 else upload
 
     def rebind(self, v: int, uploads: Arrays) -> None:
         """Called when an upload has another array."""
@@ -278,7 +283,7 @@ class Replay:
             operands = tuple(x.value if isinstance(x, Number) else next(arrays) for x in entry.operands)
             targets = args[-outs:]
             with state.entered(now):
-                if device is None:
+                if device is None or op.updates:
                     call.call(op, operands, dict(scalars), targets[0] if outs == 1 else targets)
                     return 0
                 results = call.call(op, operands, dict(scalars), None)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from trueno.dispatch.half import FLOATS, TAKEN, is_half
 from trueno.dispatch.operands import float_dtype, is_number
 from trueno.dispatch.transfer import imported
-from trueno.errors import DtypeError, ParameterError, ShapeError
+from trueno.errors import DtypeError, OutError, ParameterError, ShapeError
 from trueno.floatenv import ieee
 from trueno.formats.table import INTERLEAVED
 from trueno.ops.op import Op, Parameter
@@ -62,11 +62,14 @@ def unpacked(op: Op, name: str, x: Any, told: str) -> tuple[Any, str]:
     """
     told = lower(told)
     form = getattr(x, "_blocks", None)
+    if form is None and op.caches:
+        form = _cells(op, name, x)
     if form is None:
         return x, told
     data, actual, columns = form
     if told is not None and (not isinstance(told, str) or told not in ("", actual)):
-        raise ParameterError(f"{op.name}: {name} is in {actual}, but format is {shown(told)}; leave format out")
+        remedy = "caches of one call have one dtype" if op.caches else "leave format out"
+        raise ParameterError(f"{op.name}: {name} is in {actual}, but format is {shown(told)}; {remedy}")
     if columns != op.columnwise:
         way, other = ("column by column", "_colmajor") if columns else ("row by row", "")
         twin = f"trueno.{op.name.removesuffix('_colmajor')}{other}"
@@ -91,6 +94,34 @@ def unpack(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> tuple[tu
     return tuple(replaced), {**given, "format": form}
 
 
+def _cell(x: Any) -> str:
+    """The format of an array of floats that a cache may be; empty for any other object."""
+    plain = x.__class__ is np.ndarray and x.ndim and x.dtype.isnative
+    return {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(x.dtype.name, "") if plain else ""
+
+
+def _cells(op: Op, name: str, x: Any) -> tuple[Any, str, bool] | None:
+    """The bytes of a cache that is an array of floats, and their format; None for bytes, and what is not an array."""
+    if x.__class__ is not np.ndarray or not x.ndim or x.dtype == np.uint8:
+        return None
+    form = _cell(x)
+    if not form:
+        remedy = "a cache is float32, float16 or bfloat16, or uint8 with format='q8_0'"
+        raise DtypeError(f"{op.name}: {name} is {x.dtype}; {remedy}")
+    if x.strides[-1] != x.itemsize:
+        x = np.ascontiguousarray(x)
+    return x.view(np.uint8), form, False
+
+
+def cache_bytes(op: Op, x: Array, form: str) -> Array:
+    """The bytes of `out` for a cache in `form`; OutError for another dtype, or rows with gaps."""
+    if x.dtype == np.uint8:
+        return x
+    if _cell(x) != form or x.strides[-1] != x.itemsize:
+        raise OutError(f"{op.name}: out is {x.dtype}, strides {x.strides}; the cache is {form}, in rows without gaps")
+    return x.view(np.uint8)
+
+
 def _holds(x: Any, kind: str) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind == kind
 
@@ -112,8 +143,10 @@ def _bytes(op: Op, name: str, x: Any) -> Array:
     """`x` as rows of blocks; DtypeError if it is not a uint8 array, ShapeError if it does not have two dimensions."""
     if not isinstance(x, np.ndarray) or x.dtype != np.uint8:
         what = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
+        if op.caches:
+            raise DtypeError(f"{op.name}: {name} is {what}; give an array of the cache's dtype, or a trueno.KVCache's")
         raise DtypeError(f"{op.name}: {name} is {what}; give a QuantizedMatrix (trueno.quantize), or its bytes (uint8)")
-    if x.ndim != 2:
+    if x.ndim != 2 and not op.caches:
         raise ShapeError(f"{op.name}: {name} has shape {x.shape}; bytes of a matrix are [rows, bytes per row]")
     return np.asarray(x)
 

@@ -102,7 +102,7 @@ def source(op: Op) -> str:
     def plain(name: str, spec: ArraySpec) -> str:
         return f"{name}.__class__ is _ndarray" + (f" and {name}.dtype is {dtypes[spec.type]}" if name != x else "")
 
-    dtypes = {"": "_dtype", "index": "_int64", "blocks": "_uint8"}
+    dtypes = {"": "_dtype", "index": "_int64", "blocks": "_uint8", "cache": "_uint8"}
     conditions = [plain(spec.name, spec) for spec in inputs]
     # A parameter that is not passed is the default itself, which is valid: one comparison by identity.
     conditions += ["axis is _axis"] if "axis" in extra else []
@@ -114,7 +114,8 @@ def source(op: Op) -> str:
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
     for spec in inputs:
         if spec.blocks:  # a QuantizedMatrix knows its format
-            lines.append(f"    if {spec.name}.__class__ is not _ndarray:")
+            floats = f" or {spec.name}.dtype is not _uint8" if spec.cache else ""
+            lines.append(f"    if {spec.name}.__class__ is not _ndarray{floats}:")
             lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")
     pad = "            "
     lines += [

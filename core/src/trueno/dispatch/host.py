@@ -20,7 +20,7 @@ from trueno.dispatch import state
 from trueno.dispatch.axes import Geometry, OperandView, Views, geometry, located, refuse_empty, structured
 from trueno.dispatch.cache import store_host
 from trueno.dispatch.cache_host import bound
-from trueno.dispatch.coerce import coerce, coerce_params
+from trueno.dispatch.coerce import cache_bytes, coerce, coerce_params
 from trueno.dispatch.contiguous import compact, is_plain
 from trueno.dispatch.fallback import passes
 from trueno.dispatch.half import WIDE, is_half, put, rounded, widened
@@ -50,7 +50,7 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
         refuse_empty(op, rows.form, shapes)
     if op.check is not None:
         op.check(*arrays)
-    results = _outs(op, out, tuple(view.final for view in views[1]), dtype, user_dtype)
+    results = _outs(op, out, tuple(view.final for view in views[1]), dtype, user_dtype, static)
     try:
         across = None if rows is None else rows.across
         plan = None if across is None else _run_across(request, arrays, params, results, across)
@@ -74,17 +74,18 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
 
 
 class _Result:
-    """One result: the array in which it is computed, and the array and dtype that the user requests."""
+    """One result: the array in which it is computed, and what the user requests: an object, its array and its dtype."""
 
-    __slots__ = ("array", "dtype", "user")
+    __slots__ = ("array", "dtype", "target", "user")
 
-    def __init__(self, array: Array, user: Any, dtype: np.dtype[Any]) -> None:
+    def __init__(self, array: Array, user: Any, target: Array | None, dtype: np.dtype[Any]) -> None:
         self.array = array
         self.user = user
+        self.target = target
         self.dtype = dtype
 
     def deliver(self) -> None:
-        target = getattr(self.user, "array", self.user)
+        target = self.target
         if target is None:
             if self.array.dtype != self.dtype:
                 self.array = rounded(self.array, self.dtype)
@@ -93,26 +94,27 @@ class _Result:
 
 
 def _outs(
-    op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any], user_dtype: np.dtype[Any]
-) -> list[_Result]:
+    op: Op, out: Any, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype[Any], user_dtype: np.dtype[Any],
+    static: dict[str, Any],
+) -> list[_Result]:  # fmt: skip
     """The results of a call that computes in `dtype`, for operands of dtype `user_dtype`."""
     specs = op.signature.outputs
     dtypes, computed = [s.holds(user_dtype) for s in specs], [s.holds(dtype) for s in specs]
     if out is None:
         kinds = zip(specs, shapes, computed, dtypes, strict=True)
-        return [_Result(_room(op, spec, s, c), None, d) for spec, s, c, d in kinds]
+        return [_Result(_room(op, spec, s, c), None, None, d) for spec, s, c, d in kinds]
     outs = listed(op, out)
     arrays = [getattr(user, "array", user) for user in outs]
     results = []
     for user, array, spec, shape, wanted, type_ in zip(outs, arrays, specs, shapes, dtypes, computed, strict=True):
         if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
             raise OutError(f"{op.name}: out for {spec.name} is {type(user).__name__}; it must be a NumPy array")
-        array = np.asarray(array)
+        array = cache_bytes(op, np.asarray(array), static["format"]) if spec.cache else np.asarray(array)
         check_fit(op, spec, array, shape, wanted)
         if not array.flags.writeable:
             raise OutError(f"{op.name}: out for {spec.name} is read-only; give an array that can be written")
         direct = is_plain(array) and type_ == wanted
-        results.append(_Result(array if direct else _room(op, spec, shape, type_), user, wanted))
+        results.append(_Result(array if direct else _room(op, spec, shape, type_), user, array, wanted))
     check_apart(op, arrays, _share)
     return results
 
@@ -123,6 +125,11 @@ def _room(op: Op, spec: ArraySpec, shape: tuple[int, ...], dtype: np.dtype[Any])
     except (MemoryError, ValueError) as error:  # a ValueError for a size beyond the address space
         problem = f"there is no room for {spec.name}, {dtype} of shape {shape}"
         raise OutOfMemory(f"{op.name}: {problem} ({error}); compute it in parts") from None
+
+
+def _same(a: Array, b: Array) -> bool:
+    """Whether two arrays are the same elements of memory."""
+    return a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides
 
 
 def _share(a: Array, b: Array) -> bool:
@@ -176,10 +183,12 @@ def _run(request: Call, arrays: list[Array], params: tuple[float, ...], results:
                for r, v in zip(results, result_views, strict=True)]  # fmt: skip
     if not all(prod(view.shape) for view in operand_views) or not any(target.size for target in targets):
         for target in targets:
-            target[...] = 0  # there are no elements, or only reductions of none: sums, norms and products are 0
+            # there are no elements, or only reductions of none: sums, norms and products are 0
+            target[...] = arrays[0] if request.op.updates else 0
         return None
     passed = [compact_view(a, view) for a, view in zip(arrays, operand_views, strict=True)]
-    overlap = any(np.may_share_memory(target, a) for target in targets for a in passed)
+    read = passed[1:] if request.op.updates and _same(targets[0], passed[0]) else passed
+    overlap = any(np.may_share_memory(target, a) for target in targets for a in read)
     never = overlap and request.op.structured
     direct = [is_plain(target) and not never for target in targets]
     filled = [t.reshape(v.shape) if d else np.empty(v.shape, t.dtype)

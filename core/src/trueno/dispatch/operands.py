@@ -51,7 +51,9 @@ def check_dtype(op: Op, spec: ArraySpec, dtype: Dtype, where: str) -> None:
     if spec.type:
         right = dtype == spec.holds(dtype)
         remedy = (
-            f"indices {where} are int64" if spec.index else f"blocks are bytes {where}, uint8: give a QuantizedMatrix"
+            f"indices {where} are int64"
+            if spec.index
+            else f"blocks are bytes {where}, uint8: give {'Pages' if spec.cache else 'a QuantizedMatrix'}"
         )
     else:
         right = dtype.type in FLOATS if where == "in a batch" else is_float(dtype)

@@ -6,13 +6,17 @@ from trueno.ops.op import Op
 
 BLOCKS = "QuantizedMatrix | NDArray[Any]"
 """The accepted types of an operand in blocks."""
+CACHE = "Pages | NDArray[Any]"
+"""The accepted types of a cache of keys or values."""
 
 
 def parameters(op: Op) -> list[inspect.Parameter]:
     """The public parameters of an op's function, in order."""
     P = inspect.Parameter
-    taken = {True: BLOCKS, False: "ArrayLike"}
-    listed = [P(s.name, P.POSITIONAL_OR_KEYWORD, annotation=taken[s.blocks]) for s in op.signature.inputs]
+    taken = {"blocks": BLOCKS, "cache": CACHE}
+    listed = [
+        P(s.name, P.POSITIONAL_OR_KEYWORD, annotation=taken.get(s.type, "ArrayLike")) for s in op.signature.inputs
+    ]
     for p in op.params:
         kind = P.KEYWORD_ONLY if p.keyword else P.POSITIONAL_OR_KEYWORD
         listed.append(P(p.name, kind, default=p.default, annotation=p.type.__name__))

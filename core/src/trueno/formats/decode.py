@@ -91,6 +91,8 @@ def decode(f: Format, data: Bytes) -> Floats:
     shape = (*data.shape[:-1], f.row_elements(data.shape[-1]))
     if not data.size:
         return np.empty(shape, np.float32)
+    if f.cells:
+        return _floats(f, np.ascontiguousarray(data)).reshape(shape)
     if f.plain:
         data = plain(data.reshape(-1, data.shape[-1]), f)
     blocks = data.reshape(-1, f.nbytes)
@@ -102,3 +104,24 @@ def decode(f: Format, data: Bytes) -> Floats:
         if added is not None:
             y += added[:, :, None]
     return y.reshape(shape)
+
+
+def _floats(f: Format, data: Bytes) -> Floats:
+    cells = data.view(f.fields[f.d].dtype)
+    if f.name == "bf16":  # the upper half of a float32
+        return (cells.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return cells.astype(np.float32)
+
+
+def stored(f: Format, x: Floats) -> Bytes:
+    """x[..., k] as rows of a format of one float an element, each rounded to nearest even: uint8 [..., row_bytes]."""
+    x = np.ascontiguousarray(x, np.float32)
+    if f.name == "bf16":
+        bits = x.view(np.uint32)
+        nearest = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
+        bits = np.where(np.isnan(x), bits | np.uint32(0x400000), nearest)
+        cells: npt.NDArray[Any] = (bits >> np.uint32(16)).astype("<u2")
+    else:
+        with np.errstate(all="ignore"):
+            cells = x.astype(f.fields[f.d].dtype)
+    return cells.view(np.uint8).reshape(*x.shape[:-1], f.row_bytes(x.shape[-1]))

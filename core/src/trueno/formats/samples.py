@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from trueno.formats.decode import stored
 from trueno.formats.interleave import interleaved
 from trueno.formats.table import FORMATS, Format
 
@@ -15,6 +16,8 @@ def random_rows(f: Format | None, shape: tuple[int, ...], rng: np.random.Generat
     assert f is not None
     if f.plain:
         return interleaved(random_rows(FORMATS[f.plain], shape, rng), f)
+    if f.cells:
+        return stored(f, rng.standard_normal((*shape[:-1], f.row_elements(shape[-1])), np.float32))
     data = rng.integers(0, 256, shape, np.uint8)
     blocks = data.reshape(-1, f.nbytes)
     code = max(map(abs, f.values)) if f.values else 1 << (f.code_bits - bool(f.bias or f.signed))

@@ -141,6 +141,11 @@ class Format:
     def code_bits(self) -> int:
         return max(p.to + p.bits for p in self.planes)
 
+    @property
+    def cells(self) -> bool:
+        """Whether an element is one float, of its own bytes: a dtype, and no block."""
+        return not self.planes
+
     def row_bytes(self, k: int) -> int:
         """Bytes of a row of k elements; ShapeError if k is not a multiple of a block."""
         if k % self.elements:
@@ -170,14 +175,16 @@ FORMATS: dict[str, Format] = {}
 """Every format by its name in lower case."""
 
 
-def format_of(name: str, who: str = "format", *, weights: bool = False) -> Format:
+def format_of(name: str, who: str = "format", *, weights: bool = False, cache: bool = False) -> Format:
     """The format called `name`, upper or lower case, interleaved ones too; else ParameterError with a suggestion.
 
-    weights: accept only formats in which matrices are stored.
+    weights: accept only formats in which matrices are stored.  cache: also floats (`CELLS`), as caches hold them.
     """
     match = None
     if isinstance(name, str):
-        match = FORMATS.get(name.lower()) or INTERLEAVED.get(name.lower())
+        match = (
+            FORMATS.get(name.lower()) or INTERLEAVED.get(name.lower()) or (CELLS.get(name.lower()) if cache else None)
+        )
     if match is None or (weights and not match.weights):
         known = [n for n, f in FORMATS.items() if f.weights or not weights]
         near = suggestion(name.lower(), (*known, *INTERLEAVED)) if isinstance(name, str) and match is None else ""
@@ -262,6 +269,14 @@ _add("iq4_xs", 23, 256, 136,
      activations="q8_k", fallback="iq4_nl", encoder="grouped_codebook")  # fmt: skip
 _add("mxfp4", 39, 32, 17, _fields(("d", "u1", 1), ("qs", "u1", 16)), NIBBLES, values=E2M1, e8m0=True,
      activations="q8_0", encoder="shared_exponent")  # fmt: skip
+
+CELLS: dict[str, Format] = {
+    name: Format(name, type_id, 1, nbytes, _fields(("d", dtype, 1)), ())
+    for name, type_id, nbytes, dtype in (("f32", 0, 4, "<f4"), ("f16", 1, 2, "<f2"), ("bf16", 30, 2, "<u2"))
+}
+"""Floats as formats of one element, for caches; they are not in FORMATS, for a matrix of floats is an array."""
+CACHES = (*CELLS, "q8_0")
+"""The formats of caches of keys and values."""
 
 WEIGHTS = tuple(name for name, f in FORMATS.items() if f.weights)
 """Formats of matrices, in ggml's order of numbers."""

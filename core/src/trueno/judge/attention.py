@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
+from trueno.formats import decode, format_of
 from trueno.judge.bound import EXACT, Bound
 from trueno.judge.interval import Array, Judge, exact
 from trueno.ops.op import TABLE
@@ -81,4 +82,23 @@ def _hull(v: Array, seen: Array, group: int) -> tuple[Array, Array]:
     return ends[0], ends[1]
 
 
-BOUNDS = {"attention": attention_bound}
+def decode_bound(
+    operands: Sequence[Array], parameters: dict[str, Any], dtype: npt.DTypeLike, accuracy: Accuracy
+) -> list[Bound]:
+    """The bound of `attention_decode`'s result: that of each sequence's attention over its decoded cache."""
+    q, k, v, table, lengths = operands
+    settings = {name: parameters[name] for name in ("scale", "window", "softcap")} | {"causal": True}
+    blocks, page = format_of(parameters["format"], cache=True), k.shape[1]
+    bounds = []
+    for i, length in enumerate(lengths):
+        tokens = np.arange(length)
+        place = (table[i, tokens // page], tokens % page) if length else (tokens, tokens)
+        keys, values = (decode(blocks, x[place]) for x in (k, v))
+        bounds += attention_bound((q[i], keys, values), settings, dtype, accuracy)
+    if not bounds:
+        value = np.zeros((*q.shape[:3], blocks.row_elements(v.shape[-1])), q.dtype)
+        return [Bound(value, value, value, np.isnan(value))]
+    return [Bound(*(np.stack([getattr(b, field) for b in bounds]) for field in ("value", "low", "high", "nan")))]
+
+
+BOUNDS = {"attention": attention_bound, "attention_decode": decode_bound}

@@ -7,6 +7,7 @@ from trueno.ops import (
     activations,
     arithmetic,
     attention,
+    caches,
     mathematics,
     matrix,
     normalization,
@@ -27,6 +28,7 @@ FAMILIES = tuple(
         matrix,
         attention,
         selection,
+        caches,
         quantized,
     )
 )

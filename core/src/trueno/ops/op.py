@@ -85,6 +85,7 @@ class Op:
     empty: float | None = None
     columnwise: bool = False
     extents: tuple[str, ...] = ()
+    updates: bool = False
     _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -170,9 +171,14 @@ class Op:
         """Whether an operand or a result is in blocks; the parameter `format` says which kind."""
         return any(spec.blocks for spec in (*self.signature.inputs, *self.signature.outputs))
 
+    @cached_property
+    def caches(self) -> bool:
+        """Whether its bytes are caches of keys and values, which may be arrays of floats."""
+        return any(spec.cache for spec in self.signature.inputs)
+
     def blocks(self, static: dict[str, Any]) -> Format | None:
         """The format of the op's blocks; None for an op without blocks."""
-        return format_of(static["format"], self.name) if self.quantized else None
+        return format_of(static["format"], self.name, cache=self.caches) if self.quantized else None
 
     def held(self, sizes: dict[str, int], static: dict[str, Any]) -> list[tuple[int, ...]]:
         """Shapes of operands (without leading axes) for about these sizes of symbols.
@@ -249,6 +255,7 @@ def op(
     magnitude: Callable[..., Any] | None = None,
     columnwise: bool = False,
     extents: tuple[str, ...] = (),
+    updates: bool = False,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Declare an op.
 
@@ -263,6 +270,7 @@ def op(
     check: raises for operand values without a result, such as an index outside its table; called before every kernel.
     magnitude: (operands, **parameters) → Σ|a · b| of every result, where the body on absolute values does not give it.
     extents: conditions on the signature's symbols and static parameters, `hq % hk == 0`; a kernel refuses what fails.
+    updates: the result is the first operand with some of it replaced; `out` may be that operand itself.
     columnwise: blocks run along the columns of the matrix that users hold, as those of q.T do.
     """
 
@@ -297,6 +305,7 @@ def op(
             empty=empty,
             columnwise=columnwise,
             extents=extents,
+            updates=updates,
         )
         for taken in (row.name, *row.aliases):
             before = TABLE.get(ALIASES.get(taken, taken))

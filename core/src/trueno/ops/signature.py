@@ -2,8 +2,9 @@
 
 The notation is NumPy's gufunc notation with names.  `...` broadcasts as in NumPy.  A suffix marks what is not the
 call's float: `i[...]:index` is an integer operand, `-> k[...]:index` an int64 result.  `w[n,k]:blocks` are quantized
-rows: symbols count elements, while the array holds each row's blocks as uint8.  A result's symbol that no operand has
-is a static parameter: `x[...,n] -> values[...,k]` with `k: int`.
+rows: symbols count elements, while the array holds each row's blocks as uint8; `k[p,n,h,d]:cache` are rows of blocks or
+of floats, of any rank.  A result's symbol that no operand has is a static parameter: `x[...,n] -> values[...,k]` with
+`k: int`.
 """
 
 import re
@@ -16,14 +17,18 @@ import numpy as np
 from trueno.errors import ShapeError
 from trueno.formats.table import Format
 
-_ARRAY = re.compile(r"(?P<name>[a-z_]\w*)\[(?P<dims>[^\]]*)\](?::(?P<type>index|blocks))?")
-DTYPES: dict[str, np.dtype[Any]] = {"index": np.dtype(np.int64), "blocks": np.dtype(np.uint8)}
+_ARRAY = re.compile(r"(?P<name>[a-z_]\w*)\[(?P<dims>[^\]]*)\](?::(?P<type>index|blocks|cache))?")
+DTYPES: dict[str, np.dtype[Any]] = {
+    "index": np.dtype(np.int64),
+    "blocks": np.dtype(np.uint8),
+    "cache": np.dtype(np.uint8),
+}
 """The types of arrays that do not have the call's dtype."""
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One operand or result: its name, its trailing symbols, whether `...` leads; type: `index`, `blocks`, or float."""
+    """One operand or result: its name, its trailing symbols, whether `...` leads; type: see above."""
 
     name: str
     dims: tuple[str, ...]
@@ -40,7 +45,13 @@ class ArraySpec:
 
     @property
     def blocks(self) -> bool:
-        return self.type == "blocks"
+        """Whether the parameter `format` says what its bytes mean."""
+        return self.type in ("blocks", "cache")
+
+    @property
+    def cache(self) -> bool:
+        """Whether the bytes may also be those of an array of floats, of any rank."""
+        return self.type == "cache"
 
     def holds(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """The dtype of this array in a call of `dtype`."""

@@ -165,7 +165,7 @@ def check_in_place(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) ->
 
 def _overlapping(op: Op, case: Case, backend: str, T: np.dtype[Any], i: int, shift: int) -> None:
     x = case.operands[i]
-    buffer = np.zeros(x.size + abs(shift), T)
+    buffer = np.zeros(x.size + abs(shift), x.dtype)
     source = buffer[max(-shift, 0) : max(-shift, 0) + x.size].reshape(x.shape)
     target = buffer[max(shift, 0) : max(shift, 0) + x.size].reshape(x.shape)
     source[...] = x
@@ -261,10 +261,12 @@ def check_axis(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0) -> Non
             assert v.ok, f"axis=1: {stated(v, op, accuracy)}"
 
 
-def matrix(op: Op, rows: Array, kwargs: dict[str, Any]) -> trueno.QuantizedMatrix:
+def matrix(op: Op, rows: Array, kwargs: dict[str, Any]) -> Any:
     """Rows of blocks as users have them, in the orientation that the op reads."""
     blocks = op.blocks(kwargs)
     assert blocks is not None
+    if op.caches:
+        return trueno.Pages(rows, blocks.name)
     q = trueno.QuantizedMatrix(rows, (len(rows), blocks.row_elements(rows.shape[1])), blocks.name)
     return q.T if op.columnwise else q
 
@@ -279,13 +281,16 @@ def check_batch(op: Op, backend: str, dtype: npt.DTypeLike, seed: int = 0, *, fu
     for case in _some(op, T, seed):
         operands = [np.asarray(x, s.holds(T)) for s, x in zip(op.signature.inputs, case.operands, strict=True)]
         with told(case, backend, seed), trueno.Batch(backend) as b:
-            inputs = zip(op.signature.inputs, operands, strict=True)
-            handles = [b.upload(matrix(op, x, case.kwargs) if s.blocks else x) for s, x in inputs]
+            inputs = list(zip(op.signature.inputs, operands, strict=True))
+            own = np.copy if op.updates else np.asarray  # the batch writes into what it updates
+            sets = [[b.upload(matrix(op, own(x), case.kwargs) if s.blocks else x) for s, x in inputs]
+                    for _ in range(2 if op.updates else 1)]  # fmt: skip
+            handles = sets[0]
             # Twice the negative is the operand itself, bit for bit, so the result must be, too.
             operand_sets = [handles]
             if fused:
                 operand_sets.append(
-                    [h if x.type else b.neg(b.neg(h)) for x, h in zip(op.signature.inputs, handles, strict=True)]
+                    [h if x.type else b.neg(b.neg(h)) for x, h in zip(op.signature.inputs, sets[-1], strict=True)]
                 )
             recorded = [getattr(b, op.name)(*g, **case.kwargs) for g in operand_sets]
             results = [list(m) if isinstance(m, tuple) else [m] for m in recorded]

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.errors import ShapeError
+from trueno.formats.decode import stored
 from trueno.formats.interleave import interleaved, plain
 from trueno.formats.samples import random_rows
 from trueno.formats.table import Format
@@ -43,6 +44,29 @@ EXPLICIT: dict[str, tuple[tuple[tuple[int, ...], ...], ...]] = {
         ((50, 7, 31), (300, 1, 31), (300, 1, 17)),
     ),
 }
+DECODED = (  # b, t, hq, hk, d, e, pages, page, blocks
+    (1, 1, 1, 1, 1, 1, 1, 1, 1),
+    (2, 1, 4, 2, 32, 32, 5, 8, 3),
+    (3, 1, 14, 2, 64, 64, 3, 130, 1),
+    (1, 1, 8, 1, 128, 96, 40, 16, 40),
+    (2, 3, 6, 3, 33, 16, 9, 7, 5),
+    (1, 7, 6, 2, 64, 32, 4, 200, 3),
+)
+EXPLICIT["attention_decode"] = tuple(
+    ((b, t, hq, d), (pages, page, hk, d), (pages, page, hk, e), (b, blocks), (b,))
+    for b, t, hq, hk, d, e, pages, page, blocks in DECODED
+)
+EXPLICIT["kv_cache_scatter"] = tuple(
+    ((pages, page, h, d), (n, h, d), (n,))
+    for pages, page, h, d, n in (
+        (1, 1, 1, 1, 1),
+        (3, 4, 2, 32, 5),
+        (2, 64, 2, 64, 20),
+        (9, 16, 3, 96, 40),
+        (4, 5, 7, 33, 3),
+    )
+)
+"""Of caches, the extents in elements."""
 POSITIONS = 5000
 """Positions of tokens lie below this; other whole numbers name rows of the first operand."""
 BIG: dict[str, dict[str, int]] = {"transpose": {"m": 1100, "n": 517}, "outer": {"m": 700, "n": 611}}
@@ -50,7 +74,10 @@ BIG: dict[str, dict[str, int]] = {"transpose": {"m": 1100, "n": 517}, "outer": {
 
 def _shapes(op: Op, rng: np.random.Generator, given: dict[str, Any]) -> Iterator[tuple[tuple[int, ...], ...]]:
     if op.name in EXPLICIT:
-        yield from EXPLICIT[op.name]
+        for shapes in EXPLICIT[op.name]:
+            held = _bytes(op, shapes, given)
+            if held:
+                yield held
         return
     if op.quantized:
         yield from _in_blocks(op, rng, given)
@@ -67,6 +94,15 @@ def _shapes(op: Op, rng: np.random.Generator, given: dict[str, Any]) -> Iterator
         shapes = tuple((*(lead if s.leading else ()), *(int(sizes[d]) for d in s.dims)) for s in op.signature.inputs)
         if fits(op, shapes, given):
             yield shapes
+
+
+def _bytes(op: Op, shapes: tuple[tuple[int, ...], ...], given: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the arrays that hold operands of these extents; empty if a row has a part of a block."""
+    blocks = op.blocks(given)
+    try:
+        return tuple(spec.held(op.name, s, blocks) for spec, s in zip(op.signature.inputs, shapes, strict=True))
+    except ShapeError:
+        return ()
 
 
 def fits(op: Op, shapes: tuple[tuple[int, ...], ...], given: dict[str, Any]) -> bool:
@@ -97,7 +133,9 @@ def _fill(
     operands: list[Array] = []
     blocks = op.blocks(given)
     for spec, shape in zip(op.signature.inputs, shapes, strict=True):
-        if spec.index:
+        if op.caches and spec.index:
+            operands.append(_places(spec.name, operands, shape, rng))
+        elif spec.index:
             rows = POSITIONS if op.signature.inputs[0].leading else len(operands[0])
             operands.append(rng.integers(0, rows, shape if rows else (0,)))
         elif spec.blocks and blocks is not None:
@@ -109,6 +147,20 @@ def _fill(
     if op.name == "symmetric_eigen":
         operands = [np.ascontiguousarray((a + a.T) / 2) for a in operands]
     return operands
+
+
+def _places(name: str, before: list[Array], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Pages, lengths or slots of a cache: the table lists any pages, and -1 where it happens to list none."""
+    cache = before[1] if name in ("table", "lengths") else before[0]
+    pages, page = cache.shape[:2]
+    if name == "slots":
+        return rng.integers(-1, pages * page, shape if pages * page else (0,))
+    if name == "table":
+        return rng.integers(0, pages, shape) if pages else np.full(shape, -1)
+    lengths = rng.integers(0, before[-1].shape[1] * page + 1, shape) if pages else np.zeros(shape, np.int64)
+    for i, length in enumerate(lengths):
+        before[-1][i, -(-int(length) // max(page, 1)) :] = -1
+    return lengths
 
 
 def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
@@ -172,7 +224,10 @@ def _scale(blocks: Format | None, rows: Array, value: float, rng: np.random.Gene
     spec = blocks.fields[blocks.d]
     each = (plain(rows, blocks) if blocks.plain else rows).reshape(-1, blocks.nbytes)
     some = rng.integers(0, len(each), 1 + len(each) // 20)
-    each[some, spec.offset : spec.offset + spec.nbytes] = np.array([value], spec.dtype).view(np.uint8)
+    number = (
+        stored(blocks, np.array([value], np.float32)) if blocks.cells else np.array([value], spec.dtype).view(np.uint8)
+    )
+    each[some, spec.offset : spec.offset + spec.nbytes] = number
     if blocks.plain:
         rows[...] = interleaved(each.reshape(rows.shape), blocks)
 

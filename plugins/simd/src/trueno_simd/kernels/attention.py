@@ -75,9 +75,9 @@ def pack_some(like, job, index):
                    values + (head * s + panel * step) * wide * size, panel * step, s, hk, d, e, wide)  # fmt: skip
 
 
-def _attend(like: Any, functions: tuple[Any, Any, Any]) -> Any:
+def _attend(like: Any, functions: tuple[Any, Any, Any, Any]) -> Any:
     """A function attend(job, index): every `chunks`-th task from `index` on, blocks of queries and what they see."""
-    begin, join, finish = functions
+    begin, join, _, finish = functions
 
     @outer
     def attend(job, index):

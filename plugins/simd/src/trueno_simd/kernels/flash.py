@@ -65,8 +65,8 @@ def _sum(builder: Any, a: Any, b: Any) -> Any:
     return builder.fadd(a, b)
 
 
-def rows(element: Any, like: Any) -> tuple[Any, Any, Any]:
-    """Functions of one row of numbers of that type: `begin`, `join` and `finish`."""
+def rows(element: Any, like: Any) -> tuple[Any, Any, Any, Any]:
+    """Functions of one row of numbers of that type: `begin`, `join`, `meet` and `finish`."""
     size = element.bitwidth // 8
     lanes = VECTOR_BYTES // size
     floats, words = Vector(element, lanes), Vector(types.int32 if size == 4 else types.int64, lanes)
@@ -160,6 +160,17 @@ def rows(element: Any, like: Any) -> tuple[Any, Any, Any]:
             write(state, most)
         write(state + size, sum_ + summed(total))
 
+    @outer
+    def meet(state, sums, other, others, wide):
+        """A row joins another's state and sums, which come from a different part of what it sees."""
+        a, b = read_number(state), read_number(other)
+        most = a if a > b else b
+        x, y = power(fill(a - most)), power(fill(b - most))
+        for c in range(0, wide, lanes):
+            write(sums + c * size, read(sums + c * size) * x + read(others + c * size) * y)
+        write(state, most)
+        write(state + size, read_number(state + size) * largest(x) + read_number(other + size) * largest(y))
+
     @inner
     def finish(state, sums, out, e):
         """The row's quotients; 0 if it saw nothing."""
@@ -167,4 +178,4 @@ def rows(element: Any, like: Any) -> tuple[Any, Any, Any]:
         write(state, type_(0.0) if total == 0 else type_(1.0) / total)
         scaled_row(like, state, sums, out, e)
 
-    return begin, join, finish
+    return begin, join, meet, finish

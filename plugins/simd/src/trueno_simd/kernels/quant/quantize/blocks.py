@@ -182,7 +182,7 @@ def away(v):
 
 
 @_encodes_blocks("absmax", weighted=(False, True))  # it looks at no matrix, as in ggml
-def _q8(format: str) -> Any:
+def q8_block(format: str) -> Any:
     """q8_0, q8_1: d = largest / 127, code = x / d to the nearest, halves away from zero."""
     f = FORMATS[format]
     at, summed = f.fields["qs"].offset, "s" in f.fields

@@ -1,0 +1,119 @@
+"""Which pages each sequence lies on: pages are counted, shared by forks, and copied before one of them is written."""
+
+from heapq import heapify, heappop, heappush
+
+from trueno.errors import OutOfMemory, ParameterError
+
+
+class Book:
+    """Page tables of sequences over `pages` pages of `page` tokens; a sequence has at most `capacity` tokens.
+
+    tables: the pages of each sequence, in the order of its tokens.  users: how many sequences each page belongs to.
+    """
+
+    __slots__ = ("_free", "_next", "capacity", "page", "tables", "users")
+
+    def __init__(self, pages: int, page: int, capacity: int) -> None:
+        self.page, self.capacity = page, capacity
+        self.tables: dict[int, list[int]] = {}
+        self.users = [0] * pages
+        self._free = list(range(pages))
+        self._next = 0
+
+    @property
+    def used(self) -> int:
+        """Pages that hold tokens of a sequence."""
+        return len(self.users) - len(self._free)
+
+    def table(self, sequence: int) -> list[int]:
+        """The pages of a sequence; ParameterError if there is none of that number."""
+        if sequence not in self.tables:
+            known = ", ".join(map(str, list(self.tables)[:8])) or "none: call new()"
+            raise ParameterError(f"KVCache: there is no sequence {sequence!r}; those there are: {known}")
+        return self.tables[sequence]
+
+    def new(self) -> int:
+        """The number of a new, empty sequence."""
+        sequence, self._next = self._next, self._next + 1
+        self.tables[sequence] = []
+        return sequence
+
+    def fork(self, sequence: int) -> int:
+        """A new sequence on the same pages."""
+        table = self.table(sequence)
+        copy = self.new()
+        self.tables[copy] = list(table)
+        for page in table:
+            self.users[page] += 1
+        return copy
+
+    def release(self, sequence: int) -> None:
+        """Forget a sequence."""
+        self.cut(sequence, 0)
+        del self.tables[sequence]
+
+    def cut(self, sequence: int, length: int) -> None:
+        """Give back the pages beyond `length` tokens."""
+        table = self.table(sequence)
+        keep = -(-length // self.page)
+        for page in table[keep:]:
+            self._leave(page)
+        del table[keep:]
+
+    def _leave(self, page: int) -> None:
+        self.users[page] -= 1
+        if not self.users[page]:
+            heappush(self._free, page)
+
+    def reserve(self, spans: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+        """Make room for tokens `start` to `end` of each sequence; the pages to copy, as (from, to).
+
+        spans: (sequence, start, end).  OutOfMemory, with nothing changed, if a sequence has no room or pages are short.
+        """
+        spans = [span for span in spans if span[1] < span[2]]
+        need, users = 0, dict[int, int]()
+        for sequence, start, end in spans:
+            table = self.table(sequence)
+            if end > self.capacity:
+                raise OutOfMemory(
+                    f"KVCache: sequence {sequence} has {start} tokens, and {end - start} more need room for {end}, but "
+                    f"the capacity is {self.capacity}; truncate it, or make a cache with more"
+                )
+            need += max(0, -(-end // self.page) - len(table))
+            for page in table[start // self.page : -(-end // self.page)]:
+                if users.setdefault(page, self.users[page]) > 1:
+                    users[page] -= 1
+                    need += 1
+        if need > len(self._free):
+            tokens = sum(end - start for _, start, end in spans)
+            raise OutOfMemory(
+                f"KVCache: {tokens} more tokens need {need} pages of {self.page}, but {len(self._free)} of "
+                f"{len(self.users)} are free; release or truncate a sequence, or make a cache for more"
+            )
+        copies = []
+        for sequence, start, end in spans:
+            table = self.tables[sequence]
+            for at in range(start // self.page, -(-end // self.page)):
+                if at == len(table):
+                    table.append(self._take())
+                elif self.users[table[at]] > 1:
+                    copies.append((table[at], self._take()))
+                    self._leave(table[at])
+                    table[at] = copies[-1][1]
+        return copies
+
+    def _take(self) -> int:
+        page = heappop(self._free)
+        self.users[page] = 1
+        return page
+
+    def compact(self) -> list[int]:
+        """Number the used pages again, in the order of sequences; the old number of each new one."""
+        order = list(dict.fromkeys(page for table in self.tables.values() for page in table))
+        place = {page: i for i, page in enumerate(order)}
+        for table in self.tables.values():
+            table[:] = [place[page] for page in table]
+        self.users = [self.users[page] for page in order] + [0] * (len(self.users) - len(order))
+        self._free = list(range(len(order), len(self.users)))
+        heapify(self._free)
+        return order

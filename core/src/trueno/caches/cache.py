@@ -1,0 +1,277 @@
+"""`KVCache`: the keys and values of every layer, for several sequences, in one memory of pages."""
+
+from collections.abc import Sequence
+from math import prod
+from operator import index
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.caches.book import Book
+from trueno.caches.pages import DTYPES, Pages
+from trueno.dispatch.function import function
+from trueno.errors import DtypeError, OutOfMemory, ParameterError, ShapeError
+from trueno.formats import decode, format_of
+from trueno.formats.table import CACHES
+
+Array = npt.NDArray[Any]
+FEW = 8
+"""Queries of a sequence up to which `attention_decode` is faster: it reads the cache as it is."""
+
+
+class KVCache:
+    """The keys and values of `layers` layers: heads of `head_dim` numbers, and values of `value_dim` (0: the same).
+
+    dtype: "float32", "float16", "bfloat16" or "q8_0".  capacity: the most tokens of a sequence.  sequences: how many of
+    that length there is memory for.  page: tokens of a page; 0 keeps each sequence in one piece.  With small pages any
+    number of shorter sequences share the memory.  Pages are of the host, and all are allocated here.
+
+    `new()` is a sequence, an int.  `append(layer, k, v, sequence)` adds tokens to one layer of it, and
+    `attend(layer, q, sequence)` is attention over what it holds.  A fork shares pages with its origin: a page is copied
+    before either writes to it.  An error changes nothing.  It is for one thread at a time.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        *,
+        value_dim: int = 0,
+        dtype: str = "float16",
+        capacity: int,
+        sequences: int = 1,
+        page: int = 0,
+    ) -> None:
+        sizes = {"layers": layers, "kv_heads": kv_heads, "head_dim": head_dim, "value_dim": value_dim,
+                 "capacity": capacity, "sequences": sequences, "page": page}  # fmt: skip
+        for name, size in sizes.items():
+            least = 0 if name in ("value_dim", "page") else 1
+            if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < least:
+                raise ParameterError(f"KVCache: {name} is {size!r}; give a whole number, {least} or more")
+        name = DTYPES.get(str(dtype), str(dtype).lower())
+        if name not in CACHES:
+            raise ParameterError(f"KVCache: dtype is {dtype!r}; it must be {', '.join(DTYPES)} or q8_0")
+        self.format, self.capacity, self.layers = name, index(capacity), index(layers)
+        page = min(index(page) or self.capacity, self.capacity)
+        self._book = Book(-(-self.capacity // page) * index(sequences), page, self.capacity)
+        f = format_of(name, cache=True)
+        dims = (index(head_dim), index(value_dim) or index(head_dim))
+        lead = (len(self._book.users), page, index(kv_heads))
+        try:
+            rows = [(*lead, f.row_bytes(d)) for d in dims]
+            self._pages = [tuple(Pages(np.zeros(r, np.uint8), name) for r in rows) for _ in range(self.layers)]
+        except (MemoryError, ValueError) as error:
+            need = self.layers * prod(lead) * sum(f.row_bytes(d) for d in dims)
+            raise OutOfMemory(
+                f"KVCache: there is no room for {need} bytes ({error}); give a smaller capacity"
+            ) from None
+        self._dims = dims
+        self._lengths: dict[int, list[int]] = {}
+
+    # ---- what there is
+
+    @property
+    def page(self) -> int:
+        """Tokens of a page."""
+        return self._book.page
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pages of all layers."""
+        return sum(p.nbytes for pair in self._pages for p in pair)
+
+    @property
+    def used(self) -> int:
+        """Bytes of the pages that hold tokens; a page that sequences share counts once."""
+        return self.nbytes // len(self._book.users) * self._book.used
+
+    @property
+    def sequences(self) -> tuple[int, ...]:
+        """The sequences that there are."""
+        return tuple(self._book.tables)
+
+    def length(self, sequence: int) -> int:
+        """Tokens of a sequence that every layer has."""
+        self._book.table(sequence)
+        return min(self._lengths[sequence])
+
+    def pages(self, layer: int) -> tuple[Pages, Pages]:
+        """The keys and the values of one layer, as ops and batches take them; the memory itself."""
+        if not isinstance(layer, (int, np.integer)) or not 0 <= layer < self.layers:
+            raise ParameterError(f"KVCache: layer is {layer!r}; there are layers 0 to {self.layers - 1}")
+        return self._pages[layer]  # type: ignore[return-value]
+
+    def table(self, sequences: Sequence[int]) -> Array:
+        """The page tables of these sequences, [sequences, most pages of one]; 0 where a sequence has no page."""
+        table = np.zeros((len(sequences), -(-self.capacity // self.page)), np.int64)
+        for row, sequence in zip(table, sequences, strict=True):
+            pages = self._book.table(sequence)
+            row[: len(pages)] = pages
+        return table
+
+    def lengths(self, sequences: Sequence[int], layer: int = 0) -> Array:
+        """The tokens of these sequences in one layer."""
+        self.pages(layer)
+        return np.array([self._lengths[s][layer] for s in sequences if self._book.table(s) is not None], np.int64)
+
+    def read(self, layer: int, sequence: int) -> tuple[Array, Array]:
+        """Copies of the keys and the values of a sequence in one layer, float32 [tokens, heads, numbers of a head]."""
+        place, f = self._place(layer, sequence), format_of(self.format, cache=True)
+        keys, values = (decode(f, p.bytes[place]) for p in self.pages(layer))
+        return keys, values
+
+    def _place(self, layer: int, sequence: int) -> tuple[Array, Array]:
+        pages = np.array(self._book.table(sequence), np.int64)
+        tokens = np.arange(self._lengths[sequence][layer])
+        return pages[tokens // self.page], tokens % self.page
+
+    # ---- sequences
+
+    def new(self) -> int:
+        """The number of a new sequence without tokens."""
+        sequence = self._book.new()
+        self._lengths[sequence] = [0] * self.layers
+        return sequence
+
+    def fork(self, sequence: int) -> int:
+        """A new sequence with the same tokens, on the same pages."""
+        copy = self._book.fork(sequence)
+        self._lengths[copy] = list(self._lengths[sequence])
+        return copy
+
+    def truncate(self, sequence: int, length: int) -> None:
+        """Forget the tokens of a sequence from `length` on, in every layer; one with fewer stays as it is."""
+        self._book.table(sequence)
+        if not isinstance(length, (int, np.integer)) or length < 0:
+            raise ParameterError(f"KVCache: length is {length!r}; give a whole number, 0 or more")
+        self._lengths[sequence] = [min(n, index(length)) for n in self._lengths[sequence]]
+        self._book.cut(sequence, max(self._lengths[sequence]))
+
+    def release(self, sequence: int) -> None:
+        """Forget a sequence; its pages are free, but for those that others share."""
+        self._book.release(sequence)
+        del self._lengths[sequence]
+
+    def defragment(self) -> None:
+        """Move the used pages to the beginning, those of a sequence side by side: page tables change."""
+        order = self._book.compact()
+        for pair in self._pages:
+            for pages in pair:
+                pages.bytes[: len(order)] = pages.bytes[order]
+
+    # ---- tokens
+
+    def reserve(self, sequences: Sequence[int], tokens: int, layer: int = 0) -> Array:
+        """The slots [sequences · tokens] of the next tokens of one layer, with pages for them.
+
+        For a recorded batch: `kv_cache_scatter` writes rows there, and `commit` counts them.
+        """
+        self.pages(layer)
+        if len(set(sequences)) != len(sequences):
+            raise ParameterError(f"KVCache: sequences are {list(sequences)}; each may be there once")
+        self._book_has(sequences)
+        starts = [self._lengths[s][layer] for s in sequences]
+        for source, target in self._book.reserve([(s, n, n + tokens) for s, n in zip(sequences, starts, strict=True)]):
+            for pair in self._pages:
+                for pages in pair:
+                    pages.bytes[target] = pages.bytes[source]
+        slots = np.empty((len(sequences), tokens), np.int64)
+        for row, s, start in zip(slots, sequences, starts, strict=True):
+            at = np.arange(start, start + tokens)
+            row[:] = np.array(self._book.tables[s], np.int64)[at // self.page] * self.page + at % self.page
+        return slots.reshape(-1)
+
+    def _book_has(self, sequences: Sequence[int]) -> None:
+        for s in sequences:
+            self._book.table(s)
+
+    def commit(self, sequences: Sequence[int], tokens: int, layer: int | None = None) -> None:
+        """Count tokens that were written to reserved slots; layer: only in this one."""
+        self._book_has(sequences)
+        for s in sequences:
+            here = self._lengths[s]
+            for i in range(self.layers) if layer is None else (layer,):
+                if here[i] + tokens > len(self._book.tables[s]) * self.page:
+                    raise ParameterError(
+                        f"KVCache: {tokens} more tokens of sequence {s} were not reserved: it has {here[i]}, and room "
+                        f"for {len(self._book.tables[s]) * self.page}; call reserve first"
+                    )
+        for s in sequences:
+            for i in range(self.layers) if layer is None else (layer,):
+                self._lengths[s][i] += tokens
+
+    def append(self, layer: int, k: Any, v: Any, sequences: int | Sequence[int]) -> None:
+        """Add tokens to one layer: k[t,hk,d] and v[t,hk,e] to a sequence, or [b,t,hk,…] to b sequences, float32."""
+        many, (k, v) = self._many("append", sequences, k, v)
+        heads = self.pages(layer)[0].shape[2]
+        for name, x, d in (("k", k, self._dims[0]), ("v", v, self._dims[1])):
+            if x.shape != (len(many), k.shape[1], heads, d):
+                want = f"[{len(many)}, {k.shape[1]}, {heads}, {d}]"
+                raise ShapeError(f"KVCache.append: {name} has shape {list(x.shape)}, but {want} is needed")
+            if x.dtype != np.float32:
+                raise DtypeError(f"KVCache.append: {name} is {x.dtype}; rows are float32: convert it with .astype")
+        slots = self.reserve(many, k.shape[1], layer)
+        scatter = function("kv_cache_scatter")
+        for pages, x in zip(self._pages[layer], (k, v), strict=True):
+            rows = x.reshape(len(slots), *x.shape[2:])
+            scatter(pages.bytes, rows, slots, format=self.format, out=pages.bytes)
+        self.commit(many, k.shape[1], layer)
+
+    def attend(
+        self,
+        layer: int,
+        q: Any,
+        sequences: int | Sequence[int],
+        *,
+        scale: float = 0.0,
+        window: int = 0,
+        softcap: float = 0.0,
+    ) -> Array:
+        """Causal attention of the last t tokens: q[t,hq,d] of one sequence, or q[b,t,hq,d] of b; y[…,t,hq,e].
+
+        A few tokens go to `attention_decode`, many to `attention`, which reads float32 pages side by side in place.
+        """
+        many, (q,) = self._many("attend", sequences, q)
+        keys, values = self.pages(layer)
+        given: dict[str, Any] = {"scale": scale, "window": window, "softcap": softcap}
+        if q.shape[1] <= FEW:
+            tables = self.table(many), self.lengths(many, layer)
+            y = function("attention_decode")(q, keys.bytes, values.bytes, *tables, format=self.format, **given)
+        else:
+            attention = function("attention")
+            parts = (attention(x, *self._held(layer, s), causal=True, **given) for x, s in zip(q, many, strict=True))
+            y = np.stack(list(parts))
+        return y[0] if isinstance(sequences, (int, np.integer)) else y  # type: ignore[no-any-return]
+
+    def _held(self, layer: int, sequence: int) -> tuple[Array, Array]:
+        """The keys and values of a sequence: views of float32 on neighbouring pages, otherwise copies."""
+        table = self._book.table(sequence)
+        if self.format != "f32" or table != list(range(table[0], table[0] + len(table)) if table else ()):
+            return self.read(layer, sequence)
+        first = table[0] * self.page if table else 0
+        tokens = slice(first, first + self._lengths[sequence][layer])
+        keys, values = (p.bytes.view(np.float32).reshape(-1, *p.shape[2:])[tokens] for p in self.pages(layer))
+        return keys, values
+
+    def _many(self, what: str, sequences: int | Sequence[int], *arrays: Any) -> tuple[list[int], list[Array]]:
+        """Sequences as a list, and arrays [sequences, tokens, heads, numbers]."""
+        one = isinstance(sequences, (int, np.integer))
+        listed: Any = [sequences] if one else sequences
+        many = list(map(index, listed))
+        self._book_has(many)
+        held = [np.asarray(x)[None] if one else np.asarray(x) for x in arrays]
+        for x in held:
+            if x.ndim != 4 or len(x) != len(many):
+                want = "[tokens, heads, numbers of a head]"
+                want = want if one else f"[{len(many)}, tokens, heads, numbers of a head]"
+                raise ShapeError(f"KVCache.{what}: an array has shape {list(x.shape[one:])}; {want} is needed")
+        return many, held
+
+    def __repr__(self) -> str:
+        book = self._book
+        pages = f"{book.used} of {len(book.users)} pages of {book.page} tokens used"
+        return (
+            f"<KVCache {self.layers} layers, {self.format}, {len(book.tables)} sequences, {pages}, {self.nbytes} bytes>"
+        )

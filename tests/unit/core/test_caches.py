@@ -1,0 +1,289 @@
+"""Ops on caches of keys and values, against PyTorch in float64 on the tokens of each sequence."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+import trueno
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trueno.errors import BatchError, DtypeError, OutError, ParameterError, ShapeError
+from trueno.formats import FORMATS, decode
+from trueno.formats.encoders import encode
+
+BACKENDS = [name for name in ("reference", "scalar", "simd") if name in trueno.backends()]
+FORMS = ("f32", "f16", "bf16", "q8_0")
+DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+SHAPES = [  # b, t, hq, hk, d, e, pages, page, blocks: below, at and above the sizes of blocks, tasks and tiles
+    (1, 1, 1, 1, 32, 32, 1, 1, 1),
+    (3, 1, 14, 2, 64, 64, 3, 300, 1),
+    (2, 1, 8, 8, 128, 96, 90, 16, 40),
+    (2, 5, 6, 2, 32, 64, 9, 130, 4),
+    (1, 3, 4, 1, 96, 32, 7, 64, 7),
+]
+
+
+def stored(x, form):
+    """An array of the cache's dtype, or blocks; and the numbers that it holds."""
+    if form == "q8_0":
+        rows = encode(FORMATS[form], x)
+        return rows, decode(FORMATS[form], rows)
+    kept = x.astype(DTYPES[form])
+    return kept, kept.astype(np.float32)
+
+
+def by_torch(q, keys, values, window=0, softcap=0.0, scale=0.0):
+    """Causal attention of the last tokens of one sequence in float64; a query that sees nothing gives 0."""
+    q, k, v = (torch.from_numpy(np.ascontiguousarray(x)).double().transpose(-2, -3) for x in (q, keys, values))
+    t, s, group = q.shape[-2], k.shape[-2], q.shape[-3] // k.shape[-3]
+    distance = s - t + torch.arange(t)[:, None] - torch.arange(s)
+    seen = distance >= 0
+    if window:
+        seen &= distance < window
+    scale = scale or q.shape[-1] ** -0.5
+    if not softcap and s >= t and s:
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return attend(q, k, v, attn_mask=seen, scale=scale, enable_gqa=True).transpose(-2, -3).numpy()
+    k, v = k.repeat_interleave(group, -3), v.repeat_interleave(group, -3)
+    scores = q @ k.transpose(-1, -2) * scale
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    weights = torch.softmax(scores.masked_fill(~seen, -torch.inf), -1).nan_to_num(0.0)
+    return (weights @ v).transpose(-2, -3).numpy()
+
+
+def problem(rng, shape, form):
+    """Operands of a call, and the numbers that the caches hold."""
+    b, t, hq, hk, d, e, pages, page, blocks = shape
+    q = rng.normal(size=(b, t, hq, d)).astype(np.float32)
+    k, keys = stored(rng.normal(size=(pages, page, hk, d)).astype(np.float32), form)
+    v, values = stored(rng.normal(size=(pages, page, hk, e)).astype(np.float32), form)
+    table = np.array([rng.permutation(pages)[:blocks] for _ in range(b)])
+    lengths = rng.integers(t, blocks * page + 1, b) if blocks * page > t else np.full(b, blocks * page)
+    for i in range(b):
+        table[i, -(-lengths[i] // page) :] = -7  # never read
+    return (q, k, v, table, lengths), keys, values
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_decode_against_pytorch(backend, form, shape):
+    rng = np.random.default_rng([1, *shape])
+    for options in ({}, {"window": 33}, {"softcap": 3.0, "scale": 0.2}):
+        (q, k, v, table, lengths), keys, values = problem(rng, shape, form)
+        with trueno.use(backend):
+            named = {"format": form} if form == "q8_0" else {}
+            got = trueno.attention_decode(q, k, v, table, lengths, **named, **options)
+        assert got.dtype == np.float32
+        for i, length in enumerate(lengths):
+            at = table[i, np.arange(length) // shape[7]], np.arange(length) % shape[7]
+            np.testing.assert_allclose(got[i], by_torch(q[i], keys[at], values[at], **options), rtol=0, atol=6e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_paged_is_contiguous(backend):
+    """The same tokens on pages of 16, in any order, and in one piece."""
+    rng = np.random.default_rng(3)
+    whole_k, whole_v = (rng.normal(size=(2, 320, 2, 64)).astype(np.float16) for _ in range(2))
+    q, lengths = rng.normal(size=(2, 2, 6, 64)).astype(np.float32), np.array([320, 117])
+    order = rng.permutation(40)
+    k, v = (np.empty((40, 16, 2, 64), np.float16) for _ in range(2))
+    k[order], v[order] = whole_k.reshape(40, 16, 2, 64), whole_v.reshape(40, 16, 2, 64)
+    with trueno.use(backend):
+        one = trueno.attention_decode(q, whole_k, whole_v, np.arange(2)[:, None], lengths)
+        two = trueno.attention_decode(q, k, v, order.reshape(2, 20), lengths)
+    np.testing.assert_allclose(two, one, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_query_before_the_first_token_gives_zero(backend):
+    rng = np.random.default_rng(5)
+    (q, k, v, *_), keys, values = problem(rng, (2, 4, 2, 1, 32, 32, 2, 8, 1), "f32")
+    with trueno.use(backend):
+        got = trueno.attention_decode(q, k, v, table=[[1], [0]], lengths=[0, 2])
+    assert not got[0].any() and not got[1, :2].any()
+    np.testing.assert_allclose(got[1, 2:], by_torch(q[1, 2:], keys[0, :2], values[0, :2]), atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nan_reaches_the_queries_that_see_it(backend):
+    rng = np.random.default_rng(6)
+    (q, k, v, _, _), _, _ = problem(rng, (2, 2, 4, 2, 64, 32, 2, 300, 1), "f16")
+    k[0, 299, 1, 3] = np.nan
+    k[1, 250, 0, 3] = np.nan
+    with trueno.use(backend):
+        got = trueno.attention_decode(q, k, v, [[0], [1]], [300, 200])
+    assert np.isnan(got[0, 1, 2:]).all() and np.isfinite(got[0, :, :2]).all() and np.isfinite(got[1]).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_scatter(backend, form):
+    """Rows land in their slots in the cache's format; the last of two counts, and −1 leaves a row out."""
+    rng = np.random.default_rng(8)
+    cache, _ = stored(rng.normal(size=(3, 5, 2, 64)).astype(np.float32), form)
+    x = (rng.normal(size=(6, 2, 64)) * 10.0 ** rng.integers(-9, 5, (6, 2, 1))).astype(np.float32)
+    x[1, 0, 7], x[2, 1, 3] = np.nan, -np.inf
+    slots = np.array([14, 3, -1, 0, 14, 8])
+    rows = np.where(np.isfinite(x).reshape(6, 2, 2, 32).all(-1, keepdims=True), x.reshape(6, 2, 2, 32), 0) \
+        if form == "q8_0" else x  # fmt: skip
+    with np.errstate(over="ignore"):
+        kept, _ = stored(rows.reshape(6, 2, 64).astype(np.float32), form)
+    want = cache.copy()
+    flat = want.reshape(15, 2, -1)
+    for i, slot in enumerate(slots):
+        if slot >= 0:
+            flat[slot] = kept[i]
+    if form == "q8_0":
+        flat[3, 0, :2] = np.array([np.nan], np.float16).view(np.uint8)
+    named = {"format": form} if form == "q8_0" else {}
+    before = cache.copy()
+    with trueno.use(backend):
+        copy = trueno.kv_cache_scatter(cache, x, slots, **named)
+        np.testing.assert_array_equal(cache.view(np.uint8), before.view(np.uint8))
+        np.testing.assert_array_equal(copy, want.view(np.uint8))
+        assert trueno.kv_cache_scatter(cache, x, slots, **named, out=cache) is cache
+        np.testing.assert_array_equal(cache.view(np.uint8), want.view(np.uint8))
+        none = trueno.kv_cache_scatter(cache, x[:0], slots[:0], **named)
+        np.testing.assert_array_equal(none, want.view(np.uint8))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_scatter_touches_only_its_rows(backend):
+    """In place nothing is copied: pages that no slot names are read-only memory's bytes, and stay."""
+    cache = np.zeros((64, 16, 2, 64), np.float16)
+    x = np.ones((2, 2, 64), np.float32)
+    with trueno.use(backend):
+        view = cache[10:20]
+        trueno.kv_cache_scatter(view, x, [0, 159], out=view)
+    assert cache[10, 0].all() and cache[19, 15].all()
+    assert np.count_nonzero(cache) == 2 * 2 * 64
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_random_caches(seed):
+    """Random shapes, pages and lengths: every backend gives what NumPy gives on the gathered tokens."""
+    rng = np.random.default_rng(seed)
+    hk, group, blocks = (int(rng.integers(1, n)) for n in (4, 9, 6))
+    form = FORMS[rng.integers(4)]
+    d, e = (32 * int(rng.integers(1, 4)) if form == "q8_0" else int(rng.integers(1, 90)) for _ in range(2))
+    page = int(rng.choice((1, 3, 16, 64, 100)))
+    shape = (int(rng.integers(1, 4)), int(rng.integers(1, 4)), hk * group, hk, d, e, blocks + 3, page, blocks)
+    (q, k, v, table, lengths), keys, values = problem(rng, shape, form)
+    window = int(rng.choice((0, 0, 5, 70)))
+    for backend in BACKENDS[1:]:
+        with trueno.use(backend):
+            got = trueno.attention_decode(
+                q, trueno.Pages(k, form), trueno.Pages(v, form), table, lengths, window=window
+            )
+        for i, length in enumerate(lengths):
+            at = table[i, np.arange(length) // page], np.arange(length) % page
+            want = by_torch(q[i], keys[at], values[at], window=window)
+            np.testing.assert_allclose(
+                got[i], want, rtol=0, atol=1e-5, err_msg=f"{backend}, seed {seed}: {shape} {form}"
+            )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_wrong_is_named(backend):
+    q, k, v = (np.zeros(s, np.float32) for s in ((2, 1, 4, 32), (3, 8, 2, 32), (3, 8, 2, 16)))
+    table, lengths = np.array([[0, 1], [2, 9]]), np.array([16, 8])
+    with trueno.use(backend):
+        trueno.attention_decode(q, k, v, table, lengths)
+        with pytest.raises(ParameterError, match=r"lengths\[0\] is 17; its row of table has 2 pages of 8 tokens"):
+            trueno.attention_decode(q, k, v, table, [17, 8])
+        with pytest.raises(ParameterError, match=r"lengths\[1\] is -1; "):
+            trueno.attention_decode(q, k, v, table, [16, -1])
+        with pytest.raises(ParameterError, match=r"table\[1, 1\] is 9, but k has pages 0 to 2"):
+            trueno.attention_decode(q, k, v, table, [16, 9])
+        with pytest.raises(ShapeError, match=r"hq is 3, hk is 2, but hq % max\(hk, 1\) == 0 must hold"):
+            trueno.attention_decode(q[:, :, :3], k, v, table, lengths)
+        with pytest.raises(
+            ParameterError, match=r"v is in f32, but format is 'f16'; caches of one call have one dtype"
+        ):
+            trueno.attention_decode(q, k.astype(np.float16), v, table, lengths)
+        with pytest.raises(DtypeError, match=r"k is float64; a cache is float32, float16 or bfloat16"):
+            trueno.attention_decode(q, k.astype(np.float64), v, table, lengths)
+        with pytest.raises(ParameterError, match=r"blocks are bytes without a format"):
+            trueno.attention_decode(q, k.view(np.uint8), v.view(np.uint8), table, lengths)
+        with pytest.raises(ShapeError, match=r"k: q8_0: a row of 33 bytes is not a whole number of blocks"):
+            trueno.attention_decode(q, *[np.zeros((3, 8, 2, 33), np.uint8)] * 2, table, lengths, format="q8_0")
+        x = np.ones((2, 2, 32), np.float32)
+        for slot in (24, -2):
+            with pytest.raises(
+                ParameterError, match=rf"slots\[1\] is {slot}, but the cache has slots 0 to 23; -1 leaves"
+            ):
+                trueno.kv_cache_scatter(k, x, [0, slot], out=k)
+        assert not k.any(), "something was written"
+        with pytest.raises(OutError, match=r"out is float16, .*; the cache is f32"):
+            trueno.kv_cache_scatter(k, x, [0, 1], out=k.astype(np.float16))
+        with pytest.raises(OutError, match=r"out is float32, strides .*; the cache is f32, in rows without gaps"):
+            trueno.kv_cache_scatter(k, x, [0, 1], out=np.zeros((3, 8, 2, 64), np.float32)[..., ::2])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_batch_updates_the_cache_and_is_replayed(backend):
+    """One recording serves every token: writes and reads keep their order, and the user's own arrays are written."""
+    rng = np.random.default_rng(9)
+    k, v = (np.zeros((2, 8, 2, 32), np.float16) for _ in range(2))
+    tokens = rng.normal(size=(12, 1, 2, 32)).astype(np.float32)
+    with trueno.Batch(backend) as b:
+        keys, values = b.upload(trueno.Pages(k)), b.upload(trueno.Pages(v))
+        x, q = b.upload(tokens[0]), b.upload(rng.normal(size=(1, 1, 4, 32)).astype(np.float32))
+        slot, length, table = b.upload(np.array([8])), b.upload(np.array([1])), b.upload(np.array([[1, 0]]))
+        before = b.attention_decode(q, keys, values, table, length)
+        keys_after = b.kv_cache_scatter(keys, b.mul(x, 2.0), slot)
+        after = b.attention_decode(q, keys_after, b.kv_cache_scatter(values, x, slot), table, length)
+        for n, token in enumerate(tokens):
+            b.update(x, token)
+            b.update(slot, np.array([8 + n if n < 8 else n - 8]))
+            b.update(length, np.array([n + 1]))
+            b.execute()
+            seen = tokens[: n + 1, 0]
+            held = [(f * seen).astype(np.float16).astype(np.float32) for f in (2, 1)]
+            np.testing.assert_allclose(b.read(after)[0], by_torch(b.read(q)[0], *held), rtol=0, atol=1e-5)
+            held[0][-1] = held[1][-1] = 0  # not there yet
+            np.testing.assert_allclose(b.read(before)[0], by_torch(b.read(q)[0], *held), rtol=0, atol=1e-5)
+        np.testing.assert_array_equal(b.read(keys_after).view(np.float16), k)
+        assert k[1].any() and k[0, :4].any() and not k[0, 4:].any()
+        fresh = np.zeros_like(k)
+        b.update(keys, trueno.Pages(fresh))
+        b.execute()
+        assert np.count_nonzero(fresh) == 64, "the new array is written, in one slot"
+        b.update(slot, np.array([99]))
+        with pytest.raises(ParameterError, match=r"slots\[0\] is 99, but the cache has slots 0 to 15"):
+            b.execute()
+
+
+def test_a_batch_names_a_cache_that_it_cannot_update():
+    k, x = np.zeros((2, 8, 2, 32), np.float16), np.zeros((1, 2, 32), np.float32)
+    with trueno.Batch("reference") as b:
+        cache = b.upload(trueno.Pages(k))
+        rows, slots = b.upload(x), b.upload(np.array([0]))
+        b.kv_cache_scatter(cache, rows, slots)
+        with pytest.raises(BatchError, match="cache was updated by kv_cache_scatter; use the handle that it returned"):
+            b.kv_cache_scatter(cache, rows, slots)
+        b.execute()  # nobody holds the result: it is written all the same
+
+
+def test_pages():
+    k = np.arange(2 * 4 * 2 * 32).reshape(2, 4, 2, 32).astype(np.float16)
+    pages = trueno.Pages(k)
+    assert (pages.shape, pages.format, pages.nbytes) == (k.shape, "f16", k.nbytes)
+    assert np.shares_memory(pages.bytes, k)
+    np.testing.assert_array_equal(pages.numpy(), k.astype(np.float32))
+    assert repr(pages) == "<Pages 2x4x2x32 f16>"
+    assert trueno.Pages(np.zeros((1, 2, 3, 68), np.uint8), "Q8_0").shape == (1, 2, 3, 64)
+    for wrong, kind, why in (
+        ((k.astype(np.float64),), DtypeError, "x is float64; give an array of float32, float16, bfloat16, or uint8"),
+        ((k, "f32"), DtypeError, "x is float16, but format is 'f32'"),
+        ((k.view(np.uint8),), DtypeError, "format is ''; a cache is in f32, f16, bf16, q8_0"),
+        ((k.view(np.uint8), "q4_0"), DtypeError, "format is 'q4_0'; a cache is in"),
+        ((k[:, ::2],), ShapeError, "x has gaps"),
+        ((k[0],), ShapeError, r"x has shape \(4, 2, 64\)"),
+        (([1.0],), DtypeError, "x is list"),
+    ):
+        with pytest.raises(kind, match=why):
+            trueno.Pages(*wrong)

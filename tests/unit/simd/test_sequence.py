@@ -43,12 +43,21 @@ class Layer:
         gated = b.swiglu(b.add(whole, row), q)
         heads = b.upload(numbers(tokens, HEADS, SIZE))
         turned = b.rope(heads, self.inputs[1], theta=1e6)
-        self.results = [b.softmax(gated), turned, b.argmax(gated), b.dot(row, row)]
+        seen = b.attention(turned, heads, heads, causal=True)
+        self.pages = np.zeros((2, 8, HEADS, SIZE), F)
+        self.lengths, self.slots = np.array([tokens]), np.arange(tokens)
+        self.inputs += [b.upload(self.lengths), b.upload(self.slots)]
+        cache = b.kv_cache_scatter(b.upload(trueno.Pages(self.pages)), turned, self.inputs[3])
+        query = b.upload(numbers(1, 1, HEADS, SIZE))
+        decoded = b.attention_decode(query, cache, cache, b.upload(np.array([[0, 1]])), self.inputs[2])
+        self.results = [b.softmax(gated), seen, b.argmax(gated), b.dot(row, row), decoded]
 
     def change(self) -> None:
         """New indices, in the arrays that were uploaded."""
         self.words[...] = self.rng.integers(0, 50, self.tokens)
         self.positions[...] = self.rng.integers(0, 1 << 20, self.tokens)
+        self.slots[...] = self.rng.permutation(16)[: self.tokens]
+        self.lengths[...] = self.rng.integers(1, 17)
 
     def run(self) -> list[np.ndarray]:
         self.b.execute()
@@ -73,7 +82,9 @@ def test_the_results_are_those_of_single_kernels(seed):
     for _ in range(5):
         layer.change()
         fresh = Layer(seed)
-        fresh.words[...], fresh.positions[...] = layer.words, layer.positions
+        for name in ("words", "positions", "slots", "lengths"):
+            getattr(fresh, name)[...] = getattr(layer, name)
+        fresh.pages[...] = layer.pages
         assert equal(layer.run(), fresh.run()), f"seed {seed}"
         assert fresh.sequence is None, "the first run is Python's"
     assert table(layer.sequence).all(), "every step is machine code"

@@ -28,7 +28,18 @@ from trueno_simd.kernels import tile
 from trueno_simd.kernels import transpose as transposing
 from trueno_simd.kernels.flash import LOG2_E, rows
 from trueno_simd.kernels.gather import scaled_row
-from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, reader, source, target, with_scratch
+from trueno_simd.kernels.operands import (
+    F32,
+    F64,
+    SCRATCH,
+    adapted,
+    number,
+    overlaps,
+    reader,
+    source,
+    target,
+    with_scratch,
+)
 from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import VECTOR_BYTES, WIDTH, address, size_of, strip
 from trueno_simd.llvm import vectors
@@ -233,15 +244,15 @@ def attention(device: None, call: Call) -> Kernel:
     given = dict(call.static)
     causal, window = int(given["causal"]), min(given["window"], 1 << 60)
 
-    def kernel(q: Any, k: Any, v: Any, scale: float, softcap: float, out: Any) -> int:
+    def adapt(q: Any, k: Any, v: Any, scale: float, softcap: float, out: Any) -> tuple[Any, ...] | None:
         if q.ndim < 3 or not q.ndim == k.ndim == v.ndim == out.ndim:
-            return -1
+            return None
         if q.ndim != 4:
             if (
                 not all(x.flags.c_contiguous for x in (q, k, v, out))
                 or not q.shape[:-3] == k.shape[:-3] == v.shape[:-3]
             ):
-                return -1
+                return None
             batch = math.prod(q.shape[:-3])
             q, k, v, out = (x.reshape(batch, *x.shape[-3:]) for x in (q, k, v, out))
         factor = scale or 1 / math.sqrt(max(q.shape[3], 1))
@@ -249,6 +260,6 @@ def attention(device: None, call: Call) -> Kernel:
         numbers = np.zeros(3)
         numbers[:2].view(q.dtype)[0] = factor  # as the call's type, at the beginning
         numbers[2] = softcap * LOG2_E
-        return compiled(q, k, v, numbers, causal, window, out)
+        return q, k, v, numbers, causal, window, out
 
-    return kernel
+    return adapted(adapt, compiled)

@@ -28,7 +28,7 @@ from trueno_simd.kernels.cells import CODES, row_bytes, widen_row
 from trueno_simd.kernels.dots import LANES, products
 from trueno_simd.kernels.flash import LOG2_E, rows
 from trueno_simd.kernels.gather import scaled_row
-from trueno_simd.kernels.operands import F32, SCRATCH, overlaps, reader, source, target, with_scratch
+from trueno_simd.kernels.operands import F32, SCRATCH, adapted, overlaps, reader, source, target, with_scratch
 from trueno_simd.kernels.quant.regions import share_out
 from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.kernels.tile import WIDTH, address, get_word, strip
@@ -203,12 +203,14 @@ def attention_decode(device: None, call: Call) -> Kernel:
     static = dict(call.static)
     form, window = CODES[static["format"]], min(static["window"], 1 << 60)
 
-    def kernel(q: Any, k: Any, v: Any, table: Any, lengths: Any, scale: float, softcap: float, out: Any) -> int:
+    def adapt(
+        q: Any, k: Any, v: Any, table: Any, lengths: Any, scale: float, softcap: float, out: Any
+    ) -> tuple[Any, ...]:
         factor = scale or 1 / math.sqrt(max(q.shape[-1], 1))
         factor = factor / softcap if softcap else factor * LOG2_E
         numbers = np.zeros(3)
         numbers[:1].view(np.float32)[0] = factor
         numbers[2] = softcap * LOG2_E
-        return compiled(q, k, v, table, lengths, numbers, form, window, out)
+        return q, k, v, table, lengths, numbers, form, window, out
 
-    return kernel
+    return adapted(adapt, compiled)

@@ -66,6 +66,24 @@ def resolving(resolve: Callable[..., tuple[Any, tuple[Any, ...], int] | None]) -
     return kernel
 
 
+def adapted(adapt: Callable[..., tuple[Any, ...] | None], product: Any) -> Callable[..., int]:
+    """A kernel that calls `product(*adapt(*args))`; `adapt` gives None to refuse, and depends on what `resolve` may."""
+
+    def kernel(*args: Any) -> int:
+        arguments = adapt(*args)
+        return -1 if arguments is None else product(*arguments)
+
+    def resolve(*args: Any) -> Any:
+        arguments = adapt(*args)
+        if arguments is None:
+            return None
+        deeper = getattr(product, "resolve", None)
+        return (product, arguments, 0) if deeper is None else deeper(*arguments)
+
+    kernel.resolve = resolve  # type: ignore[attr-defined]
+    return kernel
+
+
 def reader(count: int) -> Any:
     """Load a job of `count` integers from the address that a chunk gets."""
     return unpack(types.UniTuple(types.int64, count))

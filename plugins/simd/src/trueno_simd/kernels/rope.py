@@ -20,7 +20,7 @@ from trueno.backend import Call, Kernel, Rates, rotation
 
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
-from trueno_simd.kernels.operands import F32, F64, number, overlaps, reader, resolving, source, target
+from trueno_simd.kernels.operands import F32, F64, adapted, number, overlaps, reader, source, target
 from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import address, get_word, masks
 from trueno_simd.llvm import vectors
@@ -236,8 +236,8 @@ def rope(device: None, call: Call) -> Kernel:
     given = dict(call.static)
     dims, scaling, interleaved = given["dims"], given["scaling"], given["style"] == "interleaved"
 
-    def resolve(x: Any, positions: Any, theta: float, factor: float, context: float, slow: float, fast: float,
-                magnitude: float, out: Any) -> tuple[Any, tuple[Any, ...], int] | None:  # fmt: skip
+    def adapt(x: Any, positions: Any, theta: float, factor: float, context: float, slow: float, fast: float,
+              magnitude: float, out: Any) -> tuple[Any, ...] | None:  # fmt: skip
         d = x.shape[-1] if x.ndim >= 2 else 0
         turned = dims or d
         if x.ndim < 2 or x.shape[:-2] != positions.shape or out.shape != x.shape or turned > d or turned % 2:
@@ -249,6 +249,6 @@ def rope(device: None, call: Call) -> Kernel:
             x, out = (a.reshape(tokens, *a.shape[-2:]) for a in (x, out))
             positions = positions.reshape(tokens)
         table = _table(turned // 2, interleaved, theta, scaling, factor, context, slow, fast, magnitude)
-        return compiled, (x, positions, table, out, turned // 2, int(interleaved)), 0
+        return x, positions, table, out, turned // 2, int(interleaved)
 
-    return resolving(resolve)
+    return adapted(adapt, compiled)

@@ -3,15 +3,13 @@
 Floor: the bytes of the rows; a copy of the cache where the result is another array.
 """
 
-from typing import Any
-
 from numba import types
 from trueno.backend import Call, Kernel, Rates
 
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.cells import CODES, narrow_row, row_bytes
-from trueno_simd.kernels.operands import overlaps, source, target
+from trueno_simd.kernels.operands import adapted, overlaps, source, target
 from trueno_simd.kernels.table import BLOCKS, KERNELS
 from trueno_simd.kernels.tile import address
 
@@ -48,7 +46,4 @@ def kv_cache_scatter(device: None, call: Call) -> Kernel:
     compiled = kernel_entry(signature)(_scatter)
     form = CODES[dict(call.static)["format"]]
 
-    def kernel(cache: Any, x: Any, slots: Any, out: Any) -> int:
-        return compiled(cache, x, slots, form, out)
-
-    return kernel
+    return adapted(lambda cache, x, slots, out: (cache, x, slots, form, out), compiled)

@@ -287,3 +287,16 @@ def test_pages():
     ):
         with pytest.raises(kind, match=why):
             trueno.Pages(*wrong)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_guard_lets_a_batch_update_the_cache(backend):
+    """A layer around a kernel keeps it from writing over its operands, but this one is there to be updated."""
+    pages, x = np.zeros((2, 8, 2, 32), np.float16), np.ones((1, 2, 32), np.float32)
+    with trueno.Batch(backend) as b, trueno.JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP):
+        after = b.kv_cache_scatter(b.upload(trueno.Pages(pages)), b.upload(x), b.upload(np.array([3])))
+        for _ in range(3):
+            b.execute()
+        assert (b.read(after).view(np.float16) == pages).all()
+    assert (pages[0, 3] == 1).all()
+    assert np.count_nonzero(pages) == 64

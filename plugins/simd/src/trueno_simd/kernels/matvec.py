@@ -4,8 +4,8 @@ The floor is one read of the matrix; rows go to the threads in even shares.  A m
 taken ROWS rows at a time, so that x is loaded once for all of them.  Of a larger one that cost bandwidth: a single
 stream of memory, row after row, runs at its floor, while the first cache holds x.
 
-Measured on two cores of a Zen 5, float32, the best of many: 2048x2048 in 85 to 102 µs (114 to 129 before; a sum of the
-matrix takes 84, NumPy's OpenBLAS 92 to 110), 1024x1024 in 22 (28; 22; 26).
+Measured on two cores of a Zen 5 with other work on them, float32, best of many in one process, ROWS at a time, one row
+at a time, NumPy's OpenBLAS: 2048x2048 129, 102 and 134 µs, where a sum of the matrix takes 84; 1024x1024 28, 22 and 27.
 """
 
 from typing import Any

@@ -7,7 +7,7 @@ of rows, which ended every 2 KB in a matrix of 2048x2048.  Parts follow from the
 number of threads.
 
 Measured on two cores of a Zen 5 with other work on them, float32, best of many in one process, columns shared, rows
-shared, NumPy's OpenBLAS: 2048x2048 130, 114 and 156 µs, where a sum of the matrix takes 84; 1024x1024 30, 27 and 38;
+shared, NumPy's OpenBLAS: 2048x2048 154, 99 and 113 µs, where a sum of the matrix takes 84; 1024x1024 30, 27 and 38;
 100000x32 606, 76 and 456.
 """
 

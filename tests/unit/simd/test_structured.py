@@ -14,6 +14,7 @@ from trueno.errors import ParameterError
 
 pytest.importorskip("numba")
 
+import trueno
 from unit.simd.structured import structured_kernel
 
 DTYPES = [np.dtype("float32"), np.dtype("float64")]
@@ -149,6 +150,19 @@ def test_matvec_and_vecmat(dtype, rng):
         assert vecmat(z, a, out) == 0
         assert_within(out, want, np.abs(z).astype("f8") @ np.abs(a).astype("f8"), m, dtype)
         assert untouched(whole)
+
+
+def test_any_number_of_threads_gives_the_same_vector(rng):
+    a, x, w = (values(rng, shape, np.dtype("f4")) for shape in ((1200, 700), 700, 1200))
+    results = []
+    for threads in (1, 2, 3):
+        trueno.settings.override("TRUENO_THREADS", threads)
+        try:
+            with trueno.use("simd"):
+                results.append(trueno.matvec(a, x).tobytes() + trueno.vecmat(w, a).tobytes())
+        finally:
+            trueno.settings.override("TRUENO_THREADS", None)
+    assert len(set(results)) == 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -1,11 +1,12 @@
 """matvec y[m] = a[m,k] x[k].
 
 The floor is one read of the matrix; rows go to the threads in even shares.  A matrix that the second caches hold is
-taken ROWS rows at a time, so that x is loaded once for all of them.  Of a larger one that cost bandwidth: a single
-stream of memory, row after row, runs at its floor, while the first cache holds x.
+taken ROWS rows at a time, so that x is loaded once for all of them.  Of one that the last cache holds that cost
+bandwidth: a single stream, row after row, runs at its floor, while the first cache holds x.  What comes from memory is
+read side by side again: more requests are under way, which matters where others use the memory, too.
 
-Measured on two cores of a Zen 5, float32, the best of many: 2048x2048 in 85 to 102 µs (114 to 129 before; a sum of the
-matrix takes 84, NumPy's OpenBLAS 92 to 110), 1024x1024 in 22 (28; 22; 26).
+Measured on two cores of a Zen 5 with other work on them, float32, best of many in one process, ROWS at a time, one row
+at a time, NumPy's OpenBLAS: 2048x2048 93, 78 and 91 µs, where a sum of the matrix takes 84; 1024x1024 28, 22 and 27.
 """
 
 from typing import Any
@@ -26,7 +27,7 @@ from trueno_simd.threads.pool import parallel_for
 
 ROWS, VECTORS = (8 if WIDE else 4), 2  # rows at a time, vectors of sums for each
 LONE_VECTORS = 8  # of sums, for a row alone
-FAR = 3 << 20  # bytes of a matrix that no second cache holds
+FAR, LAST = 3 << 20, 32 << 20  # bytes of a matrix that no second cache holds, and that many last caches hold
 LONE_FROM, LONE_TO = 1 << 11, 1 << 14  # bytes of the rows of such a matrix that are taken alone
 AHEAD = 2048  # bytes by which they are prefetched
 CHUNK = 1 << 16  # bytes of the matrix that justify a separate chunk
@@ -131,7 +132,7 @@ def rows_of(like, job, index):
     a, x, y, m, k, share, finish, more = job
     size = size_of(like)
     start, stop = index * share, min((index + 1) * share, m)
-    if m * k * size > FAR and LONE_FROM <= k * size <= LONE_TO:
+    if FAR < m * k * size <= LAST and LONE_FROM <= k * size <= LONE_TO:
         for i in range(start, stop):
             lone_dot(like, a + i * k * size, 0, x, k, y + i * size, 1)
     else:

@@ -6,8 +6,9 @@ rows where several results have room in the caller's frame, and the columns othe
 of rows, which ended every 2 KB in a matrix of 2048x2048.  Parts follow from the shape, so results do not depend on the
 number of threads.
 
-Measured on two cores of a Zen 5, float32, the best of many: 2048x2048 in 99 µs (126 before; a sum of the matrix takes
-84, NumPy's OpenBLAS 104 to 110), 1024x1024 in 25 (30; 22; 31), 100000x32 in 76 (606; 70; 278).
+Measured on two cores of a Zen 5 with other work on them, float32, best of many in one process, columns shared, rows
+shared, NumPy's OpenBLAS: 2048x2048 154, 99 and 113 µs, where a sum of the matrix takes 84; 1024x1024 30, 27 and 38;
+100000x32 606, 76 and 456.
 """
 
 from typing import Any

@@ -283,3 +283,14 @@ def test_what_has_no_kernel_is_said() -> None:
     refused = KERNELS.refusal(call)
     assert refused is not None
     assert refused.code == "unsupported_op"
+
+
+@pytest.mark.parametrize("m", [1, 4, 20])
+def test_what_a_minimum_takes_off_does_not_overflow_before(gpu: Any, m: int) -> None:
+    """Codes times the scale and the minimum cancel; either alone, times x, is beyond the largest float32."""
+    block = np.float16([1.0, 7.5]).tobytes() + b"\1" * 8 + b"\x11" * 4 + b"\x88" * 128
+    w = np.frombuffer(block, np.uint8)[None].repeat(5, 0)
+    assert set(decode(FORMATS["q4_k"], w).reshape(-1)) == {0.5}
+    x = np.full((m, 256), 2e36, "f4")
+    got = product(gpu, "q4_k", w, x[0] if m == 1 else x)
+    np.testing.assert_allclose(got, 256 * 0.5 * 2e36, rtol=1e-5)

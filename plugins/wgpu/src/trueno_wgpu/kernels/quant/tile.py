@@ -161,12 +161,13 @@ def _quantized_body(f: Format) -> list[str]:
     """A step's products of codes, 16 at a time."""
     lines = ["for (var c = 0u; c < 4u; c++) {", _read("a", "xc", "ty"), _read("b", "wc", "tx")]
     lines += [_read("d", "xd", "ty"), _read("s", "wd", "tx")]
+    if f.m:  # together, before the scale of x: either part alone may overflow where their sum does not
+        lines += [_read("e", "xs", "ty"), _read("o", "wo", "tx")]
+        lines += [f"t{i}{j} += (f32(products(a{i}, b{j})) * s{j} + e{i} * o{j}) * d{i};" for i, j in PAIRS]
+        return [*lines, "}"]
     # a power of two may be as large as a float32, and a scale of x as large where blocks have 256 elements
     scale = "d{i} * s{j}" if f.e8m0 else "s{j} * d{i}"
     lines += [f"t{i}{j} += f32(products(a{i}, b{j})) * {scale.format(i=i, j=j)};" for i, j in PAIRS]
-    if f.m:
-        lines += [_read("e", "xs", "ty"), _read("o", "wo", "tx")]
-        lines += [f"t{i}{j} += e{i} * o{j} * d{i};" for i, j in PAIRS]
     return [*lines, "}"]
 
 

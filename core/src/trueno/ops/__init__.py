@@ -7,6 +7,8 @@ from trueno.ops import (
     activations,
     arithmetic,
     attention,
+    indexed,
+    layout,
     mathematics,
     matrix,
     normalization,
@@ -27,7 +29,9 @@ FAMILIES = tuple(
         matrix,
         attention,
         selection,
+        layout,
         quantized,
+        indexed,
     )
 )
 

@@ -4,13 +4,14 @@
 answers 0, or -1 having written nothing: shapes that do not agree, or an `out` that shares memory with an operand.
 `Refused` comes from the compiled signature: another dtype, byte order or layout, or a read-only `out`.
 
-`matmul`, `matvec`, `convolve`, `transpose`, `gather`, `eigen`, `rope`, `attention`, `topk` and `sample` are of plain
-arrays, the folder `quant` is of quantized matrices; `tile` is the register tile of products, `flash` has the rows of
-attention's, and `operands` has types and checks.
+`matmul`, `matvec`, `convolve`, `transpose`, `gather`, `eigen`, `rope`, `attention`, `topk`, `sample` and `concatenate`
+are of plain arrays, the folder `quant` is of quantized matrices; `tile` is the register tile of products, `flash` has
+the rows of attention's, and `operands` has types and checks.
 """
 
 from trueno_simd.kernels import (  # noqa: F401 - each adds its own
     attention,
+    concatenate,
     convolve,
     eigen,
     gather,
@@ -21,7 +22,7 @@ from trueno_simd.kernels import (  # noqa: F401 - each adds its own
     topk,
     transpose,
 )
-from trueno_simd.kernels.quant import dequantize, matmul_colmajor, matvec_colmajor  # noqa: F401
+from trueno_simd.kernels.quant import dequantize, experts, lookup, matmul_colmajor, matvec_colmajor  # noqa: F401
 from trueno_simd.kernels.quant import matmul as quant_matmul  # noqa: F401
 from trueno_simd.kernels.quant import matvec as quant_matvec  # noqa: F401
 from trueno_simd.kernels.quant.quantize import kernel as quantize  # noqa: F401

@@ -1,13 +1,13 @@
 """The structured kernels, written by hand: what is not a row program.
 
 `table` has them all, each declared by the module of its op: `matmul` with `tile` and `tile_text`, `gemv`, `outer`,
-`convolve2d`, `transpose`, `embedding`, `topk`, and `quant/` for quantized matrices.  `dispatches` plans and runs
-dispatches, `memory` binds operands band by band, `store` and `epilogue` end products.
-`cached_matmul` keeps weights on the GPU.
+`convolve2d`, `transpose`, `embedding`, `topk`, `concatenate`, and `quant/` for quantized
+matrices.  `dispatches` plans and runs dispatches, `memory` binds operands band by band, `store` and `epilogue` end
+products.  `cached_matmul` keeps weights on the GPU.
 """
 
-from trueno_wgpu.kernels import convolve2d, embedding, gemv, matmul, outer, topk, transpose  # noqa: F401 - they declare theirs
-from trueno_wgpu.kernels.quant import products  # noqa: F401
+from trueno_wgpu.kernels import concatenate, convolve2d, embedding, gemv, matmul, outer, topk, transpose  # noqa: F401 - they declare theirs
+from trueno_wgpu.kernels.quant import lookup, products  # noqa: F401
 from trueno_wgpu.kernels.table import KERNELS
 
 __all__ = ["KERNELS"]

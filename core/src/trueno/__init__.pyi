@@ -514,6 +514,12 @@ def kv_cache_scatter(
 ) -> NDArray[Any]:
     """y is the cache with x[i] in slot slots[i]: page slots[i] // page, token slots[i] mod page."""
 
+# ---- layout ------------------------------------------------------------------------------------
+
+@_function
+def concatenate(a: ArrayLike, b: ArrayLike, *, axis: int = 0, out: Any = None) -> NDArray[Any]:
+    """a, and after it b, along an axis."""
+
 # ---- quantized ---------------------------------------------------------------------------------
 
 @_function
@@ -555,6 +561,20 @@ def quant_matmul_colmajor(
     x: ArrayLike, w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: Any = None
 ) -> NDArray[Any]:
     """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j."""
+
+# ---- indexed -----------------------------------------------------------------------------------
+
+@_function
+def quant_embedding_lookup(
+    w: QuantizedMatrix | NDArray[Any], i: ArrayLike, *, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """y[…,:] = the numbers that the blocks of w[i[…],:] encode, bit for bit as ggml's."""
+
+@_function
+def quant_experts(
+    w: QuantizedMatrix | NDArray[Any], x: ArrayLike, ids: ArrayLike, *, outputs: int = 1, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
+) -> NDArray[Any]:
+    """y[…,j] = Σₖ x[…,k] · w[ids[…] · outputs + j, k]: the product of each row of x with the expert that it names."""
 
 # ---- other names of the same ops
 

@@ -837,6 +837,35 @@ def _(rng):
     assert np.abs(got[0, 1, 0, 2:].view(np.int8) * d - x[1, 0].numpy()).max() <= d * 0.501, "the last row counts"
 
 
+@case("quant_embedding_lookup")
+def _(rng):
+    for kind in ("q4_0", "q8_0", "q5_1"):
+        w = gguf.quants.quantize(rng.normal(size=(9, 256)).astype(np.float32), gguf.GGMLQuantizationType[kind.upper()])
+        i = rng.integers(0, 9, (2, 3))
+        got = meaning("quant_embedding_lookup", w, i, format=kind)
+        np.testing.assert_array_equal(got, gguf.quants.dequantize(w, gguf.GGMLQuantizationType[kind.upper()])[i])
+
+
+@case("quant_experts")
+def _(rng):
+    w = gguf.quants.quantize(rng.normal(size=(4 * 5, 256)).astype(np.float32), gguf.GGMLQuantizationType.Q8_0)
+    experts = gguf.quants.dequantize(w, gguf.GGMLQuantizationType.Q8_0).reshape(4, 5, 256).astype(np.float64)
+    x, ids = rng.normal(size=(3, 1, 256)).astype(np.float32), rng.integers(0, 4, (3, 2))
+    got = meaning("quant_experts", w, x, ids, outputs=5, format="q8_0", activations="f32")
+    want = np.einsum("tuok,tk->tuo", experts[ids], x[:, 0])
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-4)
+    rounded = meaning("quant_experts", w, x, ids, outputs=5, format="q8_0", activations="q8")
+    assert 0 < np.abs(rounded - want).max() < 0.02 * np.abs(want).max()
+
+
+@case("concatenate")
+def _(rng):
+    a, b = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
+    np.testing.assert_array_equal(meaning("concatenate", a, b, axis=1), by_torch(lambda *x: torch.cat(x, 1), a, b))
+    np.testing.assert_array_equal(meaning("concatenate", a, a, axis=-1), by_torch(lambda *x: torch.cat(x, -1), a, a))
+    np.testing.assert_array_equal(meaning("concatenate", a[0], b[0]), by_torch(lambda *x: torch.cat(x), a[0], b[0]))
+
+
 def test_symmetric_eigen_says_what_is_wrong():
     with pytest.raises(ParameterError, match=r"a\[0, 1\] is 2.0, but a\[1, 0\] is 3.0 \(largest asymmetry 1.0\)"):
         meaning("symmetric_eigen", np.array([[1.0, 2.0], [3.0, 1.0]]))

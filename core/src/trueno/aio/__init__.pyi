@@ -349,6 +349,11 @@ async def kv_cache_scatter(
 ) -> NDArray[Any]:
     """y is the cache with x[i] in slot slots[i]: page slots[i] // page, token slots[i] mod page."""
 
+# ---- layout ------------------------------------------------------------------------------------
+
+async def concatenate(a: ArrayLike, b: ArrayLike, *, axis: int = 0, out: Any = None) -> NDArray[Any]:
+    """a, and after it b, along an axis."""
+
 # ---- quantized ---------------------------------------------------------------------------------
 
 async def quantize_rows(
@@ -383,6 +388,18 @@ async def quant_matmul_colmajor(
     x: ArrayLike, w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: Any = None
 ) -> NDArray[Any]:
     """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j."""
+
+# ---- indexed -----------------------------------------------------------------------------------
+
+async def quant_embedding_lookup(
+    w: QuantizedMatrix | NDArray[Any], i: ArrayLike, *, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """y[…,:] = the numbers that the blocks of w[i[…],:] encode, bit for bit as ggml's."""
+
+async def quant_experts(
+    w: QuantizedMatrix | NDArray[Any], x: ArrayLike, ids: ArrayLike, *, outputs: int = 1, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
+) -> NDArray[Any]:
+    """y[…,j] = Σₖ x[…,k] · w[ids[…] · outputs + j, k]: the product of each row of x with the expert that it names."""
 
 # ---- other names of the same ops
 

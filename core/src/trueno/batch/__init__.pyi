@@ -147,6 +147,46 @@ class Batch:
     ) -> Handle:
         """y is the cache with x[i] in slot slots[i]: page slots[i] // page, token slots[i] mod page."""
 
+    def quantize_rows(
+        self, x: Handle | float, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"]
+    ) -> Handle:
+        """w[i,:] = the blocks of x[i,:] in `format`, byte for byte as ggml's reference quantizer writes them."""
+
+    def quantize_rows_weighted(
+        self, x: Handle | float, imatrix: Handle | float, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"]
+    ) -> Handle:
+        """w[i,:] = the blocks of x[i,:] in `format`, errors weighted by `imatrix`: the importance of each column."""
+
+    def dequantize(self, w: Handle | float, *, format: str = "") -> Handle:
+        """y[i,:] = the numbers that the blocks of w[i,:] encode, bit for bit as ggml's."""
+
+    def quant_matvec(
+        self, w: Handle | float, x: Handle | float, *, format: str = "", activations: Literal["q8", "f32"] = "q8"
+    ) -> Handle:
+        """y[i] = Σₖ w[i,k] · x[k], w read from its blocks."""
+
+    def quant_matmul(
+        self, x: Handle | float, w: Handle | float, *, format: str = "", activations: Literal["q8", "f32"] = "q8"
+    ) -> Handle:
+        """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as in a linear layer."""
+
+    def quant_matvec_colmajor(self, w: Handle | float, x: Handle | float, *, format: str = "") -> Handle:
+        """y[j] = Σₖ w[k,j] · x[k], w read from its blocks, which run along the columns of the matrix that wᵀ is."""
+
+    def quant_matmul_colmajor(self, x: Handle | float, w: Handle | float, *, format: str = "") -> Handle:
+        """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j."""
+
+    def quant_embedding_lookup(self, w: Handle | float, i: Handle | float, *, format: str = "") -> Handle:
+        """y[…,:] = the numbers that the blocks of w[i[…],:] encode, bit for bit as ggml's."""
+
+    def quant_experts(
+        self, w: Handle | float, x: Handle | float, ids: Handle | float, *, outputs: int = 1, format: str = "", activations: Literal["q8", "f32"] = "q8"
+    ) -> Handle:
+        """y[…,j] = Σₖ x[…,k] · w[ids[…] · outputs + j, k]: the product of each row of x with the expert that it names."""
+
+    def concatenate(self, a: Handle | float, b: Handle | float, *, axis: int = 0) -> Handle:
+        """a, and after it b, along an axis."""
+
     def abs(self, x: Handle | float) -> Handle:
         """|x|."""
 
@@ -293,35 +333,6 @@ class Batch:
 
     def minmax_normalize(self, x: Handle | float, *, axis: int = -1) -> Handle:
         """(x − min x) / (max x − min x)."""
-
-    def quantize_rows(
-        self, x: Handle | float, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"]
-    ) -> Handle:
-        """w[i,:] = the blocks of x[i,:] in `format`, byte for byte as ggml's reference quantizer writes them."""
-
-    def quantize_rows_weighted(
-        self, x: Handle | float, imatrix: Handle | float, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"]
-    ) -> Handle:
-        """w[i,:] = the blocks of x[i,:] in `format`, errors weighted by `imatrix`: the importance of each column."""
-
-    def dequantize(self, w: Handle | float, *, format: str = "") -> Handle:
-        """y[i,:] = the numbers that the blocks of w[i,:] encode, bit for bit as ggml's."""
-
-    def quant_matvec(
-        self, w: Handle | float, x: Handle | float, *, format: str = "", activations: Literal["q8", "f32"] = "q8"
-    ) -> Handle:
-        """y[i] = Σₖ w[i,k] · x[k], w read from its blocks."""
-
-    def quant_matmul(
-        self, x: Handle | float, w: Handle | float, *, format: str = "", activations: Literal["q8", "f32"] = "q8"
-    ) -> Handle:
-        """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as in a linear layer."""
-
-    def quant_matvec_colmajor(self, w: Handle | float, x: Handle | float, *, format: str = "") -> Handle:
-        """y[j] = Σₖ w[k,j] · x[k], w read from its blocks, which run along the columns of the matrix that wᵀ is."""
-
-    def quant_matmul_colmajor(self, x: Handle | float, w: Handle | float, *, format: str = "") -> Handle:
-        """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j."""
 
     def dot(self, x: Handle | float, y: Handle | float, *, axis: int | None = -1, keepdims: bool = False) -> Handle:
         """Σ x · y."""

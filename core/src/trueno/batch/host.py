@@ -83,7 +83,7 @@ def sequence_of(
         return None
     if run is None:
         return None
-    checks = {key: (_first(step), at) for at, (key, step) in enumerate(zip(keys, steps, strict=True)) if key}
+    checks = {key: (check_of(step), at) for at, (key, step) in enumerate(zip(keys, steps, strict=True)) if key}
     return HostSequence(run, _stops(calls), checks)
 
 
@@ -98,14 +98,16 @@ def _checked_first(graph: Graph, step: Step) -> Arguments | None:
     indices = [v for spec, (v, _) in operands if spec.index]
     if not indices or any(graph.values[v].maker >= 0 for v in indices):
         return None
-    return (step.op.check, *indices, *(shape for spec, (_, shape) in operands if not spec.index))
+    static = (step.entry.static[name] for name in step.op.checked)
+    return (step.op.check, *static, *indices, *(shape for spec, (_, shape) in operands if not spec.index))
 
 
-def _first(step: Step) -> Callable[..., None]:
-    """A step's check, of its arguments."""
+def check_of(step: Step) -> Callable[..., None]:
+    """The check of a step that has one, of its arguments."""
     check, inputs = step.op.check, len(step.reads)
     assert check is not None
-    return lambda *arguments: check(*arguments[:inputs])
+    static = {name: step.entry.static[name] for name in step.op.checked}
+    return lambda *arguments: check(*arguments[:inputs], **static)
 
 
 def _stops(calls: Sequence[tuple[Kernel, Arguments]]) -> list[int]:

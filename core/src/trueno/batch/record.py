@@ -186,7 +186,7 @@ class Batch:
     def _record(self, op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> Any:
         """Append a call of `op`, and return its handle, or one for each result."""
         self._quiet(op.name)
-        axis, keepdims = scalars.pop("axis", -1), scalars.pop("keepdims", False)
+        axis, keepdims = (-1, False) if op.structured else (scalars.pop("axis", -1), scalars.pop("keepdims", False))
         operands, scalars = unpack(op, operands, scalars)
         params, static = coerce_params(op, scalars)
         arguments, dtype = taken(op, operands, self._graph, self._value)

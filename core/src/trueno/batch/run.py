@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from trueno.batch.graph import Graph, Number
-from trueno.batch.host import sequence_of
+from trueno.batch.host import check_of, sequence_of
 from trueno.batch.steps import Schedule, Step
 from trueno.discovery.protocol import Backend, DeviceBackend, Refused
 from trueno.dispatch import call, state, transfer
@@ -220,7 +220,7 @@ class Replay:
         step = self.schedule.steps[at]
         try:
             if step.call is not None and step.op.check is not None:
-                step.op.check(*args[: len(step.reads)])
+                check_of(step)(*args)
             if kernel(*args):
                 self._again(at, now)
         except TruenoError as error:

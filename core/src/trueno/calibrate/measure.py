@@ -319,7 +319,7 @@ def _operands(op: Op, dtype: np.dtype[Any], shapes: Shapes) -> tuple[list[Array]
             operands.append(x * dtype.type(0.9 * (high - low)) + dtype.type(low + 0.05 * (high - low)))
     if op.check is not None:
         try:
-            op.check(*operands)
+            op.check(*operands, **{p.name: p.typical for p in op.static if p.name in op.checked})
         except TruenoError:  # a matrix that must be symmetric
             operands = [np.ascontiguousarray((x + x.T) / 2) for x in operands]
     required = dict(zip((p.name for p in op.params if p.required), REQUIRED, strict=False))

@@ -123,7 +123,8 @@ def structured(op: Op, shapes: tuple[Shape, ...], final: tuple[Shape, ...]) -> V
     expand: list[Shape | None] = [None] * len(shapes)
     inputs = op.signature.inputs
     if op.shapes is None and sum(spec.leading for spec in inputs) > 1:
-        _, leading = op.signature.bind(op.name, shapes)
+        leads = (s[: len(s) - len(spec.dims)] for spec, s in zip(inputs, shapes, strict=True) if spec.leading)
+        leading = np.broadcast_shapes(*leads)
         whole = [(*leading, *s[len(s) - len(spec.dims) :]) for spec, s in zip(inputs, shapes, strict=True)]
         expand = [w if spec.leading and w != s else None for spec, s, w in zip(inputs, shapes, whole, strict=True)]
     operands = tuple(OperandView(None, e, e or s) for s, e in zip(shapes, expand, strict=True))

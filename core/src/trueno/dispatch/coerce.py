@@ -18,7 +18,7 @@ from trueno.dispatch.transfer import imported
 from trueno.errors import DtypeError, OutError, ParameterError, ShapeError
 from trueno.floatenv import ieee
 from trueno.formats.table import INTERLEAVED
-from trueno.ops.op import Op, Parameter
+from trueno.ops.op import TABLE, Op, Parameter
 from trueno.programs.fused import narrowed
 
 Array = npt.NDArray[Any]
@@ -72,8 +72,8 @@ def unpacked(op: Op, name: str, x: Any, told: str) -> tuple[Any, str]:
         raise ParameterError(f"{op.name}: {name} is in {actual}, but format is {shown(told)}; {remedy}")
     if columns != op.columnwise:
         way, other = ("column by column", "_colmajor") if columns else ("row by row", "")
-        twin = f"trueno.{op.name.removesuffix('_colmajor')}{other}"
-        remedy = f"{twin}, or `@`, which takes either layout" if op.chain else ".T to read it as rows"
+        twin = f"{op.name.removesuffix('_colmajor')}{other}"
+        remedy = f"trueno.{twin}, or `@`, which takes either layout" if twin in TABLE else ".T to read it as rows"
         raise ParameterError(f"{op.name}: the blocks of {name} are stored {way}; use {remedy}")
     return data, actual
 
@@ -170,6 +170,8 @@ def _array(op: Op, name: str, x: Any) -> Array:
         if hasattr(x, "batch"):
             raise DtypeError(f"{op.name}: {name} is a handle of a batch; call the batch's method: b.{op.name}(…)")
         remedy = "trueno.quant_matvec, trueno.quant_matmul and @ multiply with one, trueno.dequantize gives its numbers"
+        if f"quant_{op.name}" in TABLE:
+            remedy = f"trueno.quant_{op.name} reads its blocks"
         raise DtypeError(f"{op.name}: {name} is quantized; {remedy}")
     if isinstance(x, np.ma.MaskedArray):
         raise DtypeError(f"{op.name}: {name} is a masked array, whose mask would be lost; fill it first (.filled)")

@@ -95,7 +95,7 @@ def source(op: Op) -> str:
     outputs = op.signature.outputs
     names = [f"_out{k}" for k in range(len(outputs))]
     call = ", ".join([*op.operands, *op.symbolic, *names])
-    extra = [p.name for p in listed if p.name in ("axis", "keepdims")]
+    extra = [] if op.structured else [p.name for p in listed if p.name in ("axis", "keepdims")]
 
     # A masked array would lose its mask, and Numba identifies arrays of other classes by a fingerprint without byte
     # order: so this compares class and dtype by identity, which costs a few nanoseconds each.
@@ -109,7 +109,8 @@ def source(op: Op) -> str:
     conditions += ["keepdims is False"] if "keepdims" in extra else []
     conditions += _parameters(op)
     # An error of the check is raised by the general path, whose operands it may also be about.
-    conditions += [f"_check({', '.join(op.operands)}) is None"] if op.check is not None else []
+    checked = ", ".join([*op.operands, *(f"{name}={name}" for name in op.checked)])
+    conditions += [f"_check({checked}) is None"] if op.check is not None else []
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
     for spec in inputs:

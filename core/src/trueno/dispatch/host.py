@@ -49,7 +49,7 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
     if rows is not None:
         refuse_empty(op, rows.form, shapes)
     if op.check is not None:
-        op.check(*arrays)
+        op.check(*arrays, **{name: static[name] for name in op.checked})
     results = _outs(op, out, tuple(view.final for view in views[1]), dtype, user_dtype, static)
     try:
         across = None if rows is None else rows.across
@@ -181,7 +181,8 @@ def _run(request: Call, arrays: list[Array], params: tuple[float, ...], results:
     operand_views, result_views = views
     targets = [r.array if v.order is None else r.array.transpose(v.order)
                for r, v in zip(results, result_views, strict=True)]  # fmt: skip
-    if not all(prod(view.shape) for view in operand_views) or not any(target.size for target in targets):
+    no_operand = not all(prod(view.shape) for view in operand_views) and request.op.flops_text != "0"  # not of a copy
+    if no_operand or not any(target.size for target in targets):
         for target in targets:
             # there are no elements, or only reductions of none: sums, norms and products are 0
             target[...] = arrays[0] if request.op.updates else 0

@@ -8,6 +8,8 @@ from trueno.ops import (
     arithmetic,
     attention,
     caches,
+    indexed,
+    layout,
     mathematics,
     matrix,
     normalization,
@@ -29,7 +31,9 @@ FAMILIES = tuple(
         attention,
         selection,
         caches,
+        layout,
         quantized,
+        indexed,
     )
 )
 

@@ -167,6 +167,12 @@ class Op:
         return ""
 
     @cached_property
+    def checked(self) -> tuple[str, ...]:
+        """The static parameters that `check` takes beside the operands, by name."""
+        taken = () if self.check is None else inspect.signature(self.check).parameters
+        return tuple(p.name for p in self.static if p.name in taken)
+
+    @cached_property
     def quantized(self) -> bool:
         """Whether an operand or a result is in blocks; the parameter `format` says which kind."""
         return any(spec.blocks for spec in (*self.signature.inputs, *self.signature.outputs))
@@ -208,9 +214,10 @@ class Op:
         return self.empty is None and ("count" in kinds or any(k in FOLDS and FOLDS[k].empty is None for k in kinds))
 
     def flops(self, sizes: dict[str, int], rows: int = 1) -> float:
-        """Floating-point operations of one call."""
+        """Floating-point operations of one call; static parameters are the defaults unless they are among `sizes`."""
         if self.flops_text is not None:
-            return float(_evaluate(self.flops_text, {**sizes, "rows": rows}))
+            defaults = {p.name: p.default for p in self.static}
+            return float(_evaluate(self.flops_text, {**defaults, **sizes, "rows": rows}))
         element, row = self.program().flops
         return rows * (element * sizes.get(self.over or "n", 1) + row)
 
@@ -267,7 +274,8 @@ def op(
     empty: the value of an empty row, where the program's folds alone would make it an error.
     domain: where the op's natural inputs lie, for samples and benchmarks (default all reals).
     shapes: for results that a signature cannot describe: (operand shapes, **static) → result shapes.
-    check: raises for operand values without a result, such as an index outside its table; called before every kernel.
+    check: raises for operand values without a result, such as an index outside its table; called before every kernel,
+    with the operands and those static parameters that it has.
     magnitude: (operands, **parameters) → Σ|a · b| of every result, where the body on absolute values does not give it.
     extents: conditions on the signature's symbols and static parameters, `hq % hk == 0`; a kernel refuses what fails.
     updates: the result is the first operand with some of it replaced; `out` may be that operand itself.

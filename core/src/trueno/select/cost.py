@@ -162,7 +162,7 @@ def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...], static: tu
         size = many * widths[spec.type]
         moved += size
         read += min(size, written) if looked_up and not spec.index else size  # of a table, only the rows looked up
-    flops = op.flops(extents, rows)  # type: ignore[arg-type]
+    flops = op.flops(known, rows)  # type: ignore[arg-type]
     return Work(flops, read + written, len(inputs) + len(outputs), moved + written, max(*counts, *results))
 
 

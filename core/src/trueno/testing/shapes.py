@@ -32,6 +32,15 @@ EXPLICIT: dict[str, tuple[tuple[tuple[int, ...], ...], ...]] = {
         ((4, 35, 37), (5, 4, 3, 5)),
         ((300, 310), (3, 3)),
     ),
+    "concatenate": (
+        ((1,), (1,)),
+        ((5,), (8,)),
+        ((2, 3), (4, 3)),
+        ((1, 64), (7, 64)),
+        ((3, 5, 7), (2, 5, 7)),
+        ((130, 33), (1, 33)),
+        ((300, 700), (200, 700)),
+    ),
     "attention": (
         ((1, 1, 1), (1, 1, 1), (1, 1, 1)),
         ((2, 2, 2), (2, 2, 2), (2, 2, 2)),
@@ -123,7 +132,9 @@ def _in_blocks(op: Op, rng: np.random.Generator, given: dict[str, Any]) -> Itera
     symbols = sorted({d for s in op.signature.inputs for d in s.dims})
     for size in (1, 2, 3, 5, 17):
         sizes = {d: blocks.elements * (size % 4 + 1) if d in whole else int(rng.choice(DIMS)) for d in symbols}
-        yield tuple(op.held(sizes, given))
+        lead = (2, size)[: size % 3]
+        held = zip(op.signature.inputs, op.held(sizes, given), strict=True)
+        yield tuple((*lead, *shape) if spec.leading else shape for spec, shape in held)
     yield tuple(op.held({d: 1024 if d in whole else 33 for d in symbols}, given))
 
 

@@ -19,7 +19,7 @@ DECODING, SEARCHING = Rates(3e-5, 2e10, 6e7), Rates(1e-4, 5e8, 1e9)
 """Of ops on blocks, whose decoding takes most of the time, and of quantizing, where it is the search."""
 
 
-def _of_blocks(call: Call, run: Callable[..., None]) -> Kernel:
+def _of_blocks(call: Call, run: Callable[..., int | None]) -> Kernel:
     """The kernel of an op on blocks, whose result shapes its signature and format say."""
 
     def shapes(*operands: Array, **static: Any) -> Shapes:
@@ -28,7 +28,9 @@ def _of_blocks(call: Call, run: Callable[..., None]) -> Kernel:
         except ShapeError:
             return None
 
-    return checked(call, run, shapes, tuple(len(spec.dims) for spec in call.op.signature.inputs))
+    inputs = call.op.signature.inputs
+    ranks = () if any(spec.leading for spec in inputs) else tuple(len(spec.dims) for spec in inputs)
+    return checked(call, run, shapes, ranks)
 
 
 def _tiles(w: Array, format: str, dtype: Any) -> Iterator[tuple[slice, Array]]:
@@ -101,6 +103,40 @@ def _quant_matmul(x: Array, w: Array, y: Array, *, format: str, activations: str
 @KERNELS.add("quant_matmul", rates=DECODING)
 def quant_matmul(device: None, call: Call) -> Kernel:
     return _of_blocks(call, _quant_matmul)
+
+
+def _quant_embedding_lookup(w: Array, i: Array, y: Array, *, format: str) -> int | None:
+    if i.size and (i.min() < 0 or i.max() >= len(w)):
+        return -1  # the core names the index
+    rows, numbers = i.reshape(-1), y.reshape(i.size, y.shape[-1])
+    f = format_of(format)
+    step = max(1, TILE // max(1, y.shape[-1]))
+    for at in range(0, i.size, step):
+        numbers[at : at + step] = decode(f, np.take(w, rows[at : at + step], axis=0))
+    return None
+
+
+@KERNELS.add("quant_embedding_lookup", rates=DECODING)
+def quant_embedding_lookup(device: None, call: Call) -> Kernel:
+    return _of_blocks(call, _quant_embedding_lookup)
+
+
+def _quant_experts(
+    w: Array, x: Array, ids: Array, y: Array, *, outputs: int, format: str, activations: str
+) -> int | None:
+    if ids.size and (ids.min() < 0 or ids.max() >= len(w) // outputs):
+        return -1  # the body names the index
+    seen, which, out = _seen(x, format, activations).reshape(-1, x.shape[-1]), ids.reshape(-1), y.reshape(-1, outputs)
+    for e in np.unique(which):
+        some = np.flatnonzero(which == e)
+        for rows, tile in _tiles(w[e * outputs : (e + 1) * outputs], format, x.dtype):
+            out[some, rows] = seen[some] @ tile.T
+    return None
+
+
+@KERNELS.add("quant_experts", rates=DECODING)
+def quant_experts(device: None, call: Call) -> Kernel:
+    return _of_blocks(call, _quant_experts)
 
 
 def _quant_matvec_colmajor(w: Array, x: Array, y: Array, *, format: str) -> None:

@@ -5,12 +5,13 @@ answers 0, or -1 having written nothing: shapes that do not agree, or an `out` t
 `Refused` comes from the compiled signature: another dtype, byte order or layout, or a read-only `out`.
 
 `matmul`, `matvec`, `vecmat`, `convolve`, `transpose`, `gather`, `eigen`, `rope`, `attention`, `decode` and `scatter`
-(of caches), `topk` and `sample` are of plain arrays, the folder `quant` is of quantized matrices; `tile` is the
-register tile of products, `flash` has the rows of attention's, and `operands` has types and checks.
+(of caches), `topk`, `sample` and `concatenate` are of plain arrays, the folder `quant` is of quantized matrices;
+`tile` is the register tile of products, `flash` has the rows of attention's, and `operands` has types and checks.
 """
 
 from trueno_simd.kernels import (  # noqa: F401 - each adds its own
     attention,
+    concatenate,
     convolve,
     decode,
     eigen,
@@ -24,7 +25,7 @@ from trueno_simd.kernels import (  # noqa: F401 - each adds its own
     transpose,
     vecmat,
 )
-from trueno_simd.kernels.quant import dequantize, matmul_colmajor, matvec_colmajor  # noqa: F401
+from trueno_simd.kernels.quant import dequantize, experts, lookup, matmul_colmajor, matvec_colmajor  # noqa: F401
 from trueno_simd.kernels.quant import matmul as quant_matmul  # noqa: F401
 from trueno_simd.kernels.quant import matvec as quant_matvec  # noqa: F401
 from trueno_simd.kernels.quant.quantize import kernel as quantize  # noqa: F401

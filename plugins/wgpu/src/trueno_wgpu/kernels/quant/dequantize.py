@@ -70,8 +70,8 @@ fn each(v: vec4<f32>, e: u32) -> vec4<f32> {
 """v · 2^(e − 128), v a small whole number, also where that is subnormal: v · 2^(e + 21) units of 2^−149."""
 
 
-@cache
-def shader(name: str) -> Shader:
+def source(name: str, module: Template = MODULE) -> str:
+    """The text for a format."""
     f, s = FORMATS[name], blocks.shape(name)
     value = "floats(c[j]) * scale" + (" + offset" if f.m else "")
     offset = f" let offset = {blocks.offset(f, 'g')};" if f.m else ""
@@ -80,12 +80,16 @@ def shader(name: str) -> Shader:
     if f.e8m0:
         decoding += BY_BITS
         factor, value = f"byte(a + {f.fields[f.d].offset}u);", "each(floats(c[j]), scale)"
-    source = MODULE.substitute(
+    return module.substitute(
         words=s.words, decoding=decoding, size=SIZE, unit=blocks.unit("e", name), nbytes=f.nbytes, ways=s.ways,
         run=s.run, elements=f.elements, raws=blocks.raws(f, "a", "e"), group=blocks.group_of(f, "at"),
         codes=blocks.codes(f, "at"), factor=factor.removesuffix(";"), value=value,
     )  # fmt: skip
-    return Shader(f"dequantize {name}", source, (False, True))
+
+
+@cache
+def shader(name: str) -> Shader:
+    return Shader(f"dequantize {name}", source(name), (False, True))
 
 
 @declared("dequantize")

@@ -21,7 +21,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("architecture", ["qwen2", "llama"])
 def test_logits_of_float_weights(folder, architecture):
     path = tiny(folder, "f32", architecture)
-    with llama.Engine(path, kind=llama.F32, flash=False) as engine:
+    with llama.Engine(path, threads=1, kind=llama.F32, flash=False) as engine:
         assert nmse(all_logits(loaded(path), TOKENS), engine.feed(TOKENS)) < 1e-9
 
 
@@ -29,7 +29,7 @@ def test_logits_of_float_weights(folder, architecture):
 def test_logits_with_scaled_rotations(folder, scaling):
     keys = {"type": scaling, "factor": 4.0, "original_context_length": 64}
     path = changed(tiny(folder), {f"qwen2.rope.scaling.{key}": value for key, value in keys.items()})
-    with llama.Engine(path, kind=llama.F32, flash=False) as engine:
+    with llama.Engine(path, threads=1, kind=llama.F32, flash=False) as engine:
         assert nmse(all_logits(loaded(path), TOKENS), engine.feed(TOKENS)) < 1e-9
 
 
@@ -37,7 +37,7 @@ def test_logits_with_scaled_rotations(folder, scaling):
 def test_greedy_tokens_where_the_margin_exceeds_the_error(folder, seed):
     path = tiny(folder, "q4_k_m", seed=seed)
     model, cache, compared = loaded(path), None, 0
-    with llama.Engine(path, kind=llama.F32, flash=False) as engine:
+    with llama.Engine(path, threads=1, kind=llama.F32, flash=False) as engine:
         theirs = engine.feed(TOKENS)
         ours = all_logits(model, TOKENS)
         assert nmse(ours, theirs) < 3e-3
@@ -63,7 +63,7 @@ def test_tokens_of_a_text(folder):
         "<|im_start|>user\nat in on<|im_end|>",
         "",
     ]
-    with llama.Engine(path) as engine:
+    with llama.Engine(path, threads=1) as engine:
         for sample in samples:
             assert text.encode(sample) == engine.tokenized(sample)
             assert text.tokenizer.decode(text.encode(sample), skip_special_tokens=False) == sample

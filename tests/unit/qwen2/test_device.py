@@ -1,0 +1,38 @@
+"""The example engine on a backend whose arrays are on a device: nothing is sliced there, and nothing silently moves."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from unit.qwen2.files import tiny
+
+TESTS = Path(__file__).parents[2]
+PROGRAM = """
+from pathlib import Path
+import numpy as np, trueno, trueno_fake
+trueno.register(Path(trueno_fake.__file__).with_name("backend.toml"))
+from examples.qwen2.cache import Cache
+from unit.qwen2.files import all_logits, loaded
+from unit.qwen2.oracle import logits, nmse
+tokens = np.random.default_rng(1).integers(1024, size=12).tolist()
+for path in map(Path, PATHS):
+    exact = logits(path, tokens)
+    with trueno.use("fake"):
+        model = loaded(path, backend="fake", activations="f32")
+        assert not model.on_host
+        for chunk in (512, 1):
+            assert nmse(all_logits(model, tokens, chunk), exact) < 1e-9
+        batch = [(tokens[:3], Cache(model.config)), (tokens[:5], Cache(model.config))]
+        assert nmse(model.logits(model.forward(batch))[3:], exact[:5]) < 1e-9
+"""
+
+
+def test_weights_and_activations_stay_on_the_device(tmp_path):
+    paths = [str(tiny(tmp_path, mixture)) for mixture in ("f32", "q4_k_m")]
+    path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS / "fake_device" / "src")))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM.replace("PATHS", repr(paths))],
+        env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

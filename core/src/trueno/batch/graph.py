@@ -119,7 +119,7 @@ def _form(op: Op, shapes: tuple[Shape, ...], made: tuple[Shape, ...], axis: Any)
     """Form, domain, split and reason of a call."""
     if not all(map(all, (*shapes, *made))):
         return "call", (), None, "it has no elements"
-    if op.check is not None:
+    if op.check is not None and not any(spec.index for spec in op.signature.inputs):
         return "call", (), None, "its operands' values are checked first"
     if op.structured:
         if op.shapes is None and sum(s.leading for s in op.signature.inputs) > 1:

@@ -9,6 +9,7 @@ import numpy as np
 
 from trueno.batch.graph import Graph, Number
 from trueno.batch.steps import Schedule, Step
+from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, DeviceBackend, Refused
 from trueno.dispatch import call, state, transfer
 from trueno.dispatch.axes import located
@@ -103,7 +104,18 @@ class Replay:
             return self._general(step, now)
         with state.entered(now):
             chosen = now.chosen(step.call)
-        return chosen.kernel if chosen is not None else refuse
+        if chosen is None:
+            return refuse
+        check, kernel = step.op.check, chosen.kernel
+        if check is None or self.device is not None or not registry.entries()[chosen.backend.name].foreign:
+            return kernel  # those of the host refuse an index outside themselves
+        inputs = len(step.reads)
+
+        def checked(*args: Any) -> Any:
+            check(*args[:inputs])
+            return kernel(*args)
+
+        return checked
 
     def run(self, now: State, stopped: Callable[[], bool] | None = None) -> None:
         """Run every kernel; the first error ends the run and names the op.  `stopped` is called before each kernel."""
@@ -213,6 +225,9 @@ class Replay:
         step = self.schedule.steps[at]
         if step.call is None:
             raise KernelError(f"{step.op.name}: the general path refused the call ({cause})") from cause
+        if step.op.check is not None:  # which says what is wrong, if values are
+            self._general(step, now)(*self._calls[at][1])
+            return
         with state.entered(now):
             now.run(step.call, self._calls[at][1])
 

@@ -237,4 +237,6 @@ def _single(graph: Graph, index: int, residency: str) -> Step:
         sizes = tuple(prod(s).bit_length() for _, s in reads)
         static = tuple(entry.static.items())
         call = Call(entry.op, entry.dtype, entry.op.layout, len(reads[0][1]), sizes, static, residency)
+        if residency != "host" and entry.op.check and policy.rejection(registry.load(residency), call):
+            entry.reason, call = f"{residency} has no kernel for it, and the host checks indices", None
     return Step(entry.op, [index], reads, list(entry.params), makes, call, entry)

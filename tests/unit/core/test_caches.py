@@ -1,5 +1,7 @@
 """Ops on caches of keys and values, against PyTorch in float64 on the tokens of each sequence."""
 
+from contextlib import suppress
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,9 +9,11 @@ import torch
 import trueno
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueno.errors import BatchError, DtypeError, OutError, ParameterError, ShapeError
+from trueno.errors import BatchError, DtypeError, OutError, ParameterError, ShapeError, TruenoError
 from trueno.formats import FORMATS, decode
 from trueno.formats.encoders import encode
+from trueno.ops import TABLE
+from trueno.testing.shapes import structured_cases
 
 BACKENDS = [name for name in ("reference", "scalar", "simd") if name in trueno.backends()]
 FORMS = ("f32", "f16", "bf16", "q8_0")
@@ -248,6 +252,10 @@ def test_a_batch_updates_the_cache_and_is_replayed(backend):
             np.testing.assert_allclose(b.read(before)[0], by_torch(b.read(q)[0], *held), rtol=0, atol=1e-5)
         np.testing.assert_array_equal(b.read(keys_after).view(np.float16), k)
         assert k[1].any() and k[0, :4].any() and not k[0, 4:].any()
+        with trueno.JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP):
+            whole = k.copy()
+            b.execute()  # the last token again, computed beside the cache and copied
+        np.testing.assert_array_equal(k, whole)
         fresh = np.zeros_like(k)
         b.update(keys, trueno.Pages(fresh))
         b.execute()
@@ -266,6 +274,50 @@ def test_a_batch_names_a_cache_that_it_cannot_update():
         with pytest.raises(BatchError, match="cache was updated by kv_cache_scatter; use the handle that it returned"):
             b.kv_cache_scatter(cache, rows, slots)
         b.execute()  # nobody holds the result: it is written all the same
+
+
+INDEXED = [name for name, op in TABLE.items() if op.check is not None and any(s.index for s in op.signature.inputs)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", INDEXED)
+def test_a_kernel_of_the_host_refuses_an_index_outside(backend, name):
+    """A batch relies on it: the kernel itself runs there, without the core's check, and nothing is written."""
+    op = TABLE[name]
+    case = next(
+        c for c in structured_cases(op, np.dtype(np.float32), np.random.default_rng(0)) if c.operands[0].size > 64
+    )
+    operands = [np.full_like(x, -5) if s.index else x for s, x in zip(op.signature.inputs, case.operands, strict=True)]
+    static = {p.name: case.kwargs[p.name] for p in op.static}
+    shapes = op.result_shapes(tuple(x.shape for x in operands), static)
+    outs = [
+        np.full(shape, 7, s.holds(np.dtype(np.float32))) for s, shape in zip(op.signature.outputs, shapes, strict=True)
+    ]
+    kernel = getattr(trueno, name).plan(*operands, backend=backend, **static)
+    params = [case.kwargs.get(p.name, p.default) for p in op.params if p.symbolic]
+    with suppress(TruenoError):  # as the reference does
+        assert kernel(*operands, *params, *outs) == -1
+    assert all((out == 7).all() for out in outs)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_batch_runs_kernels_of_indices_itself(backend):
+    """No general path: a recorded step of a decoder costs little more than its kernels; a bad index is still named."""
+    rng = np.random.default_rng(1)
+    with trueno.Batch(backend) as b:
+        table, i = b.upload(rng.normal(size=(9, 64)).astype(np.float32)), b.upload(np.array([3]))
+        position = b.upload(np.array([5]))
+        x = b.rope(b.upload(rng.normal(size=(1, 2, 32)).astype(np.float32)), position)
+        rows = b.embedding_lookup(table, i)
+        b.execute()
+        assert "general path" not in str(b)
+        b.update(i, np.array([9]))
+        with pytest.raises(ParameterError, match=r"embedding_lookup: i.* is 9; rows of table are 0 to 8"):
+            b.execute()
+        b.update(i, np.array([8]))
+        b.execute()
+        np.testing.assert_array_equal(b.read(rows), b.read(table)[8:])
+        assert np.isfinite(b.read(x)).all()
 
 
 def test_pages():
@@ -291,7 +343,7 @@ def test_pages():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_guard_lets_a_batch_update_the_cache(backend):
-    """A layer around a kernel keeps it from writing over its operands, but this one is there to be updated."""
+    """A guarded kernel writes over no operand, so the general path updates the cache."""
     pages, x = np.zeros((2, 8, 2, 32), np.float16), np.ones((1, 2, 32), np.float32)
     with trueno.Batch(backend) as b, trueno.JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP):
         after = b.kv_cache_scatter(b.upload(trueno.Pages(pages)), b.upload(x), b.upload(np.array([3])))

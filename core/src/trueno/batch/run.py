@@ -252,6 +252,9 @@ class Replay:
         step = self.schedule.steps[at]
         if step.call is None:
             raise KernelError(f"{step.op.name}: the general path refused the call ({cause})") from cause
+        if step.op.check is not None:  # which says what is wrong, if values are
+            self._general(step, now)(*self._calls[at][1])
+            return
         with state.entered(now):
             now.run(step.call, self._calls[at][1])
 

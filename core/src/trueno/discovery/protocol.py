@@ -35,7 +35,8 @@ class Kernel(Protocol):
     in float16 and bfloat16, for arrays of the backend's own type: it sums in float32 and rounds once, at the store.
     The arrays are of the type that the manifest's `arrays` names first: NumPy's, or the backend's own, made by `empty`
     and `to_device`.  Such a type has `shape`, `dtype` (NumPy's) and `reshape(shape)`, which does not copy.
-    The core has not checked values on a device: an index outside of its table must give a row of NaN.
+    An index outside of its table: a kernel of the host refuses it; one of a device, whose values no one has checked,
+    gives a row of NaN.
     """
 
     def __call__(self, *arguments: Any, **none: Any) -> int | None:

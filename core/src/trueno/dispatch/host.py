@@ -188,13 +188,16 @@ def _run(request: Call, arrays: list[Array], params: tuple[float, ...], results:
             target[...] = arrays[0] if request.op.updates else 0
         return None
     passed = [compact_view(a, view) for a, view in zip(arrays, operand_views, strict=True)]
-    read = passed[1:] if request.op.updates and _same(targets[0], passed[0]) else passed
+    now = state.current.get()
+    own = (
+        request.op.updates and not now.guarding() and _same(targets[0], passed[0])
+    )  # guards keep operands as they were
+    read = passed[1:] if own else passed
     overlap = any(np.may_share_memory(target, a) for target in targets for a in read)
     never = overlap and request.op.structured
     direct = [is_plain(target) and not never for target in targets]
     filled = [t.reshape(v.shape) if d else np.empty(v.shape, t.dtype)
               for t, v, d in zip(targets, result_views, direct, strict=True)]  # fmt: skip
-    now = state.current.get()
     plan, status = now.run(request, (*passed, *params, *filled), further=never or not overlap)
     if status == -1:  # the first candidate refused; another one might refuse after it overwrote half of an operand
         plan, direct = None, [False] * len(targets)

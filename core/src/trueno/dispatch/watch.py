@@ -50,12 +50,11 @@ def watch(
         return _on_device(kernel, call, name, inspection, wanted, always, fused and not blocks)
     inputs, outs, share = len(call.op.operands), len(call.op.signature.outputs), np.may_share_memory
     look = wanted and (blocks or not fused)
-    kept = int(call.op.updates)  # the first operand to keep: an updated one may be the result
 
     def watched(*args: Any) -> int:
         for out in args[-outs:]:
             own = out.flags.owndata
-            for x in args[kept:inputs]:  # two arrays that both own their memory share none, which is cheaper to check
+            for x in args[:inputs]:  # two arrays that both own their memory share none, which is cheaper to check
                 if out is x or (not (own and x.flags.owndata) and share(out, x)):
                     return -1
         status = kernel(*args)

@@ -99,10 +99,13 @@ def _meaning(op, arrays, given, params):
     if op.chain is None or not op.quantized:
         return None
     form, how = given["format"], given.get("activations", "f32")
-    (w,) = (a for a in arrays if a.dtype == np.uint8)
-    (x,) = (a for a in arrays if a.dtype != np.uint8)
+    (w,) = (a for a, s in zip(arrays, op.signature.inputs, strict=True) if s.blocks)
+    (x,) = (a for a, s in zip(arrays, op.signature.inputs, strict=True) if not s.type)
     x = np.asarray(rounded_activations(x, format_of(form), how)).astype(wide)
     w = _numbers(w, form).astype(wide)
+    if op.name == "quant_experts":
+        experts = w.reshape(len(w) // given["outputs"], given["outputs"], w.shape[1])
+        return np.einsum("...k,...nk->...n", x, experts[arrays[-1]])
     if op.columnwise:
         return np.einsum("...k,kn->...n", x, w)
     return np.einsum("...k,nk->...n", x, w)
@@ -120,6 +123,8 @@ def _shapes(rng, op, given, small):
         blocks, specs = op.blocks(given), (*op.signature.inputs, *op.signature.outputs)
         whole = {s.dims[-1] for s in specs if s.blocks}
         sizes |= {d: blocks.elements * int(rng.integers(1, 4)) for d in sizes if d in whole}
+    if op.name == "quant_experts":
+        sizes["m"] = max(sizes["m"], 1)  # without rows there is no index, and the leading axes are another's
     if op.name == "symmetric_eigen":
         sizes = {d: min(n, 40) for d, n in sizes.items()}
     held = op.held(sizes, given)

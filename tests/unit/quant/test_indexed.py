@@ -50,6 +50,8 @@ def test_each_row_meets_its_expert(backend, activations):
             got = trueno.quant_experts(q, x, ids, outputs=OUTPUTS, activations=activations)
             assert got.shape == want.shape
             np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * np.abs(want).max(initial=1))
+            planned = trueno.quant_experts(q, x, ids, outputs=OUTPUTS, activations=activations)
+            np.testing.assert_array_equal(planned, got)
             whole = np.broadcast_to(x, (t, u, K)).copy()
             again = trueno.quant_experts(q, whole, ids.astype(np.int32), outputs=OUTPUTS, activations=activations)
             np.testing.assert_array_equal(again, got)

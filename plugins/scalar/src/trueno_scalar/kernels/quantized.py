@@ -124,8 +124,8 @@ def quant_embedding_lookup(device: None, call: Call) -> Kernel:
 def _quant_experts(
     w: Array, x: Array, ids: Array, y: Array, *, outputs: int, format: str, activations: str
 ) -> int | None:
-    if ids.size and (ids.min() < 0 or ids.max() >= len(w) // outputs):
-        return -1  # the body names the index
+    if x.shape[:-1] != ids.shape or (ids.size and (ids.min() < 0 or ids.max() >= len(w) // outputs)):
+        return -1  # the core broadcasts, and names the index
     seen, which, out = _seen(x, format, activations).reshape(-1, x.shape[-1]), ids.reshape(-1), y.reshape(-1, outputs)
     for e in np.unique(which):
         some = np.flatnonzero(which == e)

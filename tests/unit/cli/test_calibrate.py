@@ -110,7 +110,7 @@ def test_the_cheap_and_common_comes_first(monkeypatch):
     }
     assert {i.kind for i in found[:first]} == {cost.op_class(op) for op in TABLE.values() if not op.structured}
     heavy = {"attention", "matmul", "batched_matmul", "symmetric_eigen", "quant_matmul", "quant_matmul_colmajor"}
-    heavy |= {"quantize_rows", "quantize_rows_weighted", "attention_decode"}
+    heavy |= {"quantize_rows", "quantize_rows_weighted", "attention_decode", "quant_experts"}
     last = [i.kind in heavy for i in found]
     assert any(last) and all(last[last.index(True) :])
 

@@ -20,7 +20,8 @@ from trueno.discovery.protocol import Accuracy
 from trueno.dispatch import state
 from trueno.dispatch.transfer import here
 from trueno.judge.bound import Bound, judge
-from trueno.ops import TABLE, fused
+from trueno.ops import TABLE
+from trueno.programs import fused
 from trueno.testing import assert_op
 from trueno.testing.checks import check_values
 from trueno.testing.halves import rounded_bound

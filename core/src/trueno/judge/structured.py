@@ -17,10 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
-from trueno.judge.attention import BOUNDS
+from trueno.judge import attention, selection
 from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
 from trueno.judge.interval import Array, Judge, Range, exact
 from trueno.ops.op import FusedOp, Op
+
+BOUNDS = attention.BOUNDS | selection.BOUNDS
+"""Ops with a bound of their own."""
 
 
 def structured_bound(

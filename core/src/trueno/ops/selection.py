@@ -10,7 +10,7 @@ from trueno.ops.op import op
 Array = npt.NDArray[Any]
 
 
-def _ranked(x: Array, k: int) -> Array:
+def ranked(x: Array, k: int) -> Array:
     """Positions of the k largest numbers of each row: NaN first, then descending; equal ones in order of position."""
     nan = np.isnan(x)
     return np.lexsort((-np.where(nan, 0, x), ~nan), axis=-1)[..., :k]
@@ -25,21 +25,28 @@ def topk(x, k: int = 1):
     Edges: equal elements in order of position, and +0 equals −0; NaN is larger than every number, so the first is that
     of argmax; bits are copied; k > n is a ShapeError.
     """
-    indices = _ranked(x, k)
+    indices = ranked(x, k)
     return np.take_along_axis(x, indices, -1), indices
 
 
 BELOW_ONE = 1 - 2.0**-53
 
 
+def sizes(row: Array, order: Array, temperature: float) -> Array:
+    """The exponentials of these tokens' logits, divided by the largest; of two equal infinities the gap is 0."""
+    largest = row[order[0]]
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = np.where(row[order] == largest, 0, (row[order] - largest) / temperature)
+    return np.exp(gaps)
+
+
 def _prefix(row: Array, top_k: int, top_p: float, min_p: float) -> Array:
     """The tokens that the filters keep, in descending order of logit."""
-    order = _ranked(row, top_k or len(row))
-    gaps = row[order] - row[order[0]]
-    sizes = np.exp(np.where(row[order] == row[order[0]], 0, gaps))  # of two equal infinities the gap is 0
-    sums = np.cumsum(sizes)
+    order = ranked(row, top_k or len(row))
+    plain = sizes(row, order, 1.0)
+    sums = np.cumsum(plain)
     order = order[: int(np.searchsorted(sums, top_p * sums[-1])) + 1] if top_p < 1 else order
-    return order[sizes[: len(order)] >= min_p]
+    return order[plain[: len(order)] >= min_p]
 
 
 @op("logits[...,n] r[...] -> token[...]:index", structured=True, flops="4*rows*n",
@@ -66,7 +73,6 @@ def sample(logits, r, *, temperature: float = 1.0, top_k: int = 0, top_p: float 
         if temperature == 0 or np.isnan(row[tokens[i]]):
             continue
         order = _prefix(row, top_k, top_p, min_p)
-        gaps = (row[order] - row[order[0]]) / temperature
-        sums = np.cumsum(np.exp(np.where(row[order] == row[order[0]], 0, gaps)))
+        sums = np.cumsum(sizes(row, order, temperature))
         tokens[i] = order[np.searchsorted(sums, number * sums[-1], side="right")]
     return tokens.reshape(lead)

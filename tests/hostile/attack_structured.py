@@ -17,7 +17,7 @@ from trueno.ops import TABLE
 from trueno.testing.cases import keywords
 from trueno.testing.expected import split, verdict
 from trueno.testing.halves import is_half
-from trueno.testing.shapes import fits
+from trueno.testing.shapes import fits, places
 from trueno.testing.subject import rejected
 
 from .arrays import DTYPES, SHARES, VALUES, bytes_of, laid, values
@@ -125,6 +125,9 @@ def _shapes(rng, op, given, small):
         sizes |= {d: blocks.elements * int(rng.integers(1, 4)) for d in sizes if d in whole}
     if op.name == "quant_experts":
         sizes["m"] = max(sizes["m"], 1)  # without rows there is no index, and the leading axes are another's
+    if op.caches:
+        sizes = {d: n if d in whole else min(n, 9) for d, n in sizes.items()}
+        sizes["hq"] = sizes.get("hk", 0) * int(rng.integers(1, 5))
     if op.name == "symmetric_eigen":
         sizes = {d: min(n, 40) for d, n in sizes.items()}
     held = op.held(sizes, given)
@@ -140,7 +143,9 @@ def _operands(rng, op, dtype, given, shapes):
     kinds = QUANTIZED if any(s.blocks for s in op.signature.outputs) else VALUES
     for spec, shape in zip(op.signature.inputs, shapes, strict=True):
         kind, layout = str(rng.choice(kinds)), ""
-        if spec.index:
+        if spec.index and op.caches:
+            x = places(spec.name, made, shape, rng)
+        elif spec.index:
             rows = POSITIONS if op.signature.inputs[0].leading else len(made[0])
             x = rng.integers(0, rows, shape if rows else (0,)).astype(rng.choice(["i8", "i4", "u1", "u8"]))
         elif spec.blocks:

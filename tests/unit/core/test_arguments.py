@@ -77,8 +77,7 @@ def operands(op):
         return [np.full(s, 0.5, F) for s in user_shapes(op, op.layout, 3, 8)]
     static = {p.name: p.typical for p in op.static}
     sizes = {symbol: 4 for spec in op.signature.inputs for symbol in spec.dims}
-    kinds = {"": F, "index": np.int64, "blocks": np.uint8}
-    return [np.zeros(s, kinds[spec.type]) for spec, s in zip(op.signature.inputs, op.held(sizes, static), strict=True)]
+    return [np.zeros(s, spec.holds(F)) for spec, s in zip(op.signature.inputs, op.held(sizes, static), strict=True)]
 
 
 def parameters(op):

@@ -59,7 +59,7 @@ def attention_bound(
     low, high = np.where(nothing, 0, low), np.where(nothing, 0, high)
     # What overflows, or meets an Inf or a NaN that a query may or may not see, is not judged.
     of_keys = np.isfinite(k).all((-3, -1)) & np.isfinite(v).all((-3, -1)) & (s * number.max((-3, -1)) < largest / 4)
-    of_queries = ~np.isinf(q).any(-1) & (most[..., 0] * 4 < largest)
+    of_queries = ~np.isinf(q).any(-1) & (np.maximum(most[..., 0], scale * sizes[0].max(-1)) * 4 < largest)
     fine = (of_queries & np.repeat(of_keys, group, -1)[..., None, :])[..., None] & np.ones(e, bool)
     certain = exact(value)
     low, high = (np.where(np.isnan(value), c, x) for c, x in ((certain.low, low), (certain.high, high)))

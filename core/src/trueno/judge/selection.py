@@ -44,16 +44,16 @@ def _drawn(row: Array, r: float, *, temperature: float, top_k: int, top_p: float
     error = (len(row) + 16) * U
     plain = sizes(row, order, 1.0)
     sums = np.cumsum(plain)
-    few, most = 1, len(order)
+    few, most = [len(order)] * 2
     if top_p < 1:
         few, most = (1 + int(np.searchsorted(sums, (top_p + e) * sums[-1])) for e in (-error, error))
-    few = min(few, np.count_nonzero(plain >= min_p * (1 + error)))
-    most = min(most, np.count_nonzero(plain >= min_p * (1 - error)))
-    few, most = max(few, 1), max(min(most, len(order)), 1)
+    few = max(1, min(few, len(order), int(np.count_nonzero(plain >= min_p * (1 + error)))))
+    most = max(1, min(most, len(order), int(np.count_nonzero(plain >= min_p * (1 - error)))))
     sums = np.cumsum(sizes(row, order, temperature)[:most])
     low, high = r * sums[few - 1] - error * sums[-1], r * sums[-1] + error * sums[-1]
     before = np.concatenate([[0.0], sums[:-1]])
-    return order[:most][(before <= high) & (sums >= low)]
+    drawn: Array = order[:most][(before <= high) & (sums >= low)]
+    return drawn
 
 
 BOUNDS = {"sample": sample_bound}

@@ -140,7 +140,8 @@ def attention(
     become softcap · tanh(x / softcap); 0 is no cap.  No array of t × s scores is ever made.
     Shapes: leading axes broadcast; hq is a multiple of hk.
     Edges: a query that sees no key gives 0, and so do s = 0 and d = 0; a NaN that a query sees makes its row NaN, and
-    NaN or Inf in keys and values that it does not see may do so; scores and sums that overflow have no defined result.
+    NaN or Inf in keys and values that it does not see may do so; scaled queries, scores and sums that overflow have no
+    defined result.
     Source: Dao and others (2022), arXiv 2205.14135.
     """
     t, s = q.shape[-3], k.shape[-3]

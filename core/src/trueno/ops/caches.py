@@ -73,6 +73,7 @@ def attention_decode(
     """
     _on_pages(q, k, v, table, lengths)
     f, page = format_of(format, cache=True), k.shape[1]
+    scale, softcap = float(scale), float(softcap)
     y = np.zeros((*q.shape[:3], f.row_elements(v.shape[-1])), q.dtype)
     for i, length in enumerate(lengths):
         tokens = np.arange(length)
@@ -128,5 +129,5 @@ def kv_cache_scatter(cache, x, slots, *, format: str = ""):
     _slots(cache, x, slots)
     y = cache.copy()
     kept = slots >= 0
-    y.reshape(-1, *y.shape[2:])[slots[kept]] = encode_cache(x[kept], format)
+    y.reshape(y.shape[0] * y.shape[1], *y.shape[2:])[slots[kept]] = encode_cache(x[kept], format)
     return y

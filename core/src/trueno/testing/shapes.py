@@ -145,7 +145,10 @@ def _fill(
     blocks = op.blocks(given)
     for spec, shape in zip(op.signature.inputs, shapes, strict=True):
         if op.caches and spec.index:
-            operands.append(_places(spec.name, operands, shape, rng))
+            operands.append(places(spec.name, operands, shape, rng))
+            if spec.name == "lengths":
+                for row, length in zip(operands[3], operands[4], strict=True):
+                    row[-(-int(length) // max(operands[1].shape[1], 1)) :] = -1  # no page, and never read
         elif spec.index:
             rows = POSITIONS if op.signature.inputs[0].leading else len(operands[0])
             operands.append(rng.integers(0, rows, shape if rows else (0,)))
@@ -160,18 +163,15 @@ def _fill(
     return operands
 
 
-def _places(name: str, before: list[Array], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Pages, lengths or slots of a cache: the table lists any pages, and -1 where it happens to list none."""
+def places(name: str, before: list[Array], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Pages, lengths or slots of a cache, for operands `before`."""
     cache = before[1] if name in ("table", "lengths") else before[0]
     pages, page = cache.shape[:2]
     if name == "slots":
-        return rng.integers(-1, pages * page, shape if pages * page else (0,))
+        return rng.integers(-1, pages * page, shape)
     if name == "table":
         return rng.integers(0, pages, shape) if pages else np.full(shape, -1)
-    lengths = rng.integers(0, before[-1].shape[1] * page + 1, shape) if pages else np.zeros(shape, np.int64)
-    for i, length in enumerate(lengths):
-        before[-1][i, -(-int(length) // max(page, 1)) :] = -1
-    return lengths
+    return rng.integers(0, before[-1].shape[1] * page + 1, shape) if pages else np.zeros(shape, np.int64)
 
 
 def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:

@@ -31,7 +31,7 @@ def _decode(
     if ((lengths < 0) | (lengths > blocks * page)).any() or (used & ((table < 0) | (table >= pages))).any():
         return -1  # the core names the first
     b, t, hq, d = q.shape
-    factor = q.dtype.type(scale or d**-0.5)
+    factor, softcap = q.dtype.type(scale or max(d, 1) ** -0.5), float(softcap)
     step = max(1, TOKENS // (hk * d))
     for i in range(b):
         s = int(lengths[i])
@@ -69,7 +69,7 @@ def _scatter(cache: Array, x: Array, slots: Array, y: Array, *, format: str) -> 
     if y is not cache and y.__array_interface__["data"] != cache.__array_interface__["data"]:
         y[...] = cache
     kept = slots >= 0
-    y.reshape(-1, *y.shape[2:])[slots[kept]] = encode_cache(x[kept], format)
+    y.reshape(count, *y.shape[2:])[slots[kept]] = encode_cache(x[kept], format)
     return None
 
 

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 import trueno
 from trueno.errors import ParameterError, ShapeError
+from trueno.judge.bound import judge
+from trueno.judge.structured import structured_bound
+from trueno.ops import TABLE
 
 BACKENDS = [name for name in ("reference", "scalar", "simd") if name in trueno.backends()]
 
@@ -110,3 +113,16 @@ def test_what_is_wrong_is_named(backend):
             trueno.sample(x[:, :0], r)
         with pytest.raises(ShapeError, match="sample: r has 3 along axis -1, but logits has 2"):
             trueno.sample(x, np.zeros(3, np.float32))
+
+
+def test_the_judge_allows_what_the_errors_of_sums_do():
+    """r on the border of two tokens may draw either; a token whose part is far from r is wrong."""
+    row = np.log(np.array([0.5, 0.25, 0.125, 0.125]))
+    (border,) = structured_bound(TABLE["sample"], [row, np.array(0.75)], {"top_k": 0}, np.float64, (1.0, 1.0, 0.0))
+    assert border.allowed.tolist() == [[False, True, True, False]]
+    (inside,) = structured_bound(TABLE["sample"], [row, np.array(0.6)], {"top_k": 0}, np.float64, (1.0, 1.0, 0.0))
+    assert inside.allowed.tolist() == [[False, True, False, False]]
+    assert judge(np.array(1), inside)
+    assert not judge(np.array(0), inside)
+    (cut,) = structured_bound(TABLE["sample"], [row, np.array(0.99)], {"top_k": 0}, np.float64, (1.0, 0.75, 0.0))
+    assert cut.allowed.tolist() == [[False, True, True, False]], "the third token may be kept or not"

@@ -113,7 +113,7 @@ def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: 
     general path passes new arrays.  A TypeError is raised again: the fast path does not check everything that may make
     a kernel fail, and the general path, which does, calls it once more.
     """
-    inputs = len(call.op.operands)
+    inputs, kept = len(call.op.operands), int(call.op.updates)  # what an op updates may be its result
     outs = len(call.op.signature.outputs)
     host = call.residency == "host"
     known_statuses = (0, None, -1, 1, 2, 3) if fused else (0, None, -1)
@@ -121,7 +121,7 @@ def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: 
     def caught(*args: Any) -> Any:
         if host:
             for out in args[-outs:]:
-                for x in args[:inputs]:
+                for x in args[kept:inputs]:
                     if np.may_share_memory(out, x):
                         return -1
         try:

@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
             p.add_argument("--activations", choices=("q8", "f32"), default="q8", help="of quantized products")
             p.add_argument("--guard", action="store_true", help="stop at the first NaN or Inf; name layer and op")
         for option, value in options.items():
-            keywords = value if isinstance(value, dict) else {"type": type(value), "default": value, "help": " "}
+            keywords = value if (k := type(value)) is dict else {"type": k, "default": value, "help": k.__name__}
             p.add_argument(f"-{option}" if len(option) == 1 else f"--{option.replace('_', '-')}", **keywords)
 
     flag, many = {"action": "store_true"}, {"type": lambda text: [int(part) for part in text.split(",")]}
@@ -121,7 +121,7 @@ def talk(a: argparse.Namespace, model: Model) -> None:
 def main() -> None:
     try:
         run(parser().parse_args())
-    except (trueno.TruenoError, OSError, UnicodeError, ImportError, MemoryError) as error:
+    except (trueno.TruenoError, OSError, ValueError, ImportError, MemoryError) as error:
         sys.exit(f"error: {error}")
     except (KeyboardInterrupt, EOFError):
         print()

@@ -25,11 +25,11 @@ def sample(logits: Any, how: Sampling, number: float) -> int:
     k = min(how.top_k, logits.size) or logits.size
     tokens = np.argpartition(-logits, k - 1)[:k]
     tokens = tokens[np.argsort(-logits[tokens], kind="stable")]
-    p = np.exp((logits[tokens] - logits[tokens[0]]).astype(np.float64) / how.temperature)
-    p /= p.sum()
-    kept = (np.cumsum(p) - p < how.top_p) & (p >= how.min_p * p[0])
+    gaps = (logits[tokens] - logits[tokens[0]]).astype(np.float64)
+    p = np.exp(gaps) / np.exp(gaps).sum()
+    kept = (np.cumsum(p) - p < how.top_p) & (p >= how.min_p * p[0])  # the temperature comes last, as in trueno.sample
     kept[0] = True
-    total = np.cumsum(p[kept])
+    total = np.cumsum(np.exp(gaps[kept] / how.temperature))
     return int(tokens[kept][min(np.searchsorted(total, number * total[-1], "right"), len(total) - 1)])
 
 

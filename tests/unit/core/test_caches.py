@@ -334,7 +334,7 @@ def test_pages():
         ((k.view(np.uint8),), DtypeError, "format is ''; a cache is in f32, f16, bf16, q8_0"),
         ((k.view(np.uint8), "q4_0"), DtypeError, "format is 'q4_0'; a cache is in"),
         ((k[:, ::2],), ShapeError, "x has gaps"),
-        ((k[0],), ShapeError, r"x has shape \(4, 2, 64\)"),
+        ((k[0],), ShapeError, r"x has shape \(4, 2, 32\)"),
         (([1.0],), DtypeError, "x is list"),
     ):
         with pytest.raises(kind, match=why):
@@ -352,3 +352,24 @@ def test_a_guard_lets_a_batch_update_the_cache(backend):
         assert (b.read(after).view(np.float16) == pages).all()
     assert (pages[0, 3] == 1).all()
     assert np.count_nonzero(pages) == 64
+
+
+def test_what_a_batch_has_moved_on_from_is_not_read():
+    """A fused handle is computed again when it is read, which must not write, nor read what is written since."""
+    pages, rng = np.zeros((1, 8, 1, 32), np.float32), np.random.default_rng(3)
+    q, x1, x2 = (rng.normal(size=(1, 1, 1, 32)).astype(np.float32) for _ in range(3))
+    with trueno.Batch("reference") as b:
+        first = b.upload(trueno.Pages(pages))
+        slot, table, length = b.upload(np.array([2])), b.upload(np.array([[0]])), b.upload(np.array([3]))
+        query = b.upload(q)
+        second = b.kv_cache_scatter(first, b.upload(x1[0]), slot)
+        seen = b.attention_decode(query, second, second, table, length)
+        used = b.neg(seen)
+        third = b.kv_cache_scatter(second, b.upload(x2[0]), slot)
+        b.execute()
+        for h in (second, seen):
+            with pytest.raises(BatchError, match=r"updated.*read the handle|b\.keep\(h\) before"):
+                b.read(h)
+        assert (pages[0, 2] == x2[0, 0]).all()
+        assert (b.read(third).view(np.float32) == pages).all()
+        assert np.isfinite(b.read(used)).all()

@@ -230,3 +230,51 @@ def test_errors_say_what_is_needed_and_what_there_is():
     np.testing.assert_array_equal(cache.read(0, s)[0], x)
     assert (cache.length(s), cache.length(t)) == (30, 0) and cache.lengths([s, t], 0).tolist() == [30, 20]
     assert repr(cache).startswith("<KVCache 2 layers, f16, 3 sequences, 7 of 8 pages of 8 tokens used, ")
+
+
+def test_moving_pages_keeps_what_sequences_hold():
+    rng = np.random.default_rng(int(np.random.SeedSequence().generate_state(1)[0]))
+    cache = trueno.KVCache(2, 1, 32, dtype="float32", capacity=64, sequences=4, page=4)
+    held = {cache.new(): [] for _ in range(4)}
+    for step in range(40):
+        s = int(rng.choice(list(held)))
+        rows = rng.normal(size=(int(rng.integers(1, 4)), 1, 32)).astype(np.float32)
+        for layer in range(2):
+            cache.append(layer, rows, -rows, s)
+        held[s].append(rows)
+        if step % 10 == 9:
+            gone = next(iter(held))
+            cache.release(gone)
+            del held[gone]
+            held[cache.new()] = []
+            cache.defragment()
+            for number, parts in held.items():
+                whole = np.concatenate(parts) if parts else np.zeros((0, 1, 32), np.float32)
+                for layer in range(2):
+                    k, v = cache.read(layer, number)
+                    assert np.array_equal(k, whole)
+                    assert np.array_equal(v, -whole)
+
+
+def test_what_was_not_reserved_is_not_counted():
+    cache = trueno.KVCache(1, 1, 32, capacity=100, page=16)
+    s = cache.new()
+    cache.reserve([s], 100)
+    for sequences, tokens, layer in (([s], -5, None), ([s, s], 10, None), ([s], 112, None), ([s], 1, 5), ([s], 1, -1)):
+        with pytest.raises(ParameterError, match="KVCache: "):
+            cache.commit(sequences, tokens, layer)
+    assert cache.length(s) == 0
+    for sequences, tokens in (([s], -3), ([s], 1.5), (s, 3)):
+        with pytest.raises(ParameterError, match="KVCache: "):
+            cache.reserve(sequences, tokens)
+    with pytest.raises(OutOfMemory, match="there is no room for"):
+        trueno.KVCache(1, 1, 32, capacity=10**13, page=1)
+
+
+def test_a_refused_append_gives_its_pages_back():
+    cache = trueno.KVCache(1, 1, 32, dtype="float16", capacity=32, page=16)
+    s = cache.new()
+    guard = trueno.JidokaGuard().on(trueno.Condition.INF, trueno.Action.STOP)
+    with guard, pytest.raises(trueno.GuardError):
+        cache.append(0, np.full((1, 1, 32), 1e6, np.float32), np.ones((1, 1, 32), np.float32), s)
+    assert cache.used == 0

@@ -102,7 +102,7 @@ def test_what_is_wrong_is_named(backend):
     x, r = np.zeros((2, 5), np.float32), np.zeros(2, np.float32)
     with trueno.use(backend):
         for given, text in (
-            ({"temperature": -1.0}, "sample: temperature is -1.0, but temperature >= 0 must hold"),
+            ({"temperature": -1.0}, "sample: temperature is -1.0, but 0 <= temperature <= 1e18 must hold"),
             ({"top_k": -1}, "sample: top_k is -1, but 0 <= top_k"),
             ({"top_p": 1.5}, "sample: top_p is 1.5, but 0 <= top_p <= 1 must hold"),
             ({"min_p": float("nan")}, "sample: min_p is nan, but 0 <= min_p <= 1 must hold"),
@@ -126,3 +126,21 @@ def test_the_judge_allows_what_the_errors_of_sums_do():
     assert not judge(np.array(0), inside)
     (cut,) = structured_bound(TABLE["sample"], [row, np.array(0.99)], {"top_k": 0}, np.float64, (1.0, 0.75, 0.0))
     assert cut.allowed.tolist() == [[False, True, True, False]], "the third token may be kept or not"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_first_call_over_a_whole_vocabulary_is_right(backend):
+    """The scratch that a row needs depends on its numbers, and grows in several steps."""
+    rng = np.random.default_rng(int(np.random.SeedSequence().generate_state(1)[0]))
+    logits = (0.5 * rng.normal(size=(1, 128_256))).astype(np.float32)
+    r = rng.random(1).astype(np.float32)
+    (allowed,) = structured_bound(TABLE["sample"], [logits, r], {"top_k": 0}, np.float32, (1.0, 0.9, 0.0))
+    for _ in range(2):
+        with trueno.use(backend):
+            assert judge(trueno.sample(logits, r, top_p=0.9), allowed)
+
+
+def test_temperatures_that_overflow_are_errors():
+    for temperature in (float("inf"), 1e-310):
+        with pytest.raises(ParameterError, match="temperature"):
+            trueno.sample(np.zeros(4, np.float32), np.float32(0.5), temperature=temperature)

@@ -212,3 +212,11 @@ def test_arguments_are_what_the_kernel_takes():
         assert not _takes("float32 2 in", wrong)
     assert _takes("float32 2 in", frozen)
     assert not _takes("float32 2 out", frozen)
+
+
+def test_nothing_to_run():
+    with trueno.Batch("simd") as b:
+        h = b.upload(np.ones(5, F))
+        for _ in range(3):
+            b.execute()
+        assert (b.read(h) == 1).all()

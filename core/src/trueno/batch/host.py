@@ -29,16 +29,22 @@ class HostSequence:
     """Steps that run without Python between them.
 
     checks: by what they read, the checks of operands' values that are done before the run, and a step of each.
+    updated: the caller's arrays that are written.
     """
 
-    __slots__ = ("_run", "_stops", "checks")
+    __slots__ = ("_run", "_stops", "checks", "updated")
 
     def __init__(
-        self, run: Callable[[int, int], int], stops: list[int], checks: dict[Arguments, tuple[Any, int]]
+        self,
+        run: Callable[[int, int], int],
+        stops: list[int],
+        checks: dict[Arguments, tuple[Any, int]],
+        updated: list[Any],
     ) -> None:
         self._run = run
         self._stops = stops
         self.checks = checks
+        self.updated = updated
 
     def run(self, first: int) -> tuple[int, bool]:
         """Run steps from `first` on; the next step, and whether that is one for Python."""
@@ -48,6 +54,8 @@ class HostSequence:
 
     def right(self, arguments: Sequence[Arguments]) -> bool:
         """Whether the operands' values pass the checks; if not, the step that is wrong will say so."""
+        if not all(x.flags.writeable for x in self.updated):
+            return False
         try:
             for check, at in self.checks.values():
                 check(*arguments[at])
@@ -63,6 +71,8 @@ def sequence_of(
 
     owners: of each step, the backend that runs it; calls: its kernel and the arguments, which stay the same.
     """
+    if not steps:
+        return None
     name, _ = Counter(owners).most_common(1)[0]
     backend = registry.load(name) if name in registry.entries() else None
     make = getattr(backend, "sequence", None)
@@ -84,7 +94,9 @@ def sequence_of(
     if run is None:
         return None
     checks = {key: (check_of(step), at) for at, (key, step) in enumerate(zip(keys, steps, strict=True)) if key}
-    return HostSequence(run, _stops(calls), checks)
+    updated = [x for step, (_, arguments) in zip(steps, calls, strict=True) if step.op.updates
+               for x in arguments[-len(step.makes) :]]  # fmt: skip
+    return HostSequence(run, _stops(calls), checks, updated)
 
 
 def _checked_first(graph: Graph, step: Step) -> Arguments | None:

@@ -6,6 +6,7 @@ from weakref import ref
 
 import numpy as np
 
+from trueno.batch.alone import BUSY, Alone
 from trueno.batch.counts import Counts, Tally
 from trueno.batch.graph import Graph, Number
 from trueno.batch.handle import Handle
@@ -13,7 +14,7 @@ from trueno.batch.incoming import fits, kind, replaces, taken
 from trueno.batch.later import later
 from trueno.batch.methods import method
 from trueno.batch.run import Replay
-from trueno.batch.steps import Schedule, names, schedule
+from trueno.batch.steps import Schedule, names, schedule, updating
 from trueno.batch.uploads import Uploads
 from trueno.discovery import registry
 from trueno.dispatch import state, transfer
@@ -124,8 +125,8 @@ class Batch:
         if self._busy.locked():
             raise BatchError(f"{what}: {BUSY}")
 
-    def _alone(self, what: str) -> "_Alone":
-        return _Alone(self, what)
+    def _alone(self, what: str) -> Alone:
+        return Alone(self, what)
 
     # ---- uploads ------------------------------------------------------------------------------------
 
@@ -345,14 +346,24 @@ class Batch:
         op = self._graph.ops[value.maker].op.name
         if not self._done or self._replay is None or v >= self._planned:
             raise BatchError(f"read: h, a result of {op}, was not executed yet; call b.execute() first")
-        if v in self._replay.schedule.results:
-            return self._uploads.arrays[value.upload] if value.upload >= 0 else self._replay.arrays[v]
+        if value.updated:
+            raise BatchError(f"read: {value.updated} has updated h, a result of {op}; read the handle that it returned")
+        if value.upload >= 0 and not self._changed:
+            return self._uploads.arrays[value.upload]
+        if v in self._replay.schedule.results and value.upload < 0:
+            return self._replay.arrays[v]
         if self._changed:
             raise BatchError(
                 f"read: h, a result of {op}, was fused into other ops, and its uploads have changed since; "
                 "call b.keep(h) before b.execute() to compute it"
             )
-        replay = self._with_buffers(self._scheduled([v]))
+        found = self._scheduled([v])
+        if updater := updating(self._graph, found.steps):
+            raise BatchError(
+                f"read: h, a result of {op}, was fused into other ops, and {updater} beside it uses an upload that the "
+                "run has updated; call b.keep(h) before b.execute() to compute it"
+            )
+        replay = self._with_buffers(found)
         try:
             self._run(replay, self._state())
         finally:
@@ -375,26 +386,6 @@ class Batch:
 
 
 METHODS = ("upload", "update", "keep", "execute", "execute_async", "read", "close", "counts")
-
-
-BUSY = "this batch is being executed; await that first"
-
-
-class _Alone:
-    """A context in which no other thread or task runs the batch."""
-
-    __slots__ = ("_batch", "_what")
-
-    def __init__(self, batch: Batch, what: str) -> None:
-        self._batch = batch
-        self._what = what
-
-    def __enter__(self) -> None:
-        if not self._batch._busy.acquire(False):
-            raise BatchError(f"{self._what}: {BUSY}")
-
-    def __exit__(self, *_: object) -> None:
-        self._batch._free()
 
 
 __all__ = ["METHODS", "Batch"]

@@ -92,6 +92,13 @@ def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[s
     return Schedule(steps, assign(graph.values, moves, results), results, on)
 
 
+def updating(graph: Graph, steps: Iterable[Step]) -> str:
+    """The first op whose second run may give something else: it updates an upload, or reads one that is updated."""
+    values = graph.values
+    return next((step.op.name for step in steps if step.op.updates
+                 or any(values[v].updated or values[v].upload >= 0 for v, _ in step.reads)), "")  # fmt: skip
+
+
 def _live(graph: Graph, wanted: set[int]) -> list[int]:
     """Ops that the values `wanted` need, in order."""
     needed = set(wanted)

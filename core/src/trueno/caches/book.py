@@ -107,13 +107,16 @@ class Book:
         self.users[page] = 1
         return page
 
-    def compact(self) -> list[int]:
-        """Number the used pages again, in the order of sequences; the old number of each new one."""
-        order = list(dict.fromkeys(page for table in self.tables.values() for page in table))
+    def order(self) -> list[int]:
+        """The used pages in the order of sequences: the old number of each that `compact` numbers anew."""
+        return list(dict.fromkeys(page for table in self.tables.values() for page in table))
+
+    def compact(self) -> None:
+        """Number the used pages again, in the order of sequences."""
+        order = self.order()
         place = {page: i for i, page in enumerate(order)}
         for table in self.tables.values():
             table[:] = [place[page] for page in table]
         self.users = [self.users[page] for page in order] + [0] * (len(self.users) - len(order))
         self._free = list(range(len(order), len(self.users)))
         heapify(self._free)
-        return order

@@ -55,13 +55,14 @@ class KVCache:
             raise ParameterError(f"KVCache: dtype is {dtype!r}; it must be {', '.join(DTYPES)} or q8_0")
         self.format, self.capacity, self.layers = name, index(capacity), index(layers)
         page = min(index(page) or self.capacity, self.capacity)
-        self._book = Book(-(-self.capacity // page) * index(sequences), page, self.capacity)
+        count = -(-self.capacity // page) * index(sequences)
         f = format_of(name, cache=True)
         dims = (index(head_dim), index(value_dim) or index(head_dim))
-        lead = (len(self._book.users), page, index(kv_heads))
+        lead = (count, page, index(kv_heads))
         try:
             rows = [(*lead, f.row_bytes(d)) for d in dims]
             self._pages = [tuple(Pages(np.zeros(r, np.uint8), name) for r in rows) for _ in range(self.layers)]
+            self._book = Book(count, page, self.capacity)
         except (MemoryError, ValueError) as error:
             need = self.layers * prod(lead) * sum(f.row_bytes(d) for d in dims)
             raise OutOfMemory(
@@ -156,10 +157,21 @@ class KVCache:
 
     def defragment(self) -> None:
         """Move the used pages to the beginning, those of a sequence side by side: page tables change."""
-        order = self._book.compact()
-        for pair in self._pages:
-            for pages in pair:
-                pages.bytes[: len(order)] = pages.bytes[order]
+        arrays = [pages.bytes for pair in self._pages for pages in pair]
+        spare = np.empty_like(max((x[:1] for x in arrays), key=lambda x: x.nbytes)).reshape(-1)  # before anything moves
+        place = list(range(len(self._book.users)))  # of each page as it was numbered
+        holds = list(place)
+        for new, old in enumerate(self._book.order()):
+            here = place[old]
+            if here == new:
+                continue
+            for x in arrays:
+                one = spare[: x[0].size].reshape(x[0].shape)
+                one[...], x[new] = x[new], x[here]
+                x[here] = one
+            holds[here] = holds[new]
+            place[holds[here]], holds[new], place[old] = here, old, new
+        self._book.compact()
 
     # ---- tokens
 
@@ -168,10 +180,7 @@ class KVCache:
 
         For a recorded batch: `kv_cache_scatter` writes rows there, and `commit` counts them.
         """
-        self.pages(layer)
-        if len(set(sequences)) != len(sequences):
-            raise ParameterError(f"KVCache: sequences are {list(sequences)}; each may be there once")
-        self._book_has(sequences)
+        self._check(sequences, tokens, layer)
         starts = [self._lengths[s][layer] for s in sequences]
         for source, target in self._book.reserve([(s, n, n + tokens) for s, n in zip(sequences, starts, strict=True)]):
             for pair in self._pages:
@@ -183,23 +192,35 @@ class KVCache:
             row[:] = np.array(self._book.tables[s], np.int64)[at // self.page] * self.page + at % self.page
         return slots.reshape(-1)
 
+    def _check(self, sequences: Any, tokens: Any, layer: int) -> None:
+        """ParameterError for a layer, sequences or a number of tokens that cannot be reserved or counted."""
+        self.pages(layer)
+        if isinstance(sequences, (int, np.integer)):
+            raise ParameterError(f"KVCache: sequences is {sequences!r}; give a list of them, [{sequences}]")
+        if len(set(sequences)) != len(sequences):
+            raise ParameterError(f"KVCache: sequences are {list(sequences)}; each may be there once")
+        if not isinstance(tokens, (int, np.integer)) or tokens < 0:
+            raise ParameterError(f"KVCache: tokens is {tokens!r}; give a whole number, 0 or more")
+        self._book_has(sequences)
+
     def _book_has(self, sequences: Sequence[int]) -> None:
         for s in sequences:
             self._book.table(s)
 
     def commit(self, sequences: Sequence[int], tokens: int, layer: int | None = None) -> None:
         """Count tokens that were written to reserved slots; layer: only in this one."""
-        self._book_has(sequences)
+        self._check(sequences, tokens, layer or 0)
+        layers = range(self.layers) if layer is None else (layer,)
         for s in sequences:
-            here = self._lengths[s]
-            for i in range(self.layers) if layer is None else (layer,):
-                if here[i] + tokens > len(self._book.tables[s]) * self.page:
+            room = min(len(self._book.tables[s]) * self.page, self.capacity)
+            for i in layers:
+                if (here := self._lengths[s][i]) + tokens > room:
                     raise ParameterError(
-                        f"KVCache: {tokens} more tokens of sequence {s} were not reserved: it has {here[i]}, and room "
-                        f"for {len(self._book.tables[s]) * self.page}; call reserve first"
+                        f"KVCache: {tokens} more tokens of sequence {s} were not reserved: it has {here}, and room for "
+                        f"{room}; call reserve first"
                     )
         for s in sequences:
-            for i in range(self.layers) if layer is None else (layer,):
+            for i in layers:
                 self._lengths[s][i] += tokens
 
     def append(self, layer: int, k: Any, v: Any, sequences: int | Sequence[int]) -> None:
@@ -214,9 +235,14 @@ class KVCache:
                 raise DtypeError(f"KVCache.append: {name} is {x.dtype}; rows are float32: convert it with .astype")
         slots = self.reserve(many, k.shape[1], layer)
         scatter = function("kv_cache_scatter")
-        for pages, x in zip(self._pages[layer], (k, v), strict=True):
-            rows = x.reshape(len(slots), *x.shape[2:])
-            scatter(pages.bytes, rows, slots, format=self.format, out=pages.bytes)
+        try:
+            for pages, x in zip(self._pages[layer], (k, v), strict=True):
+                rows = x.reshape(len(slots), *x.shape[2:])
+                scatter(pages.bytes, rows, slots, format=self.format, out=pages.bytes)
+        except BaseException:  # give back the pages that were reserved
+            for s in many:
+                self._book.cut(s, max(self._lengths[s]))
+            raise
         self.commit(many, k.shape[1], layer)
 
     def attend(

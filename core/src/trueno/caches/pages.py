@@ -25,6 +25,9 @@ class Pages:
 
     def __init__(self, x: Any, format: str = "") -> None:  # noqa: A002 - the field's own word
         dtype = np.dtype(getattr(x, "dtype", object))
+        shape = tuple(getattr(x, "shape", (0,) * AXES))
+        if len(shape) != AXES:
+            raise ShapeError(f"Pages: x has shape {shape}; pages are [pages, page, heads, numbers of a head]")
         if dtype != np.uint8:
             known = DTYPES.get(dtype.name, "")
             if not isinstance(x, np.ndarray) or not known or not dtype.isnative:
@@ -40,8 +43,6 @@ class Pages:
             name = format.lower() if isinstance(format, str) else format
         if name not in CACHES:
             raise DtypeError(f"Pages: format is {format!r}; a cache is in {', '.join(CACHES)}")
-        if len(x.shape) != AXES:
-            raise ShapeError(f"Pages: x has shape {tuple(x.shape)}; pages are [pages, page, heads, numbers of a head]")
         self.bytes, self.format = x, name
         self.shape = (*x.shape[:-1], format_of(name, cache=True).row_elements(x.shape[-1]))
 

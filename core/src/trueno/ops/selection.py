@@ -50,7 +50,8 @@ def _prefix(row: Array, top_k: int, top_p: float, min_p: float) -> Array:
 
 
 @op("logits[...,n] r[...] -> token[...]:index", structured=True, flops="4*rows*n",
-    rules=("temperature >= 0", "0 <= top_k <= 1e18", "0 <= top_p <= 1", "0 <= min_p <= 1"),
+    rules=("0 <= temperature <= 1e18", "temperature == 0 or temperature >= 1e-300", "0 <= top_k <= 1e18",
+           "0 <= top_p <= 1", "0 <= min_p <= 1"),
     extents=("n >= 1",))  # fmt: skip
 def sample(logits, r, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0):
     """A token drawn by the random number r of [0, 1): a function of its operands, int64.

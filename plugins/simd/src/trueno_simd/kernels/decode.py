@@ -189,6 +189,10 @@ def _decode(q, k, v, table, lengths, numbers, form, window, out, scratch):
     return 0
 
 
+MOST_ROOM = 1 << 26
+"""Bytes of scratch that a replayed batch keeps for sequences that may still become long."""
+
+
 @KERNELS.add("attention_decode", rates=Rates(1e-5, 5e10, 3e10), dtypes=BLOCKS)
 def attention_decode(device: None, call: Call) -> Kernel:
     """q[b,t,hq,d] k, v [pages,page,hk,bytes] table[b,blocks] lengths[b] -> out[b,t,hq,e].
@@ -213,4 +217,17 @@ def attention_decode(device: None, call: Call) -> Kernel:
         numbers[2] = softcap * LOG2_E
         return q, k, v, table, lengths, numbers, form, window, out
 
-    return adapted(adapt, compiled)
+    kernel: Any = adapted(adapt, compiled)
+
+    def resolve(*args: Any) -> Any:
+        """With room for the longest sequences that the table can hold: lengths grow while a batch is replayed."""
+        call = compiled.resolve(*adapt(*args))  # type: ignore[attr-defined]
+        q, k, v, table, lengths, *rest = args
+        full = np.full_like(lengths, table.shape[1] * k.shape[1])
+        longest = compiled.resolve(*adapt(q, k, v, table, full, *rest))  # type: ignore[attr-defined]
+        if call is None or longest is None or not call[2] < longest[2] <= MOST_ROOM:
+            return call
+        return call[0], call[1], longest[2]
+
+    kernel.resolve = resolve
+    return kernel

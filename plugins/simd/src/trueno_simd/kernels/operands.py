@@ -40,7 +40,9 @@ def with_scratch(compiled: Any) -> Callable[..., int]:
 
     def kernel(*args: Any) -> int:
         need: int = compiled(*args, NONE)
-        return compiled(*args, np.empty(need, np.uint8)) if need > 0 else need
+        while need > 0:
+            need = compiled(*args, np.empty(need, np.uint8))
+        return need
 
     kernel.resolve = partial(resolved, compiled)  # type: ignore[attr-defined]
     return kernel

@@ -38,7 +38,7 @@ def quant_experts(device: None, call: Call) -> Kernel:
             return -1
         if not all(a.flags.c_contiguous for a in arrays) or not out.flags.writeable:
             raise Refused("an operand is not contiguous")
-        if any(np.may_share_memory(out, a) for a in arrays[:3]):
+        if any(np.may_share_memory(out, a) for a in arrays[:3]) or len(w) % outputs:
             return -1
         rows, which, results = x.reshape(ids.size, x.shape[-1]), ids.reshape(-1), out.reshape(ids.size, outputs)
         if len(which) <= TOGETHER:

@@ -108,7 +108,7 @@ class Book:
         return page
 
     def order(self) -> list[int]:
-        """The used pages in the order of sequences: the old number of each that `compact` numbers anew."""
+        """The used pages in the order of sequences: the old number of each that `compact` gives other numbers."""
         return list(dict.fromkeys(page for table in self.tables.values() for page in table))
 
     def compact(self) -> None:

@@ -108,7 +108,7 @@ class Book:
         return page
 
     def order(self) -> list[int]:
-        """The used pages in the order of sequences: the old number of each that `compact` gives other numbers."""
+        """The used pages in the order of sequences, by the numbers that they have before `compact`."""
         return list(dict.fromkeys(page for table in self.tables.values() for page in table))
 
     def compact(self) -> None:

@@ -52,8 +52,7 @@ QUANT: dict[str, tuple[tuple[str, str, float], ...]] = {  # what ours is: whom o
     GGUF: (("dequantize, each format", "dequantize", 5.0), ("quantize, each format", "quantize_rows", 5.0)),
 }
 REGRET_MEAN, REGRET_WORST = 1.05, 1.5
-AWAIT_S = 40e-6
-GENERAL_S = 2e-6
+AWAIT_S, GENERAL_S = 40e-6, 2e-6
 
 
 @dataclass(frozen=True)

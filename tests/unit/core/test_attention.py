@@ -4,9 +4,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import torch
 import trueno
 from trueno.errors import ParameterError, ShapeError
+from unit.attention import by_torch
 
 BACKENDS = [name for name in ("reference", "scalar", "simd") if name in trueno.backends()]
 SHAPES = [  # t, s, hq, hk, d, e: below, at and above the sizes of tiles and blocks
@@ -19,24 +19,6 @@ SHAPES = [  # t, s, hq, hk, d, e: below, at and above the sizes of tiles and blo
     (33, 300, 3, 3, 40, 48),
     (129, 129, 3, 1, 64, 33),
 ]
-
-
-def by_torch(q, k, v, causal=False, window=0, softcap=0.0, scale=0.0):
-    """Scores of float64 in one piece; a query that sees nothing gives 0."""
-    q, k, v = (torch.from_numpy(np.ascontiguousarray(x)).double().transpose(-2, -3) for x in (q, k, v))
-    group, t, s = q.shape[-3] // k.shape[-3], q.shape[-2], k.shape[-2]
-    k, v = k.repeat_interleave(group, -3), v.repeat_interleave(group, -3)
-    scores = q @ k.transpose(-1, -2) * (scale or q.shape[-1] ** -0.5)
-    if softcap:
-        scores = softcap * torch.tanh(scores / softcap)
-    distance = s - t + torch.arange(t)[:, None] - torch.arange(s)
-    seen = torch.ones(t, s, dtype=torch.bool)
-    if causal:
-        seen &= distance >= 0
-    if window:
-        seen &= distance.abs() < window
-    weights = torch.softmax(scores.masked_fill(~seen, -torch.inf), -1).nan_to_num(0.0)
-    return (weights @ v).transpose(-2, -3).numpy()
 
 
 def operands(rng, t, s, hq, hk, d, e, lead=(), dtype=np.float32):

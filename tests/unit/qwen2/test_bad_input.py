@@ -25,7 +25,7 @@ def run(monkeypatch, capsys):
             program.main()
         message = stop.value.code
         assert isinstance(message, str) and message.startswith("error: ") and "\n" not in message.strip()
-        assert capsys.readouterr().out in ("", "the")  # the prompt
+        assert capsys.readouterr().out in ("", "the")  # the text that it continues
         return message
 
     return failing

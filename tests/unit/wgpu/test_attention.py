@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("wgpu")
+pytest.importorskip("torch")
 from trueno.errors import KernelError
 from trueno_wgpu.device.array import Array
 from trueno_wgpu.device.shader import shared_bytes
@@ -16,9 +17,9 @@ from trueno_wgpu.kernels.attention.text import Form
 from trueno_wgpu.kernels.memory import clashes
 from trueno_wgpu.kernels.stacked import stack
 from trueno_wgpu.kernels.store import PARTIAL
+from unit.attention import by_torch
 from unit.wgpu.products import floats, kernel, unwritten
 
-torch = pytest.importorskip("torch")
 ALLOWED = 6e-6
 SHAPES = [  # t, s, hq, hk, d, e
     (1, 1, 1, 1, 1, 1),
@@ -42,24 +43,6 @@ WAYS = [
 
 def operands(rng, t, s, hq, hk, d, e, lead=()):
     return floats(rng, *lead, t, hq, d), floats(rng, *lead, s, hk, d), floats(rng, *lead, s, hk, e)
-
-
-def by_torch(q, k, v, causal=False, window=0, softcap=0.0, scale=0.0):
-    """Float64; without a cap by scaled_dot_product_attention; queries that see no key give 0."""
-    q, k, v = (torch.from_numpy(x).double().transpose(-2, -3) for x in (q, k, v))
-    group, t, s = q.shape[-3] // k.shape[-3], q.shape[-2], k.shape[-2]
-    k, v = k.repeat_interleave(group, -3), v.repeat_interleave(group, -3)
-    distance = s - t + torch.arange(t)[:, None] - torch.arange(s)
-    seen = distance >= 0 if causal else torch.ones(t, s, dtype=torch.bool)
-    if window:
-        seen = seen & (distance.abs() < window)
-    scale = scale or q.shape[-1] ** -0.5
-    if softcap:
-        scores = softcap * torch.tanh(q @ k.transpose(-1, -2) * scale / softcap)
-        y = torch.softmax(scores.masked_fill(~seen, -torch.inf), -1) @ v
-    else:
-        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=scale)
-    return torch.where(seen.any(-1)[:, None], y, 0.0).transpose(-2, -3).numpy()
 
 
 def attend(gpu, q, k, v, out=None, guarded=False, softcap=0.0, scale=0.0, causal=False, window=0):

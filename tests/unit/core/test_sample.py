@@ -44,7 +44,7 @@ def chain(logits, r, temperature, top_k, top_p, min_p):
 @pytest.mark.parametrize("n", [1, 5, 64, 65, 1500])
 def test_against_the_chain(backend, dtype, n):
     rng = np.random.default_rng([7, n])
-    filters = itertools.product((0.0, 0.3, 1.0, 2.0), (0, 3, 200), (1.0, 0.9, 0.2, 0.0), (0.0, 0.05, 1.0))
+    filters = itertools.product((0.0, 0.3, 1.0, 2.0), (0, 3, 200, 1200), (1.0, 0.9, 0.2, 0.0), (0.0, 0.05, 1.0))
     for temperature, top_k, top_p, min_p in filters:
         logits, r = (3 * rng.normal(size=(4, n))).astype(dtype), rng.random(4).astype(dtype)
         given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
@@ -66,6 +66,11 @@ def test_flat_logits_need_all_tokens(backend):
             trueno.sample(np.ones(2000), r, min_p=0.5, temperature=9.0), np.arange(50, 2000, 100)
         )
         np.testing.assert_array_equal(trueno.sample(np.ones(2000), r, top_k=200), np.arange(5, 200, 10))
+        np.testing.assert_array_equal(trueno.sample(np.ones(2000), r, top_k=1200), np.arange(30, 1200, 60))
+        steps = np.repeat(np.log([4.0, 2.0, 1.0]), 700)
+        np.testing.assert_array_equal(
+            trueno.sample(steps, r[[0, 10, 18, 19]], top_k=1400, top_p=0.75), [19, 413, 756, 835]
+        )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -69,6 +69,20 @@ def lowest(typing: Any, bits: Any) -> Any:
     return types.int64(types.int64), emit
 
 
+def key_of(kind: Any) -> Any:
+    """A function key(number): an integer as long as the float, in the order of results."""
+    as_key = np.int32 if kind == types.float32 else np.int64
+    top, sign, none = as_key(np.iinfo(as_key).max), as_key(kind.bitwidth - 1), as_key(0)
+
+    @inner
+    def key(value):
+        bits = to_bits(value)
+        ordered = ixor(bits, iand(shr(bits, sign), top))
+        return select(value != value, top, select(value == 0, none, ordered))
+
+    return key
+
+
 def best_of_row(kind: Any) -> Any:
     """A function best(x, n, k, values, ids): the k largest of the n numbers from x on, at two addresses."""
     size, whole = kind.bitwidth // 8, PAIRS[kind]
@@ -78,16 +92,10 @@ def best_of_row(kind: Any) -> Any:
     load_floats, load_keys, as_bits = vectors.reader(floats), vectors.reader(keys_of), vectors.bits(keys_of)
     as_key = np.int32 if size == 4 else np.int64
     top, sign, least = as_key(np.iinfo(as_key).max), as_key(8 * size - 1), as_key(np.iinfo(as_key).min)
-    none = as_key(0)
+    none, key = as_key(0), key_of(kind)
     fill = vectors.filled(keys_of)
     places = vectors.constant(keys_of, tuple(range(lanes)))
     as_count = vectors.converted(whole)
-
-    @inner
-    def key(value):
-        bits = to_bits(value)
-        ordered = ixor(bits, iand(shr(bits, sign), top))
-        return select(value != value, top, select(value == 0, none, ordered))
 
     @inner
     def key_vector(value):

@@ -59,12 +59,13 @@ def _one(name: str, shape: str, plan: Plan) -> list[Record]:
 def _raced(name: str, shape: str, plan: Plan) -> list[Record]:
     op, operands, keywords, prepared, copy = _operands(name)
     out = np.empty_like(function(op)(*operands, **keywords))
-    chosen = state.current.get().chosen(request(op, operands, keywords))
+    call = request(op, operands, keywords)
+    chosen = state.current.get().chosen(call)
     assert chosen is not None
-    across = chosen.columns() if "axis" in keywords and chosen.columns is not None else None
+    across = state.current.get().across(call) if "axis" in keywords else None
     calls: dict[str, Callable[[], Any]] = {
         "call": bind(function(op), *operands, **keywords, out=out),
-        "kernel": bind(chosen.kernel, *prepared, out) if across is None else bind(across, *prepared, out[None]),
+        "kernel": bind(chosen.kernel, *prepared, out) if across is None else bind(across.kernel, *prepared, out[None]),
     }
     if copy is not None:
         calls["copy"] = copy

@@ -127,7 +127,7 @@ class Fusion:
     def _place(self, index: int) -> None:
         entry = self.graph.ops[index]
         needed = {g for v in entry.inputs if (g := self.maker(v)) is not None}
-        group = self._joined(index, entry, needed) if needed else None
+        group = self._joined(index, entry, needed) if needed and entry.form != "view" else None
         if group is None:
             group = Group(self._next(), index, entry)
             if group.program:
@@ -219,8 +219,11 @@ class Fusion:
         if entry.form != "program":
             return f"{entry.op.name}: {entry.reason}"
         if not group.program and group.head is None:
-            alone = graph.ops[group.members[-1]].form == "structured"
-            return f"{maker} is structured, and runs separately" if alone else f"{maker} goes through the general path"
+            how = {
+                "structured": "is structured, and runs separately",
+                "view": "gives a view, and no kernel fuses with it",
+            }
+            return f"{maker} {how.get(graph.ops[group.members[-1]].form, 'goes through the general path')}"
         if len(group.members) >= MOST_OPS:
             return f"{MOST_OPS} ops are together already"
         if (more := functions(entry)) and group.functions + more > MOST_FUNCTIONS:

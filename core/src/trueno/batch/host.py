@@ -18,9 +18,9 @@ from trueno.select import policy
 
 Arguments = tuple[Any, ...]
 
-MOST_BYTES = 1 << 25
+MOST_BYTES = 1 << 27
 """Bytes of arrays that kernels work on before Python looks again: a few milliseconds at memory's speed, in which no
-signal is handled and no other thread of Python runs."""
+signal is handled and no other thread of Python runs.  Of a cache a kernel reads what is in use, so none counts."""
 MOST_KERNELS = 256
 """Kernels before Python looks again: under a millisecond of the shortest."""
 
@@ -96,7 +96,7 @@ def sequence_of(
     checks = {key: (check_of(step), at) for at, (key, step) in enumerate(zip(keys, steps, strict=True)) if key}
     updated = [x for step, (_, arguments) in zip(steps, calls, strict=True) if step.op.updates
                for x in arguments[-len(step.makes) :]]  # fmt: skip
-    return HostSequence(run, _stops(calls), checks, updated)
+    return HostSequence(run, _stops(steps, calls), checks, updated)
 
 
 def _checked_first(graph: Graph, step: Step) -> Arguments | None:
@@ -122,11 +122,12 @@ def check_of(step: Step) -> Callable[..., None]:
     return lambda *arguments: check(*arguments[:inputs], **static)
 
 
-def _stops(calls: Sequence[tuple[Kernel, Arguments]]) -> list[int]:
+def _stops(steps: Sequence[Step], calls: Sequence[tuple[Kernel, Arguments]]) -> list[int]:
     """Where Python looks again: indices of steps, the last of them one more than the last step."""
     stops, since, moved = [], 0, 0
-    for at, (_, arguments) in enumerate(calls):
-        moved += sum(x.nbytes for x in arguments if hasattr(x, "nbytes"))
+    for at, (step, (_, arguments)) in enumerate(zip(steps, calls, strict=True)):
+        if not any(spec.cache for spec in step.op.signature.inputs):
+            moved += sum(x.nbytes for x in arguments if hasattr(x, "nbytes"))
         if moved >= MOST_BYTES or at - since >= MOST_KERNELS:
             stops.append(at + 1)
             since, moved = at + 1, 0

@@ -80,10 +80,12 @@ class Replay:
 
     def _array(self, v: int, uploads: Arrays) -> Any:
         place = self.schedule.buffers.place
+        v = self.graph.whole(v)
         return self.backs[place[v]] if v in place else uploads[self._memory(v)]
 
     def _memory(self, v: int) -> int:
-        """The upload whose memory a value is in, if an op updated one; else the value."""
+        """The upload whose memory a value is in, if an op updated one; else the value, or the whole of a view."""
+        v = self.graph.whole(v)
         upload = self.graph.values[v].upload
         return v if upload < 0 else upload
 

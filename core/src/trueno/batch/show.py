@@ -21,7 +21,7 @@ def text(name: str, graph: Graph, steps: Sequence[Step], now: "State", device: A
     """The plan as text."""
     kernels = f"{len(steps)} kernel{'' if len(steps) == 1 else 's'}"
     ops = sum(len(s.ops) for s in steps)
-    dropped = len(graph.ops) - ops
+    dropped = sum(entry.form != "view" for entry in graph.ops) - ops
     head = f"{name}: {ops} op{'' if ops == 1 else 's'} in {kernels}"
     if dropped:
         head += f", {dropped} left out (their results are not used)"

@@ -76,6 +76,7 @@ def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[s
     """The steps that compute the values `wanted`, and nothing else, on the backends `asked` (empty: any)."""
     results = {v for v in wanted if graph.values[v].maker >= 0}
     live = _live(graph, results)
+    results |= {whole for v in results if graph.values[whole := graph.whole(v)].maker >= 0}
     on = names(asked)
     planner = _Planner(graph, residency, asked, all(takes_chains(name, residency) for name in on))
     fusion = Fusion(graph, live, planner.refusal, planner.chains)
@@ -88,7 +89,7 @@ def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[s
         for step in planner.steps(group, needed):
             step.apart |= {i: fusion.why[i] for i in step.ops if i in fusion.why}
             steps.append(step)
-    moves = [([v for v, _ in s.reads], [v for v, _ in s.makes]) for s in steps]
+    moves = [([graph.whole(v) for v, _ in s.reads], [v for v, _ in s.makes]) for s in steps]
     return Schedule(steps, assign(graph.values, moves, results), results, on)
 
 
@@ -96,7 +97,8 @@ def updating(graph: Graph, steps: Iterable[Step]) -> str:
     """The first op whose second run may give something else: it updates an upload, or reads one that is updated."""
     values = graph.values
     return next((step.op.name for step in steps if step.op.updates
-                 or any(values[v].updated or values[v].upload >= 0 for v, _ in step.reads)), "")  # fmt: skip
+                 or any(values[w := graph.whole(v)].updated or values[w].upload >= 0 for v, _ in step.reads)),
+                "")  # fmt: skip
 
 
 def _live(graph: Graph, wanted: set[int]) -> list[int]:
@@ -125,6 +127,8 @@ class _Planner:
         """The steps of a group, which compute those of its values that are `needed`."""
         graph = self.graph
         entries = [graph.ops[i] for i in group.members]
+        if entries[0].form == "view":
+            return []
         outputs = [v for e in entries for v in e.results if v in needed]
         if group.head is not None and group.tail:
             outcome = self._finished(group, group.tail, outputs)

@@ -5,6 +5,7 @@ The rows of an op are determined when it is recorded.  Its *domain* is the shape
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import Any, Literal
 
@@ -56,7 +57,8 @@ class Recorded:
     form: `program` runs as a row program over `domain` and may fuse; `structured` has a kernel of its own; `call` is
     for operands that no kernel can use in their layout, and goes through the general path, for `reason`.  So does a
     structured op with a reason on a device, unless its kernels check indices there.  `view` has no kernel: its result
-    is in the memory of its operand.
+    is in the memory of its operand.  pointwise: whether a `program` needs no whole rows, though it may have an axis of
+    rows.
     """
 
     op: Op
@@ -71,6 +73,7 @@ class Recorded:
     split: int | None = None
     reason: str = ""
     results: tuple[int, ...] = ()
+    pointwise: bool = False
 
     @property
     def inputs(self) -> list[int]:
@@ -100,6 +103,8 @@ class Graph:
         output_shapes = result_shapes(op, shapes, static, axis, keepdims)
         entry = Recorded(op, dtype, operands, params, static, axis, keepdims, "call")
         entry.form, entry.domain, entry.split, entry.reason = _form(op, shapes, output_shapes, axis)
+        if entry.form == "program":
+            entry.pointwise = op.over is None or _pointwise(op, tuple(static.items()))
         for part, (shape, spec) in enumerate(zip(output_shapes, op.signature.outputs, strict=True)):
             blocks = static["format"] if spec.blocks else ""
             self.values.append(Value(shape, spec.holds(dtype), len(self.ops), part, blocks, upload=memory))
@@ -160,6 +165,13 @@ def _form(op: Op, shapes: tuple[Shape, ...], made: tuple[Shape, ...], axis: Any)
     if arranged(domain, split, shapes) is None:
         return "call", (), None, "an operand is broadcast over only some of the rows' axes"
     return "program", domain, split, ""
+
+
+@lru_cache(maxsize=256)
+def _pointwise(op: Op, static: tuple[tuple[str, Any], ...]) -> bool:
+    """Whether no result depends on its row, as that of `bias_activation` depends on its column alone."""
+    program = op.program(**dict(static))
+    return not program.folds and not any(node.kind in ("count", "position") for node in program.nodes)
 
 
 def arranged(domain: Shape, split: int | None, shapes: Any) -> int | None:

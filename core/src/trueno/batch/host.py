@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trueno.batch.graph import Graph
-from trueno.batch.steps import Step
+from trueno.batch.step import Step
 from trueno.discovery import registry
 from trueno.discovery.protocol import Kernel
 from trueno.errors import TruenoError, warn

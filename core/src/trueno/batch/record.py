@@ -14,7 +14,7 @@ from trueno.batch.incoming import fits, kind, replaces, taken
 from trueno.batch.later import later
 from trueno.batch.methods import method
 from trueno.batch.run import Replay
-from trueno.batch.steps import Schedule, names, schedule, updating
+from trueno.batch.steps import Schedule, fusing, names, schedule, updating
 from trueno.batch.uploads import Uploads
 from trueno.batch.views import VIEW, viewable
 from trueno.discovery import registry
@@ -304,7 +304,8 @@ class Batch:
         replay = self._replay
         if replay is None or self._stale or self._planned != len(self._graph.values):
             return True
-        return replay.stale(now) and replay.schedule.names != names(self._asked)
+        plan = replay.schedule
+        return replay.stale(now) and (plan.names != names(self._asked) or plan.fused != fusing())
 
     def _plan(self) -> None:
         """Schedule the ops recorded so far, and make their buffers, after releasing those of the previous plan."""

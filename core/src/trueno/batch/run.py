@@ -13,7 +13,8 @@ import numpy as np
 
 from trueno.batch.graph import Graph, Number
 from trueno.batch.host import check_of, sequence_of
-from trueno.batch.steps import Schedule, Step
+from trueno.batch.step import Step
+from trueno.batch.steps import Schedule
 from trueno.discovery.protocol import Backend, DeviceBackend, Refused
 from trueno.dispatch import call, state, transfer
 from trueno.dispatch.axes import located

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trueno.batch.graph import Graph, Number
-from trueno.batch.steps import Step
+from trueno.batch.step import Step
 from trueno.errors import TruenoError
 from trueno.text import columns
 
@@ -51,7 +51,8 @@ def _reasons(graph: Graph, shown: Sequence[tuple[int, Step, str]]) -> Iterator[s
 
 
 def _row(at: int, graph: Graph, step: Step, where: str) -> tuple[str, ...]:
-    names = " → ".join(graph.ops[i].op.name for i in step.ops)
+    members = [" → ".join(graph.ops[i].op.name for i in ops) for ops in step.members or [step.ops]]
+    names = ", ".join(members) + (" of one operand" if step.members else "")
     read = ", ".join(_array(graph, v) for v, _ in step.reads)
     written = ", ".join(_array(graph, v) for v, _ in step.makes)
     numbers = sum(isinstance(v, Number) for i in step.ops for v in graph.ops[i].operands)

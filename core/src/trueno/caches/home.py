@@ -91,10 +91,11 @@ class Home:
             transfer.to(x, self.entry.name) for x in (sources[:, None], tokens + 1, targets * page + tokens)
         )
         decode, scatter = function("attention_decode"), function("kv_cache_scatter")
-        for pages in arrays:
-            x, d, form = pages.bytes, pages.shape[3], pages.format
-            rows = decode(place[d], x, x, table, lengths, window=1, format=form)
-            scatter(x, rows.reshape((len(tokens), heads, d)), slots, format=form, out=x)
+        with use():  # whatever a caller asked for: the arrays are there
+            for pages in arrays:
+                x, d, form = pages.bytes, pages.shape[3], pages.format
+                rows = decode(place[d], x, x, table, lengths, window=1, format=form)
+                scatter(x, rows.reshape((len(tokens), heads, d)), slots, format=form, out=x)
 
     def operand(self, what: str, name: str, x: Any) -> Any:
         """The user's array, where the pages are; DeviceError for one of another place."""

@@ -24,8 +24,7 @@ class Cache:
 
     def check(self, tokens: int) -> None:
         """EngineError where the model's context has no room for more tokens."""
-        self.length = length = self.length  # an error may have left tokens in some layers
-        if length + tokens > self.context:
+        if (length := self.length) + tokens > self.context:
             raise EngineError(f"the context is full: {length} tokens and {tokens} more do not fit into {self.context}")
 
     def attend(self, layer: int, q: Any, k: Any, v: Any) -> Any:

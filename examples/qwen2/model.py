@@ -100,17 +100,17 @@ class Model:
         self.place = "output"
         return y
 
-    def check(self, tokens: Sequence[int], cache: Cache) -> Any:
-        """The tokens as an array; EngineError for one that the model does not have, and if they do not fit."""
+    def check(self, tokens: Sequence[int], cache: Cache) -> None:
+        """EngineError for a token that the model does not have, and if they do not fit."""
         cache.check(len(tokens))
         if unknown := [int(token) for token in tokens if not 0 <= token < self.config.vocabulary]:
             raise EngineError(f"token {unknown[0]} is unknown; the model has tokens 0 to {self.config.vocabulary - 1}")
-        return np.array(tokens, np.int64)
 
     def forward(self, tokens: Sequence[int], cache: Cache, first: int = 0) -> Any:
         """Logits [tokens, vocabulary], on the host, after new tokens of a sequence; first: of those from there on."""
-        wanted, positions = self.check(tokens, cache), cache.length + np.arange(len(tokens))
-        y = self.states(trueno, self.put(wanted), self.put(positions), cache.attend)
+        cache.length = start = cache.length  # an error may have left tokens in some layers
+        self.check(tokens, cache)
+        y = self.states(trueno, *map(self.put, (np.array(tokens), start + np.arange(len(tokens)))), cache.attend)
         if first:
             y = y[first:] if self.on_host else self.put(trueno.numpy(y)[first:])
         (y,) = self.output(trueno, y.reshape((self.config.width,)) if y.shape[0] == 1 else y)
@@ -130,10 +130,11 @@ class Model:
         pages, each = caches[0].pages, list(zip(tokens, caches, strict=True))
         if self.checkpoint.guarded or (pages.device == "host" and not self.on_host):  # a guard names what runs alone
             return np.concatenate([self.forward([token], cache) for token, cache in each])
-        wanted = [self.check([token], cache)[0] for token, cache in each]
+        for token, cache in each:
+            self.check([token], cache)
         if self.step is None or self.step.pages is not pages or len(self.step.tokens) != len(each):
             self.step = Step(self, pages, len(each))
-        return self.step(wanted, [cache.number for cache in caches])
+        return self.step(tokens, [cache.number for cache in caches])
 
 
 class Step:

@@ -135,6 +135,12 @@ def test_an_error_in_a_step_changes_nothing(fake):
             with pytest.raises(kind, match=why):
                 step.run(sequences)
             assert cache.length(s) == 16 and cache.used == cache.nbytes
+        uneven = trueno.KVCache(2, 2, 32, dtype="float16", capacity=16)
+        rest = uneven.record(b, 1), uneven.new()
+        uneven.append(1, *x[1:], rest[1])
+        with pytest.raises(ParameterError, match="sequence 0 has 0 to 1 tokens in its layers; truncate it"):
+            rest[0].run([rest[1]])
+        assert uneven.lengths([0], 1) == 1 and y is not None
         with pytest.raises(ParameterError, match="layer 0 is recorded already"):
             step.attend(0, *map(b.upload, x))
         with pytest.raises(ParameterError, match="sequences is 0; give how many"):
@@ -216,7 +222,7 @@ def test_a_device_without_kernels_for_caches():
         np.testing.assert_allclose(trueno.numpy(y), want, rtol=0, atol=1e-5)
     with (
         trueno.Batch(name) as b,
-        pytest.raises(DeviceError, match=r"on the host because cuda_emulated .*: call append and att"),
+        pytest.raises(DeviceError, match=r"on the host because cuda_emulated .*; call append and att"),
     ):
         there.record(b, 1)
 

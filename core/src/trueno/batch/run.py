@@ -146,9 +146,9 @@ class Replay:
         """Run the steps in order, those of a sequence without Python between them."""
         if self._recorded is None and self._runs == 1 and self._unwatched(now):
             steps = self.schedule.steps
-            self._recorded = sequence_of(self.graph, steps, [self.where(step, now) for step in steps], self._calls)
+            self._recorded = sequence_of(steps, [self.where(step, now) for step in steps], self._calls)
         sequence, at = self._recorded, 0
-        if sequence is not None and sequence.right(self._args):
+        if sequence is not None and sequence.right():
             while at < len(self._calls):
                 self._go_on(at, stopped)
                 at, ours = sequence.run(at)

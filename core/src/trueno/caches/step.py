@@ -91,16 +91,16 @@ class CacheStep:
             alike = self._placed(sequences)
             if not alike:
                 self._slots[:] = cache.reserve(sequences, 1)
+                if uneven := [s for s in sequences if len(set(lengths[s])) > 1]:
+                    counts = f"{min(lengths[uneven[0]])} to {max(lengths[uneven[0]])} tokens in its layers"
+                    raise ParameterError(f"KVCache.record: sequence {uneven[0]} has {counts}; truncate it")
                 self._starts[:] = cache.lengths(sequences)
-            self._lengths[:] = self._starts
-            self._lengths += 1
+                self._lengths[:] = self._starts + 1
             tables = [cache._book.tables[s] for s in sequences]
             if moved := tables != self._listed:
                 self._table[:] = cache.table(sequences)
                 self._listed = list(map(list, tables))
-            if self._borrowed:  # a host's batch reads these arrays themselves; told of one, it knows that they changed
-                self._batch.update(self._handles[0], self._slots)
-            else:
+            if not self._borrowed:  # a batch of the host reads these arrays themselves
                 for handle, array in zip(self._handles[: 3 + moved], self._arrays, strict=False):
                     self._batch.update(handle, array)
             self._batch.execute()
@@ -129,4 +129,5 @@ class CacheStep:
                 return False
             self._slots[i] = table[block] * page + at
             self._starts[i] = start
+            self._lengths[i] = start + 1
         return True

@@ -100,16 +100,15 @@ class Model:
         self.place = "output"
         return y
 
-    def check(self, tokens: Sequence[int], cache: Cache) -> None:
-        """EngineError for a token that the model does not have, and if they do not fit."""
-        cache.check(len(tokens))
+    def check(self, tokens: Sequence[int]) -> None:
+        """EngineError for a token that the model does not have."""
         if unknown := [int(token) for token in tokens if not 0 <= token < self.config.vocabulary]:
             raise EngineError(f"token {unknown[0]} is unknown; the model has tokens 0 to {self.config.vocabulary - 1}")
 
     def forward(self, tokens: Sequence[int], cache: Cache, first: int = 0) -> Any:
         """Logits [tokens, vocabulary], on the host, after new tokens of a sequence; first: of those from there on."""
         cache.length = start = cache.length  # an error may have left tokens in some layers
-        self.check(tokens, cache)
+        self.check(tokens)
         y = self.states(trueno, *map(self.put, (np.array(tokens), start + np.arange(len(tokens)))), cache.attend)
         if first:
             y = y[first:] if self.on_host else self.put(trueno.numpy(y)[first:])
@@ -127,13 +126,12 @@ class Model:
 
     def decode(self, tokens: Sequence[int], caches: Sequence[Cache]) -> Any:
         """Logits [sequences, vocabulary] after one more token of each of some sequences, forks of one another."""
-        pages, each = caches[0].pages, list(zip(tokens, caches, strict=True))
+        pages, count = caches[0].pages, len(caches)
         if self.checkpoint.guarded or (pages.device == "host" and not self.on_host):  # a guard names what runs alone
-            return np.concatenate([self.forward([token], cache) for token, cache in each])
-        for token, cache in each:
-            self.check([token], cache)
-        if self.step is None or self.step.pages is not pages or len(self.step.tokens) != len(each):
-            self.step = Step(self, pages, len(each))
+            return np.concatenate([self.forward([token], cache) for token, cache in zip(tokens, caches, strict=True)])
+        self.check(tokens)
+        if self.step is None or self.step.pages is not pages or len(self.step.tokens) != count:
+            self.step = Step(self, pages, count)
         return self.step(tokens, [cache.number for cache in caches])
 
 

@@ -1,17 +1,19 @@
 """The project's targets, row by row: what each asks, and what a run measured against it."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from trueno.text import duration
 
 from benchmarks.compare import Record
-from benchmarks.rows import ROWS, cuda, door, functions, general, quartiles, text, wgpu
+from benchmarks.rows import ROWS, cuda, door, engine, functions, general, quartiles, text, wgpu
 from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
 from benchmarks.rows.regret_gpu import HOST, THERE
 from benchmarks.rows.rust import PUBLISHED_NS
 from benchmarks.rows.structured import MATMUL as MATMUL_SIZES
 from benchmarks.timing import OURS, geometric_mean, median
+from benchmarks.verdict import Verdict, times
+from benchmarks.verdict import missing as _missing
+from benchmarks.verdict import one as _one
 
 LEVEL, SHARED = 1.0, 0.95
 """The least ratio of a cell, and of one in which both come as near to the memory's floor as `NEAR` says."""
@@ -55,24 +57,6 @@ REGRET_MEAN, REGRET_WORST = 1.05, 1.5
 AWAIT_S, GENERAL_S = 40e-6, 2e-6
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """One row of the summary; `ok` is None where nothing was measured."""
-
-    row: str
-    target: str
-    measured: str
-    ok: bool | None
-
-    @property
-    def word(self) -> str:
-        return {True: "pass", False: "miss", None: "–"}[self.ok]
-
-
-def times(ratio: float) -> str:
-    return f"{ratio:.2f}×"
-
-
 def is_op(record: Record) -> bool:
     """Whether a record is an elementwise op or a reduction against its peers.
 
@@ -93,21 +77,6 @@ def below(records: Iterable[Record]) -> list[Record]:
     """Cells of ops that miss that, worst first."""
     eligible = [r for r in records if r.value is not None and (is_op(r) or r.group == "rows")]
     return sorted((r for r in eligible if r.value < least(r)), key=lambda r: r.value or 0.0)
-
-
-def _missing(row: str, target: str, problem: str = "") -> Verdict:
-    return Verdict(row, target, problem or "not measured", False if problem else None)
-
-
-def _one(records: Sequence[Record], key: tuple[str, ...], row: str, target: str, show: Callable[[float], str],
-         good: Callable[[float], bool]) -> Verdict:  # fmt: skip
-    """A row that one record answers."""
-    matches = [r for r in records if (r.group, r.name, r.shape)[: len(key)] == key]
-    if not matches or matches[0].value is None:
-        return _missing(row, target, matches[0].problem if matches else "")
-    record, value = matches[0], matches[0].value
-    problem = f"; {record.problem}" if record.problem else ""
-    return Verdict(row, target, show(value) + problem, good(value) and not problem)
 
 
 def _dispatch(records: Sequence[Record]) -> Verdict:
@@ -292,6 +261,23 @@ def _quant(records: Sequence[Record]) -> list[Verdict]:
     return verdicts
 
 
+def _engine(records: Sequence[Record]) -> list[Verdict]:
+    mine = [r for r in records if r.group == "engine"]
+    row, target = "engine: a decode step beyond its kernels, recorded", f"≤ {duration(engine.BEYOND_S)}"
+    verdicts = []
+    for r in (r for r in mine if r.name == engine.BEYOND and r.value is not None):
+        shown = f"{duration(r.value or 0)}; {duration(r.seconds.get(engine.WARM, 0.0))} with {engine.WARM}"
+        verdicts.append(Verdict(f"{row}, {r.shape}", target, shown, (r.value or 0) <= engine.BEYOND_S))
+    for r in (r for r in mine if r.name == engine.PROMPT and r.value is not None):
+        target = f"≥ {engine.TOGETHER:g}× where arithmetic is not the bound"
+        reached = (r.value or 0) >= engine.TOGETHER
+        good = None if r.limit == "flops" and not reached else reached  # where it is, the ratio is no target
+        verdicts.append(
+            Verdict(f"engine: {engine.PROMPT}, {r.shape}", target, f"{times(r.value or 0)}; {r.peer}", good)
+        )
+    return verdicts or [_missing(row, target)]
+
+
 def _wgpu(records: Sequence[Record]) -> list[Verdict]:
     counted = _one(records, ("wgpu", wgpu.COUNTED), "wgpu: relu, scale, add in a batch, counted", wgpu.EXPECTED,
                    lambda v: next(r.peer for r in records if r.name == wgpu.COUNTED), lambda v: v == 1)  # fmt: skip
@@ -394,6 +380,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *_rust(records),
         *_batch(records),
         *_quant(records),
+        *_engine(records),
         *_wgpu(records),
         *_cuda(records),
         *_regret(records),

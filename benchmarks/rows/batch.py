@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import trueno
-from trueno.batch import fuse
+from trueno.batch import fuse, steps
 
 from benchmarks.compare import Record
 from benchmarks.inputs import values
@@ -26,6 +26,11 @@ THREE, EIGHT, NORM, RESIDUAL = "relu scale add", "8 elementwise ops", "layer_nor
 LAYER = "matmul add gelu"
 LAYERS = ((1024, 1024, 1024), (32, 1024, 4096))
 """m, k, n: a square layer, and few rows against a wide one."""
+DECODE = "decode without attention"
+WIDTHS = {"0.5b": (896, 128, 4864, ("q5_0", "q8_0")), "1.5b": (1536, 256, 8960, ("q4_k", "q6_k"))}
+"""Of Qwen2.5: numbers of a state, of keys and values, of a feed-forward layer; formats of most matrices, of some."""
+DEEP = ("q4_k", "q6_k")
+DEPTH = 8  # layers, whose weights no cache holds
 AGAIN = "execute beyond its kernels"
 SHORT = "200 short kernels"
 CHAIN: tuple[tuple[str, tuple[Any, ...]], ...] = (
@@ -45,6 +50,8 @@ def cells(plan: Plan) -> Iterator[Cell]:
     yield Cell("batch", f"{RESIDUAL}, sum kept", text(rows), partial(_residual, True, rows, plan))
     for m, k, n in ((64, 64, 64),) if plan.quick else LAYERS:
         yield Cell("batch", LAYER, text((m, k, n)), partial(_layer, m, k, n, plan))
+    for shape in list(WIDTHS)[: 1 if plan.quick else None]:
+        yield Cell("batch", DECODE, text((shape, DEPTH)), partial(_decode, shape, plan))
     yield Cell("batch", AGAIN, text((SMALL,)), partial(_again, plan))
     yield Cell("batch", SHORT, text((64,)), partial(_short, plan))
     if not plan.quick:
@@ -164,6 +171,63 @@ def _layer(m: int, k: int, n: int, plan: Plan) -> list[Record]:
         single()
         np.testing.assert_allclose(b.read(h), three, rtol=1e-3, atol=1e-4)
         return _record(LAYER, (m, k, n), {OURS: b.execute, "single": single}, plan)
+
+
+def _decode(shape: str, plan: Plan) -> list[Record]:
+    """The products of a few layers for one token, and what is between them but attention; against the same unfused."""
+    width, keys, feed, formats = WIDTHS[shape]
+    layers = []
+    for i in range(2 if plan.quick else DEPTH):
+        some, deep = formats[i % 3 == 2], DEEP[i % 3 == 2]
+        sizes = {"q": (width, width, formats[0]), "k": (keys, width, formats[0]), "v": (keys, width, some),
+                 "o": (width, width, formats[0]), "gate": (feed, width, formats[0]), "up": (feed, width, formats[0]),
+                 "down": (width, feed, deep)}  # fmt: skip
+        layers.append({name: _blocks(*size, i) for name, size in sizes.items()})
+    (state, weight), biases = _inputs((width,), 2), {"q": _inputs((width,), 1)[0], "k": _inputs((keys,), 1)[0]}
+    calls: dict[str, Thunk] = {}
+    results = []
+    for name, fused in ((OURS, True), ("unfused", False)):
+        with _unfused(not fused):
+            b = trueno.Batch(BACKEND)
+            x, norm = b.upload(state), b.upload(weight)
+            y, kept = b.rms_norm(x, norm), []
+            for layer in layers:
+                w = {name: b.upload(matrix) for name, matrix in layer.items()}
+                q, k, v = (
+                    b.bias_activation(b.quant_matvec(w[part], y), b.upload(biases[part.replace("v", "k")]),
+                                      activation="none") for part in "qkv"
+                )  # fmt: skip
+                kept += [k, v]
+                x, y = b.residual_rms_norm(b.quant_matvec(w["o"], q), x, norm)
+                gated = b.swiglu(b.quant_matvec(w["gate"], y), b.quant_matvec(w["up"], y))
+                x, y = b.residual_rms_norm(b.quant_matvec(w["down"], gated), x, norm)
+            for _ in range(2):
+                b.execute()
+        assert b.counts.kernels == 2 * (1 + (6 if fused else 14) * len(layers))
+        results.append((b, y, kept))
+        calls[name] = b.execute
+    np.testing.assert_allclose(*(b.read(y) for b, y, _ in results), rtol=1e-3, atol=1e-4)
+    records = _record(DECODE, (shape, DEPTH), calls, plan)  # type: ignore[arg-type]
+    for b, _, _ in results:
+        b.close()
+    return records
+
+
+def _blocks(n: int, k: int, name: str, seed: int) -> trueno.QuantizedMatrix:
+    """A matrix of rows that are drawn from a few: quantizing them all would take minutes."""
+    rows = trueno.quantize(values(("uniform", -0.1, 0.1), (64, k), seed), name).bytes
+    return trueno.QuantizedMatrix(rows[np.random.default_rng(seed).integers(64, size=n)], (n, k), name)
+
+
+@contextmanager
+def _unfused(on: bool) -> Iterator[None]:
+    """Batches that are planned inside keep their ops apart, if `on`: a change of the setting would be a new plan."""
+    fusing = steps.fusing
+    try:
+        steps.fusing = (lambda: False) if on else fusing
+        yield
+    finally:
+        steps.fusing = fusing
 
 
 def _again(plan: Plan) -> list[Record]:

@@ -13,7 +13,6 @@ import numpy as np
 import trueno
 
 from examples.qwen2.bench import bench
-from examples.qwen2.cache import Cache
 from examples.qwen2.checkpoint import ARCHITECTURES, Checkpoint, EngineError
 from examples.qwen2.model import Model
 from examples.qwen2.synthesize import SHAPES, synthesize
@@ -81,7 +80,7 @@ def measure(a: argparse.Namespace, model: Model) -> None:
 
 
 def logits(a: argparse.Namespace, model: Model) -> None:
-    rows, beside = model.prefill(a.tokens, Cache(model.config), every=True), Path(f"{a.out}.{os.getpid()}.part")
+    rows, beside = model.prefill(a.tokens, model.cache(len(a.tokens)), every=True), Path(f"{a.out}.{os.getpid()}.part")
     try:
         with beside.open("wb") as file:
             np.save(file, rows)

@@ -1,51 +1,41 @@
-"""Keys and values of the tokens that a sequence has seen: one array, which grows as the sequence does."""
+"""Sequences on the pages of a `trueno.KVCache`, which keeps the keys and values of the tokens that they have seen."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import trueno
 
 from examples.qwen2.checkpoint import EngineError
 
 
 class Cache:
-    """Keys and values of one sequence on the host: float32 [layers, 2, tokens, heads, d]; less `length` forgets."""
+    """One sequence, of at most `context` tokens.  Those of one batch are forks of one another: they share `pages`."""
 
-    def __init__(self, config: Any) -> None:
-        self.config, self.length = config, 0
-        self._held = np.empty((config.layers, 2, 0, config.kv_heads, config.head), np.float32)
+    def __init__(self, pages: trueno.KVCache, number: int, context: int) -> None:
+        self.pages, self.number, self.context = pages, number, context
 
-    def reserve(self, tokens: int) -> None:
-        """Make room for more tokens; EngineError where the model's context has no room for them."""
-        need, room, most = self.length + tokens, self._held.shape[2], self.config.context
-        if need > most:
-            raise EngineError(f"the context is full: {self.length} tokens and {tokens} more do not fit into {most}")
-        if need > room:
-            layers, pair, _, *head = self._held.shape
-            more = np.empty((layers, pair, min(max(need, 2 * room, 256), most) - room, *head), np.float32)
-            self._held = np.concatenate([self._held, more], axis=2)
+    @property
+    def length(self) -> int:
+        """Tokens in every layer; a smaller number forgets the last ones."""
+        return self.pages.length(self.number)
 
-    def extended(self, layer: int, k: Any, v: Any) -> tuple[Any, Any]:
-        """The keys and values of a layer with those of new tokens at their end; `length` does not change."""
-        (keys, values), end = self._held[layer], self.length + k.shape[0]
-        keys[self.length : end], values[self.length : end] = trueno.numpy(k), trueno.numpy(v)
-        return keys[:end], values[:end]
+    @length.setter
+    def length(self, tokens: int) -> None:
+        self.pages.truncate(self.number, tokens)
+
+    def check(self, tokens: int) -> None:
+        """EngineError where the model's context has no room for more tokens."""
+        if (length := self.length) + tokens > self.context:
+            raise EngineError(f"the context is full: {length} tokens and {tokens} more do not fit into {self.context}")
+
+    def attend(self, layer: int, q: Any, k: Any, v: Any) -> Any:
+        """Attention of new tokens over the whole sequence, which gets their keys and values."""
+        self.pages.append(layer, k, v, self.number)
+        return self.pages.attend(layer, q, self.number)
 
     def fork(self) -> "Cache":
-        """Another sequence that begins with the same tokens, which are not computed again."""
-        other = Cache(self.config)
-        other._held, other.length = self._held.copy(), self.length
-        return other
+        """Another sequence that begins with the same tokens, which are neither computed nor stored again."""
+        return Cache(self.pages, self.pages.fork(self.number), self.context)
 
-
-def attend(layer: int, q: Any, k: Any, v: Any, spans: Sequence[tuple[Cache, slice]], put: Callable[[Any], Any]) -> Any:
-    """Attention of the rows of each sequence, a slice, over its own cache, which gets their keys and values."""
-    if len(spans) == 1:
-        return trueno.attention(q, *map(put, spans[0][0].extended(layer, k, v)), causal=True)
-    q, k, v = trueno.numpy(q), trueno.numpy(k), trueno.numpy(v)
-    y = np.empty_like(q)
-    for cache, rows in spans:
-        operands = q[rows], *cache.extended(layer, k[rows], v[rows])
-        y[rows] = trueno.numpy(trueno.attention(*map(put, operands), causal=True))
-    return put(y)
+    def release(self) -> None:
+        """Give the memory back; the sequence is not used again."""
+        self.pages.release(self.number)

@@ -1,10 +1,12 @@
 """The forward pass of Qwen2 and Llama on any backend.
 
-Activations are [tokens, numbers]: tokens of all sequences are rows of one matrix, and only attention tells them apart.
+Activations are [tokens, numbers], or [numbers] for a single token: tokens of all sequences are rows of one matrix, and
+only attention tells them apart.  `ops` is `trueno`, which computes at once, or a `trueno.Batch`, which records: prompts
+are computed, and the step from one token to the next is recorded once and run for every token.
 """
 
 from collections.abc import Sequence
-from itertools import groupby
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,52 +14,38 @@ import numpy as np
 import trueno
 from trueno import QuantizedMatrix
 
-from examples.qwen2.cache import Cache, attend
+from examples.qwen2.cache import Cache
 from examples.qwen2.checkpoint import Checkpoint, EngineError
 
 
+def operand(ops: Any, x: Any) -> Any:
+    """A weight as ops take it: the array itself, or its handle in a batch."""
+    return x if ops is trueno else ops.upload(x)
+
+
 class Projection:
-    """Products of one input with matrices; on the host, neighbours of one format are one product for a single token."""
+    """Products of one input with matrices, each with its bias or None; a batch runs them together if it can."""
 
     def __init__(self, model: "Model", *names: str) -> None:
-        self.model, load = model, model.checkpoint.load
-        loaded = [(load(f"{name}.weight"), load(f"{name}.bias")) for name in names]
-        self.groups = []  # a joined matrix, its bias, and the rows of each part
-        for _, group in groupby(loaded, lambda p: (getattr(p[0], "format", ""), p[1] is None, model.on_host or id(p))):
-            weights, biases = zip(*group, strict=True)
-            whole, bias = weights[0], None if biases[0] is None else np.concatenate(biases)
-            if len(weights) > 1:
-                rows, kind = np.concatenate([getattr(w, "bytes", w) for w in weights]), getattr(whole, "format", "")
-                whole = QuantizedMatrix(rows, (len(rows), whole.shape[1]), kind) if kind else rows
-            ends = np.cumsum([w.shape[0] for w in weights]).tolist()
-            spans = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-            self.groups.append((model.put(whole), None if bias is None else model.put(bias), spans))
+        self.model, load = model, model.load
+        self.parts = [(load(f"{name}.weight"), load(f"{name}.bias")) for name in names]
 
-    def __call__(self, x: Any) -> list[Any]:
-        """x [tokens, k] times each matrix: a list of [tokens, n]."""
-        results = []
-        for whole, bias, spans in self.groups:
-            if len(spans) == 1:
-                results.append(self._product(x, whole, bias))
-            elif x.shape[0] == 1:
-                y = self._product(x, whole, bias)
-                results += [y[:, s] for s in spans]
-            else:
-                results += [self._product(x, whole[s], None if bias is None else bias[s]) for s in spans]
-        return results
+    def __call__(self, ops: Any, x: Any) -> list[Any]:
+        """x [k] or [tokens, k] times each matrix: a list of [n] or [tokens, n]."""
+        return [self._product(ops, x, w, bias) for w, bias in self.parts]
 
-    def _product(self, x: Any, w: Any, bias: Any) -> Any:
-        tokens, k = x.shape
-        x = x if tokens > 1 else x.reshape((k,))
-        if isinstance(w, QuantizedMatrix):
-            op, operands = (trueno.quant_matmul, (x, w)) if tokens > 1 else (trueno.quant_matvec, (w, x))
+    def _product(self, ops: Any, x: Any, matrix: Any, bias: Any) -> Any:
+        one, w = len(x.shape) == 1, operand(ops, matrix)
+        if isinstance(matrix, QuantizedMatrix):
+            op, operands = (ops.quant_matvec, (w, x)) if one else (ops.quant_matmul, (x, w))
             y = op(*operands, activations=self.model.activations)
-        elif tokens > 1:
-            y = trueno.matmul(x, w.T if self.model.on_host else trueno.transpose(w))
-        else:
-            y = trueno.matvec(w, x)
-        y = y.reshape((tokens, w.shape[0]))
-        return y if bias is None else trueno.bias_activation(y, bias, activation="none")
+        elif one:
+            y = ops.matvec(w, x)
+        elif isinstance(w, np.ndarray):
+            y = ops.matmul(x, w.T)
+        else:  # in a batch and on a device, what is transposed is copied: the smaller matrices
+            y = ops.transpose(ops.matmul(w, ops.transpose(x)))
+        return y if bias is None else ops.bias_activation(y, operand(ops, bias), activation="none")
 
 
 class Model:
@@ -65,68 +53,99 @@ class Model:
 
     def __init__(self, checkpoint: Checkpoint, backend: Any = None, activations: str = "q8", track: Any = iter) -> None:
         self.checkpoint, self.config, self.activations = checkpoint, checkpoint.config, activations
-        self.put = (lambda x: trueno.to(x, backend)) if backend else lambda x: x
+        self.backend, self.put = backend, lambda x: x if x is None or not backend else trueno.to(x, backend)
         self.on_host = isinstance(self.put(np.zeros(1, np.float32)), np.ndarray)
-        self.embedding = checkpoint.load("token_embd.weight")
         self.layers = [self._loaded(f"blk.{i}") for i in track(range(self.config.layers))]
-        self.norms = [*(layer.norm for layer in self.layers[1:]), self.put(checkpoint.load("output_norm.weight"))]
-        self.output = Projection(self, "output" if "output.weight" in checkpoint.tensors else "token_embd")
+        self.norms = [*(layer.norm for layer in self.layers[1:]), self.load("output_norm.weight")]
+        tied = "output.weight" not in checkpoint.tensors
+        self.output = Projection(self, "token_embd" if tied else "output")
+        self.embedding = self.output.parts[0][0] if tied else self.load("token_embd.weight")
+        self.step: Step | None = None
+
+    def load(self, name: str) -> Any:
+        """A tensor of the file where the model computes, or None where the file has none."""
+        return self.put(self.checkpoint.load(name))
 
     def _loaded(self, name: str) -> SimpleNamespace:
         """The weights of one layer."""
-        norm, feed_norm = (self.checkpoint.load(f"{name}.{part}_norm.weight") for part in ("attn", "ffn"))
+        part = partial(Projection, self)
         return SimpleNamespace(
-            norm=self.put(norm), qkv=Projection(self, *(f"{name}.attn_{part}" for part in "qkv")),
-            out=Projection(self, f"{name}.attn_output"), feed_norm=self.put(feed_norm),
-            gate_up=Projection(self, f"{name}.ffn_gate", f"{name}.ffn_up"), down=Projection(self, f"{name}.ffn_down"),
+            norm=self.load(f"{name}.attn_norm.weight"), qkv=part(*(f"{name}.attn_{x}" for x in "qkv")),
+            out=part(f"{name}.attn_output"), feed_norm=self.load(f"{name}.ffn_norm.weight"),
+            gate_up=part(f"{name}.ffn_gate", f"{name}.ffn_up"), down=part(f"{name}.ffn_down"),
         )  # fmt: skip
 
-    def forward(self, batch: Sequence[tuple[Any, Cache]]) -> Any:
-        """The states [tokens, width] of new tokens of some sequences, whose caches get their keys and values."""
-        for tokens, cache in batch:
-            cache.reserve(len(tokens))
-        ends = np.cumsum([len(tokens) for tokens, _ in batch]).tolist()
-        spans = [(cache, slice(end - len(tokens), end)) for (tokens, cache), end in zip(batch, ends, strict=True)]
-        positions = self.put(np.concatenate([cache.length + np.arange(len(tokens)) for tokens, cache in batch]))
-        self.place = "token_embd"
-        wanted = [int(token) for tokens, _ in batch for token in tokens]
-        if unknown := [token for token in wanted if not 0 <= token < self.config.vocabulary]:
-            raise EngineError(f"token {unknown[0]} is unknown; the model has tokens 0 to {self.config.vocabulary - 1}")
-        rows = self.embedding[wanted]
-        x = self.put(trueno.dequantize(rows) if isinstance(rows, QuantizedMatrix) else rows)
-        y = trueno.rms_norm(x, self.layers[0].norm, eps=self.config.eps)
+    def cache(self, tokens: int = 0, sequences: int = 1) -> Cache:
+        """An empty sequence, in memory for some sequences of so many tokens; 0: the whole context."""
+        c = self.config
+        pages = trueno.KVCache(c.layers, c.kv_heads, c.head, dtype="float32", sequences=sequences, page=256,
+                               capacity=min(tokens or c.context, c.context), device=self.backend or "")  # fmt: skip
+        return Cache(pages, pages.new(), c.context)
+
+    def states(self, ops: Any, tokens: Any, positions: Any, attend: Any) -> Any:
+        """The states after the last layer.  attend(layer, q, k, v): attention over all tokens of each sequence."""
+        c, count, weight, self.place = self.config, tokens.shape[0], partial(operand, ops), "token_embd"
+        lookup = ops.quant_embedding_lookup if isinstance(self.embedding, QuantizedMatrix) else ops.embedding_lookup
+        x = lookup(weight(self.embedding), tokens).reshape((count, c.width)[count == 1 :])
+        y = ops.rms_norm(x, weight(self.layers[0].norm), eps=c.eps)
         for i, (layer, next_norm) in enumerate(zip(self.layers, self.norms, strict=True)):
-            self.place = f"layer {i}"
-            x, y = self._layer(i, layer, next_norm, x, y, positions, spans)
-        for tokens, cache in batch:
-            cache.length += len(tokens)
+            self.place = f"layer {i}"  # x is the sum of all layers so far, y is x normalized for this layer
+            q, k, v = (part.reshape((count, part.shape[-1] // c.head, c.head)) for part in layer.qkv(ops, y))
+            q, k = (ops.rope(part, positions, **c.rope) for part in (q, k))
+            (y,) = layer.out(ops, attend(i, q, k, v).reshape((*x.shape[:-1], c.heads * c.head)))
+            x, y = ops.residual_rms_norm(y, x, weight(layer.feed_norm), eps=c.eps)
+            gate, up = layer.gate_up(ops, y)
+            (y,) = layer.down(ops, ops.swiglu(gate, up))
+            x, y = ops.residual_rms_norm(y, x, weight(next_norm), eps=c.eps)
+        self.place = "output"
         return y
 
-    def _layer(self, i: int, layer: Any, next_norm: Any, x: Any, y: Any, positions: Any, spans: Any) -> Any:
-        """x, the sum of all layers so far, and y, x normalized for this layer, become those of the next one."""
-        c, tokens = self.config, x.shape[0]
-        q, k, v = (part.reshape((tokens, part.shape[1] // c.head, c.head)) for part in layer.qkv(y))
-        q, k = (trueno.rope(part, positions, **c.rope) for part in (q, k))
-        (y,) = layer.out(attend(i, q, k, v, spans, self.put).reshape((tokens, c.heads * c.head)))
-        x, y = trueno.residual_rms_norm(y, x, layer.feed_norm, eps=c.eps)
-        gate, up = layer.gate_up(y)
-        (y,) = layer.down(trueno.swiglu(gate, up))
-        return trueno.residual_rms_norm(y, x, next_norm, eps=c.eps)
+    def check(self, tokens: Sequence[int]) -> None:
+        """EngineError for a token that the model does not have."""
+        if unknown := [int(token) for token in tokens if not 0 <= token < self.config.vocabulary]:
+            raise EngineError(f"token {unknown[0]} is unknown; the model has tokens 0 to {self.config.vocabulary - 1}")
 
-    def logits(self, states: Any, rows: slice | None = None) -> Any:
-        """Logits [tokens, vocabulary], on the host, of all or some rows of what `forward` returned."""
-        if rows is not None:
-            states = states[rows] if self.on_host else self.put(trueno.numpy(states)[rows])
-        self.place = "output"
-        return trueno.numpy(self.output(states)[0])
+    def forward(self, tokens: Sequence[int], cache: Cache, first: int = 0) -> Any:
+        """Logits [tokens, vocabulary], on the host, after new tokens of a sequence; first: of those from there on."""
+        cache.length = start = cache.length  # an error may have left tokens in some layers
+        self.check(tokens)
+        y = self.states(trueno, *map(self.put, (np.array(tokens), start + np.arange(len(tokens)))), cache.attend)
+        if first:
+            y = y[first:] if self.on_host else self.put(trueno.numpy(y)[first:])
+        (y,) = self.output(trueno, y.reshape((self.config.width,)) if y.shape[0] == 1 else y)
+        return trueno.numpy(y).reshape((-1, self.config.vocabulary))
 
-    def prefill(self, tokens: Any, cache: Cache, every: bool = False, chunk: int = 512) -> Any:
+    def prefill(self, tokens: Sequence[int], cache: Cache, every: bool = False, chunk: int = 512) -> Any:
         """Logits [1, vocabulary] after the last of some tokens, or after every one; `chunk` are computed at a time."""
         if not len(tokens):
             raise EngineError("there are no tokens to start from; pass a prompt")
-        cache.reserve(len(tokens))
-        kept = []
-        for start in range(0, len(tokens), chunk):
-            states = self.forward([(tokens[start : start + chunk], cache)])
-            kept += [self.logits(states)] if every else []
-        return np.concatenate(kept) if every else self.logits(states, slice(states.shape[0] - 1, None))
+        cache.check(len(tokens))
+        parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]
+        rows = [self.forward(part, cache, 0 if every else len(part) - 1) for part in parts]
+        return np.concatenate(rows) if every else rows[-1]
+
+    def decode(self, tokens: Sequence[int], caches: Sequence[Cache]) -> Any:
+        """Logits [sequences, vocabulary] after one more token of each of some sequences, forks of one another."""
+        pages, count = caches[0].pages, len(caches)
+        if self.checkpoint.guarded or (pages.device == "host" and not self.on_host):  # a guard names what runs alone
+            return np.concatenate([self.forward([token], cache) for token, cache in zip(tokens, caches, strict=True)])
+        self.check(tokens)
+        if self.step is None or self.step.pages is not pages or len(self.step.tokens) != count:
+            self.step = Step(self, pages, count)
+        return self.step(tokens, [cache.number for cache in caches])
+
+
+class Step:
+    """One token of each of `count` sequences, recorded in a batch; a call computes the next ones."""
+
+    def __init__(self, model: Model, pages: trueno.KVCache, count: int) -> None:
+        self.batch, self.pages, self.tokens = trueno.Batch(model.backend), pages, np.zeros(count, np.int64)
+        self.places, self.handle = pages.record(self.batch, count), self.batch.upload(self.tokens)
+        y = model.states(self.batch, self.handle, self.places.positions, self.places.attend)
+        (self.logits,) = model.output(self.batch, y)
+
+    def __call__(self, tokens: Sequence[int], sequences: Sequence[int]) -> Any:
+        self.tokens[:] = tokens
+        self.batch.update(self.handle, self.tokens)  # the same array with other contents: the recording stays
+        self.places.run(sequences)
+        return self.batch.read(self.logits).reshape((len(tokens), -1))

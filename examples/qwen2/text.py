@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import trueno
 
-from examples.qwen2.cache import Cache
 from examples.qwen2.checkpoint import EngineError
 from examples.qwen2.model import Model
 
@@ -17,36 +16,27 @@ Sampling = namedtuple("Sampling", "temperature top_k top_p min_p", defaults=(0.0
 
 
 def sample(logits: Any, how: Sampling, number: float) -> int:
-    """A token, drawn by a number in [0, 1): the first whose cumulative probability, most likely first, exceeds it."""
+    """A token, drawn by a number in [0, 1)."""
     if not np.isfinite(logits.max()):
         raise EngineError("the logits are not finite, so the weights are damaged; --guard says where")
-    if how.temperature <= 0:
-        return int(logits.argmax())
-    k = min(how.top_k, logits.size) or logits.size
-    tokens = np.argpartition(-logits, k - 1)[:k]
-    tokens = tokens[np.argsort(-logits[tokens], kind="stable")]
-    gaps = (logits[tokens] - logits[tokens[0]]).astype(np.float64)
-    p = np.exp(gaps) / np.exp(gaps).sum()
-    kept = (np.cumsum(p) - p < how.top_p) & (p >= how.min_p * p[0])  # the temperature comes last, as in trueno.sample
-    kept[0] = True
-    total = np.cumsum(np.exp(gaps[kept] / how.temperature))
-    return int(tokens[kept][min(np.searchsorted(total, number * total[-1], "right"), len(total) - 1)])
+    with trueno.use():  # the logits are on the host
+        return int(trueno.sample(logits, np.float32(number), **how._asdict()))
 
 
 def continuations(
     model: Model, tokens: Any, n: int, how: Sampling, seed: int, ends: Any = (), count: int = 1, cache: Any = None
 ) -> Iterator[dict[int, int]]:
     """Up to n times {sequence: next token} of `count` sequences that begin with the same tokens, computed once."""
-    cache = cache or Cache(model.config)
-    room = model.config.context - cache.length - len(tokens)
+    room = model.config.context - (cache.length if cache else 0) - len(tokens)
     if n > room:
         raise EngineError(f"the context of {model.config.context} tokens has room for {max(room, 0)} new ones, not {n}")
+    cache = cache or model.cache(len(tokens) + n, count)
     logits = np.repeat(model.prefill(tokens, cache), count, 0)
     caches = [cache, *(cache.fork() for _ in range(count - 1))]
     rngs, going = [np.random.default_rng([seed, i]) for i in range(count)], dict.fromkeys(range(count), 0)
     for step in range(n):
         if step:
-            logits = model.logits(model.forward([([token], caches[i]) for i, token in going.items()]))
+            logits = model.decode([*going.values()], [caches[i] for i in going])
         drawn = {i: sample(row, how, rngs[i].random()) for i, row in zip(going, logits, strict=True)}
         if not (going := {i: token for i, token in drawn.items() if token not in ends}):
             return
@@ -55,7 +45,7 @@ def continuations(
 
 def chat(model: Model, text: Any, how: Sampling, seed: int, n: int, read: Callable[[], str], show: Any) -> None:
     """Turns of a conversation, until `read` raises an error; what earlier turns computed is kept."""
-    messages, cache, held = [], Cache(model.config), []  # `held`: the tokens in the cache
+    messages, cache, held = [], model.cache(), []  # `held`: the tokens in the cache
     while True:
         messages.append({"role": "user", "content": read()})
         tokens, stream = text.chat(messages), text.stream()
@@ -77,7 +67,7 @@ def perplexity(model: Model, tokens: list[int], size: int) -> tuple[float, float
     losses = []
     for start in range(0, len(tokens) - size + 1, size):
         window = tokens[start : start + size]
-        logits = model.logits(model.forward([(window, Cache(model.config))]), slice(size // 2, size - 1))
+        logits = model.forward(window, model.cache(size), size // 2)[:-1]
         losses += [-row[t] for row, t in zip(trueno.log_softmax(logits), window[size // 2 + 1 :], strict=True)]
     value = np.exp(np.mean(losses))
     return value, value * np.std(losses) / np.sqrt(len(losses))

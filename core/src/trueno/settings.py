@@ -46,6 +46,9 @@ SETTINGS: dict[str, Setting] = {
         "threads of CPU kernels for the whole process; a change applies from the next plan on; "
         "default: the CPUs this process may use",
     ),
+    "TRUENO_FUSION": Setting(
+        parsers.boolean, True, "off: each op of a batch is a kernel of its own, to compare with; a change is a new plan"
+    ),
     "TRUENO_CACHE_DIR": Setting(
         parsers.text, None, "folder for compiled kernels and measurements; default: the user's cache folder"
     ),

@@ -45,46 +45,60 @@ def same(cache, lists):
 @given(st.integers(0, 2**32 - 1))
 def test_random_lives(seed):
     """Append, fork, truncate, release and defragment at random; an error of a full cache changes nothing."""
+    with trueno.use("scalar"):
+        live(seed, 40)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_lives_on_a_device(fake, seed):
+    live(seed, 30, "fake")
+
+
+def there(x, device):
+    return trueno.to(x, device) if device else x
+
+
+def live(seed, steps, device=""):
     rng = np.random.default_rng(seed)
     dtype, page, layers = str(rng.choice(DTYPES)), int(rng.choice((0, 1, 3, 8))), int(rng.integers(1, 4))
-    cache = trueno.KVCache(layers, 2, 32, value_dim=64, dtype=dtype, capacity=20, sequences=3, page=page)
+    cache = trueno.KVCache(layers, 2, 32, value_dim=64, dtype=dtype, capacity=20, sequences=3, page=page, device=device)
     lists = Lists(layers, ((2, 32), (2, 64)))
-    with trueno.use("scalar"):
-        for _ in range(40):
-            act = rng.choice(("new", "append", "append", "append", "fork", "truncate", "release", "defragment"))
-            known = list(lists.held)
-            if act == "new" or not known:
-                lists.held[cache.new()] = [[] for _ in range(layers)]
-                continue
-            some = int(rng.choice(known))
-            if act == "append":
-                many = [some, *(s for s in known if s != some and rng.random() < 0.3 and
-                                len(lists.held[s][0]) == len(lists.held[s][-1]))]  # fmt: skip
-                tokens, before = int(rng.integers(0, 7)), cache.used
-                for layer in range(layers):
-                    k, v = (rng.normal(size=(len(many), tokens, 2, d)).astype(np.float32) for d in (32, 64))
-                    one = len(many) == 1
-                    try:
-                        cache.append(layer, k[0] if one else k, v[0] if one else v, many[0] if one else many)
-                    except OutOfMemory:
-                        assert layer == 0 and cache.used == before, f"seed {seed}"
-                        break
-                    for i, s in enumerate(many):
-                        lists.held[s][layer] += list(zip(kept(k[i], dtype), kept(v[i], dtype), strict=True))
-            elif act == "fork":
-                lists.held[cache.fork(some)] = [list(tokens) for tokens in lists.held[some]]
-            elif act == "truncate":
-                length = int(rng.integers(0, 21))
-                cache.truncate(some, length)
-                lists.held[some] = [tokens[:length] for tokens in lists.held[some]]
-            elif act == "release":
-                cache.release(some)
-                del lists.held[some]
-            else:
-                cache.defragment()
-            same(cache, lists)
-        for s in list(lists.held):
-            cache.release(s)
+    for _ in range(steps):
+        act = rng.choice(("new", "append", "append", "append", "fork", "truncate", "release", "defragment"))
+        known = list(lists.held)
+        if act == "new" or not known:
+            lists.held[cache.new()] = [[] for _ in range(layers)]
+            continue
+        some = int(rng.choice(known))
+        if act == "append":
+            many = [some, *(s for s in known if s != some and rng.random() < 0.3 and
+                            len(lists.held[s][0]) == len(lists.held[s][-1]))]  # fmt: skip
+            tokens, before = int(rng.integers(0, 7)), cache.used
+            for layer in range(layers):
+                k, v = (rng.normal(size=(len(many), tokens, 2, d)).astype(np.float32) for d in (32, 64))
+                one = len(many) == 1
+                rows = [there(x[0] if one else x, device) for x in (k, v)]
+                try:
+                    cache.append(layer, *rows, many[0] if one else many)
+                except OutOfMemory:
+                    assert layer == 0 and cache.used == before, f"seed {seed}"
+                    break
+                for i, s in enumerate(many):
+                    lists.held[s][layer] += list(zip(kept(k[i], dtype), kept(v[i], dtype), strict=True))
+        elif act == "fork":
+            lists.held[cache.fork(some)] = [list(tokens) for tokens in lists.held[some]]
+        elif act == "truncate":
+            length = int(rng.integers(0, 21))
+            cache.truncate(some, length)
+            lists.held[some] = [tokens[:length] for tokens in lists.held[some]]
+        elif act == "release":
+            cache.release(some)
+            del lists.held[some]
+        else:
+            cache.defragment()
+        same(cache, lists)
+    for s in list(lists.held):
+        cache.release(s)
     assert cache.used == 0, f"seed {seed}: pages were lost"
 
 

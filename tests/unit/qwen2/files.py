@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import trueno
 
-from examples.qwen2.cache import Cache
 from examples.qwen2.checkpoint import Checkpoint
 from examples.qwen2.model import Model
 from examples.qwen2.synthesize import synthesize
@@ -43,4 +42,4 @@ def loaded(path: Path, **options: Any) -> Model:
 
 
 def all_logits(model: Model, tokens: Any, chunk: int = 512) -> np.ndarray:
-    return model.prefill(tokens, Cache(model.config), every=True, chunk=chunk)
+    return model.prefill(tokens, model.cache(), every=True, chunk=chunk)

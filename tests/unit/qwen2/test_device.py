@@ -1,4 +1,4 @@
-"""The example engine on a backend whose arrays are on a device: nothing is sliced there, and nothing silently moves."""
+"""The example engine on a backend whose arrays are on a device: a decoded token moves indices there, logits back."""
 
 import os
 import subprocess
@@ -12,7 +12,6 @@ PROGRAM = """
 from pathlib import Path
 import numpy as np, trueno, trueno_fake
 trueno.register(Path(trueno_fake.__file__).with_name("backend.toml"))
-from examples.qwen2.cache import Cache
 from unit.qwen2.files import all_logits, loaded
 from unit.qwen2.oracle import logits, nmse
 tokens = np.random.default_rng(1).integers(1024, size=12).tolist()
@@ -23,8 +22,18 @@ for path in map(Path, PATHS):
         assert not model.on_host
         for chunk in (512, 1):
             assert nmse(all_logits(model, tokens, chunk), exact) < 1e-9
-        batch = [(tokens[:3], Cache(model.config)), (tokens[:5], Cache(model.config))]
-        assert nmse(model.logits(model.forward(batch))[3:], exact[:5]) < 1e-9
+        first = model.cache(16, 3)
+        assert first.pages.device == "fake"
+        model.prefill(tokens[:3], first)
+        caches = [first, first.fork(), first.fork()]
+        for i, cache in enumerate(caches):
+            cache.length = 1 + i
+        for turn in range(4):
+            trueno_fake.LEDGER.reset()
+            rows = model.decode([tokens[cache.length] for cache in caches], caches)
+            assert nmse(rows, exact[[turn + 1, turn + 2, turn + 3]]) < 1e-9
+            counts = trueno_fake.LEDGER.counts()
+            assert turn < 1 or (counts["downloads"], counts["replays"], counts["allocs"]) == (1, 1, 0)
 """
 
 

@@ -6,7 +6,6 @@ from unit.qwen2.files import all_logits, changed, loaded, tiny
 from unit.qwen2.oracle import nmse
 
 from benchmarks.peers import llama
-from examples.qwen2.cache import Cache
 from examples.qwen2.tokenizer import Text
 
 pytestmark = pytest.mark.skipif(llama.library() is None, reason="llama-cpp-python is not installed")
@@ -41,11 +40,11 @@ def test_greedy_tokens_where_the_margin_exceeds_the_error(folder, seed):
         theirs = engine.feed(TOKENS)
         ours = all_logits(model, TOKENS)
         assert nmse(ours, theirs) < 3e-3
-        cache = Cache(model.config)
+        cache = model.cache()
         model.prefill(TOKENS, cache)
         token = int(theirs[-1].argmax())
         for _ in range(24):
-            theirs, ours = engine.feed([token])[0], model.prefill([token], cache)[0]
+            theirs, ours = engine.feed([token])[0], model.decode([token], [cache])[0]
             second, first = np.partition(theirs, -2)[-2:]
             if first - second > 2 * np.abs(ours - theirs).max():
                 assert ours.argmax() == theirs.argmax()

@@ -8,7 +8,7 @@ import trueno
 from unit.qwen2.files import all_logits, changed, loaded, tiny
 from unit.qwen2.oracle import logits, nmse
 
-from examples.qwen2.cache import Cache
+from examples.qwen2.checkpoint import EngineError
 
 TOKENS = np.random.default_rng(5).integers(1024, size=40).tolist()
 
@@ -84,8 +84,26 @@ def test_chunks_and_single_tokens_are_what_one_pass_computes(model):
     assert nmse(all_logits(model, TOKENS, chunk=1), whole) < 1e-9
 
 
+def test_recorded_tokens_are_what_one_pass_computes(model):
+    """The recording serves one sequence, then three of different lengths, and a shorter one again."""
+    whole, first = all_logits(model, TOKENS), model.cache(40, 3)
+    model.prefill(TOKENS[:3], first)
+    for at in range(3, 30):
+        assert nmse(model.decode([TOKENS[at]], [first]), whole[at]) < 1e-9
+    step, caches = model.step, [first, first.fork(), first.fork()]
+    caches[1].length, caches[2].length = 7, 1
+    for _ in range(9):
+        ends = [cache.length for cache in caches]
+        assert nmse(model.decode([TOKENS[end] for end in ends], caches), whole[ends]) < 1e-9
+    assert model.step is not step
+    caches[2].release()
+    for end in (39, 4, 5):
+        caches[0].length = end
+        assert nmse(model.decode([TOKENS[end]], caches[:1]), whole[end]) < 1e-9
+
+
 def test_a_cache_that_forgets_and_one_that_forks(model):
-    cache = Cache(model.config)
+    cache = model.cache()
     model.prefill(TOKENS, cache)
     cache.length = 11
     other = cache.fork()
@@ -94,20 +112,31 @@ def test_a_cache_that_forgets_and_one_that_forks(model):
         assert nmse(again, all_logits(model, TOKENS[:11] + tokens)[11:]) < 1e-9
 
 
-def test_sequences_of_one_batch_do_not_see_each_other(model):
-    prompts = [TOKENS[:5], TOKENS[5:6], TOKENS[6:]]
-    caches = [Cache(model.config) for _ in prompts]
-    for start, end in ((0, 1), (1, None)):
-        parts = [(p[start:end], c) for p, c in zip(prompts, caches, strict=True) if p[start:end]]
-        last = model.logits(model.forward(parts))
-    alone = [all_logits(model, p)[1:] for p in prompts if len(p) > 1]
-    assert nmse(last, np.concatenate(alone)) < 1e-9
+def test_sequences_of_one_memory_do_not_see_each_other(model):
+    """A token each, of forks that share pages: as each alone, and each writes to a page of its own."""
+    first = model.cache(20, 3)
+    model.prefill(TOKENS[:7], first)
+    shared, caches = first.pages.used, [first, first.fork(), first.fork()]
+    caches[2].length = 4
+    last = model.decode(TOKENS[9:12], caches)
+    starts = TOKENS[:7], TOKENS[:7], TOKENS[:4]
+    alone = [all_logits(model, [*start, token])[-1] for start, token in zip(starts, TOKENS[9:12], strict=True)]
+    assert nmse(last, np.stack(alone)) < 1e-9
+    assert first.pages.used == 3 * shared
+    for cache in caches[1:]:
+        cache.release()
+    assert first.pages.used == shared
 
 
-def test_a_cache_grows_by_doubling_and_keeps_what_it_holds(model):
-    cache = Cache(model.config)
-    model.prefill(TOKENS, cache)
-    before = [np.array(x) for x in cache.extended(1, *np.zeros((2, 0, 2, 64), np.float32))]
-    cache.reserve(300)
-    after = cache.extended(1, *np.zeros((2, 0, 2, 64), np.float32))
-    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+def test_a_token_that_fails_leaves_the_sequences_as_they_were(model):
+    first = model.cache(8, 2)
+    model.prefill(TOKENS[:7], first)
+    second = first.fork()
+    second.length = 5
+    for tokens, words in (([1, 1024], "token 1024 is unknown"), ([-1, 2], "token -1 is unknown")):
+        with pytest.raises(EngineError, match=words):
+            model.decode(tokens, [first, second])
+    model.decode([1, 2], [first, second])
+    with pytest.raises(trueno.OutOfMemory, match="the capacity is 8"):
+        model.decode([1, 2], [first, second])
+    assert (first.length, second.length) == (8, 6)

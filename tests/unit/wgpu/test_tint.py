@@ -17,6 +17,8 @@ pytest.importorskip("wgpu")
 from trueno_wgpu.kernels import convolve2d, dispatches, embedding, gemv, outer, rope, transpose
 from trueno_wgpu.kernels.attention import few, join, tile
 from trueno_wgpu.kernels.attention.text import Form as Attended
+from trueno_wgpu.kernels.caches import decode, scatter
+from trueno_wgpu.kernels.caches.cells import Rows
 from trueno_wgpu.kernels.epilogue import spliced
 from trueno_wgpu.kernels.matmul import LARGE, MIDDLE, SMALL
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
@@ -75,6 +77,14 @@ def texts() -> dict[str, str]:
             lanes = few.lanes_for(rows, 80, 80, form)
             text = few.text(lanes, form) if lanes else tile.text(tile.tile_for(rows, 80, 200), form)
             found[f"attention of {rows}, {form.keys} and {form.values} wide, {form.capped}"] = text
+    for form in ("f32", "f16", "bf16", "q8_0"):
+        found[f"scatter, {form}"] = scatter.shader(form, False).source
+        for d, e, store in ((64, 96, guarded), (128, 32, PARTIAL)):
+            attended = decode.Form(Rows(form, d), Rows(form, e), 4, store.guarded, store)
+            found[f"decode, {form}, {d}"] = decode.text(attended)
+    for form in ("f32", "f16", "bf16"):
+        found[f"scatter, {form}, shared"] = scatter.shader(form, True).source
+        found[f"decode, {form}, narrow"] = decode.text(decode.Form(Rows(form, 33), Rows(form, 5), 1))
     return found
 
 

@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from trueno.ops.caches import encode_cache as encode_cache
     from trueno.ops.op import FusedOp as FusedOp
     from trueno.ops.op import Op as Op
+    from trueno.ops.shared import Member as Member
+    from trueno.ops.shared import SharedOp as SharedOp
     from trueno.programs.evaluate import evaluate as evaluate
     from trueno.programs.fused import fma as fma
     from trueno.programs.guarded import with_flags as with_flags
@@ -92,6 +94,8 @@ GROUPS = {
         "TABLE": "trueno.ops",
         "Op": "trueno.ops.op",
         "FusedOp": "trueno.ops.op",
+        "SharedOp": "trueno.ops.shared",
+        "Member": "trueno.ops.shared",
         "Program": "trueno.programs.program",
         "Node": "trueno.programs.program",
         "FOLDS": "trueno.programs.program",

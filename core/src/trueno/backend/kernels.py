@@ -18,6 +18,7 @@ from trueno.discovery.protocol import Call, Kernel, Rates, Reject
 from trueno.dispatch.half import NAMES
 from trueno.errors import suggestion
 from trueno.ops import TABLE
+from trueno.ops.shared import SharedOp
 
 Factory = Callable[[Any, Call], Kernel]
 """`factory(device, call)` makes the kernel of a key; device: the backend's own object, None on the host."""
@@ -49,16 +50,20 @@ class KernelTable:
     """Structured ops by name: `TableKernel`s, and the answers that a backend gives about them.
 
     dtypes, guarded: of kernels that do not say otherwise.  epilogue: why a key of a `FusedOp` has no kernel, as a
-    sentence, or None where it has; without it there are no kernels with an epilogue.
+    sentence, or None where it has; without it there are no kernels with an epilogue.  shared: the same of a `SharedOp`.
     """
 
     def __init__(
-        self, *dtypes: str, guarded: bool = False, epilogue: Callable[[Call], str | None] | None = None
+        self,
+        *dtypes: str,
+        guarded: bool = False,
+        epilogue: Callable[[Call], str | None] | None = None,
+        shared: Callable[[Call], str | None] | None = None,
     ) -> None:
         if not dtypes:
             raise TypeError('KernelTable: name the dtypes that its kernels compute in, such as "float32"')
         _check_dtypes(dtypes)
-        self._dtypes, self._guarded, self._epilogue = dtypes, guarded, epilogue
+        self._dtypes, self._guarded, self._epilogue, self._shared = dtypes, guarded, epilogue, shared
         self._kernels: dict[str, TableKernel] = {}
 
     def add(
@@ -113,7 +118,10 @@ class KernelTable:
         if row is None:
             return Reject("unsupported_op", f"no kernel for {call.op.name}")
         if call.op is not call.op.table_op:
-            reason = "no kernel has an epilogue" if self._epilogue is None else self._epilogue(call)
+            if isinstance(call.op, SharedOp):
+                reason = "no kernel runs several ops of one operand" if self._shared is None else self._shared(call)
+            else:
+                reason = "no kernel has an epilogue" if self._epilogue is None else self._epilogue(call)
             if reason is not None:
                 return Reject("unsupported_op", reason)
         if call.dtype.name not in row.dtypes:
@@ -123,7 +131,7 @@ class KernelTable:
         return None if row.refusal is None else row.refusal(call)
 
     def kernel(self, call: Call, device: Any = None) -> Kernel:
-        """The kernel of a key that `refusal` does not refuse; of a `FusedOp` its head's factory makes it."""
+        """The kernel of a key that `refusal` does not refuse; of what a batch fused, its head's factory makes it."""
         return self._kernels[call.op.table_op.name](device, call)
 
     def rates(self, call: Call) -> Rates:

@@ -96,12 +96,15 @@ Refusal = Callable[[Group, list[int], list[int]], str]
 
 
 class Fusion:
-    """Groups the live ops of a graph.  why: for every op that is separate from one that it needs, the reason."""
+    """Groups the live ops of a graph.  why: for every op that is separate from one that it needs, the reason.
 
-    def __init__(self, graph: Graph, live: list[int], refusal: Refusal, chains: bool = True) -> None:
+    single: why every op stays single; empty if ops fuse.
+    """
+
+    def __init__(self, graph: Graph, live: list[int], refusal: Refusal, single: str = "") -> None:
         self.graph = graph
         self.refusal = refusal
-        self.chains = chains
+        self.single = single
         self.why: dict[int, str] = {}
         self._of: dict[int, Group] = {}
         self._order = 0
@@ -127,7 +130,7 @@ class Fusion:
     def _place(self, index: int) -> None:
         entry = self.graph.ops[index]
         needed = {g for v in entry.inputs if (g := self.maker(v)) is not None}
-        group = self._joined(index, entry, needed) if needed else None
+        group = self._joined(index, entry, needed) if needed and entry.form != "view" else None
         if group is None:
             group = Group(self._next(), index, entry)
             if group.program:
@@ -143,8 +146,8 @@ class Fusion:
                 other.users.add(group)
 
     def _joined(self, index: int, entry: Recorded, needed: set[Group]) -> Group | None:
-        if not self.chains:
-            self.why[index] = "its backend runs only single ops of the table"
+        if self.single:
+            self.why[index] = self.single
             return None
         why: dict[Group, str] = {}
         for group in sorted(needed, key=lambda g: (g.head is None, -g.order)):
@@ -219,8 +222,11 @@ class Fusion:
         if entry.form != "program":
             return f"{entry.op.name}: {entry.reason}"
         if not group.program and group.head is None:
-            alone = graph.ops[group.members[-1]].form == "structured"
-            return f"{maker} is structured, and runs separately" if alone else f"{maker} goes through the general path"
+            how = {
+                "structured": "is structured, and runs separately",
+                "view": "gives a view, and no kernel fuses with it",
+            }
+            return f"{maker} {how.get(graph.ops[group.members[-1]].form, 'goes through the general path')}"
         if len(group.members) >= MOST_OPS:
             return f"{MOST_OPS} ops are together already"
         if (more := functions(entry)) and group.functions + more > MOST_FUNCTIONS:
@@ -231,7 +237,7 @@ class Fusion:
             return f"together they would read more than {MOST_ARRAYS} arrays"
         if entry.split is None and group.split is not None and self._by_row(group, entry, own, others):
             return ""
-        if group.head is not None and entry.split is not None:
+        if group.head is not None and entry.split is not None and not entry.pointwise:
             return f"{entry.op.name} needs whole rows, and {graph.ops[group.head].op.name} makes them in blocks"
         if entry.domain != group.domain:
             return f"{entry.op.name} runs over {entry.domain}, {maker} over {group.domain}"
@@ -288,7 +294,7 @@ class Fusion:
     ) -> bool:
         """Whether the group with this op repeats little work, beyond what its parts do separately."""
         graph = self.graph
-        if not any(graph.ops[m].op.over for m in (*group.members, index)):
+        if not any(graph.ops[m].op.over and not graph.ops[m].pointwise for m in (*group.members, index)):
             return True
         members = [*group.members, index]
         trial = self._trial(group, entry, index, spaces, others)

@@ -5,6 +5,7 @@ The rows of an op are determined when it is recorded.  Its *domain* is the shape
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ class Value:
 
     blocks: the format of quantized rows, whose shape counts bytes; columns: whether they are a transposed matrix.
     upload: the upload in whose memory an op that updates one left this; -1 for others.  updated: the op that has
-    changed the memory since.
+    changed the memory since.  whole: the value that this is under another shape; -1 for none.
     """
 
     shape: Shape
@@ -42,6 +43,7 @@ class Value:
     columns: bool = False
     upload: int = -1
     updated: str = ""
+    whole: int = -1
 
     @property
     def nbytes(self) -> int:
@@ -54,7 +56,9 @@ class Recorded:
 
     form: `program` runs as a row program over `domain` and may fuse; `structured` has a kernel of its own; `call` is
     for operands that no kernel can use in their layout, and goes through the general path, for `reason`.  So does a
-    structured op with a reason on a device, unless its kernels check indices there.
+    structured op with a reason on a device, unless its kernels check indices there.  `view` has no kernel: its result
+    is in the memory of its operand.  pointwise: whether a `program` needs no whole rows, though it may have an axis of
+    rows.
     """
 
     op: Op
@@ -64,11 +68,12 @@ class Recorded:
     static: dict[str, Any]
     axis: Any
     keepdims: bool
-    form: Literal["program", "structured", "call"]
+    form: Literal["program", "structured", "call", "view"]
     domain: Shape = ()
     split: int | None = None
     reason: str = ""
     results: tuple[int, ...] = ()
+    pointwise: bool = False
 
     @property
     def inputs(self) -> list[int]:
@@ -91,13 +96,15 @@ class Graph:
                static: dict[str, Any], axis: Any, keepdims: bool) -> tuple[int, ...]:  # fmt: skip
         """Append a call; returns the values of its results.  Errors of shapes and axes are those of the op itself."""
         for name, v in zip(op.operands, operands, strict=True):
-            if isinstance(v, int) and (by := self.values[v].updated):
+            if isinstance(v, int) and (by := self.values[self.whole(v)].updated):
                 raise BatchError(f"{op.name}: {name} was updated by {by}; use the handle that it returned")
         memory = self._updated(op, operands[0]) if op.updates else -1
         shapes = tuple(self.values[v].shape if isinstance(v, int) else () for v in operands)
         output_shapes = result_shapes(op, shapes, static, axis, keepdims)
         entry = Recorded(op, dtype, operands, params, static, axis, keepdims, "call")
         entry.form, entry.domain, entry.split, entry.reason = _form(op, shapes, output_shapes, axis)
+        if entry.form == "program":
+            entry.pointwise = op.over is None or _pointwise(op, tuple(static.items()))
         for part, (shape, spec) in enumerate(zip(output_shapes, op.signature.outputs, strict=True)):
             blocks = static["format"] if spec.blocks else ""
             self.values.append(Value(shape, spec.holds(dtype), len(self.ops), part, blocks, upload=memory))
@@ -106,6 +113,17 @@ class Graph:
         entry.results = tuple(range(len(self.values) - len(output_shapes), len(self.values)))
         self.ops.append(entry)
         return entry.results
+
+    def view(self, op: Op, v: int, shape: Shape) -> int:
+        """Append `v` under another shape."""
+        dtype, result = self.values[v].dtype, len(self.values)
+        self.values.append(Value(shape, dtype, len(self.ops), whole=self.whole(v)))
+        self.ops.append(Recorded(op, dtype, (v,), (), {}, None, False, "view", results=(result,)))
+        return result
+
+    def whole(self, v: int) -> int:
+        """The value in whose memory a value is: itself, but for one under another shape."""
+        return v if self.values[v].whole < 0 else self.values[v].whole
 
     def _updated(self, op: Op, v: int | Number) -> int:
         """The upload that an op updates: its first operand, or the one that this is the latest state of."""
@@ -147,6 +165,13 @@ def _form(op: Op, shapes: tuple[Shape, ...], made: tuple[Shape, ...], axis: Any)
     if arranged(domain, split, shapes) is None:
         return "call", (), None, "an operand is broadcast over only some of the rows' axes"
     return "program", domain, split, ""
+
+
+@lru_cache(maxsize=256)
+def _pointwise(op: Op, static: tuple[tuple[str, Any], ...]) -> bool:
+    """Whether no result depends on its row, as that of `bias_activation` depends on its column alone."""
+    program = op.program(**dict(static))
+    return not program.folds and not any(node.kind in ("count", "position") for node in program.nodes)
 
 
 def arranged(domain: Shape, split: int | None, shapes: Any) -> int | None:

@@ -5,12 +5,16 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from trueno.batch.views import reshaped
+
 
 class Owner(Protocol):
     """The batch of a handle."""
 
     name: str
     _closed: bool
+
+    def _view(self, h: "Handle", shape: tuple[int, ...]) -> "Handle": ...
 
 
 class Handle:
@@ -45,6 +49,10 @@ class Handle:
     def _blocks(self) -> "tuple[Handle, str, bool] | None":
         """The QuantizedMatrix fields, if this handle is for quantized rows."""
         return (self, self._format, self._columns) if self._format else None
+
+    def reshape(self, shape: tuple[int, ...]) -> "Handle":
+        """The same elements under another shape, in which -1 is what remains; no kernel runs and nothing is copied."""
+        return self.batch._view(self, reshaped(self.shape, shape))
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("a handle holds no array: b.execute(), then b.read(h)")

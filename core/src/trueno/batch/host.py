@@ -9,18 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trueno.batch.graph import Graph
-from trueno.batch.steps import Step
+from trueno.batch.step import Step
 from trueno.discovery import registry
 from trueno.discovery.protocol import Kernel
-from trueno.errors import TruenoError, warn
+from trueno.errors import warn
 from trueno.select import policy
 
 Arguments = tuple[Any, ...]
 
-MOST_BYTES = 1 << 25
+MOST_BYTES = 1 << 27
 """Bytes of arrays that kernels work on before Python looks again: a few milliseconds at memory's speed, in which no
-signal is handled and no other thread of Python runs."""
+signal is handled and no other thread of Python runs.  Of a cache a kernel reads what is in use, so none counts."""
 MOST_KERNELS = 256
 """Kernels before Python looks again: under a millisecond of the shortest."""
 
@@ -28,22 +27,14 @@ MOST_KERNELS = 256
 class HostSequence:
     """Steps that run without Python between them.
 
-    checks: by what they read, the checks of operands' values that are done before the run, and a step of each.
     updated: the caller's arrays that are written.
     """
 
-    __slots__ = ("_run", "_stops", "checks", "updated")
+    __slots__ = ("_run", "_stops", "updated")
 
-    def __init__(
-        self,
-        run: Callable[[int, int], int],
-        stops: list[int],
-        checks: dict[Arguments, tuple[Any, int]],
-        updated: list[Any],
-    ) -> None:
+    def __init__(self, run: Callable[[int, int], int], stops: list[int], updated: list[Any]) -> None:
         self._run = run
         self._stops = stops
-        self.checks = checks
         self.updated = updated
 
     def run(self, first: int) -> tuple[int, bool]:
@@ -52,20 +43,13 @@ class HostSequence:
         at = self._run(first, stop)
         return at, at < stop
 
-    def right(self, arguments: Sequence[Arguments]) -> bool:
-        """Whether the operands' values pass the checks; if not, the step that is wrong will say so."""
-        if not all(x.flags.writeable for x in self.updated):
-            return False
-        try:
-            for check, at in self.checks.values():
-                check(*arguments[at])
-        except TruenoError:
-            return False
-        return True
+    def right(self) -> bool:
+        """Whether the arrays that are written still may be; if not, the step that writes will say so."""
+        return all(x.flags.writeable for x in self.updated)
 
 
 def sequence_of(
-    graph: Graph, steps: Sequence[Step], owners: Sequence[str], calls: Sequence[tuple[Kernel, Arguments]]
+    steps: Sequence[Step], owners: Sequence[str], calls: Sequence[tuple[Kernel, Arguments]]
 ) -> HostSequence | None:
     """The sequence of the backend that runs most of the steps; None if it has none.
 
@@ -78,10 +62,9 @@ def sequence_of(
     make = getattr(backend, "sequence", None)
     if make is None:
         return None
-    keys = [_checked_first(graph, step) for step in steps]
     ours = [
-        call if owner == name and (step.op.check is None or key is not None) else None
-        for call, owner, step, key in zip(calls, owners, steps, keys, strict=True)
+        call if owner == name and _refuses(step) else None
+        for call, owner, step in zip(calls, owners, steps, strict=True)
     ]
     try:
         with policy.asking(name):
@@ -93,25 +76,17 @@ def sequence_of(
         return None
     if run is None:
         return None
-    checks = {key: (check_of(step), at) for at, (key, step) in enumerate(zip(keys, steps, strict=True)) if key}
     updated = [x for step, (_, arguments) in zip(steps, calls, strict=True) if step.op.updates
                for x in arguments[-len(step.makes) :]]  # fmt: skip
-    return HostSequence(run, _stops(calls), checks, updated)
+    return HostSequence(run, _stops(steps, calls), updated)
 
 
-def _checked_first(graph: Graph, step: Step) -> Arguments | None:
-    """What the check of a step reads, if it can be done before the run; None if the step does it, or has none.
+def _refuses(step: Step) -> bool:
+    """Whether the kernel itself refuses wrong values: of an op with a check, if it is of indices.
 
-    The check of an op with indices reads these and the shapes of the others; those that are uploads are known.
+    Then Python runs the step, and its check says what is wrong.
     """
-    if step.call is None or step.op.check is None:
-        return None
-    operands = list(zip(step.op.signature.inputs, step.reads, strict=True))
-    indices = [v for spec, (v, _) in operands if spec.index]
-    if not indices or any(graph.values[v].maker >= 0 for v in indices):
-        return None
-    static = (step.entry.static[name] for name in step.op.checked)
-    return (step.op.check, *static, *indices, *(shape for spec, (_, shape) in operands if not spec.index))
+    return step.op.check is None or any(spec.index for spec in step.op.signature.inputs)
 
 
 def check_of(step: Step) -> Callable[..., None]:
@@ -122,11 +97,12 @@ def check_of(step: Step) -> Callable[..., None]:
     return lambda *arguments: check(*arguments[:inputs], **static)
 
 
-def _stops(calls: Sequence[tuple[Kernel, Arguments]]) -> list[int]:
+def _stops(steps: Sequence[Step], calls: Sequence[tuple[Kernel, Arguments]]) -> list[int]:
     """Where Python looks again: indices of steps, the last of them one more than the last step."""
     stops, since, moved = [], 0, 0
-    for at, (_, arguments) in enumerate(calls):
-        moved += sum(x.nbytes for x in arguments if hasattr(x, "nbytes"))
+    for at, (step, (_, arguments)) in enumerate(zip(steps, calls, strict=True)):
+        if not any(spec.cache for spec in step.op.signature.inputs):
+            moved += sum(x.nbytes for x in arguments if hasattr(x, "nbytes"))
         if moved >= MOST_BYTES or at - since >= MOST_KERNELS:
             stops.append(at + 1)
             since, moved = at + 1, 0

@@ -14,8 +14,9 @@ from trueno.batch.incoming import fits, kind, replaces, taken
 from trueno.batch.later import later
 from trueno.batch.methods import method
 from trueno.batch.run import Replay
-from trueno.batch.steps import Schedule, names, schedule, updating
+from trueno.batch.steps import Schedule, fusing, names, schedule, updating
 from trueno.batch.uploads import Uploads
+from trueno.batch.views import VIEW, viewable
 from trueno.discovery import registry
 from trueno.dispatch import state, transfer
 from trueno.dispatch.coerce import coerce_params, number, unpack
@@ -206,6 +207,11 @@ class Batch:
         handles = tuple(map(self._handle, values))
         return handles[0] if len(handles) == 1 else handles
 
+    def _view(self, h: Handle, shape: tuple[int, ...]) -> Handle:
+        v = self._value("reshape", "h", h)
+        viewable(self._graph.values[v])
+        return self._handle(self._graph.view(VIEW, v, shape))
+
     def _number(self, op: Op, index: bool, x: Any, dtype: np.dtype[Any]) -> "int | Number":
         """A number among handles: a parameter of a row program, an upload for any other op."""
         array = np.asarray(x, np.int64) if index else number(op, x, dtype)
@@ -298,7 +304,8 @@ class Batch:
         replay = self._replay
         if replay is None or self._stale or self._planned != len(self._graph.values):
             return True
-        return replay.stale(now) and replay.schedule.names != names(self._asked)
+        plan = replay.schedule
+        return replay.stale(now) and (plan.names != names(self._asked) or plan.fused != fusing())
 
     def _plan(self) -> None:
         """Schedule the ops recorded so far, and make their buffers, after releasing those of the previous plan."""
@@ -348,6 +355,8 @@ class Batch:
             raise BatchError(f"read: h, a result of {op}, was not executed yet; call b.execute() first")
         if value.updated:
             raise BatchError(f"read: {value.updated} has updated h, a result of {op}; read the handle that it returned")
+        if value.whole >= 0:
+            return self._found(value.whole).reshape(value.shape)
         if value.upload >= 0 and not self._changed:
             return self._uploads.arrays[value.upload]
         if v in self._replay.schedule.results and value.upload < 0:

@@ -13,7 +13,8 @@ import numpy as np
 
 from trueno.batch.graph import Graph, Number
 from trueno.batch.host import check_of, sequence_of
-from trueno.batch.steps import Schedule, Step
+from trueno.batch.step import Step
+from trueno.batch.steps import Schedule
 from trueno.discovery.protocol import Backend, DeviceBackend, Refused
 from trueno.dispatch import call, state, transfer
 from trueno.dispatch.axes import located
@@ -80,10 +81,12 @@ class Replay:
 
     def _array(self, v: int, uploads: Arrays) -> Any:
         place = self.schedule.buffers.place
+        v = self.graph.whole(v)
         return self.backs[place[v]] if v in place else uploads[self._memory(v)]
 
     def _memory(self, v: int) -> int:
-        """The upload whose memory a value is in, if an op updated one; else the value."""
+        """The upload whose memory a value is in, if an op updated one; else the value, or the whole of a view."""
+        v = self.graph.whole(v)
         upload = self.graph.values[v].upload
         return v if upload < 0 else upload
 
@@ -143,9 +146,9 @@ class Replay:
         """Run the steps in order, those of a sequence without Python between them."""
         if self._recorded is None and self._runs == 1 and self._unwatched(now):
             steps = self.schedule.steps
-            self._recorded = sequence_of(self.graph, steps, [self.where(step, now) for step in steps], self._calls)
+            self._recorded = sequence_of(steps, [self.where(step, now) for step in steps], self._calls)
         sequence, at = self._recorded, 0
-        if sequence is not None and sequence.right(self._args):
+        if sequence is not None and sequence.right():
             while at < len(self._calls):
                 self._go_on(at, stopped)
                 at, ours = sequence.run(at)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trueno.batch.graph import Graph, Number
-from trueno.batch.steps import Step
+from trueno.batch.step import Step
 from trueno.errors import TruenoError
 from trueno.text import columns
 
@@ -21,7 +21,7 @@ def text(name: str, graph: Graph, steps: Sequence[Step], now: "State", device: A
     """The plan as text."""
     kernels = f"{len(steps)} kernel{'' if len(steps) == 1 else 's'}"
     ops = sum(len(s.ops) for s in steps)
-    dropped = len(graph.ops) - ops
+    dropped = sum(entry.form != "view" for entry in graph.ops) - ops
     head = f"{name}: {ops} op{'' if ops == 1 else 's'} in {kernels}"
     if dropped:
         head += f", {dropped} left out (their results are not used)"
@@ -51,7 +51,8 @@ def _reasons(graph: Graph, shown: Sequence[tuple[int, Step, str]]) -> Iterator[s
 
 
 def _row(at: int, graph: Graph, step: Step, where: str) -> tuple[str, ...]:
-    names = " → ".join(graph.ops[i].op.name for i in step.ops)
+    members = [" → ".join(graph.ops[i].op.name for i in ops) for ops in step.members or [step.ops]]
+    names = ", ".join(members) + (" of one operand" if step.members else "")
     read = ", ".join(_array(graph, v) for v, _ in step.reads)
     written = ", ".join(_array(graph, v) for v, _ in step.makes)
     numbers = sum(isinstance(v, Number) for i in step.ops for v in graph.ops[i].operands)

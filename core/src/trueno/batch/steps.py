@@ -1,7 +1,7 @@
 """The plan of a batch: which kernels run, on which values, in which order; decided from shapes alone."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -10,13 +10,14 @@ import numpy as np
 from trueno.batch.buffers import Buffers, assign
 from trueno.batch.epilogue import shapes, with_epilogue
 from trueno.batch.fuse import Fusion, Group, recipe_of
-from trueno.batch.graph import Graph, Number, Recorded, Shape, arranged, kind
+from trueno.batch.graph import Graph, Number, Shape, arranged, kind
 from trueno.batch.merged import Part, Recipe, merged, sound
+from trueno.batch.shared import share
+from trueno.batch.step import Step
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.dispatch import state
 from trueno.errors import TruenoError
-from trueno.ops.op import Op
 from trueno.select import policy
 from trueno.settings import settings
 
@@ -24,38 +25,23 @@ CHAIN = Recipe(
     "e", 0, (Part("neg", (("x", 0, 0),), (), ()), Part("neg", (("v", 0, 0),), (), ())), ((1, 0, "e"),), rows=False
 )
 """The shortest chain: −(−x)."""
-
-
-@dataclass(slots=True)
-class Step:
-    """One kernel.
-
-    ops: the recorded ops that it runs.  reads, makes: values, and their shapes as the kernel sees them.  call: the
-    selector's request; None if the general path runs the op, for `reason`.  apart: why one of the ops did not fuse.
-    """
-
-    op: Op
-    ops: list[int]
-    reads: list[tuple[int, Shape]]
-    params: list[float]
-    makes: list[tuple[int, Shape]]
-    call: Call | None
-    entry: Recorded
-    apart: dict[int, str] = field(default_factory=dict)
-    reason: str = ""
+SINGLE = "its backend runs only single ops of the table"
+OFF = "TRUENO_FUSION is off"
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """Steps in order, the buffers of their results, and the values that can be read when all steps have run.
 
-    names: the backends that were named when this was planned, because fusion depends on them.
+    names: the backends that were named when this was planned, and fused: whether ops were to be fused, because the
+    plan depends on them.
     """
 
     steps: list[Step]
     buffers: Buffers
     results: set[int]
     names: tuple[str, ...]
+    fused: bool
 
 
 def names(asked: tuple[str, ...]) -> tuple[str, ...]:
@@ -64,6 +50,11 @@ def names(asked: tuple[str, ...]) -> tuple[str, ...]:
         return asked
     now = state.current.get().request
     return now.names or (() if now.automatic else settings.get("TRUENO_BACKEND"))
+
+
+def fusing() -> bool:
+    """Whether ops may become one kernel."""
+    return bool(settings.get("TRUENO_FUSION"))
 
 
 def takes_chains(name: str, residency: str) -> bool:
@@ -76,9 +67,12 @@ def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[s
     """The steps that compute the values `wanted`, and nothing else, on the backends `asked` (empty: any)."""
     results = {v for v in wanted if graph.values[v].maker >= 0}
     live = _live(graph, results)
+    results |= {whole for v in results if graph.values[whole := graph.whole(v)].maker >= 0}
     on = names(asked)
     planner = _Planner(graph, residency, asked, all(takes_chains(name, residency) for name in on))
-    fusion = Fusion(graph, live, planner.refusal, planner.chains)
+    fused = fusing()
+    single = "" if planner.chains and fused else SINGLE if fused else OFF
+    fusion = Fusion(graph, live, planner.refusal, single)
     needed = set(results)
     for index in live:
         here = fusion.of(index)
@@ -88,15 +82,18 @@ def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[s
         for step in planner.steps(group, needed):
             step.apart |= {i: fusion.why[i] for i in step.ops if i in fusion.why}
             steps.append(step)
-    moves = [([v for v, _ in s.reads], [v for v, _ in s.makes]) for s in steps]
-    return Schedule(steps, assign(graph.values, moves, results), results, on)
+    if fused:
+        steps = share(graph, steps, results, planner.shared_refusal)
+    moves = [([graph.whole(v) for v, _ in s.reads], [v for v, _ in s.makes]) for s in steps]
+    return Schedule(steps, assign(graph.values, moves, results), results, on, fused)
 
 
 def updating(graph: Graph, steps: Iterable[Step]) -> str:
     """The first op whose second run may give something else: it updates an upload, or reads one that is updated."""
     values = graph.values
     return next((step.op.name for step in steps if step.op.updates
-                 or any(values[v].updated or values[v].upload >= 0 for v, _ in step.reads)), "")  # fmt: skip
+                 or any(values[w := graph.whole(v)].updated or values[w].upload >= 0 for v, _ in step.reads)),
+                "")  # fmt: skip
 
 
 def _live(graph: Graph, wanted: set[int]) -> list[int]:
@@ -125,6 +122,8 @@ class _Planner:
         """The steps of a group, which compute those of its values that are `needed`."""
         graph = self.graph
         entries = [graph.ops[i] for i in group.members]
+        if entries[0].form == "view":
+            return []
         outputs = [v for e in entries for v in e.results if v in needed]
         if group.head is not None and group.tail:
             outcome = self._finished(group, group.tail, outputs)
@@ -140,7 +139,7 @@ class _Planner:
         numbers = any(isinstance(v, Number) for e in entries for v in e.operands)
         if numbers and not self.chains:
             step = _single(graph, group.members[0], self.residency)
-            step.reason = "a number is an operand, and its backend runs only single ops of the table"
+            step.reason = f"a number is an operand, and {SINGLE}"
             return [step]
         plain = len(entries) == 1 and len(outputs) == len(entries[0].results)
         if plain and not numbers:
@@ -178,12 +177,25 @@ class _Planner:
         sizes, static = tuple(prod(s).bit_length() for _, s in reads), tuple(entry.static.items())
         call = Call(op, entry.dtype, op.layout, len(reads[0][1]), sizes, static, self.residency)
         name = self._runner(replace(call, op=entry.op, layout=entry.op.layout, sizes=sizes[: len(alone)]))
-        reject = policy.rejection(registry.load(name), call) if name else None
-        if reject is not None:
-            reason = reject.code + (f": {reject.detail}" if reject.detail else "")
+        if reason := _rejected(name, call):
             return f"{name} has no {entry.op.name} that fuses with it ({reason})"
         makes = [(v, group.domain) for v in outputs]
         return Step(op, sorted([group.head, *tail]), reads, [*entry.params, *params], makes, call, entry)
+
+    def shared_refusal(self, whole: Step, members: Sequence[Step]) -> str:
+        """Why no backend runs one step in place of some that read one operand; empty if one does."""
+        assert whole.call is not None
+        runners = set()
+        for step in members:
+            assert step.call is not None
+            head = step.call.op.table_op
+            sizes = step.call.sizes[: len(head.operands)]
+            runners.add(self._runner(replace(step.call, op=head, layout=head.layout, sizes=sizes)))
+        if len(runners) > 1:
+            return "products of one operand run on different backends"
+        (name,) = runners
+        reason = _rejected(name, whole.call)
+        return f"{name} runs products of one operand separately ({reason})" if reason else ""
 
     def _runner(self, call: Call) -> str:
         """The backend that would run a structured op alone; empty if none would."""
@@ -194,6 +206,14 @@ class _Planner:
             except TruenoError:  # execution will report it
                 self._runners[key] = ""
         return self._runners[key]
+
+
+def _rejected(name: str, call: Call) -> str:
+    """Why a backend refuses a key; empty if it does not, or if there is no backend."""
+    reject = policy.rejection(registry.load(name), call) if name else None
+    if reject is None:
+        return ""
+    return reject.code + (f": {reject.detail}" if reject.detail else "")
 
 
 def _tail(graph: Graph, group: Group) -> Group:

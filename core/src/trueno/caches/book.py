@@ -102,6 +102,14 @@ class Book:
                     table[at] = copies[-1][1]
         return copies
 
+    def undo(self, copies: list[tuple[int, int]]) -> None:
+        """Let sequences have the shared pages again, of which `reserve` gave them copies."""
+        for source, target in reversed(copies):
+            table = next(table for table in self.tables.values() if target in table)
+            table[table.index(target)] = source
+            self.users[source] += 1
+            self._leave(target)
+
     def _take(self) -> int:
         page = heappop(self._free)
         self.users[page] = 1

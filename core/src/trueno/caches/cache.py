@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.caches.book import Book
+from trueno.caches.home import Home
 from trueno.caches.pages import DTYPES, Pages
+from trueno.caches.step import CacheStep
 from trueno.dispatch.function import function
+from trueno.dispatch.transfer import host
 from trueno.errors import DtypeError, OutOfMemory, ParameterError, ShapeError
 from trueno.formats import decode, format_of
 from trueno.formats.table import CACHES
@@ -25,7 +28,10 @@ class KVCache:
 
     dtype: "float32", "float16", "bfloat16" or "q8_0".  capacity: the most tokens of a sequence.  sequences: how many of
     that length there is memory for.  page: tokens of a page; 0 keeps each sequence in one piece.  With small pages any
-    number of shorter sequences share the memory.  Pages are of the host, and all are allocated here.
+    number of shorter sequences share the memory.  All are allocated here.  device: where they are, by a backend's name;
+    without it, and for backends that compute on NumPy's arrays, the host.  Keys, values and queries are there too, and
+    so is what `attend` gives.  A device without kernels for these ops has its cache on the host, and each call moves
+    its arrays; `device` and `repr` say so.
 
     `new()` is a sequence, an int.  `append(layer, k, v, sequence)` adds tokens to one layer of it, and
     `attend(layer, q, sequence)` is attention over what it holds.  A fork shares pages with its origin: a page is copied
@@ -43,6 +49,7 @@ class KVCache:
         capacity: int,
         sequences: int = 1,
         page: int = 0,
+        device: str = "",
     ) -> None:
         sizes = {"layers": layers, "kv_heads": kv_heads, "head_dim": head_dim, "value_dim": value_dim,
                  "capacity": capacity, "sequences": sequences, "page": page}  # fmt: skip
@@ -56,14 +63,15 @@ class KVCache:
         self.format, self.capacity, self.layers = name, index(capacity), index(layers)
         page = min(index(page) or self.capacity, self.capacity)
         count = -(-self.capacity // page) * index(sequences)
+        self._home = Home(device, name)
         f = format_of(name, cache=True)
         dims = (index(head_dim), index(value_dim) or index(head_dim))
         lead = (count, page, index(kv_heads))
         try:
             rows = [(*lead, f.row_bytes(d)) for d in dims]
-            self._pages = [tuple(Pages(np.zeros(r, np.uint8), name) for r in rows) for _ in range(self.layers)]
+            self._pages = [tuple(Pages(self._home.zeros(r), name) for r in rows) for _ in range(self.layers)]
             self._book = Book(count, page, self.capacity)
-        except (MemoryError, ValueError) as error:
+        except (MemoryError, OutOfMemory, ValueError) as error:
             need = self.layers * prod(lead) * sum(f.row_bytes(d) for d in dims)
             raise OutOfMemory(
                 f"KVCache: there is no room for {need} bytes ({error}); give a smaller capacity"
@@ -77,6 +85,11 @@ class KVCache:
     def page(self) -> int:
         """Tokens of a page."""
         return self._book.page
+
+    @property
+    def device(self) -> str:
+        """The device on which the pages are, or "host"."""
+        return self._home.name
 
     @property
     def nbytes(self) -> int:
@@ -120,7 +133,7 @@ class KVCache:
     def read(self, layer: int, sequence: int) -> tuple[Array, Array]:
         """Copies of the keys and the values of a sequence in one layer, float32 [tokens, heads, numbers of a head]."""
         place, f = self._place(layer, sequence), format_of(self.format, cache=True)
-        keys, values = (decode(f, p.bytes[place]) for p in self.pages(layer))
+        keys, values = (decode(f, host("KVCache", p.bytes)[place]) for p in self.pages(layer))
         return keys, values
 
     def _place(self, layer: int, sequence: int) -> tuple[Array, Array]:
@@ -156,7 +169,12 @@ class KVCache:
         del self._lengths[sequence]
 
     def defragment(self) -> None:
-        """Move the used pages to the beginning, those of a sequence side by side: page tables change."""
+        """Move the used pages to the beginning, those of a sequence side by side: page tables change.
+
+        On a device no op is faster for it, and nothing moves.
+        """
+        if self._home.entry is not None:
+            return
         arrays = [pages.bytes for pair in self._pages for pages in pair]
         spare = np.empty_like(max((x[:1] for x in arrays), key=lambda x: x.nbytes)).reshape(-1)  # before anything moves
         place = list(range(len(self._book.users)))  # of each page as it was numbered
@@ -182,10 +200,15 @@ class KVCache:
         """
         self._check(sequences, tokens, layer)
         starts = [self._lengths[s][layer] for s in sequences]
-        for source, target in self._book.reserve([(s, n, n + tokens) for s, n in zip(sequences, starts, strict=True)]):
-            for pair in self._pages:
-                for pages in pair:
-                    pages.bytes[target] = pages.bytes[source]
+        copies = self._book.reserve([(s, n, n + tokens) for s, n in zip(sequences, starts, strict=True)])
+        try:
+            if copies:
+                self._home.copy([pages for pair in self._pages for pages in pair], copies)
+        except BaseException:
+            self._book.undo(copies)
+            for s in sequences:
+                self._book.cut(s, max(self._lengths[s]))
+            raise
         slots = np.empty((len(sequences), tokens), np.int64)
         for row, s, start in zip(slots, sequences, starts, strict=True):
             at = np.arange(start, start + tokens)
@@ -225,20 +248,23 @@ class KVCache:
 
     def append(self, layer: int, k: Any, v: Any, sequences: int | Sequence[int]) -> None:
         """Add tokens to one layer: k[t,hk,d] and v[t,hk,e] to a sequence, or [b,t,hk,…] to b sequences, float32."""
-        many, (k, v) = self._many("append", sequences, k, v)
+        many, (k, v) = self._many("append", sequences, k=k, v=v)
         heads = self.pages(layer)[0].shape[2]
         for name, x, d in (("k", k, self._dims[0]), ("v", v, self._dims[1])):
-            if x.shape != (len(many), k.shape[1], heads, d):
+            if tuple(x.shape) != (len(many), k.shape[1], heads, d):
                 want = f"[{len(many)}, {k.shape[1]}, {heads}, {d}]"
                 raise ShapeError(f"KVCache.append: {name} has shape {list(x.shape)}, but {want} is needed")
             if x.dtype != np.float32:
                 raise DtypeError(f"KVCache.append: {name} is {x.dtype}; rows are float32: convert it with .astype")
         slots = self.reserve(many, k.shape[1], layer)
+        if not slots.size:
+            return
         scatter = function("kv_cache_scatter")
         try:
-            for pages, x in zip(self._pages[layer], (k, v), strict=True):
-                rows = x.reshape(len(slots), *x.shape[2:])
-                scatter(pages.bytes, rows, slots, format=self.format, out=pages.bytes)
+            with self._home.asking():
+                for pages, x in zip(self._pages[layer], (k, v), strict=True):
+                    rows, places = x.reshape((len(slots), *x.shape[2:])), self._home.sent("slots", slots)
+                    scatter(pages.bytes, rows, places, format=self.format, out=pages.bytes)
         except BaseException:  # give back the pages that were reserved
             for s in many:
                 self._book.cut(s, max(self._lengths[s]))
@@ -254,22 +280,33 @@ class KVCache:
         scale: float = 0.0,
         window: int = 0,
         softcap: float = 0.0,
-    ) -> Array:
+    ) -> Any:
         """Causal attention of the last t tokens: q[t,hq,d] of one sequence, or q[b,t,hq,d] of b; y[…,t,hq,e].
 
-        A few tokens go to `attention_decode`, many to `attention`, which reads float32 pages side by side in place.
+        A few tokens go to `attention_decode`, many to `attention`, which reads float32 pages side by side in place; a
+        device takes the first for all.
         """
-        many, (q,) = self._many("attend", sequences, q)
+        home, one, own = self._home, isinstance(sequences, (int, np.integer)), q
+        many, (q,) = self._many("attend", sequences, q=q)
         keys, values = self.pages(layer)
         given: dict[str, Any] = {"scale": scale, "window": window, "softcap": softcap}
-        if q.shape[1] <= FEW:
-            tables = self.table(many), self.lengths(many, layer)
-            y = function("attention_decode")(q, keys.bytes, values.bytes, *tables, format=self.format, **given)
-        else:
-            attention = function("attention")
-            parts = (attention(x, *self._held(layer, s), causal=True, **given) for x, s in zip(q, many, strict=True))
-            y = np.stack(list(parts))
-        return y[0] if isinstance(sequences, (int, np.integer)) else y  # type: ignore[no-any-return]
+        with home.asking():
+            if q.shape[1] <= FEW or home.entry is not None:
+                places = home.sent("table", self.table(many)), home.sent("lengths", self.lengths(many, layer))
+                y = function("attention_decode")(q, keys.bytes, values.bytes, *places, format=self.format, **given)
+                y = y.reshape(tuple(y.shape[one:]))
+            else:
+                attention, parts = function("attention"), zip(q, many, strict=True)
+                ys = [attention(x, *self._held(layer, s), causal=True, **given) for x, s in parts]
+                y = ys[0] if one else np.stack(ys)
+        return home.result(y, own)
+
+    def record(self, batch: Any, sequences: int) -> CacheStep:
+        """One new token of each of so many sequences, in a batch: its `run` serves every token, and any of them.
+
+        DeviceError if the batch runs elsewhere.
+        """
+        return CacheStep(self, batch, sequences)
 
     def _held(self, layer: int, sequence: int) -> tuple[Array, Array]:
         """The keys and values of a sequence: views of float32 on neighbouring pages, otherwise copies."""
@@ -281,23 +318,24 @@ class KVCache:
         keys, values = (p.bytes.view(np.float32).reshape(-1, *p.shape[2:])[tokens] for p in self.pages(layer))
         return keys, values
 
-    def _many(self, what: str, sequences: int | Sequence[int], *arrays: Any) -> tuple[list[int], list[Array]]:
+    def _many(self, what: str, sequences: int | Sequence[int], **arrays: Any) -> tuple[list[int], list[Any]]:
         """Sequences as a list, and arrays [sequences, tokens, heads, numbers]."""
         one = isinstance(sequences, (int, np.integer))
         listed: Any = [sequences] if one else sequences
         many = list(map(index, listed))
         self._book_has(many)
-        held = [np.asarray(x)[None] if one else np.asarray(x) for x in arrays]
+        held = [self._home.operand(what, name, x) for name, x in arrays.items()]
         for x in held:
-            if x.ndim != 4 or len(x) != len(many):
+            if len(x.shape) != 4 - one or (not one and x.shape[0] != len(many)):
                 want = "[tokens, heads, numbers of a head]"
                 want = want if one else f"[{len(many)}, tokens, heads, numbers of a head]"
-                raise ShapeError(f"KVCache.{what}: an array has shape {list(x.shape[one:])}; {want} is needed")
-        return many, held
+                raise ShapeError(f"KVCache.{what}: an array has shape {list(x.shape)}; {want} is needed")
+        return many, [x.reshape((1, *x.shape)) if one else x for x in held]
 
     def __repr__(self) -> str:
         book = self._book
         pages = f"{book.used} of {len(book.users)} pages of {book.page} tokens used"
-        return (
-            f"<KVCache {self.layers} layers, {self.format}, {len(book.tables)} sequences, {pages}, {self.nbytes} bytes>"
-        )
+        where = f", on {self.device}" if self.device != "host" else ""
+        where += f", on the host because {self._home.reason}" if self._home.reason else ""
+        held = f"{len(book.tables)} sequences, {pages}, {self.nbytes} bytes"
+        return f"<KVCache {self.layers} layers, {self.format}, {held}{where}>"

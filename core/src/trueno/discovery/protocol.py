@@ -138,8 +138,9 @@ class Call:
     rank of its first operand.  sizes: size classes (bit lengths): of a row program's first operand, of every
     operand of a structured op.  residency: `host`, or the backend on which the operands live.
 
-    A batch also asks for ops that are not in the table: a chain of row programs, which runs as any row program, and a
-    `FusedOp`, a structured op with an epilogue.  A backend that rejects one receives the unfused ops instead.
+    A batch also asks for ops that are not in the table: a chain of row programs, which runs as any row program, a
+    `FusedOp`, a structured op with an epilogue, and a `SharedOp`, several of these that read the same operand.  A
+    backend that rejects one receives its parts instead.
     """
 
     op: "Op"

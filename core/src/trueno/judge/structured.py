@@ -21,6 +21,7 @@ from trueno.judge import attention, selection
 from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
 from trueno.judge.interval import Array, Judge, Range, exact
 from trueno.ops.op import FusedOp, Op
+from trueno.ops.shared import SharedOp
 
 BOUNDS = attention.BOUNDS | selection.BOUNDS
 """Ops with a bound of their own."""
@@ -37,6 +38,8 @@ def structured_bound(
     """A `Bound` for each result, shaped as the result.  params: float parameters, in calling order."""
     if isinstance(op, FusedOp):
         return _finished(op, operands, static, dtype, params, accuracy)
+    if isinstance(op, SharedOp):
+        return _shared(op, operands, dtype, params, accuracy)
     scalars = dict(zip(op.symbolic, params, strict=True)) if params else {}
     if op.name in BOUNDS:
         return BOUNDS[op.name](operands, {p.name: p.default for p in op.params} | scalars | static, dtype, accuracy)
@@ -87,15 +90,38 @@ def _finished(
     dtype: npt.DTypeLike,
     params: Sequence[float],
     accuracy: Accuracy,
+    others: dict[int, Bound] | None = None,
 ) -> list[Bound]:
-    """The bound of a fused op: the head's bound, passed through the program that follows."""
+    """The bound of a fused op: the head's bound, passed through the program that follows.
+
+    others: of operands that are results of other ops, by place.
+    """
     head, epilogue = op.head, op.epilogue
     count, own = len(head.operands), len(head.symbolic)
     (inner,) = structured_bound(head, operands[:count], static, dtype, params[:own])
     program = epilogue.program(op.kinds)
-    ranges = {program.operands[0][0]: Range(inner.low, inner.high, inner.nan)}
+    known = {0: inner} | {i - count + 1: b for i, b in (others or {}).items()}
+    ranges = {program.operands[i][0]: Range(b.low, b.high, b.nan) for i, b in known.items()}
     bounds = bound(program, [inner.value, *operands[count:]], params[own:], dtype, accuracy, ranges)
     return [b.reshape(np.shape(inner.value)) for b in bounds]
+
+
+def _shared(
+    op: SharedOp, operands: Sequence[Array], dtype: npt.DTypeLike, params: Sequence[float], accuracy: Accuracy
+) -> list[Bound]:
+    """The bounds of the members' results, each from those of the members that it reads."""
+    bounds: list[list[Bound]] = []
+    numbers = list(params)
+    for member in op.members:
+        others = {i: bounds[k][0] for i, (where, k) in enumerate(member.sources) if where == "result"}
+        inputs = [others[i].value if i in others else operands[k] for i, (_, k) in enumerate(member.sources)]
+        count, static = len(member.op.symbolic), dict(member.static)
+        own, numbers = numbers[:count], numbers[count:]
+        if isinstance(member.op, FusedOp):
+            bounds.append(_finished(member.op, inputs, static, dtype, own, accuracy, others))
+        else:
+            bounds.append(structured_bound(member.op, inputs, static, dtype, own, accuracy))
+    return [bounds[at][k] for at, k in op.kept]
 
 
 def judge_structured(

@@ -105,11 +105,11 @@ class SimdBackend:
         if parallel or call.op.structured:  # others have no use for threads, and may have none for Numba
             self._set_threads()
         if call.op.structured:
-            from trueno.backend import FusedOp  # imported here, because probes do not need the table of ops
-
-            if isinstance(call.op, FusedOp):
-                return _module("rows.epilogue").with_epilogue(call)
-            return _kernels().kernel(call)
+            if call.op is call.op.table_op:
+                return _kernels().kernel(call)
+            if call.op.table_op.quantized:
+                return _module("rows.products").products(call)
+            return _module("rows.epilogue").with_epilogue(call)
         program = call.op.program(call.layout, **dict(call.static))
         stream = work.stream(program, call.dtype.itemsize, last_cache())
         if not parallel or 1 << max(call.sizes) <= stream:

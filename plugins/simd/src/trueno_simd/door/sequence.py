@@ -29,7 +29,7 @@ def sequence(calls: Sequence[tuple[Kernel, Arguments] | None]) -> Callable[[int,
     """The function that runs these calls, as `trueno.backend` describes it; None if it could run none of them."""
     resolved = [None if call is None else resolve(*call) for call in calls]
     scratch = np.empty(max((r[2] for r in resolved if r), default=0), np.uint8)
-    kept: list[Any] = [scratch]
+    kept: list[Any] = [scratch, calls]  # a kernel's words may hold addresses of its arrays
     table = np.zeros((len(calls), 2), np.int64)
     for at, call in enumerate(resolved):
         if call is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from trueno.backend import Call, KernelTable
+from trueno.backend import INTERLEAVED, Call, KernelTable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,9 +36,15 @@ class Product:
 PRODUCTS: dict[str, Product] = {}
 
 
+QUANTIZED = "quant_matvec"
+"""The product of blocks that takes an epilogue, and shares its vector with others."""
+
+
 def _epilogue(call: Call) -> str | None:
     """Why no kernel finishes this product; None if one does."""
     head, program = call.op.head, call.op.epilogue.program(call.op.kinds)  # type: ignore[attr-defined]
+    if head.name == QUANTIZED:
+        return _member(call.op, dict(call.static))
     if head.name not in PRODUCTS:
         return f"{head.name} takes no epilogue"
     if call.dtype.name not in ("float32", "float64"):
@@ -50,7 +56,26 @@ def _epilogue(call: Call) -> str | None:
     return None
 
 
-KERNELS = KernelTable("float32", "float64", epilogue=_epilogue)
+def _member(op: Any, static: dict[str, Any]) -> str | None:
+    """Why no kernel computes this product of blocks, with what follows it; None if one does."""
+    if op.table_op.name != QUANTIZED:
+        return f"{op.table_op.name} takes no epilogue, and shares no operand"
+    if static["activations"] != "q8" and static["format"] in INTERLEAVED:
+        return "interleaved rows are multiplied with 8-bit activations"
+    if op is op.table_op:
+        return None
+    program = op.epilogue.program(op.kinds)
+    if set(op.kinds) - {"e", "u"} or any(program.nodes[o].type != "T" for o in program.outputs):
+        return "only numbers come out of an epilogue, element by element"
+    return None
+
+
+def _shared(call: Call) -> str | None:
+    """Why no kernel runs these products of one operand; None if one does."""
+    return next((why for m in call.op.members if (why := _member(m.op, dict(m.static)))), None)  # type: ignore[attr-defined]
+
+
+KERNELS = KernelTable("float32", "float64", epilogue=_epilogue, shared=_shared)
 
 
 def in_callers_environment(factory: F) -> F:

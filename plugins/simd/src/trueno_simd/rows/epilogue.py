@@ -25,25 +25,47 @@ from trueno_simd.rows.rowprogram import KEPT
 from trueno_simd.rows.variant import Variant
 
 
-class EpiloguePrinter(Printer):
-    """Prints the module of one product with one epilogue."""
+class TailPrinter(Printer):
+    """Prints what follows one product."""
 
     span = ("left", "left + width")
 
-    def __init__(self, op: FusedOp, dtype: str, rank: int) -> None:
-        epilogue, head = op.epilogue, op.head
+    def __init__(self, op: FusedOp, dtype: str) -> None:
         title = f"{op.name}: {op.signature.text}, {op.kinds}, {dtype}.  {op.doc}"
-        program = epilogue.program(op.kinds)
-        super().__init__(lower(program), dtype, isa.block(dtype), Variant(2, False, (), title))
-        self.head = PRODUCTS[head.name]
-        self.axes = [a or rank for a in self.head.axes]
+        super().__init__(lower(op.epilogue.program(op.kinds)), dtype, isa.block(dtype), Variant(2, False, (), title))
         self.product, *self.beside = self.kinds
         self.slots[self.product] = self.slots["out0"]  # one memory, so one slot
-        self.operands = [f"operand{i}" for i in range(len(head.operands))]
         self.read = [a for a in self.arrays if a != self.product]
 
+    def heading(self) -> str:
+        return f'"""{self.variant.title}\n\n{self.program.text}\n"""\n\n'
+
+    def finish_types(self) -> str:
+        kinds = ["int64", *(self.type_of(v) for v in [*self.read, *self.params])]
+        return f"types.Tuple(({', '.join(kinds)},))"
+
+    def unpacked(self) -> Lines:
+        """What `finish` reads."""
+        return [f"{', '.join(['n', *self.read, *self.params])} = given(args)"]
+
+    def finish(self) -> str:
+        body = self.unpacked()
+        body += [f"{self.product} = out0"] if self.product in self.arrays else []
+        body += ["for r in range(first, first + height):", *indent(self.row(False)), "return 0"]
+        head = [f"given = unpack({self.finish_types()})", "", "", "@outer"]
+        return "\n".join([*head, "def finish(args, first, height, left, width):", *indent(body)])
+
+
+class EpiloguePrinter(TailPrinter):
+    """Prints the module of one product with one epilogue."""
+
+    def __init__(self, op: FusedOp, dtype: str, rank: int) -> None:
+        super().__init__(op, dtype)
+        self.head = PRODUCTS[op.head.name]
+        self.axes = [a or rank for a in self.head.axes]
+        self.operands = [f"operand{i}" for i in range(len(op.head.operands))]
+
     def text(self) -> str:
-        head = f'"""{self.variant.title}\n\n{self.program.text}\n"""\n\n'
         imports = self.imports() + "\n".join(self.constants())
         more = [
             "from trueno_simd.llvm.calls import finish_address",
@@ -54,18 +76,7 @@ class EpiloguePrinter(Printer):
             ),
             "",
         ]
-        return "\n\n\n".join([head + "\n".join(more) + imports, self.finish(), self.kernel()]) + "\n"
-
-    def finish_types(self) -> str:
-        kinds = ["int64", *(self.type_of(v) for v in [*self.read, *self.params])]
-        return f"types.Tuple(({', '.join(kinds)},))"
-
-    def finish(self) -> str:
-        body = [f"{', '.join(['n', *self.read, *self.params])} = given(args)"]
-        body += [f"{self.product} = out0"] if self.product in self.arrays else []
-        body += ["for r in range(first, first + height):", *indent(self.row(False)), "return 0"]
-        head = [f"given = unpack({self.finish_types()})", "", "", "@outer"]
-        return "\n".join([*head, "def finish(args, first, height, left, width):", *indent(body)])
+        return "\n\n\n".join([self.heading() + "\n".join(more) + imports, self.finish(), self.kernel()]) + "\n"
 
     def kernel(self) -> str:
         scalar, (*operand_axes, whole) = f"types.{self.dtype}", self.axes

@@ -1,9 +1,9 @@
 """The structured kernels, written by hand: what is not a row program.
 
 `table` has them all, each declared by the module of its op: `matmul` with `tile` and `tile_text`, `gemv`, `outer`,
-`convolve2d`, `transpose`, `embedding`, `topk`, `concatenate`, and `quant/` for quantized
-matrices.  `dispatches` plans and runs dispatches, `memory` binds operands band by band, `store` and `epilogue` end
-products.  `cached_matmul` keeps weights on the GPU.
+`convolve2d`, `transpose`, `embedding`, `topk`, `concatenate`, `attention/`, `caches/` for caches of keys and values,
+and `quant/` for quantized matrices.  `dispatches` plans and runs dispatches, `memory` binds operands band by band,
+`store` and `epilogue` end products.  `cached_matmul` keeps weights on the GPU.
 """
 
 from trueno_wgpu.kernels import (  # noqa: F401 - they declare theirs
@@ -18,6 +18,7 @@ from trueno_wgpu.kernels import (  # noqa: F401 - they declare theirs
     transpose,
 )
 from trueno_wgpu.kernels.attention import kernel  # noqa: F401
+from trueno_wgpu.kernels.caches import attend, scatter  # noqa: F401
 from trueno_wgpu.kernels.quant import lookup, products  # noqa: F401
 from trueno_wgpu.kernels.table import KERNELS
 

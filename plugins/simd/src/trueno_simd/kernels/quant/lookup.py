@@ -7,6 +7,7 @@ from typing import Any
 
 from trueno.backend import FORMATS, Call, Kernel, Rates
 
+from trueno_simd.kernels.operands import adapted
 from trueno_simd.kernels.quant import printed
 from trueno_simd.kernels.table import BLOCKS, KERNELS
 
@@ -63,12 +64,11 @@ def quant_embedding_lookup(device: None, call: Call) -> Kernel:
     name = dict(call.static)["format"]
     compiled = printed.compiled("quant_embedding_lookup", TEMPLATE, FORMATS[name].name)
 
-    def kernel(w: Any, indices: Any, out: Any) -> int:
+    def adapt(w: Any, indices: Any, out: Any) -> tuple[Any, ...] | None:
         if indices.ndim != 1:
             if out.shape[:-1] != indices.shape or not (indices.flags.c_contiguous and out.flags.c_contiguous):
-                return -1
+                return None
             indices, out = indices.reshape(-1), out.reshape(indices.size, out.shape[-1])
-        status: int = compiled(w, indices, out)
-        return status
+        return w, indices, out
 
-    return kernel
+    return adapted(adapt, compiled)

@@ -1,0 +1,133 @@
+"""`CacheStep`: the next token of some sequences, recorded in a batch; one recording serves every token."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trueno.errors import DeviceError, ParameterError
+
+Array = npt.NDArray[Any]
+
+
+class Recorder(Protocol):
+    """What this needs of a batch."""
+
+    _uploads: Any
+
+    def upload(self, x: Any) -> Any: ...
+    def update(self, h: Any, x: Any) -> None: ...
+    def execute(self) -> None: ...
+    def kv_cache_scatter(self, cache: Any, x: Any, slots: Any) -> Any: ...
+    def attention_decode(self, q: Any, *cache: Any, **given: Any) -> Any: ...
+
+
+class Cache(Protocol):
+    """What this needs of a `KVCache`."""
+
+    _book: Any
+    _home: Any
+    _lengths: dict[int, list[int]]
+
+    @property
+    def page(self) -> int: ...
+    def pages(self, layer: int) -> Any: ...
+    def table(self, sequences: Sequence[int]) -> Array: ...
+    def lengths(self, sequences: Sequence[int]) -> Array: ...
+    def reserve(self, sequences: Sequence[int], tokens: int) -> Array: ...
+    def commit(self, sequences: Sequence[int], tokens: int) -> None: ...
+
+
+class CacheStep:
+    """One new token of each of `count` sequences, from `KVCache.record`.  positions: theirs, a handle for `rope`.
+
+    Record `attend` for every layer, and then `run` as often as there are tokens: it gives the tokens their places,
+    executes the batch, and counts them.
+    """
+
+    def __init__(self, cache: Cache, batch: Recorder, count: int) -> None:
+        home, device = cache._home, batch._uploads.device
+        if home.entry is not device:
+            why = f" because {home.reason}" if home.reason else ""
+            where, name = (device.name, device.name) if device else ("the host", "")
+            remedy = "call append and attend instead" if why else f"make the cache with device={name!r}"
+            raise DeviceError(f"KVCache.record: the cache is on {home.place}{why}, and the batch on {where}; {remedy}")
+        if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1:
+            raise ParameterError(f"KVCache.record: sequences is {count!r}; give how many they are, 1 or more")
+        self._cache, self._batch, self._count = cache, batch, int(count)
+        self._slots, self._starts, self._lengths = (np.zeros(count, np.int64) for _ in range(3))
+        self._table = np.zeros((count, cache.table([]).shape[1]), np.int64)
+        self._listed: list[list[int]] = [[] for _ in range(count)]
+        self._recorded: set[int] = set()
+        self._arrays = (self._slots, self._starts, self._lengths, self._table)
+        self._handles = tuple(map(batch.upload, self._arrays))
+        self._borrowed = device is None
+        self.positions = self._handles[1]
+
+    def attend(self, layer: int, q: Any, k: Any, v: Any, **given: Any) -> Any:
+        """Record that k[b,hk,d] and v[b,hk,e] join a layer, and attention of q[b,hq,d]: a handle of y[b,hq,e].
+
+        given: scale, window, softcap, as of `KVCache.attend`.
+        """
+        pages = self._cache.pages(layer)
+        if layer in self._recorded:
+            raise ParameterError(f"KVCache.record: layer {layer} is recorded already; each takes its tokens once")
+        slots, _, lengths, table = self._handles
+        kept = [
+            self._batch.kv_cache_scatter(self._batch.upload(p), x, slots) for p, x in zip(pages, (k, v), strict=True)
+        ]
+        y = self._batch.attention_decode(q.reshape((q.shape[0], 1, *q.shape[1:])), *kept, table, lengths, **given)
+        self._recorded.add(layer)
+        return y.reshape((y.shape[0], *y.shape[2:]))
+
+    def run(self, sequences: Sequence[int]) -> None:
+        """Execute the batch for the next token of each of these sequences; an error leaves them as they are."""
+        cache, lengths = self._cache, self._cache._lengths
+        if len(sequences) != self._count:
+            raise ParameterError(f"KVCache.record: it is for {self._count} sequences, and {len(sequences)} are given")
+        alike = False
+        try:
+            alike = self._placed(sequences)
+            if not alike:
+                self._slots[:] = cache.reserve(sequences, 1)
+                if uneven := [s for s in sequences if len(set(lengths[s])) > 1]:
+                    counts = f"{min(lengths[uneven[0]])} to {max(lengths[uneven[0]])} tokens in its layers"
+                    raise ParameterError(f"KVCache.record: sequence {uneven[0]} has {counts}; truncate it")
+                self._starts[:] = cache.lengths(sequences)
+                self._lengths[:] = self._starts + 1
+            tables = [cache._book.tables[s] for s in sequences]
+            if moved := tables != self._listed:
+                self._table[:] = cache.table(sequences)
+                self._listed = list(map(list, tables))
+            if not self._borrowed:  # a batch of the host reads these arrays themselves
+                for handle, array in zip(self._handles[: 3 + moved], self._arrays, strict=False):
+                    self._batch.update(handle, array)
+            self._batch.execute()
+        except BaseException:
+            for s in sequences:
+                if s in lengths:
+                    cache._book.cut(s, max(lengths[s]))
+            raise
+        if not alike:
+            return cache.commit(sequences, 1)
+        for s in sequences:
+            lengths[s][:] = [lengths[s][0] + 1] * len(lengths[s])
+        return None
+
+    def _placed(self, sequences: Sequence[int]) -> bool:
+        """Find the place of each new token; False if a page is missing, or shared, or something is wrong."""
+        book, page = self._cache._book, self._cache.page
+        for i, s in enumerate(sequences):
+            table = book.tables.get(s)
+            if table is None or sequences.index(s) != i:
+                return False
+            held = self._cache._lengths[s]
+            start = held[0]
+            block, at = divmod(start, page)
+            if held.count(start) < len(held) or block >= len(table) or book.users[table[block]] > 1:
+                return False
+            self._slots[i] = table[block] * page + at
+            self._starts[i] = start
+            self._lengths[i] = start + 1
+        return True

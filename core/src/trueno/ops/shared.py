@@ -1,0 +1,39 @@
+"""Several ops that read one operand, as one op: what a batch asks a backend for where products have one input."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from trueno.formats.table import Format
+from trueno.ops.op import Op
+
+Source = tuple[str, int]
+"""`("operand", i)`: an operand of the whole; `("result", i)`: the only result of an earlier member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of the ops: a structured one of the table, or a `FusedOp`; its static parameters, and where operands are."""
+
+    op: Op
+    static: tuple[tuple[str, Any], ...]
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedOp(Op):
+    """Structured ops of one kind that read the same operand, which is the first of the whole.
+
+    members: in order; a member's epilogue may read the result of an earlier member.  kept: member and number of each
+    result of the whole; other results are nowhere stored.  Parameters are those of the members, one after the other.
+    """
+
+    members: tuple[Member, ...]
+    kept: tuple[tuple[int, int], ...]
+
+    @property
+    def table_op(self) -> Op:
+        return self.members[0].op.table_op
+
+    def blocks(self, static: dict[str, Any]) -> Format | None:
+        """The format of the first member's blocks; others may have others."""
+        return self.members[0].op.blocks(dict(self.members[0].static))

@@ -70,6 +70,13 @@ fn begins(token: vec2<u32>, known: vec2<u32>, d: u32) -> bool {
     return token.x == known.x && (d == 4u || (token.y ^ known.y) >> (8u * (sizes.digits - d)) == 0u);
 }
 
+// Four tokens, 256 apart: of eight that are read before the first is looked at, so that reads do not wait for sums.
+fn words_of(base: u32, at: u32) -> vec4<u32> {
+    let last = sizes.n - 1u;
+    return vec4<u32>(x[base + min(at, last)], x[base + min(at + 256u, last)], x[base + min(at + 512u, last)],
+                     x[base + min(at + 768u, last)]);
+}
+
 fn measure(mode: u32, most: u32, word: u32) -> vec2<u32> {
     if (mode == COUNT) { return vec2<u32>(1u, 0u); }
     if (mode == PLAIN || (sizes.flags & MIN_Pu) != 0u) {
@@ -106,20 +113,25 @@ fn search(mode: u32, base: u32, most: u32, r: vec2<u32>) -> vec2<u32> {
         workgroupBarrier();
         for (var begin = 0u; begin < sizes.n; begin += RUNu) {
             let end = select(min(begin + RUNu, sizes.n), 0u, single);
-            for (var at = begin + me; at < end; at += 256u) {
-                let word = x[base + at];
-                let token = vec2<u32>(~key(word), at);
-                let kept = token.x < bound.x || (token.x == bound.x && token.y <= bound.y);
-                if (kept && begins(token, known, d)) {
-                    let bin = digit(token, d) * 8u;
-                    let w = measure(mode, most, word);
-                    atomicAdd(&bins[bin], w.x & 0xffffu);
-                    atomicAdd(&bins[bin + 1u], w.x >> 16u);
-                    atomicAdd(&bins[bin + 2u], w.y & 0xffffu);
-                    atomicAdd(&bins[bin + 3u], w.y >> 16u);
-                    atomicAdd(&bins[bin + 5u], 1u);
-                    atomicStore(&bins[bin + 6u], token.x);
-                    atomicStore(&bins[bin + 7u], token.y);
+            for (var next = begin + me; next < end; next += 2048u) {
+                let near = words_of(base, next);
+                let far = words_of(base, next + 1024u);
+                for (var j = 0u; j < 8u; j += 1u) {
+                    let at = next + 256u * j;
+                    let word = select(near[j & 3u], far[j & 3u], j > 3u);
+                    let token = vec2<u32>(~key(word), at);
+                    let kept = token.x < bound.x || (token.x == bound.x && token.y <= bound.y);
+                    if (at < end && kept && begins(token, known, d)) {
+                        let bin = digit(token, d) * 8u;
+                        let w = measure(mode, most, word);
+                        atomicAdd(&bins[bin], w.x & 0xffffu);
+                        atomicAdd(&bins[bin + 1u], w.x >> 16u);
+                        atomicAdd(&bins[bin + 2u], w.y & 0xffffu);
+                        atomicAdd(&bins[bin + 3u], w.y >> 16u);
+                        atomicAdd(&bins[bin + 5u], 1u);
+                        atomicStore(&bins[bin + 6u], token.x);
+                        atomicStore(&bins[bin + 7u], token.y);
+                    }
                 }
             }
             workgroupBarrier();
@@ -178,11 +190,15 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) ngroups:
     me = lane;
 PLACE    var best = 0u;
     var first = 0xffffffffu;
-    for (var at = lane; at < sizes.n; at += 256u) {
-        let rank = key(x[base + at]);
-        if (rank > best || first == 0xffffffffu) {
-            best = rank;
-            first = at;
+    for (var next = lane; next < sizes.n; next += 1024u) {
+        let near = words_of(base, next);
+        for (var j = 0u; j < 4u; j += 1u) {
+            let rank = key(near[j]);
+            let at = next + 256u * j;
+            if (at < sizes.n && (rank > best || first == 0xffffffffu)) {
+                best = rank;
+                first = at;
+            }
         }
     }
     keys[lane] = best;
@@ -234,5 +250,5 @@ def shader() -> Shader:
 def trips(n: int) -> int:
     """Loop trips of an invocation, at most."""
     digits = 4 + -(-max(n - 1, 1).bit_length() // 8)
-    each = 64 + -(-n // 256) + 6 * -(-n // RUN)
-    return -(-n // 256) + 8 + 3 * digits * each
+    each = 64 + 9 * -(-n // 2048) + 15 * -(-n // RUN)
+    return 5 * -(-n // 1024) + 8 + 3 * digits * each

@@ -38,7 +38,7 @@ def compute(gpu, q, x, ids, shape, form, activations, outputs=OUTPUTS, guarded=F
 @pytest.mark.parametrize("form", ["q4_0", "q5_1", "q8_0", "q4_k", "q6_k", "iq4_xs", "mxfp4"])
 def test_floats_against_float64(gpu, rng, form):
     q, numbers = matrix(rng, form)
-    for t, u in ((1, 1), (1, 4), (7, 2)):
+    for t, u in ((1, 1), (1, 4), (7, 2), (21, 2)):
         x, ids = floats(rng, t, 1, K), rng.integers(0, COUNT, (t, u))
         got = compute(gpu, q, x, ids, (t, u), form, "f32")
         want = np.einsum("tuok,tk->tuo", numbers[ids], x[:, 0].astype(np.float64))
@@ -80,17 +80,37 @@ def test_an_expert_outside_gives_nan(gpu, rng, activations):
     np.testing.assert_array_equal(got[[0, 5]], right[[0, 5]])
 
 
-@pytest.mark.parametrize("groups", [65535, 3])
-def test_experts_beyond_a_binding(gpu, rng, monkeypatch, groups):
+@pytest.mark.parametrize("activations", ["q8", "f32"])
+@pytest.mark.parametrize("lead", [(40, 1), (1, 40), (8, 5)], ids=str)
+def test_rows_that_share_experts_are_computed_together(gpu, rng, activations, lead):
+    """Eight at a time, in any order; an expert without a row, and rows without an expert, are among them."""
+    q, _ = matrix(rng, "q4_k")
+    x, ids = floats(rng, *lead, K), rng.choice([0, 1, 2, 4, 5, -1, 2**32 + 1], (8, 5) if lead == (8, 5) else 40)
+    shape = np.broadcast_shapes(lead, ids.shape)
+    gpu.counts.reset()
+    got = compute(gpu, q, x, ids, shape, "q4_k", activations)
+    assert gpu.counts.kernels == (3 if activations == "q8" else 2)
+    xs, named = np.broadcast_to(x, (*shape, K)), np.broadcast_to(ids, shape)
+    for at in np.ndindex(shape[:1]):
+        few = np.ascontiguousarray(xs[at][:8]), np.ascontiguousarray(named[at][:8])
+        one = compute(gpu, q, *few, few[1].shape, "q4_k", activations)
+        np.testing.assert_allclose(got[at][:8], one, rtol=0, atol=2e-5 * np.nanmax(np.abs(one), initial=1))
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("groups", [65535, 7])
+def test_experts_beyond_a_binding(gpu, rng, monkeypatch, groups, times):
+    """Rows alone, and together."""
     f = FORMATS["q8_0"]
     q = trueno.quantize(floats(rng, COUNT * 64, K), "q8_0")
-    x, ids = floats(rng, 8, K), np.array([0, 1, 2, 3, 4, 4, 9, -1])
-    want = compute(gpu, q, x, ids, (8,), "q8_0", "f32", 64)
+    n = 8 * times
+    x, ids = floats(rng, n, K), np.tile([0, 1, 2, 3, 4, 4, 9, -1], times)
+    want = compute(gpu, q, x, ids, (n,), "q8_0", "f32", 64)
     limits = replace(gpu.limits, binding=80 << 10, groups=groups)
     monkeypatch.setattr(gpu, "limits", limits)
-    there, out = [Array.of(gpu, a) for a in (q.bytes, x, ids)], unwritten(gpu, (8, 64))
+    there, out = [Array.of(gpu, a) for a in (q.bytes, x, ids)], unwritten(gpu, (n, 64))
     gpu.counts.reset()
-    planned = stack((8,), ((8,), (8,)), (1, 1))
+    planned = stack((n,), ((n,), (n,)), (1, 1))
     experts.multiply(gpu, f, "f32", (*there, out), 64, planned)
     assert gpu.counts.kernels >= 3
     np.testing.assert_array_equal(out.numpy(), want)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.caches.book import Book
+from trueno.caches.book import Book, counted
 from trueno.caches.pages import DTYPES, Pages
 from trueno.dispatch.function import function
 from trueno.errors import DtypeError, OutOfMemory, ParameterError, ShapeError
@@ -23,9 +23,10 @@ FEW = 8
 class KVCache:
     """The keys and values of `layers` layers: heads of `head_dim` numbers, and values of `value_dim` (0: the same).
 
-    dtype: "float32", "float16", "bfloat16" or "q8_0".  capacity: the most tokens of a sequence.  sequences: how many of
-    that length there is memory for.  page: tokens of a page; 0 keeps each sequence in one piece.  With small pages any
-    number of shorter sequences share the memory.  Pages are of the host, and all are allocated here.
+    dtype: "float32", "float16", "bfloat16" (or NumPy's dtype of that name) or "q8_0".  capacity: the most tokens of a
+    sequence.  sequences: how many of that length there is memory for.  page: tokens of a page; 0 keeps each sequence in
+    one piece.  With small pages any number of shorter sequences share the memory.  Pages are of the host, and all are
+    allocated here.
 
     `new()` is a sequence, an int.  `append(layer, k, v, sequence)` adds tokens to one layer of it, and
     `attend(layer, q, sequence)` is attention over what it holds.  A fork shares pages with its origin: a page is copied
@@ -39,7 +40,7 @@ class KVCache:
         head_dim: int,
         *,
         value_dim: int = 0,
-        dtype: str = "float16",
+        dtype: npt.DTypeLike = "float16",
         capacity: int,
         sequences: int = 1,
         page: int = 0,
@@ -50,7 +51,8 @@ class KVCache:
             least = 0 if name in ("value_dim", "page") else 1
             if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < least:
                 raise ParameterError(f"KVCache: {name} is {size!r}; give a whole number, {least} or more")
-        name = DTYPES.get(str(dtype), str(dtype).lower())
+        name = dtype if isinstance(dtype, str) else str(getattr(dtype, "name", getattr(dtype, "__name__", "")))
+        name = DTYPES.get(name, name.lower())
         if name not in CACHES:
             raise ParameterError(f"KVCache: dtype is {dtype!r}; it must be {', '.join(DTYPES)} or q8_0")
         self.format, self.capacity, self.layers = name, index(capacity), index(layers)
@@ -58,6 +60,10 @@ class KVCache:
         count = -(-self.capacity // page) * index(sequences)
         f = format_of(name, cache=True)
         dims = (index(head_dim), index(value_dim) or index(head_dim))
+        for what, d in zip(("head_dim", "value_dim"), dims, strict=True):
+            if d % f.elements:
+                blocks = f"{name} stores blocks of {f.elements} numbers"
+                raise ShapeError(f"KVCache: {what} is {d}, but {blocks}; give a multiple, or another dtype")
         lead = (count, page, index(kv_heads))
         try:
             rows = [(*lead, f.row_bytes(d)) for d in dims]
@@ -106,8 +112,9 @@ class KVCache:
 
     def table(self, sequences: Sequence[int]) -> Array:
         """The page tables of these sequences, [sequences, most pages of one]; 0 where a sequence has no page."""
-        table = np.zeros((len(sequences), -(-self.capacity // self.page)), np.int64)
-        for row, sequence in zip(table, sequences, strict=True):
+        many = self._listed(sequences)
+        table = np.zeros((len(many), -(-self.capacity // self.page)), np.int64)
+        for row, sequence in zip(table, many, strict=True):
             pages = self._book.table(sequence)
             row[: len(pages)] = pages
         return table
@@ -115,7 +122,7 @@ class KVCache:
     def lengths(self, sequences: Sequence[int], layer: int = 0) -> Array:
         """The tokens of these sequences in one layer."""
         self.pages(layer)
-        return np.array([self._lengths[s][layer] for s in sequences if self._book.table(s) is not None], np.int64)
+        return np.array([self._lengths[s][layer] for s in self._listed(sequences)], np.int64)
 
     def read(self, layer: int, sequence: int) -> tuple[Array, Array]:
         """Copies of the keys and the values of a sequence in one layer, float32 [tokens, heads, numbers of a head]."""
@@ -180,7 +187,7 @@ class KVCache:
 
         For a recorded batch: `kv_cache_scatter` writes rows there, and `commit` counts them.
         """
-        self._check(sequences, tokens, layer)
+        sequences = self._check(sequences, tokens, layer)
         starts = [self._lengths[s][layer] for s in sequences]
         for source, target in self._book.reserve([(s, n, n + tokens) for s, n in zip(sequences, starts, strict=True)]):
             for pair in self._pages:
@@ -192,24 +199,29 @@ class KVCache:
             row[:] = np.array(self._book.tables[s], np.int64)[at // self.page] * self.page + at % self.page
         return slots.reshape(-1)
 
-    def _check(self, sequences: Any, tokens: Any, layer: int) -> None:
-        """ParameterError for a layer, sequences or a number of tokens that cannot be reserved or counted."""
+    def _check(self, sequences: Any, tokens: Any, layer: int) -> list[int]:
+        """Sequences as a list; ParameterError for a layer, sequences or tokens that cannot be reserved or counted."""
         self.pages(layer)
-        if isinstance(sequences, (int, np.integer)):
-            raise ParameterError(f"KVCache: sequences is {sequences!r}; give a list of them, [{sequences}]")
-        if len(set(sequences)) != len(sequences):
-            raise ParameterError(f"KVCache: sequences are {list(sequences)}; each may be there once")
+        many = self._listed(sequences)
+        if len(set(many)) != len(many):
+            raise ParameterError(f"KVCache: sequences are {many}; each may be there once")
         if not isinstance(tokens, (int, np.integer)) or tokens < 0:
             raise ParameterError(f"KVCache: tokens is {tokens!r}; give a whole number, 0 or more")
-        self._book_has(sequences)
+        return many
 
-    def _book_has(self, sequences: Sequence[int]) -> None:
-        for s in sequences:
+    def _listed(self, sequences: Any) -> list[int]:
+        """Sequences as a list of their numbers; ParameterError for anything else, and for one that is not there."""
+        try:
+            many = list(sequences)
+        except TypeError:
+            raise ParameterError(f"KVCache: sequences is {sequences!r}; give a list of what new() returned") from None
+        for s in many:
             self._book.table(s)
+        return list(map(index, many))
 
     def commit(self, sequences: Sequence[int], tokens: int, layer: int | None = None) -> None:
         """Count tokens that were written to reserved slots; layer: only in this one."""
-        self._check(sequences, tokens, layer or 0)
+        sequences = self._check(sequences, tokens, layer or 0)
         layers = range(self.layers) if layer is None else (layer,)
         for s in sequences:
             room = min(len(self._book.tables[s]) * self.page, self.capacity)
@@ -225,7 +237,7 @@ class KVCache:
 
     def append(self, layer: int, k: Any, v: Any, sequences: int | Sequence[int]) -> None:
         """Add tokens to one layer: k[t,hk,d] and v[t,hk,e] to a sequence, or [b,t,hk,…] to b sequences, float32."""
-        many, (k, v) = self._many("append", sequences, k, v)
+        many, (k, v) = self._many("append", sequences, k=k, v=v)
         heads = self.pages(layer)[0].shape[2]
         for name, x, d in (("k", k, self._dims[0]), ("v", v, self._dims[1])):
             if x.shape != (len(many), k.shape[1], heads, d):
@@ -259,7 +271,7 @@ class KVCache:
 
         A few tokens go to `attention_decode`, many to `attention`, which reads float32 pages side by side in place.
         """
-        many, (q,) = self._many("attend", sequences, q)
+        many, (q,) = self._many("attend", sequences, q=q)
         keys, values = self.pages(layer)
         given: dict[str, Any] = {"scale": scale, "window": window, "softcap": softcap}
         if q.shape[1] <= FEW:
@@ -281,23 +293,22 @@ class KVCache:
         keys, values = (p.bytes.view(np.float32).reshape(-1, *p.shape[2:])[tokens] for p in self.pages(layer))
         return keys, values
 
-    def _many(self, what: str, sequences: int | Sequence[int], *arrays: Any) -> tuple[list[int], list[Array]]:
+    def _many(self, what: str, sequences: int | Sequence[int], **arrays: Any) -> tuple[list[int], list[Array]]:
         """Sequences as a list, and arrays [sequences, tokens, heads, numbers]."""
         one = isinstance(sequences, (int, np.integer))
-        listed: Any = [sequences] if one else sequences
-        many = list(map(index, listed))
-        self._book_has(many)
-        held = [np.asarray(x)[None] if one else np.asarray(x) for x in arrays]
-        for x in held:
+        many = self._listed([sequences] if one else sequences)
+        if not many:
+            raise ParameterError(f"KVCache.{what}: sequences is {sequences!r}; give one of them, or a list of some")
+        held = [np.asarray(x)[None] if one else np.asarray(x) for x in arrays.values()]
+        for name, x in zip(arrays, held, strict=True):
             if x.ndim != 4 or len(x) != len(many):
                 want = "[tokens, heads, numbers of a head]"
                 want = want if one else f"[{len(many)}, tokens, heads, numbers of a head]"
-                raise ShapeError(f"KVCache.{what}: an array has shape {list(x.shape[one:])}; {want} is needed")
+                raise ShapeError(f"KVCache.{what}: {name} has shape {list(x.shape[one:])}, but {want} is needed")
         return many, held
 
     def __repr__(self) -> str:
         book = self._book
-        pages = f"{book.used} of {len(book.users)} pages of {book.page} tokens used"
-        return (
-            f"<KVCache {self.layers} layers, {self.format}, {len(book.tables)} sequences, {pages}, {self.nbytes} bytes>"
-        )
+        pages = f"{book.used} of {counted(len(book.users), 'page')} of {counted(book.page, 'token')} used"
+        counts = f"{counted(self.layers, 'layer')}, {self.format}, {counted(len(book.tables), 'sequence')}"
+        return f"<KVCache {counts}, {pages}, {self.nbytes} bytes>"

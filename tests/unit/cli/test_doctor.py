@@ -66,6 +66,9 @@ def test_a_failure_is_degraded_and_refresh_tries_again(tmp_path):
     assert "OSError: libfoo.so is missing (probe_failed)" in text
     assert "advice: frail: OSError: libfoo.so is missing\n" in text and "pip install foo" not in text
     assert 'note: frail: it prints on stdout: "hello"' in text
+    source = next(tmp_path.rglob("impl.py"))
+    line = next(i for i, text in enumerate(source.read_text().splitlines(), 1) if "raise OSError" in text)
+    assert f"raised: frail: {source}, line {line}, in probe\n" in text
     switch.unlink()
     code, _, backends = report(tmp_path)
     frail = backends["frail"]
@@ -75,6 +78,22 @@ def test_a_failure_is_degraded_and_refresh_tries_again(tmp_path):
     assert code == 0, backends
     assert backends["frail"]["probed"] == "now" and backends["frail"]["available"]
     assert report(tmp_path)[0] == 0
+
+
+def test_the_line_where_a_plugin_fails_is_shown(tmp_path):
+    """Whatever fails, in whichever process; none where no line of the plugin does."""
+    write(tmp_path, "deep", "def probe(self, level): return helper(level)", module="def helper(level):\n    1 / 0\n")
+    write(tmp_path, "early", "def __init__(self): raise SystemExit(3)")
+    write(tmp_path, "garbled", module="import os\nif True\n")
+    write(tmp_path, "lacking", factory="fake_lacking_package.impl:Nothing")
+    write(tmp_path, "pathless", "def probe(self, level): return Probe(False, 'no')")
+    for environ in ({}, {"TRUENO_PROBE": "off"}):
+        code, text = examine(tmp_path, **environ)
+        raised = {w[1]: w[2] for w in (line.split(": ", 2) for line in text.splitlines()) if w[0] == "raised"}
+        assert code == 1 and set(raised) == {"deep", "early", "garbled"}
+        assert raised["deep"] == f"{tmp_path / 'fake_deep_package' / 'impl.py'}, line 2, in helper"
+        assert raised["early"].endswith("in __init__")
+        assert raised["garbled"] == f"{tmp_path / 'fake_garbled_package' / 'impl.py'}, line 2"
 
 
 def test_what_nobody_asked_for_is_no_degradation(tmp_path):

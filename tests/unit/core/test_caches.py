@@ -1,6 +1,6 @@
 """Ops on caches of keys and values, against PyTorch in float64 on the tokens of each sequence."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import ml_dtypes
 import numpy as np
@@ -229,6 +229,33 @@ def test_what_is_wrong_is_named(backend):
             trueno.kv_cache_scatter(k, x, [0, 1], out=k.astype(np.float16))
         with pytest.raises(OutError, match=r"out is float32, strides .*; the cache is f32, in rows without gaps"):
             trueno.kv_cache_scatter(k, x, [0, 1], out=np.zeros((3, 8, 2, 64), np.float32)[..., ::2])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("form", ["f32", "f16", "bf16"])
+def test_an_array_that_is_updated_in_place_is_the_result(backend, form):
+    """By the fast path, by the general one (lists), and under a guard; a read-only one is not written."""
+    x, slots = np.arange(128, dtype=np.float32).reshape(2, 2, 32), np.array([3, 17])
+    want = np.zeros((3, 8, 2, 32), DTYPES[form])
+    want.reshape(24, 2, 32)[slots] = x
+    guard = trueno.JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP)
+    with trueno.use(backend):
+        for rows, places in ((x, slots), (x.tolist(), slots.tolist()), (x, slots.astype(np.int32))):
+            for around in (nullcontext(), guard):
+                cache = np.zeros_like(want)
+                with around:
+                    assert trueno.kv_cache_scatter(cache, rows, places, out=cache) is cache
+                np.testing.assert_array_equal(cache, want)
+        frozen = np.zeros_like(want)
+        frozen.flags.writeable = False
+        with pytest.raises(OutError, match="out for y is read-only"):
+            trueno.kv_cache_scatter(frozen, x, slots, out=frozen)
+        assert not frozen.any()
+        other, gaps = np.zeros_like(want), np.zeros((3, 8, 4, 32), DTYPES[form])[:, :, ::2]
+        assert trueno.kv_cache_scatter(np.zeros_like(want), x, slots, out=other) is other
+        assert trueno.kv_cache_scatter(gaps, x, slots, out=gaps) is gaps
+        np.testing.assert_array_equal(other, want)
+        np.testing.assert_array_equal(gaps, want)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

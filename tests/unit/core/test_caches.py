@@ -234,7 +234,7 @@ def test_what_is_wrong_is_named(backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("form", ["f32", "f16", "bf16"])
 def test_an_array_that_is_updated_in_place_is_the_result(backend, form):
-    """By the fast path, by the general one (lists), and under a guard; a read-only one is not written."""
+    """By the fast path, by the general one (lists), under a guard, and as Pages; a read-only one is not written."""
     x, slots = np.arange(128, dtype=np.float32).reshape(2, 2, 32), np.array([3, 17])
     want = np.zeros((3, 8, 2, 32), DTYPES[form])
     want.reshape(24, 2, 32)[slots] = x
@@ -246,6 +246,9 @@ def test_an_array_that_is_updated_in_place_is_the_result(backend, form):
                 with around:
                     assert trueno.kv_cache_scatter(cache, rows, places, out=cache) is cache
                 np.testing.assert_array_equal(cache, want)
+        pages = trueno.Pages(np.zeros_like(want))
+        assert trueno.kv_cache_scatter(pages, x, slots, out=pages) is pages
+        np.testing.assert_array_equal(pages.numpy(), want.astype(np.float32))
         frozen = np.zeros_like(want)
         frozen.flags.writeable = False
         with pytest.raises(OutError, match="out for y is read-only"):

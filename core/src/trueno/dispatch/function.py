@@ -119,9 +119,10 @@ def source(op: Op) -> str:
             floats = f" or {spec.name}.dtype is not _uint8" if spec.cache else ""
             lines.append(f"    if {spec.name}.__class__ is not _ndarray{floats}:")
             if op.updates and spec is inputs[0]:  # in place: what holds for the operand's bytes holds for those of out
-                lines.append(f"        _same = out is {spec.name} and out.__class__ is _ndarray")
+                lines.append(f"        _same = out is {spec.name}")
                 lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")
-                lines.append("        if _same and out.strides[-1] == out.itemsize:")
+                view = "(out.__class__ is not _ndarray or out.strides[-1] == out.itemsize)"  # and no copy; or Pages
+                lines.append(f"        if _same and {spec.name}.__class__ is _ndarray and {view}:")
                 lines.append(f"            out = {spec.name}")
             else:
                 lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")

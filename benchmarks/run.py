@@ -8,7 +8,7 @@ from pathlib import Path
 
 GROUPS = (
     "startup", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "functions", "quartiles", "rust",
-    "structured", "rows", "elementwise", "reductions", "batch", "quant", "engine", "wgpu", "cuda", "regret",
+    "structured", "language", "rows", "elementwise", "reductions", "batch", "quant", "engine", "wgpu", "cuda", "regret",
 )  # fmt: skip
 
 

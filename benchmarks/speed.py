@@ -1,4 +1,4 @@
-"""`python -m benchmarks.speed`: the pictures and the table of the page "How fast, and why", from kept figures.
+"""`python -m benchmarks.speed`: pictures, table and scope of the page "How fast, and why", from kept figures.
 
 The figures are those of the files in `results/` that hold elementwise ops at every size, the newest of each CPU.
 """
@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from trueno.ops import TABLE
 
 from benchmarks.charts import BLUE, GUIDES, RED, chart
 from benchmarks.compare import Record
@@ -36,6 +38,18 @@ def kept(folder: Path = RESULTS) -> dict[str, tuple[str, Cells]]:
         if all(cells.values()):
             newest[figures["machine"]["cpu"]] = (figures["machine"]["date"][:10], cells)
     return newest
+
+
+def scope(results: Mapping[str, tuple[str, Cells]]) -> str:
+    """The sentence that says which ops the figures are of, and in how many cells."""
+    names = {
+        name.replace(",", " ").split()[0] for _, cells in results.values() for here in cells.values() for name in here
+    }
+    *families, last = dict.fromkeys(op.family for op in TABLE.values() if op.name in names)
+    counts = [len(here) for _, cells in results.values() for here in cells.values()]
+    of = f"{len(names)} ops, those of the families {', '.join(families)} and {last}"
+    cells = f"{min(counts)} to {max(counts)} cells for each size and CPU"
+    return f"The figures are of {of}: {cells}, one for each choice of a parameter such as `activation`."
 
 
 def rows(results: Mapping[str, tuple[str, Cells]]) -> list[tuple[str, ...]]:
@@ -95,12 +109,12 @@ def lines(table: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Draw the pictures and print the table, which the page quotes."""
+    """Draw the pictures, and print the sentence and the table that the page quotes."""
     results = kept()
     for shape in SHAPES:
         draw(results, shape, picture(shape))
         print(picture(shape))
-    print(*lines(rows(results)), sep="\n")
+    print(scope(results), *lines(rows(results)), sep="\n")
 
 
 if __name__ == "__main__":

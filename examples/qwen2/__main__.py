@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,22 @@ from examples.qwen2.checkpoint import ARCHITECTURES, Checkpoint, EngineError
 from examples.qwen2.model import Model
 from examples.qwen2.synthesize import SHAPES, synthesize
 from examples.qwen2.text import Sampling, chat, continuations, perplexity
+from examples.qwen2.tokenizer import Text
+
+
+def numbers(default: Any, least: int = 0, most: float = 1e18) -> dict[str, Any]:
+    """Keywords of an option that takes a number or, where the default is not one, several with commas between."""
+    kind, several = float if isinstance(default, float) else int, not isinstance(default, (int, float))
+
+    def read(text: str) -> Any:
+        with suppress(ValueError):
+            values = [kind(part) for part in (text.split(",") if several else [text])]
+            if all(least <= value <= most for value in values):  # NaN is not
+                return values if several else values[0]
+        wanted = "whole numbers like 1,2,3," if several else "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"{text!r} does not fit; give {wanted} from {least} to {most:g}")
+
+    return {"type": read, "default": default, "help": kind.__name__, "metavar": "1,2,3" if several else None}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,22 +46,20 @@ def parser() -> argparse.ArgumentParser:
             p.add_argument("--backend", help="compute there, not where Trueno predicts the least time")
             p.add_argument("--activations", choices=("q8", "f32"), default="q8", help="of quantized products")
             p.add_argument("--guard", action="store_true", help="stop at the first NaN or Inf; name layer and op")
-        for option, value in options.items():
-            keywords = value if (k := type(value)) is dict else {"type": k, "default": value, "help": k.__name__}
+        for option, keywords in options.items():
             p.add_argument(f"-{option}" if len(option) == 1 else f"--{option.replace('_', '-')}", **keywords)
 
-    flag, many = {"action": "store_true"}, {"type": lambda text: [int(part) for part in text.split(",")]}
-    tokens = many | {"metavar": "1,2,3", "help": "tokens instead of a text"}
-    draw = {"n": 128, "seed": 0, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
-    command("generate", "continue a prompt", prompt="", tokens=tokens, temperature=0.0, count=1, **draw,
-            ids=flag | {"help": "print the numbers of the new tokens"}, ignore_end=flag)  # fmt: skip
-    command("chat", "talk to the model", temperature=0.7, **draw)
-    command("logits", "write the logits after each token", tokens=tokens | {"required": True}, out={"required": True})
-    command("perplexity", "how well the model predicts a text", text={"required": True}, context=512)
-    command("bench", "measure speed", prompt=512, generate=128, batch=many | {"default": [1]}, depth=0, repetitions=5,
-            json=flag)  # fmt: skip
-    command("synthesize", "write a model with random weights", shape={"choices": SHAPES, "required": True},
-            mixture="q4_k_m", architecture={"choices": ARCHITECTURES, "default": "qwen2"}, seed=0)  # fmt: skip
+    flag, needed, tokens, draw = {"action": "store_true"}, {"required": True}, numbers(None), {"n": numbers(128)}
+    draw |= {"seed": numbers(0), "top_k": numbers(40), "top_p": numbers(0.95, most=1), "min_p": numbers(0.05, most=1)}
+    command("generate", "continue a prompt", prompt={"default": ""}, tokens=tokens, temperature=numbers(0.0), **draw,
+            count=numbers(1, 1), ids=flag | {"help": "print new tokens' numbers"}, ignore_end=flag)  # fmt: skip
+    command("chat", "talk to the model", temperature=numbers(0.7), **draw)
+    command("logits", "write the logits after each token", tokens=tokens | needed, out=needed)
+    command("perplexity", "how well the model predicts a text", text=needed, context=numbers(512, 4))
+    command("bench", "measure speed", prompt=numbers(512), generate=numbers(128), batch=numbers([1], 1),
+            depth=numbers(0), repetitions=numbers(5, 1), json=flag)  # fmt: skip
+    command("synthesize", "write a model with random weights", shape={"choices": SHAPES} | needed, seed=numbers(0),
+            mixture={"default": "q4_k_m"}, architecture={"choices": ARCHITECTURES, "default": "qwen2"})  # fmt: skip
     return top
 
 
@@ -55,35 +69,21 @@ def track(layers: Any) -> Any:
     return progress.track(layers, "loading", transient=True, console=console.Console(stderr=True))
 
 
-def run(a: argparse.Namespace) -> None:
-    if a.command == "synthesize":
-        return synthesize(a.out, a.shape, a.mixture, a.architecture, a.seed)
-    guard, stop = trueno.JidokaGuard(), trueno.Action.STOP
-    guard = guard.on(trueno.Condition.NAN, stop).on(trueno.Condition.INF, stop) if a.guard else nullcontext()
-    with guard, trueno.use(a.backend) if a.backend else nullcontext():
-        model = Model(Checkpoint(a.model, a.guard), a.backend, a.activations, track if sys.stderr.isatty() else iter)
-        try:
-            return {"bench": measure, "logits": logits}.get(a.command, talk)(a, model)
-        except trueno.GuardError as error:
-            raise EngineError(f"{model.place}, {error}") from error
-
-
 def measure(a: argparse.Namespace, model: Model) -> None:
-    size = f"{os.path.getsize(a.model) >> 20} MiB"
-    about = {"model": Path(a.model).stem, "size": size, "backend": a.backend or "automatic"}
-    records = bench(model, a.prompt, a.generate, a.batch, a.depth, a.repetitions)
-    if a.json:
-        return print(json.dumps([about | record for record in records], indent=1))
-    rows = [[*about, "test", "t/s"], ["---"] * (len(about) + 2)]
-    rows += [[*about.values(), r["test"], f"{r['avg_ts']:.2f} ± {r['stddev_ts']:.2f}"] for r in records]
-    return print("\n".join(f"| {' | '.join(row)} |" for row in rows))
+    path, line = Path(a.model), "| {model} | {size} | {backend} | {test} | {avg_ts:.2f} ± {stddev_ts:.2f} |"
+    about = {"model": path.stem, "size": f"{path.stat().st_size >> 20} MiB", "backend": a.backend or "automatic"}
+    records = [about | r for r in bench(model, a.prompt, a.generate, a.batch, a.depth, a.repetitions)]
+    head = "| model | size | backend | test | t/s |\n| --- | --- | --- | --- | --- |"
+    print(json.dumps(records, indent=1) if a.json else "\n".join([head, *(line.format(**r) for r in records)]))
 
 
 def logits(a: argparse.Namespace, model: Model) -> None:
-    rows, beside = model.prefill(a.tokens, model.cache(len(a.tokens)), every=True), Path(f"{a.out}.{os.getpid()}.part")
+    rows, beside = (
+        model.prefill(a.tokens, model.cache(len(a.tokens)), every=True),
+        Path(f"{a.out}.{os.getpid()}.part.npy"),
+    )
     try:
-        with beside.open("wb") as file:
-            np.save(file, rows)
+        np.save(beside, rows)
         beside.replace(a.out)  # the file appears when it is complete
     finally:
         beside.unlink(missing_ok=True)
@@ -92,21 +92,19 @@ def logits(a: argparse.Namespace, model: Model) -> None:
 def talk(a: argparse.Namespace, model: Model) -> None:
     text = None
     if not getattr(a, "ids", False) or a.tokens is None:  # numbers alone need no tokenizer
-        from examples.qwen2.tokenizer import Text
-
         try:
             text = Text(model.checkpoint.metadata)
         except Exception as error:  # what it reads may be anything
             raise EngineError(f"{a.model}: its tokenizer: {error}") from error
     if a.command == "perplexity":
-        value, error = perplexity(model, text.encode(Path(a.text).read_text("utf-8")), a.context)
-        return print(f"perplexity {value:.4f} ± {error:.4f}")
+        values = perplexity(model, text.encode(Path(a.text).read_text("utf-8")), a.context)
+        return print("perplexity {:.4f} ± {:.4f}".format(*values))
     how = Sampling(a.temperature, a.top_k, a.top_p, a.min_p)
     if a.command == "chat":
         return chat(model, text, how, a.seed, a.n, lambda: input("> "), lambda s: print(s, end="", flush=True))
     tokens = text.encode(a.prompt) if a.tokens is None else a.tokens
     ends = () if a.ignore_end else text.ends if text else {model.checkpoint.metadata.get("tokenizer.ggml.eos_token_id")}
-    steps = continuations(model, tokens, a.n, how, a.seed, ends, max(a.count, 1))
+    steps = continuations(model, tokens, a.n, how, a.seed, ends, a.count)
     if a.count > 1 or a.ids:
         steps = list(steps)
         for ids in ([step[i] for step in steps if i in step] for i in range(a.count)):
@@ -118,8 +116,20 @@ def talk(a: argparse.Namespace, model: Model) -> None:
 
 
 def main() -> None:
+    a, stop = parser().parse_args(), trueno.Action.STOP
     try:
-        run(parser().parse_args())
+        if "out" in a and (Path(a.out).is_dir() or not os.access(f"{Path(a.out).absolute().parent}/", os.W_OK)):
+            raise EngineError(f"the output is {a.out!r}; give a file in a folder that exists and may be written to")
+        if a.command == "synthesize":
+            return synthesize(a.out, a.shape, a.mixture, a.architecture, a.seed)
+        guard = trueno.JidokaGuard().on(trueno.Condition.NAN, stop).on(trueno.Condition.INF, stop)
+        with guard if a.guard else nullcontext(), trueno.use(a.backend) if a.backend else nullcontext():
+            progress = track if sys.stderr.isatty() else iter
+            model = Model(Checkpoint(a.model, a.guard), a.backend, a.activations, progress)
+            try:
+                return {"bench": measure, "logits": logits}.get(a.command, talk)(a, model)
+            except trueno.GuardError as error:
+                raise EngineError(f"{model.place}, {error}") from error
     except (trueno.TruenoError, OSError, ValueError, ImportError, MemoryError) as error:
         sys.exit(f"error: {error}")
     except (KeyboardInterrupt, EOFError):

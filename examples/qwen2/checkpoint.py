@@ -22,9 +22,8 @@ class Checkpoint:
         self.architecture = str(self.metadata.get("general.architecture"))
         if self.architecture not in ARCHITECTURES:
             raise self._error(f"its architecture is {self.architecture!r}; this engine runs {', '.join(ARCHITECTURES)}")
-        if self.metadata.get("split.count", 1) not in (0, 1) or self.metadata.get(
-            f"{self.architecture}.expert_count", 0
-        ):
+        parts, experts = (self.metadata.get(key) for key in ("split.count", f"{self.architecture}.expert_count"))
+        if parts not in (None, 0, 1) or experts:
             raise self._error("it is a part of a split model, or a mixture of experts, which this engine does not run")
         self.config = self._configured()
         self._check_tensors()
@@ -36,16 +35,12 @@ class Checkpoint:
         """A number of the metadata, above zero."""
         name = f"{self.architecture}.{name}"
         value = self.metadata.get(name, default)
-        if value is None:
-            raise self._error(f"the key {name} is missing")
         if isinstance(value, bool) or not isinstance(value, (int, kind)) or not 0 < value < 1e18:
-            raise self._error(f"the key {name} is {value!r}; the engine needs one number above 0")
+            raise self._error(f"the key {name} is {'missing' if value is None else repr(value)}; it must be above 0")
         return kind(value)
 
     def _configured(self) -> Any:
         """The sizes of the model, and the keywords of its `rope`."""
-        if "token_embd.weight" not in self.tensors:
-            raise self._error("the tensor token_embd.weight is missing")
         width, heads, context = (self._key(k) for k in ("embedding_length", "attention.head_count", "context_length"))
         kv_heads, head = self._key("attention.head_count_kv", heads), self._key("attention.key_length", width // heads)
         if heads % kv_heads or self._key("attention.value_length", head) != head:
@@ -55,13 +50,13 @@ class Checkpoint:
         rope |= self._scaling(dims, context, theta)
         return SimpleNamespace(
             layers=self._key("block_count"), width=width, heads=heads, kv_heads=kv_heads, head=head, context=context,
-            feed=self._key("feed_forward_length"), vocabulary=self.tensors["token_embd.weight"].shape[0],
-            eps=self._key("attention.layer_norm_rms_epsilon", kind=float), rope=rope,
+            feed=self._key("feed_forward_length"), eps=self._key("attention.layer_norm_rms_epsilon", kind=float),
+            vocabulary=getattr(self.tensors.get("token_embd.weight"), "shape", (0,))[0], rope=rope,
         )  # fmt: skip
 
     def _scaling(self, dims: int, context: int, theta: float) -> dict[str, Any]:
         """How rotations are scaled for long contexts."""
-        kind = self.metadata.get(f"{self.architecture}.rope.scaling.type", "none")
+        kind = self.metadata.get(f"{self.architecture}.rope.scaling.type", "linear")
         if "rope_freqs.weight" in self.tensors:  # what Llama 3 divides frequencies by
             divisors = np.asarray(self.file["rope_freqs.weight"], np.float64)
             kind, factor, original = "llama3", float(divisors.max()), 8192
@@ -69,9 +64,7 @@ class Checkpoint:
             kept = np.clip((turns - 1) / 3, 0, 1)
             if divisors.shape != turns.shape or not np.allclose(1 / (kept + (1 - kept) / factor), divisors, 1e-4):
                 raise self._error("rope_freqs.weight is not Llama 3's, the only ones that this engine knows")
-        elif kind == "none":
-            return {}
-        elif kind not in ("linear", "yarn"):
+        elif kind not in ("none", "linear", "yarn"):
             raise self._error(f"its rotations are scaled by {kind!r}; the engine knows linear, yarn and Llama 3's")
         else:
             factor = self._key("rope.scaling.factor", 1.0, float)
@@ -81,24 +74,22 @@ class Checkpoint:
     def _check_tensors(self) -> None:
         """Every tensor that the model must have is there, every one that is there is known, and has its shape."""
         c = self.config
-        queries, keys = c.heads * c.head, c.kv_heads * c.head
+        w, f, q, k = c.width, c.feed, c.heads * c.head, c.kv_heads * c.head
         known = {"rope_freqs.weight"}
 
         def check(name: str, shape: tuple[int, ...], required: bool = True) -> None:
             known.add(name)
-            if required and name not in self.tensors:
-                raise self._error(f"the tensor {name} is missing")
-            if name in self.tensors and self.tensors[name].shape != shape:
-                raise self._error(f"{name} has shape {self.tensors[name].shape}; the keys imply {shape}")
+            actual = getattr(self.tensors.get(name), "shape", None)
+            if actual != shape and (actual or required):
+                raise self._error(f"{name} {f'has shape {actual}' if actual else 'is missing'}; the keys imply {shape}")
 
         check("token_embd.weight", (c.vocabulary, c.width))
         check("output.weight", (c.vocabulary, c.width), False)  # without it, the embedding is the output matrix, too
         check("output_norm.weight", (c.width,))
         for i in range(c.layers):
             for name, shape in (
-                ("attn_q", (queries, c.width)), ("attn_k", (keys, c.width)), ("attn_v", (keys, c.width)),
-                ("attn_output", (c.width, queries)), ("ffn_gate", (c.feed, c.width)), ("ffn_up", (c.feed, c.width)),
-                ("ffn_down", (c.width, c.feed)), ("attn_norm", (c.width,)), ("ffn_norm", (c.width,)),
+                ("attn_q", (q, w)), ("attn_k", (k, w)), ("attn_v", (k, w)), ("attn_output", (w, q)),
+                ("attn_norm", (w,)), ("ffn_gate", (f, w)), ("ffn_up", (f, w)), ("ffn_down", (w, f)), ("ffn_norm", (w,)),
             ):  # fmt: skip
                 check(f"blk.{i}.{name}.weight", shape)
                 check(f"blk.{i}.{name}.bias", shape[:1], False)
@@ -113,12 +104,7 @@ class Checkpoint:
         quantized = isinstance(tensor, trueno.QuantizedMatrix)
         tensor = tensor if quantized else np.ascontiguousarray(tensor, np.float32)
         if self.guarded and not np.isfinite(trueno.dequantize(tensor) if quantized else tensor).all():
-            op = (
-                "rms_norm"
-                if "norm" in name
-                else "bias_activation"
-                if "bias" in name
-                else "quant_" * quantized + "matmul"
-            )
+            ops = {"norm": "rms_norm", "bias": "bias_activation", "": "quant_" * quantized + "matmul"}
+            op = next(op for part, op in ops.items() if part in name)
             raise self._error(f"{name.replace('blk.', 'layer ')}, which {op} takes, is not finite")
         return tensor

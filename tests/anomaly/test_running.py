@@ -26,8 +26,8 @@ def operands(op, rng, dtype=np.float32):
     m = 6
     shapes = {"outer": [(m,), (m,)], "matmul": [(m, m), (m, m)], "symmetric_eigen": [(m, m)]}
     if op in shapes:
-        given = [rng.standard_normal(s).astype(dtype) for s in shapes[op]]
-        return [given[0] + given[0].T] if op == "symmetric_eigen" else given
+        arrays = [rng.standard_normal(s).astype(dtype) for s in shapes[op]]
+        return [arrays[0] + arrays[0].T] if op == "symmetric_eigen" else arrays
     row = trueno.testing.cases(trueno.ops.TABLE[op], dtype)
     return next(list(c.operands) for c in row if c.label == "one row of 64")
 
@@ -71,17 +71,17 @@ def test_resetting_the_quarantine_wants_a_name(name):
 @pytest.mark.parametrize("op", OPS)
 def test_an_automatic_choice_falls_back(chaos, rng, kind, op):
     control = chaos(kind)
-    given = operands(op, rng)
-    assert trueno.explain(op, *given).chosen == kind
-    before = as_bytes(given)
+    arrays = operands(op, rng)
+    assert trueno.explain(op, *arrays).chosen == kind
+    before = as_bytes(arrays)
     fallbacks = counted("fallback")
     control.arm()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        results = [call(op, given) for _ in range(3)]
-    assert as_bytes(given) == before
+        results = [call(op, arrays) for _ in range(3)]
+    assert as_bytes(arrays) == before
     for result in results:
-        assert_op(op, given, result)
+        assert_op(op, arrays, result)
     (warning,) = [w for w in said if issubclass(w.category, trueno.TruenoWarning)]
     assert op in str(warning.message) and kind in str(warning.message) and RAISING[kind][2] in str(warning.message)
     assert counted("fallback") == fallbacks + 1
@@ -89,7 +89,7 @@ def test_an_automatic_choice_falls_back(chaos, rng, kind, op):
         entry = trueno.backends()[kind]
         assert not entry.available and entry.code == "lost" and "bus" in entry.reason
     else:
-        decision = trueno.explain(op, *given)
+        decision = trueno.explain(op, *arrays)
         assert {c.name: c.code for c in decision.candidates}[kind] == "quarantined"
 
 
@@ -128,13 +128,13 @@ def test_forgiving(chaos, kind):
 @pytest.mark.parametrize("op", OPS)
 def test_an_explicit_choice_raises(chaos, rng, kind, op):
     control = chaos(kind)
-    given = operands(op, rng)
-    before = as_bytes(given)
+    arrays = operands(op, rng)
+    before = as_bytes(arrays)
     control.arm()
     ours, theirs, words = RAISING[kind]
     with trueno.use(kind), pytest.raises(ours) as caught:
-        call(op, given)
-    assert as_bytes(given) == before
+        call(op, arrays)
+    assert as_bytes(arrays) == before
     assert op in str(caught.value) and kind in str(caught.value) and words in str(caught.value)
     assert isinstance(caught.value, trueno.TruenoError)
     assert isinstance(caught.value.__cause__, theirs)
@@ -175,12 +175,12 @@ def test_out_that_is_an_operand_survives(chaos, rng, kind, how, at):
 
 def test_out_of_several_results(chaos, rng):
     control = chaos("raises_mid_run")
-    given = operands("residual_rms_norm", rng)
-    before = [a.copy() for a in given]
-    h, y = given[0], np.empty_like(given[0])
+    arrays = operands("residual_rms_norm", rng)
+    before = [a.copy() for a in arrays]
+    h, y = arrays[0], np.empty_like(arrays[0])
     control.arm()
     with pytest.warns(trueno.TruenoWarning, match="raises_mid_run"):
-        result = trueno.residual_rms_norm(*given, out=(h, y))
+        result = trueno.residual_rms_norm(*arrays, out=(h, y))
     assert result[0] is h and result[1] is y
     assert_op("residual_rms_norm", before, result)
 
@@ -203,17 +203,17 @@ def test_views_and_overlap(chaos, rng):
 def test_a_refusal_after_writing_is_survived(chaos, rng, kind, op):
     """Half a result was written, then the kernel said that the call is not for it."""
     control = chaos(kind)
-    given = operands(op, rng)
-    before = as_bytes(given)
+    arrays = operands(op, rng)
+    before = as_bytes(arrays)
     control.arm()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(3):
-            assert_op(op, given, call(op, given))
+            assert_op(op, arrays, call(op, arrays))
     with trueno.use(kind), pytest.raises(trueno.KernelError) as caught:
-        call(op, given)
+        call(op, arrays)
     assert op in str(caught.value) and kind in str(caught.value)
-    assert as_bytes(given) == before
+    assert as_bytes(arrays) == before
 
 
 class Panic(BaseException):
@@ -318,13 +318,13 @@ def test_what_a_signal_raises_is_the_users(chaos, kind, named, handler):
 @pytest.mark.parametrize("op", ["add", "sum", "matmul"])
 def test_a_strange_status_is_no_success(chaos, rng, op):
     control = chaos("strange_status")
-    given = operands(op, rng)
+    arrays = operands(op, rng)
     control.arm()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert_op(op, given, call(op, given))
+        assert_op(op, arrays, call(op, arrays))
     with trueno.use("strange_status"), pytest.raises(trueno.KernelError):
-        call(op, given)
+        call(op, arrays)
 
 
 @pytest.mark.parametrize("mode", ["error", "warn", "log", "silent"])

@@ -79,10 +79,10 @@ def test_one_thread_fails_and_the_others_do_not_notice(plugins):
         for _ in range(60):
             assert (trueno.add(x, x) == 2).all()
 
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         together(work)
-    assert len([w for w in said if issubclass(w.category, trueno.TruenoWarning)]) == 1
+    assert len([w for w in caught if issubclass(w.category, trueno.TruenoWarning)]) == 1
 
 
 def test_reloading_while_others_compute(fake):

@@ -84,7 +84,7 @@ def components(nodes: Iterable[str], arrows: Iterable[Arrow]) -> list[set[str]]:
     low: dict[str, int] = {}
     stack: list[str] = []
     waiting: set[str] = set()
-    found = []
+    seen = []
     for root in nodes:
         work = [(root, iter([root]))] if root not in number else []
         while work:
@@ -107,10 +107,10 @@ def components(nodes: Iterable[str], arrows: Iterable[Arrow]) -> list[set[str]]:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == number[node]:
                     at = stack.index(node)
-                    found.append(set(stack[at:]))
-                    waiting -= found[-1]
+                    seen.append(set(stack[at:]))
+                    waiting -= seen[-1]
                     del stack[at:]
-    return found
+    return seen
 
 
 def closing(arrows: list[Arrow]) -> Arrow:

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["acme", "acme_two"])
 def test_what_it_makes_conforms_at_once(name, tmp_path):
-    made = create(name, tmp_path)
-    assert made == tmp_path / f"trueno-{name.replace('_', '-')}"
+    folder = create(name, tmp_path)
+    assert folder == tmp_path / f"trueno-{name.replace('_', '-')}"
     environment = FreshEnvironment(tmp_path / "venv")
-    environment.pip("-e", str(made))
+    environment.pip("-e", str(folder))
     done = environment.python("-m", "trueno.cli", "conformance", name, "--json", "report.json", folder=tmp_path)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     (backend,) = json.loads((tmp_path / "report.json").read_text("utf-8"))["backends"]
@@ -32,13 +32,13 @@ def test_what_it_makes_conforms_at_once(name, tmp_path):
         "max",
     ]
     assert not any("called" in remark for remark in backend["remarks"])
-    own = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "relu or manifest", folder=made)
+    own = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "relu or manifest", folder=folder)
     assert own.returncode == 0, own.stdout[-6000:]
 
 
 def test_every_word_of_the_templates_is_filled_in(tmp_path):
-    made = create("acme_two", tmp_path)
-    texts = {str(p.relative_to(made)): p.read_text("utf-8") for p in made.rglob("*") if p.is_file()}
+    folder = create("acme_two", tmp_path)
+    texts = {str(p.relative_to(folder)): p.read_text("utf-8") for p in folder.rglob("*") if p.is_file()}
     assert texts.keys() == {path.replace("PACKAGE", "trueno_acme_two") for path, _ in templates()}
     assert {"pyproject.toml", "src/trueno_acme_two/backend.toml", "src/trueno_acme_two/__init__.py"} <= texts.keys()
     assert not [path for path, text in texts.items() if {"«", "»"} & set(text) or "PACKAGE" in path]
@@ -48,8 +48,10 @@ def test_every_word_of_the_templates_is_filled_in(tmp_path):
 def test_the_command_says_what_comes_next(tmp_path):
     done = CliRunner().invoke(app, ["new-backend", "acme", "--dir", str(tmp_path)], prog_name="trueno")
     assert done.exit_code == 0, done.output
-    said = done.output
-    assert "trueno conformance acme" in said and "pip install -e" in said and str(tmp_path / "trueno-acme") in said
+    output = done.output
+    assert (
+        "trueno conformance acme" in output and "pip install -e" in output and str(tmp_path / "trueno-acme") in output
+    )
     assert (tmp_path / "trueno-acme" / "src" / "trueno_acme" / "backend.toml").exists()
 
 

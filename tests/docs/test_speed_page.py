@@ -17,6 +17,10 @@ def test_the_table_is_that_of_the_figures(results):
     assert table in speed.PAGE.read_text("utf-8"), "run python -m benchmarks.speed"
 
 
+def test_the_page_says_which_ops_were_measured(results):
+    assert speed.scope(results) in " ".join(speed.PAGE.read_text("utf-8").split()), "run python -m benchmarks.speed"
+
+
 @pytest.mark.parametrize("shape", speed.SHAPES)
 def test_the_picture_shows_the_figures(results, shape):
     path = speed.picture(shape)

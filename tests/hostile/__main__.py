@@ -31,20 +31,20 @@ def main() -> int:
     parser.add_argument("--backends", "--backend", type=_words, default=[], help="default: all that an attack takes")
     parser.add_argument("--jobs", type=int, default=1, help="child processes at a time")
     parser.add_argument("--json", type=Path, help="write the table and the failures there")
-    given = parser.parse_args()
-    seed = given.seed or int.from_bytes(os.urandom(4), "big") or 1
-    if unknown := {name for name in given.attacks if "." not in name} - set(names()):
+    arguments = parser.parse_args()
+    seed = arguments.seed or int.from_bytes(os.urandom(4), "big") or 1
+    if unknown := {name for name in arguments.attacks if "." not in name} - set(names()):
         parser.error(f"no attack {', '.join(sorted(unknown))}; there are {', '.join(names())}")
-    driver = Driver([load(name) for name in given.attacks], given.backends, seed, given.jobs)
+    driver = Driver([load(name) for name in arguments.attacks], arguments.backends, seed, arguments.jobs)
     if not driver.rows:
         parser.error("no attack takes these backends")
     print(f"seed {seed}", flush=True)
-    first, end = given.case or (0, given.cases or EVER)
-    driver.run(given.minutes * 60, first, end)
+    first, end = arguments.case or (0, arguments.cases or EVER)
+    driver.run(arguments.minutes * 60, first, end)
     print(driver.table())
-    if given.json:
+    if arguments.json:
         report = {"seed": seed, "rows": [row.counts() for row in driver.rows]}
-        given.json.write_text(json.dumps(report, indent=1))
+        arguments.json.write_text(json.dumps(report, indent=1))
     return int(any(row.failures for row in driver.rows))
 
 

@@ -31,8 +31,8 @@ def parameters(rng, op):
             found[p.name] = float(
                 rng.choice([0.0, -0.0, 1.0, -1.0, 0.1, 1e-12, 3.7, 1e6, float(rng.standard_normal())])
             )
-    given = {p.name: found.get(p.name, p.default) for p in op.params}
-    good = all(eval(rule, {"__builtins__": {}, "inf": np.inf}, given) for rule in op.rules)
+    options = {p.name: found.get(p.name, p.default) for p in op.params}
+    good = all(eval(rule, {"__builtins__": {}, "inf": np.inf}, options) for rule in op.rules)
     return found if good else keywords(op)[0]
 
 
@@ -69,7 +69,7 @@ def case(rng: np.random.Generator, backend: str, tally: Tally) -> None:
 
 
 def _call(rng, op, dtype, backend, tally):
-    given = parameters(rng, op)
+    options = parameters(rng, op)
     wanted, axis = shapes(rng, op, LARGEST.get(backend, 140_000))
     kinds, layouts, operands = [], [], []
     for s in wanted:
@@ -83,7 +83,7 @@ def _call(rng, op, dtype, backend, tally):
     if op.over is not None and rng.random() < 0.15 and op.reduces and axis == -1:  # else rows may broadcast along it
         axis = None
     keepdims = bool(op.reduces and rng.random() < 0.3)
-    call = dict(given)
+    call = dict(options)
     if op.over is not None and (axis != -1 or rng.random() < 0.1):
         call["axis"] = axis
     if keepdims:
@@ -93,7 +93,7 @@ def _call(rng, op, dtype, backend, tally):
     label = f"{op.name}({', '.join(said)}, {call}, out {how}) {dtype}"
     empty = rows_last(op, plain, axis)[0].shape[-1:] == (0,) if op.over is not None else False
     try:
-        _judged(rng, op, dtype, backend, plain, operands, given, call, axis, keepdims, how, empty,
+        _judged(rng, op, dtype, backend, plain, operands, options, call, axis, keepdims, how, empty,
                 all(k in TAME for k in kinds), tally)  # fmt: skip
     except Exception as error:
         raise AssertionError(f"{label}: {type(error).__name__}: {error}") from error
@@ -112,28 +112,28 @@ def _judged(rng, op, dtype, backend, plain, operands, given, call, axis, keepdim
     wanted = []
     for k, (spec, b) in enumerate(zip(op.signature.outputs, allowed, strict=True)):
         wanted.append((user_shape(op, k, b.value.shape, axis, keepdims, rank), spec.holds(dtype)))
-    made = outs(rng, how, wanted, operands)
+    outputs = outs(rng, how, wanted, operands)
     before = [bytes_of(x) for x in operands]
     tally.calls += 1
-    if made.wrong:
-        _raises(OutError, op, backend, operands, call | {"out": made.given})
+    if outputs.wrong:
+        _raises(OutError, op, backend, operands, call | {"out": outputs.given})
         assert [bytes_of(x) for x in operands] == before, "an operand was changed by a call that failed"
         return
     try:
         with trueno.use(backend), np.errstate(all="raise"):
-            results = getattr(trueno, op.name)(*operands, **call, out=made.given)
+            results = getattr(trueno, op.name)(*operands, **call, out=outputs.given)
     except KernelError:
         if registry.load(backend).supports(request(op, tuple(operands), call)) is None:
             raise
         return
-    made.check()
-    if not made.overlaps:
+    outputs.check()
+    if not outputs.overlaps:
         assert [bytes_of(x) for x in operands] == before, "an operand was changed"
-    found = results if isinstance(results, tuple) else (results,)
-    if made.given is not None:
-        users = made.given if isinstance(made.given, tuple) else (made.given,)
-        assert all(r is u for r, u in zip(found, users, strict=True)), "not `out` was returned"
-    for k, (got, b, (s, t)) in enumerate(zip(found, allowed, wanted, strict=True)):
+    parts = results if isinstance(results, tuple) else (results,)
+    if outputs.given is not None:
+        users = outputs.given if isinstance(outputs.given, tuple) else (outputs.given,)
+        assert all(r is u for r, u in zip(parts, users, strict=True)), "not `out` was returned"
+    for k, (got, b, (s, t)) in enumerate(zip(parts, allowed, wanted, strict=True)):
         assert np.shape(got) == s, f"shape {np.shape(got)}, not {s}"
         assert got.dtype == t and got.dtype.isnative, f"{got.dtype}, not {t}"
         check(op, k, got, b, axis, accuracy)

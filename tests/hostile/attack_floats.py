@@ -45,5 +45,5 @@ def _bits(place: Path, backend: str, seed: int, moment: str, mode: str) -> dict[
         env=environment(TRUENO_CACHE_DIR=str(place)), capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, f"floats_child {' '.join(given)}: exit code {done.returncode}\n{done.stderr[-1500:]}"
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report

@@ -42,16 +42,16 @@ def _drawn(rng: np.random.Generator, table: dict[str, Callable[[], Any]]) -> tup
 
 def _op(rng: np.random.Generator) -> None:
     op = OPS[int(rng.integers(len(OPS)))]
-    given: dict[str, Any] = dict(keywords(op)[0])
+    options: dict[str, Any] = dict(keywords(op)[0])
     sizes = dict.fromkeys(sorted({d for s in op.signature.inputs for d in s.dims}), 3)
-    held = op.held(sizes, given)
+    held = op.held(sizes, options)
     operands, said = [], []
     for spec, shape in zip(op.signature.inputs, held, strict=True):
         if rng.random() < 0.6:
             name, x = _drawn(rng, OPERANDS)
             said.append(name)
         elif spec.blocks:
-            x = random_rows(op.blocks(given), shape, rng)
+            x = random_rows(op.blocks(options), shape, rng)
         elif spec.index:
             x = rng.integers(0, 3, 2)
         else:
@@ -60,9 +60,9 @@ def _op(rng: np.random.Generator) -> None:
     for p in parameters(op):
         if p.name in op.operands or rng.random() < 0.6:
             continue
-        name, given[p.name] = _drawn(rng, OPERANDS if p.name == "out" else PARAMETERS)
+        name, options[p.name] = _drawn(rng, OPERANDS if p.name == "out" else PARAMETERS)
         said.append(f"{p.name}={name}")
-    _allowed(f"{op.name}: {', '.join(said)}", lambda: getattr(trueno, op.name)(*operands, **given))
+    _allowed(f"{op.name}: {', '.join(said)}", lambda: getattr(trueno, op.name)(*operands, **options))
 
 
 def _allowed(said: str, call: Callable[[], Any], also: tuple[type[Exception], ...] = ()) -> None:

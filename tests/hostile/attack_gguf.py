@@ -77,7 +77,7 @@ def _opened(path: Path, size: int) -> bool:
     """Open and read everything; whether it was accepted.  What both accept must be one and the same."""
     try:
         with trueno.gguf.open(path) as file:
-            found: dict[str, Any] = {name: file.metadata[name] for name in file.metadata}
+            seen: dict[str, Any] = {name: file.metadata[name] for name in file.metadata}
             for t in file.tensors.values():
                 assert t.nbytes <= size
                 if t.type in READ:
@@ -86,7 +86,7 @@ def _opened(path: Path, size: int) -> bool:
                         trueno.dequantize(data)
             tracing = tracemalloc.is_tracing()
             if not tracing:
-                _compared(path, file, found)
+                _compared(path, file, seen)
     except trueno.FileError as error:
         if str(path) not in str(error):
             raise AssertionError(f"the error does not name the file: {error}") from error

@@ -111,7 +111,7 @@ def _interrupt(child, moment: str, root: Path, waits: np.ndarray) -> int:
 
 
 def _names(place: Path) -> set[str]:
-    found = set()
+    collected = set()
     for where, _, names in os.walk(place):
-        found.update(f"{where}/{name}" for name in names)
-    return found
+        collected.update(f"{where}/{name}" for name in names)
+    return collected

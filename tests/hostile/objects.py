@@ -27,16 +27,16 @@ def _object(**members: Any) -> Any:
 
 
 def _deep(levels: int) -> list[Any]:
-    found: list[Any] = [1.0]
+    seen: list[Any] = [1.0]
     for _ in range(levels):
-        found = [found]
-    return found
+        seen = [seen]
+    return seen
 
 
 def _itself() -> list[Any]:
-    found: list[Any] = []
-    found.append(found)
-    return found
+    seen: list[Any] = []
+    seen.append(seen)
+    return seen
 
 
 def _shared() -> Any:

@@ -121,9 +121,9 @@ class Run:
         program = op.program(kinds, **{p.name: p.default for p in op.static})
         params = [p.default for p in op.params if p.symbolic]
         ranges = {name: k.range for (name, _), k in zip(program.operands, laid, strict=True)}
-        (found,) = bound(program, [k.value for k in laid], params, self.dtype, self.accuracy, ranges)
-        found = found.reshape((*shape, 1) if keepdims else shape)
-        return Known(found.value, Range(found.low, found.high, found.nan))
+        (interval,) = bound(program, [k.value for k in laid], params, self.dtype, self.accuracy, ranges)
+        interval = interval.reshape((*shape, 1) if keepdims else shape)
+        return Known(interval.value, Range(interval.low, interval.high, interval.nan))
 
     def _product(self, a, w):
         """Of a product with a known matrix: the terms' ends, and a rounding of each partial sum."""

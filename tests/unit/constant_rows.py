@@ -50,10 +50,10 @@ def check(backend, dtype, lengths=LENGTHS, leads=((), (70,)), ops=OPS):
             for name in ops:
                 op = TABLE[name]
                 others = {"w": w, "b": b}
-                given = [others.get(operand, x) for operand in op.operands]
+                arrays = [others.get(operand, x) for operand in op.operands]
                 zeros = [others.get(operand, np.zeros_like(x)) for operand in op.operands]
                 with trueno.use(backend):
-                    got, want = getattr(trueno, name)(*given), getattr(trueno, name)(*zeros)
+                    got, want = getattr(trueno, name)(*arrays), getattr(trueno, name)(*zeros)
                     equal(got, want, f"{name} of {constant.ravel()[:3]}, {x.shape}")
                     if name == "layer_norm":
                         equal(got, b)

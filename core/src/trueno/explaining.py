@@ -11,7 +11,10 @@ from trueno.dispatch import state
 from trueno.dispatch.call import request
 from trueno.dispatch.function import function
 from trueno.errors import ParameterError, suggestion
+from trueno.formats.table import Format
 from trueno.ops import ALIASES, TABLE
+from trueno.ops.op import Op
+from trueno.ops.signature import ArraySpec
 from trueno.select import cost, policy, predict
 from trueno.select.decision import Candidate, Decision, plain
 
@@ -21,7 +24,7 @@ ABLE = ("named", "less_preferred", "preferred", "resident")
 
 @dataclass(frozen=True, slots=True)
 class Explained(Decision):
-    """A decision about one call, with the operands' own shapes instead of size classes."""
+    """A decision about one call, with the operands' own shapes, in elements, instead of size classes."""
 
     shapes: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
 
@@ -42,12 +45,16 @@ def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     named_arguments = {**dict(zip(row.operands, operands, strict=False)), **parameters}
     values = {f.name: getattr(decision, f.name) for f in fields(decision)}
     values["candidates"] = tuple(_priced(c, call) for c in decision.candidates)
-    return Explained(**values, shapes=tuple(_shape(named_arguments[name]) for name in row.operands))
+    blocks = row.blocks(dict(call.static))
+    shapes = (_shape(row, spec, named_arguments[spec.name], blocks) for spec in row.signature.inputs)
+    return Explained(**values, shapes=tuple(shapes))
 
 
-def _shape(operand: Any) -> tuple[int, ...]:
+def _shape(op: Op, spec: ArraySpec, operand: Any, blocks: Format | None) -> tuple[int, ...]:
+    """The shape of an operand in elements, also where it is the bytes of blocks."""
     shape = getattr(operand, "shape", None)
-    return tuple(shape) if isinstance(shape, tuple) else np.shape(operand)
+    shape = tuple(shape) if isinstance(shape, tuple) else np.shape(operand)
+    return spec.meant(op.name, shape, blocks) if getattr(operand, "dtype", None) == np.uint8 else shape
 
 
 def _priced(c: Candidate, call: Call) -> Candidate:

@@ -62,9 +62,9 @@ MATRIX = {
 def test_matrix_peers_compute_what_we_do(name):
     op, arena = TABLE[name], Arena((1,))
     operands = tuple(values(("uniform", 0.1, 1.1), shape, i) for i, shape in enumerate(MATRIX[name]))
-    given = variants(op)[0]
-    out = arena.out(op, operands, given)
-    calls = {OURS: ours(op, operands, given, out), **ways(op, operands, given, out, arena)}
+    keywords = variants(op)[0]
+    out = arena.out(op, operands, keywords)
+    calls = {OURS: ours(op, operands, keywords, out), **ways(op, operands, keywords, out, arena)}
     assert wrong(op, operands, out, calls) == []
 
 

@@ -154,18 +154,18 @@ def small(monkeypatch):
 @needs_ggml
 def test_a_record_bears_the_name_of_its_cell_and_everybody_agrees(small):
     for cell in quant.cells(WORK):
-        (found,) = cell.measure()
-        assert (found.group, found.name, found.shape) == (cell.group, cell.name, cell.shape)
-        assert not found.problem
-        if not found.shape.endswith("gguf"):
-            assert found.seconds.keys() >= {OURS, quant.PLAIN if found.name.endswith("_r16") else "ggml"}
+        (cell_record,) = cell.measure()
+        assert (cell_record.group, cell_record.name, cell_record.shape) == (cell.group, cell.name, cell.shape)
+        assert not cell_record.problem
+        if not cell_record.shape.endswith("gguf"):
+            assert cell_record.seconds.keys() >= {OURS, quant.PLAIN if cell_record.name.endswith("_r16") else "ggml"}
 
 
 @needs_ggml
 def test_both_layouts_of_ggml_take_part(small):
-    (found,) = quant._matvec("q4_k", 512, 1, quant.STREAMING, WORK)
+    (cell_record,) = quant._matvec("q4_k", 512, 1, quant.STREAMING, WORK)
     product("q4_k", repack=True)
-    assert set(found.seconds) == {OURS, "ggml", "ggml repack"}
+    assert set(cell_record.seconds) == {OURS, "ggml", "ggml repack"}
 
 
 @needs_ggml
@@ -182,9 +182,9 @@ def test_ours_must_agree(small, monkeypatch, op, name):
 
     monkeypatch.setattr(quant, "ours", off)
     cell = next(c for c in quant.cells(replace(WORK, quick=False)) if c.name == f"{op} {name}")
-    (found,) = cell.measure()
-    assert found.problem == "disagrees with ours: ggml"
-    assert not any(v.ok for v in verdicts([found]) if v.row.startswith("quantized"))
+    (cell_record,) = cell.measure()
+    assert cell_record.problem == "disagrees with ours: ggml"
+    assert not any(v.ok for v in verdicts([cell_record]) if v.row.startswith("quantized"))
 
 
 def test_two_threads_that_take_longer_than_one_give_no_ratio(small, monkeypatch):
@@ -197,8 +197,10 @@ def test_two_threads_that_take_longer_than_one_give_no_ratio(small, monkeypatch)
 
     def measured(threads):
         shape = f"4×4, {quant._threads(threads)}, cache"
-        (found,) = quant._product("quant_matvec", "q4_k", shape, {OURS: lambda: None}, out, {}, threads, WORK, None)
-        return found.value, found.seconds["ggml"]
+        (cell_record,) = quant._product(
+            "quant_matvec", "q4_k", shape, {OURS: lambda: None}, out, {}, threads, WORK, None
+        )
+        return cell_record.value, cell_record.seconds["ggml"]
 
     assert [measured(1), measured(2)] == [(2.0, 2.0), (None, 3.0)]
     taken[2] = 1.5
@@ -211,10 +213,10 @@ def test_interleaved_rows_are_compared_with_plain_ones_and_answer_for_no_other_r
     assert {c.name for c in cells} == {f"quant_matvec {name}_r16" for name in quant.MATVEC}
     shown = []
     for cell in cells:
-        (found,) = cell.measure()
-        assert (found.name, found.shape, found.problem) == (cell.name, cell.shape, "")
-        assert set(found.seconds) == {OURS, quant.PLAIN}
-        shown.append(found)
+        (cell_record,) = cell.measure()
+        assert (cell_record.name, cell_record.shape, cell_record.problem) == (cell.name, cell.shape, "")
+        assert set(cell_record.seconds) == {OURS, quant.PLAIN}
+        shown.append(cell_record)
     assert all(v.ok is None for v in verdicts(shown) if v.row.startswith("quantized"))
 
 
@@ -233,12 +235,12 @@ def test_without_ggml_its_figures_are_scaled_and_marked(small, monkeypatch):
     monkeypatch.setattr(quant, "_operands", lambda op, name, m, k: (
         np.zeros((m, FORMATS[name].row_bytes(k)), np.uint8), np.zeros((m, k), np.float32)
     ))  # fmt: skip
-    (found,) = quant._rows("dequantize", "q4_k", 2, 4096, WORK)
-    assert found.peer == recorded.NAME == "ggml (recorded)"
-    assert found.seconds[recorded.NAME] == pytest.approx(2 * 4096 / 9142e6 / 2)
-    assert found.value == pytest.approx(found.seconds[recorded.NAME] / found.seconds[OURS])
-    (found,) = quant._rows("dequantize", "iq4_nl", 2, 4096, WORK)
-    assert (found.value, found.problem) == (None, "")
+    (cell_record,) = quant._rows("dequantize", "q4_k", 2, 4096, WORK)
+    assert cell_record.peer == recorded.NAME == "ggml (recorded)"
+    assert cell_record.seconds[recorded.NAME] == pytest.approx(2 * 4096 / 9142e6 / 2)
+    assert cell_record.value == pytest.approx(cell_record.seconds[recorded.NAME] / cell_record.seconds[OURS])
+    (cell_record,) = quant._rows("dequantize", "iq4_nl", 2, 4096, WORK)
+    assert (cell_record.value, cell_record.problem) == (None, "")
 
 
 def test_figures_of_another_machine():

@@ -54,10 +54,14 @@ def test_a_record_bears_the_name_of_its_cell():
         for name in ("rows", "elementwise", "reductions"):
             for cell in groups()[name](plan):
                 if cell.shape == "8":
-                    (found,) = cell.measure()
-                    assert (found.group, found.name, found.shape) == (cell.group, cell.name, cell.shape)
-                    assert not found.problem
-                    assert found.value is not None
+                    (cell_record,) = cell.measure()
+                    assert (cell_record.group, cell_record.name, cell_record.shape) == (
+                        cell.group,
+                        cell.name,
+                        cell.shape,
+                    )
+                    assert not cell_record.problem
+                    assert cell_record.value is not None
 
 
 def test_geometric_mean_and_median_stand_side_by_side():

@@ -33,11 +33,11 @@ def test_the_ratio_is_the_median_of_the_runs_of_the_better_peer_over_ours():
         {OURS: 2.0, "numpy": 9.0, "torch": 6.0},
         {OURS: 1.0, "numpy": 8.0, "torch": 7.0},
     ]
-    found = merge(runs)
-    assert found.ratios == [2.0, 3.0, 7.0]
-    assert found.ratio == 3.0
-    assert found.seconds == {OURS: 1.0, "numpy": 2.0, "torch": 5.0}
-    assert found.peer == "numpy"
+    comparison = merge(runs)
+    assert comparison.ratios == [2.0, 3.0, 7.0]
+    assert comparison.ratio == 3.0
+    assert comparison.seconds == {OURS: 1.0, "numpy": 2.0, "torch": 5.0}
+    assert comparison.peer == "numpy"
 
 
 def test_without_peers_there_is_no_ratio():
@@ -85,9 +85,9 @@ def test_a_run_ends_with_its_rounds_or_its_seconds():
 
 
 def test_compare_runs_as_often_as_asked():
-    found = compare({OURS: lambda: None, "numpy": lambda: None}, Budget(rounds=1, seconds=1.0, turn=0.0, runs=3))
-    assert len(found.ratios) == 3
-    assert found.ratio > 0
+    comparison = compare({OURS: lambda: None, "numpy": lambda: None}, Budget(rounds=1, seconds=1.0, turn=0.0, runs=3))
+    assert len(comparison.ratios) == 3
+    assert comparison.ratio > 0
 
 
 def test_garbage_collection_is_as_before_afterwards():

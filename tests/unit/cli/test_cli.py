@@ -93,12 +93,12 @@ def test_demo_runs_checks_and_sums_up():
 
 def test_demo_json_holds_every_row():
     result = run("demo", "--ops", "add,softmax", "--backend", "reference", "--json")
-    found = json.loads(result.stdout)
-    assert found["backend"] == "reference" and found["summary"]["wrong"] == []
-    assert [(r["op"], r["size"]) for r in found["rows"]] == [
+    answer = json.loads(result.stdout)
+    assert answer["backend"] == "reference" and answer["summary"]["wrong"] == []
+    assert [(r["op"], r["size"]) for r in answer["rows"]] == [
         (op, size) for op in ("add", "softmax") for size in (1000, 100_000, 1_000_000)
     ]
-    for row in found["rows"]:
+    for row in answer["rows"]:
         assert row["ok"] and row["worst"] <= 1 and row["seconds"] > 0 and row["speedup"] > 0
 
 
@@ -186,22 +186,22 @@ def test_doctor_names_backends_settings_and_cache():
 
 
 def test_doctor_json():
-    found = json.loads(run("doctor", "--json").stdout)
-    assert found["health"] == "ok" and found["best"]["name"] in trueno.backends()
-    by_name = {b["name"]: b for b in found["backends"]}
+    answer = json.loads(run("doctor", "--json").stdout)
+    assert answer["health"] == "ok" and answer["best"]["name"] in trueno.backends()
+    by_name = {b["name"]: b for b in answer["backends"]}
     assert by_name["reference"]["available"] and by_name["cuda"]["status"] in ("available", "no device")
-    assert {s["name"] for s in found["settings"]} == set(settings.all())
-    assert all(s["origin"] for s in found["settings"])
+    assert {s["name"] for s in answer["settings"]} == set(settings.all())
+    assert all(s["origin"] for s in answer["settings"])
 
 
 def test_doctor_shows_where_a_value_came_from():
-    found = json.loads(run("doctor", "--json", env={"FORCE_CPU": "1", "TRUENO_BLOCK": "scalar"}).stdout)
-    values = {s["name"]: s for s in found["settings"]}
+    answer = json.loads(run("doctor", "--json", env={"FORCE_CPU": "1", "TRUENO_BLOCK": "scalar"}).stdout)
+    values = {s["name"]: s for s in answer["settings"]}
     assert values["TRUENO_FORCE_CPU"]["value"] is True
     assert values["TRUENO_FORCE_CPU"]["origin"] == "environment FORCE_CPU"
-    by_name = {b["name"]: b for b in found["backends"]}
+    by_name = {b["name"]: b for b in answer["backends"]}
     assert by_name["scalar"]["status"] == by_name["cuda"]["status"] == "switched off"
-    assert found["health"] == "ok"  # nothing that was asked for is missing
+    assert answer["health"] == "ok"  # nothing that was asked for is missing
 
 
 def test_doctor_is_degraded_when_a_backend_fails(monkeypatch):
@@ -259,10 +259,10 @@ def test_ops_fits_eighty_columns():
 def test_ops_tells_all_about_one(name):
     shown = run("ops", name).stdout
     assert TABLE[name].signature.text in shown and clean(shown)
-    found = json.loads(run("ops", name, "--json").stdout)
-    assert bool(found["passes"]) != TABLE[name].structured
-    assert found["kernels"]["reference"] == "yes"
-    assert [p["name"] for p in found["parameters"]] == [p.name for p in TABLE[name].params]
+    answer = json.loads(run("ops", name, "--json").stdout)
+    assert bool(answer["passes"]) != TABLE[name].structured
+    assert answer["kernels"]["reference"] == "yes"
+    assert [p["name"] for p in answer["parameters"]] == [p.name for p in TABLE[name].params]
 
 
 def test_ops_knows_aliases_and_passes():
@@ -322,10 +322,10 @@ def test_parameters_reach_kernels_and_peers():
 
 @pytest.mark.parametrize("op", TABLE.values(), ids=list(TABLE))
 def test_peers_give_the_ops_values(op: Op):
-    given = sample(op, "float32", 2000)
-    peer = peers.numpy_peer(op, given.operands, given.kwargs)
+    drawn = sample(op, "float32", 2000)
+    peer = peers.numpy_peer(op, drawn.operands, drawn.kwargs)
     with np.errstate(all="ignore"):
-        for got, wanted in zip(*map(results, (peer(), peers.meaning(op, given.operands, given.kwargs)())), strict=True):
+        for got, wanted in zip(*map(results, (peer(), peers.meaning(op, drawn.operands, drawn.kwargs)())), strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
     if op.name in ("exp", "ln", "argmax"):
         assert isinstance(peer, partial) and peer.keywords["out"] is not None  # NumPy's own, as fast as it can be
@@ -353,12 +353,12 @@ def test_pytorch_is_found_where_it_has_the_op():
 
 def test_warmup_compiles_in_children():
     result = run("warmup", "--backend", "scalar", "--ops", "add,softmax", "--jobs", "2", "--json")
-    found = json.loads(result.stdout)
-    assert result.exit_code == 0 and found["failed"] == 0 and found["jobs"] == 2
-    assert [(r["op"], r["dtype"]) for r in found["rows"]] == [
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 0 and answer["failed"] == 0 and answer["jobs"] == 2
+    assert [(r["op"], r["dtype"]) for r in answer["rows"]] == [
         (op, dtype) for op in ("add", "softmax") for dtype in ("float32", "float64")
     ]
-    assert found["kernels"] >= 8
+    assert answer["kernels"] >= 8
 
 
 def test_warmup_in_this_process():
@@ -445,11 +445,11 @@ def test_compiling_children_need_neither_typer_nor_rich():
 def test_every_op_has_operands_at_every_size(op: Op):
     """What the demo will call exists and is accepted, for ops that are still to come as well."""
     for size in (1, 10, 1000, 100_000):
-        given = sample(op, "float32", size)
+        drawn = sample(op, "float32", size)
         least = 768 if op.quantized else 0  # a row has a whole block at least
-        numbers = sum(x.nbytes // 4 if op.caches and x.dtype == np.uint8 else x.size for x in given.operands)
+        numbers = sum(x.nbytes // 4 if op.caches and x.dtype == np.uint8 else x.size for x in drawn.operands)
         assert numbers <= 4 * max(size, least) + 100
-        shapes = op.result_shapes(tuple(given.shapes), {p.name: given.kwargs.get(p.name, p.default) for p in op.static})
+        shapes = op.result_shapes(tuple(drawn.shapes), {p.name: drawn.kwargs.get(p.name, p.default) for p in op.static})
         assert all(extent >= 0 for shape in shapes for extent in shape)
     if op.over is None and not op.structured:
         assert sample(op, "float32", 100_000).operands[0].size == 100_000

@@ -26,8 +26,8 @@ def examine(folder, *arguments, **environ):
 def report(folder, *arguments, **environ):
     """Exit code, the report, and its backends by name."""
     code, text = examine(folder, "--json", *arguments, **environ)
-    found = json.loads(text)
-    return code, found, {b["name"]: b for b in found["backends"]}
+    answer = json.loads(text)
+    return code, answer, {b["name"]: b for b in answer["backends"]}
 
 
 def test_all_is_well(tmp_path):
@@ -39,13 +39,13 @@ def test_all_is_well(tmp_path):
     assert "active" not in text
     assert "works: fake-works 1.0, " in text and "backend.toml" in text
     assert f"Cache: {tmp_path / 'cache'} (" in text and "files" in text
-    code, found, backends = report(tmp_path, TRUENO_WORKS_MODE="off")
-    mode = next(s for s in found["settings"] if s["name"] == "TRUENO_WORKS_MODE")
+    code, answer, backends = report(tmp_path, TRUENO_WORKS_MODE="off")
+    mode = next(s for s in answer["settings"] if s["name"] == "TRUENO_WORKS_MODE")
     assert mode == {
         "name": "TRUENO_WORKS_MODE", "value": False, "origin": "environment TRUENO_WORKS_MODE", "help": "its mode"
     }  # fmt: skip
     assert backends["works"]["active"] is False and backends["works"]["installed"] is True
-    assert found["cache"]["used"] and isinstance(found["calibration"], str)
+    assert answer["cache"]["used"] and isinstance(answer["calibration"], str)
     _, text = examine(tmp_path)
     line = next(line for line in text.splitlines() if line.startswith("works"))
     assert "just now" in line  # the verdict that was kept
@@ -66,6 +66,9 @@ def test_a_failure_is_degraded_and_refresh_tries_again(tmp_path):
     assert "OSError: libfoo.so is missing (probe_failed)" in text
     assert "advice: frail: OSError: libfoo.so is missing\n" in text and "pip install foo" not in text
     assert 'note: frail: it prints on stdout: "hello"' in text
+    source = next(tmp_path.rglob("impl.py"))
+    line = next(i for i, text in enumerate(source.read_text().splitlines(), 1) if "raise OSError" in text)
+    assert f"raised: frail: {source}, line {line}, in probe\n" in text
     switch.unlink()
     code, _, backends = report(tmp_path)
     frail = backends["frail"]
@@ -77,14 +80,30 @@ def test_a_failure_is_degraded_and_refresh_tries_again(tmp_path):
     assert report(tmp_path)[0] == 0
 
 
+def test_the_line_where_a_plugin_fails_is_shown(tmp_path):
+    """Whatever fails, in whichever process; none where no line of the plugin does."""
+    write(tmp_path, "deep", "def probe(self, level): return helper(level)", module="def helper(level):\n    1 / 0\n")
+    write(tmp_path, "early", "def __init__(self): raise SystemExit(3)")
+    write(tmp_path, "garbled", module="import os\nif True\n")
+    write(tmp_path, "lacking", factory="fake_lacking_package.impl:Nothing")
+    write(tmp_path, "pathless", "def probe(self, level): return Probe(False, 'no')")
+    for environ in ({}, {"TRUENO_PROBE": "off"}):
+        code, text = examine(tmp_path, **environ)
+        raised = {w[1]: w[2] for w in (line.split(": ", 2) for line in text.splitlines()) if w[0] == "raised"}
+        assert code == 1 and set(raised) == {"deep", "early", "garbled"}
+        assert raised["deep"] == f"{tmp_path / 'fake_deep_package' / 'impl.py'}, line 2, in helper"
+        assert raised["early"].endswith("in __init__")
+        assert raised["garbled"] == f"{tmp_path / 'fake_garbled_package' / 'impl.py'}, line 2"
+
+
 def test_what_nobody_asked_for_is_no_degradation(tmp_path):
     failing = "def probe(self, level): raise OSError('no')"
     write(tmp_path, "later", unavailable="not built yet: no kernels")
     write(tmp_path, "blocked", failing)
     write(tmp_path, "board", failing, kind="gpu")
     write(tmp_path, "asked", failing, opt_in=True)
-    code, found, backends = report(tmp_path, TRUENO_BLOCK="blocked", FORCE_CPU="1")
-    assert code == 0 and found["health"] == "ok"
+    code, answer, backends = report(tmp_path, TRUENO_BLOCK="blocked", FORCE_CPU="1")
+    assert code == 0 and answer["health"] == "ok"
     assert {name: b["code"] for name, b in backends.items()} == {
         "later": "not_built", "blocked": "blocked", "board": "forced_cpu", "asked": "probe_failed", "reference": ""
     }  # fmt: skip
@@ -100,21 +119,21 @@ def test_no_device_is_nothing_wrong(tmp_path):
     write(tmp_path, "at_once", body.replace("level < 2", "False").replace("level > 1", "True"), kind="gpu")
     write(tmp_path, "fileless", require={sys.platform: {"any_path": ["/no/such/device"]}}, install="get it")
     for environ in ({}, {"TRUENO_PROBE": "off", "TRUENO_BLOCK": "boardless"}):
-        code, found, backends = report(tmp_path, **environ)
-        assert code == 0 and found["health"] == "ok"
+        code, answer, backends = report(tmp_path, **environ)
+        assert code == 0 and answer["health"] == "ok"
         named = [n for n in ("boardless", "at_once", "fileless") if n != environ.get("TRUENO_BLOCK")]
         assert [(backends[n]["code"], backends[n]["status"]) for n in named] == [("no_device", "no device")] * len(
             named
         )
-        assert not [line for line in found["advice"] if line.startswith(("boardless", "at_once", "fileless"))]
+        assert not [line for line in answer["advice"] if line.startswith(("boardless", "at_once", "fileless"))]
         assert backends["fileless"]["remedy"] == "get it"
     code, text = examine(tmp_path)
     line = next(line for line in text.splitlines() if line.startswith("boardless"))
     assert line.split()[2:4] == ["yes", "no"] and "no board; plug one in (no_device)" in line
     write(tmp_path, "frail", "def probe(self, level): raise OSError('libfoo.so is missing')")
     write(tmp_path, "needs", require={"modules": ["no_such_module"]})
-    code, found, backends = report(tmp_path)
-    assert code == 1 and found["health"] == "degraded"
+    code, answer, backends = report(tmp_path)
+    assert code == 1 and answer["health"] == "degraded"
     assert {b["name"] for b in backends.values() if b["status"] == "failed"} == {"frail", "needs"}
 
 
@@ -144,8 +163,8 @@ def test_sections_of_plugins_and_what_is_wrong_with_them(tmp_path):
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: fake-{name}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[trueno.hooks]\n{name} = {value}\n")
-    code, found, _ = report(tmp_path, TRUENO_AUTOLOAD="works,ours")
-    assert code == 0 and found["sections"] == [{"plugin": "ours", "lines": ["all boards lit", "[7]"]}]
+    code, answer, _ = report(tmp_path, TRUENO_AUTOLOAD="works,ours")
+    assert code == 0 and answer["sections"] == [{"plugin": "ours", "lines": ["all boards lit", "[7]"]}]
     code, text = examine(tmp_path)
     assert "all boards lit" in text and "[7]" in text
     assert code == 1 and "trueno_doctor_sektion" in text
@@ -161,11 +180,11 @@ def test_a_cache_that_is_not_used_is_said(tmp_path):
 def test_only_what_is_missing_is_told_how_to_install(tmp_path):
     write(tmp_path, "needs", require={"modules": ["no_such_module"]}, install="pip install foo")
     write(tmp_path, "newer", api=[7, 9], install="pip install bar")
-    _, found, backends = report(tmp_path)
+    _, answer, backends = report(tmp_path)
     assert backends["needs"]["remedy"] == "pip install foo" and backends["newer"]["remedy"] == ""
-    (newer,) = [line for line in found["advice"] if line.startswith("newer")]
+    (newer,) = [line for line in answer["advice"] if line.startswith("newer")]
     assert newer.count("pip install") == 1 and newer.endswith("pip install --upgrade trueno")
-    (needs,) = [line for line in found["advice"] if line.startswith("needs")]
+    (needs,) = [line for line in answer["advice"] if line.startswith("needs")]
     assert needs.count("pip install foo") == 1
 
 
@@ -189,9 +208,9 @@ def test_ours_that_are_not_installed_are_said(monkeypatch):
 
 def test_json_of_a_cache_folder_of_nobody(tmp_path):
     write(tmp_path, "works")
-    code, found, _ = report(tmp_path, TRUENO_CACHE_DIR="~nobodyx/y")
-    assert code == 2 and found["health"] == "broken" and len(found["broken"]) == 1
-    assert "TRUENO_CACHE_DIR is '~nobodyx/y'" in found["broken"][0]
+    code, answer, _ = report(tmp_path, TRUENO_CACHE_DIR="~nobodyx/y")
+    assert code == 2 and answer["health"] == "broken" and len(answer["broken"]) == 1
+    assert "TRUENO_CACHE_DIR is '~nobodyx/y'" in answer["broken"][0]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX")

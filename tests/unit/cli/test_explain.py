@@ -66,6 +66,26 @@ def test_the_shapes_are_those_that_were_given():
     assert "a 512×256, b 256×8" in run("matmul", "512x256", "256x8").stdout
 
 
+@pytest.mark.parametrize("name, nbytes", [("f16", 128), ("q8_0", 68)])
+def test_shapes_of_caches_are_in_elements_and_name_the_format(name, nbytes):
+    shapes = ["2x1x4x64", "8x16x2x64", "8x16x2x64", "2x4", "2"]
+    words = f"k 8×16×2×64 in {name}, v 8×16×2×64 in {name}, table 2×4, lengths 2 (up to 16\u202f384 elements)"
+    assert words in run("attention_decode", *shapes, "--set", f"format={name}").stdout
+    data = json.loads(run("attention_decode", *shapes, "--set", f"format={name}", "--json").stdout)
+    assert data["shapes"][1] == [8, 16, 2, 64] and data["static"]["format"] == name
+    q, pages = np.ones((2, 1, 4, 64), np.float32), np.zeros((8, 16, 2, nbytes), np.uint8)
+    table, lengths = np.zeros((2, 4), int), np.ones(2, int)
+    for k, keywords in ((pages, {"format": name}), (trueno.Pages(pages, name), {})):
+        assert words in str(trueno.explain("attention_decode", q, k, k, table, lengths, **keywords))
+
+
+def test_shapes_of_blocks_are_in_elements():
+    assert "w 64×256 in q4_k, x 256 (up to 16\u202f384 elements)" in run("quant_matvec", "64x256", "256").stdout
+    w = trueno.quantize(np.ones((4, 256), np.float32), "q6_k")
+    for operands, keywords in (((w,), {}), ((w.bytes,), {"format": "q6_k"})):
+        assert "w 4×256 in q6_k (up to" in str(trueno.explain("dequantize", *operands, **keywords))
+
+
 def test_every_column_has_a_heading_and_something_in_it():
     lines = run("add", "1000", "1000").stdout.splitlines()
     assert lines[2].split() == ["backend", "reason", "predicted", "from", "meaning"]  # nothing moves on the host

@@ -434,13 +434,13 @@ def test_several_loops_one_after_another_and_at_once():
         return [(await aio.add([float(i)], [float(k)]))[0] for i in range(50)]
 
     assert asyncio.run(main(1)) == asyncio.run(main(1))
-    found = {}
-    crowd = [threading.Thread(target=lambda k=k: found.update({k: asyncio.run(main(k))})) for k in range(4)]
+    seen = {}
+    crowd = [threading.Thread(target=lambda k=k: seen.update({k: asyncio.run(main(k))})) for k in range(4)]
     for t in crowd:
         t.start()
     for t in crowd:
         t.join()
-    assert found == {k: [float(i + k) for i in range(50)] for k in range(4)}
+    assert seen == {k: [float(i + k) for i in range(50)] for k in range(4)}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")

@@ -99,9 +99,9 @@ def test_a_parameter_that_is_none_is_named(backend, name):
                     continue
                 with pytest.raises(ParameterError) as caught:
                     getattr(trueno, name)(*operands(op), **good | {parameter: value})
-                said = str(caught.value)
-                assert said.startswith(f"{name}: ") and len(said) < 600, (what, said)
-                assert parameter in said or "blocks are bytes" in said, (what, said)
+                message = str(caught.value)
+                assert message.startswith(f"{name}: ") and len(message) < 600, (what, message)
+                assert parameter in message or "blocks are bytes" in message, (what, message)
                 with pytest.raises(TruenoError):
                     trueno.explain(name, *operands(op), **good | {parameter: value})
 
@@ -117,13 +117,13 @@ def test_an_operand_that_is_none_is_named(name):
     with trueno.use("reference"):
         for k, spec in enumerate(op.signature.inputs):
             for what, value in GARBAGE.items():
-                given = operands(op)
-                given[k] = value
+                arrays = operands(op)
+                arrays[k] = value
                 numbers = ("array", "one in an array", "empty array", "list")
                 if what in numbers or (spec.index and what in ("bytearray", "memoryview")):  # which may fit
                     continue
                 with pytest.raises(TruenoError) as caught:
-                    getattr(trueno, name)(*given, **keywords(op)[0])
+                    getattr(trueno, name)(*arrays, **keywords(op)[0])
                 assert str(caught.value).startswith(f"{name}: ") and len(str(caught.value)) < 600, (spec.name, what)
 
 
@@ -132,18 +132,18 @@ def test_a_choice_is_one_of_the_table(name):
     """A plan for a value that no op takes is not kept, and a text that equals everything is not a value."""
     op = TABLE[name]
     parameter = "mode" if name == "convolve2d" else op.static[-1].name
-    given = {p.name: p.typical for p in op.static}
+    options = {p.name: p.typical for p in op.static}
     with pytest.raises(ParameterError, match=parameter):
-        getattr(trueno, name)(*operands(op), **given | {parameter: Agreeing("nonsense")})
+        getattr(trueno, name)(*operands(op), **options | {parameter: Agreeing("nonsense")})
     with pytest.raises(ParameterError, match=parameter):
-        getattr(trueno, name).plan(*operands(op), **given | {parameter: np.array(["a", "b"])})
+        getattr(trueno, name).plan(*operands(op), **options | {parameter: np.array(["a", "b"])})
     from trueno.dispatch.state import current
 
     table = getattr(current.get(), f"f4_{name}")
     before = len(table)
     for i in range(3):
         with pytest.raises(ParameterError):
-            getattr(trueno, name)(*operands(op), **given | {op.static[0].name: f"nonsense {i}"})
+            getattr(trueno, name)(*operands(op), **options | {op.static[0].name: f"nonsense {i}"})
     assert len(table) == before
 
 

@@ -32,8 +32,8 @@ def rows(rng: np.random.Generator, n: int = 257) -> Any:
 def test_right_evaluations_pass(op: Any, dtype: str, seed: int) -> None:
     """NumPy in the op's own dtype is a right kernel, on hard rows too; and the meaning is inside its bound."""
     rng = np.random.default_rng([seed, *op.name.encode()])
-    for given in keywords(op):
-        params, static = split(op, given)
+    for options in keywords(op):
+        params, static = split(op, options)
         program = op.program(**static)
         for n in (1, 2, 3, 9, 65, 300):
             operands = grid(op, np.dtype(dtype), rng, n)
@@ -165,8 +165,8 @@ def test_products_with_a_zero_of_unknown_sign() -> None:
     for name in ("mul", "div"):
         for other in (-2.0, 2.0):
             program = TABLE[name].program("eu")
-            (found,) = bound(program, [np.zeros((1, 1)), np.array(other)], [], np.float32, known={"x": unknown})
-            assert np.signbit(found.low[0, 0]) and not np.signbit(found.high[0, 0]), (name, other)
+            (interval,) = bound(program, [np.zeros((1, 1)), np.array(other)], [], np.float32, known={"x": unknown})
+            assert np.signbit(interval.low[0, 0]) and not np.signbit(interval.high[0, 0]), (name, other)
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])

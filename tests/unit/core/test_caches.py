@@ -1,6 +1,6 @@
 """Ops on caches of keys and values, against PyTorch in float64 on the tokens of each sequence."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import ml_dtypes
 import numpy as np
@@ -198,6 +198,8 @@ def test_what_is_wrong_is_named(backend):
         trueno.attention_decode(q, k, v, table, lengths)
         with pytest.raises(ParameterError, match=r"lengths\[0\] is 17; its row of table has 2 pages of 8 tokens"):
             trueno.attention_decode(q, k, v, table, [17, 8])
+        with pytest.raises(ParameterError, match=r"lengths\[0\] is 9; its row of table has 1 page of 8 tokens, which"):
+            trueno.attention_decode(q, k, v, table[:, :1], [9, 8])
         with pytest.raises(ParameterError, match=r"lengths\[1\] is -1; "):
             trueno.attention_decode(q, k, v, table, [16, -1])
         with pytest.raises(ParameterError, match=r"table\[1, 1\] is 9, but k has pages 0 to 2"):
@@ -208,9 +210,11 @@ def test_what_is_wrong_is_named(backend):
             ParameterError, match=r"v is in f32, but format is 'f16'; caches of one call have one dtype"
         ):
             trueno.attention_decode(q, k.astype(np.float16), v, table, lengths)
+        with pytest.raises(DtypeError, match=r"q is float64; ops on caches require float32: convert it"):
+            trueno.attention_decode(q.astype(np.float64), k, v, table, lengths)
         with pytest.raises(DtypeError, match=r"k is float64; a cache is float32, float16 or bfloat16"):
             trueno.attention_decode(q, k.astype(np.float64), v, table, lengths)
-        with pytest.raises(ParameterError, match=r"blocks are bytes without a format"):
+        with pytest.raises(ParameterError, match=r"k is bytes without a format; give Pages, or format='f32'"):
             trueno.attention_decode(q, k.view(np.uint8), v.view(np.uint8), table, lengths)
         with pytest.raises(ShapeError, match=r"k: q8_0: a row of 33 bytes is not a whole number of blocks"):
             trueno.attention_decode(q, *[np.zeros((3, 8, 2, 33), np.uint8)] * 2, table, lengths, format="q8_0")
@@ -225,6 +229,36 @@ def test_what_is_wrong_is_named(backend):
             trueno.kv_cache_scatter(k, x, [0, 1], out=k.astype(np.float16))
         with pytest.raises(OutError, match=r"out is float32, strides .*; the cache is f32, in rows without gaps"):
             trueno.kv_cache_scatter(k, x, [0, 1], out=np.zeros((3, 8, 2, 64), np.float32)[..., ::2])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("form", ["f32", "f16", "bf16"])
+def test_an_array_that_is_updated_in_place_is_the_result(backend, form):
+    """By the fast path, by the general one (lists), under a guard, and as Pages; a read-only one is not written."""
+    x, slots = np.arange(128, dtype=np.float32).reshape(2, 2, 32), np.array([3, 17])
+    want = np.zeros((3, 8, 2, 32), DTYPES[form])
+    want.reshape(24, 2, 32)[slots] = x
+    guard = trueno.JidokaGuard().on(trueno.Condition.NAN, trueno.Action.STOP)
+    with trueno.use(backend):
+        for rows, places in ((x, slots), (x.tolist(), slots.tolist()), (x, slots.astype(np.int32))):
+            for around in (nullcontext(), guard):
+                cache = np.zeros_like(want)
+                with around:
+                    assert trueno.kv_cache_scatter(cache, rows, places, out=cache) is cache
+                np.testing.assert_array_equal(cache, want)
+        pages = trueno.Pages(np.zeros_like(want))
+        assert trueno.kv_cache_scatter(pages, x, slots, out=pages) is pages
+        np.testing.assert_array_equal(pages.numpy(), want.astype(np.float32))
+        frozen = np.zeros_like(want)
+        frozen.flags.writeable = False
+        with pytest.raises(OutError, match="out for y is read-only"):
+            trueno.kv_cache_scatter(frozen, x, slots, out=frozen)
+        assert not frozen.any()
+        other, gaps = np.zeros_like(want), np.zeros((3, 8, 4, 32), DTYPES[form])[:, :, ::2]
+        assert trueno.kv_cache_scatter(np.zeros_like(want), x, slots, out=other) is other
+        assert trueno.kv_cache_scatter(gaps, x, slots, out=gaps) is gaps
+        np.testing.assert_array_equal(other, want)
+        np.testing.assert_array_equal(gaps, want)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

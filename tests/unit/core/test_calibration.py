@@ -99,9 +99,9 @@ def test_merging_keeps_what_others_stored():
     store.save([row(), row("simd")])
     calibration.forget()
     store.save([row("reference"), row("simd", speed=9e9)])
-    found = again()
-    assert {k[0] for k in found} == {"scalar", "simd", "reference"}
-    assert found[row("simd").key].rates.flops == 9e9
+    stored = again()
+    assert {k[0] for k in stored} == {"scalar", "simd", "reference"}
+    assert stored[row("simd").key].rates.flops == 9e9
 
 
 def test_a_small_change_changes_nothing():
@@ -172,9 +172,9 @@ def test_a_bad_line_is_dropped_with_one_warning(line):
     store.save([row()])
     path = calibration.file()
     path.write_text(path.read_text("utf-8") + f"{line}\n{line}\n", "utf-8")
-    with pytest.warns(TruenoWarning, match="line 3, is dropped") as said:
+    with pytest.warns(TruenoWarning, match="line 3, is dropped") as caught:
         assert list(again()) == [row().key]
-    assert len(said) == 1
+    assert len(caught) == 1
 
 
 @pytest.mark.parametrize("line", BAD)
@@ -200,9 +200,9 @@ def test_a_bad_header_ignores_the_file(damage):
     store.save([row()])
     path = calibration.file()
     path.write_text(damage(path.read_text("utf-8")), "utf-8")
-    with pytest.warns(TruenoWarning, match="is ignored") as said:
+    with pytest.warns(TruenoWarning, match="is ignored") as caught:
         assert again() == {}
-    assert len(said) == 1
+    assert len(caught) == 1
     assert store.save([row("simd")])  # and is written again
     assert {k[0] for k in again()} == {"simd"}
 
@@ -221,10 +221,10 @@ def test_a_folder_of_others_is_done_without(tmp_path, monkeypatch):
     settings.reload()
     if cachedir.inspect("calibration")[1] == "":
         pytest.skip("this platform has no modes")
-    with pytest.warns(TruenoWarning) as said:  # noqa: PT031 - one warning of both
+    with pytest.warns(TruenoWarning) as caught:  # noqa: PT031 - one warning of both
         assert not store.save([row()])
         assert calibration.rates("scalar", ADD) is not None  # in this process
-    assert len(said) == 1
+    assert len(caught) == 1
     assert not list(open_to_all.rglob("*.jsonl"))
 
 
@@ -250,10 +250,10 @@ def test_merge_takes_a_file_of_this_machine(tmp_path):
     lines = [json.dumps(calibration.facts()), newer.line(), older.line(), row("reference").line()]
     other.write_text("\n".join(lines) + "\n", "utf-8")
     assert store.merge(other) == 3
-    found = again()
-    assert found[newer.key] == newer  # the newest wins, however near
-    assert found[older.key].measured == "2026-03-01"
-    assert row("reference").key in found
+    stored = again()
+    assert stored[newer.key] == newer  # the newest wins, however near
+    assert stored[older.key].measured == "2026-03-01"
+    assert row("reference").key in stored
 
 
 def test_merge_refuses_what_is_not_of_this_machine(tmp_path):
@@ -285,8 +285,8 @@ save([Row(sys.argv[1], "matmul", "float32", band, Rates(0, 1, 1), 1, 0.0, "x") f
 
 def test_describe_says_what_is_in_force():
     store.save([row(), row("simd", measured="2026-02-01T00:00:00Z")])
-    said = store.describe()
-    assert said.startswith("2 speeds of scalar, simd, measured 2026-01-01 to 2026-02-01, in ")
+    description = store.describe()
+    assert description.startswith("2 speeds of scalar, simd, measured 2026-01-01 to 2026-02-01, in ")
 
 
 def test_held_rows_are_this_process_alone():
@@ -309,8 +309,8 @@ def test_a_backend_that_lies_is_reported():
     calibration.hold([honest])
     assert misdeclared("scalar") == []
     calibration.hold([replace(honest, rates=scaled(10))])
-    (said,) = misdeclared("scalar")
-    assert said.startswith("scalar: elementwise plain, float32: declares itself 10.0× faster than measured")
+    (finding,) = misdeclared("scalar")
+    assert finding.startswith("scalar: elementwise plain, float32: declares itself 10.0× faster than measured")
     calibration.hold([replace(honest, rates=scaled(0.1))])
     assert "10.0× slower than measured" in misdeclared("scalar")[0]
 

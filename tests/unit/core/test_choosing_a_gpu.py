@@ -50,9 +50,9 @@ def test_small_host_arrays_never_go_there(machine):
     for op in TABLE.values():
         if not op.quantized:
             for size in (1, 100, 10_000, 50_000):
-                found = decided(op.name, size)
-                assert found.chosen != "fake"
-                assert {c.name: c.code for c in found.candidates}["fake"] == "too_small", (op.name, size)
+                decision = decided(op.name, size)
+                assert decision.chosen != "fake"
+                assert {c.name: c.code for c in decision.candidates}["fake"] == "too_small", (op.name, size)
 
 
 @pytest.mark.parametrize("name", ["add", "relu", "sum", "rms_norm", "transpose", "matvec"])
@@ -70,8 +70,8 @@ def test_large_products_go_there(machine):
 @pytest.mark.parametrize("name", ["add", "sum", "softmax", "matmul"])
 def test_arrays_that_live_there_never_leave(machine, name):
     for size in (16, 1 << 12, 1 << 20, 1 << 24):
-        found = decided(name, size, residency="fake")
-        assert found.chosen == "fake" and found.by == "resident"
+        decision = decided(name, size, residency="fake")
+        assert decision.chosen == "fake" and decision.by == "resident"
 
 
 def test_a_link_as_fast_as_memory_brings_even_additions_there(machine, fake):

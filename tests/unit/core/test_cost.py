@@ -41,8 +41,8 @@ def test_a_size_class_stands_for_its_middle():
 
 def test_row_programs_read_each_operand_once():
     n = cost.elements(20)
-    found = cost.work(call("add", (20,)))
-    assert found == (n, 12 * n, 3, 12 * n, n)
+    work = cost.work(call("add", (20,)))
+    assert work == (n, 12 * n, 3, 12 * n, n)
     assert cost.work(call("add", (20,), dtype=F8)).bytes == 24 * n
     scalar = cost.work(call("add", (20,), layout="eu"))
     assert near(scalar.bytes, 8 * n + 4)
@@ -50,9 +50,9 @@ def test_row_programs_read_each_operand_once():
 
 def test_rows_are_as_many_as_elements_allow():
     n = cost.elements(24)
-    found = cost.work(call("argmax", (24,), rank=2))
-    assert found.elements == n
-    assert near(found.bytes, 4 * n + 8 * n / cost.LONGEST_ROW)  # positions are int64
+    work = cost.work(call("argmax", (24,), rank=2))
+    assert work.elements == n
+    assert near(work.bytes, 4 * n + 8 * n / cost.LONGEST_ROW)  # positions are int64
     one = cost.work(call("argmax", (24,), rank=1))
     assert near(one.bytes, 4 * n + 8)
 
@@ -79,27 +79,27 @@ def test_structured_work_is_near_the_truth(name, shapes):
     """Extents are guessed from size classes, of which each may be 1.5 times off: within a factor, not exact."""
     op = TABLE[name]
     sizes = tuple(math.prod(s).bit_length() for s in shapes)
-    found = cost.work(call(name, sizes, rank=len(shapes[0])))
+    work = cost.work(call(name, sizes, rank=len(shapes[0])))
     symbols, leading = op.signature.bind(name, shapes)
     true = op.flops(symbols, math.prod(leading))
     if name == "batched_matmul":
-        assert true / 3 <= found.flops <= 6 * true  # how many matrices there are, sizes do not say
+        assert true / 3 <= work.flops <= 6 * true  # how many matrices there are, sizes do not say
     else:
-        assert true / 3 <= found.flops <= 3 * true
+        assert true / 3 <= work.flops <= 3 * true
     results = [math.prod(s) for s in op.result_shapes(shapes, {p.name: p.typical for p in op.static})]
     arrays = sum(map(math.prod, shapes)) + sum(results)
-    assert arrays * 4 / 3 <= found.moved <= arrays * 4 * 3
-    assert found.arrays == len(shapes) + len(results)
+    assert arrays * 4 / 3 <= work.moved <= arrays * 4 * 3
+    assert work.arrays == len(shapes) + len(results)
     largest = max(*map(math.prod, shapes), *results)
-    assert largest / 3 <= found.elements <= largest * 3
+    assert largest / 3 <= work.elements <= largest * 3
 
 
 def test_blocks_are_counted_as_elements_and_moved_as_bytes():
     n, k = 4096, 11008
     rows = n * k * 4.5 / 8
-    found = cost.work(call("quant_matvec", (int(rows).bit_length(), k.bit_length())))
-    assert 2 * n * k / 2 <= found.flops <= 2 * n * k * 2
-    assert rows / 2 <= found.bytes <= rows * 2
+    work = cost.work(call("quant_matvec", (int(rows).bit_length(), k.bit_length())))
+    assert 2 * n * k / 2 <= work.flops <= 2 * n * k * 2
+    assert rows / 2 <= work.bytes <= rows * 2
     whole = cost.work(call("dequantize", (int(rows).bit_length(),)))
     assert near(whole.bytes, whole.elements * (4 + 4.5 / 8))
     packed = cost.work(call("quantize_rows", ((n * k).bit_length(),)))
@@ -118,10 +118,10 @@ def test_every_op_has_work_at_every_size(name):
     count = len(op.signature.inputs) if op.structured else 1
     last = (0.0, 0.0)
     for size in (0, 1, 2, 5, 10, 20, 30, 40):
-        found = cost.work(call(name, (size,) * count))
-        assert all(math.isfinite(v) and v >= 0 for v in found)
-        assert (found.flops, found.bytes) >= last
-        last = found.flops, found.bytes
+        work = cost.work(call(name, (size,) * count))
+        assert all(math.isfinite(v) and v >= 0 for v in work)
+        assert (work.flops, work.bytes) >= last
+        last = work.flops, work.bytes
         assert cost.band(call(name, (size,) * count)) in cost.BANDS
     assert last[1] > 0
 
@@ -174,9 +174,9 @@ def test_a_link_is_paid_for_host_arrays_only():
 def test_measured_speeds_go_before_declared_ones():
     row = calibration.Row("x", "elementwise plain", "float32", "large", Rates(0.5, 1e9, 1e9), 3, 0.0, "2026-01-01")
     calibration.hold([row])
-    found = predict(call("add", (20,)), "x", PLAIN)
-    assert found.source == "measured"
-    assert found.seconds > 0.5
+    estimate = predict(call("add", (20,)), "x", PLAIN)
+    assert estimate.source == "measured"
+    assert estimate.seconds > 0.5
     assert predict(call("add", (20,)), "y", PLAIN).source == "declared"
     assert predict(call("add", (20,), dtype=F8), "x", PLAIN).source == "declared"
     assert predict(call("add", (20,)), "x", Rates(-1, 0, 0)).source == "measured"  # what is declared is not needed

@@ -274,38 +274,38 @@ def test_what_is_no_event_is_reported_and_costs_nothing():
 
 
 def test_what_a_sink_does_is_counted_and_not_told_again(monkeypatch):
-    told = []
+    seen = []
 
     def sink(event):
-        told.append(event.kind)
+        seen.append(event.kind)
         emit("decision", "add", "simd")
 
     monkeypatch.setitem(events.SINKS, "a test", sink)
     emit("probe", backend="simd")
-    assert told == ["probe"]
+    assert seen == ["probe"]
     assert stats().events == {"probe": 1, "decision": 1}
     emit("probe", backend="simd")
-    assert told == ["probe", "probe"]
+    assert seen == ["probe", "probe"]
 
 
 def test_where_nobody_listens_no_event_is_made(monkeypatch):
     """It is counted as before; and a new listener gets the next one."""
-    made = []
+    seen = []
     real = events.Event
-    monkeypatch.setattr(events, "Event", lambda *given: made.append(given[0]) or real(*given))
+    monkeypatch.setattr(events, "Event", lambda *given: seen.append(given[0]) or real(*given))
     logging.getLogger("trueno").setLevel(logging.INFO)
     try:
         for _ in range(3):
             emit("transfer", "add", "fake", "to device", bytes=10, seconds=0.5)
         emit("compile", "add", "fake", seconds=0.5)
-        assert made == []
+        assert seen == []
         assert stats().transfers == {("to device", "fake"): Sum(3, 1.5, 30)}
         emit("compile", "add", "fake", seconds=1.5)  # which the logger has at INFO
         with trueno.trace() as traced:
             emit("transfer", "add", "fake", "to device")
         verbose(monkeypatch, "transfer")
         emit("transfer", "add", "fake", "to host")
-        assert made == ["compile", "transfer", "transfer"] and [e.kind for e in traced.events] == ["transfer"]
+        assert seen == ["compile", "transfer", "transfer"] and [e.kind for e in traced.events] == ["transfer"]
     finally:
         logging.getLogger("trueno").setLevel(logging.NOTSET)
 
@@ -331,16 +331,16 @@ def everything():
 
 def test_stats_count_everything():
     everything()
-    found = stats()
-    assert found.decisions == {"simd": 2, "scalar": 1}
-    assert found.runs == {("add", "simd"): Sum(2, 0.75, 0)}
-    assert found.compiles == {("add", "simd"): Sum(1, 1.5, 0)}
-    assert found.fallbacks == {("add", "fake", "simd", "OutOfMemory"): 1}
-    assert found.transfers == {("to device", "fake"): Sum(2, 2e-3, 1024)}
-    assert found.guards == {("log", "nan", "stop"): 1}
-    assert found.probes == {("cuda", "cannot run"): 1, ("simd", "can run"): 1}
-    assert found.events["calibrate"] == 1
-    assert isinstance(found.quarantined, tuple)
+    counts = stats()
+    assert counts.decisions == {"simd": 2, "scalar": 1}
+    assert counts.runs == {("add", "simd"): Sum(2, 0.75, 0)}
+    assert counts.compiles == {("add", "simd"): Sum(1, 1.5, 0)}
+    assert counts.fallbacks == {("add", "fake", "simd", "OutOfMemory"): 1}
+    assert counts.transfers == {("to device", "fake"): Sum(2, 2e-3, 1024)}
+    assert counts.guards == {("log", "nan", "stop"): 1}
+    assert counts.probes == {("cuda", "cannot run"): 1, ("simd", "can run"): 1}
+    assert counts.events["calibrate"] == 1
+    assert isinstance(counts.quarantined, tuple)
 
 
 def test_stats_are_a_copy_and_can_be_reset():

@@ -22,7 +22,7 @@ pytestmark = needs_modes
 
 def operands(op: Op, n: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Numbers made of bits, a third of them near 0.01 and the others down to the subnormals."""
-    made = []
+    seen = []
     for spec in op.signature.inputs:
         along = op.over is None or op.over in spec.dims
         shape = (*((2,) if spec.leading else ()), *((n,) if along else ()))
@@ -30,8 +30,8 @@ def operands(op: Op, n: int, rng: np.random.Generator) -> list[np.ndarray]:
         if shape:
             exponent[..., ::3] = 120
         sign, digits = rng.integers(0, 2, shape, dtype=np.uint32), rng.integers(0, 2**23, shape, dtype=np.uint32)
-        made.append(np.asarray(sign << np.uint32(31) | exponent << np.uint32(23) | digits).view(np.float32))
-    return made
+        seen.append(np.asarray(sign << np.uint32(31) | exponent << np.uint32(23) | digits).view(np.float32))
+    return seen
 
 
 def called(op: Op, given: list[np.ndarray]) -> bytes:
@@ -73,8 +73,8 @@ def test_a_steady_kernel_that_is_bound_to_shapes_is_steady(mode: str) -> None:
     kernel.bind = lambda shapes: lambda x: (shapes, x, floatenv.standard())
     bound = floatenv.steady(kernel).bind(((2, 3),))
     with in_mode(mode):
-        found = bound(1.0)
-    assert found == (((2, 3),), 1.0, True)
+        interval = bound(1.0)
+    assert interval == (((2, 3),), 1.0, True)
     assert not hasattr(floatenv.steady(lambda x: x), "bind")
 
 
@@ -86,10 +86,10 @@ def test_every_row_op_gives_the_same_bits_in_every_mode(backend: str, mode: str)
         for op in TABLE.values():
             if op.structured:
                 continue
-            given = operands(op, 40, rng)
-            expected = called(op, given)
+            arrays = operands(op, 40, rng)
+            expected = called(op, arrays)
             with in_mode(mode):
-                found, kept = called(op, given), not floatenv.standard()
+                found, kept = called(op, arrays), not floatenv.standard()
             assert found == expected, (op.name, mode, f"seed {SEED}")
             assert kept, f"{op.name} took the caller's mode away"
 

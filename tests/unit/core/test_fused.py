@@ -19,11 +19,11 @@ def seed():
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_one_rounding(dtype, seed):
-    given = operands(np.dtype(dtype), np.random.default_rng(seed))
-    want = exact(*given)
-    assert same(fma(*given), want), f"seed {seed}"
+    arrays = operands(np.dtype(dtype), np.random.default_rng(seed))
+    want = exact(*arrays)
+    assert same(fma(*arrays), want), f"seed {seed}"
     if dtype != "float16":  # whose sums are exact in float64
-        x, y, z = given
+        x, y, z = arrays
         with np.errstate(all="ignore"):
             plain = (x.astype(np.float64) * y + z).astype(dtype)
         assert not same(plain, want), "operands that two roundings get right prove nothing"
@@ -31,11 +31,11 @@ def test_one_rounding(dtype, seed):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_reference_and_the_judge_agree_with_fractions(dtype, seed):
-    given = [v[None] for v in operands(np.dtype(dtype), np.random.default_rng(seed), n=60)]
-    (got,) = evaluate(PROGRAM, given, [], dtype)
-    want = exact(*(v[0] for v in given))[None]
+    arrays = [v[None] for v in operands(np.dtype(dtype), np.random.default_rng(seed), n=60)]
+    (got,) = evaluate(PROGRAM, arrays, [], dtype)
+    want = exact(*(v[0] for v in arrays))[None]
     assert same(got, want), f"seed {seed}"
-    (allowed,) = bound(PROGRAM, given, [], dtype, Accuracy())
+    (allowed,) = bound(PROGRAM, arrays, [], dtype, Accuracy())
     assert judge(want, allowed), f"seed {seed}: {judge(want, allowed)}"
 
 

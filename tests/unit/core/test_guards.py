@@ -490,14 +490,14 @@ def call_of(name, *operands, dtype="f4", rank=1):
 def test_divergence_case_by_case(got, wanted, bad):
     x = np.zeros(2, "f4")
     got = [np.array(got, "f4")]
-    found = health.divergence(call_of("neg", x), got, [np.array(wanted, "f8")], 0.01)
-    assert (found.count if found else 0) == bad
+    finding = health.divergence(call_of("neg", x), got, [np.array(wanted, "f8")], 0.01)
+    assert (finding.count if finding else 0) == bad
 
 
 def test_another_position_diverges():
     x = np.array([1.0, 3.0, 2.0], "f4")
-    found = health.divergence(call_of("argmax", x), [np.array(2)], [np.array(1)], 1e3)
-    assert found.count == 1 and "2 where 1 was expected" in found.detail
+    finding = health.divergence(call_of("argmax", x), [np.array(2)], [np.array(1)], 1e3)
+    assert finding.count == 1 and "2 where 1 was expected" in finding.detail
 
 
 def test_the_sign_of_an_eigenvector_is_free():
@@ -542,8 +542,8 @@ def test_finite_is_exact(n, dtype):
                 y[at] = value
                 assert not health.finite(y)
                 assert health.status([x, y]) == bits
-                found = health.where(np.isnan if bits == 1 else np.isinf, ["a", "b"], [x, y])
-                assert (found.result, found.index, found.count) == ("b", (at,), 1)
+                finding = health.where(np.isnan if bits == 1 else np.isinf, ["a", "b"], [x, y])
+                assert (finding.result, finding.index, finding.count) == ("b", (at,), 1)
     assert health.status([np.float32(np.nan).reshape(())]) == 1
 
 
@@ -591,14 +591,14 @@ def test_one_guard_in_many_threads():
     together = Barrier(8)
 
     def work(i):
-        found = []
+        collected = []
         for k in range(60):
             with STOP[NAN] if (i + k) % 2 else JidokaGuard():
                 if k < 3:
                     together.wait()
-                found.append(trips() == bool((i + k) % 2))
-            found.append(not trips())
-        return all(found)
+                collected.append(trips() == bool((i + k) % 2))
+            collected.append(not trips())
+        return all(collected)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(8)))
@@ -606,13 +606,13 @@ def test_one_guard_in_many_threads():
 
 def test_tasks_have_guards_of_their_own():
     async def work(guard, wanted):
-        found = []
+        collected = []
         for _ in range(20):
             with guard:
                 await asyncio.sleep(0)
-                found.append(trips() == wanted)
-            found.append(trips() == outside)
-        return all(found)
+                collected.append(trips() == wanted)
+            collected.append(trips() == outside)
+        return all(collected)
 
     async def all_of_them():
         guards = [(STOP[NAN], True), (JidokaGuard(), False), (STOP[NAN], True), (STOP[INF], False)]

@@ -78,14 +78,14 @@ def ulp(x, half):
 def test_float32_then_one_rounding_is_the_very_number(backend, half, name, seeded):
     """float32 has 24 digits, at least twice those of both types and two more: the second rounding changes nothing."""
     count = len(TABLE[name].operands)
-    given = [numbers(seeded, half, 4000) for _ in range(count)]
+    arrays = [numbers(seeded, half, 4000) for _ in range(count)]
     if name == "sqrt":
-        given = [np.abs(x) for x in given]
+        arrays = [np.abs(x) for x in arrays]
     exact = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt}[name]
-    wide = [x.astype(np.float64) for x in given]
+    wide = [x.astype(np.float64) for x in arrays]
     keep = wide[1] != 0 if name == "div" else np.ones(4000, bool)
     with trueno.use(backend), np.errstate(all="ignore"):
-        got = getattr(trueno, name)(*given)
+        got = getattr(trueno, name)(*arrays)
         want = nearest(exact(*wide), half)
     assert got.dtype == half
     np.testing.assert_array_equal(got.astype(np.float64)[keep], want[keep])

@@ -253,15 +253,15 @@ def test_a_plugin_that_cannot_be_loaded(install):
     install.points.append(Point(hooks.GROUP, "less", f"{install.points[2].value}:missing", "d"))
     with pytest.warns(TruenoWarning) as caught:
         assert hooks.doctor_sections() == [("good", ["a", "b"])]
-    said = hooks.problems()
-    assert len(said) == len(caught) == 4
-    assert said[0] == 'hooks: the plugin "bad" cannot be loaded: ImportError: no libfoo'
-    assert '"gone" cannot be loaded: ModuleNotFoundError' in said[1]
-    assert '"less" cannot be loaded: AttributeError' in said[2]
-    assert '"quits" cannot be loaded: SystemExit: 3' in said[3]
+    problems = hooks.problems()
+    assert len(problems) == len(caught) == 4
+    assert problems[0] == 'hooks: the plugin "bad" cannot be loaded: ImportError: no libfoo'
+    assert '"gone" cannot be loaded: ModuleNotFoundError' in problems[1]
+    assert '"less" cannot be loaded: AttributeError' in problems[2]
+    assert '"quits" cannot be loaded: SystemExit: 3' in problems[3]
     assert hooks.errors()["bad", "import"].__traceback__ is not None
     settings.reload()
-    assert hooks.problems() == said  # and warned of once only: a second warning would be an error here
+    assert hooks.problems() == problems  # and warned of once only: a second warning would be an error here
 
 
 @pytest.mark.parametrize(

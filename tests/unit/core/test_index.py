@@ -367,9 +367,9 @@ def test_an_index_that_others_can_write_is_not_read(site, scans, cache):
     file.write_text(resealed(file.read_text().replace("index_test_acme.backend:Backend", "os:abort")))
     assert index.points()[0].manifest["factory"] == "os:abort"  # this is why
     cache.chmod(0o777)
-    with pytest.warns(TruenoWarning, match="can be written by other users") as said:
+    with pytest.warns(TruenoWarning, match="can be written by other users") as caught:
         assert index.points() == expected
-    assert len(said) == 1
+    assert len(caught) == 1
     assert index.points() == expected
     assert len(scans) == 3
 
@@ -381,9 +381,9 @@ def test_a_full_disk_is_one_warning(site, scans, cache, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cachedir.os, "replace", full)
-    with pytest.warns(TruenoWarning, match="No space left on device") as said:
+    with pytest.warns(TruenoWarning, match="No space left on device") as caught:
         assert names(index.points()) == [("acme", "trueno-acme", "1.0")]
-    assert len(said) == 1
+    assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert names(index.points()) == [("acme", "trueno-acme", "1.0")]

@@ -220,19 +220,34 @@ def test_errors_say_what_is_needed_and_what_there_is():
         (lambda: cache.append(0, x[:3], x[:3], s), OutOfMemory,
          "sequence 0 has 30 tokens, and 3 more need room for 33, but the capacity is 32; truncate it"),
         (lambda: cache.append(0, x[:9], x[:9], cache.new()), OutOfMemory,
-         "9 more tokens need 2 pages of 8, but 1 of 8 are free; release or truncate a sequence"),
+         "9 more tokens need 2 pages of 8 tokens, but 1 of 8 are free; release or truncate a sequence"),
         (lambda: cache.append(0, x, x, 9), ParameterError, "there is no sequence 9; those there are: 0, 1"),
         (lambda: cache.append(2, x, x, s), ParameterError, "layer is 2; there are layers 0 to 1"),
         (lambda: cache.append(0, x[:1, :1], x[:1], s), ShapeError, r"k has shape \[1, 1, 1, 32\], but \[1, 1, 2, 32\]"),
         (lambda: cache.append(0, x[:2], x[:1], s), ShapeError, r"v has shape \[1, 1, 2, 32\], but \[1, 2, 2, 32\]"),
-        (lambda: cache.append(0, x[0], x[0], s), ShapeError, r"an array has shape \[2, 32\]; \[tokens, heads"),
+        (lambda: cache.append(0, x[0], x[0], s), ShapeError, r"k has shape \[2, 32\], but \[tokens, heads"),
         (lambda: cache.append(0, *[x[:1].astype(np.float64)] * 2, s), DtypeError, "k is float64; rows are float32"),
         (lambda: cache.append(0, *[x[None, :1].repeat(2, 0)] * 2, [s, s]), ParameterError, "each may be there once"),
         (lambda: cache.truncate(s, -1), ParameterError, "length is -1; give a whole number, 0 or more"),
         (lambda: cache.commit([s], 9), ParameterError, "9 more tokens of sequence 0 were not reserved: it has 30, and"),
         (lambda: trueno.KVCache(1, 2, 32, capacity=0), ParameterError, "capacity is 0; give a whole number, 1 or more"),
         (lambda: trueno.KVCache(1, 2, 32, capacity=8, dtype="q4_0"), ParameterError, "dtype is 'q4_0'; it must be"),
-        (lambda: trueno.KVCache(1, 2, 33, capacity=8, dtype="q8_0"), ShapeError, "q8_0: a row of 33 elements is not"),
+        (lambda: trueno.KVCache(1, 2, 40, capacity=8, dtype="q8_0"), ShapeError,
+         "KVCache: head_dim is 40, but q8_0 stores blocks of 32 numbers; give a multiple, or another dtype"),
+        (lambda: trueno.KVCache(1, 2, 32, value_dim=33, capacity=8, dtype="q8_0"), ShapeError, "value_dim is 33, but"),
+        (lambda: trueno.KVCache(1, 2, 32, capacity=8, dtype=np.int8), ParameterError, "dtype is .*int8.*; it must be"),
+        (lambda: trueno.KVCache(1, 2, 32, capacity=8, dtype=None), ParameterError, "dtype is None; it must be float32"),
+        (lambda: cache.append(0, x[None], x, [s]), ShapeError,
+         r"append: v has shape \[30, 2, 32\], but \[1, tokens, heads"),
+        (lambda: cache.attend(0, x[:1], [s, t]), ShapeError, r"attend: q has shape \[1, 2, 32\], but \[2, tokens"),
+        (lambda: cache.attend(0, x[None, :0], []), ParameterError, r"attend: sequences is \[\]; give one of them, or"),
+        (lambda: cache.attend(0, x, "zz"), ParameterError, "there is no sequence 'z'; those there are: 0, 1"),
+        (lambda: cache.attend(0, x, None), ParameterError, r"sequences is None; give a list of what new\(\) returned"),
+        (lambda: cache.append(0, x[None], x[None], [1.0]), ParameterError, "there is no sequence 1.0; those"),
+        (lambda: cache.fork([s]), ParameterError, r"there is no sequence \[0\]; those there are"),
+        (lambda: cache.truncate(True, 1), ParameterError, "there is no sequence True; those there are"),
+        (lambda: cache.table(s), ParameterError, r"sequences is 0; give a list of what new\(\) returned"),
+        (lambda: cache.lengths(None), ParameterError, "sequences is None; give a list"),
         (lambda: trueno.KVCache(1, 2, 32, capacity=1 << 60), OutOfMemory, "there is no room for .* give a smaller"),
     )  # fmt: skip
     for call, kind, why in cases:
@@ -244,6 +259,21 @@ def test_errors_say_what_is_needed_and_what_there_is():
     np.testing.assert_array_equal(cache.read(0, s)[0], x)
     assert (cache.length(s), cache.length(t)) == (30, 0) and cache.lengths([s, t], 0).tolist() == [30, 20]
     assert repr(cache).startswith("<KVCache 2 layers, f16, 3 sequences, 7 of 8 pages of 8 tokens used, ")
+
+
+def test_a_single_page_is_counted_as_one():
+    cache = trueno.KVCache(1, 2, 32, capacity=4)
+    x = np.ones((4, 2, 32), np.float32)
+    cache.append(0, x, x, cache.new())
+    with pytest.raises(OutOfMemory, match="2 more tokens need 1 page of 4 tokens, but 0 of 1 are free"):
+        cache.append(0, x[:2], x[:2], cache.new())
+    assert repr(cache).startswith("<KVCache 1 layer, f16, 2 sequences, 1 of 1 page of 4 tokens used, ")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.dtype(np.float16), ml_dtypes.bfloat16])
+def test_dtypes_of_numpy(dtype):
+    cache = trueno.KVCache(1, 2, 32, capacity=4, dtype=dtype)
+    assert cache.pages(0)[0].format == {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}[np.dtype(dtype).name]
 
 
 def test_moving_pages_keeps_what_sequences_hold():

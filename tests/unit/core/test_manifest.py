@@ -60,9 +60,9 @@ SCHEMA = Draft202012Validator(keys.schema())
 def refusal(data, **given):
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         parse(data, "acme/backend.toml", **given)
-    said = str(raised.value)
-    assert said.startswith("acme/backend.toml: ")
-    return said.removeprefix("acme/backend.toml: ")
+    message = str(raised.value)
+    assert message.startswith("acme/backend.toml: ")
+    return message.removeprefix("acme/backend.toml: ")
 
 
 def test_every_key_arrives():
@@ -181,17 +181,17 @@ def test_the_name_is_the_entry_points():
 
 @pytest.mark.parametrize("api, older", [([2, 3], "trueno"), ([7, 7], "trueno")])
 def test_a_newer_plugin_asks_for_a_newer_core(api, older, monkeypatch):
-    code, said = parse(GOOD | {"api": api}, "x", distribution="acme-trueno").unmet()
+    code, reason = parse(GOOD | {"api": api}, "x", distribution="acme-trueno").unmet()
     assert code == "api_mismatch"
-    assert said.endswith("and this trueno implements 1. Install: pip install --upgrade trueno")
-    assert f"version{'s' if api == [2, 3] else ''} {api[0]}" in said
+    assert reason.endswith("and this trueno implements 1. Install: pip install --upgrade trueno")
+    assert f"version{'s' if api == [2, 3] else ''} {api[0]}" in reason
 
 
 def test_an_older_plugin_asks_for_a_newer_plugin(monkeypatch):
     monkeypatch.setattr(manifest, "API", 3)
-    code, said = parse(GOOD | {"api": [1, 2]}, "x", distribution="acme-trueno").unmet()
+    code, reason = parse(GOOD | {"api": [1, 2]}, "x", distribution="acme-trueno").unmet()
     assert code == "api_mismatch"
-    assert said == (
+    assert reason == (
         "it implements versions 1 to 2 of the backend protocol, and this trueno implements 3. "
         "Install: pip install --upgrade acme-trueno"
     )

@@ -20,8 +20,8 @@ BACKENDS = {
 
 def sound(op):
     """Operands, keywords and results of a call, the results as the reference makes them."""
-    given = keywords(op)[0]
-    static = {p.name: given[p.name] for p in op.static}
+    options = keywords(op)[0]
+    static = {p.name: options[p.name] for p in op.static}
     rng = np.random.default_rng(3)
     if not op.structured:
         shapes = user_shapes(op, op.layout, 3, 8)
@@ -36,8 +36,8 @@ def sound(op):
     if op.name == "symmetric_eigen":
         operands[0] = operands[0] + operands[0].T
     with trueno.use("reference"):
-        made = getattr(trueno, op.name)(*operands, **given)
-    return operands, given, made if isinstance(made, tuple) else (made,)
+        made = getattr(trueno, op.name)(*operands, **options)
+    return operands, options, made if isinstance(made, tuple) else (made,)
 
 
 def spoilt(right):
@@ -91,8 +91,8 @@ def test_an_out_that_does_not_fit_is_an_error(backend, name):
     if backend != "reference":
         pytest.importorskip(f"trueno_{backend}")
     op, call = TABLE[name], getattr(trueno, name)
-    operands, given, results = sound(op)
-    if registry.load(backend).supports(request(op, tuple(operands), given)) is not None:
+    operands, options, results = sound(op)
+    if registry.load(backend).supports(request(op, tuple(operands), options)) is not None:
         pytest.skip(f"{backend} has no kernel for {name}")
     before = [x.tobytes() for x in operands]
     with trueno.use(backend):
@@ -102,14 +102,14 @@ def test_an_out_that_does_not_fit_is_an_error(backend, name):
                 outs[k] = wrong
                 said = f"{name} on {backend}, result {k}: {what}"
                 held = list(map(kept, outs))
-                assert raised(call, operands, given, outs).startswith(f"{name}: "), said
+                assert raised(call, operands, options, outs).startswith(f"{name}: "), said
                 assert list(map(kept, outs)) == held, f"{said} was written to"
         if len(results) > 1:
             for outs in ((), (np.full_like(results[0], 7),), (None,) * len(results), np.full_like(results[0], 7)):
                 with pytest.raises(OutError):
-                    call(*operands, **given, out=outs)
+                    call(*operands, **options, out=outs)
         right = [np.full_like(r, 7) for r in results]
-        call(*operands, **given, out=right[0] if len(right) == 1 else tuple(right))
+        call(*operands, **options, out=right[0] if len(right) == 1 else tuple(right))
         for made, wanted in zip(right, results, strict=True):
             np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
     assert [x.tobytes() for x in operands] == before

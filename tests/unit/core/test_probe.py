@@ -118,9 +118,9 @@ def test_a_plugin_that_hangs_is_ended_and_holds_up_nobody_else(tmp_path):
     pids = tmp_path / "pids"
     write(tmp_path, "hangs", body.replace("FILE", repr(str(pids))))
     write(tmp_path, "works")
-    found = tell(tmp_path, ASK, TRUENO_PROBE_TIMEOUT="4")
-    assert found["works"][0]
-    _, code, reason, *_ = found["hangs"]
+    report = tell(tmp_path, ASK, TRUENO_PROBE_TIMEOUT="4")
+    assert report["works"][0]
+    _, code, reason, *_ = report["hangs"]
     assert code == "probe_timeout" and "after 4 s (TRUENO_PROBE_TIMEOUT)" in reason
     if sys.platform == "linux":  # and what it started has gone with it
         deadline = time.monotonic() + 10
@@ -182,10 +182,10 @@ def test_what_passes_alone_and_fails_here_is_said(tmp_path):
 def test_without_a_process_it_is_tried_in_this_one(tmp_path, mode, kept):
     write(tmp_path, "works")
     write(tmp_path, "raises", BAD["raises"][0])
-    found = tell(tmp_path, ASK, TRUENO_PROBE=mode)
-    assert found["works"][0] and found["works"][4] == "unprobed"
-    assert found["raises"][1] == "probe_failed" and found["raises"][4] == "unprobed"
-    assert "fake_works_package.impl" in found["loaded"]
+    report = tell(tmp_path, ASK, TRUENO_PROBE=mode)
+    assert report["works"][0] and report["works"][4] == "unprobed"
+    assert report["raises"][1] == "probe_failed" and report["raises"][4] == "unprobed"
+    assert "fake_works_package.impl" in report["loaded"]
     tell(tmp_path, ASK)
     assert (tell(tmp_path, ASK, TRUENO_PROBE=mode)["works"][4] == "cached") is kept
 
@@ -198,8 +198,8 @@ def test_where_this_python_cannot_be_started_it_is_tried_here(tmp_path, spell):
 
 def test_a_process_that_cannot_start_is_not_the_plugins_fault(tmp_path):
     write(tmp_path, "works")
-    found = tell(tmp_path, f"import sys\nsys.executable = {str(tmp_path / 'python-gone')!r}\n" + ASK)
-    available, _, _, notes, probed, _ = found["works"]
+    report = tell(tmp_path, f"import sys\nsys.executable = {str(tmp_path / 'python-gone')!r}\n" + ASK)
+    available, _, _, notes, probed, _ = report["works"]
     assert available and probed == "unprobed" and "no process could be started" in notes[0]
 
 
@@ -214,8 +214,8 @@ def test_the_child_finds_what_this_process_finds(tmp_path):
         ASK,
     ]
     done = run(tmp_path, "\n".join(lines), flags=("-I",))
-    found = json.loads(done.stdout)
-    assert found["far"][4] == found["near"][4] == "now" and found["far"][0] and found["near"][0], found
+    report = json.loads(done.stdout)
+    assert report["far"][4] == report["near"][4] == "now" and report["far"][0] and report["near"][0], report
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -440,10 +440,10 @@ def test_the_time_begins_when_it_is_ready(started):
 def test_one_that_was_ended_for_another_thread_is_started_again(started):
     processes = started(READY_AND_SLEEPS)
     answer = json.dumps(Verdict(True).plain())
-    told = []
+    seen = []
 
     def wait():
-        told.append(process.wait(manifest()))
+        seen.append(process.wait(manifest()))
 
     thread = Thread(target=wait)
     thread.start()
@@ -452,7 +452,7 @@ def test_one_that_was_ended_for_another_thread_is_started_again(started):
     started([sys.executable, "-c", f"print('ready'); print({answer!r})"])
     process.abandon()
     thread.join(30)
-    assert len(processes) == 2 and told[0].ok
+    assert len(processes) == 2 and seen[0].ok
 
 
 def test_to_host_must_write_where_it_is_told():

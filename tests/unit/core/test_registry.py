@@ -149,8 +149,8 @@ print(json.dumps([errors, subprocess.check_output([sys.executable, "-c", inner],
 
 def test_block_and_a_misspelt_name(two):
     done = run(two, CODES, TRUENO_BLOCK="board,wroks")
-    found = json.loads(done.stdout)
-    assert found["board"][1] == "blocked" and "TRUENO_BLOCK" in found["board"][2] and found["works"][0]
+    report = json.loads(done.stdout)
+    assert report["board"][1] == "blocked" and "TRUENO_BLOCK" in report["board"][2] and report["works"][0]
     assert 'TRUENO_BLOCK names "wroks", which is not installed; did you mean "works"?' in done.stderr
     assert "board" not in done.stderr
     assert "part of trueno" in run(two, NAMES, TRUENO_BLOCK="reference").stderr
@@ -160,8 +160,8 @@ def test_autoload_names_what_is_left(two):
     assert tell(two, NAMES, TRUENO_AUTOLOAD="0") == ["reference"]
     done = run(two, NAMES, TRUENO_AUTOLOAD="Works, bord")
     assert json.loads(done.stdout) == ["works", "reference"] and 'did you mean "board"?' in done.stderr
-    said = run(two, "import trueno\nwith trueno.use('works'): pass", TRUENO_AUTOLOAD="0").stderr
-    assert "UnknownBackend" in said and "TRUENO_AUTOLOAD is '0', from environment TRUENO_AUTOLOAD" in said
+    output = run(two, "import trueno\nwith trueno.use('works'): pass", TRUENO_AUTOLOAD="0").stderr
+    assert "UnknownBackend" in output and "TRUENO_AUTOLOAD is '0', from environment TRUENO_AUTOLOAD" in output
 
 
 def test_settings_of_plugins_are_declared_and_unknown_ones_are_a_warning(two):
@@ -185,7 +185,7 @@ def test_refused_without_running_any_of_their_code(tmp_path):
     write(tmp_path, "twice", distribution="fake-one")
     write(tmp_path, "twice", distribution="fake-other")
     write(tmp_path, "works")
-    found = tell(tmp_path, CODES)
+    report = tell(tmp_path, CODES)
     expected = {
         "old": ("api_mismatch", "it implements versions 7 to 9 of the backend protocol"),
         "later": ("not_built", "not built yet"),
@@ -195,16 +195,16 @@ def test_refused_without_running_any_of_their_code(tmp_path):
         "twice": ("duplicate", "fake-one and fake-other"),
     }
     for name, (code, sentence) in expected.items():
-        available, got, reason = found[name]
+        available, got, reason = report[name]
         assert not available and got == code and sentence in reason, (name, got, reason)
-    assert found["works"][0] and found["loaded"] == []
+    assert report["works"][0] and report["loaded"] == []
 
 
 def test_a_duplicate_is_an_error_when_it_is_named(tmp_path):
     write(tmp_path, "twice", distribution="fake-one")
     write(tmp_path, "twice", distribution="fake-other")
-    said = run(tmp_path, "import trueno\nwith trueno.use('twice'): pass").stderr
-    assert "BackendUnavailable: twice: two distributions bring it, fake-one and fake-other" in said
+    output = run(tmp_path, "import trueno\nwith trueno.use('twice'): pass").stderr
+    assert "BackendUnavailable: twice: two distributions bring it, fake-one and fake-other" in output
 
 
 ADD = "import numpy as np, trueno; trueno.add(np.ones(3), np.ones(3)); trueno.backends(); trueno.add(np.ones(3), 1.0)"
@@ -216,13 +216,14 @@ def test_a_clash_that_costs_a_backend_is_one_warning(tmp_path, third):
     write(tmp_path, "twice", distribution="fake-other", manifest="garbled" if third else "")
     if third:
         write(tmp_path, "twice", distribution="fake-third")
-    said = run(tmp_path, ADD).stderr
+    output = run(tmp_path, ADD).stderr
     known = "fake-one and fake-other" + " and fake-third" * third
-    assert said.count("TruenoWarning") == 1
+    assert output.count("TruenoWarning") == 1
     assert (
-        f'TruenoWarning: the backend "twice" is switched off: {"3" if third else "two"} distributions bring it' in said
+        f'TruenoWarning: the backend "twice" is switched off: {"3" if third else "two"} distributions bring it'
+        in output
     )
-    assert f"bring it, {known}, and {'none' if third else 'neither'} is used; uninstall " in said
+    assert f"bring it, {known}, and {'none' if third else 'neither'} is used; uninstall " in output
     assert run(tmp_path, ADD, TRUENO_BLOCK="twice").stderr == ""
 
 
@@ -337,9 +338,9 @@ print(json.dumps([entry.available, entry.probed, same]))
     ],
 )  # fmt: skip
 def test_what_is_no_manifest_is_a_sentence(given):
-    with pytest.raises(ParameterError, match=r"^register: ") as said:
+    with pytest.raises(ParameterError, match=r"^register: ") as caught:
         registry.register(given)
-    assert "zz" not in registry.entries() and "object is not" not in str(said.value)
+    assert "zz" not in registry.entries() and "object is not" not in str(caught.value)
 
 
 def test_a_dict_in_itself_is_a_sentence():
@@ -411,8 +412,8 @@ def test_a_plugin_that_asks_for_itself_while_it_is_loaded(tmp_path):
     import trueno
     with trueno.use("eager"): pass
     """
-    said = run(tmp_path, code, TRUENO_PROBE="off").stderr
-    assert "eager: it requests itself while it is loaded" in said
+    output = run(tmp_path, code, TRUENO_PROBE="off").stderr
+    assert "eager: it requests itself while it is loaded" in output
 
 
 def test_a_plugin_that_calls_an_op_while_it_is_made_is_done_without(tmp_path):

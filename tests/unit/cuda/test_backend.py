@@ -30,9 +30,9 @@ def test_an_architecture_that_it_cannot_play(monkeypatch, arch):
     monkeypatch.setenv("TRUENO_CUDA_EMULATED_ARCH", arch)
     trueno.settings.settings.reload()
     try:
-        found = EmulatedBackend().probe(1)
-        assert isinstance(found, Probe) and not found.ok
-        assert found.reason.startswith(f"TRUENO_CUDA_EMULATED_ARCH is {arch!r}; it must be one of sm_80, ")
+        answer = EmulatedBackend().probe(1)
+        assert isinstance(answer, Probe) and not answer.ok
+        assert answer.reason.startswith(f"TRUENO_CUDA_EMULATED_ARCH is {arch!r}; it must be one of sm_80, ")
     finally:
         monkeypatch.undo()
         trueno.settings.settings.reload()

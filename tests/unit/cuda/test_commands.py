@@ -72,14 +72,16 @@ def test_the_architecture_where_none_is_named():
 
 @pytest.mark.parametrize("command", ["emit", "run"])
 def test_the_help_tells_how_schedules_are_written(command):
-    said = ptx(command, "--help").stdout
-    assert "schedule" in said and all(f"{s}:" in said for s in ("flat256x4", "held32x8", "swept1024x4", "long256x4c32"))
+    output = ptx(command, "--help").stdout
+    assert "schedule" in output and all(
+        f"{s}:" in output for s in ("flat256x4", "held32x8", "swept1024x4", "long256x4c32")
+    )
 
 
 def test_list_as_json():
-    found = json.loads(ptx("list", "--json").stdout)
-    assert [e["name"] for e in found] == list(registry.catalogue())
-    (outer,) = (e for e in found if e["name"] == "outer")
+    report = json.loads(ptx("list", "--json").stdout)
+    assert [e["name"] for e in report] == list(registry.catalogue())
+    (outer,) = (e for e in report if e["name"] == "outer")
     assert outer["family"] == "moves" and "sm_90a" in outer["arches"]
     assert outer["constants"][0] == {"name": "itemsize", "default": 4, "choices": [4, 8], "help": "bytes of an element"}
 
@@ -140,12 +142,12 @@ def test_run_launches_what_emit_prints(name, given):
 
 
 def test_run_as_json():
-    found = json.loads(ptx("run", "convolve2d", "--set", "P=2", "--set", "Q=2", "--json").stdout)
-    (launch,) = found["launches"]
-    assert found["constants"]["P"] == 2 and found["constants"]["R"] == launch["constants"]["R"]
-    assert found["good"] and launch["kernel"] == "convolve2d_taps_f32_P2_Q2_R8" and launch["constants"]["P"] == 2
+    report = json.loads(ptx("run", "convolve2d", "--set", "P=2", "--set", "Q=2", "--json").stdout)
+    (launch,) = report["launches"]
+    assert report["constants"]["P"] == 2 and report["constants"]["R"] == launch["constants"]["R"]
+    assert report["good"] and launch["kernel"] == "convolve2d_taps_f32_P2_Q2_R8" and launch["constants"]["P"] == 2
     assert launch["findings"] == [] and launch["flops"]["f32"] > 0 and launch["accesses"][0]["sectors"] > 0
-    (result,) = found["results"]
+    (result,) = report["results"]
     assert result["good"] and not result["exact"] and 0 < result["error"] <= 1
 
 

@@ -27,15 +27,15 @@ def bf16(x):
 def test_golden_rows_become_golden_bytes(tmp_path, name, weighted):
     trueno.gguf.write(tmp_path / "in", {NAME: GGML["x"]}, ARCH)
     weights = {NAME: GGML["imatrix"]} if weighted else None
-    told = []
+    collected = []
     steps = trueno.gguf.convert(
         tmp_path / "in",
         tmp_path / "out",
         PURE.get(name, name),
         imatrix=weights,
-        each=lambda s, n: told.append((s.name, n)),
+        each=lambda s, n: collected.append((s.name, n)),
     )
-    assert [(s.name, s.was, s.type) for s in steps] == [(NAME, "f32", name)] and told == [(NAME, 30)]
+    assert [(s.name, s.was, s.type) for s in steps] == [(NAME, "f32", name)] and collected == [(NAME, 30)]
     with trueno.gguf.open(tmp_path / "out") as file:
         wanted = GGML[f"{'qim' if weighted else 'q'}_{name.upper()}"]
         assert np.array_equal(file[NAME].bytes, wanted) and file[NAME].shape == GGML["x"].shape
@@ -51,9 +51,9 @@ def test_every_format_of_the_golden_rows_but_one_is_some_mixtures_default():
 def test_pieces_give_the_same(tmp_path, monkeypatch, rows_at_once):
     trueno.gguf.write(tmp_path / "in", {NAME: GGML["x"]}, ARCH)
     monkeypatch.setattr(conversion, "PIECE", 768 * rows_at_once)
-    told = []
-    trueno.gguf.convert(tmp_path / "in", tmp_path / "out", "q8_0", each=lambda s, n: told.append(n))
-    assert told == [*range(rows_at_once, 30, rows_at_once), 30]
+    collected = []
+    trueno.gguf.convert(tmp_path / "in", tmp_path / "out", "q8_0", each=lambda s, n: collected.append(n))
+    assert collected == [*range(rows_at_once, 30, rows_at_once), 30]
     assert np.array_equal(trueno.gguf.open(tmp_path / "out")[NAME].bytes, GGML["q_Q8_0"])
 
 

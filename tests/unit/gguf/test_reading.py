@@ -236,13 +236,13 @@ def test_a_closed_file_says_so_and_arrays_outlive_it(tmp_path):
 def test_unknown_names_come_with_a_suggestion(tmp_path):
     trueno.gguf.write(tmp_path / "x.gguf", {"blk.0.ffn_down.weight": np.ones(3, np.float32)}, ARCH)
     with trueno.gguf.open(tmp_path / "x.gguf") as file:
-        with pytest.raises(KeyError) as said:
+        with pytest.raises(KeyError) as caught:
             file["blk.0.fn_down.weight"]
         end = "x.gguf: no tensor 'blk.0.fn_down.weight'; did you mean \"blk.0.ffn_down.weight\"?"
-        assert said.value.args[0].endswith(end)
-        with pytest.raises(KeyError) as said:
+        assert caught.value.args[0].endswith(end)
+        with pytest.raises(KeyError) as caught:
             file.metadata["general.architektur"]
-        assert said.value.args[0] == "no key 'general.architektur'; did you mean \"general.architecture\"?"
+        assert caught.value.args[0] == "no key 'general.architektur'; did you mean \"general.architecture\"?"
         with pytest.raises(KeyError):
             file[3]
         assert "x" not in file and file.get("x") is None and file.metadata.get("y", 3) == 3

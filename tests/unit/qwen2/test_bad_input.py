@@ -1,4 +1,4 @@
-"""What the example engine cannot run: a sentence that names it, exit code 1, and no file half-written."""
+"""What the example engine cannot run: a sentence that names it, exit code 1 or 2, and no file half-written."""
 
 import sys
 
@@ -76,11 +76,36 @@ def test_files_of_another_kind(folder, run):
     assert "GGUF" in run(*generate(path))
 
 
-@pytest.mark.parametrize("tokens", ["1,1024", "-1,2", "99999999999999999999"])
-def test_unknown_tokens(folder, run, tokens):
-    assert tokens.replace("1,1024", "1024").split(",")[0] in run(
-        "generate", tiny(folder), f"--tokens={tokens}", "--ids"
-    )
+def test_unknown_tokens(folder, run):
+    assert "token 1024 is unknown; the model has tokens 0 to 1023" in run("generate", tiny(folder), "--tokens=1,1024")
+
+
+TOKENS, COUNT = "whole numbers like 1,2,3, from 0 to 1e+18", "a whole number from 0 to 1e+18"
+LEVEL, SHARE = "a number from 0 to 1e+18", "a number from 0 to 1"
+OPTIONS = [
+    ("generate", "-n", "-3", COUNT), ("generate", "-n", "1.5", COUNT), ("generate", "--top-k", "-5", COUNT),
+    ("generate", "--temperature", "nan", LEVEL), ("chat", "--temperature", "-1", LEVEL),
+    ("generate", "--temperature", "inf", LEVEL), ("chat", "--top-p", "-1", SHARE), ("chat", "--top-p", "1.01", SHARE),
+    ("generate", "--min-p", "7", SHARE), ("generate", "--min-p", "nan", SHARE), ("generate", "--seed", "-1", COUNT),
+    ("generate", "--count", "0", "a whole number from 1"), ("generate", "--tokens", "a", TOKENS),
+    ("generate", "--tokens", "", TOKENS), ("generate", "--tokens", "1,,2", TOKENS),
+    ("generate", "--tokens", "-1,2", TOKENS), ("generate", "--tokens", "99999999999999999999", TOKENS),
+    ("logits", "--tokens", "1.5", TOKENS), ("bench", "--prompt", "-1", COUNT), ("bench", "--depth", "-1", COUNT),
+    ("bench", "--batch", "0", "whole numbers like 1,2,3, from 1"), ("bench", "--batch", "1,x", "whole numbers"),
+    ("bench", "--repetitions", "0", "a whole number from 1"), ("perplexity", "--context", "3", "a whole number from 4"),
+    ("synthesize", "--seed", "-1", COUNT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command, option, value, remedy", OPTIONS)
+def test_options_outside_their_range(monkeypatch, capsys, command, option, value, remedy):
+    """They are refused before the model is opened, and the sentence names option, value and remedy."""
+    monkeypatch.setattr(sys, "argv", ["qwen2", command, "none.gguf", f"{option}{'=' * (len(option) > 2)}{value}"])
+    with pytest.raises(SystemExit) as stop:
+        program.main()
+    printed = capsys.readouterr()
+    assert stop.value.code == 2 and not printed.out
+    assert f"error: argument {option}: {value!r} does not fit; give {remedy}" in printed.err.splitlines()[-1]
 
 
 def test_a_context_that_is_full(folder, run):
@@ -101,8 +126,9 @@ def test_text_that_is_too_short_or_missing(folder, run, tmp_path):
     assert "utf-8" in run("perplexity", tiny(folder), "--text", short)
 
 
-def test_no_prompt(folder, run):
-    assert "no tokens to start from" in run("generate", tiny(folder))
+@pytest.mark.parametrize("more", [(), ("--prompt", "")])
+def test_no_prompt(folder, run, more):
+    assert "no tokens to start from; pass a prompt" in run("generate", tiny(folder), *more)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -171,8 +197,17 @@ def test_nothing_is_half_written(run, tmp_path, arguments):
     assert not list(tmp_path.rglob("*"))
 
 
-def test_a_folder_that_is_missing(folder, run, tmp_path):
-    assert "No such file" in run("logits", tiny(folder), "--tokens", "1", "--out", tmp_path / "missing" / "l.npy")
+@pytest.mark.parametrize("name", ["missing/l.npy", "", "text/l.npy"])
+def test_outputs_that_cannot_be_written(folder, run, tmp_path, name):
+    """The sentence comes before the model is opened."""
+    (tmp_path / "text").write_text("a file, and no folder")
+    out = tmp_path / name
+    for command in (
+        ("logits", folder / "none.gguf", "--tokens", "1", "--out", out),
+        ("synthesize", out, "--shape", "tiny"),
+    ):
+        assert f"the output is {str(out)!r}; give a file in a folder that exists" in run(*command)
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
 
 
 def test_backends_that_are_not_there(folder, run):

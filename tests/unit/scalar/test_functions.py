@@ -64,12 +64,12 @@ FMA = {F32: (f.fma32, 2), F64: (f.fma64, 6)}
 
 @pytest.mark.parametrize("dtype", [F32, F64])
 def test_fma_is_rounded_once(dtype, seed):
-    given = operands(dtype, np.random.default_rng(seed))
-    want = exact(*given)
+    arrays = operands(dtype, np.random.default_rng(seed))
+    want = exact(*arrays)
     fma, tiles = FMA[dtype]
-    assert same(fma(*given, None, *[None] * tiles), want), f"seed {seed}"
+    assert same(fma(*arrays, None, *[None] * tiles), want), f"seed {seed}"
     for place in range(3):  # out may be an argument
-        args = [v.copy() for v in given]
+        args = [v.copy() for v in arrays]
         assert fma(*args, args[place], *np.empty((tiles, want.size))) is args[place]
         assert same(args[place], want), f"seed {seed}"
 

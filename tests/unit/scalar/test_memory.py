@@ -24,13 +24,13 @@ def test_in_place(name, shape, launch, rng):
         for j, (x, kind) in enumerate(zip(operands, call.layout, strict=True)):
             if kind != "e":
                 continue
-            given = [a.copy() for a in operands]
+            arrays = [a.copy() for a in operands]
             outs = call.results(shape)
-            outs[k] = given[j]
-            status = call.kernel(*given, *call.params, *outs)
+            outs[k] = arrays[j]
+            status = call.kernel(*arrays, *call.params, *outs)
             if (k, call.program.operands[j][0]) in hazards:
                 assert status == -1
-                np.testing.assert_array_equal(given[j], x)
+                np.testing.assert_array_equal(arrays[j], x)
                 continue
             assert status == 0
             for got, expected in zip(outs, want, strict=True):
@@ -43,9 +43,9 @@ def test_both_results_over_both_operands(shape, launch, rng):
     operands = call.operands(rng, shape)
     want = call(operands, shape)
     for order in (0, 1), (1, 0):
-        given = [a.copy() for a in operands]
-        outs = [given[j] for j in order]
-        status = call.kernel(*given, *call.params, *outs)
+        arrays = [a.copy() for a in operands]
+        outs = [arrays[j] for j in order]
+        status = call.kernel(*arrays, *call.params, *outs)
         assert status in (0, -1)
         for got, expected in zip(outs, want if status == 0 else [operands[j] for j in order], strict=True):
             np.testing.assert_array_equal(got, expected)

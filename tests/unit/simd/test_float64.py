@@ -176,13 +176,13 @@ def within(name: str, x: Array) -> Array:
 
 def around(points: Iterable[float], rng: np.random.Generator, count: int) -> Array:
     """Neighbours of each point: the nearest floats, and others at distances of every scale."""
-    found = []
+    seen = []
     for p in map(float, points):
         step = math.ulp(p)
-        found.append(p + step * np.arange(-count // 4, count // 4))
+        seen.append(p + step * np.arange(-count // 4, count // 4))
         scale = abs(p) if p else 1.0
-        found.append(p + scale * rng.standard_normal(count) * 2.0 ** -rng.integers(0, 1070 if p == 0 else 50, count))
-    return np.concatenate(found)
+        seen.append(p + scale * rng.standard_normal(count) * 2.0 ** -rng.integers(0, 1070 if p == 0 else 50, count))
+    return np.concatenate(seen)
 
 
 def same(a: Array, b: Array) -> npt.NDArray[np.bool_]:

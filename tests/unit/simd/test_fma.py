@@ -16,9 +16,9 @@ from unit.fused import exact, operands, same
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_rounding(dtype):
     seed = int(np.random.SeedSequence().generate_state(1)[0])
-    given = operands(np.dtype(dtype), np.random.default_rng(seed))
+    arrays = operands(np.dtype(dtype), np.random.default_rng(seed))
     with trueno.use("simd"):
-        assert same(trueno.fma(*given), exact(*given)), f"seed {seed} at {isa.level()}"
+        assert same(trueno.fma(*arrays), exact(*arrays)), f"seed {seed} at {isa.level()}"
 
 
 @pytest.mark.skipif(isa.detect().level not in ("avx2", "avx512"), reason="no level here lacks the instruction")

@@ -28,11 +28,11 @@ def kernel_of(name, shape, dtype, guarded, layout=None):
 
 
 def results_of(op, shape, dtype):
-    made = []
+    seen = []
     for spec in op.signature.outputs:
         along = op.over is None or op.over in spec.dims
-        made.append(np.full(shape if along else shape[:-1], 7, np.int64 if spec.index else dtype))
-    return made
+        seen.append(np.full(shape if along else shape[:-1], 7, np.int64 if spec.index else dtype))
+    return seen
 
 
 def bits(results):

@@ -197,11 +197,11 @@ def test_an_interrupted_caller_goes_on_and_so_does_the_task(tmp_path: Path) -> N
 def test_several_wait_for_one_task() -> None:
     """The first to wait for its end leaves it to the others."""
     going, waiting = threading.Event(), threading.Semaphore(0)
-    found: list[bool] = []
+    seen: list[bool] = []
 
     def wait() -> None:
         waiting.release()
-        found.append(elsewhere.wait(60))
+        seen.append(elsewhere.wait(60))
 
     crowd = [threading.Thread(target=elsewhere.run, args=(going.wait,))]
     crowd[0].start()
@@ -214,7 +214,7 @@ def test_several_wait_for_one_task() -> None:
     going.set()
     for one in crowd:
         one.join(30)
-    assert found == [True] * 4
+    assert seen == [True] * 4
 
 
 def test_where_there_are_no_threads_it_runs_in_place(monkeypatch: pytest.MonkeyPatch) -> None:

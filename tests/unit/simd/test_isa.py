@@ -79,9 +79,9 @@ def test_a_cap_never_raises_the_level(name: str) -> None:
 )
 def test_apply_works_until_numba_has_a_target(before: str, outcome: str) -> None:
     code = f"{before}\nfrom trueno_simd.llvm import isa\nisa.cap('sse2')\nprint(isa.apply() or 'done', isa.level())"
-    said = python(code)
-    assert outcome in said
-    assert said.split()[-1] == ("sse2" if outcome == "done" else isa.detect().level)
+    output = python(code)
+    assert outcome in output
+    assert output.split()[-1] == ("sse2" if outcome == "done" else isa.detect().level)
 
 
 @pytest.mark.skipif(not ON_X86, reason="the names are those of x86")
@@ -187,5 +187,5 @@ print(isa.level())
 def test_without_a_compiler_there_is_a_sentence() -> None:
     code = "from trueno_simd.backend import SimdBackend; print(SimdBackend().probe(1).reason)"
     for first in ("", "import numba\n"):
-        said = python(first + code, NUMBA_DISABLE_JIT="1")
-        assert said == "Numba compiles nothing (NUMBA_DISABLE_JIT=1); unset that variable"
+        output = python(first + code, NUMBA_DISABLE_JIT="1")
+        assert output == "Numba compiles nothing (NUMBA_DISABLE_JIT=1); unset that variable"

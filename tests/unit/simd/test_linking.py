@@ -49,21 +49,21 @@ def kernel(x_, sums_):
 
 
 def test_all_that_is_linked_into_a_kernel_is_hidden_in_it():
-    (made,) = kernel.overloads.values()
+    (overload,) = kernel.overloads.values()
     seen = {"external": set(), "internal": set()}
-    for function in made.library.get_defined_functions():
+    for function in overload.library.get_defined_functions():
         seen[function.linkage.name].add(function.name)
-    assert seen["external"] == {made.fndesc.llvm_func_name, made.fndesc.llvm_cpython_wrapper_name}
+    assert seen["external"] == {overload.fndesc.llvm_func_name, overload.fndesc.llvm_cpython_wrapper_name}
     assert any("piece" in name for name in seen["internal"]), "the piece is not a separate function: this tests nothing"
 
 
 def test_what_only_kernels_call_is_not_compiled_alone():
     for function in (piece, total):
-        (made,) = function.overloads.values()
+        (overload,) = function.overloads.values()
         with pytest.raises(RuntimeError, match="no compiled object"):
-            made.library._get_compiled_object()
-    (made,) = kernel.overloads.values()
-    assert made.library._get_compiled_object()
+            overload.library._get_compiled_object()
+    (overload,) = kernel.overloads.values()
+    assert overload.library._get_compiled_object()
 
 
 def test_a_kernel_of_pieces_is_right():

@@ -117,8 +117,8 @@ def test_x86(level: str, tmp_path: Path) -> None:
         # AVX has no integer instruction on ymm, and an exponential shifts exponents: LLVM may keep it to xmm.
         word = "[xy]mm" if level == "avx" and name in ("exp", "gelu", "softmax") else own
         assert len(re.findall(PACKED.format(word), text)) >= 2, f"{name}: no packed instruction on {word}"
-        found = re.search(forbidden, text)
-        assert found is None, f"{name}: {found[0].strip()!r} is above {level}"
+        match = re.search(forbidden, text)
+        assert match is None, f"{name}: {match[0].strip()!r} is above {level}"
 
 
 INTEL = ("rocketlake", "graniterapids")

@@ -1,8 +1,15 @@
 """Which pages each sequence lies on: pages are counted, shared by forks, and copied before one of them is written."""
 
 from heapq import heapify, heappop, heappush
+from numbers import Integral
+from typing import Any
 
 from trueno.errors import OutOfMemory, ParameterError
+
+
+def counted(n: int, what: str) -> str:
+    """1 page, 2 pages."""
+    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 class Book:
@@ -25,12 +32,12 @@ class Book:
         """Pages that hold tokens of a sequence."""
         return len(self.users) - len(self._free)
 
-    def table(self, sequence: int) -> list[int]:
+    def table(self, sequence: Any) -> list[int]:
         """The pages of a sequence; ParameterError if there is none of that number."""
-        if sequence not in self.tables:
+        if isinstance(sequence, bool) or not isinstance(sequence, Integral) or sequence not in self.tables:
             known = ", ".join(map(str, list(self.tables)[:8])) or "none: call new()"
             raise ParameterError(f"KVCache: there is no sequence {sequence!r}; those there are: {known}")
-        return self.tables[sequence]
+        return self.tables[int(sequence)]
 
     def new(self) -> int:
         """The number of a new, empty sequence."""
@@ -87,8 +94,9 @@ class Book:
         if need > len(self._free):
             tokens = sum(end - start for _, start, end in spans)
             raise OutOfMemory(
-                f"KVCache: {tokens} more tokens need {need} pages of {self.page}, but {len(self._free)} of "
-                f"{len(self.users)} are free; release or truncate a sequence, or make a cache for more"
+                f"KVCache: {tokens} more tokens need {counted(need, 'page')} of {counted(self.page, 'token')}, but "
+                f"{len(self._free)} of {len(self.users)} are free; release or truncate a sequence, or make a cache for "
+                f"more"
             )
         copies = []
         for sequence, start, end in spans:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.caches.book import Book
+from trueno.caches.book import Book, counted
 from trueno.caches.home import Home
 from trueno.caches.pages import DTYPES, Pages
 from trueno.caches.step import CacheStep
@@ -26,12 +26,12 @@ FEW = 8
 class KVCache:
     """The keys and values of `layers` layers: heads of `head_dim` numbers, and values of `value_dim` (0: the same).
 
-    dtype: "float32", "float16", "bfloat16" or "q8_0".  capacity: the most tokens of a sequence.  sequences: how many of
-    that length there is memory for.  page: tokens of a page; 0 keeps each sequence in one piece.  With small pages any
-    number of shorter sequences share the memory.  All are allocated here.  device: where they are, by a backend's name;
-    without it, and for backends that compute on NumPy's arrays, the host.  Keys, values and queries are there too, and
-    so is what `attend` gives.  A device without kernels for these ops has its cache on the host, and each call moves
-    its arrays; `device` and `repr` say so.
+    dtype: "float32", "float16", "bfloat16" (or NumPy's dtype of that name) or "q8_0".  capacity: the most tokens of a
+    sequence.  sequences: how many of that length there is memory for.  page: tokens of a page; 0 keeps each sequence in
+    one piece.  With small pages any number of shorter sequences share the memory.  All are allocated here.  device:
+    where they are, by a backend's name; without it, and for backends that compute on NumPy's arrays, the host.  Keys,
+    values and queries are there too, and so is what `attend` gives.  A device without kernels for these ops has its
+    cache on the host, and each call moves its arrays; `device` and `repr` say so.
 
     `new()` is a sequence, an int.  `append(layer, k, v, sequence)` adds tokens to one layer of it, and
     `attend(layer, q, sequence)` is attention over what it holds.  A fork shares pages with its origin: a page is copied
@@ -45,7 +45,7 @@ class KVCache:
         head_dim: int,
         *,
         value_dim: int = 0,
-        dtype: str = "float16",
+        dtype: npt.DTypeLike = "float16",
         capacity: int,
         sequences: int = 1,
         page: int = 0,
@@ -57,7 +57,8 @@ class KVCache:
             least = 0 if name in ("value_dim", "page") else 1
             if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < least:
                 raise ParameterError(f"KVCache: {name} is {size!r}; give a whole number, {least} or more")
-        name = DTYPES.get(str(dtype), str(dtype).lower())
+        name = dtype if isinstance(dtype, str) else str(getattr(dtype, "name", getattr(dtype, "__name__", "")))
+        name = DTYPES.get(name, name.lower())
         if name not in CACHES:
             raise ParameterError(f"KVCache: dtype is {dtype!r}; it must be {', '.join(DTYPES)} or q8_0")
         self.format, self.capacity, self.layers = name, index(capacity), index(layers)
@@ -66,6 +67,10 @@ class KVCache:
         self._home = Home(device, name)
         f = format_of(name, cache=True)
         dims = (index(head_dim), index(value_dim) or index(head_dim))
+        for what, d in zip(("head_dim", "value_dim"), dims, strict=True):
+            if d % f.elements:
+                blocks = f"{name} stores blocks of {f.elements} numbers"
+                raise ShapeError(f"KVCache: {what} is {d}, but {blocks}; give a multiple, or another dtype")
         lead = (count, page, index(kv_heads))
         try:
             rows = [(*lead, f.row_bytes(d)) for d in dims]
@@ -119,8 +124,9 @@ class KVCache:
 
     def table(self, sequences: Sequence[int]) -> Array:
         """The page tables of these sequences, [sequences, most pages of one]; 0 where a sequence has no page."""
-        table = np.zeros((len(sequences), -(-self.capacity // self.page)), np.int64)
-        for row, sequence in zip(table, sequences, strict=True):
+        many = self._listed(sequences)
+        table = np.zeros((len(many), -(-self.capacity // self.page)), np.int64)
+        for row, sequence in zip(table, many, strict=True):
             pages = self._book.table(sequence)
             row[: len(pages)] = pages
         return table
@@ -128,7 +134,7 @@ class KVCache:
     def lengths(self, sequences: Sequence[int], layer: int = 0) -> Array:
         """The tokens of these sequences in one layer."""
         self.pages(layer)
-        return np.array([self._lengths[s][layer] for s in sequences if self._book.table(s) is not None], np.int64)
+        return np.array([self._lengths[s][layer] for s in self._listed(sequences)], np.int64)
 
     def read(self, layer: int, sequence: int) -> tuple[Array, Array]:
         """Copies of the keys and the values of a sequence in one layer, float32 [tokens, heads, numbers of a head]."""
@@ -198,7 +204,7 @@ class KVCache:
 
         For a recorded batch: `kv_cache_scatter` writes rows there, and `commit` counts them.
         """
-        self._check(sequences, tokens, layer)
+        sequences = self._check(sequences, tokens, layer)
         starts = [self._lengths[s][layer] for s in sequences]
         copies = self._book.reserve([(s, n, n + tokens) for s, n in zip(sequences, starts, strict=True)])
         try:
@@ -215,24 +221,29 @@ class KVCache:
             row[:] = np.array(self._book.tables[s], np.int64)[at // self.page] * self.page + at % self.page
         return slots.reshape(-1)
 
-    def _check(self, sequences: Any, tokens: Any, layer: int) -> None:
-        """ParameterError for a layer, sequences or a number of tokens that cannot be reserved or counted."""
+    def _check(self, sequences: Any, tokens: Any, layer: int) -> list[int]:
+        """Sequences as a list; ParameterError for a layer, sequences or tokens that cannot be reserved or counted."""
         self.pages(layer)
-        if isinstance(sequences, (int, np.integer)):
-            raise ParameterError(f"KVCache: sequences is {sequences!r}; give a list of them, [{sequences}]")
-        if len(set(sequences)) != len(sequences):
-            raise ParameterError(f"KVCache: sequences are {list(sequences)}; each may be there once")
+        many = self._listed(sequences)
+        if len(set(many)) != len(many):
+            raise ParameterError(f"KVCache: sequences are {many}; each may be there once")
         if not isinstance(tokens, (int, np.integer)) or tokens < 0:
             raise ParameterError(f"KVCache: tokens is {tokens!r}; give a whole number, 0 or more")
-        self._book_has(sequences)
+        return many
 
-    def _book_has(self, sequences: Sequence[int]) -> None:
-        for s in sequences:
+    def _listed(self, sequences: Any) -> list[int]:
+        """Sequences as a list of their numbers; ParameterError for anything else, and for one that is not there."""
+        try:
+            many = list(sequences)
+        except TypeError:
+            raise ParameterError(f"KVCache: sequences is {sequences!r}; give a list of what new() returned") from None
+        for s in many:
             self._book.table(s)
+        return list(map(index, many))
 
     def commit(self, sequences: Sequence[int], tokens: int, layer: int | None = None) -> None:
         """Count tokens that were written to reserved slots; layer: only in this one."""
-        self._check(sequences, tokens, layer or 0)
+        sequences = self._check(sequences, tokens, layer or 0)
         layers = range(self.layers) if layer is None else (layer,)
         for s in sequences:
             room = min(len(self._book.tables[s]) * self.page, self.capacity)
@@ -321,21 +332,21 @@ class KVCache:
     def _many(self, what: str, sequences: int | Sequence[int], **arrays: Any) -> tuple[list[int], list[Any]]:
         """Sequences as a list, and arrays [sequences, tokens, heads, numbers]."""
         one = isinstance(sequences, (int, np.integer))
-        listed: Any = [sequences] if one else sequences
-        many = list(map(index, listed))
-        self._book_has(many)
-        held = [self._home.operand(what, name, x) for name, x in arrays.items()]
-        for x in held:
+        many = self._listed([sequences] if one else sequences)
+        if not many:
+            raise ParameterError(f"KVCache.{what}: sequences is {sequences!r}; give one of them, or a list of some")
+        held = {name: self._home.operand(what, name, x) for name, x in arrays.items()}
+        for name, x in held.items():
             if len(x.shape) != 4 - one or (not one and x.shape[0] != len(many)):
                 want = "[tokens, heads, numbers of a head]"
                 want = want if one else f"[{len(many)}, tokens, heads, numbers of a head]"
-                raise ShapeError(f"KVCache.{what}: an array has shape {list(x.shape)}; {want} is needed")
-        return many, [x.reshape((1, *x.shape)) if one else x for x in held]
+                raise ShapeError(f"KVCache.{what}: {name} has shape {list(x.shape)}, but {want} is needed")
+        return many, [x.reshape((1, *x.shape)) if one else x for x in held.values()]
 
     def __repr__(self) -> str:
         book = self._book
-        pages = f"{book.used} of {len(book.users)} pages of {book.page} tokens used"
+        pages = f"{book.used} of {counted(len(book.users), 'page')} of {counted(book.page, 'token')} used"
+        counts = f"{counted(self.layers, 'layer')}, {self.format}, {counted(len(book.tables), 'sequence')}"
         where = f", on {self.device}" if self.device != "host" else ""
         where += f", on the host because {self._home.reason}" if self._home.reason else ""
-        held = f"{len(book.tables)} sequences, {pages}, {self.nbytes} bytes"
-        return f"<KVCache {self.layers} layers, {self.format}, {held}{where}>"
+        return f"<KVCache {counts}, {pages}, {self.nbytes} bytes{where}>"

@@ -35,6 +35,8 @@ STATUSES = {
     "no_device": "no device", "not_built": "not built yet", "blocked": "switched off", "forced_cpu": "switched off"
 }  # fmt: skip
 """Labels, by code, of backends that cannot run although nothing is wrong with them."""
+FRAME = re.compile(r'^ +File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?$', re.MULTILINE)
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORDS = (
     ("installed", "its package is installed"),
     ("available", "it can run here (–: it is switched off, or no release of it can)"),
@@ -168,7 +170,7 @@ def described() -> list[dict[str, Any]]:
 
 def _backend(entry: Entry) -> dict[str, Any]:
     available = entry.available
-    error = entry.error
+    error = "" if entry.error is None else "".join(traceback.format_exception(entry.error))
     return {
         "name": entry.name,
         "kind": entry.kind,
@@ -181,7 +183,8 @@ def _backend(entry: Entry) -> dict[str, Any]:
         "code": entry.code,
         "reason": entry.reason,
         "remedy": "" if available else _install(entry),
-        "error": "" if error is None else "".join(traceback.format_exception(error)),
+        "error": error,
+        "raised": "" if available else _raised(error),
         "notes": list(entry.notes),
         "probed": entry.probed,
         "checked": entry.checked,
@@ -190,6 +193,15 @@ def _backend(entry: Entry) -> dict[str, Any]:
         "path": entry.source[2],
         "devices": [{"name": d.name, "isa": d.isa, "software": d.software} for d in entry.devices],
     }
+
+
+def _raised(error: str) -> str:
+    """The last line outside Trueno in a traceback, `file, line 3, in probe`; empty if there is none."""
+    frames = [m for m in FRAME.finditer(error) if not m["file"].startswith((OURS, "<frozen"))]
+    if not frames:
+        return ""
+    file, line, function = frames[-1].groups()
+    return f"{file}, line {line}" + (f", in {function}" if function else "")
 
 
 def _install(entry: Entry) -> str:
@@ -323,8 +335,10 @@ def _show(report: dict[str, Any], console: Screen) -> None:
         for line in section["lines"]:
             console.print(line, soft_wrap=True)
     notes = [f"{b['name']}: {note}" for b in report["backends"] for note in b["notes"]]
+    raised = [f"{b['name']}: {b['raised']}" for b in report["backends"] if b["raised"]]
     for word, lines, colour in (
         ("note", notes, "yellow"),
+        ("raised", raised, "yellow"),
         ("warning", report["warnings"], "yellow"),
         ("advice", report["advice"], "yellow"),
         ("broken", report["broken"], "red"),

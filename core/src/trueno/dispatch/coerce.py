@@ -258,8 +258,10 @@ def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dic
             problem = f"{op.name}: {p.name} is {shown(value)}; it must be {p.type.__name__}"
             raise unfit(op, p, value) if p.choices else ParameterError(problem)
         elif p.name == "format" and not value and op.quantized:
-            problem = "are bytes without a format; give a QuantizedMatrix, or format="
-            raise ParameterError(f"{op.name}: blocks {problem}{p.choices[0]!r}, or another of {', '.join(p.choices)}")
+            spec = next(spec for spec in op.signature.inputs if spec.blocks)
+            what, taken = (f"{spec.name} is", "Pages") if spec.cache else ("blocks are", "a QuantizedMatrix")
+            problem = f"{what} bytes without a format; give {taken}, or format={p.choices[0]!r}"
+            raise ParameterError(f"{op.name}: {problem}, or another of {', '.join(p.choices)}")
         elif not p.takes(value):
             raise unfit(op, p, value)
         else:

@@ -113,11 +113,19 @@ def source(op: Op) -> str:
     conditions += [f"_check({checked}) is None"] if op.check is not None else []
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
+    lines += ["    _user = out"] if op.updates else []
     for spec in inputs:
         if spec.blocks:  # a QuantizedMatrix knows its format
             floats = f" or {spec.name}.dtype is not _uint8" if spec.cache else ""
             lines.append(f"    if {spec.name}.__class__ is not _ndarray{floats}:")
-            lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")
+            if op.updates and spec is inputs[0]:  # in place: what holds for the operand's bytes holds for those of out
+                lines.append(f"        _same = out is {spec.name}")
+                lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")
+                view = "(out.__class__ is not _ndarray or out.strides[-1] == out.itemsize)"  # and no copy; or Pages
+                lines.append(f"        if _same and {spec.name}.__class__ is _ndarray and {view}:")
+                lines.append(f"            out = {spec.name}")
+            else:
+                lines.append(f"        {spec.name}, format = _blocks(_op, {spec.name!r}, {spec.name}, format)")
     pad = "            "
     lines += [
         "    try:",
@@ -136,14 +144,19 @@ def source(op: Op) -> str:
         result = f"{names[0]} if {names[0]}.ndim else {names[0]}[()]" if scalar else names[0]
         lines += [f"{pad}    if not _kernel({call}):", f"{pad}        return {result}"]
         fragment = ", ".join([*op.operands, *op.symbolic, "out"])
-        lines += [f"{pad}elif {plain('out', outputs[0])} and not _kernel({fragment}):", f"{pad}    return out"]
+        lines.append(f"{pad}elif {plain('out', outputs[0])} and not _kernel({fragment}):")
+        lines.append(f"{pad}    return {'_user' if op.updates else 'out'}")
     else:
         lines += [f"{pad}else:", f"{pad}    {', '.join(names)} = out"]
         fragment = " and ".join(plain(name, spec) for name, spec in zip(names, outputs, strict=True))
         lines += [f"{pad}if {fragment} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
     lines += ["    except _Refused:", "        pass"]  # the kernel itself refused: there is no error to check
     lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
-    lines.append(f"    return _general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
+    general = f"_general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)"
+    if op.updates:
+        lines += [f"    _result = {general}", "    return _result if out is _user else _user"]
+    else:
+        lines.append(f"    return {general}")
     return "\n".join(lines) + "\n"
 
 

@@ -77,8 +77,11 @@ def _sizes(decision: Decision) -> str:
     shapes = getattr(decision, "shapes", ())
     if not shapes:
         return f"{' and '.join(_class(s) for s in decision.call.sizes)} elements"
-    operands = zip(decision.call.op.operands, shapes, strict=False)
-    words = [f"{name} {'×'.join(map(number, shape)) or 'a number'}" for name, shape in operands]
+    stored = f" in {dict(decision.call.static)['format']}" if decision.call.op.quantized else ""
+    operands = zip(decision.call.op.signature.inputs, shapes, strict=False)
+    words = [
+        f"{spec.name} {'×'.join(map(number, shape)) or 'a number'}{stored * spec.blocks}" for spec, shape in operands
+    ]
     largest = max(map(prod, shapes))
     plural = "" if largest == 1 else "s"
     most = "" if max(map(len, shapes)) < 2 else f" (up to {number(largest)} element{plural})"

@@ -19,20 +19,20 @@ ADD = kernels.add.build(arch="sm_90a")
 
 def in_thread(work):
     """Run in a new thread; its result, or its error."""
-    found = []
+    seen = []
 
     def run():
         try:
-            found.append(work())
+            seen.append(work())
         except Exception as error:
-            found.append(error)
+            seen.append(error)
 
     thread = Thread(target=run)
     thread.start()
     thread.join()
-    if isinstance(found[0], Exception):
-        raise found[0]
-    return found[0]
+    if isinstance(seen[0], Exception):
+        raise seen[0]
+    return seen[0]
 
 
 def test_facts(machine):

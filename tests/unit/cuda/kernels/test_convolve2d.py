@@ -175,11 +175,11 @@ def test_the_schedule_that_is_chosen():
     ],
 )
 def test_shapes_that_do_not_agree_are_refused(device, x, weights, out, mode):
-    given = np.zeros(x, "f4"), np.zeros(weights, "f4")
-    made = unwritten(device, out, "f4")
-    kernel = convolve2d.convolve2d(device, call("convolve2d", "f4", *given, mode=mode))
-    assert kernel(*map(device.to_device, given), made) == -1
-    assert np.isnan(made.elements).all()
+    operands = np.zeros(x, "f4"), np.zeros(weights, "f4")
+    result = unwritten(device, out, "f4")
+    kernel = convolve2d.convolve2d(device, call("convolve2d", "f4", *operands, mode=mode))
+    assert kernel(*map(device.to_device, operands), result) == -1
+    assert np.isnan(result.elements).all()
 
 
 def test_a_result_over_an_operand_is_refused(device):

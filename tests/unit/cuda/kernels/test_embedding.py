@@ -89,11 +89,11 @@ def test_large_results_are_split(device, monkeypatch):
     "table, i, out", [((4, 5), (3,), (3, 4)), ((4,), (3,), (3,)), ((0, 5), (3,), (3, 5)), ((4, 5), (3,), (2, 5))]
 )
 def test_shapes_that_do_not_agree_are_refused(device, table, i, out):
-    given = np.zeros(table, "f4"), np.zeros(i, np.int64)
-    made = unwritten(device, out, "f4")
-    kernel = embedding.embedding_lookup(device, call("embedding_lookup", "f4", *given))
-    assert kernel(*map(device.to_device, given), made) == -1
-    assert np.isnan(made.elements).all()
+    inputs = np.zeros(table, "f4"), np.zeros(i, np.int64)
+    result = unwritten(device, out, "f4")
+    kernel = embedding.embedding_lookup(device, call("embedding_lookup", "f4", *inputs))
+    assert kernel(*map(device.to_device, inputs), result) == -1
+    assert np.isnan(result.elements).all()
 
 
 def test_a_result_over_the_table_is_refused(device):

@@ -34,8 +34,8 @@ def assert_near(got, a, b, element):
 
 def made(device, variant, element, a, b, turned, splits=1, result=None):
     out = device.to_device(np.full((a.shape[0], b.shape[1]), np.nan, result or np.float32))
-    given = device.to_device(a), device.to_device(np.ascontiguousarray(b.T) if turned else b)
-    launch(device, *given, out, variant=variant, turned=turned, splits=splits)()
+    operands = device.to_device(a), device.to_device(np.ascontiguousarray(b.T) if turned else b)
+    launch(device, *operands, out, variant=variant, turned=turned, splits=splits)()
     return device.to_host(out)
 
 

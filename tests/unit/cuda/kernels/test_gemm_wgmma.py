@@ -52,9 +52,9 @@ def test_stacks(shared):
     a = floats(rng, np.float16, 1 if shared == "a" else count, m, depth)
     b = floats(rng, np.float16, 1 if shared == "b" else count, depth, n)
     problem = Problem(m, n, depth, (count,), (0 if shared == "a" else m * depth,), (0 if shared == "b" else depth * n,))
-    given, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.full((count, m, n), np.nan, np.float16))
+    operands, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.full((count, m, n), np.nan, np.float16))
     (planned,) = product_launches(HOPPER, problem, f16, PLAIN, True, Choice("wgmma"))
-    planned.launch([x.data.ptr for x in (*given, out)])
+    planned.launch([x.data.ptr for x in (*operands, out)])
     for i, got in enumerate(HOPPER.to_host(out)):
         assert_near(got, a[0 if shared == "a" else i], b[0 if shared == "b" else i], f16)
 
@@ -66,9 +66,9 @@ def test_guarded_stores_tell_of_what_they_store(special):
     a, b = np.full((3, 8), 0.5, np.float16), floats(rng, np.float16, 8, 136)
     a[1], b[:, 130] = 0, 0
     a[1, 0], b[0, 130] = special, 2
-    given, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.zeros((3, 136), np.float16))
+    operands, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.zeros((3, 136), np.float16))
     (planned,) = product_launches(HOPPER, Problem(3, 136, 8), f16, Store(True), True, Choice("wgmma_wide"))
-    planned.launch([*(x.data.ptr for x in (*given, out)), HOPPER.status()])
+    planned.launch([*(x.data.ptr for x in (*operands, out)), HOPPER.status()])
     got = HOPPER.to_host(out)
     assert HOPPER.take_status() & (1 if np.isnan(special) else 2)
     assert np.isnan(got[1, 130]) if np.isnan(special) else got[1, 130] == np.inf
@@ -79,10 +79,10 @@ def test_an_epilogue():
     (m, n, depth), rng = (130, 264, 72), fresh()
     a, b = floats(rng, NUMPY[bf16], m, depth), floats(rng, NUMPY[bf16], depth, n)
     beside = floats(rng, np.float32, m, n), floats(rng, np.float32, n)
-    given, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.full((m, n), np.nan, np.float32))
+    operands, out = [HOPPER.to_device(x) for x in (a, b)], HOPPER.to_device(np.full((m, n), np.nan, np.float32))
     store, more = Store(epilogue=spliced(op_of("matmul", "eew"))), [HOPPER.to_device(x) for x in beside]
     (planned,) = product_launches(HOPPER, Problem(m, n, depth), bf16, store, True, Choice("wgmma_wide"), result=f32)
-    planned.launch([x.data.ptr for x in (*given, out, *more)], (-1.25,))
+    planned.launch([x.data.ptr for x in (*operands, out, *more)], (-1.25,))
     x, y = a.astype(np.float64), b.astype(np.float64)
     want = np.abs(np.abs(-1.25 * (x @ y) + beside[0]) + beside[1])
     slack = 1.25 * (depth + 8) * 2.0**-23 * (np.abs(x) @ np.abs(y)) + 2.0**-22 * (np.abs(beside[0]) + want)
@@ -94,8 +94,8 @@ def test_no_bank_is_hit_twice(turned):
     m, n, depth, tile = 128, 256, 128, WARPGROUPS["wgmma_wide"]
     rng = fresh()
     a, b = floats(rng, np.float16, 1, m, depth), floats(rng, np.float16, 1, depth, n)
-    out, given = np.zeros((1, m, n), np.float16), np.ascontiguousarray(b.transpose(0, 2, 1)) if turned else b
-    maps = [TensorMap(x, box, 128) for x, box in zip((a, given), tile.boxes(f16, turned), strict=True)]
+    out, operands = np.zeros((1, m, n), np.float16), np.ascontiguousarray(b.transpose(0, 2, 1)) if turned else b
+    maps = [TensorMap(x, box, 128) for x, box in zip((a, operands), tile.boxes(f16, turned), strict=True)]
     kernel = wgmma(f16, f16, tile, turned, 8, PLAIN)
     report = measured(kernel, (1, 1, 1), (*maps, out), (m, n, depth, 1, 1, 1, 0, 0))
     assert_near(out[0], a[0], b[0], f16)

@@ -61,10 +61,10 @@ def test_large_results_are_split(device, monkeypatch):
 
 @pytest.mark.parametrize("x, y, out", [((4,), (5,), (5, 4)), ((4, 1), (5,), (4, 5)), ((4,), (5,), (20,))])
 def test_shapes_that_do_not_agree_are_refused(device, x, y, out):
-    given = np.zeros(x, "f4"), np.zeros(y, "f4")
-    made = unwritten(device, out, "f4")
-    assert outer.outer(device, call("outer", "f4", *given))(*map(device.to_device, given), made) == -1
-    assert np.isnan(made.elements).all()
+    inputs = np.zeros(x, "f4"), np.zeros(y, "f4")
+    result = unwritten(device, out, "f4")
+    assert outer.outer(device, call("outer", "f4", *inputs))(*map(device.to_device, inputs), result) == -1
+    assert np.isnan(result.elements).all()
 
 
 def test_a_result_over_an_operand_is_refused(device):

@@ -131,9 +131,9 @@ def test_indices_of_huge_matrices_stay_in_range(m, n):
 @pytest.mark.parametrize("x, out", [((3, 4), (3, 4)), ((2, 3, 4), (4, 3, 2)), ((4,), (4,)), ((0, 3), (0, 3))])
 def test_shapes_that_do_not_agree_are_refused(device, x, out):
     kernel = transpose.transpose(device, call("transpose", "f4", np.zeros(x, "f4")))
-    made = unwritten(device, out, "f4")
-    assert kernel(device.to_device(np.zeros(x, "f4")), made) == -1
-    assert np.isnan(made.elements).all()
+    result = unwritten(device, out, "f4")
+    assert kernel(device.to_device(np.zeros(x, "f4")), result) == -1
+    assert np.isnan(result.elements).all()
 
 
 def test_a_result_over_an_operand_is_refused(device):

@@ -20,10 +20,10 @@ class Report:
 
 @cache
 def ptxas() -> str:
-    found = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
-    if found is None:
+    program = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+    if program is None:
         pytest.skip("ptxas is not installed: pip install nvidia-cuda-nvcc, or a CUDA toolkit")
-    return found
+    return program
 
 
 def run(text: str, arch: str) -> tuple[bool, str]:

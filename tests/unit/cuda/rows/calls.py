@@ -52,13 +52,13 @@ def judged(
     device: Emulator, op: Any, operands: Sequence[Any], params: Sequence[float] = (), schedule: str = "", **more: Any
 ) -> list[Any]:
     """As `run`, after its results have been found right."""
-    made = key(op, dtype=operands[0].dtype, **more)
-    got = run(device, made, operands, params, schedule)
-    program = made.op.program(made.layout, **dict(made.static))
-    bounds = bound(program, operands, params, made.dtype, ACCURACY)
+    call = key(op, dtype=operands[0].dtype, **more)
+    got = run(device, call, operands, params, schedule)
+    program = call.op.program(call.layout, **dict(call.static))
+    bounds = bound(program, operands, params, call.dtype, ACCURACY)
     for out, one in zip(got, bounds, strict=True):
         verdict = judge(out.reshape(one.value.shape), one)
-        assert verdict, f"{made.op.name} {schedule} {[x.shape for x in operands]}: {verdict}"
+        assert verdict, f"{call.op.name} {schedule} {[x.shape for x in operands]}: {verdict}"
     return got
 
 

@@ -22,20 +22,20 @@ ROWS = [o.name for o in TABLE.values() if not o.structured]
 @pytest.mark.parametrize("name", COMMON)
 def test_common_kernels_spill_nothing(name: str, arch: str) -> None:
     for wide in (True, False):
-        for made in printed(
+        for source in printed(
             TABLE[name], TABLE[name].layout, key(name).static, schedule=COMMON[name], arch=arch, wide=wide
         ):
-            assert assembled(made).spilled == 0, made.name
+            assert assembled(source).spilled == 0, source.name
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name, dtype", [(n, np.float32) for n in ROWS] + [(n, np.float64) for n in COMMON])
 def test_ops_assemble_under_every_schedule(name: str, dtype: Any) -> None:
     """What tests/golden/cuda/test_ptxas.py leaves out: guarded kernels of the schedules that are not the usual one."""
-    made = key(name, dtype=dtype)
-    if refusal(made) is None and not is_flat(made.op.program(made.layout, **dict(made.static))):
+    call = key(name, dtype=dtype)
+    if refusal(call) is None and not is_flat(call.op.program(call.layout, **dict(call.static))):
         for schedule in ("held256x4", "swept", "long"):
-            for kernel in printed(made.op, made.layout, made.static, True, schedule, dtype=dtype):
+            for kernel in printed(call.op, call.layout, call.static, True, schedule, dtype=dtype):
                 assembled(kernel)
 
 

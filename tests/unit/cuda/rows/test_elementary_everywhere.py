@@ -77,9 +77,9 @@ def test_a_wrong_function_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", UNARY)
 def test_all_on_hardware(kind: str) -> None:
-    found = CudaBackend().probe(2)
-    if not found.ok:
-        pytest.skip(found.reason)
+    answer = CudaBackend().probe(2)
+    if not answer.ok:
+        pytest.skip(answer.reason)
     error, where = worst(CudaBackend().device, kind, blocks=2**12, stride=1, turns=2**12)
     print(f"{kind}: {error:.4f} ulp at {where!r}")
     assert error <= ACCURACY.ulp[kind], f"{kind}({where!r}): {error:.3f} ulp"

@@ -39,10 +39,10 @@ def operands(rng: np.random.Generator, dtype: Type, arity: int) -> list[Array]:
 @BOTH
 @pytest.mark.parametrize("kind", EXACT)
 def test_the_same_as_numpy(rng: np.random.Generator, kind: str, dtype: Type) -> None:
-    given = operands(rng, dtype, ELEMENTS[kind].arity)
+    arrays = operands(rng, dtype, ELEMENTS[kind].arity)
     with np.errstate(all="ignore"):
-        want = ELEMENT_FUNCTIONS[kind](*given).astype(DTYPES[dtype])
-    got = run(element(kind, dtype), *given)
+        want = ELEMENT_FUNCTIONS[kind](*arrays).astype(DTYPES[dtype])
+    got = run(element(kind, dtype), *arrays)
     np.testing.assert_array_equal(got, want)
     if kind not in ("maximum", "minimum"):  # of +0 and -0 either
         number = ~np.isnan(want)

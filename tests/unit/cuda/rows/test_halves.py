@@ -34,13 +34,13 @@ def test_every_schedule(name, shape, schedules, dtype):
     seed = int(np.random.SeedSequence().entropy % 2**32)
     print(f"seed {seed}")
     op, T = TABLE[name], np.dtype(dtype)
-    given = operands(np.random.default_rng(seed), op, T, *shape)
+    arrays = operands(np.random.default_rng(seed), op, T, *shape)
     params = [p.typical for p in op.params if p.symbolic]
     for schedule in (s for s in schedules if s.startswith("flat") == (name in FLAT)):
-        made = key(op, dtype=T)
-        got = run(DEVICE, made, given, params, schedule)
-        wide = [x.astype(np.float32) for x in given]
-        program = made.op.program(made.layout, **dict(made.static))
+        call = key(op, dtype=T)
+        got = run(DEVICE, call, arrays, params, schedule)
+        wide = [x.astype(np.float32) for x in arrays]
+        program = call.op.program(call.layout, **dict(call.static))
         for out, one in zip(got, bound(program, wide, params, np.dtype(np.float32), ACCURACY), strict=True):
             verdict = judge(out.reshape(one.value.shape), rounded_bound(one, T))
             assert verdict, f"{name} {schedule}: {verdict}"
@@ -69,5 +69,5 @@ def test_ptxas_takes_them(name, schedule, dtype, arch):
     declare(dtype)
     op = TABLE[name]
     static = tuple((p.name, p.default) for p in op.static)
-    for made in printed(op, op.layout, static, schedule=schedule, arch=arch, dtype=dtype):
-        assert assembled(made).spilled == 0
+    for source in printed(op, op.layout, static, schedule=schedule, arch=arch, dtype=dtype):
+        assert assembled(source).spilled == 0

@@ -75,19 +75,19 @@ def test_a_result_that_an_operand_is_still_needed_after(device: Emulator, rng: n
 
 @pytest.mark.parametrize("name", ["add", "softmax", "argmax"])
 def test_addresses_that_no_vector_may_have(device: Emulator, rng: np.random.Generator, name: str) -> None:
-    made = key(name)
-    operands = [rng.uniform(-2, 2, (3, 64)).astype(F) for _ in made.op.operands]
-    want = run(device, made, operands)
+    call = key(name)
+    operands = [rng.uniform(-2, 2, (3, 64)).astype(F) for _ in call.op.operands]
+    want = run(device, call, operands)
     for shifted in range(len(operands) + 1):
         arrays: list[Any] = [device.to_device(x) for x in operands]
-        (shape, dtype), item = results(made, operands)[0], np.dtype(results(made, operands)[0][1]).itemsize
+        (shape, dtype), item = results(call, operands)[0], np.dtype(results(call, operands)[0][1]).itemsize
         rooms = [device.to_device(np.zeros(x.size + 1, F)) for x in operands]
         if shifted < len(operands):
             rooms[shifted].elements[1:] = operands[shifted].reshape(-1)
             arrays[shifted] = Inside(operands[shifted].shape, F, rooms[shifted].data.ptr + 4)
         room = device.to_device(np.zeros(int(np.prod(shape)) + 1, dtype))
         out = Inside(shape, dtype, room.data.ptr + (item if shifted == len(operands) else 0))
-        assert RowKernel(device, made)(*arrays, out) == 0
+        assert RowKernel(device, call)(*arrays, out) == 0
         got = room.elements[1:] if shifted == len(operands) else room.elements[:-1]
         np.testing.assert_allclose(got.reshape(shape), want[0], rtol=1e-6)
 

@@ -45,18 +45,18 @@ def test_results_are_those_of_plain_rows(name, monkeypatch):
             ("quant_matmul", {"activations": "f32"}, (many,)),
             ("quant_matmul", {"activations": "q8"}, (many,)),
         ):
-            found = []
+            seen = []
             for what, bytes_ in ((name, w), (f"{name}_r16", laid)):
                 shape = {0: (n, k), 1: (n,), 2: (len(many), n)}[operands[0].ndim if operands else 0]
                 out = np.full(shape, np.nan, np.float32)
                 given = (*operands, bytes_) if op == "quant_matmul" else (bytes_, *operands)
                 assert kernel(op, what, **static)(*given, out) == 0
-                found.append(out)
+                seen.append(out)
             if static == {"activations": "q8"}:
                 size = np.abs(many).astype(float) @ np.abs(decode(f, w)).astype(float).T
-                assert (np.abs(found[0] - found[1]) <= (k + 4) * 2.0**-23 * size).all(), (name, n, k)
+                assert (np.abs(seen[0] - seen[1]) <= (k + 4) * 2.0**-23 * size).all(), (name, n, k)
             else:
-                assert np.array_equal(*found), (op, static, n, k)
+                assert np.array_equal(*seen), (op, static, n, k)
 
 
 @pytest.mark.slow

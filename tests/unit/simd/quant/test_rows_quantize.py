@@ -90,10 +90,10 @@ def hard_rows(seed: int, k: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def library() -> ctypes.CDLL:
-    found = find_spec("llama_cpp")
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec("llama_cpp")
+    if spec is None or not spec.submodule_search_locations:
         pytest.skip("llama-cpp-python is not installed: no ggml to compare with")
-    folder = Path(found.submodule_search_locations[0]) / "lib"
+    folder = Path(spec.submodule_search_locations[0]) / "lib"
     for file in (*folder.glob("libggml-base.so"), *folder.glob("libggml-base.dylib"), *folder.glob("ggml-base.dll")):
         ggml = ctypes.CDLL(str(file))
         ggml.ggml_quantize_chunk.restype = ctypes.c_size_t

@@ -5,8 +5,9 @@ PTX passes arguments in `.param` variables of the caller; the callee's own names
 
 from dataclasses import replace
 
-from trueno_cuda.ptx.emulate.errors import PtxError, UnknownInstruction
-from trueno_cuda.ptx.emulate.syntax import (
+from trueno_cuda.ptx.emulate.errors import UnknownInstruction
+from trueno_cuda.ptx.syntax.errors import PtxError
+from trueno_cuda.ptx.syntax.tree import (
     Address,
     Function,
     Instruction,

@@ -1,10 +1,10 @@
 """Declared variables: their space, type, alignment, dimensions and initial values, and the memory that they need."""
 
-from trueno_cuda.ptx.emulate.errors import PtxError, Refusal
-from trueno_cuda.ptx.emulate.memory import too_many
-from trueno_cuda.ptx.emulate.operands import Operands, signed
-from trueno_cuda.ptx.emulate.syntax import Symbol, Variable
-from trueno_cuda.ptx.emulate.types import PRED, TYPES, Type, constant
+from trueno_cuda.ptx.syntax.errors import PtxError, Refusal
+from trueno_cuda.ptx.syntax.limits import too_many
+from trueno_cuda.ptx.syntax.operands import Operands, signed
+from trueno_cuda.ptx.syntax.tree import Symbol, Variable
+from trueno_cuda.ptx.syntax.types import PRED, TYPES, Type, constant, opaque
 
 SPACES = (".global", ".const", ".shared", ".local", ".param")
 DECLARED = {name for name, kind in TYPES.items() if kind.kind == "p" or name == f"{kind.kind}{kind.bits}"} | {"f16x2"}
@@ -15,14 +15,16 @@ MODULE_SPACES = (".global", ".const", ".shared")
 class Declarations(Operands):
     """Reads declarations into the current scope."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, tolerant: bool = False) -> None:
+        super().__init__(text, tolerant)
         self.room: dict[str, int] = {}  # bytes declared, by space
         self.functions_named: list[tuple[str, PtxError]] = []  # by initial values, with the error where there is none
 
     def type(self) -> Type:
         word = self.at.word()
         if word[1:] not in DECLARED:
+            if self.tolerant and word[0] == ".":
+                return opaque(word[1:])
             raise self.at.error(
                 f"{word!r} is an instruction's type alone" if word[1:] in TYPES else f"unknown type {word!r}"
             )
@@ -71,7 +73,7 @@ class Declarations(Operands):
             var.size *= 0 if at.here.text == "]" else at.integer(1)
             at.expect("]")
         wrong = too_many(var.space, var.size)
-        if wrong:
+        if wrong and not self.tolerant:
             raise at.error(f"{var.name}: {wrong}")
 
     def initial(self, var: Variable) -> None:
@@ -129,7 +131,7 @@ class Declarations(Operands):
             self.declare(var)
         self.room[space] = self.room.get(space, 0) + sum(var.size for var in variables)
         wrong = too_many(space, self.room[space]) if space in ("global", "const") else ""
-        if wrong:
+        if wrong and not self.tolerant:
             raise at.error(wrong)
         return variables
 
@@ -139,3 +141,4 @@ class Declarations(Operands):
         if existing is not var and not existing.extern:
             raise self.at.error(f"variable {var.name!r} is declared twice")
         self.scope.variables[var.name] = var
+        self.scope.known.clear()

@@ -1,8 +1,10 @@
-"""A PTX text as a tree: the parser's result and the compiler's input."""
+"""A PTX text as a tree: what the parser gives to the emulator and to the analyzer."""
 
 from dataclasses import dataclass, field
 
-from trueno_cuda.ptx.emulate.types import Type
+from trueno_cuda.ptx.syntax.errors import PtxError
+from trueno_cuda.ptx.syntax.tokens import Lines
+from trueno_cuda.ptx.syntax.types import Type
 
 
 @dataclass(eq=False)
@@ -113,6 +115,8 @@ class Instruction:
     arguments: tuple[list[Operand], list[Operand]] | None = None  # of a call: results, arguments
     targets: tuple[str, ...] = ()  # of brx.idx
     written: tuple[int, int] | None = None
+    start: int = -1  # its offset in the text
+    unread: bool = False  # kept by a tolerant reader: the operands are the registers that its text names
 
     @property
     def name(self) -> str:
@@ -145,10 +149,13 @@ class Function:
 
 @dataclass(eq=False)
 class Program:
-    """A whole text.  files: by the number that `.file` gives them."""
+    """A whole text.  files: by the number that `.file` gives them.  problems: what a tolerant reader did not read."""
 
     version: tuple[int, int] = (0, 0)
     target: tuple[str, ...] = ()
     functions: dict[str, Function] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
     files: dict[int, str] = field(default_factory=dict)
+    address_size: int = 64
+    lines: Lines = field(default_factory=lambda: Lines(""))
+    problems: list[PtxError] = field(default_factory=list)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.errors import Refusal
+from trueno_cuda.ptx.syntax.errors import Refusal
 
 Array = np.ndarray[Any, Any]
 
@@ -45,6 +45,13 @@ TYPES = _types()
 U32, S32, U64, B32, B64, F32, F64, U16, PRED = (
     TYPES[name] for name in ("u32", "s32", "u64", "b32", "b64", "f32", "f64", "u16", "pred")
 )
+
+
+def opaque(name: str) -> Type:
+    """A type that registers and variables have in texts that are only read: a texture, or 128 bits."""
+    digits = name.lstrip("abcdefghijklmnopqrstuvwxyz_")
+    bits = int(digits) if digits in ("8", "16", "32", "64", "128") else 64
+    return Type(name, bits, "b", np.dtype(f"V{bits // 8}"))
 
 
 def constant(value: int | float, type: Type) -> Array:  # noqa: A002 - PTX's word

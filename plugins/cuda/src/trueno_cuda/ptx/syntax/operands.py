@@ -1,10 +1,14 @@
 """Names and operands of PTX: scopes, registers by range, addresses, vectors, pairs.
 
 Names are resolved where they are read: a register or variable belongs to the braces that declare it.
+Operands repeat, so each scope keeps those that were read: `quick` finds one by its text, without tokens.
 """
 
-from trueno_cuda.ptx.emulate.lexer import Cursor
-from trueno_cuda.ptx.emulate.syntax import (
+import re
+
+from trueno_cuda.ptx.syntax.errors import PtxError
+from trueno_cuda.ptx.syntax.tokens import Cursor, number
+from trueno_cuda.ptx.syntax.tree import (
     Address,
     Function,
     Immediate,
@@ -19,7 +23,7 @@ from trueno_cuda.ptx.emulate.syntax import (
     Variable,
     Vector,
 )
-from trueno_cuda.ptx.emulate.types import Type
+from trueno_cuda.ptx.syntax.types import Type
 
 SPECIAL = {"tid", "ntid", "ctaid", "nctaid", "laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid", "clock",
            "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi", "lanemask_eq", "lanemask_le",
@@ -29,7 +33,14 @@ SPECIAL = {"tid", "ntid", "ctaid", "nctaid", "laneid", "warpid", "nwarpid", "smi
            "reserved_smem_offset_0", "reserved_smem_offset_1"}  # fmt: skip
 AXES = {"tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"}
 MARKERS = ("WARP_SZ",)
+PROBLEMS = 100
+"""That are kept of one text."""
 LONGEST = 10  # digits of a register's number
+NAME = re.compile(r"[%A-Za-z_$][\w$.]*", re.ASCII)
+NUMBER = re.compile(r"-?(?:0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?|\d+U?)", re.ASCII)
+MEMORY = re.compile(r"\[\s*([%A-Za-z_$][\w$.]*)\s*(?:\+?\s*(-?\d+)\s*)?\]", re.ASCII)
+PIECES = re.compile(r"((?:\[[^\[\]{}]*\]|\{[^\[\]{}]*\}|[^,\[\]{}])+)(?:,|\Z)")
+"""One operand and the comma behind it, where brackets and braces are not within each other."""
 
 
 class Scope:
@@ -41,14 +52,19 @@ class Scope:
         self.ranges: dict[str, tuple[int, Type]] = {}  # prefix → count, type of `%r<10>`
         self.variables: dict[str, Variable] = {}
         self.labels: dict[str, str] = {}  # name → unique name
+        self.known: dict[str, Operand] = {}  # operands by their text, until a declaration changes what they mean
 
 
 class Operands:
-    """A cursor over the text and the scope that it stands in."""
+    """A cursor over the text and the scope that it stands in.
 
-    def __init__(self, text: str) -> None:
+    tolerant: names that are not declared are kept as symbols, and what cannot be read is a problem of the program.
+    """
+
+    def __init__(self, text: str, tolerant: bool = False) -> None:
         self.at = Cursor(text)
-        self.program = Program()
+        self.tolerant = tolerant
+        self.program = Program(lines=self.at.lines)
         self.scope = Scope(None)
         self.function: Function | None = None
         self.called = ""  # the function that the last call named
@@ -144,6 +160,16 @@ class Operands:
         if at.here.kind == "number" or at.here.text in ("-", "+"):
             return Immediate(at.literal())
         name = at.word()
+        operand = self.named(name)
+        if operand is None:
+            raise at.error(f"{name!r} is not declared")
+        if isinstance(operand, Symbol) and operand.variable is not None and at.here.text in ("+", "-"):
+            at.take("+")
+            return Symbol(name, operand.variable, signed(at.integer()))
+        return operand
+
+    def named(self, name: str) -> Operand | None:
+        """What a name stands for; None where it is not declared."""
         if name == "_":
             return Sink()
         if name in MARKERS:
@@ -155,11 +181,6 @@ class Operands:
         if name[0] == "%" and head in SPECIAL and (axis in ("x", "y", "z", "w") if head in AXES else "." not in name):
             return Immediate(0) if axis == "w" else Special(name[1:])
         variable = self.find_variable(name)
-        offset = 0
-        if variable is not None and at.here.text in ("+", "-"):
-            at.take("+")
-            offset = signed(at.integer())
-            return Symbol(name, variable, offset)
         if variable is not None:
             return Symbol(name, variable)
         label = self.find_label(name)
@@ -167,7 +188,47 @@ class Operands:
             return Symbol(label)
         if self.find_label(f"targets {name}") is not None or name in self.program.functions:
             return Symbol(name)
-        raise at.error(f"{name!r} is not declared")
+        if self.tolerant:
+            if name[0] == "%" and "." not in name:
+                self.problem(PtxError(f"{name!r} is not declared", self.at.lines.line(self.at.at)))
+            return Special(name[1:]) if name[0] == "%" else Symbol(name)
+        return None
+
+    def problem(self, error: PtxError) -> None:
+        """Note what a tolerant reader could not read."""
+        if len(self.program.problems) < PROBLEMS:
+            self.program.problems.append(error)
+
+    def refuse(self, error: PtxError) -> None:
+        """Raise an error, or note it where the text is only read."""
+        if not self.tolerant:
+            raise error
+        self.problem(error)
+
+    def quick(self, text: str) -> Operand | None:
+        """An operand by its text alone; None where only the tokens tell what it is, or what is wrong with it."""
+        text = text.strip()
+        known = self.scope.known
+        operand = known.get(text)
+        if operand is not None or not text:
+            return operand
+        if NAME.fullmatch(text):
+            operand = self.named(text)
+        elif text[0] == "[":
+            match = MEMORY.fullmatch(text)
+            base = match and (self.find_register(match[1]) or self.find_variable(match[1]))
+            operand = Address(base, signed(int(match[2] or 0))) if match and base else None
+        elif text[0] == "{" and text[-1] == "}" and text.count("{") == 1:
+            items = [self.quick(piece) for piece in text[1:-1].split(",")]
+            operand = None if None in items else Vector(tuple(items))  # type: ignore[arg-type]
+        elif NUMBER.fullmatch(text):
+            try:
+                operand = Immediate(-number(text[1:]) if text[0] == "-" else number(text))
+            except ValueError:
+                return None
+        if operand is not None:
+            known[text] = operand
+        return operand
 
     def address(self) -> Address:
         at = self.at
@@ -177,7 +238,10 @@ class Operands:
             name = at.word()
             base = self.find_register(name) or self.find_variable(name)
             if base is None:
-                raise at.error(f"{name!r} is not declared")
+                error = at.error(f"{name!r} is not declared")
+                if not self.tolerant:
+                    raise error
+                self.problem(error)
             while at.here.text in ("+", "-"):
                 at.take("+")
                 offset += at.integer()

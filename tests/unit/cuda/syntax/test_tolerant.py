@@ -1,4 +1,4 @@
-"""A reader that runs nothing takes any producer's text: what it cannot read is a problem, and everything else is there."""
+"""A reader that runs nothing takes any producer's text: what it cannot read is a problem, the rest is there."""
 
 import random
 
@@ -18,8 +18,7 @@ def names(source: str, function: str = "k") -> list[str]:
 
 @pytest.mark.parametrize("source, expected", [
     (f"{HEAD}.entry k() {{ {BODY} frob.new::x.b32 %r1, %r2; ret; }}", ["frob.new::x.b32", "ret"]),
-    (f"{HEAD}.global .texref t; .entry k() {{ {BODY}\n"
-     "tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [t, {%f1, %f2}]; ret; }",
+    (f"{HEAD}.global .texref t; .entry k() {{ {BODY} tex.2d.v4.f32.f32 {{%f1, %f2}}, [t, {{%f1, %f2}}]; ret; }}",
      ["tex.2d.v4.f32.f32", "ret"]),
     (f"{HEAD}.entry k() .newdirective {{ ret; }} .entry j() {{ {BODY} exit; }}", None),
     (f"{HEAD}.entry k() {{ .reg .b128 %q<2>; {BODY} mov.b128 %q1, {{%rd1, %rd2}}; ret; }}", ["mov.b128", "ret"]),

@@ -1,0 +1,187 @@
+"""Accesses of different warps to the same word of shared memory with no barrier on some way between them.
+
+Both addresses must be known for each thread up to unknowns that they share, and no instruction on the way may change
+one of those; anything else is not reported.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trueno_cuda.ptx.analyze.access import Access
+from trueno_cuda.ptx.analyze.entry import Entry
+from trueno_cuda.ptx.analyze.graph import OUT
+from trueno_cuda.ptx.analyze.values import Atom, Form
+from trueno_cuda.ptx.syntax.types import Array
+
+MOST = 20000
+"""Pairs of accesses that are compared in one entry."""
+STATES = 4000
+"""Places that one search visits, with what it knows of predicates there."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """first, second: in the order in which a thread comes to them.  threads: two that meet."""
+
+    first: Access
+    second: Access
+    threads: tuple[int, int]
+
+
+def races(entry: Entry) -> Iterator[Race]:
+    """Pairs of which one writes: the first race of each pair of instructions."""
+    shared = [a for a in entry.accesses if a.space == "shared" and a.bytes and not a.ordered and a.kind != "atomic"]
+    if not any(a.writes for a in shared) or entry.threads <= 32:
+        return
+    by_site: dict[int, list[Access]] = {}
+    for a in shared:
+        by_site.setdefault(a.at, []).append(a)
+    budget = MOST
+    for first in shared:
+        if _words(entry, first) is None:
+            continue
+        for at in _ahead(entry, first):
+            for second in by_site.get(at, ()):
+                if not (first.writes or second.writes) or budget <= 0:
+                    continue
+                budget -= 1
+                threads = _meet(entry, first, second)
+                if threads is not None and _way(entry, first, second):
+                    yield Race(first, second, threads)
+
+
+def _ahead(entry: Entry, first: Access) -> list[int]:
+    """Instructions that a thread may come to after an access before it comes to a barrier."""
+    graph = entry.graph
+    result: list[int] = []
+    reached: set[int] = set()
+    todo = [(graph.block_of[first.at], first.at + 1)]
+    while todo:
+        n, start = todo.pop()
+        for at in range(start, graph.blocks[n].end):
+            if entry.synchronizes(at) and entry.code[at].guard is None:
+                break
+            result.append(at)
+        else:
+            for t in graph.blocks[n].successors:
+                if t != OUT and t not in reached:
+                    reached.add(t)
+                    todo.append((t, graph.blocks[t].start))
+    return result
+
+
+def _way(entry: Entry, first: Access, second: Access) -> bool:
+    """Whether a way between them has no barrier, changes nothing that both addresses share, and takes no branch
+    against a predicate that it has passed before."""
+    graph, code, flow = entry.graph, entry.code, entry.flow
+    kept = set(_registers(_common(entry, first, second).terms))
+    todo: list[tuple[int, int, tuple[tuple[int, bool], ...]]] = [(graph.block_of[first.at], first.at + 1, ())]
+    reached: set[tuple[int, tuple[tuple[int, bool], ...]]] = set()
+    while todo:
+        if len(reached) > STATES:
+            return False
+        n, start, facts = todo.pop()
+        block = graph.blocks[n]
+        stopped = False
+        for at in range(start, block.end):
+            if at == second.at:
+                return True
+            if entry.synchronizes(at) or not kept.isdisjoint(flow.writes[at]):
+                stopped = True
+                break
+            if facts and flow.writes[at]:
+                facts = tuple(f for f in facts if f[0] not in flow.writes[at])
+        if stopped:
+            continue
+        last = code[block.end - 1]
+        guard = last.guard if last.opcode in ("bra", "ret", "exit") else None
+        for k, t in enumerate(block.successors):
+            if t == OUT:
+                continue
+            now = facts
+            if guard is not None and len(block.successors) == 2:
+                value = (k == 0) != last.negated
+                if (guard.index, not value) in facts:
+                    continue
+                if (guard.index, value) not in facts:
+                    now = tuple(sorted((*facts, (guard.index, value))))[:6]
+            if (t, now) not in reached:
+                reached.add((t, now))
+                todo.append((t, graph.blocks[t].start, now))
+    return False
+
+
+# ---- addresses ----------------------------------------------------------------------------------
+
+
+def _words(entry: Entry, access: Access) -> dict[Atom | None, Array] | None:
+    return entry.block_lanes.split(access.form)
+
+
+def _home(entry: Entry, register: int) -> set[int]:
+    """The blocks of the innermost loop that advances a register."""
+    loops = entry.graph.loops
+    homes = [loops.bodies[h] for s in entry.flow.definitions[register]
+             for h in loops.around.get(entry.graph.block_of[s], ())]  # fmt: skip
+    return min(homes, key=len, default=set())
+
+
+def _first(entry: Entry, access: Access, other: Access) -> Form:
+    """The address in the first round of the loops that hold this access and not the other."""
+    form = access.form
+    for atom, coefficient in access.form.terms:
+        if atom[0] == "count":
+            home = _home(entry, atom[1])
+            if entry.graph.block_of[access.at] in home and entry.graph.block_of[other.at] not in home:
+                form = form.add(Form(0, frozenset({(atom, coefficient)})), -1)
+    return form
+
+
+def _common(entry: Entry, first: Access, second: Access) -> Form:
+    a, b = _first(entry, first, second), _first(entry, second, first)
+    return Form(0, a.terms | b.terms)
+
+
+def _registers(terms: frozenset[tuple[Atom, int]]) -> Iterator[int]:
+    """The registers that atoms are made of."""
+    for atom, _ in terms:
+        if atom[0] in ("value", "count"):
+            yield atom[1]
+        elif atom[0] == "op":
+            for form in atom[2:]:
+                yield from _registers(form.terms)
+
+
+def _meet(entry: Entry, first: Access, second: Access) -> tuple[int, int] | None:
+    """Two threads of different warps that access the same word, if both instructions are certain to reach them."""
+    a = entry.block_lanes.split(_first(entry, first, second))
+    b = entry.block_lanes.split(_first(entry, second, first))
+    if a is None or b is None or set(a) != set(b):
+        return None
+    for key in set(a) - {None}:
+        if (a[key] != a[key][0]).any() or (b[key] != a[key][0]).any():
+            return None
+    active, certain = entry.runs(first.at)
+    others, sure = entry.runs(second.at)
+    if not (certain and sure):
+        return None
+    grain = min(first.bytes, second.bytes, 4)
+    linear = entry.block_lanes.linear
+    mine, owners = _spread(a[None][active], linear[active], first.bytes, grain)
+    theirs, readers = _spread(b[None][others], linear[others], second.bytes, grain)
+    order = np.argsort(mine, kind="stable")
+    mine, owners = mine[order], owners[order]
+    low, high = np.searchsorted(mine, theirs, "left"), np.searchsorted(mine, theirs, "right")
+    for k in np.flatnonzero(high > low).tolist():
+        for at in {int(low[k]), int(high[k]) - 1}:
+            if owners[at] // 32 != readers[k] // 32:
+                return int(owners[at]), int(readers[k])
+    return None
+
+
+def _spread(addresses: Array, threads: Array, size: int, grain: int) -> tuple[Array, Array]:
+    """The words of each thread's access, and whose they are."""
+    steps = np.arange(0, size, grain)
+    return (addresses[:, None] + steps).ravel() // grain, np.repeat(threads, len(steps))

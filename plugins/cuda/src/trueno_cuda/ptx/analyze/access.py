@@ -14,6 +14,8 @@ from trueno_cuda.ptx.syntax.types import Array
 SECTOR = 32
 """Bytes that global memory moves at least."""
 BANKS = 32
+ROW = 16
+"""Bytes of a row of an 8 × 8 matrix, whose address one lane gives to ldmatrix."""
 KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
 ORDERED = {"volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio"}
 """Modifiers of accesses that other threads may watch."""
@@ -22,7 +24,7 @@ ORDERED = {"volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio"}
 @dataclass(frozen=True)
 class Access:
     """at: the instruction.  space: where it goes as its text or its address says.  kind: load, store, atomic, or copy:
-    what an asynchronous copy reads or writes.  bytes: that a thread moves."""
+    what an asynchronous copy reads or writes.  bytes: that a thread moves.  lanes: of a warp, whose addresses count."""
 
     at: int
     ins: Instruction
@@ -30,6 +32,7 @@ class Access:
     kind: str
     bytes: int
     form: Form
+    lanes: int = 32
 
     @property
     def reads(self) -> bool:
@@ -56,6 +59,10 @@ def accesses(graph: Graph, values: Values) -> list[Access]:
             if ins.opcode in KINDS and place is not None:
                 form = values.address(place, at)
                 result.append(Access(at, ins, where(space(ins), form), KINDS[ins.opcode], width(ins), form))
+            elif ins.opcode in ("ldmatrix", "stmatrix") and place is not None:
+                kind = "load" if ins.opcode == "ldmatrix" else "store"
+                rows = next((8 * int(m[1:]) for m in ins.mods if m in ("x1", "x2", "x4")), 32)
+                result.append(Access(at, ins, "shared", kind, ROW, values.address(place, at), rows))
             elif ins.opcode == "cp" and "async" in ins.mods and "bulk" not in ins.mods:
                 result += _copies(at, ins, values)
     return sorted(result, key=lambda access: access.at)
@@ -112,6 +119,7 @@ def banks(lanes: Lanes, access: Access) -> int | None:
     first = offsets(lanes, access.form)
     if first is None or access.bytes not in (1, 2, 4, 8, 16):
         return None
+    first = first[: access.lanes]
     together = {8: 16, 16: 8}.get(access.bytes, 32)
     ways = 1
     for start in range(0, len(first), together):

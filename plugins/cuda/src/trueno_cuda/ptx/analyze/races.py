@@ -13,6 +13,7 @@ from trueno_cuda.ptx.analyze.access import Access
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.graph import OUT
 from trueno_cuda.ptx.analyze.values import Atom, Form
+from trueno_cuda.ptx.syntax.tree import Register
 from trueno_cuda.ptx.syntax.types import Array
 
 MOST = 20000
@@ -32,8 +33,11 @@ class Race:
 
 def races(entry: Entry) -> Iterator[Race]:
     """Pairs of which one writes: the first race of each pair of instructions."""
+    if entry.threads <= 32:
+        return
+    yield from _scattered(entry)
     shared = [a for a in entry.accesses if a.space == "shared" and a.bytes and not a.ordered and a.kind != "atomic"]
-    if not any(a.writes for a in shared) or entry.threads <= 32:
+    if not any(a.writes for a in shared):
         return
     by_site: dict[int, list[Access]] = {}
     for a in shared:
@@ -47,9 +51,33 @@ def races(entry: Entry) -> Iterator[Race]:
                 if not (first.writes or second.writes) or budget <= 0:
                     continue
                 budget -= 1
-                threads = _meet(entry, first, second)
+                threads = _meet(entry, first, second) or halved(entry, first, second)
                 if threads is not None and _way(entry, first, second):
                     yield Race(first, second, threads)
+
+
+def _scattered(entry: Entry) -> Iterator[Race]:
+    """Plain accesses of an array that atomics change at places which data decide: other threads' places too."""
+    atomics = {
+        a.at: a for a in entry.accesses if a.kind == "atomic" and a.space == "shared" and _words(entry, a) is None
+    }
+    plain = {a.at: a for a in entry.accesses if a.space == "shared" and a.kind in ("load", "store") and not a.ordered}
+    for first in (*atomics.values(), *plain.values()) if atomics else ():
+        name = _array(first)
+        others = plain if first.at in atomics else atomics
+        for at in _ahead(entry, first) if name is not None else ():
+            second = others.get(at)
+            if second is None or _array(second) != name:
+                continue
+            one = first if first.at in plain else second
+            active, certain = entry.runs(one.at)
+            if certain and active[32:].any() and active[:32].any() and _way(entry, first, second):
+                yield Race(first, second, (0, 32))
+
+
+def _array(access: Access) -> str | None:
+    names = [a[2] for a, c in access.form.terms if a[:2] == ("var", "shared") and c == 1]
+    return names[0] if len(names) == 1 else None
 
 
 def _ahead(entry: Entry, first: Access) -> list[int]:
@@ -76,7 +104,9 @@ def _way(entry: Entry, first: Access, second: Access) -> bool:
     """Whether a way between them has no barrier, changes nothing that both addresses share, and takes no branch
     against a predicate that it has passed before."""
     graph, code, flow = entry.graph, entry.code, entry.flow
-    kept = set(_registers(_common(entry, first, second).terms))
+    atomic = "atomic" in (first.kind, second.kind)
+    scattered = atomic or halved(entry, first, second) is not None
+    kept = set() if scattered else set(_registers(_common(entry, first, second).terms))
     todo: list[tuple[int, int, tuple[tuple[int, bool], ...]]] = [(graph.block_of[first.at], first.at + 1, ())]
     reached: set[tuple[int, tuple[tuple[int, bool], ...]]] = set()
     while todo:
@@ -169,6 +199,7 @@ def _meet(entry: Entry, first: Access, second: Access) -> tuple[int, int] | None
         return None
     grain = min(first.bytes, second.bytes, 4)
     linear = entry.block_lanes.linear
+    active, others = active & (linear % 32 < first.lanes), others & (linear % 32 < second.lanes)
     mine, owners = _spread(a[None][active], linear[active], first.bytes, grain)
     theirs, readers = _spread(b[None][others], linear[others], second.bytes, grain)
     order = np.argsort(mine, kind="stable")
@@ -179,6 +210,56 @@ def _meet(entry: Entry, first: Access, second: Access) -> tuple[int, int] | None
             if owners[at] // 32 != readers[k] // 32:
                 return int(owners[at]), int(readers[k])
     return None
+
+
+def halved(entry: Entry, first: Access, second: Access) -> tuple[int, int] | None:
+    """Two threads that meet in the next round of a reduction that halves its distance: one writes s[t], and another
+    then reads s[t + d/2] with no barrier between.
+
+    The read lies behind the write by a multiple of a register that the loop around both shifts to the right.
+    """
+    if first.kind != "store" or second.kind != "load" or first.bytes != second.bytes or second.at > first.at:
+        return None
+    loops, block_of = entry.graph.loops, entry.graph.block_of
+    around = set(loops.around[block_of[first.at]]) & set(loops.around[block_of[second.at]])
+    apart = second.form.add(first.form, -1)
+    if not around or len(apart.terms) != 1 or apart.const:
+        return None
+    ((atom, count),) = apart.terms
+    if atom[0] != "value" or count != first.bytes or not _halves(entry, atom[1], around):
+        return None
+    own = entry.block_lanes.split(first.form)
+    if own is None or not (own[None][1:] != own[None][:-1]).all():
+        return None
+    active, _ = entry.runs(first.at)
+    many = active[32:].any() and not any(entry.code[at].opcode == "bar" for at in _between(entry, around))
+    return (32, 0) if many else None
+
+
+def _between(entry: Entry, heads: set[int]) -> Iterator[int]:
+    """The instructions of the innermost of some loops."""
+    body = min((entry.graph.loops.bodies[h] for h in heads), key=len)
+    for n in body:
+        yield from range(entry.graph.blocks[n].start, entry.graph.blocks[n].end)
+
+
+def _halves(entry: Entry, register: int, heads: set[int]) -> bool:
+    """Whether a loop shifts a register to the right, itself or through a copy."""
+    graph, flow = entry.graph, entry.flow
+    body = min((graph.loops.bodies[h] for h in heads), key=len)
+    for site in flow.definitions[register]:
+        if graph.block_of[site] not in body:
+            continue
+        ins = entry.code[site]
+        for _ in range(3):
+            source = ins.operands[1] if len(ins.operands) > 1 else None
+            if ins.opcode == "shr" and isinstance(source, Register):
+                signed = flow.only(source.index)  # of a signed number the sign is added before
+                return source.index == register or (signed >= 0 and register in flow.reads[signed])
+            if ins.opcode != "mov" or not isinstance(source, Register) or flow.only(source.index) < 0:
+                break
+            ins = entry.code[flow.only(source.index)]
+    return False
 
 
 def _spread(addresses: Array, threads: Array, size: int, grain: int) -> tuple[Array, Array]:

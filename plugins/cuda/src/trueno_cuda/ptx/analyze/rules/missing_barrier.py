@@ -12,7 +12,19 @@ def check(entry: Entry) -> Iterator[Found]:
     reported: set[int] = set()
     for race in races(entry):
         first, second = race.first, race.second
-        if first.writes == second.writes or second.at in reported:
+        if second.at in reported:
+            continue
+        if "atomic" in (first.kind, second.kind):
+            reported.add(second.at)
+            yield (
+                second.at,
+                (
+                    f"line {first.ins.line} may access the same element in other threads: data decide where atomics "
+                    "go, and a way between them has no barrier"
+                ),
+            )
+            continue
+        if first.writes == second.writes:
             continue
         store = first if first.writes else second
         parts = entry.block_lanes.split(store.form)

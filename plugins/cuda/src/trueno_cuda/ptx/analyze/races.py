@@ -12,12 +12,15 @@ import numpy as np
 from trueno_cuda.ptx.analyze.access import Access
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.graph import OUT
+from trueno_cuda.ptx.analyze.launch import Launch
 from trueno_cuda.ptx.analyze.values import Atom, Form
 from trueno_cuda.ptx.syntax.tree import Register
 from trueno_cuda.ptx.syntax.types import Array
 
 MOST = 20000
 """Pairs of accesses that are compared in one entry."""
+FEW = ((64, 1, 1), (16, 4, 1))
+"""A small block, of one axis and of two."""
 STATES = 4000
 """Places that one search visits, with what it knows of predicates there."""
 
@@ -32,7 +35,19 @@ class Race:
 
 
 def races(entry: Entry) -> Iterator[Race]:
-    """Pairs of which one writes: the first race of each pair of instructions."""
+    """Pairs of which one writes: the first race of each pair of instructions.
+
+    Where the block is not known, only pairs that race in a small block too: what differs may be the block's size.
+    """
+    found = list(_races(entry))
+    if found and entry.assumed:
+        few = Launch(FEW[entry.deep], entry.launch.grid, entry.launch.params, entry.launch.multiples)
+        small = {(race.first.at, race.second.at) for race in _races(Entry(entry.program, entry.function, few))}
+        found = [race for race in found if (race.first.at, race.second.at) in small]
+    yield from found
+
+
+def _races(entry: Entry) -> Iterator[Race]:
     if entry.threads <= 32:
         return
     yield from _scattered(entry)

@@ -22,11 +22,18 @@ def kept_away(entry: Entry) -> Iterator[tuple[int, int, bool]]:
             ends = [_end(entry, branch, t) for t in away]
             if away and all(end == "trap" for end in ends):
                 continue
-            if level > LANE and away and all(end == "barrier" for end in ends):
-                continue  # other warps wait at a barrier of their own
-            apart = graph.postdominator.get(branch, OUT) == OUT
-            yield at, branch, apart and bool(away) and all(end in ("trap", "exit") for end in ends)
+            apart = level > LANE or _unaligned(entry, at)
+            if apart and away and all(end == "barrier" for end in ends):
+                continue  # the others wait at a barrier of their own, which counts for the same
+            exits = graph.postdominator.get(branch, OUT) == OUT
+            yield at, branch, exits and bool(away) and all(end in ("trap", "exit") for end in ends)
             break
+
+
+def _unaligned(entry: Entry, at: int) -> bool:
+    """Whether lanes of a warp may come to a barrier at different instructions."""
+    ins = entry.code[at]
+    return ins.opcode == "barrier" and "aligned" not in ins.mods
 
 
 def _leads(entry: Entry, start: int, goal: int, branch: int) -> bool:

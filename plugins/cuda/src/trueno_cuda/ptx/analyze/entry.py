@@ -42,6 +42,13 @@ class Entry:
         return (16, 16, 1) if self.deep else (256, 1, 1)
 
     @cached_property
+    def small(self) -> "Entry":
+        """The same with a small block: where the block is not known, what holds for both does not depend on it."""
+        given = self.launch
+        few = Launch((16, 4, 1) if self.deep else (64, 1, 1), given.grid, given.params, given.multiples)
+        return Entry(self.program, self.function, few)
+
+    @cached_property
     def deep(self) -> bool:
         """Whether the code looks at the second or third coordinate of a thread."""
         names = {o.name for ins in self.code for o in ins.operands if isinstance(o, Special)}

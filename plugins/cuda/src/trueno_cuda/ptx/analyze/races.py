@@ -10,17 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from trueno_cuda.ptx.analyze.access import Access
+from trueno_cuda.ptx.analyze.effects import waits
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.graph import OUT
-from trueno_cuda.ptx.analyze.launch import Launch
 from trueno_cuda.ptx.analyze.values import Atom, Form
 from trueno_cuda.ptx.syntax.tree import Register
 from trueno_cuda.ptx.syntax.types import Array
 
 MOST = 20000
 """Pairs of accesses that are compared in one entry."""
-FEW = ((64, 1, 1), (16, 4, 1))
-"""A small block, of one axis and of two."""
 STATES = 4000
 """Places that one search visits, with what it knows of predicates there."""
 
@@ -41,16 +39,14 @@ def races(entry: Entry) -> Iterator[Race]:
     """
     found = list(_races(entry))
     if found and entry.assumed:
-        few = Launch(FEW[entry.deep], entry.launch.grid, entry.launch.params, entry.launch.multiples)
-        small = {(race.first.at, race.second.at) for race in _races(Entry(entry.program, entry.function, few))}
+        small = {(race.first.at, race.second.at) for race in _races(entry.small)}
         found = [race for race in found if (race.first.at, race.second.at) in small]
     yield from found
 
 
 def _races(entry: Entry) -> Iterator[Race]:
-    if entry.threads <= 32:
-        return
-    yield from _scattered(entry)
+    if entry.threads > 32:
+        yield from _scattered(entry)
     shared = [a for a in entry.accesses if a.space == "shared" and a.bytes and not a.ordered and a.kind != "atomic"]
     if not any(a.writes for a in shared):
         return
@@ -66,9 +62,17 @@ def _races(entry: Entry) -> Iterator[Race]:
                 if not (first.writes or second.writes) or budget <= 0:
                     continue
                 budget -= 1
-                threads = _meet(entry, first, second) or halved(entry, first, second)
-                if threads is not None and _way(entry, first, second):
+                threads = meet(entry, first, second) or halved(entry, first, second)
+                warp = threads is None and not entry.assumed
+                if warp:
+                    threads = meet(entry, first, second, apart=1)
+                if threads is not None and _way(entry, first, second, warp):
                     yield Race(first, second, threads)
+
+
+def _together(entry: Entry, at: int) -> bool:
+    """Whether the lanes of a warp meet at an instruction."""
+    return "sync" in entry.code[at].mods or waits(entry.code[at]) == "warp"
 
 
 def _scattered(entry: Entry) -> Iterator[Race]:
@@ -115,13 +119,13 @@ def _ahead(entry: Entry, first: Access) -> list[int]:
     return result
 
 
-def _way(entry: Entry, first: Access, second: Access) -> bool:
+def _way(entry: Entry, first: Access, second: Access, warp: bool = False) -> bool:
     """Whether a way between them has no barrier, changes nothing that both addresses share, and takes no branch
-    against a predicate that it has passed before."""
+    against a predicate that it has passed before.  warp: and has nothing that a warp executes together."""
     graph, code, flow = entry.graph, entry.code, entry.flow
     atomic = "atomic" in (first.kind, second.kind)
     scattered = atomic or halved(entry, first, second) is not None
-    kept = set() if scattered else set(_registers(_common(entry, first, second).terms))
+    kept = set() if scattered else changed_by(entry, first, second)
     todo: list[tuple[int, int, tuple[tuple[int, bool], ...]]] = [(graph.block_of[first.at], first.at + 1, ())]
     reached: set[tuple[int, tuple[tuple[int, bool], ...]]] = set()
     while todo:
@@ -133,7 +137,7 @@ def _way(entry: Entry, first: Access, second: Access) -> bool:
         for at in range(start, block.end):
             if at == second.at:
                 return True
-            if entry.synchronizes(at) or not kept.isdisjoint(flow.writes[at]):
+            if entry.synchronizes(at) or not kept.isdisjoint(flow.writes[at]) or (warp and _together(entry, at)):
                 stopped = True
                 break
             if facts and flow.writes[at]:
@@ -199,8 +203,16 @@ def _registers(terms: frozenset[tuple[Atom, int]]) -> Iterator[int]:
                 yield from _registers(form.terms)
 
 
-def _meet(entry: Entry, first: Access, second: Access) -> tuple[int, int] | None:
-    """Two threads of different warps that access the same word, if both instructions are certain to reach them."""
+def changed_by(entry: Entry, first: Access, second: Access) -> set[int]:
+    """The registers that both addresses are computed from: a way that writes one of them compares different places."""
+    return set(_registers(_common(entry, first, second).terms))
+
+
+def meet(entry: Entry, first: Access, second: Access, apart: int = 32) -> tuple[int, int] | None:
+    """Two threads that access the same word, if both instructions are certain to reach them.
+
+    apart: 32 for threads of different warps, 1 for different threads, 0 for any.
+    """
     a = entry.block_lanes.split(_first(entry, first, second))
     b = entry.block_lanes.split(_first(entry, second, first))
     if a is None or b is None or set(a) != set(b):
@@ -222,7 +234,7 @@ def _meet(entry: Entry, first: Access, second: Access) -> tuple[int, int] | None
     low, high = np.searchsorted(mine, theirs, "left"), np.searchsorted(mine, theirs, "right")
     for k in np.flatnonzero(high > low).tolist():
         for at in {int(low[k]), int(high[k]) - 1}:
-            if owners[at] // 32 != readers[k] // 32:
+            if not apart or owners[at] // apart != readers[k] // apart:
                 return int(owners[at]), int(readers[k])
     return None
 

@@ -9,11 +9,15 @@ from trueno_cuda.ptx.analyze.uniform import BLOCK, LANE, WARP
 
 
 def kept_away(entry: Entry) -> Iterator[tuple[int, int, bool]]:
-    """Barrier, branch that decides for single threads or warps whether it is reached, and whether the others leave."""
+    """Barrier, branch that decides for single threads or warps whether it is reached (−1: the barrier's own guard),
+    and whether the others leave."""
     graph = entry.graph
     for at in entry.barriers:
-        home = graph.block_of[at]
+        home, guard = graph.block_of[at], entry.code[at].guard
         least = BLOCK if waits(entry.code[at]) == "block" else WARP
+        if guard is not None and entry.uniformity.at(guard.index, at) < least and not _unaligned(entry, at):
+            yield at, -1, False
+            continue
         for branch in sorted(graph.all_deciders(home)):
             level = entry.uniformity.decision(branch)
             if level >= least:

@@ -9,7 +9,9 @@ from trueno_cuda.ptx.analyze.rules.barrier_branches import kept_away
 
 def check(entry: Entry) -> Iterator[Found]:
     for at, branch, exits in kept_away(entry):
-        if not exits:
+        if branch < 0:
+            yield at, "the guard of this barrier differs between threads of a block"
+        elif not exits:
             line = entry.graph.last(branch).line
             yield at, f"the branch of line {line} lets some threads of a block pass this barrier by"
 

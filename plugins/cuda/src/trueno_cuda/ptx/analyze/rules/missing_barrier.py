@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from trueno_cuda.ptx.analyze.copies import in_flight
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
 from trueno_cuda.ptx.analyze.races import races
@@ -10,6 +11,13 @@ from trueno_cuda.ptx.analyze.uniform import BLOCK
 
 def check(entry: Entry) -> Iterator[Found]:
     reported: set[int] = set()
+    for copy, read, waited in in_flight(entry):
+        if waited and read.at not in reported:
+            reported.add(read.at)
+            yield (
+                read.at,
+                (f"other threads copied what this reads at line {copy.ins.line}, and no barrier is behind the wait"),
+            )
     for race in races(entry):
         first, second = race.first, race.second
         if second.at in reported:
@@ -32,14 +40,17 @@ def check(entry: Entry) -> Iterator[Found]:
         if same and store.kind == "store" and entry.uniformity.of(store.ins.operands[-1], store.at) == BLOCK:
             continue  # all threads write one value to one place
         reported.add(second.at)
+        if store.kind == "copy":
+            continue  # cp-async-no-wait has it
         a, b = race.threads
+        what = ("of another warp, ", "barrier") if a // 32 != b // 32 else ("", "barrier and no bar.warp.sync")
         did, does = ("wrote", "reads") if first.writes else ("reads", "writes")
         where = f" with blocks of {'x'.join(map(str, entry.shape))}" if entry.assumed else ""
         yield (
             second.at,
             (
-                f"thread {b} {does} shared memory that thread {a}, of another warp, {did} at line {first.ins.line}, "
-                f"and a way between them has no barrier{where}"
+                f"thread {b} {does} shared memory that thread {a}, {what[0]}{did} at line {first.ins.line}, "
+                f"and a way between them has no {what[1]}{where}"
             ),
         )
 

@@ -19,13 +19,13 @@ def check(entry: Entry) -> Iterator[Found]:
             continue
         mask = int(ins.operands[-1].value) & 0xFFFFFFFF
         active, certain = entry.runs(at)
-        for first in range(0, len(active) if certain else 0, 32):
+        for first in range(0, len(active), 32):
             warp = active[first : first + 32]
             if not warp.any() or (entry.assumed and len(warp) < 32):
                 continue
             there = sum(1 << lane for lane, on in enumerate(warp.tolist()) if on)
             lacking, strange = mask & ~there & ((1 << len(warp)) - 1), there & ~mask
-            if strange:
+            if strange and certain:
                 yield at, f"lane {_lowest(strange)} executes this, and is not in its mask 0x{mask:08x}"
                 break
             if lacking:

@@ -8,6 +8,7 @@ import ast
 import inspect
 import re
 import sys
+from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,33 @@ def findings_page() -> str:
     return findings()
 
 
+def ptx_rules_page() -> str:
+    """The analyzer's rules in a table."""
+    from trueno_cuda.ptx.analyze.reference import rules_page
+
+    return rules_page()
+
+
+def ptx_report_page() -> str:
+    """The schema of the analyzer's JSON."""
+    from trueno_cuda.ptx.analyze.reference import report_page
+
+    return report_page()
+
+
+def ptx_rule_page(name: str) -> str:
+    """One rule of the analyzer."""
+    from trueno_cuda.ptx.analyze.reference import rule_page
+
+    return rule_page(name)
+
+
+def ptx_rules() -> list[str]:
+    """The rules' names: each has a file, which is not imported for this."""
+    folder = DOCS.parent / "plugins/cuda/src/trueno_cuda/ptx/analyze/rules"
+    return sorted(p.stem.replace("_", "-") for p in folder.glob("*.py") if "\nRULE = " in p.read_text("utf-8"))
+
+
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
@@ -285,6 +313,9 @@ PAGES = {
     "reference/backend.md": backend_page,
     "reference/ptx-builder.md": builder_page,
     "reference/findings.md": findings_page,
+    "reference/ptx-rules.md": ptx_rules_page,
+    "reference/ptx-report.md": ptx_report_page,
+    **{f"reference/ptx-{name}.md": partial(ptx_rule_page, name) for name in ptx_rules()},
 }
 
 
@@ -314,7 +345,8 @@ def fill(text: str) -> str:
 
 
 def on_config(config: Any) -> Any:
-    """mkdocs asks for the settings: list every decision of docs/adr in the navigation, by its title."""
+    """mkdocs asks for the settings: list the analyzer's rules, and every decision of docs/adr by its title."""
+    config["nav"].append({"PTX rules": [{name: f"reference/ptx-{name}.md"} for name in ptx_rules()]})
     decisions = sorted(Path(config["docs_dir"], "adr").glob("*.md"))
     titles = [path.read_text("utf-8").partition("\n")[0].removeprefix("# ") for path in decisions]
     config["nav"].append({"Decisions": [{t: f"adr/{p.name}"} for t, p in zip(titles, decisions, strict=True)]})

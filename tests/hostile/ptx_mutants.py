@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from trueno.errors import TruenoError
 from trueno_cuda.ptx.emulate import Module
-from trueno_cuda.ptx.emulate.errors import InternalError
+from trueno_cuda.ptx.syntax.errors import InternalError
 
 from .ptx_mutations import borrowed, formed, pool, whole
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trueno_cuda.catalogue import registry
 from trueno_cuda.ptx.emulate.opcodes import FORMS
-from trueno_cuda.ptx.emulate.types import TYPES
+from trueno_cuda.ptx.syntax.types import TYPES
 
 LONGEST = 6000  # characters of a kernel that is mutated as a whole
 FOREIGN = Path(__file__).with_name("ptx_foreign.ptx")

@@ -1,4 +1,4 @@
-"""`trueno ptx`: this plugin's kernels, printed and run without a GPU and without CuPy."""
+"""`trueno ptx`: this plugin's kernels, printed and run without a GPU and without CuPy, and the analyzer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -11,6 +11,7 @@ import typer
 from trueno.backend import columns, escape
 from trueno.errors import BackendUnavailable, ParameterError, TruenoError
 
+from trueno_cuda.analyzing import Files, analyze
 from trueno_cuda.catalogue import registry
 from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Result
 from trueno_cuda.catalogue.registry import Run
@@ -19,8 +20,12 @@ from trueno_cuda.ptx import TARGETS, Kernel
 from trueno_cuda.ptx.emulate import Report
 
 app = typer.Typer(
-    help="Print the CUDA backend's kernels, and run them on an emulator.", no_args_is_help=True, rich_markup_mode=None
+    help="Analyze PTX of any producer (trueno ptx FILE), print the CUDA backend's kernels, run them on an emulator.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    cls=Files,
 )
+app.command("analyze")(analyze)
 Named = Annotated[str, typer.Argument(metavar="KERNEL", help="A name of `trueno ptx list`.", show_default=False)]
 Arch = Annotated[
     str,

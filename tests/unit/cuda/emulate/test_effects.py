@@ -3,8 +3,8 @@
 import pytest
 from trueno_cuda.ptx.emulate import effects
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
-from trueno_cuda.ptx.emulate.parse import parse
-from trueno_cuda.ptx.emulate.syntax import Instruction
+from trueno_cuda.ptx.syntax.parse import parse
+from trueno_cuda.ptx.syntax.tree import Instruction
 
 from .conftest import kernel_text
 

@@ -153,3 +153,15 @@ def test_a_call_through_a_table_is_refused_by_itself():
         module.launch("chosen", 1, 1, [y])
     with pytest.raises(PtxError, match=r"line 4: .*'three' is not declared"):
         load(FUNCTIONS.replace("{one, two}", "{one, three}"))
+
+
+def test_a_function_without_registers_is_called_twice():
+    """nvcc -G makes one of __threadfence; each call returns to what follows it."""
+    fence = ".func fence() { membar.gl; ret; }\n"
+    body = """ld.global.u32 %r2, [%rd3]; call.uni fence, (); add.u32 %r2, %r2, 1; call.uni fence, (); add.u32 %r2, %r2, 10;
+        st.global.u32 [%rd4], %r2; ret;"""
+    text = kernel_text(START.format(4, 4) + body, ".param .u64 px, .param .u64 py")
+    x, y = np.arange(32, dtype=np.uint32), np.zeros(32, np.uint32)
+    report = load(text.replace(".visible", fence + ".visible")).launch("k", 1, 32, [x, y])
+    np.testing.assert_array_equal(y, x + 11)
+    assert report.instructions["membar.gl"] == 64

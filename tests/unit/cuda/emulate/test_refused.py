@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 from trueno_cuda.ptx.emulate import LaunchError, PtxError, load
-from trueno_cuda.ptx.emulate.errors import InternalError
+from trueno_cuda.ptx.syntax.errors import InternalError
 from unit.cuda.ptx.assembler import run as assemble
 
 TEXT = """.version 9.0

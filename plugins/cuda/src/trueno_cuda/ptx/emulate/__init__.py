@@ -14,10 +14,11 @@ Arrays are device memory and change in place.  Text that it cannot read raises P
 does wrong while running (out of bounds, a race, a missing wait, …) is a `Finding`.
 """
 
-from trueno_cuda.ptx.emulate.errors import LaunchError, PtxError, StepLimit, UnknownInstruction
+from trueno_cuda.ptx.emulate.errors import LaunchError, StepLimit, UnknownInstruction
 from trueno_cuda.ptx.emulate.launch import Entry, Module, load
 from trueno_cuda.ptx.emulate.report import BankConflicts, Coalescing, Finding, Report
 from trueno_cuda.ptx.emulate.tensor_map import TensorMap
+from trueno_cuda.ptx.syntax.errors import PtxError
 
 __all__ = [
     "BankConflicts",

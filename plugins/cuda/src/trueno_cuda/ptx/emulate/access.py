@@ -14,8 +14,8 @@ from trueno_cuda.ptx.emulate.memory import GLOBAL, LOCAL, PARAM, SHARED
 from trueno_cuda.ptx.emulate.places import Place, Places
 from trueno_cuda.ptx.emulate.shadow import SharedShadow
 from trueno_cuda.ptx.emulate.shadow_global import GlobalShadow
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import Array, Type
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import Array, Type
 
 BASES = {"global": 0, "shared": SHARED, "local": LOCAL, "param": PARAM}
 Combine = Callable[[Array, list[Array]], Array]

@@ -7,7 +7,7 @@ from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.kernel import Kernel
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.parking import Parking
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.types import Array
 
 NUMBERS = 16  # barriers a block
 

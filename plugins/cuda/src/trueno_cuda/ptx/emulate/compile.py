@@ -12,14 +12,15 @@ from contextlib import contextmanager
 import numpy as np
 
 from trueno_cuda.ptx.emulate.effects import accumulates, read, written
-from trueno_cuda.ptx.emulate.errors import Refusal, UnknownInstruction, no_other_errors
+from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.emulate.findings import MISSING_WAIT
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.layout import Layout
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import form_of
 from trueno_cuda.ptx.emulate.special import special
-from trueno_cuda.ptx.emulate.syntax import (
+from trueno_cuda.ptx.syntax.errors import Refusal, no_other_errors
+from trueno_cuda.ptx.syntax.tree import (
     Address,
     Immediate,
     Instruction,
@@ -31,7 +32,7 @@ from trueno_cuda.ptx.emulate.syntax import (
     Symbol,
     Vector,
 )
-from trueno_cuda.ptx.emulate.types import PRED, TYPES, Array, Type, constant
+from trueno_cuda.ptx.syntax.types import PRED, TYPES, Array, Type, constant
 
 Step = Callable[[Machine, Group, Array | None], None]
 Fetch = Callable[[Machine, Group], Array]

@@ -10,8 +10,8 @@ waits until the last lane has left the loop.
 from dataclasses import dataclass, field
 
 from trueno_cuda.ptx.emulate.effects import ends, meets, read, spins, written
-from trueno_cuda.ptx.emulate.errors import PtxError
-from trueno_cuda.ptx.emulate.syntax import Instruction, Label, Symbol
+from trueno_cuda.ptx.syntax.errors import PtxError
+from trueno_cuda.ptx.syntax.tree import Instruction, Label, Symbol
 
 DEPTH = 200
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.shadow import SharedShadow
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import Array
 
 
 @dataclass

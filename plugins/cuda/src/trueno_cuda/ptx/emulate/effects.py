@@ -6,8 +6,8 @@ The facts stand in the table of opcodes, beside the form that an instruction has
 from collections.abc import Iterator
 
 from trueno_cuda.ptx.emulate.opcodes import form_of
-from trueno_cuda.ptx.emulate.syntax import Address, Instruction, Not, Operand, Pair, Register, Vector
-from trueno_cuda.ptx.emulate.types import TYPES
+from trueno_cuda.ptx.syntax.tree import Address, Instruction, Not, Operand, Pair, Register, Vector
+from trueno_cuda.ptx.syntax.types import TYPES
 
 LANES = {"warp": 32, "group": 128}
 """Lanes that share a matrix product, by how they meet at it."""

@@ -1,39 +1,19 @@
 """The emulator's exceptions; errors of a running kernel are findings of the report instead.
 
 TruenoError
-├── PtxError(ValueError)          text that cannot be read; names line and text
-│   ├── UnknownInstruction        an instruction, a type or a modifier that the emulator does not know
-│   └── InternalError             a bug of the emulator; names the line that it was at
+├── PtxError(ValueError)          text that cannot be read (`ptx.syntax.errors`)
+│   └── UnknownInstruction        an instruction, a type or a modifier that the emulator does not know
 ├── LaunchError(TypeError)        arguments, grid or shared memory that do not fit the kernel
 └── StepLimit(RuntimeError)       the kernel did not end within `max_steps`
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from trueno.errors import TruenoError
 
-
-class PtxError(TruenoError, ValueError):
-    """PTX text that cannot be read: `line 12: ld.global.f32 %f1: …`."""
-
-    def __init__(self, message: str, line: int = 0, text: str = "") -> None:
-        self.line = line
-        self.text = text
-        where = f"line {line}: " if line else ""
-        super().__init__(f"{where}{text}: {message}" if text else f"{where}{message}")
+from trueno_cuda.ptx.syntax.errors import PtxError
 
 
 class UnknownInstruction(PtxError):
     """An instruction, type or modifier that the emulator does not know."""
-
-
-class InternalError(PtxError):
-    """A bug of the emulator: no text may lead to one."""
-
-
-class Refusal(ValueError):
-    """What is wrong with an instruction's operands; who knows the instruction makes it an UnknownInstruction."""
 
 
 class LaunchError(TruenoError, TypeError):
@@ -42,23 +22,3 @@ class LaunchError(TruenoError, TypeError):
 
 class StepLimit(TruenoError, RuntimeError):
     """The kernel did not end within `max_steps`; the message names the line where it still runs."""
-
-
-def internal(error: Exception, line: int = 0, text: str = "") -> InternalError:
-    """An exception that was not expected, as one that names the place in the text."""
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return InternalError(f"internal error of the emulator, please report it with this text ({what})", line, text)
-
-
-@contextmanager
-def no_other_errors(line: int = 0, text: str = "") -> Iterator[None]:
-    """Callers catch TruenoError: what else escapes is a bug, and reported as one with its place.
-
-    Lack of memory is not a bug, and neither are the exceptions that end a program.
-    """
-    try:
-        yield
-    except (TruenoError, MemoryError):
-        raise
-    except Exception as error:
-        raise internal(error, line, text) from error

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.types import Array, Type
+from trueno_cuda.ptx.syntax.types import Array, Type
 
 MODES = ("rn", "rz", "rm", "rp", "rna")
 TINY32 = np.float32(np.finfo(np.float32).tiny)

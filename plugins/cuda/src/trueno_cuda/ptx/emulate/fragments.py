@@ -8,7 +8,7 @@ Fragments".)
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.types import Array
 
 LANE = np.arange(32)
 GROUP, WITHIN = LANE >> 2, LANE & 3

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.types import Array
 
 WARP = 32
 

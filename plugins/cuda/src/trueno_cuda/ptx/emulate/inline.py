@@ -3,10 +3,13 @@
 PTX passes arguments in `.param` variables of the caller; the callee's own names for them become those variables.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 
-from trueno_cuda.ptx.emulate.errors import PtxError, UnknownInstruction
-from trueno_cuda.ptx.emulate.syntax import (
+from trueno_cuda.ptx.emulate.errors import UnknownInstruction
+from trueno_cuda.ptx.syntax.errors import PtxError
+from trueno_cuda.ptx.syntax.tree import (
     Address,
     Function,
     Instruction,
@@ -34,7 +37,7 @@ def inlined(program: Program, entry: Function) -> Function:
     copy = Function(entry.name, True, entry.params, [], list(entry.registers), list(entry.variables), [],
                     entry.directives, entry.line, True)  # fmt: skip
     _measure(program, entry, (entry.name,), {})
-    copy.body = _expand(program, copy, entry.body)
+    copy.body = _expand(program, copy, entry.body, count())
     return copy
 
 
@@ -61,17 +64,20 @@ def _measure(program: Program, function: Function, trail: tuple[str, ...], known
     return size
 
 
-def _expand(program: Program, made: Function, body: list[Instruction | Label]) -> list[Instruction | Label]:
+def _expand(
+    program: Program, made: Function, body: list[Instruction | Label], numbers: Iterator[int]
+) -> list[Instruction | Label]:
+    """The body with its calls in place; numbers: one for each call, because a function without registers adds none."""
     out: list[Instruction | Label] = []
     for item in body:
         if isinstance(item, Instruction) and item.opcode == "call":
-            out += _call(program, made, item)
+            out += _call(program, made, item, numbers)
         else:
             out.append(item)
     return out
 
 
-def _call(program: Program, made: Function, ins: Instruction) -> list[Instruction | Label]:
+def _call(program: Program, made: Function, ins: Instruction, numbers: Iterator[int]) -> list[Instruction | Label]:
     target = ins.operands[0]
     assert isinstance(target, Symbol) and ins.arguments is not None
     name = target.name
@@ -109,7 +115,7 @@ def _call(program: Program, made: Function, ins: Instruction) -> list[Instructio
     for var in callee.variables:
         if var not in made.variables:
             made.variables.append(var)
-    tag = f"@{serial}"
+    tag = f"@{next(numbers)}"
     end = f"end of {name}{tag}"
 
     def operand(o: Operand) -> Operand:
@@ -149,4 +155,4 @@ def _call(program: Program, made: Function, ins: Instruction) -> list[Instructio
     skip: list[Instruction | Label] = []
     if ins.guard is not None:
         skip = [Instruction("bra", (), [Symbol(end)], ins.line, ins.text, ins.guard, not ins.negated)]
-    return [*skip, *before, *_expand(program, made, copied), *after, Label(end, ins.line)]
+    return [*skip, *before, *_expand(program, made, copied, numbers), *after, Label(end, ins.line)]

@@ -13,8 +13,8 @@ from trueno_cuda.ptx.emulate.findings import TRAP
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.layout import Layout
 from trueno_cuda.ptx.emulate.machine import Machine
-from trueno_cuda.ptx.emulate.syntax import Function, Immediate, Instruction, Program
-from trueno_cuda.ptx.emulate.types import B32, PRED, U32, Array
+from trueno_cuda.ptx.syntax.tree import Function, Immediate, Instruction, Program
+from trueno_cuda.ptx.syntax.types import B32, PRED, U32, Array
 
 
 class Barrier:

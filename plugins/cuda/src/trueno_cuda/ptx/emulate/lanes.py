@@ -7,8 +7,8 @@ from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.launch_state import LaunchState
 from trueno_cuda.ptx.emulate.memory import LOCAL, PARAM, SHARED, SHARED_BASE
 from trueno_cuda.ptx.emulate.report import Finding
-from trueno_cuda.ptx.emulate.syntax import Instruction, Variable
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.tree import Instruction, Variable
+from trueno_cuda.ptx.syntax.types import Array
 
 
 class Lanes:

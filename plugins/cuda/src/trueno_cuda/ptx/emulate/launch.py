@@ -9,19 +9,20 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.errors import LaunchError, no_other_errors
+from trueno_cuda.ptx.emulate.errors import LaunchError
 from trueno_cuda.ptx.emulate.kernel import Kernel
 from trueno_cuda.ptx.emulate.launch_state import MAX_STEPS, LaunchState
 from trueno_cuda.ptx.emulate.machine import Machine
-from trueno_cuda.ptx.emulate.memory import LIMITS
-from trueno_cuda.ptx.emulate.parse import parse
 from trueno_cuda.ptx.emulate.report import Report
 from trueno_cuda.ptx.emulate.scheduler import Scheduler
 from trueno_cuda.ptx.emulate.shadow_global import GlobalShadow
-from trueno_cuda.ptx.emulate.syntax import Symbol, Variable
 from trueno_cuda.ptx.emulate.tensor_map import TensorMap
 from trueno_cuda.ptx.emulate.traffic import SAMPLE, Traffic
-from trueno_cuda.ptx.emulate.types import TYPES, Array, constant
+from trueno_cuda.ptx.syntax.errors import no_other_errors
+from trueno_cuda.ptx.syntax.limits import LIMITS
+from trueno_cuda.ptx.syntax.parse import parse
+from trueno_cuda.ptx.syntax.tree import Symbol, Variable
+from trueno_cuda.ptx.syntax.types import TYPES, Array, constant
 
 Size = int | Sequence[int]
 LANES = 32768

@@ -8,10 +8,10 @@ import numpy as np
 from trueno_cuda.ptx.emulate.layout import Layout
 from trueno_cuda.ptx.emulate.memory import Allocation, Arena
 from trueno_cuda.ptx.emulate.report import Report
-from trueno_cuda.ptx.emulate.syntax import Instruction, Variable
 from trueno_cuda.ptx.emulate.tensor_map import TensorMap
 from trueno_cuda.ptx.emulate.traffic import Traffic
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.tree import Instruction, Variable
+from trueno_cuda.ptx.syntax.types import Array
 
 MAX_STEPS = 20_000_000
 

@@ -4,13 +4,14 @@ from functools import cached_property
 
 from trueno_cuda.ptx.emulate.control import Flow
 from trueno_cuda.ptx.emulate.effects import accumulates, written
-from trueno_cuda.ptx.emulate.errors import PtxError
 from trueno_cuda.ptx.emulate.inline import inlined
-from trueno_cuda.ptx.emulate.memory import SHARED_BASE, Allocation, too_many
+from trueno_cuda.ptx.emulate.memory import SHARED_BASE, Allocation
 from trueno_cuda.ptx.emulate.opcodes import form_of
 from trueno_cuda.ptx.emulate.provenance import Provenance
-from trueno_cuda.ptx.emulate.syntax import Function, Instruction, Program, Variable
-from trueno_cuda.ptx.emulate.types import TYPES
+from trueno_cuda.ptx.syntax.errors import PtxError
+from trueno_cuda.ptx.syntax.limits import too_many
+from trueno_cuda.ptx.syntax.tree import Function, Instruction, Program, Variable
+from trueno_cuda.ptx.syntax.types import TYPES
 
 
 class Layout:

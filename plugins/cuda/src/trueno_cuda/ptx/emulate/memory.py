@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trueno_cuda.ptx.emulate.errors import LaunchError
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.types import Array
 
 GLOBAL = 0x7F00_0000_0000
 SHARED = 0x7E00_0000_0000
@@ -20,15 +20,6 @@ SHARED_BASE = 1024  # where a block's own shared memory begins, as on sm_90; 0 i
 CLUSTER_SHIFT = 24  # (rank + 1) << CLUSTER_SHIFT | offset: another block's shared memory
 ALIGN = 256  # of an allocation, as cudaMalloc's
 GUARD = 4096
-LIMITS = {"global": 256 << 20, "const": 1 << 16, "shared": 227 << 10, "local": 512 << 10, "param": 32764}
-"""Bytes that may be declared: in a module of .global (the emulator's own limit; the others are CUDA's) and .const, in a
-block of .shared, in a thread of .local, and of an entry's parameters."""
-
-
-def too_many(space: str, size: int) -> str:
-    """What is wrong with declaring so many bytes of a space; "" for nothing."""
-    limit = LIMITS.get(space, size)
-    return "" if size <= limit else f".{space} memory of {size} bytes is declared; {limit} is the most"
 
 
 class Allocation(NamedTuple):

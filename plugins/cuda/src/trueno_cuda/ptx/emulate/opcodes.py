@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import TYPES
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import TYPES
 
 Family = Callable[[Any, Instruction], Any]
 """From a compiler and an instruction to its step: `compile`, which needs this table, has the exact types."""

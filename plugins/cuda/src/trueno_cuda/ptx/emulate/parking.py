@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from trueno_cuda.ptx.emulate.group import Group
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.types import Array
 
 
 class Parking(Protocol):

@@ -20,8 +20,8 @@ from trueno_cuda.ptx.emulate.memory import (
     WINDOW,
     Allocation,
 )
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import TYPES, Array
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import TYPES, Array
 
 SPACES = {GLOBAL >> WINDOW: "global", SHARED >> WINDOW: "shared", LOCAL >> WINDOW: "local", PARAM >> WINDOW: "param"}
 

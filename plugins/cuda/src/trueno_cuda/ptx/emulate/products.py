@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trueno_cuda.ptx.emulate.syntax import Instruction
 from trueno_cuda.ptx.emulate.tensor_map import swizzle
-from trueno_cuda.ptx.emulate.types import Array, Type
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import Array, Type
 
 SWIZZLE_BYTES = {0: 0, 1: 128, 2: 64, 3: 32}
 

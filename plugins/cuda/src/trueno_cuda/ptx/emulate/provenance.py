@@ -8,7 +8,7 @@ disagree, or a pointer comes out of memory, the origin is unknown.
 from collections.abc import Iterator, Sequence
 
 from trueno_cuda.ptx.emulate.effects import written
-from trueno_cuda.ptx.emulate.syntax import Address, Instruction, Operand, Register, Symbol, Variable
+from trueno_cuda.ptx.syntax.tree import Address, Instruction, Operand, Register, Symbol, Variable
 
 CARRIED = {"mov": (1,), "cvta": (1,), "cvt": (1,), "add": (1, 2), "sub": (1,), "mad": (3,), "selp": (1, 2),
            "and": (1, 2), "or": (1, 2)}  # fmt: skip

@@ -11,14 +11,15 @@ from trueno.errors import TruenoError
 
 from trueno_cuda.ptx.emulate.barriers import Barriers
 from trueno_cuda.ptx.emulate.compile import Fetch
-from trueno_cuda.ptx.emulate.errors import StepLimit, internal
+from trueno_cuda.ptx.emulate.errors import StepLimit
 from trueno_cuda.ptx.emulate.findings import DEADLOCK
 from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.kernel import Kernel
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.meetings import Meetings
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.errors import internal
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import Array
 
 SPIN_ROUNDS = 4096
 """Rounds in which spinning groups read memory that never changes before it is called a deadlock."""

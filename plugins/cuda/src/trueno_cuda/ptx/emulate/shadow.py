@@ -12,8 +12,8 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate.findings import MISSING_WAIT, SHARED_RACE, UNINITIALISED_SHARED, Kind
 from trueno_cuda.ptx.emulate.lanes import Lanes
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import Array
 
 LOG = 1 << 22  # reads kept in the log at most
 LATE = 1 << 19  # a clock's 20 bits are nearly used up

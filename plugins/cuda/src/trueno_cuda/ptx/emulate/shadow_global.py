@@ -10,8 +10,8 @@ import numpy as np
 from trueno_cuda.ptx.emulate.findings import GLOBAL_RACE
 from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.memory import GLOBAL
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import Array
 
 STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel"}
 

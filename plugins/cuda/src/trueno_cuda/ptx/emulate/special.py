@@ -7,7 +7,7 @@ import numpy as np
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.lanes import Lanes
 from trueno_cuda.ptx.emulate.memory import SHARED_BASE
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.types import Array
 
 
 def one(value: int) -> Array:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trueno_cuda.ptx.emulate.errors import LaunchError
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.types import Array
 
 MAGIC = b"trueno tensor map"
 SWIZZLES = (0, 32, 64, 128)

@@ -8,8 +8,8 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.report import BankConflicts, Coalescing, Report
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import Array
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import Array
 
 SECTOR = 32
 BANKS = 32

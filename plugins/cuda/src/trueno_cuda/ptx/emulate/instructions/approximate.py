@@ -14,8 +14,8 @@ from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.compile import Compiler, Step
 from trueno_cuda.ptx.emulate.instructions.arithmetic import float_step, half_of, mode_of
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import PRED, Array
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import PRED, Array
 
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "rcp": lambda x: 1.0 / x,

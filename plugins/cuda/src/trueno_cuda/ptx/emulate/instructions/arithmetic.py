@@ -10,8 +10,8 @@ import numpy as np
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import B32, S32, TYPES, Array, Type
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import B32, S32, TYPES, Array, Type
 
 Function = Callable[..., Array]
 FLOATS = ("3 RND? ftz? sat? f32", "3 RND? f64", "3 rn? ftz? sat? f16|f16x2", "3 rn? bf16|bf16x2")

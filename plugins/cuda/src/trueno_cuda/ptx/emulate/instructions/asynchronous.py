@@ -4,16 +4,16 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, literal, vector
 from trueno_cuda.ptx.emulate.copies import BulkCopy, ThreadCopy
-from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.findings import ASYNCHRONOUS_COPY
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.synchronise import chosen
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, GLOBAL, PARAM
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Address, Immediate, Instruction, Register, Vector
 from trueno_cuda.ptx.emulate.tensor_map import TensorMap, number_of, swizzle
-from trueno_cuda.ptx.emulate.types import PRED, S32, U16, U32, Array
+from trueno_cuda.ptx.syntax.errors import Refusal
+from trueno_cuda.ptx.syntax.tree import Address, Immediate, Instruction, Register, Vector
+from trueno_cuda.ptx.syntax.types import PRED, S32, U16, U32, Array
 
 ALL = 1 << 60
 BYTES = "mbarrier::complete_tx::bytes"

@@ -10,8 +10,8 @@ from trueno_cuda.ptx.emulate.instructions.arithmetic import half_of, halves
 from trueno_cuda.ptx.emulate.instructions.data import space_of, vector_of
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Register
-from trueno_cuda.ptx.emulate.types import Array, Type
+from trueno_cuda.ptx.syntax.tree import Instruction, Operand, Register
+from trueno_cuda.ptx.syntax.types import Array, Type
 
 QUICK = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "min": np.minimum,
          "max": np.maximum}  # fmt: skip

@@ -7,8 +7,8 @@ from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import product
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import TYPES, Array, Type
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import TYPES, Array, Type
 
 
 @opcode("addc subc", "3 cc? u32|s32|u64|s64")

@@ -9,8 +9,8 @@ from trueno_cuda.ptx.emulate.compile import Compiler, Step
 from trueno_cuda.ptx.emulate.instructions.arithmetic import clamp, mode_of
 from trueno_cuda.ptx.emulate.memory import LOCAL, PARAM, SHARED
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import B32, F32, S32, TYPES, Array, Type
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import B32, F32, S32, TYPES, Array, Type
 
 Function = Callable[..., Array]
 INTEGER_MODES: dict[str, Callable[[Array], Array]] = {

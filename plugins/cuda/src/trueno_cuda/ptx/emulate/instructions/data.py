@@ -3,15 +3,15 @@
 import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Step, Store, vector
-from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.memory import CLUSTER_SHIFT, SHARED, WINDOW
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.places import SPACES as WINDOWS
 from trueno_cuda.ptx.emulate.special import special
-from trueno_cuda.ptx.emulate.syntax import Address, Instruction, Register, Symbol, Variable, Vector
-from trueno_cuda.ptx.emulate.types import B64, PRED, TYPES, U32, U64, Array, Type
+from trueno_cuda.ptx.syntax.errors import Refusal
+from trueno_cuda.ptx.syntax.tree import Address, Instruction, Register, Symbol, Variable, Vector
+from trueno_cuda.ptx.syntax.types import B64, PRED, TYPES, U32, U64, Array, Type
 
 SPACES = ("global", "shared", "local", "param", "const")
 

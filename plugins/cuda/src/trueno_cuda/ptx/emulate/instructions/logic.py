@@ -6,13 +6,13 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.compile import Compiler, Step, literal
-from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.arithmetic import half_of
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Immediate, Instruction, Pair, Sink
-from trueno_cuda.ptx.emulate.types import B32, F32, PRED, TYPES, U32, Array, Type
+from trueno_cuda.ptx.syntax.errors import Refusal
+from trueno_cuda.ptx.syntax.tree import Immediate, Instruction, Pair, Sink
+from trueno_cuda.ptx.syntax.types import B32, F32, PRED, TYPES, U32, Array, Type
 
 Function = Callable[..., Array]
 COMPARE: dict[str, Function] = {

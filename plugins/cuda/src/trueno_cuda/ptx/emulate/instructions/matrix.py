@@ -9,15 +9,15 @@ import numpy as np
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.access import BASES
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, Store
-from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.findings import MISSING_LANES
 from trueno_cuda.ptx.emulate.fragments import GROUP, WITHIN, a_places, b_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.data import space_of
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Vector
-from trueno_cuda.ptx.emulate.types import B32, F64, TYPES, Array, Type
+from trueno_cuda.ptx.syntax.errors import Refusal
+from trueno_cuda.ptx.syntax.tree import Instruction, Operand, Vector
+from trueno_cuda.ptx.syntax.types import B32, F64, TYPES, Array, Type
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:

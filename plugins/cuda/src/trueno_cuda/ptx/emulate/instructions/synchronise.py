@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Step
-from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.group import Group
 from trueno_cuda.ptx.emulate.instructions.data import space_of
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Address, Immediate, Instruction
-from trueno_cuda.ptx.emulate.types import B64, PRED, U32, Array
+from trueno_cuda.ptx.syntax.errors import Refusal
+from trueno_cuda.ptx.syntax.tree import Address, Immediate, Instruction
+from trueno_cuda.ptx.syntax.types import B64, PRED, U32, Array
 
 Test = Callable[[Machine, Group, bool], Array]
 

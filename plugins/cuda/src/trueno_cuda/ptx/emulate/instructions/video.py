@@ -6,8 +6,8 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate.compile import Compiler, Step
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Instruction
-from trueno_cuda.ptx.emulate.types import B32, TYPES, Array
+from trueno_cuda.ptx.syntax.tree import Instruction
+from trueno_cuda.ptx.syntax.types import B32, TYPES, Array
 
 LANES: dict[str, Callable[[Array, Array], Array]] = {
     "vadd": np.add,

@@ -7,8 +7,8 @@ from trueno_cuda.ptx.emulate.findings import MISSING_LANES
 from trueno_cuda.ptx.emulate.group import WARP, Group
 from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.opcodes import opcode
-from trueno_cuda.ptx.emulate.syntax import Instruction, Operand, Pair, Sink
-from trueno_cuda.ptx.emulate.types import B32, PRED, U32, Array
+from trueno_cuda.ptx.syntax.tree import Instruction, Operand, Pair, Sink
+from trueno_cuda.ptx.syntax.types import B32, PRED, U32, Array
 
 LANE = np.arange(WARP, dtype=np.int64)
 BIT = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).astype(np.uint32)

@@ -4,7 +4,6 @@ import numpy as np
 
 from trueno_cuda.ptx.emulate import floats
 from trueno_cuda.ptx.emulate.compile import Compiler, Fetch, Step, literal, vector
-from trueno_cuda.ptx.emulate.errors import Refusal
 from trueno_cuda.ptx.emulate.findings import OUT_OF_BOUNDS, WGMMA
 from trueno_cuda.ptx.emulate.fragments import a_places, c_places
 from trueno_cuda.ptx.emulate.group import Group
@@ -13,8 +12,9 @@ from trueno_cuda.ptx.emulate.machine import Machine
 from trueno_cuda.ptx.emulate.memory import SHARED_BASE
 from trueno_cuda.ptx.emulate.opcodes import opcode
 from trueno_cuda.ptx.emulate.products import Product, Shape, operand_bytes
-from trueno_cuda.ptx.emulate.syntax import Instruction, Register, Vector
-from trueno_cuda.ptx.emulate.types import B32, PRED, S32, TYPES, U64, Array, Type
+from trueno_cuda.ptx.syntax.errors import Refusal
+from trueno_cuda.ptx.syntax.tree import Instruction, Register, Vector
+from trueno_cuda.ptx.syntax.types import B32, PRED, S32, TYPES, U64, Array, Type
 
 
 @opcode("wgmma", *(

@@ -1,0 +1,130 @@
+"""`trueno ptx FILE…`: the analyzer's command line."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from trueno.backend import escape
+from trueno.errors import ParameterError, suggestion
+from typer.core import TyperGroup
+
+from trueno_cuda.ptx.analyze.launch import Launch, assumed, size
+from trueno_cuda.ptx.analyze.machine import MACHINES, machine
+from trueno_cuda.ptx.analyze.render import last_line, lines, sarif
+from trueno_cuda.ptx.analyze.report import report, summary
+from trueno_cuda.ptx.analyze.rules import RULES
+from trueno_cuda.ptx.syntax.errors import PtxError
+
+STDIN = "-"
+BLOCK, GRID = (1024, 1024, 64), (2**31 - 1, 65535, 65535)
+"""The most along each axis."""
+
+
+class Files(TyperGroup):
+    """A group of commands that takes a file, where a command's name is expected, as one to analyze."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and (args[0] == STDIN or _path(args[0])):
+            args = ["analyze", *args]
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        if (args and args[0].startswith("--") and args[0] not in ("--help", "--")) or args[:1] == [STDIN]:
+            args = ["analyze", *args]
+        return super().parse_args(ctx, args)
+
+
+def _path(word: str) -> bool:
+    return any(mark in word for mark in "./\\") or Path(word).exists()
+
+
+Many = list[str] | None
+
+
+def analyze(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="PTX of any producer; - reads stdin.")],
+    block: Annotated[str, typer.Option(help="The block's size, as 256 or 16,16.", show_default=False)] = "",
+    grid: Annotated[str, typer.Option(help="The grid's size.", show_default=False)] = "",
+    param: Annotated[
+        Many, typer.Option(metavar="NAME=VALUE", help="A parameter's value; may be repeated.", show_default=False)
+    ] = None,
+    assume: Annotated[
+        Many, typer.Option(metavar="FACT", help="As 'n % 256 == 0'; may be repeated.", show_default=False)
+    ] = None,
+    arch: Annotated[
+        str, typer.Option(help="Of occupancy and roofline; by default the text's target.", show_default=False)
+    ] = "",
+    rule: Annotated[Many, typer.Option(metavar="RULE", help="Only this rule; may be repeated.")] = None,
+    ignore: Annotated[Many, typer.Option(metavar="RULE", help="Not this rule; may be repeated.")] = None,
+    bugs: Annotated[bool, typer.Option("--bugs", help="Only rules about bugs, none about waste.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for every finding.")] = False,
+    real: Annotated[bool, typer.Option("--ptxas/--no-ptxas", help="Ask ptxas for registers and spills.")] = True,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also say why each finding matters.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_sarif: Annotated[bool, typer.Option("--sarif", help="Print SARIF 2.1.0.")] = False,
+) -> None:
+    """Find bugs and waste in PTX without running it; `trueno ptx FILE` is the same.
+
+    Exits with 0 if there is nothing of severity high or critical, with 1 if there is, with 2 if a file cannot be read.
+    """
+    chosen = _rules(rule, ignore, bugs)
+    launch = _launch(block, grid, param, assume)
+    if arch and machine(arch) is None:
+        raise ParameterError(f"ptx: --arch {arch!r} is not known; known: {', '.join(MACHINES)}")
+    reports = [_report(name, launch, chosen, arch, real) for name in files]
+    total = summary(reports)
+    if json:
+        _say(escape.dumps({"files": reports, "summary": total}, indent=2))
+    elif as_sarif:
+        _say(escape.dumps(sarif(reports), indent=2))
+    else:
+        for one in reports:
+            _say("\n".join(lines(one, verbose)) + "\n")
+        _say(last_line(total))
+    if total["critical"] or total["high"] or (strict and total["findings"]):
+        raise typer.Exit(1)
+
+
+def _say(text: str) -> None:
+    """Print lines at once; of text from outside only what is visible."""
+    print(escape.escaped(text, keep=escape.LINES), flush=True)
+
+
+def _report(name: str, launch: Launch, rules: list[str], arch: str, real: bool) -> dict[str, Any]:
+    try:
+        raw = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
+    except OSError as error:
+        raise ParameterError(f"ptx: {name} cannot be read: {error.strerror or error}") from None
+    try:
+        return report("<stdin>" if name == STDIN else name, raw.decode("utf-8", "replace"), launch, rules, arch, real)
+    except PtxError as error:
+        raise ParameterError(f"ptx: {name}: {error}") from None
+
+
+def _rules(only: Many, ignored: Many, bugs: bool) -> list[str]:
+    for name in (*(only or ()), *(ignored or ())):
+        if name not in RULES:
+            raise ParameterError(f"ptx: no rule is called {name!r}{suggestion(name, RULES)}")
+    chosen = [name for name in RULES if not only or name in only]
+    return [name for name in chosen if name not in (ignored or ()) and not (bugs and RULES[name].performance)]
+
+
+def _launch(block: str, grid: str, params: Many, facts: Many) -> Launch:
+    values: dict[str, int] = {}
+    multiples: dict[str, int] = {}
+    try:
+        for text in params or ():
+            name, equals, value = (part.strip() for part in text.partition("="))
+            if not equals or not value.lstrip("-").isdecimal():
+                raise ValueError(f"--param {text!r} must be NAME=VALUE with a whole number")
+            values[name] = int(value)
+        for text in facts or ():
+            name, divisor = assumed(text)
+            multiples[name] = divisor
+        sizes = size(block, "--block", BLOCK) if block else None
+        if sizes and sizes[0] * sizes[1] * sizes[2] > 1024:
+            raise ValueError(f"--block {block!r} has more than 1024 threads")
+        return Launch(sizes, size(grid, "--grid", GRID) if grid else None, values, multiples)
+    except ValueError as error:
+        raise ParameterError(f"ptx: {error}") from None

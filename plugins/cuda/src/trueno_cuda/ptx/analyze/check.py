@@ -1,0 +1,66 @@
+"""Runs the rules over a text: findings with their places, without those that the text itself excuses.
+
+A comment `// ptx: allow(rule) why` excuses findings of a rule on its own line, or on the next line where it stands
+alone.  Without a reason it excuses nothing.
+"""
+
+import re
+from collections.abc import Iterable
+
+from trueno_cuda.ptx.analyze.entry import Entry
+from trueno_cuda.ptx.analyze.finding import SEVERITIES, Finding
+from trueno_cuda.ptx.analyze.rules import RULES
+from trueno_cuda.ptx.syntax.tree import Program
+
+ALLOW = re.compile(
+    r"^(?P<code>[^\n]*?)//[^\n]*?\bptx:\s*allow\((?P<rules>[\w\s,-]+)\)[ \t]*(?P<why>[^\n]*)$", re.MULTILINE
+)
+SAME = 5
+"""Findings of one rule in one entry that are listed; a count stands for the others."""
+
+
+def check(entry: Entry, rules: Iterable[str] | None = None) -> list[Finding]:
+    """What the rules find in an entry, the gravest first."""
+    program = entry.program
+    excused = allowed(program)
+    result = []
+    for name in RULES if rules is None else rules:
+        rule = RULES[name]
+        for at, message in rule.check(entry):
+            ins = entry.code[at]
+            if name in excused.get(ins.line, ()):
+                continue
+            column = program.lines.column(ins.start) if ins.start >= 0 else 1
+            source = ""
+            if ins.written is not None:
+                source = f"{program.files.get(ins.written[0], 'source')}:{ins.written[1]}"
+            result.append(
+                Finding(name, rule.severity, rule.confidence, entry.name, ins.line, column, message, rule.fix,
+                        ins.text, source)
+            )  # fmt: skip
+    return sorted(result, key=lambda f: (-SEVERITIES.index(f.severity), f.line, f.rule))
+
+
+def check_whole(program: Program, rules: Iterable[str] | None = None) -> list[Finding]:
+    """What the rules find in a text as a whole."""
+    result = []
+    excused = allowed(program)
+    for name in RULES if rules is None else rules:
+        rule = RULES[name]
+        for line, message in rule.whole(program) if rule.whole else ():
+            if name in excused.get(line, ()):
+                continue
+            result.append(Finding(name, rule.severity, rule.confidence, "", line, 1, message, rule.fix))
+    return result
+
+
+def allowed(program: Program) -> dict[int, set[str]]:
+    """The rules that comments excuse, by line."""
+    result: dict[int, set[str]] = {}
+    for match in ALLOW.finditer(program.lines.text):
+        if not match[3].strip():
+            continue
+        line = program.lines.line(match.start(2))
+        line += not match[1].strip()
+        result.setdefault(line, set()).update(name.strip() for name in match[2].split(","))
+    return result

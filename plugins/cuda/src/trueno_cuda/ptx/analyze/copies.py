@@ -1,0 +1,92 @@
+"""Asynchronous copies in flight where their bytes are read, or that only their own thread has waited for.
+
+A way through the code is followed with the copy's state: how many groups have been committed since, itself included;
+then, whether it has been waited for, and whether a barrier came behind the wait.
+"""
+
+from collections.abc import Iterator
+
+from trueno_cuda.ptx.analyze.access import Access
+from trueno_cuda.ptx.analyze.effects import waits
+from trueno_cuda.ptx.analyze.entry import Entry
+from trueno_cuda.ptx.analyze.graph import OUT
+from trueno_cuda.ptx.analyze.races import changed_by, meet
+from trueno_cuda.ptx.syntax.tree import Immediate
+
+MOST = 8
+"""Groups that are told apart."""
+STATES = 20000
+State = tuple[int, bool, bool]
+"""Groups committed since, waited for, barrier behind the wait."""
+
+
+def in_flight(entry: Entry) -> Iterator[tuple[Access, Access, bool]]:
+    """Copy, read, and whether the thread that reads has waited for it, so that only a barrier is missing."""
+    found = list(_in_flight(entry))
+    if found and entry.assumed:
+        small = {(copy.at, read.at) for copy, read, _ in _in_flight(entry.small)}
+        found = [one for one in found if (one[0].at, one[1].at) in small]
+    yield from found
+
+
+def _in_flight(entry: Entry) -> Iterator[tuple[Access, Access, bool]]:
+    copies = [a for a in entry.accesses if a.kind == "copy"]
+    reads = {a.at: a for a in entry.accesses if a.space == "shared" and a.kind == "load"}
+    for copy in copies if reads else ():
+        for read in reads.values():
+            own = meet(entry, copy, read, apart=0)
+            others = meet(entry, copy, read, apart=32) if entry.threads > 32 else None
+            if own is None and others is None:
+                continue
+            state = _state(entry, copy, read, barrier=others is not None)
+            if state is not None:
+                yield copy, read, state[1]
+
+
+def _state(entry: Entry, copy: Access, read: Access, barrier: bool) -> State | None:
+    """A state in which some way leads from the copy to the read, where the read is wrong."""
+    graph, flow = entry.graph, entry.flow
+    kept = changed_by(entry, copy, read)
+    todo: list[tuple[int, int, State]] = [(graph.block_of[copy.at], copy.at + 1, (0, False, False))]
+    reached: set[tuple[int, State]] = set()
+    while todo and len(reached) < STATES:
+        n, start, state = todo.pop()
+        stopped = False
+        for at in range(start, graph.blocks[n].end):
+            if at == read.at:
+                if not state[1] or barrier:
+                    return state
+                stopped = True
+                break
+            if not kept.isdisjoint(flow.writes[at]):
+                stopped = True
+                break
+            state = _after(entry, at, state)
+            if state[2] or (state[1] and not barrier):
+                stopped = True
+                break
+        if stopped:
+            continue
+        for t in graph.blocks[n].successors:
+            if t != OUT and (t, state) not in reached:
+                reached.add((t, state))
+                todo.append((t, graph.blocks[t].start, state))
+    return None
+
+
+def _after(entry: Entry, at: int, state: State) -> State:
+    ins = entry.code[at]
+    committed, waited, ordered = state
+    if ins.opcode == "cp" and "async" in ins.mods:
+        if "commit_group" in ins.mods:
+            committed = min(committed + 1, MOST)
+        elif "wait_all" in ins.mods or any(m.startswith("mbarrier") for m in ins.mods):
+            waited = True
+        elif "wait_group" in ins.mods:
+            left = ins.operands[0].value if ins.operands and isinstance(ins.operands[0], Immediate) else 0
+            waited = waited or committed > left
+    elif ins.unread or ins.opcode == "call" or waits(ins) in ("phase", "cluster"):
+        waited = ordered = True
+    elif waited and waits(ins) in ("block", "part", "arrive"):
+        ordered = True
+    return committed, waited, ordered

@@ -1,0 +1,174 @@
+"""One entry under analysis: its graph, data flow, values, levels and memory operations, each computed at first use."""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from trueno_cuda.ptx.analyze.access import Access, accesses
+from trueno_cuda.ptx.analyze.dataflow import Dataflow
+from trueno_cuda.ptx.analyze.effects import waits
+from trueno_cuda.ptx.analyze.graph import Graph
+from trueno_cuda.ptx.analyze.lanes import Lanes
+from trueno_cuda.ptx.analyze.launch import Launch, Size
+from trueno_cuda.ptx.analyze.uniform import BLOCK, WARP, Uniformity
+from trueno_cuda.ptx.analyze.values import Values
+from trueno_cuda.ptx.syntax.tree import Function, Instruction, Program, Register, Special, Symbol
+from trueno_cuda.ptx.syntax.types import Array
+
+
+class Entry:
+    """An entry, or a device function, with what is known of its launch.
+
+    shape: the block that addresses are evaluated for; assumed: whether only the analyzer chose it.
+    """
+
+    def __init__(self, program: Program, function: Function, launch: Launch | None = None) -> None:
+        self.program = program
+        self.function = function
+        self.name = function.name
+        self.launch = (launch or Launch()).of(function)
+        self.graph = Graph(function)
+        self.assumed = self.launch.block is None
+        self.shape = self.launch.block or self._likely()
+
+    def _likely(self) -> Size:
+        """A block for addresses where neither the text nor the user gives one."""
+        most = self.function.directives.get("maxntid")
+        if most:
+            sizes = (*most, 1, 1)[:3]
+            if sizes[0] * sizes[1] * sizes[2] <= 1024:
+                return sizes[0], sizes[1], sizes[2]
+        return (16, 16, 1) if self.deep else (256, 1, 1)
+
+    @cached_property
+    def small(self) -> "Entry":
+        """The same with a small block: where the block is not known, what holds for both does not depend on it."""
+        given = self.launch
+        few = Launch((16, 4, 1) if self.deep else (64, 1, 1), given.grid, given.params, given.multiples)
+        return Entry(self.program, self.function, few)
+
+    @cached_property
+    def deep(self) -> bool:
+        """Whether the code looks at the second or third coordinate of a thread."""
+        names = {o.name for ins in self.code for o in ins.operands if isinstance(o, Special)}
+        return bool(names & {"tid.y", "tid.z"})
+
+    @property
+    def code(self) -> list[Instruction]:
+        return self.graph.code
+
+    @cached_property
+    def flow(self) -> Dataflow:
+        return Dataflow(self.function, self.graph)
+
+    @cached_property
+    def values(self) -> Values:
+        return Values(self.function, self.graph, self.flow, self.launch)
+
+    @cached_property
+    def uniformity(self) -> Uniformity:
+        places = Lanes(self.values, self.shape, self.launch, lambda atom: False)
+        return Uniformity(self.function, self.graph, self.flow, self.values, places)
+
+    @cached_property
+    def block_lanes(self) -> Lanes:
+        """Forms over the threads of a block: what is unknown is the same for all of them."""
+        return Lanes(self.values, self.shape, self.launch, lambda atom: self.uniformity.atom(atom) == BLOCK)
+
+    @cached_property
+    def warp_lanes(self) -> Lanes:
+        """Forms over the threads of a warp."""
+        return Lanes(self.values, self.shape, self.launch, lambda atom: self.uniformity.atom(atom) >= WARP)
+
+    @cached_property
+    def accesses(self) -> list[Access]:
+        return accesses(self.graph, self.values)
+
+    # ---- control --------------------------------------------------------------------------------
+
+    @cached_property
+    def barriers(self) -> list[int]:
+        """Instructions, within reach, that make threads wait for all or a part of their block."""
+        return [at for at in self.reachable if waits(self.code[at]) in ("block", "part")]
+
+    @property
+    def reachable(self) -> Iterator[int]:
+        """Instructions that some way leads to, in the order of the text."""
+        for n in sorted(self.graph.reachable):
+            yield from range(self.graph.blocks[n].start, self.graph.blocks[n].end)
+
+    def synchronizes(self, at: int) -> bool:
+        """Whether an instruction may order memory between the threads of a block."""
+        ins = self.code[at]
+        kind = waits(ins)
+        if kind == "warp":
+            return self.assumed
+        if kind in ("block", "part", "phase", "cluster", "arrive"):
+            return True
+        if ins.opcode in ("fence", "membar") or ins.unread or ins.opcode == "mbarrier":
+            return True
+        return ins.opcode == "call" and self.callee_waits(ins)
+
+    def callee_waits(self, ins: Instruction) -> bool:
+        target = ins.operands[0] if ins.operands else None
+        if not isinstance(target, Symbol):
+            return True
+        callee = self.program.functions.get(target.name)
+        if callee is None or not callee.defined:
+            return target.name not in ("vprintf", "malloc", "free")
+        return any(isinstance(i, Instruction) and (waits(i) or i.opcode == "call") for i in callee.body)
+
+    @cached_property
+    def _masks(self) -> dict[int, tuple[Array, bool]]:
+        return {}
+
+    def active(self, block: int) -> tuple[Array, bool]:
+        """Which threads may run a block, as far as branches on their places tell, and whether that is all there is:
+        False where a branch depends on something else that differs between threads."""
+        if block not in self._masks:
+            self._masks[block] = np.ones(self.threads, bool), True  # of a cycle
+            self._masks[block] = self._active(block)
+        return self._masks[block]
+
+    def _active(self, block: int) -> tuple[Array, bool]:
+        mask, exact = np.ones(self.threads, bool), True
+        graph = self.graph
+        deciders = [(b, t) for b, t in graph.deciders.get(block, ()) if not graph.dominates(block, b)]
+        if len(deciders) > 1:
+            return mask, all(self.uniformity.decision(b) == BLOCK for b in graph.all_deciders(block))
+        for branch, target in deciders:
+            outer, certain = self.active(branch)
+            mask, exact = mask & outer, exact and certain
+            guard = graph.last(branch).guard
+            end = graph.blocks[branch].end - 1
+            vector = None if guard is None else self.uniformity.vector(guard.index, end)
+            if guard is not None and vector is not None:
+                taken = graph.blocks[branch].successors[0] == target
+                mask = mask & (vector if taken != graph.last(branch).negated else ~vector)
+            elif self.uniformity.decision(branch) != BLOCK:
+                exact = False
+        return mask, exact
+
+    def runs(self, at: int) -> tuple[Array, bool]:
+        """Which threads may execute an instruction, its guard included; see `active`."""
+        mask, exact = self.active(self.graph.block_of[at])
+        ins = self.code[at]
+        if ins.guard is None:
+            return mask, exact
+        vector = self.uniformity.vector(ins.guard.index, at)
+        if vector is not None:
+            return mask & (~vector if ins.negated else vector), exact
+        return mask, exact and self.uniformity.at(ins.guard.index, at) == BLOCK
+
+    @property
+    def threads(self) -> int:
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+    def register(self, index: int) -> Register:
+        return self.function.registers[index]
+
+
+def entries(program: Program, launch: Launch | None = None) -> list[Entry]:
+    """All defined entries and device functions of a program."""
+    return [Entry(program, f, launch) for f in program.functions.values() if f.defined]

@@ -1,0 +1,295 @@
+"""Accesses of different warps to the same word of shared memory with no barrier on some way between them.
+
+Both addresses must be known for each thread up to unknowns that they share, and no instruction on the way may change
+one of those; anything else is not reported.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trueno_cuda.ptx.analyze.access import Access
+from trueno_cuda.ptx.analyze.effects import waits
+from trueno_cuda.ptx.analyze.entry import Entry
+from trueno_cuda.ptx.analyze.graph import OUT
+from trueno_cuda.ptx.analyze.values import Atom, Form
+from trueno_cuda.ptx.syntax.tree import Register
+from trueno_cuda.ptx.syntax.types import Array
+
+MOST = 20000
+"""Pairs of accesses that are compared in one entry."""
+STATES = 4000
+"""Places that one search visits, with what it knows of predicates there."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """first, second: in the order in which a thread comes to them.  threads: two that meet."""
+
+    first: Access
+    second: Access
+    threads: tuple[int, int]
+
+
+def races(entry: Entry) -> Iterator[Race]:
+    """Pairs of which one writes: the first race of each pair of instructions.
+
+    Where the block is not known, only pairs that race in a small block too: what differs may be the block's size.
+    """
+    found = list(_races(entry))
+    if found and entry.assumed:
+        small = {(race.first.at, race.second.at) for race in _races(entry.small)}
+        found = [race for race in found if (race.first.at, race.second.at) in small]
+    yield from found
+
+
+def _races(entry: Entry) -> Iterator[Race]:
+    if entry.threads > 32:
+        yield from _scattered(entry)
+    shared = [a for a in entry.accesses if a.space == "shared" and a.bytes and not a.ordered and a.kind != "atomic"]
+    if not any(a.writes for a in shared):
+        return
+    by_site: dict[int, list[Access]] = {}
+    for a in shared:
+        by_site.setdefault(a.at, []).append(a)
+    budget = MOST
+    for first in shared:
+        if _words(entry, first) is None:
+            continue
+        for at in _ahead(entry, first):
+            for second in by_site.get(at, ()):
+                if not (first.writes or second.writes) or budget <= 0:
+                    continue
+                budget -= 1
+                threads = meet(entry, first, second) or halved(entry, first, second)
+                warp = threads is None and not entry.assumed
+                if warp:
+                    threads = meet(entry, first, second, apart=1)
+                if threads is not None and _way(entry, first, second, warp):
+                    yield Race(first, second, threads)
+
+
+def _together(entry: Entry, at: int) -> bool:
+    """Whether the lanes of a warp meet at an instruction."""
+    return "sync" in entry.code[at].mods or waits(entry.code[at]) == "warp"
+
+
+def _scattered(entry: Entry) -> Iterator[Race]:
+    """Plain accesses of an array that atomics change at places which data decide: other threads' places too."""
+    atomics = {
+        a.at: a for a in entry.accesses if a.kind == "atomic" and a.space == "shared" and _words(entry, a) is None
+    }
+    plain = {a.at: a for a in entry.accesses if a.space == "shared" and a.kind in ("load", "store") and not a.ordered}
+    for first in (*atomics.values(), *plain.values()) if atomics else ():
+        name = _array(first)
+        others = plain if first.at in atomics else atomics
+        for at in _ahead(entry, first) if name is not None else ():
+            second = others.get(at)
+            if second is None or _array(second) != name:
+                continue
+            one = first if first.at in plain else second
+            active, certain = entry.runs(one.at)
+            if certain and active[32:].any() and active[:32].any() and _way(entry, first, second):
+                yield Race(first, second, (0, 32))
+
+
+def _array(access: Access) -> str | None:
+    names = [a[2] for a, c in access.form.terms if a[:2] == ("var", "shared") and c == 1]
+    return names[0] if len(names) == 1 else None
+
+
+def _ahead(entry: Entry, first: Access) -> list[int]:
+    """Instructions that a thread may come to after an access before it comes to a barrier."""
+    graph = entry.graph
+    result: list[int] = []
+    reached: set[int] = set()
+    todo = [(graph.block_of[first.at], first.at + 1)]
+    while todo:
+        n, start = todo.pop()
+        for at in range(start, graph.blocks[n].end):
+            if entry.synchronizes(at) and entry.code[at].guard is None:
+                break
+            result.append(at)
+        else:
+            for t in graph.blocks[n].successors:
+                if t != OUT and t not in reached:
+                    reached.add(t)
+                    todo.append((t, graph.blocks[t].start))
+    return result
+
+
+def _way(entry: Entry, first: Access, second: Access, warp: bool = False) -> bool:
+    """Whether a way between them has no barrier, changes nothing that both addresses share, and takes no branch
+    against a predicate that it has passed before.  warp: and has nothing that a warp executes together."""
+    graph, code, flow = entry.graph, entry.code, entry.flow
+    atomic = "atomic" in (first.kind, second.kind)
+    scattered = atomic or halved(entry, first, second) is not None
+    kept = set() if scattered else changed_by(entry, first, second)
+    todo: list[tuple[int, int, tuple[tuple[int, bool], ...]]] = [(graph.block_of[first.at], first.at + 1, ())]
+    reached: set[tuple[int, tuple[tuple[int, bool], ...]]] = set()
+    while todo:
+        if len(reached) > STATES:
+            return False
+        n, start, facts = todo.pop()
+        block = graph.blocks[n]
+        stopped = False
+        for at in range(start, block.end):
+            if at == second.at:
+                return True
+            if entry.synchronizes(at) or not kept.isdisjoint(flow.writes[at]) or (warp and _together(entry, at)):
+                stopped = True
+                break
+            if facts and flow.writes[at]:
+                facts = tuple(f for f in facts if f[0] not in flow.writes[at])
+        if stopped:
+            continue
+        last = code[block.end - 1]
+        guard = last.guard if last.opcode in ("bra", "ret", "exit") else None
+        for k, t in enumerate(block.successors):
+            if t == OUT:
+                continue
+            now = facts
+            if guard is not None and len(block.successors) == 2:
+                value = (k == 0) != last.negated
+                if (guard.index, not value) in facts:
+                    continue
+                if (guard.index, value) not in facts:
+                    now = tuple(sorted((*facts, (guard.index, value))))[:6]
+            if (t, now) not in reached:
+                reached.add((t, now))
+                todo.append((t, graph.blocks[t].start, now))
+    return False
+
+
+# ---- addresses ----------------------------------------------------------------------------------
+
+
+def _words(entry: Entry, access: Access) -> dict[Atom | None, Array] | None:
+    return entry.block_lanes.split(access.form)
+
+
+def _home(entry: Entry, register: int) -> set[int]:
+    """The blocks of the innermost loop that advances a register."""
+    loops = entry.graph.loops
+    homes = [loops.bodies[h] for s in entry.flow.definitions[register]
+             for h in loops.around.get(entry.graph.block_of[s], ())]  # fmt: skip
+    return min(homes, key=len, default=set())
+
+
+def _first(entry: Entry, access: Access, other: Access) -> Form:
+    """The address in the first round of the loops that hold this access and not the other."""
+    form = access.form
+    for atom, coefficient in access.form.terms:
+        if atom[0] == "count":
+            home = _home(entry, atom[1])
+            if entry.graph.block_of[access.at] in home and entry.graph.block_of[other.at] not in home:
+                form = form.add(Form(0, frozenset({(atom, coefficient)})), -1)
+    return form
+
+
+def _common(entry: Entry, first: Access, second: Access) -> Form:
+    a, b = _first(entry, first, second), _first(entry, second, first)
+    return Form(0, a.terms | b.terms)
+
+
+def _registers(terms: frozenset[tuple[Atom, int]]) -> Iterator[int]:
+    """The registers that atoms are made of."""
+    for atom, _ in terms:
+        if atom[0] in ("value", "count"):
+            yield atom[1]
+        elif atom[0] == "op":
+            for form in atom[2:]:
+                yield from _registers(form.terms)
+
+
+def changed_by(entry: Entry, first: Access, second: Access) -> set[int]:
+    """The registers that both addresses are computed from: a way that writes one of them compares different places."""
+    return set(_registers(_common(entry, first, second).terms))
+
+
+def meet(entry: Entry, first: Access, second: Access, apart: int = 32) -> tuple[int, int] | None:
+    """Two threads that access the same word, if both instructions are certain to reach them.
+
+    apart: 32 for threads of different warps, 1 for different threads, 0 for any.
+    """
+    a = entry.block_lanes.split(_first(entry, first, second))
+    b = entry.block_lanes.split(_first(entry, second, first))
+    if a is None or b is None or set(a) != set(b):
+        return None
+    for key in set(a) - {None}:
+        if (a[key] != a[key][0]).any() or (b[key] != a[key][0]).any():
+            return None
+    active, certain = entry.runs(first.at)
+    others, sure = entry.runs(second.at)
+    if not (certain and sure):
+        return None
+    grain = min(first.bytes, second.bytes, 4)
+    linear = entry.block_lanes.linear
+    active, others = active & (linear % 32 < first.lanes), others & (linear % 32 < second.lanes)
+    mine, owners = _spread(a[None][active], linear[active], first.bytes, grain)
+    theirs, readers = _spread(b[None][others], linear[others], second.bytes, grain)
+    order = np.argsort(mine, kind="stable")
+    mine, owners = mine[order], owners[order]
+    low, high = np.searchsorted(mine, theirs, "left"), np.searchsorted(mine, theirs, "right")
+    for k in np.flatnonzero(high > low).tolist():
+        for at in {int(low[k]), int(high[k]) - 1}:
+            if not apart or owners[at] // apart != readers[k] // apart:
+                return int(owners[at]), int(readers[k])
+    return None
+
+
+def halved(entry: Entry, first: Access, second: Access) -> tuple[int, int] | None:
+    """Two threads that meet in the next round of a reduction that halves its distance: one writes s[t], and another
+    then reads s[t + d/2] with no barrier between.
+
+    The read lies behind the write by a multiple of a register that the loop around both shifts to the right.
+    """
+    if first.kind != "store" or second.kind != "load" or first.bytes != second.bytes or second.at > first.at:
+        return None
+    loops, block_of = entry.graph.loops, entry.graph.block_of
+    around = set(loops.around[block_of[first.at]]) & set(loops.around[block_of[second.at]])
+    apart = second.form.add(first.form, -1)
+    if not around or len(apart.terms) != 1 or apart.const:
+        return None
+    ((atom, count),) = apart.terms
+    if atom[0] != "value" or count != first.bytes or not _halves(entry, atom[1], around):
+        return None
+    own = entry.block_lanes.split(first.form)
+    if own is None or not (own[None][1:] != own[None][:-1]).all():
+        return None
+    active, _ = entry.runs(first.at)
+    many = active[32:].any() and not any(entry.code[at].opcode == "bar" for at in _between(entry, around))
+    return (32, 0) if many else None
+
+
+def _between(entry: Entry, heads: set[int]) -> Iterator[int]:
+    """The instructions of the innermost of some loops."""
+    body = min((entry.graph.loops.bodies[h] for h in heads), key=len)
+    for n in body:
+        yield from range(entry.graph.blocks[n].start, entry.graph.blocks[n].end)
+
+
+def _halves(entry: Entry, register: int, heads: set[int]) -> bool:
+    """Whether a loop shifts a register to the right, itself or through a copy."""
+    graph, flow = entry.graph, entry.flow
+    body = min((graph.loops.bodies[h] for h in heads), key=len)
+    for site in flow.definitions[register]:
+        if graph.block_of[site] not in body:
+            continue
+        ins = entry.code[site]
+        for _ in range(3):
+            source = ins.operands[1] if len(ins.operands) > 1 else None
+            if ins.opcode == "shr" and isinstance(source, Register):
+                signed = flow.only(source.index)  # of a signed number the sign is added before
+                return source.index == register or (signed >= 0 and register in flow.reads[signed])
+            if ins.opcode != "mov" or not isinstance(source, Register) or flow.only(source.index) < 0:
+                break
+            ins = entry.code[flow.only(source.index)]
+    return False
+
+
+def _spread(addresses: Array, threads: Array, size: int, grain: int) -> tuple[Array, Array]:
+    """The words of each thread's access, and whose they are."""
+    steps = np.arange(0, size, grain)
+    return (addresses[:, None] + steps).ravel() // grain, np.repeat(threads, len(steps))

@@ -1,0 +1,114 @@
+"""The report as lines for a terminal, and as SARIF for code review."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from trueno.backend import columns
+
+from trueno_cuda.ptx.analyze.finding import Rule
+from trueno_cuda.ptx.analyze.rules import RULES
+
+LOW_OCCUPANCY, LOW_EFFICIENCY = 0.5, 0.8
+LEVELS = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
+
+
+def lines(file: dict[str, Any], verbose: bool = False) -> Iterator[str]:
+    """One file's report."""
+    yield f"{file['path']}: PTX {file['version']} for {file['target']}"
+    for entry in file["entries"]:
+        yield f"\n{entry['name']}, line {entry['line']}, {entry['instructions']} instructions"
+        yield from columns([(f"  {name}", value) for name, value in _figures(entry)])
+        yield from _findings(file["path"], entry["findings"], verbose)
+    if file["findings"]:
+        yield ""
+        yield from _findings(file["path"], file["findings"], verbose)
+    if file["unread"]:
+        first = file["unread"][0]
+        yield f"\n{len(file['unread'])} statements were not read; line {first['line']}: {first['message']}"
+
+
+def _figures(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    registers = entry["registers"]
+    live = ", ".join(f"{n} {kind}" for kind, n in registers["live"].items() if n)
+    yield (
+        "live",
+        f"{registers['live_words']} words of 32 bits at line {registers['live_line']} (virtual); at most {live}",
+    )
+    if registers["real"] is not None:
+        spilled = registers["spill_stores"] + registers["spill_loads"]
+        yield "registers", f"{registers['real']} of ptxas, " + (f"{spilled} bytes SPILLED" if spilled else "no spills")
+    elif "reason" in registers:
+        yield "registers", f"none of ptxas: {registers['reason']}"
+    occupancy = entry["occupancy"]
+    if occupancy:
+        shape = "x".join(str(n) for n in occupancy["block"])
+        text = f"{occupancy['fraction']:.0%} of {occupancy['arch']} with blocks of {shape}"
+        text += " (assumed)" if occupancy["assumed"] else ""
+        text += f", {occupancy['registers_are']} registers; limit: {occupancy['limit']}"
+        yield "occupancy", text + ("  LOW" if occupancy["fraction"] < LOW_OCCUPANCY else "")
+    for k, group in enumerate(entry["memory"]):
+        text = f"{group['count']} × {group['space']} {group['kind']} of {group['bytes']} bytes"
+        if "efficiency" in group:
+            low = "  LOW" if group["efficiency"] < LOW_EFFICIENCY and group["sectors"] > 1 else ""
+            text += f": {group['sectors']} sectors per warp, {group['efficiency']:.0%} used{low}"
+        elif "passes" in group:
+            text += f": {group['passes']} passes per warp" if group["passes"] > 1 else ": no bank conflicts"
+        if group["known"] < group["count"]:
+            text += f" ({group['count'] - group['known']} not known)"
+        yield "" if k else "memory", text
+    roofline = entry["roofline"]
+    if roofline:
+        text = f"{roofline['flops']:g} flops and {roofline['bytes']:g} bytes of a thread in the {roofline['scope']}"
+        if roofline["class"]:
+            text += f": {roofline['class']} ({roofline['intensity']:.2g} flops per byte; {roofline['card']} turns at "
+            text += f"{roofline['ridge']:.3g})"
+        yield "roofline", text
+
+
+def _findings(path: str, findings: list[dict[str, Any]], verbose: bool) -> Iterator[str]:
+    for finding in findings:
+        source = f" ({finding['source']})" if "source" in finding else ""
+        place = f"{path}:{finding['line']}:{finding['column']}{source}"
+        yield f"{place}: {finding['severity']}: {finding['message']} [{finding['rule']}]"
+        if finding.get("text"):
+            yield f"    {finding['text']}"
+        if verbose:
+            yield f"    {RULES[finding['rule']].why}"
+        yield f"    fix: {finding['fix']}"
+
+
+def last_line(summary: dict[str, Any]) -> str:
+    """`2 entries in 1 file: 1 critical, 2 medium`."""
+    found = [f"{summary[s]} {s}" for s in LEVELS if summary[s]]
+    entries, files = summary["entries"], summary["files"]
+    return (
+        f"{entries} {'entry' if entries == 1 else 'entries'} in {files} file{'s' * (files != 1)}: "
+        f"{', '.join(found) or 'no findings'}"
+    )
+
+
+def sarif(files: list[dict[str, Any]]) -> dict[str, Any]:
+    """SARIF 2.1.0, which code review tools read."""
+    results = []
+    for file in files:
+        for part in (*file["entries"], file):
+            for finding in part["findings"]:
+                place = {"startLine": finding["line"], "startColumn": finding["column"]}
+                results.append({
+                    "ruleId": finding["rule"],
+                    "level": LEVELS[finding["severity"]],
+                    "message": {"text": f"{finding['entry']}: {finding['message']}. {finding['fix']}"},
+                    "locations": [
+                        {"physicalLocation": {"artifactLocation": {"uri": file["path"]}, "region": place}}
+                    ],
+                })  # fmt: skip
+    return {
+        "version": "2.1.0",
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "runs": [{"tool": {"driver": {"name": "trueno ptx", "rules": [_described(r) for r in RULES.values()]}},
+                  "results": results}],
+    }  # fmt: skip
+
+
+def _described(rule: Rule) -> dict[str, Any]:
+    return {"id": rule.id, "shortDescription": {"text": rule.sentence}, "help": {"text": rule.fix}}

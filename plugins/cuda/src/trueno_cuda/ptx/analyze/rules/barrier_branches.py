@@ -1,0 +1,83 @@
+"""Branches that keep some threads of a block from a barrier: what two rules share."""
+
+from collections.abc import Iterator
+
+from trueno_cuda.ptx.analyze.effects import leaves, waits
+from trueno_cuda.ptx.analyze.entry import Entry
+from trueno_cuda.ptx.analyze.graph import OUT
+from trueno_cuda.ptx.analyze.uniform import BLOCK, LANE, WARP
+
+
+def kept_away(entry: Entry) -> Iterator[tuple[int, int, bool]]:
+    """Barrier, branch that decides for single threads or warps whether it is reached (−1: the barrier's own guard),
+    and whether the others leave."""
+    graph = entry.graph
+    for at in entry.barriers:
+        home, guard = graph.block_of[at], entry.code[at].guard
+        least = BLOCK if waits(entry.code[at]) == "block" else WARP
+        if guard is not None and entry.uniformity.at(guard.index, at) < least and not _unaligned(entry, at):
+            yield at, -1, False
+            continue
+        for branch in sorted(graph.all_deciders(home)):
+            level = entry.uniformity.decision(branch)
+            if level >= least:
+                continue
+            away = [t for t in graph.blocks[branch].successors if t == OUT or not _leads(entry, t, home, branch)]
+            ends = [_end(entry, branch, t) for t in away]
+            if away and all(end == "trap" for end in ends):
+                continue
+            apart = level > LANE or _unaligned(entry, at)
+            if apart and away and all(end == "barrier" for end in ends):
+                continue  # the others wait at a barrier of their own, which counts for the same
+            exits = graph.postdominator.get(branch, OUT) == OUT
+            yield at, branch, exits and bool(away) and all(end in ("trap", "exit") for end in ends)
+            break
+
+
+def _unaligned(entry: Entry, at: int) -> bool:
+    """Whether lanes of a warp may come to a barrier at different instructions."""
+    ins = entry.code[at]
+    return ins.opcode == "barrier" and "aligned" not in ins.mods
+
+
+def _leads(entry: Entry, start: int, goal: int, branch: int) -> bool:
+    """Whether some way from a block leads to another one before it comes back to the branch."""
+    reached, todo = {start}, [start]
+    while todo:
+        n = todo.pop()
+        if n == goal:
+            return True
+        if n == branch:
+            continue
+        for t in entry.graph.blocks[n].successors:
+            if t != OUT and t not in reached:
+                reached.add(t)
+                todo.append(t)
+    return False
+
+
+def _end(entry: Entry, branch: int, start: int) -> str:
+    """What threads come to first on every way: a barrier, an exit, a trap; else "more"."""
+    graph = entry.graph
+    if start == OUT:
+        return "trap" if entry.graph.last(branch).opcode == "trap" else "exit"
+    ends: set[str] = set()
+    reached, todo = {start}, [start]
+    while todo:
+        n = todo.pop()
+        block = graph.blocks[n]
+        if any(waits(entry.code[at]) in ("block", "part") for at in range(block.start, block.end)):
+            ends.add("barrier")
+            continue
+        last = graph.last(n)
+        for t in block.successors:
+            if t == OUT:
+                ends.add("exit" if last.opcode in ("ret", "exit") or not leaves(last) else "trap")
+            elif t not in reached:
+                reached.add(t)
+                todo.append(t)
+    if ends <= {"trap"}:
+        return "trap"
+    if ends <= {"trap", "exit"}:
+        return "exit"
+    return "barrier" if ends <= {"barrier", "trap"} else "more"

@@ -1,0 +1,53 @@
+"""A loop's closing branch that goes to its end."""
+
+import re
+from collections.abc import Iterator
+
+from trueno_cuda.ptx.analyze.entry import Entry
+from trueno_cuda.ptx.analyze.finding import Found, Rule
+
+LOOP = re.compile(r"(?i)(^|_|\b)(loop|while|for)(?!.*(end|exit|done|after))")
+
+
+def check(entry: Entry) -> Iterator[Found]:
+    graph = entry.graph
+    for label, place in graph.labels.items():
+        name = label.split("#")[0]
+        if not LOOP.search(name) or place >= len(graph.code):
+            continue
+        head = graph.block_of[place]
+        if head not in graph.reachable or any(p >= head for p in graph.blocks[head].predecessors):
+            continue
+        for n in graph.order:
+            last = graph.last(n)
+            if last.opcode != "bra" or last.guard is not None or n < head:
+                continue
+            target = graph.blocks[n].successors[0]
+            if target == n + 1 and graph.dominates(head, n) and _left_by_branch(entry, head, n, target):
+                yield graph.blocks[n].end - 1, f"this branch goes to the end of the loop at {name}, not to its start"
+                break
+
+
+def _left_by_branch(entry: Entry, head: int, end: int, target: int) -> bool:
+    """Whether a guarded branch between two blocks goes where an unguarded one behind them goes too."""
+    graph = entry.graph
+    return any(
+        graph.last(n).opcode == "bra" and graph.last(n).guard is not None and graph.blocks[n].successors[0] == target
+        for n in range(head, end)
+    )
+
+
+RULE = Rule(
+    "loop-branch-to-end", "medium", "medium",
+    "A label is named as a loop's, nothing branches back to it, and the branch behind the body goes to the place that "
+    "the loop's condition leaves for.",
+    "The body runs once.",
+    "Branch to the loop's first label.",
+    bad="""ld.param.u64 %rd1, [x]; mov.u32 %r1, 0;
+LOOP: setp.ge.u32 %p1, %r1, 9; @%p1 bra END; st.global.u32 [%rd1], %r1; add.u32 %r1, %r1, 1; bra END;
+END: ret;""",
+    good="""ld.param.u64 %rd1, [x]; mov.u32 %r1, 0;
+LOOP: setp.ge.u32 %p1, %r1, 9; @%p1 bra END; st.global.u32 [%rd1], %r1; add.u32 %r1, %r1, 1; bra LOOP;
+END: ret;""",
+    check=check,
+)  # fmt: skip

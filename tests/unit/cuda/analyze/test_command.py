@@ -1,0 +1,136 @@
+"""`trueno ptx FILE…`: reports, exit codes, errors, and the contract of its JSON."""
+
+import json
+import shutil
+from importlib import resources
+
+import jsonschema
+import pytest
+
+pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
+
+from trueno.errors import ParameterError
+from trueno_cuda import commands
+from trueno_cuda.ptx.analyze import assembled
+from trueno_cuda.ptx.analyze.rules import RULES, example
+from typer.testing import CliRunner
+
+BAD, GOOD = RULES["missing-barrier"].bad, RULES["missing-barrier"].good
+SCHEMA = json.loads(resources.files("trueno_cuda.ptx.analyze").joinpath("schema.json").read_text("utf-8"))
+
+
+def ptx(*args, stdin=None):
+    return CliRunner().invoke(commands.app, list(map(str, args)), input=stdin)
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(body: str, name: str = "k.ptx"):
+        path = tmp_path / name
+        path.write_text(example(body))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("command", [[], ["analyze"]])
+def test_a_file(file, command):
+    path = file(BAD)
+    result = ptx(*command, path)
+    assert result.exit_code == 1, result.output
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "ld.shared" in text)
+    column = path.read_text().splitlines()[line - 1].index("ld.shared") + 1
+    assert f"{path}:{line}:{column}: critical: thread 0 reads shared memory" in result.stdout
+    assert "[missing-barrier]" in result.stdout and "fix: Put bar.sync" in result.stdout
+    assert result.stdout.endswith("1 entry in 1 file: 1 critical\n")
+    assert ptx(*command, file(GOOD)).exit_code == 0
+
+
+def test_options_before_the_file_and_stdin(file):
+    assert ptx("--json", file(BAD)).exit_code == 1
+    result = ptx("-", "--json", stdin=example(GOOD))
+    assert result.exit_code == 0 and json.loads(result.stdout)["files"][0]["path"] == "<stdin>"
+
+
+def test_severities_and_exit_codes(file):
+    path = file(RULES["redundant-move"].bad)
+    assert ptx(path).exit_code == 0 and "redundant-move" in ptx(path).stdout
+    assert ptx(path, "--strict").exit_code == 1
+    assert "no findings" in ptx(path, "--ignore", "redundant-move").stdout
+    assert "no findings" in ptx(path, "--rule", "dead-code", "--strict").stdout
+    waste = file(RULES["uncoalesced-access"].bad)
+    assert "uncoalesced-access" in ptx(waste).stdout and "no findings" in ptx(waste, "--bugs").stdout
+
+
+@pytest.mark.parametrize("args, message", [
+    (["nowhere.ptx"], "ptx: nowhere.ptx cannot be read: No such file"),
+    (["analyze", "."], "ptx: . cannot be read: Is a directory"),
+    (["F", "--rule", "missing-bariers"], "no rule is called 'missing-bariers'; did you mean \"missing-barrier\"?"),
+    (["F", "--block", "0"], "--block '0' must be X[,Y[,Z]]"),
+    (["F", "--block", "1024,2"], "more than 1024 threads"),
+    (["F", "--assume", "n > 4"], "must be NAME % NUMBER == 0"),
+    (["F", "--param", "n=x"], "must be NAME=VALUE"),
+    (["F", "--arch", "sm_1"], "--arch 'sm_1' is not known"),
+])  # fmt: skip
+def test_what_cannot_be(file, args, message):
+    result = ptx(*[file(GOOD) if a == "F" else a for a in args])
+    assert isinstance(result.exception, ParameterError) and message in str(result.exception)
+
+
+def test_text_that_is_not_ptx(tmp_path):
+    path = tmp_path / "x.bin"
+    for raw in (b"", b"\x7fELF\x00\xff", b"int main() {}"):
+        path.write_bytes(raw)
+        result = ptx(path)
+        assert isinstance(result.exception, ParameterError) and "is this PTX?" in str(result.exception)
+
+
+def test_an_unknown_word_is_still_a_command():
+    result = ptx("lits")
+    assert result.exit_code == 2 and "lits" in result.output
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_json_keeps_its_contract(file, name):
+    bodies = RULES[name].bad, RULES[name].good
+    paths = [file(body, f"{k}.ptx") for k, body in enumerate(bodies)]
+    result = ptx(*paths, "--json", "--no-ptxas", "--block", "128")
+    report = json.loads(result.stdout)
+    jsonschema.validate(report, SCHEMA)
+    assert [f["path"] for f in report["files"]] == list(map(str, paths))
+    findings = [f for file in report["files"] for part in (*file["entries"], file) for f in part["findings"]]
+    assert report["summary"]["findings"] == len(findings)
+    assert not report["files"][1]["findings"]
+
+
+def test_sarif(file):
+    result = ptx(file(BAD), "--sarif")
+    (run,) = json.loads(result.stdout)["runs"]
+    assert result.exit_code == 1 and run["results"][0]["ruleId"] == "missing-barrier"
+    assert {rule["id"] for rule in run["tool"]["driver"]["rules"]} == set(RULES)
+
+
+def test_figures_of_vector_add(tmp_path):
+    """What an element of an array costs, counted by hand."""
+    path = tmp_path / "add.ptx"
+    path.write_text(ptx("emit", "add", "--arch", "sm_80").stdout)
+    entry = json.loads(ptx(path, "--json").stdout)["files"][0]["entries"][0]
+    memory = {(m["kind"], m["bytes"]): m for m in entry["memory"]}
+    assert set(memory) == {("load", 16), ("store", 16)}
+    assert all(m["efficiency"] == 1 for m in memory.values())
+    assert entry["roofline"]["class"] == "memory-bound" and entry["roofline"]["intensity"] == pytest.approx(
+        1 / 12, abs=1e-4
+    )
+    assert entry["findings"] == []
+
+
+def test_registers_of_ptxas_are_labelled(file):
+    path = file(GOOD)
+    entry = json.loads(ptx(path, "--json", "--no-ptxas").stdout)["files"][0]["entries"][0]
+    assert entry["registers"]["real"] is None and entry["occupancy"]["registers_are"] == "virtual"
+    assert entry["registers"]["live_words"] == 5
+    if assembled.ptxas() is None:
+        pytest.skip("ptxas is not installed")
+    entry = json.loads(ptx(path, "--json").stdout)["files"][0]["entries"][0]
+    assert 4 <= entry["registers"]["real"] <= 16 and entry["occupancy"]["registers_are"] == "real"
+    assert shutil.which("nvcc") is None or "reason" not in entry["registers"]

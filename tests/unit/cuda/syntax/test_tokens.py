@@ -1,0 +1,84 @@
+"""Tokens lose nothing, and the quick way through a statement reads what the tokens read."""
+
+import random
+import re
+
+import pytest
+from trueno_cuda.catalogue import registry
+from trueno_cuda.ptx.syntax import statements
+from trueno_cuda.ptx.syntax.parse import parse
+from trueno_cuda.ptx.syntax.tokens import Lines, tokens
+from trueno_cuda.ptx.syntax.tree import Label
+
+KERNELS = ("softmax", "matmul", "transpose", "argmax", "outer")
+
+
+def text(name: str) -> str:
+    entry = registry.find(name)
+    return registry.module(registry.build(entry, "sm_80"))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_tokens_are_the_text(name):
+    source = text(name)
+    pieces = list(tokens(source))
+    assert "".join(t.text for t in pieces) == source
+    assert all(source.startswith(t.text, t.start) for t in pieces)
+    assert all(t.line == source.count("\n", 0, t.start) + 1 for t in random.sample(pieces, 100))
+
+
+def test_tokens_of_any_text_are_the_text():
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(300):
+        source = "".join(rng.choices('/*"\\{}[];:,.%$@!#~ \n\t\x00é0f3Fmov', k=rng.randrange(60)))
+        assert "".join(t.text for t in tokens(source)) == source
+
+
+def test_lines_and_columns():
+    lines = Lines("ab\n\ncd\n")
+    assert [(lines.line(k), lines.column(k)) for k in range(8)] == [
+        (1, 1), (1, 2), (1, 3), (2, 1), (3, 1), (3, 2), (3, 3), (4, 1)]  # fmt: skip
+    assert [lines.of(k) for k in range(6)] == ["", "ab", "", "cd", "", ""]
+
+
+def body(source: str) -> list[tuple]:
+    """Everything of a text's functions that a reader sees."""
+
+    def shown(value) -> str:
+        return re.sub(r" object at 0x\w+", "", repr(value))
+
+    return [
+        (item.name, item.line) if isinstance(item, Label)
+        else (item.name, shown(item.operands), item.line, item.text, item.start, item.negated, item.written,
+              shown(item.guard), shown(item.arguments), item.targets)
+        for function in parse(source).functions.values() for item in function.body
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_quick_way_reads_what_the_tokens_say(name, monkeypatch):
+    source = text(name)
+    quick = body(source)
+    assert len(quick) > 10
+    monkeypatch.setattr(statements, "PLAIN", re.compile(r"(?!)"))
+    assert body(source) == quick
+
+
+@pytest.mark.parametrize("statement", [
+    "add.u32 %r1, %r2, %r3 ;", "add.u32 %r1,%r2,-3;", "mov.b64 {%r1, %r2}, %rd1;", "mov.u32 %r1, %tid.x;",
+    "ld.global.v2.u32 {%r1,%r2}, [%rd1+-8];", "ld.global.u32 %r1, [ %rd1 + 8 ];", "@!%p1 mov.u32 %r1, 0xFFU;",
+    "ld.shared.u32 %r1, [s+4];", "mov.u32 %r1, s;", "add.f32 %f1, %f2, 0f3F800000;", "mov.u32 %r1, 017;",
+    "mov.u32 %r1, WARP_SZ;", "bra END;", "setp.lt.u32 %p1, %r1, 5;", "ret;", "mov.f32 %f1, -0f3F800000;",
+])  # fmt: skip
+def test_one_statement_both_ways(statement, monkeypatch):
+    source = f""".version 8.0
+.target sm_80
+.entry k(.param .u64 x) {{ .shared .align 4 .b8 s[8]; .reg .pred %p<2>; .reg .b32 %r<4>; .reg .f32 %f<4>;
+.reg .b64 %rd<2>; {statement}
+END: ret; }}
+"""
+    quick = body(source)
+    monkeypatch.setattr(statements, "PLAIN", re.compile(r"(?!)"))
+    assert body(source) == quick

@@ -57,6 +57,57 @@ def test_each_row_meets_its_expert(backend, activations):
             np.testing.assert_array_equal(again, got)
 
 
+@pytest.mark.skipif("simd" not in trueno.backends(), reason="without trueno-simd")
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("activations", ["q8", "f32"])
+@pytest.mark.parametrize("outputs", [24, 50])
+def test_rows_of_an_expert_are_those_of_its_product(form, activations, outputs):
+    """To the bit: of up to three rows with one vector each, of more with a matrix, however they are shared out."""
+    rng = np.random.default_rng(8)
+    q = trueno.quantize(rng.normal(size=(6 * outputs, K)).astype(np.float32), form)
+    cases = {
+        "one token, and an expert without any": [[4, 0, 2]],
+        "an expert that a token names thrice": [[3, 3, 0, 3]],
+        "one that it names five times": [[1, 5, 1, 1, 0, 1, 1]],
+        "one of all tokens": [[2]] * 7,
+        "grouped and alone": [[0, 1], [0, 2], [5, 0], [0, 5], [5, 1], [4, 0], [5, 0]],
+        "many": rng.integers(0, 5, (40, 3)),
+    }
+    for what, ids in cases.items():
+        ids = np.array(ids)
+        x = rng.normal(size=(len(ids), 1, K)).astype(np.float32)
+        want = np.full((*ids.shape, outputs), np.nan, np.float32)
+        with trueno.use("simd"):
+            for e in np.unique(ids):
+                token, place = np.nonzero(ids == e)
+                blocks = q[e * outputs : (e + 1) * outputs]
+                if len(token) < 4:
+                    for i, j in zip(token, place, strict=True):
+                        want[i, j] = trueno.quant_matvec(blocks, x[i, 0], activations=activations)
+                else:
+                    want[token, place] = trueno.quant_matmul(x[token, 0], blocks, activations=activations)
+            whole = np.repeat(x, ids.shape[1], 1)
+            for rows in (x, whole):
+                got = np.full_like(want, np.nan)
+                trueno.quant_experts(q, rows, ids, outputs=outputs, activations=activations, out=got)
+                np.testing.assert_array_equal(got, want, err_msg=what)
+
+
+@pytest.mark.skipif("simd" not in trueno.backends(), reason="without trueno-simd")
+def test_a_token_that_is_not_finite_spoils_no_other():
+    """Infinite activations give what single products give, in the token's own rows alone."""
+    rng = np.random.default_rng(9)
+    q, x = experts(rng, "q4_k"), rng.normal(size=(6, 1, K)).astype(np.float32)
+    ids = np.array([[0, 1]] * 6)
+    with trueno.use("simd"):
+        clean = trueno.quant_experts(q, x, ids, outputs=OUTPUTS)
+        x[2, 0, 7] = np.inf
+        got = trueno.quant_experts(q, x, ids, outputs=OUTPUTS)
+    others = [0, 1, 3, 4, 5]
+    np.testing.assert_array_equal(got[others], clean[others])
+    assert not np.isfinite(got[2]).any()
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_in_a_batch(backend):
     rng = np.random.default_rng(6)

@@ -66,10 +66,25 @@ def tile_offset(p, groups, first, rows):
     return (p // GROUP * X_GROUP + p // DEPTH * X_TAIL) * rows + (groups * X_GROUP + X_TAIL) * first
 
 
+@inner
+def row_bytes(k):
+    """Scratch in which a row of x is quantized."""
+    return (k + k // A_BLOCK * 4 + k // 16 * 2 + 63) // 64 * 64
+
+
+@inner
+def chunk_bytes(rows):
+    """Scratch of a chunk that multiplies so many rows of x."""
+    return (COLUMNS * 8 + W_BYTES + DEPTH * ROW + TALL * DEPTH * 4 + rows * ROW + 127) // 64 * 64
+
+
 @outer
 def quantize_piece(args, index):
-    """Some tiles of x: each row quantized, then put in its place; rows beyond the last are zero."""
-    x, tiles, area, flags, m, k, share, area_bytes = QUANTIZE_JOB(args)
+    """Some tiles of x: each row quantized, then put in its place; rows beyond the last are zero.
+
+    places: 0, or a table of places, of which each row of x has `each`: the rows are those of its m places.
+    """
+    x, tiles, area, flags, m, k, share, area_bytes, places, each = QUANTIZE_JOB(args)
     tall, lower, low = tiles_of(m)
     codes = area + index * area_bytes
     d = codes + k
@@ -79,7 +94,8 @@ def quantize_piece(args, index):
         flag = 0
         for r in range(rows):
             if first + r < m:
-                quantize(x + (first + r) * k * 4, k, codes, d, sums)
+                row = tile.get_word(places, first + r) // each if places else first + r
+                quantize(x + row * k * 4, k, codes, d, sums)
             else:
                 tile.clear(codes, area_bytes)
             for p in range(0, k, DEPTH):
@@ -96,8 +112,8 @@ def quantize_piece(args, index):
 
 @outer
 def multiply_piece(args, index):
-    """Some panels of W times some tiles of x."""
-    w, tiles, flags, out, area, m, n, k, share, across, tile_share, area_bytes = MULTIPLY_JOB(args)
+    """Some panels of W times some tiles of x.  places: 0, or a table of the rows of `out` to which results go."""
+    w, tiles, flags, out, area, m, n, k, share, across, tile_share, area_bytes, places = MULTIPLY_JOB(args)
     tall, lower, low = tiles_of(m)
     first_tile = index // across * tile_share
     last_tile = min(first_tile + tile_share, tall + lower)
@@ -146,7 +162,7 @@ def multiply_piece(args, index):
                     middle_kernel(panel, x, to, groups)
                 else:
                     low_kernel(panel, x, to, groups)
-        put(out, sums, begin, min(end, m) - begin, column, n)
+        put(out, sums, begin, min(end, m) - begin, column, n, places)
     return 0
 
 
@@ -175,11 +191,11 @@ def float_piece(args, index):
             for g in range(depth // GROUP):
                 values(panel, g, floats)
             multiply(x + first * x_row + p // DEPTH * x_slab, x_row, floats, ROW, sums, ROW, height, depth, p)
-        put(out, sums, first, height, column, n)
+        put(out, sums, first, height, column, n, 0)
     return 0
 
 
-QUANTIZE_JOB, MULTIPLY_JOB, FLOAT_JOB = reader(8), reader(12), reader(13)
+QUANTIZE_JOB, MULTIPLY_JOB, FLOAT_JOB = reader(10), reader(13), reader(13)
 
 
 def _quantized(x, w, out, scratch):
@@ -195,8 +211,8 @@ def _quantized(x, w, out, scratch):
     packers = min(count, min(max(m * k // PACKED, 1), SHARES))
     x_share = (count + packers - 1) // packers
     packers = (count + x_share - 1) // x_share
-    temporary = (k + k // A_BLOCK * 4 + k // 16 * 2 + 63) // 64 * 64
-    area = (COLUMNS * 8 + W_BYTES + DEPTH * ROW + TALL * DEPTH * 4 + min(part * TALL, rows) * ROW + 127) // 64 * 64
+    temporary = row_bytes(k)
+    area = chunk_bytes(min(part * TALL, rows))
     tile_bytes = rows * (k // GROUP * X_GROUP + k // DEPTH * X_TAIL)
     flag_bytes = (count * 8 + 63) // 64 * 64
     need = 64 + flag_bytes + (tile_bytes + 63) // 64 * 64 + max(area * chunks, temporary * packers)
@@ -206,9 +222,9 @@ def _quantized(x, w, out, scratch):
     tiles = flags + flag_bytes
     areas = tiles + (tile_bytes + 63) // 64 * 64
     state = release_gil()
-    job = pack((address(x), tiles, areas, flags, m, k, x_share, temporary))
+    job = pack((address(x), tiles, areas, flags, m, k, x_share, temporary, 0, 0))
     parallel_for(address_of(quantize_piece), job, packers)
-    job = pack((address(w), tiles, flags, address(out), areas, m, n, k, share, across, part, area))
+    job = pack((address(w), tiles, flags, address(out), areas, m, n, k, share, across, part, area, 0))
     parallel_for(address_of(multiply_piece), job, chunks)
     acquire_gil(state)
     return 0
@@ -236,9 +252,9 @@ def _floats(x, w, out, scratch):
 
 
 @cache
-def _kernel(name: str, activations: str) -> Callable[..., int]:
+def pieces(name: str, floats: bool = False) -> tuple[dict[str, Any], str]:
+    """The parts of a format's kernels, by name, and a word for what they depend on."""
     f = FORMATS[name]
-    floats = {"q8": False, "f32": True}[activations]
     layout = Layout(f, "values") if floats else layout_of(f)
     namespace: dict[str, Any] = {
         "NEAR": AHEAD // COLUMNS // f.nbytes * f.elements // DEPTH * DEPTH,
@@ -247,14 +263,10 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
         "decode": panel_decoder(layout), "values": value_decoder(layout),
     }  # fmt: skip
     # the table is not a source of this plugin: a kernel of another layout must not be taken from the store
-    word = f"quant_matmul_{name}_{activations}_{blake2b(f'{f!r}{layout!r}'.encode(), digest_size=8).hexdigest()}"
-
-    def add(function: Any, compiled: Any = outer) -> None:
-        part = function.py_func.__name__
-        namespace[part] = compiled(special(function, f"{part}_{word}", namespace))
-
+    activations = "f32" if floats else "q8"
+    word = f"{name}_{activations}_{blake2b(f'{f!r}{layout!r}'.encode(), digest_size=8).hexdigest()}"
     if floats:
-        add(float_piece)
+        add(namespace, word, float_piece)
     else:
         namespace |= {
             "quantize": quantized(f.activations), "put_group": group_packer(layout), "put_tail": tail_packer(layout),
@@ -262,10 +274,24 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
             "tall_kernel": micro_kernel(layout, TALL), "middle_kernel": micro_kernel(layout, 2 * UNIT),
             "low_kernel": micro_kernel(layout, UNIT),
         }  # fmt: skip
-        add(tile_offset, inner)
-        add(quantize_piece)
-        add(multiply_piece)
-    function = special(_floats if floats else _quantized, word, namespace)
+        for function in (tile_offset, row_bytes, chunk_bytes):
+            add(namespace, word, function, inner)
+        add(namespace, word, quantize_piece)
+        add(namespace, word, multiply_piece)
+    return namespace, word
+
+
+def add(namespace: dict[str, Any], word: str, function: Any, compiled: Any = outer) -> None:
+    """Give a format's parts a function that uses them."""
+    part = function.py_func.__name__
+    namespace[part] = compiled(special(function, f"{part}_quant_matmul_{word}", namespace))
+
+
+@cache
+def _kernel(name: str, activations: str) -> Callable[..., int]:
+    floats = {"q8": False, "f32": True}[activations]
+    namespace, word = pieces(name, floats)
+    function = special(_floats if floats else _quantized, f"quant_matmul_{word}", namespace)
     weights = types.Array(types.uint8, 2, "C", readonly=True)
     signature = types.intp(source(types.float32, 2), weights, target(types.float32, 2), SCRATCH)
     return with_scratch(kernel_entry(signature)(function))

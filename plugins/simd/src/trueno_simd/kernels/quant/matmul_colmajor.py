@@ -55,7 +55,7 @@ def piece(args, index):
         for j in range(0, width, COLUMNS):  # blocks are whole numbers of tiles wide
             multiply(at, x_row, panel + j * 4, PITCH, sums + j * 4 * height, ROW, height, depth, p)
     for j in range(0, width, COLUMNS):
-        put(out, sums + j * 4 * height, first, height, left + j, n)
+        put(out, sums + j * 4 * height, first, height, left + j, n, 0)
     return 0
 
 

@@ -53,10 +53,11 @@ def read_ahead(table, valid, shift, nbytes):
 
 
 @outer
-def put(out, sums, first, height, column, n):
-    """A panel's sums to `height` rows of y."""
+def put(out, sums, first, height, column, n, places):
+    """A panel's sums to `height` rows of y: from `first` on, or those that a table names, if it is not 0."""
     for i in range(height):
-        to = out + ((first + i) * n + column) * 4
+        row = tile.get_word(places, first + i) if places else first + i
+        to = out + (row * n + column) * 4
         if column + COLUMNS <= n:
             tile.move(F32, to, sums + i * ROW)
         else:

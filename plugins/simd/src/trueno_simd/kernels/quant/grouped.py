@@ -3,7 +3,8 @@
 Rows are read where they are and results go where they belong, by a table of places.  One parallel region quantizes and
 packs the tiles of all experts, a second one multiplies them; results are those of `quant_matmul`, bit for bit.
 
-Floor: that of `quant_matmul` for each expert; with few rows of each, decoding it once.
+Floor: that of `quant_matmul` for each expert; with few rows of each, decoding it once.  Measured with 64 tokens that
+name 8 of 32 experts of 768x2048 in q4_k, on two cores of a Zen 5: 2.2 ms, 720 GFLOP/s, over 3.2 ms expert by expert.
 """
 
 from collections.abc import Callable

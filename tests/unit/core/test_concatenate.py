@@ -47,6 +47,22 @@ def test_results_and_batches(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("rows", "first", "second"), [(1, 70_001, 40_003), (1, 3, 90_000), (3, 50_001, 1), (5, 0, 40_000)]
+)
+def test_few_long_rows(backend, rows, first, second):
+    """Rows that several threads share: where parts end, nothing is lost, whichever operand is cut."""
+    a, b = (np.random.default_rng(n).normal(size=(rows, n)).astype(np.float32) for n in (first, second))
+    out = np.full((rows, first + second + 1), np.nan, np.float32)
+    with trueno.use(backend):
+        np.testing.assert_array_equal(trueno.concatenate(a, b, axis=1), np.concatenate((a, b), 1))
+        part = out.reshape(-1)[: rows * (first + second)].reshape(rows, -1)
+        trueno.concatenate(a, b, axis=1, out=part)
+    np.testing.assert_array_equal(part, np.concatenate((a, b), 1))
+    assert np.isnan(out.reshape(-1)[part.size :]).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_wrong_is_named(backend):
     x = np.zeros((2, 5), np.float32)
     with trueno.use(backend):

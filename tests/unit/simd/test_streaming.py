@@ -162,3 +162,28 @@ def test_the_last_cache_is_read_from_linux(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(caches.os, "sysconf", unknown, raising=False)
     assert caches.last_cache.__wrapped__() == caches.DEFAULT
+
+
+@pytest.mark.parametrize("shape", [(1, 70_001), (3, 5_001), (50, 700)])
+def test_arrays_are_joined_past_the_caches(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes wherever the result begins, and none around it."""
+    joining = simd._module("kernels.concatenate")
+    thresholds = []
+
+    def entry(signature):  # type: ignore[no-untyped-def]
+        compiled = kernel_entry(signature)(joining._concatenate)
+        return lambda _: lambda *args: thresholds.append(args[-1]) or compiled(*args)
+
+    monkeypatch.setattr(joining, "kernel_entry", entry)
+    monkeypatch.setattr(joining, "last_cache", lambda: 1 << 11)
+    kernel = joining.concatenate(None, Call(TABLE["concatenate"], np.dtype(np.float32), "", 2, (0,), (("axis", 1),)))
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal(shape, np.float32), rng.standard_normal((shape[0], shape[1] // 3), np.float32)
+    expected = np.concatenate((a, b), 1)
+    for offset in (0, 1, 15):
+        room = np.full(expected.size + 64, 77, np.float32)
+        out = room[offset : offset + expected.size].reshape(expected.shape)
+        assert kernel(a, b, out) == 0
+        np.testing.assert_array_equal(out, expected)
+        assert (room[:offset] == 77).all() and (room[offset + expected.size :] == 77).all()
+        assert thresholds.pop() == 1 << 11

@@ -154,6 +154,34 @@ def test_scatter(backend, form):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("n", "heads", "d"), [(300, 4, 160), (150, 1, 1056), (60, 27, 43)])
+def test_scatter_of_many_rows(backend, form, n, heads, d):
+    """Rows that threads share: of rows with the same slot the last one counts, in every part of it."""
+    if form == "q8_0":
+        d = (d + 31) // 32 * 32
+    rng = np.random.default_rng(12)
+    x = (rng.normal(size=(n, heads, d)) * 10.0 ** rng.integers(-9, 6, (n, heads, 1))).astype(np.float32)
+    if form != "q8_0":
+        x.reshape(-1)[rng.integers(0, x.size, 40)] = rng.choice([np.inf, -np.inf, np.nan, -0.0, 65520, 1e-40], 40)
+    slots = rng.integers(-1, 40, n)
+    with np.errstate(over="ignore"):
+        want, _ = stored(np.zeros((5, 8, heads, d), np.float32), form)
+        rows, _ = stored(x, form)
+    cache, flat = want.copy(), want.reshape(40, heads, -1)
+    for slot, row in zip(slots, rows, strict=True):
+        if slot >= 0:
+            flat[slot] = row
+    with trueno.use(backend):
+        trueno.kv_cache_scatter(cache, x, slots, **({"format": form} if form == "q8_0" else {}), out=cache)
+    if form == "q8_0":
+        np.testing.assert_array_equal(cache, want)
+    else:
+        np.testing.assert_array_equal(cache.astype(np.float32), want.astype(np.float32))  # any NaN is a NaN
+        np.testing.assert_array_equal(np.signbit(cache[cache == 0]), np.signbit(want[want == 0]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_scatter_touches_only_its_rows(backend):
     """In place nothing is copied: pages that no slot names are read-only memory's bytes, and stay."""
     cache = np.zeros((64, 16, 2, 64), np.float16)

@@ -7,6 +7,7 @@ arrays and mixed float dtypes raise errors that name the operand and the remedy.
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -96,8 +97,13 @@ def unpack(op: Op, operands: tuple[Any, ...], given: dict[str, Any]) -> tuple[tu
 
 def _cell(x: Any) -> str:
     """The format of an array of floats that a cache may be; empty for any other object."""
-    plain = x.__class__ is np.ndarray and x.ndim and x.dtype.isnative
-    return {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(x.dtype.name, "") if plain else ""
+    return _cell_of(x.dtype) if x.__class__ is np.ndarray and x.ndim else ""
+
+
+@lru_cache(64)
+def _cell_of(dtype: np.dtype[Any]) -> str:
+    """The format of native floats; kept, as NumPy spends two microseconds on a dtype's name."""
+    return {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(dtype.name, "") if dtype.isnative else ""
 
 
 def _cells(op: Op, name: str, x: Any) -> tuple[Any, str, bool] | None:

@@ -70,6 +70,38 @@ def _of_brain(builder: Any, words: Any) -> Any:
 widen_half, widen_brain = _widened(_of_half), _widened(_of_brain)
 
 
+def _narrowed(emit: Any) -> Any:
+    """A function (target, address) that writes 16 words, which `emit` makes of 16 loaded floats."""
+
+    @intrinsic
+    def narrow(_: Any, target: Any, source: Any) -> Any:
+        def code(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+            floats = builder.load(builder.inttoptr(values[1], _LLVM.as_pointer()), align=1)
+            builder.store(emit(builder, floats), builder.inttoptr(values[0], _SHORTS.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.intp), code
+
+    return narrow
+
+
+def _to_half(builder: Any, floats: Any) -> Any:
+    return builder.bitcast(builder.fptrunc(floats, ir.VectorType(ir.HalfType(), STEP)), _SHORTS)
+
+
+def _to_brain(builder: Any, floats: Any) -> Any:
+    """As `brain_bits`."""
+    bits = builder.bitcast(floats, _INTS)
+    odd = builder.and_(builder.lshr(bits, _all(16)), _all(1))
+    nearest = builder.add(builder.add(bits, _all(0x7FFF)), odd)
+    quiet = builder.or_(bits, _all(0x400000))
+    words = builder.select(builder.fcmp_unordered("uno", floats, floats), quiet, nearest)
+    return builder.trunc(builder.lshr(words, _all(16)), _SHORTS)
+
+
+narrow_half, narrow_brain = _narrowed(_to_half), _narrowed(_to_brain)
+
+
 @exact
 def row_bytes(form, n):
     """Bytes of a row of n numbers; -1 for one of broken blocks."""
@@ -121,7 +153,13 @@ def narrow_row(form, source, target, n):
     if form == 0:
         tile.copy(target, source, 4 * n)
     elif form < 3:
-        for i in range(n):
+        whole = n // STEP * STEP if form == 2 or HALF else 0
+        for i in range(0, whole, STEP):
+            if form == 2:
+                narrow_brain(target + 2 * i, source + 4 * i)
+            elif HALF:
+                narrow_half(target + 2 * i, source + 4 * i)
+        for i in range(whole, n):
             x = read_float(source + 4 * i)
             write(target + 2 * i, as_half(half_bits(x) if form == 1 else brain_bits(x)))
     else:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.caches.book import Book, counted
+from trueno.caches.book import Book
 from trueno.caches.pages import DTYPES, Pages
 from trueno.dispatch.function import function
 from trueno.errors import DtypeError, OutOfMemory, ParameterError, ShapeError
 from trueno.formats import decode, format_of
 from trueno.formats.table import CACHES
+from trueno.text import counted
 
 Array = npt.NDArray[Any]
 FEW = 8
@@ -23,10 +24,9 @@ FEW = 8
 class KVCache:
     """The keys and values of `layers` layers: heads of `head_dim` numbers, and values of `value_dim` (0: the same).
 
-    dtype: "float32", "float16", "bfloat16" (or NumPy's dtype of that name) or "q8_0".  capacity: the most tokens of a
-    sequence.  sequences: how many of that length there is memory for.  page: tokens of a page; 0 keeps each sequence in
-    one piece.  With small pages any number of shorter sequences share the memory.  Pages are of the host, and all are
-    allocated here.
+    dtype: "float32", "float16", "bfloat16" or "q8_0".  capacity: the most tokens of a sequence.  sequences: how many of
+    that length there is memory for.  page: tokens of a page; 0 keeps each sequence in one piece.  With small pages any
+    number of shorter sequences share the memory.  Pages are of the host, and all are allocated here.
 
     `new()` is a sequence, an int.  `append(layer, k, v, sequence)` adds tokens to one layer of it, and
     `attend(layer, q, sequence)` is attention over what it holds.  A fork shares pages with its origin: a page is copied

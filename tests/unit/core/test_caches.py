@@ -212,7 +212,7 @@ def test_what_is_wrong_is_named(backend):
             trueno.attention_decode(q.astype(np.float64), k, v, table, lengths)
         with pytest.raises(DtypeError, match=r"k is float64; a cache is float32, float16 or bfloat16"):
             trueno.attention_decode(q, k.astype(np.float64), v, table, lengths)
-        with pytest.raises(ParameterError, match=r"k is bytes without a format; give Pages, or format='f32'"):
+        with pytest.raises(ParameterError, match=r"k has no format; give Pages, or bytes and format='f32'"):
             trueno.attention_decode(q, k.view(np.uint8), v.view(np.uint8), table, lengths)
         with pytest.raises(ShapeError, match=r"k: q8_0: a row of 33 bytes is not a whole number of blocks"):
             trueno.attention_decode(q, *[np.zeros((3, 8, 2, 33), np.uint8)] * 2, table, lengths, format="q8_0")

@@ -214,7 +214,9 @@ class KVCache:
         try:
             many = list(sequences)
         except TypeError:
-            raise ParameterError(f"KVCache: sequences is {sequences!r}; give a list of what new() returned") from None
+            many = None
+        if many is None or isinstance(sequences, str):
+            raise ParameterError(f"KVCache: sequences is {sequences!r}; give a list of what new() returned")
         for s in many:
             self._book.table(s)
         return list(map(index, many))

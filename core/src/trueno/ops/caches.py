@@ -24,19 +24,18 @@ FORMAT = {"format": CACHES}
 
 def _on_pages(q: Array, k: Array, v: Array, table: Array, lengths: Array) -> None:
     """Raise ParameterError for a length beyond the table, and for a page that holds tokens but does not exist."""
-    count, page = k.shape[:2]
+    pages, page = k.shape[:2]
     blocks = table.shape[1]
     wrong = (lengths < 0) | (lengths > blocks * page)
     if wrong.any():
         i = int(np.argmax(wrong))
-        pages = f"{blocks} page{'s' * (blocks != 1)} of {page} token{'s' * (page != 1)}"
-        room = f"its row of table has {pages}, which hold 0 to {blocks * page}"
+        room = f"its row of table has {blocks} pages of {page} tokens, which hold 0 to {blocks * page}"
         raise ParameterError(f"attention_decode: lengths[{i}] is {lengths[i]}; {room}; list more pages")
     used = np.arange(blocks) * page < lengths[:, None]
-    wrong = used & ((table < 0) | (table >= count))
+    wrong = used & ((table < 0) | (table >= pages))
     if wrong.any():
         i, j = (int(n) for n in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-        remedy = f"k has pages 0 to {count - 1}" if count else "k has no pages"
+        remedy = f"k has pages 0 to {pages - 1}" if pages else "k has no pages"
         raise ParameterError(f"attention_decode: table[{i}, {j}] is {table[i, j]}, but {remedy}; name one of them")
 
 

@@ -254,6 +254,13 @@ def recursive():
     assert set(shown(result)) == {"a:head", "a:Text.append"}
 
 
+def test_an_object_of_the_module_is_hidden_by_a_parameter(tmp_path):
+    text = "class B:\n    def add(self):\n        return '.version 8.0'\nk = B()\n"
+    users = "def uses():\n    k.add()\ndef hides(k):\n    k.add()\ndef again():\n    k = 1\n    k.add()\n"
+    result = program(tmp_path, a=text + users)
+    assert set(shown(result)) >= {"a:B.add", "a:uses"} and not {"a:hides", "a:again"} & set(shown(result))
+
+
 def test_imports_in_circles(tmp_path):
     first = "from b import f\nfrom b import *\nclass A(B): pass\n"
     second = "from a import f, A\nclass B(A): pass\ndef g():\n    return f() + A().h() + B.h()\n"

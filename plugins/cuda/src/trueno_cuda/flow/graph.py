@@ -72,8 +72,9 @@ def flow(files: list[SourceFile], notes: list[Note]) -> Flow:
     table = Table(files)
     calls: dict[tuple[str, str], Call] = {}
     readers: dict[str, _Reader] = {}
-    for function in table.functions.values():
-        reader = readers[function.id] = _Reader(table, function)
+    for function in table.functions.values():  # the outer ones first
+        outer = None if function.outer is None else readers.get(function.outer.id)
+        reader = readers[function.id] = _Reader(table, function, outer)
         for call in reader.calls():
             if call.callee != call.caller:
                 calls.setdefault((call.caller, call.callee), call)
@@ -155,43 +156,44 @@ def _consumers(roles: dict[str, set[str]], calls: list[Call]) -> dict[str, int]:
 class _Reader:
     """Reads one function's own code: its calls, and the classes whose objects it works with."""
 
-    def __init__(self, table: Table, function: Function) -> None:
+    def __init__(self, table: Table, function: Function, outer: "_Reader | None") -> None:
         self.table, self.function = table, function
         self.touched: set[Class] = set()
         self.passed: list[tuple[str, str]] = []  # what is called, and a function that it gets
-        self.local = dict(self._annotated())
-        self.bound = {node.id for node in _own(function) if isinstance(node, ast.Name) and not _is_read(node)}
+        self.nodes = list(_own(function))
+        self.bound = set(self._bound()) if function.name != TOP else set()
+        outside = {} if outer is None else outer.local
+        self.local = {name: one for name, one in outside.items() if name not in self.bound} | dict(self._typed())
+
+    def _bound(self) -> Iterator[str]:
+        """The names that are the function's own."""
+        yield from (node.id for node in self.nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
+        if isinstance(self.function.node, Body):
+            arguments = self.function.node.args
+            every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+            yield from (one.arg for one in every if one is not None)
+
+    def _typed(self) -> Iterator[tuple[str, Class]]:
+        """Parameters with an annotation, `self`, and names that are assigned an object, each with its class."""
+        function = self.function
         if isinstance(function.node, Body):
             arguments = function.node.args
-            every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
-            self.bound |= {one.arg for one in every if one is not None}
-        if function.name == TOP:
-            self.bound = set()
-
-    def _annotated(self) -> Iterator[tuple[str, Class]]:
-        """Classes of parameters and of names that are assigned once a class is known; those of outer functions, too."""
-        chain = [self.function]
-        while chain[-1].outer is not None:
-            chain.append(chain[-1].outer)
-        for function in reversed(chain):
-            if isinstance(function.node, Body):
-                arguments = function.node.args
-                for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-                    if (known := self.table.klass(function.module, one.annotation)) is not None:
-                        yield one.arg, known
-                first = [*arguments.posonlyargs, *arguments.args][:1]
-                if function.owner is not None and first and first[0].arg in ("self", "cls"):
-                    yield first[0].arg, function.owner
-            for node in _own(function):
-                target: ast.AST | None = None
-                if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                    target, value = node.targets[0], node.value
-                elif isinstance(node, ast.withitem):
-                    target, value = node.optional_vars, node.context_expr
-                if isinstance(target, ast.Name) and isinstance(value, ast.Call):
-                    known = self.table.klass(function.module, value)
-                    if known is not None:
-                        yield target.id, known
+            for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                if (known := self.table.klass(function.module, one.annotation)) is not None:
+                    yield one.arg, known
+            first = [*arguments.posonlyargs, *arguments.args][:1]
+            if function.owner is not None and first and first[0].arg in ("self", "cls"):
+                yield first[0].arg, function.owner
+        for node in self.nodes:
+            target: ast.AST | None = None
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                target, value = node.targets[0], node.value
+            elif isinstance(node, ast.withitem):
+                target, value = node.optional_vars, node.context_expr
+            if isinstance(target, ast.Name) and isinstance(value, ast.Call):
+                known = self.table.klass(function.module, value)
+                if known is not None:
+                    yield target.id, known
 
     def decorators(self) -> set[Class]:
         """Classes that the function's decorators make objects of."""
@@ -211,11 +213,11 @@ class _Reader:
     def calls(self) -> Iterator[Call]:
         """Calls, functions that are passed on, and functions that are defined inside."""
         called: set[int] = set()
-        for node in _own(self.function):
+        for node in self.nodes:
             if isinstance(node, ast.Call):
                 called.add(id(node.func))
                 yield from self._call(node)
-        for node in _own(self.function):
+        for node in self.nodes:
             if isinstance(node, ast.Name | ast.Attribute) and id(node) not in called:
                 meaning = self._meaning(node)
                 if isinstance(meaning, Function):
@@ -287,10 +289,6 @@ class _Reader:
                 return next((b for b in self.table.bases(self.function.owner) if b is not self.function.owner), None)
             return self.table.klass(self.function.module, node)
         return None
-
-
-def _is_read(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Load)
 
 
 def _is_property(function: Function) -> bool:

@@ -15,7 +15,6 @@ with 14 heads of 64 on 2: 139 µs in float32, 30 GB/s, and 106 in bfloat16; with
 (24 GB/s), 350 in float16 and 600 in q8_0, where widening takes most of the time.
 """
 
-import math
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.cells import CODES, row_bytes, widen_row
 from trueno_simd.kernels.dots import LANES, products
-from trueno_simd.kernels.flash import LOG2_E, rows
+from trueno_simd.kernels.flash import numbers_of, rows
 from trueno_simd.kernels.gather import scaled_row
 from trueno_simd.kernels.operands import F32, SCRATCH, adapted, overlaps, reader, source, target, with_scratch
 from trueno_simd.kernels.quant.regions import share_out
@@ -43,7 +42,8 @@ CHUNKS = 64  # at most; each has its own scratch
 LINE = 64
 STEP = WIDTH // 4
 
-begin, join, meet, finish = rows(types.float32, F32)
+ROWS = rows(types.float32, F32)
+begin, sink, join, meet, finish = ROWS.begin, ROWS.sink, ROWS.join, ROWS.meet, ROWS.finish
 read_double = vectors.number_reader(types.float64)
 JOB, MEET_JOB = reader(29), reader(10)
 
@@ -65,7 +65,7 @@ def widen_block(form, cache, table, page, heads, head, row, start, count, n, tar
 def attend(args, index):
     """Every `chunks`-th task from `index` on: `share` tokens of one sequence, and the rows of all its queries."""
     (q, k, v, tables, lengths, scratch, room, parts, part, splits, share, tasks, chunks, t, hq, hk, d, e, page,
-     blocks, form, window, k_row, v_row, deep, wide, numbers, height, _) = JOB(args)  # fmt: skip
+     blocks, form, window, k_row, v_row, deep, wide, numbers, height, sinks) = JOB(args)  # fmt: skip
     group = hq // hk
     queries = scratch + index * room
     scores = queries + t * hq * deep * 4
@@ -83,7 +83,10 @@ def attend(args, index):
         states = parts + task * part
         sums = states + t * hq * 8
         for r in range(t * hq):
-            begin(states + 8 * r)
+            if sinks and task % splits == 0:
+                sink(states + 8 * r, sinks + 4 * (r // height * group + r % height % group))
+            else:
+                begin(states + 8 * r)
         tile.clear(sums, t * hq * wide * 4)
         if first < end:
             for r in range(t * hq):  # a head's rows are neighbours
@@ -157,7 +160,9 @@ def fits(q, k, v, table, lengths, form, out):
     return True
 
 
-def _decode(q, k, v, table, lengths, numbers, form, window, out, scratch):
+@inner
+def decode_all(q, k, v, table, lengths, sinks, numbers, form, window, out, scratch):
+    """0, −1 for operands that do not fit, or the bytes of scratch that it needs; sinks: their address, or 0."""
     if not fits(q, k, v, table, lengths, form, out):
         return -1
     if out.size == 0:
@@ -182,40 +187,45 @@ def _decode(q, k, v, table, lengths, numbers, form, window, out, scratch):
     parts = (address(scratch) + LINE - 1) // LINE * LINE
     job = pack((address(q), address(k), address(v), address(table), address(lengths), parts + tasks * part, room,
                 parts, part, splits, share, tasks, chunks, t, hq, hk, d, e, page, table.shape[1], form, window,
-                k.shape[3], v.shape[3], deep, wide, address(numbers), height, 0))  # fmt: skip
+                k.shape[3], v.shape[3], deep, wide, address(numbers), height, sinks))  # fmt: skip
     share_out(address_of(attend), job, chunks)
     job = pack((parts, part, splits, t, hq, height, hq // hk, e, wide, address(out)))
     share_out(address_of(gather), job, b)
     return 0
 
 
+def _decode(q, k, v, table, lengths, numbers, form, window, out, scratch):
+    return decode_all(q, k, v, table, lengths, 0, numbers, form, window, out, scratch)
+
+
+def _decode_sinks(q, k, v, table, lengths, sinks, numbers, form, window, out, scratch):
+    if sinks.size != q.shape[2] or overlaps(out, sinks):
+        return -1
+    return decode_all(q, k, v, table, lengths, address(sinks), numbers, form, window, out, scratch)
+
+
 MOST_ROOM = 1 << 26
 """Bytes of scratch that a replayed batch keeps for sequences that may still become long."""
 
 
-@KERNELS.add("attention_decode", rates=Rates(1e-5, 5e10, 3e10), dtypes=BLOCKS)
+@KERNELS.add("attention_decode", "attention_decode_sinks", rates=Rates(1e-5, 5e10, 3e10), dtypes=BLOCKS)
 def attention_decode(device: None, call: Call) -> Kernel:
-    """q[b,t,hq,d] k, v [pages,page,hk,bytes] table[b,blocks] lengths[b] -> out[b,t,hq,e].
+    """q[b,t,hq,d] k, v [pages,page,hk,bytes] table[b,blocks] lengths[b], and sinks[hq] -> out[b,t,hq,e].
 
     A length beyond the table, or a page out of range: -1 with nothing written, and the core raises.
     """
     index, floats = types.int64, types.float32
+    run, extra = (_decode, ()) if call.op.name == "attention_decode" else (_decode_sinks, (source(floats, 1),))
     signature = types.intp(source(floats, 4), source(types.uint8, 4), source(types.uint8, 4), source(index, 2),
-                           source(index, 1), source(types.float64, 1), index, index, target(floats, 4),
+                           source(index, 1), *extra, source(types.float64, 1), index, index, target(floats, 4),
                            SCRATCH)  # fmt: skip
-    compiled = with_scratch(kernel_entry(signature)(_decode))
+    compiled = with_scratch(kernel_entry(signature)(run))
     static = dict(call.static)
     form, window = CODES[static["format"]], min(static["window"], 1 << 60)
 
-    def adapt(
-        q: Any, k: Any, v: Any, table: Any, lengths: Any, scale: float, softcap: float, out: Any
-    ) -> tuple[Any, ...]:
-        factor = scale or 1 / math.sqrt(max(q.shape[-1], 1))
-        factor = factor / softcap if softcap else factor * LOG2_E
-        numbers = np.zeros(3)
-        numbers[:1].view(np.float32)[0] = factor
-        numbers[2] = softcap * LOG2_E
-        return q, k, v, table, lengths, numbers, form, window, out
+    def adapt(q: Any, *rest: Any) -> tuple[Any, ...]:
+        *more, scale, softcap, out = rest
+        return q, *more, numbers_of(q, scale, softcap), form, window, out
 
     kernel: Any = adapted(adapt, compiled)
 

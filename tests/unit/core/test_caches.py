@@ -14,7 +14,6 @@ from trueno.formats import FORMATS, decode
 from trueno.formats.encoders import encode
 from trueno.ops import TABLE
 from trueno.testing.shapes import structured_cases
-from unit.attention import by_torch as of_torch
 
 BACKENDS = [name for name in ("reference", "scalar", "simd") if name in trueno.backends()]
 FORMS = ("f32", "f16", "bf16", "q8_0")
@@ -84,23 +83,6 @@ def test_decode_against_pytorch(backend, form, shape):
         for i, length in enumerate(lengths):
             at = table[i, np.arange(length) // shape[7]], np.arange(length) % shape[7]
             np.testing.assert_allclose(got[i], by_torch(q[i], keys[at], values[at], **options), rtol=0, atol=6e-6)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("form", ["f32", "f16"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_decode_with_sinks_against_pytorch(backend, form, shape):
-    rng = np.random.default_rng([2, *shape])
-    for options in ({}, {"window": 33, "softcap": 3.0}):
-        (q, k, v, table, lengths), keys, values = problem(rng, shape, form)
-        sinks = (3 * rng.normal(size=shape[2])).astype(np.float32)
-        sinks[0] = -np.inf
-        with trueno.use(backend):
-            y = trueno.attention_decode_sinks(q, k, v, table, lengths, sinks, **options)
-        for i, length in enumerate(lengths):
-            at = table[i, np.arange(length) // shape[7]], np.arange(length) % shape[7]
-            want = of_torch(q[i], keys[at], values[at], causal=True, **options, sinks=sinks)
-            np.testing.assert_allclose(y[i], want, rtol=0, atol=6e-6)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -51,6 +51,8 @@ from trueno.guards.guard import JidokaGuard as JidokaGuard
 from trueno.guards.rules import Action as Action
 from trueno.guards.rules import Condition as Condition
 from trueno.ops.op import Op
+from trueno.pieces import repeat as repeat
+from trueno.pieces import split as split
 from trueno.quant import QuantizedMatrix as QuantizedMatrix
 from trueno.quant import quantize as quantize
 from trueno.quant import requantize as requantize

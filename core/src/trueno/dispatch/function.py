@@ -13,6 +13,7 @@ every call that it does not know runs the function.
 import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -187,7 +188,35 @@ def build(op: Op) -> Callable[..., Any]:
     function.__annotations__ = {p.name: p.annotation for p in parameters(op)}
     function.op = op
     function.plan = _planner(op)
-    return function  # type: ignore[no-any-return]
+    return _joining(op, function) if op.many else function
+
+
+def _joining(op: Op, pair: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of an op of two operands for any number of them, or a list of them."""
+    names = op.operands
+
+    @wraps(pair)
+    def joined(*arrays: Any, **rest: Any) -> Any:
+        if len(arrays) == 2 or any(name in rest for name in names):
+            return pair(*arrays, **rest)
+        listed = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)) else arrays
+        if len(listed) < 2:
+            plural = "" if len(listed) == 1 else "s"
+            raise ParameterError(f"{op.name}: {len(listed)} array{plural}; give two or more, or a list of them")
+        static = {p.name: rest.get(p.name, p.default) for p in op.static}
+        shapes = [tuple(x.shape) if hasattr(x, "shape") else np.shape(x) for x in listed]
+        for i, shape in enumerate(shapes[2:], 2):
+            try:
+                op.result_shapes((shapes[0], shape), static)
+            except ShapeError as error:
+                raise ShapeError(str(error).replace(":", f": array {i}:", 1)) from None
+        out = rest.pop("out", None)
+        while len(listed) > 2:  # neighbours, so that each element is copied a few times only
+            pairs = [listed[i : i + 2] for i in range(0, len(listed), 2)]
+            listed = [pair(*two, **rest) if len(two) == 2 else two[0] for two in pairs]
+        return pair(*listed, **rest, out=out)
+
+    return joined
 
 
 def _planner(op: Op) -> Callable[..., Any]:

@@ -20,11 +20,15 @@ from benchmarks.rows import Cell, Plan, text
 from benchmarks.timing import OURS, Thunk, compare
 
 NAME = "wgpu"
-COUNTED, SAVED, SMALL, PRODUCT, VECTOR, KEPT = (
+COUNTED, SAVED, SMALL, PRODUCT, VECTOR, KEPT, DECODED, SAMPLED = (
     "counted: relu scale add", "relu scale add", "add, NumPy in and out", "matmul", "matvec", "kept weight",
+    "attention_decode", "sample",
 )  # fmt: skip
-LENGTH, FEW, SIDE, WEIGHT = 1_000_000, 1_024, 4096, 1024
+LENGTH, FEW, SIDE, WEIGHT, TOKENS, VOCABULARY = 1_000_000, 1_024, 4096, 1024, 4096, 151_936
+SEQUENCES, QUERIES, HEADS, WIDTH, PAGE = 16, 28, 4, 128, 64
+"""Of decoding: sequences at once, heads of queries and of keys, numbers of a head, tokens of a page."""
 EXPECTED = "2 uploads, 1 download, 1 submit, 1 kernel"
+NORMAL = ("normal", 0.0, 1.0)
 DISPATCHES = 50
 CLOSE = 1e-4
 """Of the largest value: sums of some thousand float32 products in another order."""
@@ -38,6 +42,11 @@ def cells(plan: Plan) -> Iterator[Cell]:
     yield Cell(NAME, SMALL, text((FEW,)), partial(_hardware, SMALL, (FEW,), _small, plan))
     yield Cell(NAME, PRODUCT, text((side, side)), partial(_hardware, PRODUCT, (side, side), _product, plan))
     yield Cell(NAME, VECTOR, text((side, side)), partial(_hardware, VECTOR, (side, side), _vector, plan))
+    tokens, vocabulary = (256, 5_000) if plan.quick else (TOKENS, VOCABULARY)
+    yield Cell(
+        NAME, DECODED, text((SEQUENCES, tokens)), partial(_hardware, DECODED, (SEQUENCES, tokens), _decoded, plan)
+    )
+    yield Cell(NAME, SAMPLED, text((vocabulary,)), partial(_hardware, SAMPLED, (vocabulary,), _sampled, plan))
     yield Cell(NAME, KEPT, text((WEIGHT, WEIGHT)), partial(_hardware, KEPT, (WEIGHT, WEIGHT), _kept, plan))
 
 
@@ -154,6 +163,46 @@ def _vector(shape: tuple[int, ...], plan: Plan) -> Record:
     seconds, problem = _resident(trueno.matvec, (a, x), DISPATCHES, plan)
     rate = 4 * shape[0] * shape[1] / seconds
     return Record(NAME, VECTOR, text(shape), "bytes", rate, seconds={OURS: seconds}, family=NAME, problem=problem)
+
+
+def _bare(op: Any, there: list[Any], given: dict[str, Any]) -> Any:
+    """The kernel of a call without Python's part, which is another row's."""
+    scalars = {p.name: given.get(p.name, p.default) for p in op.op.params}
+    backend: Any = registry.load(NAME)
+    return backend.kernel(request(op.op, tuple(there), scalars))
+
+
+def _decoded(shape: tuple[int, ...], plan: Plan) -> Record:
+    """One query of each sequence against its pages in float16, which lie in any order."""
+    count, tokens = shape
+    blocks = tokens // PAGE
+    keys, numbers = (values(NORMAL, (count * blocks, PAGE, HEADS, WIDTH), i).astype(np.float16) for i in range(2))
+    q = values(NORMAL, (count, 1, QUERIES, WIDTH), 2)
+    table = np.random.default_rng(0).permutation(count * blocks).reshape(count, blocks)
+    lengths = np.full(count, tokens)
+    there = [trueno.to(x, NAME) for x in (q, keys.view(np.uint8), numbers.view(np.uint8), table, lengths)]
+    out = trueno.attention_decode(*there, format="f16")
+    kernel = _bare(trueno.attention_decode, there, {"format": "f16"})
+    k, v = (x[table[-1]].reshape(tokens, HEADS, WIDTH)[:, -1].astype(np.float64) for x in (keys, numbers))
+    scores = k @ q[-1, 0, -1].astype(np.float64) * WIDTH**-0.5
+    weights = np.exp(scores - scores.max())
+    near = np.abs(trueno.numpy(out)[-1, 0, -1] - weights @ v / weights.sum()).max() <= CLOSE
+    seconds = _kernel_seconds(lambda: kernel(*there, 0.0, 0.0, out), DISPATCHES, plan)
+    rate, problem = (keys.nbytes + numbers.nbytes) / seconds, "" if near else "its result is wrong"
+    return Record(NAME, DECODED, text(shape), "bytes", rate, seconds={OURS: seconds}, family=NAME, problem=problem)
+
+
+def _sampled(shape: tuple[int, ...], plan: Plan) -> Record:
+    """A token of one row by top_k, top_p, min_p and a temperature."""
+    given = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+    logits, r = 3 * values(NORMAL, (1, *shape), 0), np.array([0.4], np.float32)
+    there = [trueno.to(x, NAME) for x in (logits, r)]
+    out = trueno.sample(*there, **given)
+    kernel = _bare(trueno.sample, there, given)
+    wanted = trueno.ops.TABLE["sample"].body(logits, r, **given)
+    seconds = _kernel_seconds(lambda: kernel(*there, 0.8, 0.95, 0.05, out), DISPATCHES, plan)
+    problem = "" if (trueno.numpy(out) == wanted).all() else "its result is wrong"
+    return Record(NAME, SAMPLED, text(shape), "s", seconds, seconds={OURS: seconds}, family=NAME, problem=problem)
 
 
 def _kept(shape: tuple[int, ...], plan: Plan) -> Record:

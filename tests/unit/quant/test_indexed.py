@@ -75,6 +75,12 @@ def test_in_a_batch(backend):
         b.update(named, 3 - ids)
         b.execute()
         np.testing.assert_array_equal(b.read(y), second)
+    whole = np.repeat(x, 2, 1)
+    with trueno.Batch(backend) as b:  # leading axes that are equal take no general path
+        y = b.quant_experts(b.upload(q), b.upload(whole), b.upload(ids), outputs=OUTPUTS)
+        b.execute()
+        np.testing.assert_array_equal(b.read(y), first)
+        assert "general path" not in str(b)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

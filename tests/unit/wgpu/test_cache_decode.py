@@ -48,7 +48,8 @@ def assert_right(got, operands, keys, values, page, **options):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_against_pytorch(gpu, rng, form, shape):
-    for options in ({}, {"window": 33}, {"softcap": 3.0, "scale": 0.2}):
+    capped = {"softcap": 3.0, "scale": 0.2}
+    for options in ({}, {"window": 33}, capped)[: 3 if shape is SHAPES[1] else 2]:
         operands, keys, values = problem(rng, shape, form)
         assert_right(compute(gpu, operands, form, shape[5], **options), operands, keys, values, shape[7], **options)
 
@@ -70,8 +71,7 @@ def test_long_heads(gpu, rng):
         compute(gpu, operands, "f32", 8)
 
 
-@pytest.mark.parametrize("guarded", [False, True])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "guarded"), [*((form, False) for form in FORMS), ("f16", True)])
 def test_shares_and_bands_are_joined(gpu, rng, form, guarded):
     """As on a GPU, which has no loop budget; and where a binding holds a part of the pages."""
     shape = (2, 3, 6, 2, 64, 32, 30, 64, 24)

@@ -21,6 +21,8 @@ from trueno_wgpu.kernels.caches import decode, scatter
 from trueno_wgpu.kernels.caches.cells import Rows
 from trueno_wgpu.kernels.epilogue import spliced
 from trueno_wgpu.kernels.matmul import LARGE, MIDDLE, SMALL
+from trueno_wgpu.kernels.quant import experts, turns
+from trueno_wgpu.kernels.sampling import draw
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
 from trueno_wgpu.kernels.tile import Form, Tile, naive, tiled
 from unit.wgpu.test_epilogue import op_of
@@ -77,6 +79,13 @@ def texts() -> dict[str, str]:
             lanes = few.lanes_for(rows, 80, 80, form)
             text = few.text(lanes, form) if lanes else tile.text(tile.tile_for(rows, 80, 200), form)
             found[f"attention of {rows}, {form.keys} and {form.values} wide, {form.capped}"] = text
+    found["sample"] = draw.shader().source
+    found["turns of experts"] = turns.TEXT
+    for form in ("q4_0", "q4_k", "q6_k", "mxfp4"):
+        for activations in ("q8", "f32"):
+            for columns in (1, 8):
+                text = experts.shader(form, activations, columns).source
+                found[f"experts, {form}, {activations}, {columns}"] = text
     for form in ("f32", "f16", "bf16", "q8_0"):
         found[f"scatter, {form}"] = scatter.shader(form, False).source
         for d, e, store in ((64, 96, guarded), (128, 32, PARTIAL)):

@@ -144,7 +144,8 @@ def _form(op: Op, shapes: tuple[Shape, ...], made: tuple[Shape, ...], axis: Any)
         return "call", (), None, "it has no elements"
     if op.structured:
         if op.shapes is None and sum(s.leading for s in op.signature.inputs) > 1:
-            lead = {s[: len(s) - len(spec.dims)] for s, spec in zip(shapes, op.signature.inputs, strict=True)}
+            pairs = zip(shapes, op.signature.inputs, strict=True)
+            lead = {s[: len(s) - len(spec.dims)] for s, spec in pairs if spec.leading}
             if len(lead) > 1:
                 return "call", (), None, "its stacks are broadcast"
         return "structured", (), None, "" if op.check is None else CHECKED

@@ -12,6 +12,7 @@ from typing import Any
 
 from trueno.backend import Call, Kernel
 
+from trueno_wgpu.device.array import Array
 from trueno_wgpu.device.gpu import Gpu, Limits
 from trueno_wgpu.device.grid import fold
 from trueno_wgpu.device.shader import Shader
@@ -25,6 +26,15 @@ EACH = 4096
 REDUCED = 10
 """Trips of a pass's other loops."""
 
+KEY = """\
+fn key(word: u32) -> u32 {
+    let size = word & 0x7fffffffu;
+    if (size > 0x7f800000u) { return 0xffffffffu; }
+    if (size == 0u) { return 0x80000000u; }
+    return select(word | 0x80000000u, ~word, word >= 0x80000000u);
+}
+"""
+"""A number's bits as an integer that orders like it: NaN above all, and −0 as +0."""
 TEXT = """\
 struct Sizes {
     rows: u32, n: u32, k: u32,  // of the rows that are bound
@@ -39,13 +49,7 @@ const NONE = 0xffffffffu;
 var<workgroup> keys: array<u32, 256>;
 var<workgroup> places: array<u32, 256>;
 
-fn key(word: u32) -> u32 {
-    let size = word & 0x7fffffffu;
-    if (size > 0x7f800000u) { return 0xffffffffu; }
-    if (size == 0u) { return 0x80000000u; }
-    return select(word | 0x80000000u, ~word, word >= 0x80000000u);
-}
-
+KEY_OF
 fn before(a: u32, i: u32, b: u32, j: u32) -> bool {
     return a > b || (a == b && i < j);
 }
@@ -122,7 +126,7 @@ def shader(chooses: bool, final: bool, guarded: bool) -> Shader:
                  "indices[to] = vec2<u32>(last_place, 0u);"]  # fmt: skip
         lines += ["look(bitcast<f32>(word));"] if guarded else []
     text = TEXT.replace("BINDINGS", "\n".join(bindings)).replace("CANDIDATE", CHOSEN if chooses else OWN)
-    text = text.replace("STATUS", store.declarations(base + 2)).replace("LAST", last)
+    text = text.replace("KEY_OF\n", KEY).replace("STATUS", store.declarations(base + 2)).replace("LAST", last)
     text = text.replace("STORE", "".join(f"            {line}\n" for line in lines))
     writes = (False, *(False,) * chooses, *((True, True) if final else (True,)), *store.writes)
     return Shader("topk", text + store.end + "}\n", writes)
@@ -162,19 +166,32 @@ def topk(gpu: Gpu, call: Call) -> Kernel:
         planned = plans(x.shape, values.shape, indices.shape)
         if planned is None or clashes(values, x, indices) or clashes(indices, x):
             return -1
-        n, k, arrays = x.shape[-1], values.shape[-1], (x, values, indices)
-        for each in planned:
-            source, *targets = (bind(b, a.buffer, a.nbytes, limits) for b, a in zip(each, arrays, strict=True))
-            rows = each[0].count if each[0] is not None else prod(x.shape[:-1])
-            targets += [gpu.status] * guarded
-            share = max(EACH, 4 * k)
-            parts = -(-n // share)
-            if parts == 1:
-                _found(gpu, shader(False, True, guarded), [source, *targets], (rows, n, k, 1, n))
-                continue
-            found = gpu.alloc(rows * parts * k * 4)
-            _found(gpu, shader(False, False, guarded), [source, found], (rows, n, k, parts, share))
-            _found(gpu, shader(True, True, guarded), [source, found, *targets], (rows, n, k, 1, parts * k))
+        _select(gpu, planned, x, values, indices, guarded)
         return 0
 
     return kernel
+
+
+def _select(gpu: Gpu, planned: Any, x: Any, values: Any, indices: Any, guarded: bool) -> None:
+    """Run what was planned."""
+    n, k, arrays = x.shape[-1], values.shape[-1], (x, values, indices)
+    for each in planned:
+        source, *targets = (bind(b, a.buffer, a.nbytes, gpu.limits) for b, a in zip(each, arrays, strict=True))
+        rows = each[0].count if each[0] is not None else prod(x.shape[:-1])
+        targets += [gpu.status] * guarded
+        share = max(EACH, 4 * k)
+        parts = -(-n // share)
+        if parts == 1:
+            _found(gpu, shader(False, True, guarded), [source, *targets], (rows, n, k, 1, n))
+            continue
+        found = gpu.alloc(rows * parts * k * 4)
+        _found(gpu, shader(False, False, guarded), [source, found], (rows, n, k, parts, share))
+        _found(gpu, shader(True, True, guarded), [source, found, *targets], (rows, n, k, 1, parts * k))
+
+
+def best(gpu: Gpu, x: Any, indices: Any) -> int:
+    """The position of the largest number of each row of x: topk with k = 1, whose values are dropped."""
+    shape = (*x.shape[:-1], 1)
+    planned = plan(prod(x.shape[:-1]), x.shape[-1], 1, gpu.limits)
+    _select(gpu, planned, x, Array.empty(gpu, shape, x.dtype), indices.reshape(shape), False)
+    return 0

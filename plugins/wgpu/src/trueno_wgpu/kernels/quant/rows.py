@@ -172,7 +172,7 @@ def shader(name: str, activations: str, columns: int) -> Shader:
     return Shader(f"quantized rows {name} {activations} {columns}", source, (False,) * reads + (True,))
 
 
-def _lanes(units: int, rows: int) -> int:
+def lanes_for(units: int, rows: int) -> int:
     """Lanes that share a row: a power of two."""
     lanes = 1
     while lanes < SIZE and 2 * lanes <= units and (lanes < USUAL or rows * lanes < BUSY):
@@ -198,7 +198,7 @@ def run(
     columns = next(c for c in (1, 2, 4, MOST) if c >= min(m, MOST))
     code = shader(f.name, activations, columns)
     units = k // f.elements * blocks.shape(f.name).units
-    lanes = _lanes(units, rows)
+    lanes = lanes_for(units, rows)
     if gpu.limits.trips and -(-units // lanes) + SIZE.bit_length() > gpu.limits.trips:
         raise KernelError(f"{op}: rows of {k} elements are more than this adapter's loops may be long; split k")
     teams = SIZE // lanes * (2 if columns <= 2 else 1)

@@ -82,11 +82,11 @@ def _scattered(entry: Entry) -> Iterator[Race]:
     }
     plain = {a.at: a for a in entry.accesses if a.space == "shared" and a.kind in ("load", "store") and not a.ordered}
     for first in (*atomics.values(), *plain.values()) if atomics else ():
-        name = _array(first)
+        name = array(first.form)
         others = plain if first.at in atomics else atomics
         for at in _ahead(entry, first) if name is not None else ():
             second = others.get(at)
-            if second is None or _array(second) != name:
+            if second is None or array(second.form) != name:
                 continue
             one = first if first.at in plain else second
             active, certain = entry.runs(one.at)
@@ -94,8 +94,9 @@ def _scattered(entry: Entry) -> Iterator[Race]:
                 yield Race(first, second, (0, 32))
 
 
-def _array(access: Access) -> str | None:
-    names = [a[2] for a, c in access.form.terms if a[:2] == ("var", "shared") and c == 1]
+def array(form: Form) -> str | None:
+    """The shared variable that an address lies in."""
+    names = [a[2] for a, c in form.terms if a[:2] == ("var", "shared") and c == 1]
     return names[0] if len(names) == 1 else None
 
 

@@ -13,11 +13,14 @@ from trueno_cuda.ptx.syntax.tree import Address
 
 def check(entry: Entry) -> Iterator[Found]:
     reads = {a.at: a for a in entry.accesses if a.space == "shared" and a.kind in ("load", "atomic")}
+    open_ended = {v.name for v in [*entry.program.variables, *entry.function.variables] if v.extern or not v.size}
     for at in entry.reachable:
         ins = entry.code[at]
         if not counts(ins) or not isinstance(ins.operands[0], Address):
             continue
         name = array(entry.values.address(ins.operands[0], at))
+        if name in open_ended and entry.phased:
+            continue  # it holds arrays of which this text has no names
         read = _unwaited(entry, at, {k for k, a in reads.items() if name is not None and array(a.form) == name})
         if read is not None:
             yield read, f"the bulk copy of line {ins.line} may still write {name}: no wait for its mbarrier is between"

@@ -16,7 +16,7 @@ def check(entry: Entry) -> Iterator[Found]:
     open_ended = {v.name for v in [*entry.program.variables, *entry.function.variables] if v.extern or not v.size}
     for at in entry.reachable:
         ins = entry.code[at]
-        if not counts(ins) or not isinstance(ins.operands[0], Address):
+        if not counts(ins) or not ins.operands or not isinstance(ins.operands[0], Address):
             continue
         name = array(entry.values.address(ins.operands[0], at))
         if name in open_ended and entry.phased:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from trueno_cuda.ptx.emulate.parse import parse
+from trueno_cuda.ptx.syntax.parse import parse
 
 from . import sources
 from .faults import FAULTS, applied

@@ -153,11 +153,21 @@ def source(op: Op) -> str:
         lines += [f"{pad}if {fragment} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
     lines += ["    except _Refused:", "        pass"]  # the kernel itself refused: there is no error to check
     lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
-    general = f"_general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)"
-    if op.updates:
-        lines += [f"    _result = {general}", "    return _result if out is _user else _user"]
-    else:
-        lines.append(f"    return {general}")
+
+    def returned(pad: str, result: str) -> list[str]:  # of an update in place, what the caller passed as out
+        if not op.updates:
+            return [f"{pad}return {result}"]
+        return [f"{pad}_result = {result}", f"{pad}return _result if out is _user else _user"]
+
+    # Indices in int32 are converted here: the general path would take a hundred microseconds more.
+    same = {p.name: p.name for p in listed}
+    for spec in inputs:
+        if spec.index:
+            again = ", ".join(f"{name}={value}" for name, value in (same | {spec.name: "_wide"}).items())
+            lines.append(f"    if {spec.name}.__class__ is _ndarray and {spec.name}.dtype is _int32:")
+            lines.append(f"        _wide = {spec.name}.astype(_int64)")
+            lines += returned("        ", f"{op.name}({again})")
+    lines += returned("    ", f"_general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"
 
 
@@ -170,6 +180,7 @@ def build(op: Op) -> Callable[..., Any]:
         "_f4": DTYPES["f4"],
         "_f8": DTYPES["f8"],
         "_int64": np.dtype(np.int64),
+        "_int32": np.dtype(np.int32),
         "_uint8": np.dtype(np.uint8),
         "_blocks": unpacked,
         "_refuse": refuse,

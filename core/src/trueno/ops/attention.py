@@ -311,6 +311,7 @@ def attention_ragged(
     Source: as attention.
     """
     _offsets(q, k, v, offsets_q, offsets_k)
+    scale, softcap = float(scale), float(softcap)
     y = np.zeros((*q.shape[:2], v.shape[-1]), q.dtype)
     for i in range(len(offsets_q) - 1):
         own, seen = slice(*offsets_q[i : i + 2]), slice(*offsets_k[i : i + 2])

@@ -150,6 +150,7 @@ def _ragged(
     for offsets, count in ((offsets_q, len(q)), (offsets_k, len(k))):
         if (offsets < 0).any() or (offsets > count).any() or (offsets[1:] < offsets[:-1]).any():
             return -1  # the core names the offset
+    scale, softcap = float(scale), float(softcap)
     y[...] = 0
     for i in range(len(offsets_q) - 1):
         own, seen = slice(*offsets_q[i : i + 2]), slice(*offsets_k[i : i + 2])

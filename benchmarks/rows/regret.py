@@ -83,7 +83,8 @@ def _operands(op: Op, dtype: np.dtype[Any], shapes: Shapes) -> list[np.ndarray[A
     arrays = [values(kind(op), shape, i).astype(dtype, copy=False) for i, shape in enumerate(shapes)]
     for i, spec in enumerate(op.signature.inputs):
         if spec.index:
-            arrays[i] = np.random.default_rng(i).integers(0, len(arrays[0]), shapes[i])
+            indices = np.random.default_rng(i).integers(0, len(arrays[0]), shapes[i])
+            arrays[i] = np.sort(indices) if spec.name.startswith("offsets") else indices
     if op.name == "symmetric_eigen":
         arrays[0] = np.ascontiguousarray(arrays[0] + arrays[0].T)
     return arrays

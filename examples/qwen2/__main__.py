@@ -78,10 +78,7 @@ def measure(a: argparse.Namespace, model: Model) -> None:
 
 
 def logits(a: argparse.Namespace, model: Model) -> None:
-    rows, beside = (
-        model.prefill(a.tokens, model.cache(len(a.tokens)), every=True),
-        Path(f"{a.out}.{os.getpid()}.part.npy"),
-    )
+    rows, beside = model.prefill(a.tokens, model.cache(len(a.tokens)), every=True), Path(f"{a.out}.{os.getpid()}.npy")
     try:
         np.save(beside, rows)
         beside.replace(a.out)  # the file appears when it is complete

@@ -197,15 +197,16 @@ class Measured:
         return sum(v.right for v in counted), len(counted)
 
     def bars(self) -> list[tuple[str, int, int, bool]]:
-        """Each bar: what is counted, how many, of how many, and whether it is kept."""
+        """Each bar that was measured: what is counted, how many, of how many, and whether it is kept."""
         alarms, total = self.alarms
         silent, traps = self.silent
         caught, mutants = self.caught
-        return [
+        every = [
             ("correct entries with a critical finding", alarms, total, alarms <= ALARMS * total),
             ("traps that are silent", silent, traps, silent == traps),
             ("mutants that a right rule finds", caught, mutants, caught >= CAUGHT * mutants),
         ]
+        return [bar for bar in every if bar[2]]
 
     def tables(self) -> str:
         """Markdown."""

@@ -17,7 +17,7 @@ from trueno.ops import TABLE
 from trueno.testing.cases import keywords
 from trueno.testing.expected import split, verdict
 from trueno.testing.halves import is_half
-from trueno.testing.shapes import fits, places
+from trueno.testing.shapes import OFFSETS, fits, offsets, places
 from trueno.testing.subject import rejected
 
 from .arrays import DTYPES, SHARES, VALUES, bytes_of, laid, values
@@ -128,6 +128,10 @@ def _shapes(rng, op, given, small):
     if op.caches:
         sizes = {d: n if d in whole else min(n, 9) for d, n in sizes.items()}
         sizes["hq"] = sizes.get("hk", 0) * int(rng.integers(1, 5))
+    if op.family == "attention" and op.name != "rope":
+        sizes["hq"] = sizes["hk"] * int(rng.integers(1, 5))
+        sizes |= {d: int(rng.choice([1, sizes[of]])) for d, of in (("m", "hq"), ("r", "t")) if d in sizes}
+        sizes |= {"n": max(sizes["n"], 1)} if "n" in sizes else {}
     if op.name == "symmetric_eigen":
         sizes = {d: min(n, 40) for d, n in sizes.items()}
     held = op.held(sizes, given)
@@ -145,6 +149,8 @@ def _operands(rng, op, dtype, given, shapes):
         kind, layout = str(rng.choice(kinds)), ""
         if spec.index and op.caches:
             x = places(spec.name, made, shape, rng)
+        elif spec.name in OFFSETS:
+            x = offsets(spec.name, made, shape, rng)
         elif spec.index:
             rows = POSITIONS if op.signature.inputs[0].leading else len(made[0])
             x = rng.integers(0, rows, shape if rows else (0,)).astype(rng.choice(["i8", "i4", "u1", "u8"]))

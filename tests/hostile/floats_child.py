@@ -38,7 +38,8 @@ def _operands(op: Any, rng: np.random.Generator, long: bool) -> tuple[list[Any],
         if spec.blocks:
             made.append(random_rows(op.blocks(given), shape, rng))
         elif spec.index:
-            made.append(rng.integers(0, 17, shape or (5,)))
+            indices = rng.integers(0, 17, shape or (5,))
+            made.append(np.sort(indices) if spec.name.startswith("offsets") else indices)
         else:
             made.append(_numbers(rng, shape, dtype, spec.name == "imatrix"))
     if op.name == "symmetric_eigen":

@@ -48,6 +48,8 @@ _HOMES = {
     "register": "trueno.discovery.registry",
     "to": "trueno.dispatch.transfer",
     "numpy": "trueno.dispatch.transfer",
+    "split": "trueno.pieces",
+    "repeat": "trueno.pieces",
     "device": "trueno.context",
     "sync_available": "trueno.context",
     "Action": "trueno.guards.rules",

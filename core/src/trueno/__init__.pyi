@@ -51,6 +51,8 @@ from trueno.guards.guard import JidokaGuard as JidokaGuard
 from trueno.guards.rules import Action as Action
 from trueno.guards.rules import Condition as Condition
 from trueno.ops.op import Op
+from trueno.pieces import repeat as repeat
+from trueno.pieces import split as split
 from trueno.quant import QuantizedMatrix as QuantizedMatrix
 from trueno.quant import quantize as quantize
 from trueno.quant import requantize as requantize
@@ -488,6 +490,24 @@ def attention(
 ) -> NDArray[Any]:
     """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
 
+@_function
+def attention_sinks(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, sinks: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """attention, whose softmax has one term more: p[j] = e^x[j] / (e^sinks[h] + Σᵢ e^x[i])."""
+
+@_function
+def attention_masked(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, mask: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """attention, with mask[h,i,j] added to the score of query i with key j, after the cap; −Inf hides the key."""
+
+@_function
+def attention_ragged(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, offsets_q: ArrayLike, offsets_k: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """attention of many sequences, which lie one behind the other: sequence i is offsets[i] to offsets[i + 1]."""
+
 # ---- selection ---------------------------------------------------------------------------------
 
 @_function
@@ -507,6 +527,12 @@ def attention_decode(
     q: ArrayLike, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: ArrayLike, lengths: ArrayLike, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = "", out: Any = None
 ) -> NDArray[Any]:
     """attention(q[i], k of sequence i, v of sequence i, causal=True): the last t tokens of each sequence."""
+
+@_function
+def attention_decode_sinks(
+    q: ArrayLike, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: ArrayLike, lengths: ArrayLike, sinks: ArrayLike, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """attention_decode, whose softmax has the term e^sinks[h] more, as that of attention_sinks."""
 
 @_function
 def kv_cache_scatter(

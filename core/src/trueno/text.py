@@ -27,6 +27,11 @@ def number(n: int) -> str:
     return f"{n:,}".replace(",", "\u202f")
 
 
+def counted(n: int, what: str) -> str:
+    """A number of things for people: `1 page`, `2 pages`."""
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
 def size(count: int) -> str:
     """A number of bytes for people: `4.1 MB`."""
     for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

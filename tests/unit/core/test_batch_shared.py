@@ -215,3 +215,49 @@ def test_the_judge_finds_a_wrong_result(b, rng):
     wrong = right.copy()
     wrong[np.argmax(np.abs(wrong))] *= F(1.01)
     assert not judge_structured(step.op, operands, {}, F, [wrong], step.params)
+
+
+def record(b, rng):
+    """A random batch of products and of what is computed from them; the handles of everything."""
+    matrices = [b.upload(matrix(rng, K, name=name)) for name in ("q8_0", "q4_0", "q4_k")]
+    handles = [b.upload(vector(rng)) for _ in range(2)]
+    one = b.upload(np.ones(K, F))
+    for _ in range(rng.integers(3, 14)):
+        x, y = (handles[i] for i in rng.integers(len(handles), size=2))
+        match rng.integers(7):
+            case 0 | 1 | 2:
+                way = rng.choice(["q8", "f32"], p=[0.8, 0.2])
+                few = handles[rng.integers(min(len(handles), 3))]
+                h = b.quant_matvec(matrices[rng.integers(3)], few, activations=str(way))
+            case 3:
+                h = b.add(x, y)
+            case 4:
+                h = b.swiglu(b.scale(x, 0.01), y)
+            case 5:
+                h = b.bias_activation(x, y, activation="tanh")
+            case _:
+                h = b.rms_norm(x, one)
+        handles.append(h)
+    return handles
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_random_batches_are_right(case, seed):
+    """The bits of the same ops as kernels of their own, whether a result was kept or is computed when it is read."""
+    results = []
+    for fused in (True, False):
+        rng = np.random.default_rng([seed, case])
+        trueno.settings.override("TRUENO_FUSION", "on" if fused else "off")
+        try:
+            with trueno.Batch("reference") as b:
+                handles = record(b, rng)
+                for h in handles:
+                    if rng.random() < 0.3:
+                        b.keep(h)
+                b.execute()
+                b.execute()
+                results.append([b.read(h) for h in handles])
+        finally:
+            trueno.settings.override("TRUENO_FUSION", None)
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from trueno.backend import TABLE, Call, KernelTable, Rates, Reject, TableKernel
+from trueno.backend import TABLE, Call, KernelTable, Member, Rates, Reject, SharedOp, TableKernel
+from trueno.batch.shared import shared
 
 RATES = Rates(1e-6, 1e9, 2e9)
 
@@ -60,6 +61,22 @@ def test_an_epilogue_is_asked_about_by_itself():
     assert fused.refusal(call(Fused)) == Reject("unsupported_op", "too long")
     assert fused.refusal(call(Fused)) is None
     assert fused.kernel(call(Fused), "gpu")() == ("gpu", "matmul_relu", 0) and fused.rates(call(Fused)) is RATES
+
+
+def test_ops_of_one_operand_are_asked_about_by_themselves():
+    op = TABLE["quant_matvec"]
+    static = (("format", "q8_0"), ("activations", "q8"))
+    pair = tuple(Member(op, static, (("operand", i), ("operand", 0))) for i in (1, 2))
+    several = shared(pair, ((0, 0), (1, 0)), "0")
+    reason = ["not together", None]
+    epilogues = KernelTable("float32", epilogue=lambda c: None)
+    together = KernelTable("float32", epilogue=lambda c: "never asked", shared=lambda c: reason.pop(0))
+    for kernels in (epilogues, together):
+        kernels.add("quant_matvec", rates=RATES)(made)
+    assert isinstance(several, SharedOp)
+    assert epilogues.refusal(call(several)) == Reject("unsupported_op", "no kernel runs several ops of one operand")
+    assert together.refusal(call(several)) == Reject("unsupported_op", "not together")
+    assert together.refusal(call(several)) is None and together.rates(call(several)) is RATES
 
 
 @pytest.mark.parametrize("rates", [None, 3.0, (1e-6, 1e9, 1e9)])

@@ -191,6 +191,11 @@ def test_arrays_of_another_place(fake):
             ),
         ):
             cache.record(b, 1)
+    with trueno.Batch() as b:
+        k = [trueno.to(np.ones((1, heads, 32), np.float32), "fake") for heads in (6, 2, 2)]
+        y = (step := there.record(b, 1)).attend(0, *map(b.upload, k))
+        step.run([s[1]])
+        assert b.read(y).shape == (1, 6, 32) and there.length(s[1]) == 1
     with pytest.raises(ParameterError, match="device is 3, not the name of a backend"):
         trueno.KVCache(1, 2, 32, capacity=8, device=3)
     with pytest.raises(UnknownBackend, match="nowhere"):

@@ -770,6 +770,52 @@ def _(rng):
     near(few[:, 5], np.repeat(v[:, 0], 3, -2), 4, size)
 
 
+@case("attention_sinks")
+def _(rng):
+    q, k, v, sinks = (rng.normal(size=shape) for shape in ((9, 6, 16), (13, 2, 16), (13, 2, 5), (6,)))
+    more = [np.concatenate([np.zeros((1, *x.shape[1:])), x]) for x in (k, v)]  # a key with the sink's score
+    heads = [torch.from_numpy(x).transpose(-2, -3) for x in (q, *more)]
+    mask = torch.zeros(6, 9, 14, dtype=torch.double)
+    mask[:, :, 0] = torch.from_numpy(sinks)[:, None]
+    mask[:, torch.arange(4, 13)[:, None] < torch.arange(-1, 13)] = -INF
+    want = F.scaled_dot_product_attention(*heads, attn_mask=mask, enable_gqa=True).transpose(-2, -3).numpy()
+    near(meaning("attention_sinks", q, k, v, sinks, causal=True), want, 64, np.abs(v).max())
+    none = np.full(6, -INF)
+    np.testing.assert_array_equal(meaning("attention_sinks", q, k, v, none), meaning("attention", q, k, v))
+    assert not meaning("attention_sinks", q, k[:4], v[:4], sinks, causal=True)[:5].any()
+
+
+@case("attention_masked")
+def _(rng):
+    q, k, v = (rng.normal(size=(2, n, h, d)) for n, h, d in ((9, 6, 16), (13, 2, 16), (13, 2, 5)))
+    heads = [torch.from_numpy(x).transpose(-2, -3) for x in (q, k, v)]
+    for shape in ((1, 1, 13), (6, 9, 13), (2, 1, 9, 13)):
+        mask = np.where(rng.random(shape) < 0.2, -INF, rng.normal(size=shape))
+        want = F.scaled_dot_product_attention(*heads, attn_mask=torch.from_numpy(mask), enable_gqa=True)
+        near(meaning("attention_masked", q, k, v, mask), want.transpose(-2, -3).numpy(), 64, np.abs(v).max())
+    zeros = np.zeros((1, 1, 13))
+    for given in ({"causal": True}, {"window": 3}, {"softcap": 2.0, "scale": 0.3}):
+        near(meaning("attention_masked", q, k, v, zeros, **given), meaning("attention", q, k, v, **given), 4, 1)
+    assert not meaning("attention_masked", q, k, v, zeros - INF).any()
+
+
+@case("attention_ragged")
+def _(rng):
+    q, k, v = (rng.normal(size=(n, h, d)) for n, h, d in ((20, 6, 16), (30, 2, 16), (30, 2, 5)))
+    of_q, of_k = np.array([1, 4, 4, 15, 19]), np.array([0, 9, 12, 30, 30])
+    y = meaning("attention_ragged", q, k, v, of_q, of_k, causal=True, window=8)
+    mask = torch.ones(20, 30, dtype=torch.bool)
+    for i in range(20):
+        for j in range(30):
+            a, b = (int(np.searchsorted(o, x, "right")) for o, x in ((of_q, i), (of_k, j)))
+            distance = (of_k[min(a, 4)] - of_q[min(a, 4)] + i) - j
+            mask[i, j] = bool(a == b and 0 < a < 5 and 0 <= distance < 8)
+    heads = [torch.from_numpy(x).transpose(-2, -3) for x in (q, k, v)]
+    want = F.scaled_dot_product_attention(*heads, attn_mask=mask, enable_gqa=True).transpose(-2, -3)
+    want = torch.where(mask.any(-1)[:, None, None], want, 0.0).numpy()
+    near(y, want, 64, np.abs(v).max())
+
+
 @case("topk")
 def _(rng):
     x = rng.permuted(np.arange(60.0).reshape(3, 20), axis=-1)
@@ -819,6 +865,18 @@ def _(rng):
     got = meaning("attention_decode", q, k.view(np.uint8), v.view(np.uint8), table, lengths, format="f32", scale=0.3,
                   softcap=2.0)  # fmt: skip
     near(got[1], alone, 64, np.abs(v).max())
+
+
+@case("attention_decode_sinks")
+def _(rng):
+    q, table, lengths, sinks = rng.normal(size=(2, 3, 6, 16)), np.array([[3, 0], [1, 9]]), [7, 4], rng.normal(size=6)
+    k, v = (rng.normal(size=(4, 5, 2, d)).astype(np.float32) for d in (16, 8))
+    got = meaning("attention_decode_sinks", q, k.view(np.uint8), v.view(np.uint8), table, np.array(lengths), sinks,
+                  format="f32", window=6)  # fmt: skip
+    for i, n in enumerate(lengths):
+        held = [x[table[i, : -(-n // 5)]].reshape(-1, *x.shape[2:])[:n].astype(float) for x in (k, v)]
+        want = meaning("attention_sinks", q[i], *held, sinks, causal=True, window=6)
+        near(got[i], want, 64, np.abs(v).max())
 
 
 @case("kv_cache_scatter")

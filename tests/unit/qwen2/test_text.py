@@ -11,7 +11,6 @@ from unit.qwen2.files import all_logits, changed, loaded, tiny
 from unit.qwen2.oracle import logits
 
 from examples.qwen2.bench import bench
-from examples.qwen2.checkpoint import EngineError
 from examples.qwen2.text import Sampling, chat, continuations, perplexity, sample
 from examples.qwen2.tokenizer import Text
 
@@ -122,45 +121,6 @@ def test_a_stream_shows_whole_characters(model):
         pieces.append(show(token))
         assert "\ufffd" not in pieces[-1]
     assert "".join(pieces) == "né 漢 🎉 that" and "" in pieces
-
-
-PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abcn", "▁a", "an", "▁an", "bc", "ab"]
-
-
-def pieces(**keys):
-    """A tokenizer of pieces as in Llama 2's files: the best score is the last piece's, and bytes spell the rest."""
-    kinds = [2, 3, 3, *[6] * 256, *[1] * (len(PIECES) - 259)]
-    keys = {"model": "llama", "tokens": PIECES, "scores": [float(i) for i in range(len(PIECES))], "token_type": kinds,
-            "bos_token_id": 1, "eos_token_id": 2, "unknown_token_id": 0, **keys}  # fmt: skip
-    return Text({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
-
-
-@pytest.mark.parametrize(
-    "sample, names",
-    [
-        ("an", ["<s>", "▁an"]), ("abc", ["<s>", "▁", "ab", "c"]), ("bca", ["<s>", "▁", "bc", "a"]), ("", ["<s>"]),
-        ("n</s>n", ["<s>", "▁", "n", "</s>", "▁", "n"]), (" é", ["<s>", "▁", "▁", "<0xC3>", "<0xA9>"]),
-    ],
-)  # fmt: skip
-def test_pieces_merge_by_their_scores(sample, names):
-    text = pieces()
-    ids = text.encode(sample)
-    assert [PIECES[i] for i in ids] == names
-    assert text.tokenizer.decode(ids[1:], skip_special_tokens=False).replace(" ", "") == sample.replace(" ", "")
-    assert text.encode(sample, first=False) == ids[1:] == pieces(add_bos_token=False).encode(sample)
-    assert text.ends == {2, None}
-
-
-def test_a_stream_of_pieces_shows_spaces_and_whole_characters():
-    text = pieces()
-    show = text.stream()
-    assert [show(i) for i in text.encode("an né")] == ["", " an", " ", "n", "", "é"]
-    assert [PIECES[i] for i in pieces(add_space_prefix=False).encode("an an")] == ["<s>", "an", "▁an"]
-
-
-def test_scores_that_do_not_order_the_pieces_are_refused():
-    with pytest.raises(EngineError, match="equal scores"):
-        pieces(scores=[0.0] * len(PIECES))
 
 
 def test_perplexity_is_that_of_the_second_halves(path, model):

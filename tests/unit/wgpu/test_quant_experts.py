@@ -80,6 +80,19 @@ def test_an_expert_outside_gives_nan(gpu, rng, activations):
     np.testing.assert_array_equal(got[[0, 5]], right[[0, 5]])
 
 
+@pytest.mark.parametrize("n", [2, 40])
+def test_a_guard_hears_of_nan_and_inf(gpu, rng, n):
+    """Only from an expert that is named, alone or together: one scale of the last is Inf."""
+    q, _ = matrix(rng, "q8_0")
+    q.bytes[-1, :2] = np.frombuffer(np.float16("inf").tobytes(), np.uint8)
+    for expert in (0, COUNT - 1):
+        gpu.take_status()
+        got = compute(gpu, q, floats(rng, n, K), np.full(n, expert), (n,), "q8_0", "f32", guarded=True)
+        bits = int(np.isnan(got).any()) | 2 * int(np.isinf(got).any())
+        assert gpu.take_status() == bits
+        assert (bits > 0) == (expert > 0)
+
+
 @pytest.mark.parametrize("activations", ["q8", "f32"])
 @pytest.mark.parametrize("lead", [(40, 1), (1, 40), (8, 5)], ids=str)
 def test_rows_that_share_experts_are_computed_together(gpu, rng, activations, lead):

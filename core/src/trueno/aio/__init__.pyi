@@ -327,6 +327,21 @@ async def attention(
 ) -> NDArray[Any]:
     """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
 
+async def attention_sinks(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, sinks: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """attention, whose softmax has one term more: p[j] = e^x[j] / (e^sinks[h] + Σᵢ e^x[i])."""
+
+async def attention_masked(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, mask: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """attention, with mask[h,i,j] added to the score of query i with key j, after the cap; −Inf hides the key."""
+
+async def attention_ragged(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, offsets_q: ArrayLike, offsets_k: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
+) -> NDArray[Any]:
+    """attention of many sequences, which lie one behind the other: sequence i is offsets[i] to offsets[i + 1]."""
+
 # ---- selection ---------------------------------------------------------------------------------
 
 async def topk(x: ArrayLike, k: int = 1, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -343,6 +358,11 @@ async def attention_decode(
     q: ArrayLike, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: ArrayLike, lengths: ArrayLike, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = "", out: Any = None
 ) -> NDArray[Any]:
     """attention(q[i], k of sequence i, v of sequence i, causal=True): the last t tokens of each sequence."""
+
+async def attention_decode_sinks(
+    q: ArrayLike, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: ArrayLike, lengths: ArrayLike, sinks: ArrayLike, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = "", out: Any = None
+) -> NDArray[Any]:
+    """attention_decode, whose softmax has the term e^sinks[h] more, as that of attention_sinks."""
 
 async def kv_cache_scatter(
     cache: Pages | NDArray[Any], x: ArrayLike, slots: ArrayLike, *, format: str = "", out: Any = None

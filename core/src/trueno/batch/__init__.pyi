@@ -137,10 +137,30 @@ class Batch:
     ) -> Handle:
         """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
 
+    def attention_sinks(
+        self, q: Handle | float, k: Handle | float, v: Handle | float, sinks: Handle | float, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0
+    ) -> Handle:
+        """attention, whose softmax has one term more: p[j] = e^x[j] / (e^sinks[h] + Σᵢ e^x[i])."""
+
+    def attention_masked(
+        self, q: Handle | float, k: Handle | float, v: Handle | float, mask: Handle | float, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0
+    ) -> Handle:
+        """attention, with mask[h,i,j] added to the score of query i with key j, after the cap; −Inf hides the key."""
+
+    def attention_ragged(
+        self, q: Handle | float, k: Handle | float, v: Handle | float, offsets_q: Handle | float, offsets_k: Handle | float, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0
+    ) -> Handle:
+        """attention of many sequences, which lie one behind the other: sequence i is offsets[i] to offsets[i + 1]."""
+
     def attention_decode(
         self, q: Handle | float, k: Handle | float, v: Handle | float, table: Handle | float, lengths: Handle | float, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = ""
     ) -> Handle:
         """attention(q[i], k of sequence i, v of sequence i, causal=True): the last t tokens of each sequence."""
+
+    def attention_decode_sinks(
+        self, q: Handle | float, k: Handle | float, v: Handle | float, table: Handle | float, lengths: Handle | float, sinks: Handle | float, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = ""
+    ) -> Handle:
+        """attention_decode, whose softmax has the term e^sinks[h] more, as that of attention_sinks."""
 
     def kv_cache_scatter(
         self, cache: Handle | float, x: Handle | float, slots: Handle | float, *, format: str = ""

@@ -5,11 +5,7 @@ from numbers import Integral
 from typing import Any
 
 from trueno.errors import OutOfMemory, ParameterError
-
-
-def counted(n: int, what: str) -> str:
-    """1 page, 2 pages."""
-    return f"{n} {what}{'' if n == 1 else 's'}"
+from trueno.text import counted
 
 
 class Book:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.caches.book import Book, counted
+from trueno.caches.book import Book
 from trueno.caches.home import Home
 from trueno.caches.pages import DTYPES, Pages
 from trueno.caches.step import CacheStep
@@ -17,6 +17,7 @@ from trueno.dispatch.transfer import host
 from trueno.errors import DtypeError, OutOfMemory, ParameterError, ShapeError
 from trueno.formats import decode, format_of
 from trueno.formats.table import CACHES
+from trueno.text import counted
 
 Array = npt.NDArray[Any]
 FEW = 8
@@ -236,7 +237,9 @@ class KVCache:
         try:
             many = list(sequences)
         except TypeError:
-            raise ParameterError(f"KVCache: sequences is {sequences!r}; give a list of what new() returned") from None
+            many = None
+        if many is None or isinstance(sequences, str):
+            raise ParameterError(f"KVCache: sequences is {sequences!r}; give a list of what new() returned")
         for s in many:
             self._book.table(s)
         return list(map(index, many))

@@ -47,7 +47,10 @@ class CacheStep:
     """
 
     def __init__(self, cache: Cache, batch: Recorder, count: int) -> None:
-        home, device = cache._home, batch._uploads.device
+        home = cache._home
+        if home.entry is not None and not batch._uploads._fixed:  # a batch without a name runs where its first array is
+            batch.upload(cache.pages(0)[0])
+        device = batch._uploads.device
         if home.entry is not device:
             why = f" because {home.reason}" if home.reason else ""
             where, name = (device.name, device.name) if device else ("the host", "")
@@ -105,6 +108,7 @@ class CacheStep:
                     self._batch.update(handle, array)
             self._batch.execute()
         except BaseException:
+            self._listed = []  # the table may not have arrived
             for s in sequences:
                 if s in lengths:
                     cache._book.cut(s, max(lengths[s]))

@@ -311,7 +311,8 @@ def _operands(op: Op, dtype: np.dtype[Any], shapes: Shapes) -> tuple[list[Array]
     operands: list[Array] = []
     for spec, shape in zip(op.signature.inputs, shapes, strict=True):
         if spec.index:
-            operands.append(rng.integers(0, len(operands[0]), shape))
+            indices = rng.integers(0, len(operands[0]), shape)
+            operands.append(np.sort(indices) if spec.name.startswith("offsets") else indices)
         elif spec.blocks:
             operands.append(random_rows(op.blocks({p.name: p.typical for p in op.static}), shape, rng))
         else:

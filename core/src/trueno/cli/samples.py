@@ -91,7 +91,8 @@ def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator, p
     for spec, held in zip(op.signature.inputs, op.held(extents, static), strict=True):
         shape = (*(lead if spec.leading and stacked else ()), *held)
         if spec.index:
-            operands.append(rng.integers(0, len(operands[0]), shape or (side,)))
+            indices = rng.integers(0, len(operands[0]), shape or (side,))
+            operands.append(np.sort(indices) if spec.name.startswith("offsets") else indices)
         elif spec.blocks:
             operands.append(random_rows(op.blocks(static), shape, rng))
         else:

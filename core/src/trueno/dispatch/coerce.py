@@ -265,9 +265,9 @@ def coerce_params(op: Op, given: dict[str, Any]) -> tuple[tuple[float, ...], dic
             raise unfit(op, p, value) if p.choices else ParameterError(problem)
         elif p.name == "format" and not value and op.quantized:
             spec = next(spec for spec in op.signature.inputs if spec.blocks)
-            what, taken = (f"{spec.name} is", "Pages") if spec.cache else ("blocks are", "a QuantizedMatrix")
-            problem = f"{what} bytes without a format; give {taken}, or format={p.choices[0]!r}"
-            raise ParameterError(f"{op.name}: {problem}, or another of {', '.join(p.choices)}")
+            problem = "blocks are bytes without a format; give a QuantizedMatrix, or format="
+            problem = f"{spec.name} has no format; give Pages, or bytes and format=" if spec.cache else problem
+            raise ParameterError(f"{op.name}: {problem}{p.choices[0]!r}, or another of {', '.join(p.choices)}")
         elif not p.takes(value):
             raise unfit(op, p, value)
         else:

@@ -13,6 +13,7 @@ every call that it does not know runs the function.
 import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -152,11 +153,21 @@ def source(op: Op) -> str:
         lines += [f"{pad}if {fragment} and not _kernel({call}):", f"{pad}    return {', '.join(names)}"]
     lines += ["    except _Refused:", "        pass"]  # the kernel itself refused: there is no error to check
     lines += ["    except BaseException as _error:", "        if _passes(_error):", "            raise"]
-    general = f"_general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)"
-    if op.updates:
-        lines += [f"    _result = {general}", "    return _result if out is _user else _user"]
-    else:
-        lines.append(f"    return {general}")
+
+    def returned(pad: str, result: str) -> list[str]:  # of an update in place, what the caller passed as out
+        if not op.updates:
+            return [f"{pad}return {result}"]
+        return [f"{pad}_result = {result}", f"{pad}return _result if out is _user else _user"]
+
+    # Indices in int32 are converted here: the general path would take a hundred microseconds more.
+    same = {p.name: p.name for p in listed}
+    for spec in inputs:
+        if spec.index:
+            again = ", ".join(f"{name}={value}" for name, value in (same | {spec.name: "_wide"}).items())
+            lines.append(f"    if {spec.name}.__class__ is _ndarray and {spec.name}.dtype is _int32:")
+            lines.append(f"        _wide = {spec.name}.astype(_int64)")
+            lines += returned("        ", f"{op.name}({again})")
+    lines += returned("    ", f"_general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
     return "\n".join(lines) + "\n"
 
 
@@ -169,6 +180,7 @@ def build(op: Op) -> Callable[..., Any]:
         "_f4": DTYPES["f4"],
         "_f8": DTYPES["f8"],
         "_int64": np.dtype(np.int64),
+        "_int32": np.dtype(np.int32),
         "_uint8": np.dtype(np.uint8),
         "_blocks": unpacked,
         "_refuse": refuse,
@@ -187,7 +199,35 @@ def build(op: Op) -> Callable[..., Any]:
     function.__annotations__ = {p.name: p.annotation for p in parameters(op)}
     function.op = op
     function.plan = _planner(op)
-    return function  # type: ignore[no-any-return]
+    return _joining(op, function) if op.many else function
+
+
+def _joining(op: Op, pair: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of an op of two operands for any number of them, or a list of them."""
+    names = op.operands
+
+    @wraps(pair)
+    def joined(*arrays: Any, **rest: Any) -> Any:
+        if len(arrays) == 2 or any(name in rest for name in names):
+            return pair(*arrays, **rest)
+        listed = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)) else arrays
+        if len(listed) < 2:
+            plural = "" if len(listed) == 1 else "s"
+            raise ParameterError(f"{op.name}: {len(listed)} array{plural}; give two or more, or a list of them")
+        static = {p.name: rest.get(p.name, p.default) for p in op.static}
+        shapes = [tuple(x.shape) if hasattr(x, "shape") else np.shape(x) for x in listed]
+        for i, shape in enumerate(shapes[2:], 2):
+            try:
+                op.result_shapes((shapes[0], shape), static)
+            except ShapeError as error:
+                raise ShapeError(str(error).replace(":", f": array {i}:", 1)) from None
+        out = rest.pop("out", None)
+        while len(listed) > 2:  # neighbours, so that each element is copied a few times only
+            pairs = [listed[i : i + 2] for i in range(0, len(listed), 2)]
+            listed = [pair(*two, **rest) if len(two) == 2 else two[0] for two in pairs]
+        return pair(*listed, **rest, out=out)
+
+    return joined
 
 
 def _planner(op: Op) -> Callable[..., Any]:

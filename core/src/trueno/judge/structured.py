@@ -9,7 +9,7 @@ An eigendecomposition is judged by the equations that it must
 satisfy, because signs and bases of equal values are free.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -23,7 +23,7 @@ from trueno.judge.interval import Array, Judge, Range, exact
 from trueno.ops.op import FusedOp, Op
 from trueno.ops.shared import SharedOp
 
-BOUNDS = attention.BOUNDS | selection.BOUNDS
+BOUNDS: dict[str, Callable[..., list[Bound]]] = attention.BOUNDS | selection.BOUNDS
 """Ops with a bound of their own."""
 
 

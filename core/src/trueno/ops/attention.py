@@ -113,47 +113,29 @@ def rope(
 
 BLOCK = 1 << 20
 """Scores that the body holds at once."""
+OF_SCORES = ("scale >= 0", "softcap >= 0", "0 <= window <= 1e18")
+GROUPED = "hq % max(hk, 1) == 0"
 
 
-@op(
-    "q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] -> y[...,t,hq,e]",
-    structured=True,
-    flops="2*rows*t*s*hq*(d+e)",
-    rules=("scale >= 0", "softcap >= 0", "0 <= window <= 1e18"),
-    extents=("hq % max(hk, 1) == 0",),
-)
-def attention(
-    q,
-    k,
-    v,
-    *,
-    causal: bool = False,
-    scale: float = 0.0,
-    window: int = 0,
-    softcap: float = 0.0,
-):
-    """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g].
-
-    Each hq/hk heads of queries share a head g of keys and values.  Queries are aligned to the end of the keys: query i
-    is at position s − t + i.  causal: it sees keys up to its position.  window: and of these only the last `window`, or
-    those less than `window` positions away if it is not causal; 0 is no window.  scale: 0 is 1/√d.  softcap: scores x
-    become softcap · tanh(x / softcap); 0 is no cap.  No array of t × s scores is ever made.
-    Shapes: leading axes broadcast; hq is a multiple of hk.
-    Edges: a query that sees no key gives 0, and so do s = 0 and d = 0; a NaN that a query sees makes its row NaN, and
-    NaN or Inf in keys and values that it does not see may do so; scaled queries, scores and sums that overflow have no
-    defined result.
-    Source: Dao and others (2022), arXiv 2205.14135.
-    """
+def attended(
+    q: Array, k: Array, v: Array, *, causal: bool, scale: float, window: int, softcap: float,
+    mask: Array | None = None, sinks: Array | None = None,
+) -> Array:  # fmt: skip
+    """Attention, with a mask that is added to scores and a logit per head that joins the denominator, if given."""
     t, s = q.shape[-3], k.shape[-3]
-    lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3])
+    others = () if mask is None else (mask.shape[:-3],)
+    lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3], *others)
     y = np.zeros((*lead, *q.shape[-3:-1], v.shape[-1]), q.dtype)
-    if not (q.size and k.size and v.size):
+    if not (y.size and k.size and v.size):
         return y
     factor = q.dtype.type(scale or q.shape[-1] ** -0.5)
     by_head = [np.moveaxis(np.broadcast_to(x, (*lead, *x.shape[-3:])), -2, -3) for x in (q, k, v)]
     heads, group = k.shape[-2], q.shape[-2] // k.shape[-2]
     queries = by_head[0].reshape(*lead, heads, group, t, q.shape[-1])
     keys, values = by_head[1][..., None, :, :], by_head[2][..., None, :, :]
+    if mask is not None:
+        added = np.broadcast_to(mask, (*mask.shape[:-3], heads * group, t, s))
+        added = added.reshape(*mask.shape[:-3], heads, group, t, s)
     out = np.moveaxis(y, -2, -3)
     step = max(1, BLOCK // max(1, s * out.size // (t * v.shape[-1])))
     for i in range(0, t, step):
@@ -171,10 +153,167 @@ def attention(
             seen &= j <= p[:, None]
         if window:
             seen &= np.abs(j - p[:, None]) < window
+        if mask is not None:
+            part = added[..., i : i + step, first:end]
+            scores, seen = scores + part, seen & (part != -np.inf)
         scores = np.where(seen, scores, -np.inf)
-        some = seen.any(-1, keepdims=True)
-        weights = np.exp(scores - np.where(some, scores.max(-1, keepdims=True), 0))
-        mixed = (weights @ values[..., first:end, :]) / np.where(some, weights.sum(-1, keepdims=True), 1)
+        some, top = seen.any(-1, keepdims=True), scores.max(-1, keepdims=True)
+        if sinks is not None:
+            sink = sinks.reshape(heads, group, 1, 1)
+            top = np.maximum(top, sink)
+        weights = np.exp(scores - np.where(some, top, 0))
+        total = weights.sum(-1, keepdims=True)
+        if sinks is not None:
+            total = total + np.exp(np.where(some, sink, 0) - np.where(some, top, 0))
+        mixed = (weights @ values[..., first:end, :]) / np.where(some, total, 1)
         mixed = np.where(some, mixed, 0)
         out[..., i : i + step, :] = mixed.reshape(*lead, heads * group, *mixed.shape[-2:])
+    return y
+
+
+@op(
+    "q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] -> y[...,t,hq,e]",
+    structured=True,
+    flops="2*rows*t*s*hq*(d+e)",
+    rules=OF_SCORES,
+    extents=(GROUPED,),
+)
+def attention(
+    q,
+    k,
+    v,
+    *,
+    causal: bool = False,
+    scale: float = 0.0,
+    window: int = 0,
+    softcap: float = 0.0,
+):
+    """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g].
+
+    Each hq/hk heads of queries share a head g of keys and values.  Queries are aligned to the end of the keys: query i
+    is at position s − t + i.  causal: it sees keys up to its position.  window: and of these only the last `window`, or
+    those less than `window` positions away if it is not causal; 0 is no window.  scale: 0 is 1/√d.  softcap: scores x
+    become softcap · tanh(x / softcap); 0 is no cap.  No array of t × s scores is ever made.  With a mask:
+    attention_masked; with sinks: attention_sinks; for sequences of different lengths: attention_ragged.
+    Shapes: leading axes broadcast; hq is a multiple of hk.
+    Edges: a query that sees no key gives 0, and so do s = 0 and d = 0; a NaN that a query sees makes its row NaN, and
+    NaN or Inf in keys and values that it does not see may do so; scaled queries, scores and sums that overflow have no
+    defined result.
+    Source: Dao and others (2022), arXiv 2205.14135.
+    """
+    return attended(q, k, v, causal=causal, scale=scale, window=window, softcap=softcap)
+
+
+@op(
+    "q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] sinks[hq] -> y[...,t,hq,e]",
+    structured=True,
+    flops="2*rows*t*s*hq*(d+e)",
+    rules=OF_SCORES,
+    extents=(GROUPED,),
+)
+def attention_sinks(
+    q,
+    k,
+    v,
+    sinks,
+    *,
+    causal: bool = False,
+    scale: float = 0.0,
+    window: int = 0,
+    softcap: float = 0.0,
+):
+    """attention, whose softmax has one term more: p[j] = e^x[j] / (e^sinks[h] + Σᵢ e^x[i]).
+
+    The sink takes a share of the weights and adds no value, so the weights of the keys sum to less than 1.  It is a
+    logit: neither `scale` nor `softcap` applies to it, and no window hides it.  −Inf is no sink.
+    Shapes: as attention; one sink per head of queries, shared by all leading axes.
+    Edges: as attention; a NaN in a sink makes its head NaN; +Inf has no defined result.
+    Source: OpenAI (2025), gpt-oss; Xiao and others (2024), arXiv 2309.17453.
+    """
+    return attended(q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, sinks=sinks)
+
+
+@op(
+    "q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] mask[...,m,r,s] -> y[...,t,hq,e]",
+    structured=True,
+    flops="2*rows*t*s*hq*(d+e)",
+    rules=OF_SCORES,
+    extents=(GROUPED, "m == 1 or m == hq", "r == 1 or r == t"),
+)
+def attention_masked(
+    q,
+    k,
+    v,
+    mask,
+    *,
+    causal: bool = False,
+    scale: float = 0.0,
+    window: int = 0,
+    softcap: float = 0.0,
+):
+    """attention, with mask[h,i,j] added to the score of query i with key j, after the cap; −Inf hides the key.
+
+    For padding mask[b,1,1,s], for trees of tokens mask[1,t,s], for biases by position, as ALiBi and T5 have them,
+    mask[hq,t,s] or mask[hq,1,s].  causal and window hide keys as well.
+    Shapes: as attention; leading axes broadcast, m is 1 or hq, and r is 1 or t.
+    Edges: as attention; a query whose keys are all hidden gives 0; NaN as in scores; +Inf, and finite numbers beyond
+    half of the largest, have no defined result.
+    Source: as attention.
+    """
+    return attended(q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, mask=mask)
+
+
+def _offsets(q: Array, k: Array, v: Array, offsets_q: Array, offsets_k: Array) -> None:
+    """Raise ParameterError naming the first offset that is out of range, or less than the one before it."""
+    for name, offsets, of, count in (
+        ("offsets_q", offsets_q, "q", q.shape[0]),
+        ("offsets_k", offsets_k, "k", k.shape[0]),
+    ):
+        wrong = (offsets < 0) | (offsets > count)
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            remedy = f"{of} has {count} tokens; give offsets from 0 to {count}"
+            raise ParameterError(f"attention_ragged: {name}[{i}] is {offsets[i]}, but {remedy}")
+        falls = offsets[1:] < offsets[:-1]
+        if falls.any():
+            i = int(np.argmax(falls))
+            problem = f"{name}[{i + 1}] is {offsets[i + 1]}, but {name}[{i}] is {offsets[i]}"
+            raise ParameterError(f"attention_ragged: {problem}; offsets do not decrease: list sequences in their order")
+
+
+@op(
+    "q[t,hq,d] k[s,hk,d] v[s,hk,e] offsets_q[n]:index offsets_k[n]:index -> y[t,hq,e]",
+    structured=True,
+    flops="2*t*s*hq*(d+e)/n",
+    rules=OF_SCORES,
+    extents=(GROUPED, "n >= 1"),
+    check=_offsets,
+)
+def attention_ragged(
+    q,
+    k,
+    v,
+    offsets_q,
+    offsets_k,
+    *,
+    causal: bool = False,
+    scale: float = 0.0,
+    window: int = 0,
+    softcap: float = 0.0,
+):
+    """attention of many sequences, which lie one behind the other: sequence i is offsets[i] to offsets[i + 1].
+
+    Its queries are q[offsets_q[i] : offsets_q[i + 1]], its keys and values those from offsets_k[i] on, and each query
+    sees keys of its own sequence alone, aligned to their end.  n − 1 sequences have n offsets of each kind.
+    Shapes: as attention without leading axes; a sequence may have no query, or no key.
+    Edges: as attention; a query before the first offset or from the last one on gives 0; an offset that is out of
+    range, or less than the one before it, is a ParameterError that names it.
+    Source: as attention.
+    """
+    _offsets(q, k, v, offsets_q, offsets_k)
+    scale, softcap = float(scale), float(softcap)
+    y = np.zeros((*q.shape[:2], v.shape[-1]), q.dtype)
+    for i in range(len(offsets_q) - 1):
+        own, seen = slice(*offsets_q[i : i + 2]), slice(*offsets_k[i : i + 2])
+        y[own] = attended(q[own], k[seen], v[seen], causal=causal, scale=scale, window=window, softcap=softcap)
     return y

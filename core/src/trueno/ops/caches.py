@@ -15,29 +15,48 @@ from trueno.errors import ParameterError
 from trueno.formats import decode, format_of
 from trueno.formats.decode import stored
 from trueno.formats.table import CACHES
-from trueno.ops.attention import attention
+from trueno.ops.attention import GROUPED, OF_SCORES, attended
 from trueno.ops.op import op
 
 Array = npt.NDArray[Any]
 FORMAT = {"format": CACHES}
 
 
-def _on_pages(q: Array, k: Array, v: Array, table: Array, lengths: Array) -> None:
+def _on_pages(
+    q: Array, k: Array, v: Array, table: Array, lengths: Array, *_: Array, op: str = "attention_decode"
+) -> None:
     """Raise ParameterError for a length beyond the table, and for a page that holds tokens but does not exist."""
-    count, page = k.shape[:2]
+    pages, page = k.shape[:2]
     blocks = table.shape[1]
     wrong = (lengths < 0) | (lengths > blocks * page)
     if wrong.any():
         i = int(np.argmax(wrong))
-        pages = f"{blocks} page{'s' * (blocks != 1)} of {page} token{'s' * (page != 1)}"
-        room = f"its row of table has {pages}, which hold 0 to {blocks * page}"
-        raise ParameterError(f"attention_decode: lengths[{i}] is {lengths[i]}; {room}; list more pages")
+        room = f"its row of table has {blocks} pages of {page} tokens, which hold 0 to {blocks * page}"
+        raise ParameterError(f"{op}: lengths[{i}] is {lengths[i]}; {room}; list more pages")
     used = np.arange(blocks) * page < lengths[:, None]
-    wrong = used & ((table < 0) | (table >= count))
+    wrong = used & ((table < 0) | (table >= pages))
     if wrong.any():
         i, j = (int(n) for n in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-        remedy = f"k has pages 0 to {count - 1}" if count else "k has no pages"
-        raise ParameterError(f"attention_decode: table[{i}, {j}] is {table[i, j]}, but {remedy}; name one of them")
+        remedy = f"k has pages 0 to {pages - 1}" if pages else "k has no pages"
+        raise ParameterError(f"{op}: table[{i}, {j}] is {table[i, j]}, but {remedy}; name one of them")
+
+
+def _on_pages_too(*operands: Array) -> None:
+    _on_pages(*operands, op="attention_decode_sinks")
+
+
+def _decoded(
+    q: Array, k: Array, v: Array, table: Array, lengths: Array, format: str, sinks: Array | None = None, **rest: Any
+) -> Array:
+    f, page = format_of(format, cache=True), k.shape[1]
+    rest = {name: x if name == "window" else float(x) for name, x in rest.items()}
+    y = np.zeros((*q.shape[:3], f.row_elements(v.shape[-1])), q.dtype)
+    for i, length in enumerate(lengths):
+        tokens = np.arange(length)
+        place = (table[i, tokens // page], tokens % page) if length else (tokens, tokens)
+        keys, values = (decode(f, x[place]).astype(q.dtype) for x in (k, v))
+        y[i] = attended(q[i], keys, values, causal=True, sinks=sinks, **rest)
+    return y
 
 
 @op(
@@ -46,8 +65,8 @@ def _on_pages(q: Array, k: Array, v: Array, table: Array, lengths: Array) -> Non
     structured=True,
     flops="2*b*t*blocks*page*hq*(d+e)",
     choices=FORMAT,
-    rules=("scale >= 0", "softcap >= 0", "0 <= window <= 1e18"),
-    extents=("hq % max(hk, 1) == 0",),
+    rules=OF_SCORES,
+    extents=(GROUPED,),
     check=_on_pages,
 )
 def attention_decode(
@@ -73,15 +92,40 @@ def attention_decode(
     Source: Kwon and others (2023), arXiv 2309.06180.
     """
     _on_pages(q, k, v, table, lengths)
-    f, page = format_of(format, cache=True), k.shape[1]
-    scale, softcap = float(scale), float(softcap)
-    y = np.zeros((*q.shape[:3], f.row_elements(v.shape[-1])), q.dtype)
-    for i, length in enumerate(lengths):
-        tokens = np.arange(length)
-        place = (table[i, tokens // page], tokens % page) if length else (tokens, tokens)
-        keys, values = (decode(f, x[place]).astype(q.dtype) for x in (k, v))
-        y[i] = attention.body(q[i], keys, values, causal=True, scale=scale, window=window, softcap=softcap)
-    return y
+    return _decoded(q, k, v, table, lengths, format, scale=scale, window=window, softcap=softcap)
+
+
+@op(
+    "q[b,t,hq,d] k[pages,page,hk,d]:cache v[pages,page,hk,e]:cache table[b,blocks]:index lengths[b]:index sinks[hq] "
+    "-> y[b,t,hq,e]",
+    structured=True,
+    flops="2*b*t*blocks*page*hq*(d+e)",
+    choices=FORMAT,
+    rules=OF_SCORES,
+    extents=(GROUPED,),
+    check=_on_pages_too,
+)
+def attention_decode_sinks(
+    q,
+    k,
+    v,
+    table,
+    lengths,
+    sinks,
+    *,
+    scale: float = 0.0,
+    window: int = 0,
+    softcap: float = 0.0,
+    format: str = "",
+):
+    """attention_decode, whose softmax has the term e^sinks[h] more, as that of attention_sinks.
+
+    Shapes: as attention_decode; one sink per head of queries.
+    Edges: as attention_decode and attention_sinks.
+    Source: as attention_decode and attention_sinks.
+    """
+    _on_pages_too(q, k, v, table, lengths, sinks)
+    return _decoded(q, k, v, table, lengths, format, sinks, scale=scale, window=window, softcap=softcap)
 
 
 def _slots(cache: Array, x: Array, slots: Array) -> None:

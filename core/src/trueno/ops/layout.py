@@ -21,11 +21,14 @@ def _joined(a: Shape, b: Shape, *, axis: int = 0) -> tuple[Shape, ...]:
     return ((*a[:at], a[at] + b[at], *a[at + 1 :]),)
 
 
-@op("a[...,m] b[...,n] -> y[...,s]", structured=True, flops="0", rules="-64 <= axis < 64", shapes=_joined)
+@op("a[...,m] b[...,n] -> y[...,s]", structured=True, flops="0", rules="-64 <= axis < 64", shapes=_joined, many=True)
 def concatenate(a, b, *, axis: int = 0):
     """a, and after it b, along an axis.
 
-    Shapes: equal but along `axis`; for more than two arrays call it again, or write each into its part of one `out`.
+    `trueno.concatenate` takes any number of arrays, or a list of them, and joins them in pairs; a batch's takes two.
+    Its inverse is `trueno.split(x, sizes, axis)`, and `trueno.repeat(x, repeats, axis)` repeats elements: functions
+    on arrays, not ops, which return views where they can.
+    Shapes: equal but along `axis`.
     Edges: bits are copied; one of them may be empty.
     """
     return np.concatenate((a, b), axis)

@@ -86,6 +86,7 @@ class Op:
     columnwise: bool = False
     extents: tuple[str, ...] = ()
     updates: bool = False
+    many: bool = False
     _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -263,6 +264,7 @@ def op(
     columnwise: bool = False,
     extents: tuple[str, ...] = (),
     updates: bool = False,
+    many: bool = False,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Declare an op.
 
@@ -279,6 +281,7 @@ def op(
     magnitude: (operands, **parameters) → Σ|a · b| of every result, where the body on absolute values does not give it.
     extents: conditions on the signature's symbols and static parameters, `hq % hk == 0`; a kernel refuses what fails.
     updates: the result is the first operand with some of it replaced; `out` may be that operand itself.
+    many: the public function takes more than two operands, or a list of them, and joins them in pairs.
     columnwise: blocks run along the columns of the matrix that users hold, as those of q.T do.
     """
 
@@ -314,6 +317,7 @@ def op(
             columnwise=columnwise,
             extents=extents,
             updates=updates,
+            many=many,
         )
         for taken in (row.name, *row.aliases):
             before = TABLE.get(ALIASES.get(taken, taken))

@@ -335,7 +335,7 @@ def _gathers(op: Op) -> bool:
     """Whether indices say which rows of a table are results: the number of its rows is in no result."""
     kept = {symbol for spec in op.signature.outputs for symbol in spec.dims}
     inputs = op.signature.inputs
-    return any(spec.index for spec in inputs) and any(set(spec.dims) - kept for spec in inputs)
+    return len(inputs) == 2 and any(spec.index for spec in inputs) and any(set(spec.dims) - kept for spec in inputs)
 
 
 def _outside(op: Op, by: Subject, T: np.dtype[Any], seed: int) -> None:

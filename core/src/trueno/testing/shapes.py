@@ -53,6 +53,32 @@ EXPLICIT: dict[str, tuple[tuple[tuple[int, ...], ...], ...]] = {
         ((50, 7, 31), (300, 1, 31), (300, 1, 17)),
     ),
 }
+EXPLICIT["attention_sinks"] = tuple((q, k, v, (q[-2],)) for q, k, v in EXPLICIT["attention"])
+MASKS = (
+    (1, 1, 1),
+    (2, 2, 2),
+    (1, 5, 7),
+    (14, 1, 130),
+    (3, 6, 17, 31),
+    (1, 1, 9, 9),
+    (3, 65, 65),
+    (1, 1, 9),
+    (7, 50, 300),
+)
+EXPLICIT["attention_masked"] = tuple(
+    (*operands, mask) for operands, mask in zip(EXPLICIT["attention"], MASKS, strict=True)
+)
+EXPLICIT["attention_ragged"] = tuple(
+    ((t, hq, d), (s, hk, d), (s, hk, e), (n,), (n,))
+    for t, s, hq, hk, d, e, n in (
+        (1, 1, 1, 1, 1, 1, 2),
+        (5, 7, 4, 2, 8, 8, 1),
+        (40, 60, 6, 3, 33, 16, 4),
+        (9, 300, 14, 2, 64, 64, 10),
+        (200, 170, 3, 1, 40, 80, 6),
+        (130, 130, 2, 2, 16, 5, 2),
+    )
+)
 DECODED = (  # b, t, hq, hk, d, e, pages, page, blocks
     (1, 1, 1, 1, 1, 1, 1, 1, 1),
     (2, 1, 4, 2, 32, 32, 5, 8, 3),
@@ -65,6 +91,7 @@ EXPLICIT["attention_decode"] = tuple(
     ((b, t, hq, d), (pages, page, hk, d), (pages, page, hk, e), (b, blocks), (b,))
     for b, t, hq, hk, d, e, pages, page, blocks in DECODED
 )
+EXPLICIT["attention_decode_sinks"] = tuple((*x, (x[0][2],)) for x in EXPLICIT["attention_decode"])
 EXPLICIT["kv_cache_scatter"] = tuple(
     ((pages, page, h, d), (n, h, d), (n,))
     for pages, page, h, d, n in (
@@ -76,6 +103,8 @@ EXPLICIT["kv_cache_scatter"] = tuple(
     )
 )
 """Of caches, the extents in elements."""
+HIDDEN = 0.2
+"""The share of keys that a mask hides."""
 POSITIONS = 5000
 """Positions of tokens lie below this; other whole numbers name rows of the first operand."""
 BIG: dict[str, dict[str, int]] = {"transpose": {"m": 1100, "n": 517}, "outer": {"m": 700, "n": 611}}
@@ -149,11 +178,15 @@ def _fill(
             if spec.name == "lengths":
                 for row, length in zip(operands[3], operands[4], strict=True):
                     row[-(-int(length) // max(operands[1].shape[1], 1)) :] = -1  # no page, and never read
+        elif spec.name in OFFSETS:
+            operands.append(offsets(spec.name, operands, shape, rng))
         elif spec.index:
             rows = POSITIONS if op.signature.inputs[0].leading else len(operands[0])
             operands.append(rng.integers(0, rows, shape if rows else (0,)))
         elif spec.blocks and blocks is not None:
             operands.append(random_rows(blocks, shape, rng))
+        elif spec.name == "mask":
+            operands.append(np.where(rng.random(shape) < HIDDEN, -np.inf, rng.standard_normal(shape)).astype(T))
         elif spec.name in POSITIVE:
             operands.append(rng.exponential(size=shape).astype(T))
         else:
@@ -172,6 +205,14 @@ def places(name: str, before: list[Array], shape: tuple[int, ...], rng: np.rando
     if name == "table":
         return rng.integers(0, pages, shape) if pages else np.full(shape, -1)
     return rng.integers(0, before[-1].shape[1] * page + 1, shape) if pages else np.zeros(shape, np.int64)
+
+
+OFFSETS = ("offsets_q", "offsets_k")
+
+
+def offsets(name: str, before: list[Array], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Where sequences begin, in q or in k, for operands `before`."""
+    return np.sort(rng.integers(0, len(before[OFFSETS.index(name)]) + 1, shape))
 
 
 def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:

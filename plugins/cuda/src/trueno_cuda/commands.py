@@ -16,6 +16,7 @@ from trueno_cuda.catalogue import registry
 from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Result
 from trueno_cuda.catalogue.registry import Run
 from trueno_cuda.device.launching import opened
+from trueno_cuda.flow import command as flow
 from trueno_cuda.ptx import TARGETS, Kernel
 from trueno_cuda.ptx.emulate import Report
 
@@ -58,6 +59,7 @@ LEAST = 24
 def add(to: typer.Typer) -> None:
     """The function of the entry point in the group `trueno.commands`."""
     to.add_typer(app, name="ptx")
+    flow.add(to)
 
 
 def _say(text: str) -> None:

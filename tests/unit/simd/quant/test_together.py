@@ -1,5 +1,7 @@
 """Products of one vector as one region: the results of single products, bit for bit, in every format and cut."""
 
+import weakref
+
 import numpy as np
 import pytest
 import trueno
@@ -195,6 +197,32 @@ def test_a_call_that_does_not_fit_is_refused(rng):
         ):  # fmt: skip
             assert kernel(*wrong) == -1
             assert kernel.resolve(*wrong) is None
+
+
+def test_a_kernel_keeps_no_array_alive_and_sees_what_changes(rng):
+    """Words are remembered for arrays by what they are, and forgotten with them."""
+    k = 256
+    with trueno.Batch("simd") as b, trueno.use("simd"):
+        w, h = matrix(rng, "q8_0", 24, k), b.upload(rng.standard_normal(k).astype(F))
+        results = [b.quant_matvec(b.upload(w), h), b.scale(b.quant_matvec(b.upload(w), h), 3.0)]
+        b.execute()
+        (kernel,), (args,) = b._replay._kernels, b._replay._args
+        assert len(results) == 2
+        *operands, factor, y, z = args
+        for other in (1.0, -2.0):
+            assert kernel(*operands, other, y, z) == 0
+            assert np.array_equal(z, y * F(other))
+        assert kernel(*args) == 0 and np.array_equal(z, y * F(factor))
+        many = [np.empty_like(y) for _ in range(300)]
+        assert not any(kernel(*operands, factor, one, z) for one in many)
+        assert all(np.array_equal(one, y) for one in many)
+        gone = weakref.ref(many[-1])
+        del many
+        assert gone() is None
+        assert kernel(*args) == 0
+        y.flags.writeable = False
+        assert kernel(*args) == -1
+        y.flags.writeable = True
 
 
 def test_runs_cover_every_row_once(rng):

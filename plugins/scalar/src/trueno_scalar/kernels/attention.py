@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from trueno.backend import Call, Kernel, Rates, cosines, rotation
+from trueno.errors import ShapeError
 
 from trueno_scalar.kernels.table import KERNELS, Array, Shapes, checked
 
@@ -47,14 +48,17 @@ def rope(device: None, call: Call) -> Kernel:
     return checked(call, _rope, shapes)
 
 
-def _attention(
-    q: Array, k: Array, v: Array, scale: float, softcap: float, y: Array, *, causal: bool, window: int
-) -> None:
+def _attend(
+    q: Array, k: Array, v: Array, mask: Array | None, sinks: Array | None, scale: float, softcap: float, y: Array, *,
+    causal: bool, window: int,
+) -> None:  # fmt: skip
     """Some queries of all heads that share a head of keys, and the keys that any of them sees, at a time."""
     (t, _, d), (s, hk, e), group = q.shape[-3:], v.shape[-3:], q.shape[-2] // k.shape[-2]
     factor = q.dtype.type(scale or d**-0.5)
     step = max(1, SCORES // (group * s))
     q, k, v, y = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v, y))
+    if mask is not None:
+        mask = mask.reshape(-1, *mask.shape[-3:])
     for b in range(len(q)):
         for head in range(hk):
             heads = slice(head * group, head * group + group)
@@ -73,35 +77,94 @@ def _attention(
                     scores *= softcap
                 scores = scores.reshape(len(some), group, -1)
                 hidden = _hidden(p, np.arange(first, end), causal, window)
+                if mask is not None:
+                    rows = slice(i, i + step) if mask.shape[2] > 1 else slice(None)
+                    part = mask[b, heads if mask.shape[1] > 1 else slice(None), rows, first:end].swapaxes(0, 1)
+                    scores += part
+                    hidden = (part == -np.inf) if hidden is None else hidden | (part == -np.inf)
                 if hidden is not None:
-                    np.copyto(scores, -np.inf, where=hidden[:, None])
+                    np.copyto(scores, -np.inf, where=hidden)
                 most = scores.max(-1, keepdims=True)
+                if sinks is not None:
+                    np.maximum(most, sinks[heads, None], out=most)
                 if hidden is not None:
-                    np.copyto(most, 0, where=hidden.all(-1)[:, None, None])
+                    np.copyto(most, 0, where=hidden.all(-1, keepdims=True))
                 scores -= most
                 np.exp(scores, scores)
                 total = scores.sum(-1, keepdims=True)
+                if sinks is not None:
+                    total += np.exp(sinks[heads, None] - most)
                 if hidden is not None:
-                    np.copyto(total, 1, where=hidden.all(-1)[:, None, None])
+                    np.copyto(total, 1, where=hidden.all(-1, keepdims=True))
                 mixed = (scores.reshape(-1, end - first) @ v[b, first:end, head]).reshape(len(some), group, e)
                 np.divide(mixed, total, y[b, i : i + step, heads])
 
 
 def _hidden(p: Array, j: Array, causal: bool, window: int) -> Array | None:
-    """The keys that a query does not see, [queries, keys]; None if they see all."""
+    """The keys that a query does not see, [queries, 1, keys]; None if they see all."""
     if not causal and not window:
         return None
-    distance = p[:, None] - j
+    distance = p[:, None, None] - j
     hidden = np.abs(distance) >= window if window else np.zeros(distance.shape, bool)
     return hidden | (distance < 0) if causal else hidden
 
 
-@KERNELS.add("attention", rates=Rates(3e-5, 1.2e10, 1e10))
+def _attention(q: Array, k: Array, v: Array, *rest: Any, **static: Any) -> None:
+    _attend(q, k, v, None, None, *rest, **static)
+
+
+def _masked(q: Array, k: Array, v: Array, mask: Array, *rest: Any, **static: Any) -> None:
+    _attend(q, k, v, mask, None, *rest, **static)
+
+
+def _with_sinks(q: Array, k: Array, v: Array, sinks: Array, *rest: Any, **static: Any) -> None:
+    _attend(q, k, v, None, sinks, *rest, **static)
+
+
+RUNS = {"attention": _attention, "attention_masked": _masked, "attention_sinks": _with_sinks}
+
+
+@KERNELS.add(*RUNS, rates=Rates(3e-5, 1.2e10, 1e10))
 def attention(device: None, call: Call) -> Kernel:
-    def shapes(q: Array, k: Array, v: Array, *, causal: bool, window: int) -> Shapes:
+    name = call.op.name
+
+    def shapes(q: Array, k: Array, v: Array, *more: Array, causal: bool, window: int) -> Shapes:
         if q.ndim < 3 or not q.ndim == k.ndim == v.ndim or not q.shape[:-3] == k.shape[:-3] == v.shape[:-3]:
             return None
-        fits = k.shape[-3:-1] == v.shape[-3:-1] and q.shape[-1] == k.shape[-1] and q.size and v.size
-        return ((*q.shape[:-1], v.shape[-1]),) if fits and q.shape[-2] % k.shape[-2] == 0 else None
+        (t, hq, d), (s, hk, _) = q.shape[-3:], k.shape[-3:]
+        fits = v.shape[-3:-1] == (s, hk) and k.shape[-1] == d and q.size and v.size and hq % hk == 0
+        if name == "attention_sinks":
+            fits = fits and more[0].shape == (hq,)
+        if name == "attention_masked":
+            lead, (m, r, width) = more[0].shape[:-3], more[0].shape[-3:] if more[0].ndim >= 3 else (0, 0, 0)
+            fits = fits and lead == q.shape[:-3] and m in (1, hq) and r in (1, t) and width == s
+        return ((*q.shape[:-1], v.shape[-1]),) if fits else None
 
-    return checked(call, _attention, shapes)
+    return checked(call, RUNS[name], shapes)
+
+
+def _ragged(
+    q: Array, k: Array, v: Array, offsets_q: Array, offsets_k: Array, scale: float, softcap: float, y: Array,
+    **static: Any,
+) -> int | None:  # fmt: skip
+    for offsets, count in ((offsets_q, len(q)), (offsets_k, len(k))):
+        if (offsets < 0).any() or (offsets > count).any() or (offsets[1:] < offsets[:-1]).any():
+            return -1  # the core names the offset
+    scale, softcap = float(scale), float(softcap)
+    y[...] = 0
+    for i in range(len(offsets_q) - 1):
+        own, seen = slice(*offsets_q[i : i + 2]), slice(*offsets_k[i : i + 2])
+        if q[own].size and k[seen].size:
+            _attend(q[own], k[seen], v[seen], None, None, scale, softcap, y[own], **static)
+    return None
+
+
+@KERNELS.add("attention_ragged", rates=Rates(3e-5, 1.2e10, 1e10))
+def attention_ragged(device: None, call: Call) -> Kernel:
+    def shapes(*operands: Array, **static: Any) -> Shapes:
+        try:
+            return call.op.result_shapes(tuple(x.shape for x in operands), static)
+        except ShapeError:
+            return None
+
+    return checked(call, _ragged, shapes, (3, 3, 3, 1, 1))

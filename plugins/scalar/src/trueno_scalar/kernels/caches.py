@@ -23,9 +23,10 @@ def _of_caches(call: Call, run: Any) -> Kernel:
 
 
 def _decode(
-    q: Array, k: Array, v: Array, table: Array, lengths: Array, scale: float, softcap: float, y: Array, *,
-    window: int, format: str,
-) -> int | None:  # fmt: skip
+    q: Array, k: Array, v: Array, table: Array, lengths: Array, *more: Any, window: int, format: str
+) -> int | None:
+    """more: the sinks, if there are any; scale, softcap and the result."""
+    *sinks, scale, softcap, y = more
     f, (pages, page, hk, _), blocks = format_of(format, cache=True), k.shape, table.shape[1]
     used = np.arange(blocks) * page < lengths[:, None]
     if ((lengths < 0) | (lengths > blocks * page)).any() or (used & ((table < 0) | (table >= pages))).any():
@@ -38,7 +39,12 @@ def _decode(
         rows = (q[i] * factor).reshape(t, hk, hq // hk, d).transpose(1, 0, 2, 3).reshape(hk, -1, d)
         position = np.repeat(s - t + np.arange(t), hq // hk)
         most = np.full((*rows.shape[:2], 1), -np.inf, q.dtype)
-        total, mixed = np.zeros_like(most), np.zeros((*rows.shape[:2], y.shape[-1]), q.dtype)
+        if sinks:
+            most[...] = np.tile(sinks[0].reshape(hk, 1, -1), (1, t, 1)).reshape(most.shape)
+        total, mixed = (
+            np.where(most == -np.inf, 0, np.ones_like(most)),
+            np.zeros((*rows.shape[:2], y.shape[-1]), q.dtype),
+        )
         for start in range(max(0, s - t - window + 1) if window else 0, s, step):
             tokens = np.arange(start, min(start + step, s))
             place = table[i, tokens // page], tokens % page
@@ -52,12 +58,12 @@ def _decode(
             held = np.where(top == -np.inf, 0, top)
             less, scores = np.exp(most - held), np.exp(scores - held)
             total, mixed, most = total * less + scores.sum(-1, keepdims=True), mixed * less + scores @ values, top
-        mixed /= np.where(most == -np.inf, 1, total)
+        mixed /= np.where(total == 0, 1, total)
         y[i] = mixed.reshape(hk, t, hq // hk, -1).transpose(1, 0, 2, 3).reshape(t, hq, -1)
     return None
 
 
-@KERNELS.add("attention_decode", rates=Rates(1e-4, 1e9, 1e9))
+@KERNELS.add("attention_decode", "attention_decode_sinks", rates=Rates(1e-4, 1e9, 1e9))
 def attention_decode(device: None, call: Call) -> Kernel:
     return _of_caches(call, _decode)
 

@@ -4,9 +4,10 @@
 answers 0, or -1 having written nothing: shapes that do not agree, or an `out` that shares memory with an operand.
 `Refused` comes from the compiled signature: another dtype, byte order or layout, or a read-only `out`.
 
-`matmul`, `matvec`, `vecmat`, `convolve`, `transpose`, `gather`, `eigen`, `rope`, `attention`, `decode` and `scatter`
-(of caches), `topk`, `sample` and `concatenate` are of plain arrays, the folder `quant` is of quantized matrices;
-`tile` is the register tile of products, `flash` has the rows of attention's, and `operands` has types and checks.
+`matmul`, `matvec`, `vecmat`, `convolve`, `transpose`, `gather`, `eigen`, `rope`, `attention`, `ragged`, `decode` and
+`scatter` (of caches), `topk`, `sample` and `concatenate` are of plain arrays, the folder `quant` is of quantized
+matrices; `tile` is the register tile of products, `attend` and `flash` have attention's blocks and rows, and `operands`
+has types and checks.
 """
 
 from trueno_simd.kernels import (  # noqa: F401 - each adds its own
@@ -18,6 +19,7 @@ from trueno_simd.kernels import (  # noqa: F401 - each adds its own
     gather,
     matmul,
     matvec,
+    ragged,
     rope,
     sample,
     scatter,

@@ -2,14 +2,15 @@
 
 Keys are transposed into panels one register tile wide, and values copied head by head, once per call.  Where there are
 so few queries that one task reads all of a head's keys, it does so for the keys at hand, and reads both once.  Each
-task takes `ROWS` queries of one head of keys and goes through the keys that they see, `KEYS` at a time:
+task takes `ROWS` queries of one head of keys and goes through the keys that they see, `KEYS` at a time (`attend`):
 
     S = Q Kᵀ                 the register tile
     P = exp2(S − max)        `flash`, a row at a time in vectors
     O = O · exp2(…) + P V    the register tile
 
 Queries of all heads that share a head of keys are rows of one block, so that grouped queries read keys once.  Q is
-multiplied by scale · log₂ e beforehand.  Scores are nowhere in memory but in the block, which has 24 KiB.
+multiplied by scale · log₂ e beforehand.  Scores are nowhere in memory but in the block, which has 24 KiB.  A mask is
+added to them there; a sink is what a row has seen before its first key.
 
 Floor: 2 (d + e) operations per visible pair at the multiply-add units' peak, and an exponential; for few queries the
 bytes of keys and values.  Measured on two cores of a Zen 5, float32: 4 096 causal tokens of 14 heads of 64 at 266 of
@@ -19,15 +20,12 @@ bytes of keys and values.  Measured on two cores of a Zen 5, float32: 4 096 caus
 import math
 from typing import Any
 
-import numpy as np
 from numba import types
 from trueno.backend import Call, Kernel, Rates
 
 from trueno_simd.codecache.entry import kernel_entry
-from trueno_simd.kernels import tile
-from trueno_simd.kernels import transpose as transposing
-from trueno_simd.kernels.flash import LOG2_E, rows
-from trueno_simd.kernels.gather import scaled_row
+from trueno_simd.kernels.attend import KEYS, LINE, ROWS, block32, block64, pack_panel
+from trueno_simd.kernels.flash import numbers_of
 from trueno_simd.kernels.operands import (
     F32,
     F64,
@@ -41,36 +39,13 @@ from trueno_simd.kernels.operands import (
     with_scratch,
 )
 from trueno_simd.kernels.table import KERNELS
-from trueno_simd.kernels.tile import VECTOR_BYTES, WIDTH, address, size_of, strip
-from trueno_simd.llvm import vectors
+from trueno_simd.kernels.tile import WIDTH, address, size_of
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
 from trueno_simd.llvm.jit import inner, outer
 from trueno_simd.threads.pool import parallel_for
 
-ROWS = 48  # queries of a block: four of the tallest tiles
-KEYS = 128  # keys of a block
 TASKS = 64  # chunks at most; each has its own scratch, and takes every 64th task
 COPIED = 8  # panels of keys that one chunk copies
-LINE = 64
-
-
-@outer
-def pack_panel(like, k, v, keys, values, first, s, hk, d, e, wide):
-    """Transpose one panel of a head's keys, from key `first` on, and copy their values."""
-    size = size_of(like)
-    step, lanes = WIDTH // size, VECTOR_BYTES // size
-    end = min(first + step, s)
-    for j in range(first, end, lanes):
-        for p in range(0, d, lanes):
-            a, b = k + (j * hk * d + p) * size, keys + p * WIDTH + (j - first) * size
-            if j + lanes <= s and p + lanes <= d:
-                transposing.tile(like, a, hk * d * size, b, WIDTH, lanes, lanes)
-            else:
-                transposing.edge_tile(like, a, hk * d * size, b, WIDTH, min(s - j, lanes), min(d - p, lanes))
-    for j in range(end - first):
-        if wide > e:
-            tile.clear(values + (j * wide + e) * size, (wide - e) * size)
-        tile.copy(values + j * wide * size, v + (first + j) * hk * e * size, e * size)
 
 
 @outer
@@ -86,66 +61,25 @@ def pack_some(like, job, index):
                    values + (head * s + panel * step) * wide * size, panel * step, s, hk, d, e, wide)  # fmt: skip
 
 
-def _attend(like: Any, functions: tuple[Any, Any, Any, Any]) -> Any:
-    """A function attend(job, index): every `chunks`-th task from `index` on, blocks of queries and what they see."""
-    begin, join, _, finish = functions
-
-    @outer
-    def attend(job, index):
-        (q, k, v, near, out, scratch, room, t, s, hq, hk, d, e, wide, panels, causal, window, blocks, tasks,
-         chunks, numbers) = job  # fmt: skip
-        size = size_of(like)
-        step, group = WIDTH // size, hq // hk
-        scores = scratch + index * room
-        sums = scores + ROWS * KEYS * size
-        queries = sums + ROWS * wide * size
-        states = queries + ROWS * d * size
-        keys_here = states + 2 * ROWS * size
-        values_here = keys_here + KEYS * d * size
-        cap = read_double(numbers + 16)
-        for task in range(index, tasks, chunks):
-            head, top = task // blocks, (blocks - 1 - task % blocks) * ROWS
-            height = min(ROWS, t * group - top)
-            for r in range(height):
-                row = (head // hk * t + (top + r) // group) * hq + head % hk * group + (top + r) % group
-                scaled_row(like, numbers, q + row * d * size, queries + r * d * size, d)
-                begin(states + 2 * r * size)
-            tile.clear(sums, height * wide * size)
-            nearest, farthest = s - t + top // group, s - t + (top + height - 1) // group
-            low = max(0, nearest - window + 1) // step * step if window else 0
-            high = farthest + 1 if causal else farthest + window if window else s
-            high = min(s, high)
-            for start in range(low, high, KEYS):
-                count = min(KEYS, high - start)
-                keys, values = k + (head * panels + start // step) * d * WIDTH, v + (head * s + start) * wide * size
-                if near:
-                    shift = (head // hk * s * hk + head % hk) * size
-                    keys, values = keys_here, values_here
-                    for j in range(0, count, step):
-                        pack_panel(like, k + shift * d, v + shift * e, keys + j * d * size, values + j * wide * size,
-                                   start + j, s, hk, d, e, wide)  # fmt: skip
-                for j in range(0, count, step):
-                    strip(like, queries, d * size, keys + j * d * size, WIDTH, scores + j * size, KEYS * size,
-                          height, d, step, 0)  # fmt: skip
-                for r in range(height):
-                    position = s - t + (top + r) // group
-                    first = max(0, position - window + 1 - start) if window else 0
-                    end = position + 1 if causal else position + window if window else s
-                    join(scores + r * KEYS * size, first, min(end - start, count), count, states + 2 * r * size,
-                         sums + r * wide * size, wide, cap)  # fmt: skip
-                for c in range(0, wide, step):
-                    strip(like, scores, KEYS * size, values + c * size, wide * size,
-                          sums + c * size, wide * size, height, count, step, 1)  # fmt: skip
-            for r in range(height):
-                row = (head // hk * t + (top + r) // group) * hq + head % hk * group + (top + r) % group
-                finish(states + 2 * r * size, sums + r * wide * size, out + row * e * size, e)
-
-    return attend
+@outer
+def attend(like, block, job, index):
+    """Every `chunks`-th task from `index` on."""
+    (q, k, v, near, out, scratch, room, t, s, hq, hk, d, e, wide, panels, causal, window, blocks, tasks, chunks, mask,
+     mask_lead, mask_head, mask_row, sinks, numbers) = job  # fmt: skip
+    size = size_of(like)
+    for task in range(index, tasks, chunks):
+        head, top = task // blocks, (blocks - 1 - task % blocks) * ROWS
+        batch = head // hk
+        keys, values = k + head * panels * d * WIDTH, v + head * s * wide * size
+        if near:
+            keys, values = 0, 0
+        block(q + batch * t * hq * d * size, k + batch * s * hk * d * size, v + batch * s * hk * e * size, keys,
+              values, out + batch * t * hq * e * size, scratch + index * room, head % hk, top, t, s, hq, hk, d, e,
+              wide, causal, window, mask + batch * mask_lead * size, mask_head, mask_row, sinks,
+              numbers)  # fmt: skip
 
 
-read_double = vectors.number_reader(types.float64)
-attend32, attend64 = (_attend(like, rows(kind, like)) for kind, like in ((types.float32, F32), (types.float64, F64)))
-PACK_JOB, ATTEND_JOB = reader(10), reader(21)
+PACK_JOB, ATTEND_JOB = reader(10), reader(26)
 
 
 @outer
@@ -162,19 +96,19 @@ def pack64(args, index):
 
 @outer
 def piece32(args, index):
-    attend32(ATTEND_JOB(args), index)
+    attend(F32, block32, ATTEND_JOB(args), index)
     return 0
 
 
 @outer
 def piece64(args, index):
-    attend64(ATTEND_JOB(args), index)
+    attend(F64, block64, ATTEND_JOB(args), index)
     return 0
 
 
 @inner
-def attention_all(like, pack_piece, piece, q, k, v, out, numbers, causal, window, scratch):
-    """0, or −1 for operands that do not fit, or the bytes of scratch that it needs."""
+def attention_all(like, pack_piece, piece, q, k, v, out, mask, sinks, numbers, causal, window, scratch):
+    """0, or the bytes of scratch that it needs; mask: its address, and the elements between problems, heads, rows."""
     (batch, t, hq, d), (_, s, hk, e) = q.shape, v.shape
     size = size_of(like)
     step = WIDTH // size
@@ -203,7 +137,8 @@ def attention_all(like, pack_piece, piece, q, k, v, out, numbers, causal, window
         job = pack((address(k), address(v), keys, values, s, hk, d, e, wide, panels))
         parallel_for(address_of(pack_piece), job, batch * hk * ((panels + COPIED - 1) // COPIED))
     job = pack((address(q), keys, values, int(near), address(out), rooms, room, t, s, hq, hk, d, e, wide, panels,
-                causal, window, blocks, tasks, chunks, address(numbers)))  # fmt: skip
+                causal, window, blocks, tasks, chunks, mask[0], mask[1], mask[2], mask[3], sinks,
+                address(numbers)))  # fmt: skip
     parallel_for(address_of(piece), job, chunks)
     acquire_gil(state)
     return 0
@@ -221,32 +156,101 @@ def fits(q, k, v, out):
     return q.shape[2] % k.shape[2] == 0 and not (overlaps(out, q) or overlaps(out, k) or overlaps(out, v))
 
 
+@inner
+def of_mask(mask, q, k, out):
+    """Address of the mask, and its elements from one problem, head and row to the next, 0 where it is shared.
+
+    The address is −1 for a mask that does not fit.
+    """
+    lead, heads, height, width = mask.shape
+    fine = lead == 1 or lead == q.shape[0]
+    fine &= (heads == 1 or heads == q.shape[2]) and (height == 1 or height == q.shape[1]) and width == k.shape[1]
+    if not fine or overlaps(out, mask):
+        return -1, 0, 0, 0
+    return (address(mask), heads * height * width if lead > 1 else 0, height * width if heads > 1 else 0,
+            width if height > 1 else 0)  # fmt: skip
+
+
 def _attention32(q, k, v, numbers, causal, window, out, scratch):
     if not fits(q, k, v, out):
         return -1
-    return attention_all(F32, pack32, piece32, q, k, v, out, numbers, causal, window, scratch)
+    return attention_all(F32, pack32, piece32, q, k, v, out, (0, 0, 0, 0), 0, numbers, causal, window, scratch)
 
 
 def _attention64(q, k, v, numbers, causal, window, out, scratch):
     if not fits(q, k, v, out):
         return -1
-    return attention_all(F64, pack64, piece64, q, k, v, out, numbers, causal, window, scratch)
+    return attention_all(F64, pack64, piece64, q, k, v, out, (0, 0, 0, 0), 0, numbers, causal, window, scratch)
 
 
-@KERNELS.add("attention", rates=Rates(8e-6, 7e10, 5e10))
+def _sinks32(q, k, v, sinks, numbers, causal, window, out, scratch):
+    if not fits(q, k, v, out) or sinks.size != q.shape[2] or overlaps(out, sinks):
+        return -1
+    return attention_all(F32, pack32, piece32, q, k, v, out, (0, 0, 0, 0), address(sinks), numbers, causal, window,
+                         scratch)  # fmt: skip
+
+
+def _sinks64(q, k, v, sinks, numbers, causal, window, out, scratch):
+    if not fits(q, k, v, out) or sinks.size != q.shape[2] or overlaps(out, sinks):
+        return -1
+    return attention_all(F64, pack64, piece64, q, k, v, out, (0, 0, 0, 0), address(sinks), numbers, causal, window,
+                         scratch)  # fmt: skip
+
+
+def _masked32(q, k, v, mask, numbers, causal, window, out, scratch):
+    added = of_mask(mask, q, k, out)
+    if not fits(q, k, v, out) or added[0] == -1:
+        return -1
+    return attention_all(F32, pack32, piece32, q, k, v, out, added, 0, numbers, causal, window, scratch)
+
+
+def _masked64(q, k, v, mask, numbers, causal, window, out, scratch):
+    added = of_mask(mask, q, k, out)
+    if not fits(q, k, v, out) or added[0] == -1:
+        return -1
+    return attention_all(F64, pack64, piece64, q, k, v, out, added, 0, numbers, causal, window, scratch)
+
+
+ENTRIES = {
+    "attention": (_attention32, _attention64, 0),
+    "attention_sinks": (_sinks32, _sinks64, 1),
+    "attention_masked": (_masked32, _masked64, 4),
+}
+"""By op: the functions for float32 and float64, and the axes of the operand behind v."""
+
+
+def stacked(lead: tuple[int, ...], mask: Any) -> Any:
+    """A mask as [1 or problems, m, r, s]; None where its leading axes are neither those of queries nor 1."""
+    own = mask.shape[:-3]
+    if not 3 <= mask.ndim <= 3 + len(lead) or (own != lead and math.prod(own) != 1) or not mask.flags.c_contiguous:
+        return None
+    return mask.reshape(math.prod(own), *mask.shape[-3:])
+
+
+@KERNELS.add(*ENTRIES, rates=Rates(8e-6, 7e10, 5e10))
 def attention(device: None, call: Call) -> Kernel:
-    """q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] -> out[...,t,hq,e], the leading axes equal."""
+    """q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e], sinks[hq] or mask[...,m,r,s] -> out[...,t,hq,e].
+
+    The leading axes are equal; those of a mask may be 1.
+    """
     kind = number(call.dtype)
     one = source(kind, 4)
-    signature = types.intp(one, one, one, source(types.float64, 1), types.int64, types.int64, target(kind, 4),
+    *functions, axes = ENTRIES[call.op.name]
+    extra = (source(kind, axes),) if axes else ()
+    signature = types.intp(one, one, one, *extra, source(types.float64, 1), types.int64, types.int64, target(kind, 4),
                            SCRATCH)  # fmt: skip
-    compiled = with_scratch(kernel_entry(signature)(_attention32 if kind == types.float32 else _attention64))
-    given = dict(call.static)
-    causal, window = int(given["causal"]), min(given["window"], 1 << 60)
+    compiled = with_scratch(kernel_entry(signature)(functions[kind != types.float32]))
+    static = dict(call.static)
+    causal, window = int(static["causal"]), min(static["window"], 1 << 60)
 
-    def adapt(q: Any, k: Any, v: Any, scale: float, softcap: float, out: Any) -> tuple[Any, ...] | None:
+    def adapt(q: Any, k: Any, v: Any, *rest: Any) -> tuple[Any, ...] | None:
+        *more, scale, softcap, out = rest
         if q.ndim < 3 or not q.ndim == k.ndim == v.ndim == out.ndim:
             return None
+        if axes == 4:
+            more = [stacked(q.shape[:-3], more[0])]
+            if more[0] is None:
+                return None
         if q.ndim != 4:
             if (
                 not all(x.flags.c_contiguous for x in (q, k, v, out))
@@ -255,11 +259,6 @@ def attention(device: None, call: Call) -> Kernel:
                 return None
             batch = math.prod(q.shape[:-3])
             q, k, v, out = (x.reshape(batch, *x.shape[-3:]) for x in (q, k, v, out))
-        factor = scale or 1 / math.sqrt(max(q.shape[3], 1))
-        factor = factor / softcap if softcap else factor * LOG2_E
-        numbers = np.zeros(3)
-        numbers[:2].view(q.dtype)[0] = factor  # as the call's type, at the beginning
-        numbers[2] = softcap * LOG2_E
-        return q, k, v, numbers, causal, window, out
+        return q, k, v, *more, numbers_of(q, scale, softcap), causal, window, out
 
     return adapted(adapt, compiled)

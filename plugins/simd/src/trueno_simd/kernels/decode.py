@@ -8,17 +8,16 @@ A task takes some tokens of one sequence, `KEYS` at a time, and all heads of the
 
 Queries that share a head of keys are the rows of one block.  Keys and values in float32 whose run on a page is long
 enough are read where they lie; others are widened into 64 rows in L1 or L2, once for all queries.  A sequence is cut
-into tasks by its length alone, so that all cores work on one sequence too; then the parts of a row meet.
+into as many tasks as its own length needs, so that all cores work on one sequence too, and a short one beside a long
+one is one task; then the parts of a row meet.
 
 Floor: the bytes of the keys and values of each sequence.  Measured on two cores of a Zen 5, a sequence of 4 096 tokens
 with 14 heads of 64 on 2: 139 µs in float32, 30 GB/s, and 106 in bfloat16; with 28 heads of 128 on 4: 698 µs in float32
 (24 GB/s), 350 in float16 and 600 in q8_0, where widening takes most of the time.
 """
 
-import math
 from typing import Any
 
-import numpy as np
 from numba import types
 from trueno.backend import Call, Kernel, Rates
 
@@ -26,12 +25,12 @@ from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels import tile
 from trueno_simd.kernels.cells import CODES, row_bytes, widen_row
 from trueno_simd.kernels.dots import LANES, products
-from trueno_simd.kernels.flash import LOG2_E, rows
+from trueno_simd.kernels.flash import numbers_of, rows
 from trueno_simd.kernels.gather import scaled_row
 from trueno_simd.kernels.operands import F32, SCRATCH, adapted, overlaps, reader, source, target, with_scratch
 from trueno_simd.kernels.quant.regions import share_out
 from trueno_simd.kernels.table import BLOCKS, KERNELS
-from trueno_simd.kernels.tile import WIDTH, address, get_word, strip
+from trueno_simd.kernels.tile import WIDTH, address, get_word, put_word, strip
 from trueno_simd.llvm import vectors
 from trueno_simd.llvm.calls import address_of, pack
 from trueno_simd.llvm.jit import inner, outer
@@ -43,7 +42,8 @@ CHUNKS = 64  # at most; each has its own scratch
 LINE = 64
 STEP = WIDTH // 4
 
-begin, join, meet, finish = rows(types.float32, F32)
+ROWS = rows(types.float32, F32)
+begin, sink, join, meet, finish = ROWS.begin, ROWS.sink, ROWS.join, ROWS.meet, ROWS.finish
 read_double = vectors.number_reader(types.float64)
 JOB, MEET_JOB = reader(29), reader(10)
 
@@ -64,8 +64,8 @@ def widen_block(form, cache, table, page, heads, head, row, start, count, n, tar
 @outer
 def attend(args, index):
     """Every `chunks`-th task from `index` on: `share` tokens of one sequence, and the rows of all its queries."""
-    (q, k, v, tables, lengths, scratch, room, parts, part, splits, share, tasks, chunks, t, hq, hk, d, e, page,
-     blocks, form, window, k_row, v_row, deep, wide, numbers, height, _) = JOB(args)  # fmt: skip
+    (q, k, v, tables, lengths, scratch, room, parts, part, starts, share, tasks, chunks, t, hq, hk, d, e, page,
+     blocks, form, window, k_row, v_row, deep, wide, numbers, height, sinks) = JOB(args)  # fmt: skip
     group = hq // hk
     queries = scratch + index * room
     scores = queries + t * hq * deep * 4
@@ -74,16 +74,21 @@ def attend(args, index):
     cap = read_double(numbers + 16)
     tile.clear(queries, t * hq * deep * 4)
     tile.clear(keys_here, KEYS * deep * 4)
+    i = 0
     for task in range(index, tasks, chunks):
-        i = task // splits
+        while get_word(starts, i + 1) <= task:
+            i += 1
         length, table = get_word(lengths, i), tables + i * blocks * 8
         low = max(0, length - t - window + 1) if window else 0
-        first = low + task % splits * share
+        first = low + (task - get_word(starts, i)) * share
         end = min(first + share, length)
         states = parts + task * part
         sums = states + t * hq * 8
         for r in range(t * hq):
-            begin(states + 8 * r)
+            if sinks and task == get_word(starts, i):
+                sink(states + 8 * r, sinks + 4 * (r // height * group + r % height % group))
+            else:
+                begin(states + 8 * r)
         tile.clear(sums, t * hq * wide * 4)
         if first < end:
             for r in range(t * hq):  # a head's rows are neighbours
@@ -120,10 +125,11 @@ def attend(args, index):
 @outer
 def gather(args, i):
     """The parts of one sequence's rows meet in the first one, and become results."""
-    parts, part, splits, t, hq, height, group, e, wide, out = MEET_JOB(args)
-    states = parts + i * splits * part
+    parts, part, starts, t, hq, height, group, e, wide, out = MEET_JOB(args)
+    begun = get_word(starts, i)
+    states = parts + begun * part
     sums = states + t * hq * 8
-    for s in range(1, splits):
+    for s in range(1, get_word(starts, i + 1) - begun):
         for r in range(t * hq):
             other = states + s * part
             meet(states + 8 * r, sums + r * wide * 4, other + 8 * r, other + (t * hq * 2 + r * wide) * 4, wide)
@@ -157,77 +163,74 @@ def fits(q, k, v, table, lengths, form, out):
     return True
 
 
-def _decode(q, k, v, table, lengths, numbers, form, window, out, scratch):
+@inner
+def decode_all(q, k, v, table, lengths, sinks, numbers, form, window, out, scratch):
+    """0, −1 for operands that do not fit, or the bytes of scratch that it needs; sinks: their address, or 0."""
     if not fits(q, k, v, table, lengths, form, out):
         return -1
     if out.size == 0:
         return 0
     (b, t, hq, d), (_, page, hk), e = q.shape, k.shape[:3], out.shape[3]
-    longest, total = 0, 0
+    total = 0
     for i in range(b):
-        seen = min(lengths[i], window + t) if window else lengths[i]
-        longest, total = max(longest, seen), total + seen
+        total += min(lengths[i], window + t) if window else lengths[i]
     share = max(SHARE, (total // TASKS + KEYS - 1) // KEYS * KEYS)
-    splits = max(1, (longest + share - 1) // share)
-    tasks = b * splits
-    chunks = min(tasks, CHUNKS)
+    most = min(b + TASKS, b * max(1, (table.shape[1] * page + SHARE - 1) // SHARE))  # tasks, whatever the lengths
     deep, wide = (d + LANES - 1) // LANES * LANES, (e + LANES - 1) // LANES * LANES
     height = t * (hq // hk)
     part = (t * hq * (2 + wide) * 4 + LINE - 1) // LINE * LINE
     room = (t * hq * deep + height * KEYS + KEYS * (deep + wide)) * 4
     room = (room + LINE - 1) // LINE * LINE
-    need = LINE + tasks * part + chunks * room
+    listed = ((b + 1) * 8 + LINE - 1) // LINE * LINE
+    need = LINE + listed + most * part + min(most, CHUNKS) * room
     if scratch.size < need:
         return need
-    parts = (address(scratch) + LINE - 1) // LINE * LINE
-    job = pack((address(q), address(k), address(v), address(table), address(lengths), parts + tasks * part, room,
-                parts, part, splits, share, tasks, chunks, t, hq, hk, d, e, page, table.shape[1], form, window,
-                k.shape[3], v.shape[3], deep, wide, address(numbers), height, 0))  # fmt: skip
+    starts = (address(scratch) + LINE - 1) // LINE * LINE
+    rooms = starts + listed
+    parts = rooms + min(most, CHUNKS) * room
+    tasks = 0
+    for i in range(b):
+        put_word(starts, i, tasks)
+        seen = min(lengths[i], window + t) if window else lengths[i]
+        tasks += max(1, (seen + share - 1) // share)
+    put_word(starts, b, tasks)
+    chunks = min(tasks, CHUNKS)
+    job = pack((address(q), address(k), address(v), address(table), address(lengths), rooms, room,
+                parts, part, starts, share, tasks, chunks, t, hq, hk, d, e, page, table.shape[1], form, window,
+                k.shape[3], v.shape[3], deep, wide, address(numbers), height, sinks))  # fmt: skip
     share_out(address_of(attend), job, chunks)
-    job = pack((parts, part, splits, t, hq, height, hq // hk, e, wide, address(out)))
+    job = pack((parts, part, starts, t, hq, height, hq // hk, e, wide, address(out)))
     share_out(address_of(gather), job, b)
     return 0
 
 
-MOST_ROOM = 1 << 26
-"""Bytes of scratch that a replayed batch keeps for sequences that may still become long."""
+def _decode(q, k, v, table, lengths, numbers, form, window, out, scratch):
+    return decode_all(q, k, v, table, lengths, 0, numbers, form, window, out, scratch)
 
 
-@KERNELS.add("attention_decode", rates=Rates(1e-5, 5e10, 3e10), dtypes=BLOCKS)
+def _decode_sinks(q, k, v, table, lengths, sinks, numbers, form, window, out, scratch):
+    if sinks.size != q.shape[2] or overlaps(out, sinks):
+        return -1
+    return decode_all(q, k, v, table, lengths, address(sinks), numbers, form, window, out, scratch)
+
+
+@KERNELS.add("attention_decode", "attention_decode_sinks", rates=Rates(1e-5, 5e10, 3e10), dtypes=BLOCKS)
 def attention_decode(device: None, call: Call) -> Kernel:
-    """q[b,t,hq,d] k, v [pages,page,hk,bytes] table[b,blocks] lengths[b] -> out[b,t,hq,e].
+    """q[b,t,hq,d] k, v [pages,page,hk,bytes] table[b,blocks] lengths[b], and sinks[hq] -> out[b,t,hq,e].
 
     A length beyond the table, or a page out of range: -1 with nothing written, and the core raises.
     """
     index, floats = types.int64, types.float32
+    run, extra = (_decode, ()) if call.op.name == "attention_decode" else (_decode_sinks, (source(floats, 1),))
     signature = types.intp(source(floats, 4), source(types.uint8, 4), source(types.uint8, 4), source(index, 2),
-                           source(index, 1), source(types.float64, 1), index, index, target(floats, 4),
+                           source(index, 1), *extra, source(types.float64, 1), index, index, target(floats, 4),
                            SCRATCH)  # fmt: skip
-    compiled = with_scratch(kernel_entry(signature)(_decode))
+    compiled = with_scratch(kernel_entry(signature)(run))
     static = dict(call.static)
     form, window = CODES[static["format"]], min(static["window"], 1 << 60)
 
-    def adapt(
-        q: Any, k: Any, v: Any, table: Any, lengths: Any, scale: float, softcap: float, out: Any
-    ) -> tuple[Any, ...]:
-        factor = scale or 1 / math.sqrt(max(q.shape[-1], 1))
-        factor = factor / softcap if softcap else factor * LOG2_E
-        numbers = np.zeros(3)
-        numbers[:1].view(np.float32)[0] = factor
-        numbers[2] = softcap * LOG2_E
-        return q, k, v, table, lengths, numbers, form, window, out
+    def adapt(q: Any, *rest: Any) -> tuple[Any, ...]:
+        *more, scale, softcap, out = rest
+        return q, *more, numbers_of(q, scale, softcap), form, window, out
 
-    kernel: Any = adapted(adapt, compiled)
-
-    def resolve(*args: Any) -> Any:
-        """With room for the longest sequences that the table can hold: lengths grow while a batch is replayed."""
-        call = compiled.resolve(*adapt(*args))  # type: ignore[attr-defined]
-        q, k, v, table, lengths, *rest = args
-        full = np.full_like(lengths, table.shape[1] * k.shape[1])
-        longest = compiled.resolve(*adapt(q, k, v, table, full, *rest))  # type: ignore[attr-defined]
-        if call is None or longest is None or not call[2] < longest[2] <= MOST_ROOM:
-            return call
-        return call[0], call[1], longest[2]
-
-    kernel.resolve = resolve
-    return kernel
+    return adapted(adapt, compiled)

@@ -6,7 +6,7 @@ polynomial, whose next term is less than a rounding.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -65,8 +65,19 @@ def _sum(builder: Any, a: Any, b: Any) -> Any:
     return builder.fadd(a, b)
 
 
-def rows(element: Any, like: Any) -> tuple[Any, Any, Any, Any]:
-    """Functions of one row of numbers of that type: `begin`, `join`, `meet` and `finish`."""
+class Rows(NamedTuple):
+    """Functions of one row of numbers; `sink` begins one that has seen a sink, `bias` caps scores and adds a mask."""
+
+    begin: Any
+    sink: Any
+    bias: Any
+    join: Any
+    meet: Any
+    finish: Any
+
+
+def rows(element: Any, like: Any) -> Rows:
+    """The functions for numbers of that type."""
     size = element.bitwidth // 8
     lanes = VECTOR_BYTES // size
     floats, words = Vector(element, lanes), Vector(types.int32 if size == 4 else types.int64, lanes)
@@ -129,6 +140,29 @@ def rows(element: Any, like: Any) -> tuple[Any, Any, Any, Any]:
         write(state, lowest)
         write(state + size, type_(0.0))
 
+    @inner
+    def sink(state, place):
+        """A row that has seen a key with this score and the value 0; with −Inf, nothing."""
+        score = read_number(place) * LOG2_E
+        none = score <= lowest
+        write(state, lowest if none else type_(score))
+        write(state + size, type_(0.0) if none else type_(1.0))
+
+    @outer
+    def bias(scores, count, mask, cap):
+        """Scores, capped, and the mask's numbers: −Inf hides."""
+        for j in range(0, count, lanes):
+            x = read(scores + j * size)
+            if cap > 0:
+                x = capped(x, cap)
+            if j + lanes <= count:
+                write(scores + j * size, x + read(mask + j * size) * LOG2_E)
+            else:  # nothing behind the mask is read
+                write(scores + j * size, x)
+                for i in range(j, count):
+                    number_ = read_number(scores + i * size) + read_number(mask + i * size) * LOG2_E
+                    write(scores + i * size, type_(number_))
+
     @outer
     def join(scores, first, end, count, state, sums, wide, cap):
         """Scores from `first` to `end` join a row; in their place are their exponentials, and 0 for the others."""
@@ -178,4 +212,14 @@ def rows(element: Any, like: Any) -> tuple[Any, Any, Any, Any]:
         write(state, type_(0.0) if total == 0 else type_(1.0) / total)
         scaled_row(like, state, sums, out, e)
 
-    return begin, join, meet, finish
+    return Rows(begin, sink, bias, join, meet, finish)
+
+
+def numbers_of(q: Any, scale: float, softcap: float) -> Any:
+    """What queries are multiplied by, as their own type, in the first two places; the cap of scores in the third."""
+    factor = scale or 1 / math.sqrt(max(q.shape[-1], 1))
+    factor = factor / softcap if softcap else factor * LOG2_E
+    numbers = np.zeros(3)
+    numbers[:2].view(q.dtype)[0] = factor
+    numbers[2] = softcap * LOG2_E
+    return numbers

@@ -17,7 +17,7 @@ from trueno_wgpu.kernels import (  # noqa: F401 - they declare theirs
     topk,
     transpose,
 )
-from trueno_wgpu.kernels.attention import kernel  # noqa: F401
+from trueno_wgpu.kernels.attention import kernel, ragged  # noqa: F401
 from trueno_wgpu.kernels.caches import attend, scatter  # noqa: F401
 from trueno_wgpu.kernels.quant import experts, lookup, products  # noqa: F401
 from trueno_wgpu.kernels.sampling import kernel as sampling  # noqa: F401

@@ -106,7 +106,7 @@ class Entry:
             return self.assumed
         if kind in ("block", "part", "phase", "cluster", "arrive"):
             return True
-        if ins.opcode in ("fence", "membar") or ins.unread or ins.opcode == "mbarrier":
+        if ins.opcode in ("fence", "membar") or ins.unread or (ins.opcode == "mbarrier" and self.phased):
             return True
         return ins.opcode == "call" and self.callee_waits(ins)
 
@@ -118,6 +118,11 @@ class Entry:
         if callee is None or not callee.defined:
             return target.name not in ("vprintf", "malloc", "free")
         return any(isinstance(i, Instruction) and (waits(i) or i.opcode == "call") for i in callee.body)
+
+    @cached_property
+    def phased(self) -> bool:
+        """Whether anything waits for a phase of an mbarrier; only then an arrival may order something."""
+        return any(waits(ins) == "phase" for ins in self.code)
 
     @cached_property
     def _masks(self) -> dict[int, tuple[Array, bool]]:

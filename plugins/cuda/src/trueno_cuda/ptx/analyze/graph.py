@@ -4,12 +4,15 @@ Dominators are computed by iteration over the reverse postorder (Cooper, Harvey 
 a branch if it post-dominates one of the branch's successors and not the branch (Ferrante, Ottenstein and Warren 1987).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from trueno_cuda.ptx.analyze.effects import ENDS, aborts, label_of
 from trueno_cuda.ptx.syntax.tree import Function, Instruction, Label
 
+LEAST = {"ld": 2, "ldu": 2, "st": 2, "atom": 2, "red": 2, "setp": 3, "mov": 2, "selp": 4, "shfl": 4, "ldmatrix": 2,
+         "stmatrix": 2, "cvta": 2, "cvt": 2, "shl": 3, "shr": 3}  # fmt: skip
+"""Operands without which an instruction counts as one that was not read."""
 OUT = -1
 """The place behind every return, as a successor."""
 
@@ -34,7 +37,8 @@ class Graph:
             if isinstance(item, Label):
                 self.labels[item.name] = len(self.code)
             else:
-                self.code.append(item)
+                short = len(item.operands) < LEAST.get(item.opcode, 0)
+                self.code.append(replace(item, unread=True) if short else item)
         self.blocks: list[Block] = []
         self._cut()
         self.block_of = [n for n, b in enumerate(self.blocks) for _ in range(b.start, b.end)]
@@ -45,7 +49,8 @@ class Graph:
         leaders |= {at + 1 for at, ins in enumerate(code) if ins.opcode in ENDS or aborts(ins)}
         starts = sorted(s for s in leaders if s < len(code))
         number = {s: n for n, s in enumerate(starts)}
-        self.blocks = [Block(s, e) for s, e in zip(starts, [*starts[1:], len(code)], strict=True)]
+        ends = [*starts[1:], len(code)] if starts else []
+        self.blocks = [Block(s, e) for s, e in zip(starts, ends, strict=True)]
         for n, block in enumerate(self.blocks):
             last = code[block.end - 1]
             after = n + 1 if n + 1 < len(self.blocks) else OUT

@@ -10,7 +10,7 @@ from math import gcd
 import numpy as np
 
 from trueno_cuda.ptx.analyze.launch import Launch, Size
-from trueno_cuda.ptx.analyze.values import Atom, Form, Values, constant
+from trueno_cuda.ptx.analyze.values import Atom, Form, Values
 from trueno_cuda.ptx.syntax.types import Array
 
 Split = dict[Atom | None, Array]
@@ -100,8 +100,12 @@ class Lanes:
             return {None: simple[name](a, b)}
         if name == "mul":
             return {None: a * b} if int(np.abs(a).max()) * int(np.abs(b).max()) < LIMIT else None
-        results = [constant(name, x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-        return None if None in results else {None: np.array(results, np.int64)}
+        if name == "shr":
+            return {None: a >> b} if int(b.min()) >= 0 and int(b.max()) < 64 else None
+        if (b == 0).any():
+            return None
+        quotient = np.abs(a) // np.abs(b) * np.where((a < 0) == (b < 0), 1, -1)
+        return {None: quotient if name == "div" else a - quotient * b}
 
     def _bits(self, name: str, a: Split, b: Split) -> Split | None:
         """Masks, shifts and divisions by powers of two, where unknowns are multiples of the power."""

@@ -50,6 +50,7 @@ def _races(entry: Entry) -> Iterator[Race]:
     shared = [a for a in entry.accesses if a.space == "shared" and a.bytes and not a.ordered and a.kind != "atomic"]
     if not any(a.writes for a in shared):
         return
+    arrays = {a.at: array(a.form) for a in shared}
     by_site: dict[int, list[Access]] = {}
     for a in shared:
         by_site.setdefault(a.at, []).append(a)
@@ -59,13 +60,15 @@ def _races(entry: Entry) -> Iterator[Race]:
             continue
         for at in _ahead(entry, first):
             for second in by_site.get(at, ()):
-                if not (first.writes or second.writes) or budget <= 0:
+                if not (first.writes or second.writes) or budget <= 0 or arrays[first.at] != arrays[second.at]:
                     continue
                 budget -= 1
-                threads = meet(entry, first, second) or halved(entry, first, second)
-                warp = threads is None and not entry.assumed
-                if warp:
-                    threads = meet(entry, first, second, apart=1)
+                threads, warp = meet(entry, first, second, apart=1), False
+                if threads is not None and threads[0] // 32 == threads[1] // 32:
+                    inside, threads = threads, meet(entry, first, second)
+                    warp = threads is None and not entry.assumed
+                    threads = inside if warp else threads
+                threads = threads or halved(entry, first, second)
                 if threads is not None and _way(entry, first, second, warp):
                     yield Race(first, second, threads)
 
@@ -82,11 +85,11 @@ def _scattered(entry: Entry) -> Iterator[Race]:
     }
     plain = {a.at: a for a in entry.accesses if a.space == "shared" and a.kind in ("load", "store") and not a.ordered}
     for first in (*atomics.values(), *plain.values()) if atomics else ():
-        name = _array(first)
+        name = array(first.form)
         others = plain if first.at in atomics else atomics
         for at in _ahead(entry, first) if name is not None else ():
             second = others.get(at)
-            if second is None or _array(second) != name:
+            if second is None or array(second.form) != name:
                 continue
             one = first if first.at in plain else second
             active, certain = entry.runs(one.at)
@@ -94,8 +97,9 @@ def _scattered(entry: Entry) -> Iterator[Race]:
                 yield Race(first, second, (0, 32))
 
 
-def _array(access: Access) -> str | None:
-    names = [a[2] for a, c in access.form.terms if a[:2] == ("var", "shared") and c == 1]
+def array(form: Form) -> str | None:
+    """The shared variable that an address lies in."""
+    names = [a[2] for a, c in form.terms if a[:2] == ("var", "shared") and c == 1]
     return names[0] if len(names) == 1 else None
 
 

@@ -97,7 +97,7 @@ def sarif(files: list[dict[str, Any]]) -> dict[str, Any]:
                 results.append({
                     "ruleId": finding["rule"],
                     "level": LEVELS[finding["severity"]],
-                    "message": {"text": f"{finding['entry']}: {finding['message']}. {finding['fix']}"},
+                    "message": {"text": f"{finding.get('entry', 'text')}: {finding['message']}. {finding['fix']}"},
                     "locations": [
                         {"physicalLocation": {"artifactLocation": {"uri": file["path"]}, "region": place}}
                     ],

@@ -199,7 +199,7 @@ class Values:
         if ins.opcode not in KNOWN or not _whole(ins):
             return unknown
         sources = [self.operand(o, ins, at) for o in ins.operands[1:]]
-        if None in sources:
+        if None in sources or not sources:
             return unknown
         form = self._function(ins, [s for s in sources if s is not None])
         return unknown if form is None or len(form.terms) > MOST else form

@@ -81,7 +81,7 @@ def text(t: Lanes, form: Form) -> str:
     kind = "f32" if form.values == 1 else "vec4<f32>"
     memory = [f"var<workgroup> scores: array<f32, {SCORES}>;", f"var<workgroup> sums: array<f32, {MOST_ROWS * SIZE}>;",
               f"var<workgroup> held: array<{kind}, {SIZE}>;\n"]  # fmt: skip
-    parts = [head(form), *memory, start(SIZE), place("problem", from_q="q_step", from_k="k_step", from_v="v_step"),
+    parts = [head(form), *memory, start(SIZE), place("problem", **form.bases),
              seen(MOST_ROWS), _begin(t, form), _loop(t, form), _end(t, form), form.store.end + "}\n"]  # fmt: skip
     return "\n".join(part for part in parts if part)
 
@@ -157,7 +157,14 @@ def _scores(t: Lanes, form: Form) -> list[str]:
         "        let j = i32(at + key);",
         "        let near_it = (at + key < stop) & (j >= position - sizes.back) & (j <= position + sizes.ahead);",
     ]
-    value = "capped(score)" if form.capped else "score"
+    if form.masked:
+        lines += [
+            "        let here = min(r, height - 1u);",  # and a key that there is: others are not seen
+            "        let m_at = from_m + (head * sizes.group + here % sizes.group) * sizes.mask_head",
+            "            + (sizes.before + sizes.top + here / sizes.group) * sizes.mask_row",
+            "            + min(at + key, stop - 1u);",
+        ]
+    value = form.score("score", "m_at")
     lines += [
         f"        scores[key * {t.rows}u + r] = select(LOW, {value}, near_it);",
         "    }",

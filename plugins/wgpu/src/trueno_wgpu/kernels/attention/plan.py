@@ -7,6 +7,9 @@ busy for longer than an operating system allows.
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
+
+from trueno.errors import KernelError
 
 from trueno_wgpu.device.gpu import Groups, Limits
 from trueno_wgpu.device.grid import fold
@@ -44,6 +47,24 @@ class Sizes:
     def group(self) -> int:
         """Heads of queries that share one of keys."""
         return self.hq // self.hk
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What else attention takes.  sinks: whether parts are joined with sinks.  mask: the shape of a mask's problem."""
+
+    sinks: bool = False
+    mask: tuple[int, int, int] | None = None
+
+    def words(self) -> list[int]:
+        """The uniforms of a mask."""
+        if self.mask is None:
+            return []
+        heads, height, width = self.mask
+        return [height * width if heads > 1 else 0, width if height > 1 else 0, 0, 0]
+
+
+PLAIN = Extra()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +109,12 @@ def _wide(chosen: few.Lanes | tile.Tile, e: int) -> int:
 
 
 def steps(
-    sizes: Sizes, whole: Stack, causal: bool, window: int, capped: bool, guarded: bool, limits: Limits
-) -> list[Step]:
+    sizes: Sizes, whole: Stack, causal: bool, window: int, capped: bool, guarded: bool, limits: Limits,
+    extra: Extra = PLAIN,
+) -> list[Step]:  # fmt: skip
     """What computes all problems of a stack, none of whose sizes is 0."""
     t, s, hq, hk, d, e = sizes.t, sizes.s, sizes.hq, sizes.hk, sizes.d, sizes.e
-    form = Form(4 if d % 4 == 0 else 1, 4 if e % 4 == 0 else 1, capped, Store(guarded))
+    form = Form(4 if d % 4 == 0 else 1, 4 if e % 4 == 0 else 1, capped, Store(guarded), extra.mask is not None)
     chosen, splits = _choose(sizes, whole.count, form, limits)
     far = s + t
     back = min(window - 1, far) if window else far
@@ -102,37 +124,43 @@ def steps(
         """One step: all problems of `part`, these queries (first, count), keys in these bands."""
         shares = [min(-(-count // (splits * LEAST)) * LEAST, count) for _, count in keys]
         counts = [-(-count // share) for (_, count), share in zip(keys, shares, strict=True)]
-        several = sum(counts) > 1
+        several = sum(counts) > 1 or extra.sinks
         own = replace(form, store=PARTIAL) if several else form
         rows = part.count * queries[1] * hq
-        passes = []
+        passes, more = [], part.words() + extra.words()
         for top, some in _ranges(chosen, sizes, queries[1], part.count, limits):
             for i, (first, count) in enumerate(keys):
                 blocks = 1 if isinstance(chosen, few.Lanes) else -(-some * sizes.group // chosen.rows)
                 wide = _wide(chosen, e)
                 groups = blocks * hk * counts[i] * wide * part.count
-                words = struct.pack(
-                    "<17I2i5I16I", t, s, hq, hk, d, e, sizes.group, queries[1], queries[0], top, some, first, first,
-                    first + count, shares[i], counts[i], sum(counts[:i]), back, ahead, groups, blocks, wide, rows, 0,
-                    *part.words(),
+                numbers = (
+                    t, s, hq, hk, d, e, sizes.group, queries[1], queries[0], top, some, first, first, first + count,
+                    shares[i], counts[i], sum(counts[:i]), back, ahead, groups, blocks, wide, rows, 0, *more,
                 )  # fmt: skip
-                q, k, v = part.operands
+                words = struct.pack(f"<17I2i{5 + len(more)}I", *numbers)
+                q, k, v, *mask = part.operands
                 if len(keys) > 1:
                     k, v = Band(first, count, hk * d * 4), Band(first, count, hk * e * 4)
                 if queries[1] != t:
                     q = Band(*queries, hq * d * 4)
                 used = few.shader(chosen, own) if isinstance(chosen, few.Lanes) else tile.shader(chosen, own)
-                passes.append(Pass(used, struct.pack("<I", 0) + words, fold(groups, limits.groups), (q, k, v)))
+                passes.append(Pass(used, struct.pack("<I", 0) + words, fold(groups, limits.groups), (q, k, v, *mask)))
         out = Band(*queries, hq * e * 4) if queries[1] != t else part.out
         return Step(tuple(passes), out, rows, sum(counts))
 
+    of_mask = () if extra.mask is None else (prod(extra.mask) * 4,)
+    if of_mask and of_mask[0] > limits.binding:
+        raise KernelError(
+            f"attention_masked: a mask of shape {extra.mask} has {of_mask[0]} bytes, and this adapter binds "
+            f"{limits.binding}; call it for some of the queries, or use another backend"
+        )
     if whole.count == 1:
         keys = bands("attention", "k", s, (hk * d * 4, hk * e * 4), limits)
         scratch = splits * len(keys) * hq * e * 4
-        row = (hq * d * 4, hq * e * 4, *((scratch,) if splits * len(keys) > 1 else ()))
+        row = (hq * d * 4, hq * e * 4, *((scratch,) if splits * len(keys) > 1 or extra.sinks else ()))
         return [build(whole, queries, keys) for queries in bands("attention", "q", t, row, limits)]
-    problem = (t * hq * d * 4, s * hk * d * 4, s * hk * e * 4)
-    scratch = splits * t * hq * e * 4 if splits > 1 else 0
+    problem = (t * hq * d * 4, s * hk * d * 4, s * hk * e * 4, *of_mask)
+    scratch = splits * t * hq * e * 4 if splits > 1 or extra.sinks else 0
     most = 0 if limits.trips else max(WORK // (t * s * hq * (d + e)), 1)
     return [
         build(part, (0, t), [(0, s)])

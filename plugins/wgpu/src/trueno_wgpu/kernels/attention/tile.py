@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from trueno_wgpu.device.shader import Shader
-from trueno_wgpu.kernels.attention.text import Form, head, seen, start
+from trueno_wgpu.kernels.attention.text import Form, head, seen, start, start_ragged
 from trueno_wgpu.kernels.stacked import place
 
 KEYS = 64
@@ -76,8 +76,9 @@ def shader(tile: Tile, form: Form) -> Shader:
 
 def text(t: Tile, form: Form) -> str:
     memory = f"var<workgroup> pool: array<vec4<f32>, {t.room}>;\n"
-    parts = [head(form), memory, start(t.size), place("problem", from_q="q_step", from_k="k_step", from_v="v_step"),
-             seen(t.rows), _begin(t), _loop(t, form), _end(t, form), form.store.end + "}\n"]  # fmt: skip
+    begin = start_ragged(t.size, t.rows) if form.ragged else start(t.size) + place("problem", **form.bases)
+    parts = [head(form), memory, begin, seen(t.rows), _begin(t, form), _loop(t, form), _end(t, form),
+             form.store.end + "}\n"]  # fmt: skip
     return "\n".join(part for part in parts if part)
 
 
@@ -86,7 +87,7 @@ def _row(number: str) -> tuple[str, str]:
     return f"(sizes.top + {number} / sizes.group)", f"(head * sizes.group + {number} % sizes.group)"
 
 
-def _begin(t: Tile) -> str:
+def _begin(t: Tile, form: Form) -> str:
     deep = t.depth // 4
     lines = [f"let tx = me % {ACROSS}u;", f"let ty = me / {ACROSS}u;", f"let first = block * {t.rows}u;"]
     lines += [f"let along = me / {deep}u;", f"let deep = me % {deep}u;"]  # of the rows that it reads
@@ -95,6 +96,9 @@ def _begin(t: Tile) -> str:
         lines += [f"let q_at{r} = from_q + ({query} * sizes.hq + {of}) * sizes.d;",
                   f"let q_in{r} = first + along * 4u + {r}u < height;",
                   f"let p{r} = offset + i32((first + ty * 4u + {r}u) / sizes.group);"]  # fmt: skip
+        if form.masked:
+            query, of = _row(f"min(first + ty * 4u + {r}u, height - 1u)")
+            lines.append(f"let m_at{r} = from_m + {of} * sizes.mask_head + (sizes.before + {query}) * sizes.mask_row;")
     lines += ["var most = vec4<f32>(LOW);", "var total = vec4<f32>();"]
     lines += [f"var o{r}_{c} = vec4<f32>();" for r in range(4) for c in range(t.columns)]
     return "\n".join(f"    {line}" for line in lines)
@@ -156,8 +160,11 @@ def _scores(t: Tile) -> list[str]:
 def _softmax(form: Form) -> list[str]:
     """Weights in place of scores; sums so far are brought to the new maximum."""
     lines = []
-    if form.capped:
-        lines += [f"s{r} = vec4<f32>({', '.join(f'capped(s{r}.{c})' for c in 'xyzw')});" for r in range(4)]
+    if form.capped or form.masked:
+        for r in range(4):  # a key that there is: others are not seen
+            scores = [form.score(f"s{r}.{c}", f"m_at{r} + min(at + tx + {ACROSS * i}u, high - 1u)")
+                      for i, c in enumerate("xyzw")]  # fmt: skip
+            lines.append(f"s{r} = vec4<f32>({', '.join(scores)});")
     lines += [
         f"let all_seen = i32(at) >= farthest - sizes.back && i32(at) + {KEYS - 1} <= nearest + sizes.ahead;",
         f"if (at + {KEYS}u > high || !all_seen) {{",

@@ -2,7 +2,8 @@
 
 Keys are cut into as many shares as fill a GPU, or keep an invocation of a CPU adapter within its loop budget, by what
 the table can hold at most; the device cuts each sequence's own keys into so many.  A cache that one binding does not
-hold is bound in bands of pages, each of which gives a part of every result.
+hold is bound in bands of pages, each of which gives a part of every result.  Parts are joined, and so is a sink to one
+part.
 """
 
 import struct
@@ -47,16 +48,18 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Dispatches that leave `parts` parts of each of `rows` rows of e numbers, joined if there are several."""
+    """Dispatches that leave `parts` parts of each of `rows` rows of e numbers, for hq heads; joined: if not results."""
 
     passes: tuple[Pass, ...]
     rows: int
     e: int
     parts: int
+    hq: int
+    joined: bool
 
 
 def plan(q: Shape, pages: int, page: int, hk: int, keys: Rows, values: Rows, blocks: int, window: int,
-         capped: bool, guarded: bool, limits: Limits) -> Plan:  # fmt: skip
+         capped: bool, guarded: bool, limits: Limits, sinks: bool = False) -> Plan:  # fmt: skip
     """For operands of these sizes, none of which is 0."""
     b, t, hq, d = q
     group = hq // hk
@@ -78,7 +81,8 @@ def plan(q: Shape, pages: int, page: int, hk: int, keys: Rows, values: Rows, blo
     if not limits.trips:
         splits = max(min(splits, limits.binding // (results * values.n * 4 * len(runs))), 1)
     parts = splits * len(runs)
-    if parts > 1:
+    joined = parts > 1 or sinks
+    if joined:
         form = replace(form, store=PARTIAL)
     passes = []
     for i, (top, height) in enumerate(runs):
@@ -89,57 +93,63 @@ def plan(q: Shape, pages: int, page: int, hk: int, keys: Rows, values: Rows, blo
         )  # fmt: skip
         bound = [None if height == pages else Band(top, height, size) for size in sizes]
         passes.append(Pass(shader(form), packed, fold(groups, limits.groups), *bound))
-    return Plan(tuple(passes), results, values.n, parts)
+    return Plan(tuple(passes), results, values.n, parts, hq, joined)
 
 
 def run(gpu: Gpu, planned: Plan, operands: Sequence[Any], scaled: bytes, out: Any, guarded: bool) -> int:
-    """Run what was planned.  operands: q, k, v, table and lengths.  scaled: scale, cap and after."""
+    """Run what was planned.  operands: q, k, v, table, lengths, and sinks or not.  scaled: scale, cap and after."""
     limits, status = gpu.limits, [gpu.status] if guarded else []
-    q, k, v, table, lengths = operands
+    q, k, v, table, lengths, *more = operands
     target = whole(out.buffer, out.nbytes, limits)
     ends = [target, *status]
-    if planned.parts > 1:
+    if planned.joined:
         ends = [gpu.alloc(planned.parts * planned.rows * planned.e * 4), gpu.alloc(planned.parts * planned.rows * 8)]
     first, *others = (whole(x.buffer, x.nbytes, limits) for x in (q, table, lengths))
     for one in planned.passes:
         pages = [bind(band, x.buffer, -(-x.nbytes // 4) * 4, limits)
                  for band, x in ((one.keys, k), (one.values, v))]  # fmt: skip
         gpu.run(one.shader, [first, *pages, *others, *ends], scaled + one.uniforms, one.groups)
-    if planned.parts > 1:
-        code, uniforms, groups = join.launch(planned.rows, planned.e, planned.parts, guarded, limits.groups)
-        gpu.run(code, [*ends, target, *status], uniforms, groups)
+    if planned.joined:
+        sinks = [whole(x.buffer, x.nbytes, limits) for x in more]
+        code, uniforms, groups = join.launch(
+            planned.rows, planned.e, planned.parts, planned.hq, guarded, bool(sinks), limits.groups
+        )
+        gpu.run(code, [*ends, *sinks, target, *status], uniforms, groups)
     return 0
 
 
-@KERNELS.add("attention_decode", rates=RATES)
+@KERNELS.add("attention_decode", "attention_decode_sinks", rates=RATES)
 def attention_decode(gpu: Gpu, call: Call) -> Kernel:
-    """q[b,t,hq,d] k, v [pages,page,hk,bytes] table[b,blocks] lengths[b] -> out[b,t,hq,e]."""
+    """q[b,t,hq,d] k, v [pages,page,hk,bytes] table[b,blocks] lengths[b], sinks[hq] -> out[b,t,hq,e]."""
     static, guarded = dict(call.static), call.guarded
     form, window = static["format"], min(static["window"], FAR)
+    has_sinks = call.op.name == "attention_decode_sinks"
 
-    def make(capped: bool, q: Shape, k: Shape, v: Shape, table: Shape, lengths: Shape, out: Shape) -> Any:
+    def make(capped: bool, q: Shape, k: Shape, v: Shape, table: Shape, lengths: Shape, *rest: Shape) -> Any:
+        *sinks, out = rest
         if (len(q), len(k), len(v), len(table), len(lengths), len(out)) != (4, 4, 4, 2, 1, 4):
             return None
         keys, values = Rows(form, q[3]), Rows(form, out[3])
         (pages, page, hk, row), (b, _, hq, _) = k, q
         if row != keys.nbytes or v != (pages, page, hk, values.nbytes) or out[:3] != q[:3] or hq % max(hk, 1):
             return None
-        if table[0] != b or lengths != (b,):
+        if table[0] != b or lengths != (b,) or sinks != [(hq,)] * has_sinks:
             return None
         if 0 in (*q, *k, *v, *table):
             return []
-        return [plan(q, pages, page, hk, keys, values, table[1], window, capped, guarded, gpu.limits)]
+        limits = gpu.limits
+        return [plan(q, pages, page, hk, keys, values, table[1], window, capped, guarded, limits, has_sinks)]
 
     plain, capping = (Plans(partial(make, capped)) for capped in (False, True))
 
-    def kernel(q: Any, k: Any, v: Any, table: Any, lengths: Any, scale: float, softcap: float, out: Any) -> int:
+    def kernel(*arguments: Any) -> int:
+        *operands, scale, softcap, out = arguments
         softcap = softcap if softcap < NO_CAP else 0.0
-        operands = (q, k, v, table, lengths)
         planned = (capping if softcap else plain)(*(x.shape for x in operands), out.shape)
         if planned is None or clashes(out, *operands):
             return -1
         if not planned:
             return zero(out) if out.size else 0
-        return run(gpu, planned[0], operands, numbers(scale, softcap, q.shape[-1]), out, guarded)
+        return run(gpu, planned[0], operands, numbers(scale, softcap, operands[0].shape[-1]), out, guarded)
 
     return kernel

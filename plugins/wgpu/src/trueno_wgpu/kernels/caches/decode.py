@@ -7,7 +7,7 @@
     values     invocations along a row of values, the others on further keys; added up over these at the end
 
 A share is cut from the sequence's own length, which only the device knows: shares of a short sequence are short, and
-the last of them empty.  `attention.join` puts them together.  No subgroups are used.
+the last of them empty.  `attention.join` puts them together, with a sink where there is one.  No subgroups are used.
 
 A page outside of the cache that holds a key, and a length outside of the table, are not read and give NaN; the host
 refuses them where it can.

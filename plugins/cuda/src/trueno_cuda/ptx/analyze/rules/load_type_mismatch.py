@@ -6,14 +6,23 @@ from trueno_cuda.ptx.analyze.effects import element
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
 from trueno_cuda.ptx.emulate.effects import registers
+from trueno_cuda.ptx.syntax.tree import Register
 from trueno_cuda.ptx.syntax.types import TYPES
 
 STORED = {"f32", "f64"} | {f"{k}{b}" for k in "us" for b in (8, 16, 32, 64)}
 
 
+HALVES = {"b16", "u16", "s16"}
+ARITHMETIC = {"add", "sub", "mul", "fma", "mad", "div", "min", "max", "setp", "neg", "abs"}
+
+
 def check(entry: Entry) -> Iterator[Found]:
     for at, ins in enumerate(entry.code):
-        if ins.opcode not in ("ld", "ldu") or ins.unread or element(ins) not in STORED:
+        if ins.opcode not in ("ld", "ldu") or ins.unread:
+            continue
+        if element(ins) in HALVES and isinstance(ins.operands[0], Register):
+            yield from _as_float(entry, at, ins.operands[0])
+        if element(ins) not in STORED:
             continue
         kind = TYPES[element(ins)]
         for register in registers(ins.operands[0]):
@@ -24,6 +33,18 @@ def check(entry: Entry) -> Iterator[Found]:
                 yield at, f".{kind.name} is loaded into {register.name}, which is .{have.name}"
             elif kind.bits > have.bits or (kind.kind == "f" and kind.bits != have.bits):
                 yield at, f".{kind.name} has {kind.bits} bits, and {register.name} {have.bits}"
+
+
+def _as_float(entry: Entry, at: int, register: Register) -> Iterator[Found]:
+    """Two bytes in a register of four that an instruction on .f32 reads."""
+    if register.type.bits != 32 or len(entry.flow.definitions[register.index]) > 1:
+        return
+    for use in entry.flow.uses[register.index]:
+        user = entry.code[use]
+        plain = user.mods[-1:] == ("f32",) and [m for m in user.mods if m in TYPES] == ["f32"]
+        if user.opcode in ARITHMETIC and plain:
+            yield at, f".{element(entry.code[at])} is loaded, and line {user.line} reads it as .f32"
+            return
 
 
 RULE = Rule(

@@ -5,12 +5,20 @@ from collections.abc import Iterator
 
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
+from trueno_cuda.ptx.analyze.graph import OUT
 
 LOOP = re.compile(r"(?i)(^|_|\b)(loop|while|for)(?!.*(end|exit|done|after))")
 
 
 def check(entry: Entry) -> Iterator[Found]:
     graph = entry.graph
+    for n in graph.order:
+        if _advances_in_vain(entry, n):
+            at = graph.blocks[n].end - 1
+            yield (
+                at,
+                "a counter is advanced ahead of this branch, which leads to the kernel's end, and nothing reads it",
+            )
     for label, place in graph.labels.items():
         name = label.split("#")[0]
         if not LOOP.search(name) or place >= len(graph.code):
@@ -28,6 +36,27 @@ def check(entry: Entry) -> Iterator[Found]:
                 break
 
 
+def _advances_in_vain(entry: Entry, block: int) -> bool:
+    """Whether a guarded branch to the end follows the step of a counter that is not read any more."""
+    graph, flow = entry.graph, entry.flow
+    last, after = graph.last(block), graph.blocks[block].successors
+    if last.opcode != "bra" or last.guard is None or OUT in after[:1]:
+        return False
+    first = graph.blocks[after[0]]
+    if graph.code[first.start].opcode not in ("ret", "exit") or after[0] <= block:
+        return False
+    start, end = graph.blocks[block].start, graph.blocks[block].end
+    for at in range(start, end):
+        ins = graph.code[at]
+        if ins.opcode not in ("add", "sub", "mov", "shl", "shr") or ins.guard is not None or len(flow.writes[at]) != 1:
+            continue
+        r = flow.writes[at][0]
+        again = len(flow.definitions[r]) > 1 and any(use < at for use in flow.uses[r])
+        if again and not flow.live_out[block] >> r & 1 and not any(r in flow.reads[k] for k in range(at + 1, end)):
+            return True
+    return False
+
+
 def _left_by_branch(entry: Entry, head: int, end: int, target: int) -> bool:
     """Whether a guarded branch between two blocks goes where an unguarded one behind them goes too."""
     graph = entry.graph
@@ -40,7 +69,7 @@ def _left_by_branch(entry: Entry, head: int, end: int, target: int) -> bool:
 RULE = Rule(
     "loop-branch-to-end", "medium", "medium",
     "A label is named as a loop's, nothing branches back to it, and the branch behind the body goes to the place that "
-    "the loop's condition leaves for.",
+    "the loop's condition leaves for; or a counter is advanced for a round that the branch to the end prevents.",
     "The body runs once.",
     "Branch to the loop's first label.",
     bad="""ld.param.u64 %rd1, [x]; mov.u32 %r1, 0;

@@ -30,7 +30,7 @@ def check(entry: Entry) -> Iterator[Found]:
             continue
         active, certain = entry.runs(access.at)
         wrong = parts[None][active] % size
-        if certain and wrong.any():
+        if len(wrong) and (wrong.any() if certain else wrong.all()):
             off = int(wrong[wrong != 0][0])
             yield access.at, f"{size} bytes at once, at an address {off} bytes behind a multiple of {size}"
 

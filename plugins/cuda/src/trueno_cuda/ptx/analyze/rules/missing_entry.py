@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
-from trueno_cuda.ptx.syntax.tree import Program
+from trueno_cuda.ptx.syntax.tree import Function, Instruction, Program, Special, Symbol
 
 
 def check(entry: Entry) -> Iterator[Found]:
@@ -14,11 +14,24 @@ def check(entry: Entry) -> Iterator[Found]:
 def check_whole(program: Program) -> Iterator[tuple[int, str]]:
     if not any(f.defined for f in program.functions.values()):
         yield 1, "no entry and no function has a body"
+    elif not any(f.entry for f in program.functions.values()):
+        called = {o.name for f in program.functions.values() for i in f.body if isinstance(i, Instruction)
+                  for o in i.operands if i.opcode == "call" and isinstance(o, Symbol)}  # fmt: skip
+        for function in program.functions.values():
+            if function.defined and not function.results and function.name not in called and _grid(function):
+                yield function.line, f"{function.name} looks at its place in the grid, and is a .func and not an .entry"
+
+
+def _grid(function: Function) -> bool:
+    """Whether code reads the index of its block."""
+    code = [i for i in function.body if isinstance(i, Instruction)]
+    return any(isinstance(o, Special) and o.name.startswith("ctaid") for i in code for o in i.operands)
 
 
 RULE = Rule(
     "missing-entry", "medium", "certain",
-    "A text defines neither an entry nor a function.",
+    "A text defines neither an entry nor a function, or has no entry and a function that nothing calls and that reads "
+    "the index of its block, as only kernels do.",
     "There is nothing in it to launch or to link.",
     "Print the kernel, or look at why its generator printed only the head.",
     bad=".version 8.0\n.target sm_80\n.address_size 64\n.global .align 4 .b8 table[4];\n",

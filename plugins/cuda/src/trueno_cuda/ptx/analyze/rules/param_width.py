@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from trueno_cuda.ptx.analyze.effects import address, width
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
-from trueno_cuda.ptx.syntax.tree import Variable
+from trueno_cuda.ptx.syntax.tree import Address, Register, Variable
 
 
 def check(entry: Entry) -> Iterator[Found]:
@@ -14,14 +14,28 @@ def check(entry: Entry) -> Iterator[Found]:
         if place is None or not isinstance(place.base, Variable) or place.base.space != "param":
             continue
         size, bytes_ = place.base.size, width(ins)
+        if ins.opcode == "ld" and size == 8 and bytes_ == 4 and not place.base.array and _address(entry, at, place):
+            yield at, f"4 bytes of {place.base.name}, which has 8, are used as an address"
         if size and bytes_ and not 0 <= place.offset <= size - bytes_:
             end = f" at byte {place.offset}" if place.offset else ""
             yield at, f"{bytes_} bytes{end} of {place.base.name}, which has {size}"
 
 
+def _address(entry: Entry, at: int, place: Address) -> bool:
+    """Whether what a load reads is the base of an address of global memory, in a register of 64 bits."""
+    target = entry.code[at].operands[0]
+    if not isinstance(target, Register) or target.type.bits != 64 or not isinstance(place.base, Variable):
+        return False
+    name = place.base.name
+    return any(
+        a.space in ("global", "generic") and any(t[:2] == ("param", name) and c == 1 for t, c in a.form.terms)
+        for a in entry.accesses
+    )
+
+
 RULE = Rule(
     "param-width", "high", "certain",
-    "A load or a store of a parameter moves bytes that it does not have.",
+    "A load or a store of a parameter moves bytes that it does not have, or half of a pointer.",
     "The upper bytes come from the next parameter; ptxas accepts it.",
     "Use the parameter's own type, and convert the result.",
     bad="ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [n]; st.global.u64 [%rd1], %rd2; ret;",

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from trueno_cuda.ptx.analyze.effects import facts, waits
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
-from trueno_cuda.ptx.syntax.tree import Immediate
 
 MASKED = {"shfl", "vote", "match", "redux"}
 
@@ -15,9 +14,12 @@ def check(entry: Entry) -> Iterator[Found]:
         ins = entry.code[at]
         if not ins.operands or not ((ins.opcode in MASKED and "sync" in ins.mods) or waits(ins) == "warp"):
             continue
-        if ins.unread or not facts(ins).mask or not isinstance(ins.operands[-1], Immediate):
+        if ins.unread or not facts(ins).mask:
             continue
-        mask = int(ins.operands[-1].value) & 0xFFFFFFFF
+        named = entry.values.operand(ins.operands[-1], ins, at)
+        if named is None or not named.constant:
+            continue
+        mask = named.const & 0xFFFFFFFF
         active, certain = entry.runs(at)
         for first in range(0, len(active), 32):
             warp = active[first : first + 32]

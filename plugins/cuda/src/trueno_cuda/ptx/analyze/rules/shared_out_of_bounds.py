@@ -21,8 +21,10 @@ def check(entry: Entry) -> Iterator[Found]:
         name = named[0][2]
         active, certain = entry.runs(access.at)
         offsets = parts[None][active]
-        if name not in sizes or not certain or not len(offsets):
+        if name not in sizes or not len(offsets):
             continue
+        if not certain and ((offsets >= 0) & (offsets + access.bytes <= sizes[name])).any():
+            continue  # perhaps those alone get here
         if entry.assumed and (offsets != offsets[0]).any():
             continue  # another block may fit
         low, high = int(offsets.min()), int(offsets.max()) + access.bytes

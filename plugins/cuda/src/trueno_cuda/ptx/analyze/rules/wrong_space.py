@@ -24,6 +24,9 @@ def check(entry: Entry) -> Iterator[Found]:
         if named in ("shared", "local") and len(given) == 1 and not named_here:
             yield access.at, f".{named} is accessed through the argument {given[0]}, a pointer to global memory"
             continue
+        if named in ("global", "local", "const") and terms.get(("generic", "shared"), 0):
+            yield access.at, f".{named} is accessed at an address that cvta converted for shared memory"
+            continue
         for atom, count in terms.items():
             if atom[0] != "var" or count != 1 or atom[1] not in DISTINCT:
                 continue

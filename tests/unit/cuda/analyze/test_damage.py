@@ -1,0 +1,33 @@
+"""Damaged text: a report, or a sentence about the text, and nothing else."""
+
+import random
+import re
+from contextlib import suppress
+
+from trueno_cuda.ptx.analyze.launch import Launch
+from trueno_cuda.ptx.analyze.render import lines, sarif
+from trueno_cuda.ptx.analyze.report import report, summary
+from trueno_cuda.ptx.analyze.rules import RULES, example
+from trueno_cuda.ptx.syntax.errors import InternalError, PtxError
+
+LAUNCHES = [None, (256, 1, 1), (16, 16, 1), (7, 1, 1), (32, 1, 1)]
+
+
+def test_any_damage_gives_a_report():
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    texts = [re.findall(r"\s+|[\w.%$:]+|.", example(r.bad), re.DOTALL) for r in RULES.values() if len(r.bad) < 2000]
+    reports = []
+    for _ in range(400):
+        pieces = list(rng.choice(texts))
+        for _ in range(rng.randrange(1, 6)):
+            at, other = rng.randrange(len(pieces)), rng.randrange(len(pieces))
+            pieces[at] = rng.choice(["", pieces[at] * 2, pieces[other], ";", "}", "{", "@%p1", "-1", "9" * 20, "é"])
+        with suppress(PtxError):
+            try:
+                reports.append(report("x", "".join(pieces), Launch(rng.choice(LAUNCHES)), RULES, "sm_80", real=False))
+            except InternalError:
+                raise AssertionError("".join(pieces)) from None
+            list(lines(reports[-1], verbose=True))
+    assert sarif(reports)["runs"] and summary(reports)["files"] == len(reports) > 100

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from trueno.rotary import rotation as rotation
     from trueno.settings import settings as settings
     from trueno.text import columns as columns
+    from trueno.text import counted as counted
 
 GROUPS = {
     "Kernels of structured ops": {"KernelTable": "trueno.backend.kernels", "TableKernel": "trueno.backend.kernels"},
@@ -145,6 +146,7 @@ GROUPS = {
         "steady": "trueno.floatenv",
         "escape": "trueno.escape",
         "columns": "trueno.text",
+        "counted": "trueno.text",
         "forks_wait": "trueno.firstuse",
         "replacing": "trueno.replacing",
     },

@@ -66,7 +66,8 @@ def analyze(
 ) -> None:
     """Find bugs and waste in PTX without running it; `trueno ptx FILE` is the same.
 
-    Exits with 0 if there is nothing of severity high or critical, with 1 if there is, with 2 if a file cannot be read.
+    Exits with 0 if there is nothing of severity high or critical, with 1 if there is, with 2 if a file, or a statement
+    in it, cannot be read.
     """
     chosen = _rules(rule, ignore, bugs)
     launch = _launch(block, grid, param, assume)
@@ -82,7 +83,9 @@ def analyze(
         for one in reports:
             _say("\n".join(lines(one, verbose)) + "\n")
         _say(last_line(total))
-    if total["critical"] or total["high"] or (strict and total["findings"]):
+    if total["unread"]:
+        raise typer.Exit(2)
+    if total["critical"] or total["high"] or (strict and (total["findings"] or total["unknown"])):
         raise typer.Exit(1)
 
 

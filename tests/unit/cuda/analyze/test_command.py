@@ -134,3 +134,31 @@ def test_registers_of_ptxas_are_labelled(file):
     entry = json.loads(ptx(path, "--json").stdout)["files"][0]["entries"][0]
     assert 4 <= entry["registers"]["real"] <= 16 and entry["occupancy"]["registers_are"] == "real"
     assert shutil.which("nvcc") is None or "reason" not in entry["registers"]
+
+
+def test_what_is_not_read_is_listed_and_makes_the_exit_code_2(file, tmp_path):
+    whole = file(GOOD)
+    cut = tmp_path / "cut.ptx"
+    cut.write_text("\n".join(whole.read_text().splitlines()[:8]))
+    result = ptx(cut)
+    assert result.exit_code == 2 and "1 statement was not read" in result.stdout
+    assert "k: a brace is not closed" in result.stdout
+    assert result.stdout.endswith("1 entry in 1 file: no findings, 1 statement not read\n")
+    odd = file("mov.u32 %r1 %r2;\nfrob.u32 [;\nld.global.u32 %r1;\nret;", "odd.ptx")
+    result = ptx(odd)
+    assert result.exit_code == 2 and "3 statements were not read" in result.stdout
+    report = json.loads(ptx(odd, "--json").stdout)
+    assert report["summary"]["unread"] == 3 and [n["line"] for n in report["files"][0]["unread"]] == [8, 9, 10]
+
+
+def test_an_unknown_instruction_is_listed(file):
+    path = file(GOOD.replace("ret;", "frobnicate.u32 %r1, %r2; ret;"))
+    result = ptx(path)
+    line = 1 + path.read_text()[: path.read_text().index("frobnicate")].count("\n")
+    assert result.exit_code == 0 and f"  line {line}: frobnicate.u32 %r1, %r2" in result.stdout
+    assert "1 instruction that PTX does not have" in result.stdout
+    assert result.stdout.endswith("no findings, 1 unknown instruction\n")
+    assert ptx(path, "--strict").exit_code == 1
+    jsonschema.validate(json.loads(ptx(path, "--json").stdout), SCHEMA)
+    if assembled.ptxas() is not None:
+        assert f"ptxas does not accept this text: line {line}: Not a name of any known instruction" in result.stdout

@@ -25,7 +25,7 @@ def ptxas() -> str | None:
 
 
 def assembled(text: str, arch: str) -> tuple[dict[str, Assembled], str]:
-    """What ptxas reports of each entry, and why it reports nothing: not installed, or its first error."""
+    """What ptxas reports of each entry, and why it reports nothing: not installed, or its first error, as a sentence."""
     program = ptxas()
     if program is None:
         return {}, "ptxas is not installed"
@@ -36,7 +36,7 @@ def assembled(text: str, arch: str) -> tuple[dict[str, Assembled], str]:
         return {}, f"ptxas: {error}"
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line.lower() or "fatal" in line.lower()]
-        return {}, (lines or ["ptxas failed"])[0].strip()
+        return {}, _refused((lines or ["ptxas failed"])[0].strip())
     result: dict[str, Assembled] = {}
     for part in re.split(r"Compiling entry function ", done.stderr)[1:]:
         name = re.match(r"'([^']+)'", part)
@@ -47,3 +47,12 @@ def assembled(text: str, arch: str) -> tuple[dict[str, Assembled], str]:
             stores, loads = (int(spilled[1]), int(spilled[2])) if spilled else (0, 0)
             result[name[1]] = Assembled(int(used[1]), stores, loads, int(shared[1]) if shared else 0)
     return result, ""
+
+
+def _refused(error: str) -> str:
+    """`ptxas /dev/stdin, line 40; error   : …` as a sentence."""
+    match = re.match(r"ptxas (?:/dev/stdin, line (\d+); )?(?:error|fatal)\s*: (.*)", error)
+    if match is None:
+        return f"ptxas does not accept this text: {error}"
+    place = f"line {match[1]}: " if match[1] else ""
+    return f"ptxas does not accept this text: {place}{match[2]}"

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from trueno.backend import columns
+from trueno.backend import columns, counted
 
 from trueno_cuda.ptx.analyze.finding import Rule
 from trueno_cuda.ptx.analyze.rules import RULES
 
 LOW_OCCUPANCY, LOW_EFFICIENCY = 0.5, 0.8
+MOST = 20
+"""Statements that are listed; JSON has all."""
 LEVELS = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
 
 
@@ -23,8 +25,19 @@ def lines(file: dict[str, Any], verbose: bool = False) -> Iterator[str]:
         yield ""
         yield from _findings(file["path"], file["findings"], verbose)
     if file["unread"]:
-        first = file["unread"][0]
-        yield f"\n{len(file['unread'])} statements were not read; line {first['line']}: {first['message']}"
+        count = len(file["unread"])
+        yield f"\n{counted(count, 'statement')} {'was' if count == 1 else 'were'} not read, so bugs may be missed:"
+        yield from _places(file["unread"])
+    if file["unknown"]:
+        yield f"\n{counted(len(file['unknown']), 'instruction')} that PTX does not have:"
+        yield from _places(file["unknown"])
+
+
+def _places(notes: list[dict[str, Any]]) -> Iterator[str]:
+    for note in notes[:MOST]:
+        yield f"  line {note['line']}: {note['message']}"
+    if len(notes) > MOST:
+        yield f"  and {len(notes) - MOST} more"
 
 
 def _figures(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -36,9 +49,12 @@ def _figures(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
     )
     if registers["real"] is not None:
         spilled = registers["spill_stores"] + registers["spill_loads"]
-        yield "registers", f"{registers['real']} of ptxas, " + (f"{spilled} bytes SPILLED" if spilled else "no spills")
+        yield (
+            "registers",
+            f"{registers['real']} (from ptxas), " + (f"{spilled} bytes SPILLED" if spilled else "no spills"),
+        )
     elif "reason" in registers:
-        yield "registers", f"none of ptxas: {registers['reason']}"
+        yield "registers", registers["reason"]
     occupancy = entry["occupancy"]
     if occupancy:
         shape = "x".join(str(n) for n in occupancy["block"])
@@ -80,11 +96,13 @@ def _findings(path: str, findings: list[dict[str, Any]], verbose: bool) -> Itera
 def last_line(summary: dict[str, Any]) -> str:
     """`2 entries in 1 file: 1 critical, 2 medium`."""
     found = [f"{summary[s]} {s}" for s in LEVELS if summary[s]]
+    found = found or ["no findings"]
+    if summary["unread"]:
+        found.append(f"{counted(summary['unread'], 'statement')} not read")
+    if summary["unknown"]:
+        found.append(f"{counted(summary['unknown'], 'unknown instruction')}")
     entries, files = summary["entries"], summary["files"]
-    return (
-        f"{entries} {'entry' if entries == 1 else 'entries'} in {files} file{'s' * (files != 1)}: "
-        f"{', '.join(found) or 'no findings'}"
-    )
+    return f"{entries} {'entry' if entries == 1 else 'entries'} in {counted(files, 'file')}: {', '.join(found)}"
 
 
 def sarif(files: list[dict[str, Any]]) -> dict[str, Any]:

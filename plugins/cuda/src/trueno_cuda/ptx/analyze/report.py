@@ -15,6 +15,7 @@ from trueno_cuda.ptx.analyze.entry import Entry, entries
 from trueno_cuda.ptx.analyze.finding import Finding
 from trueno_cuda.ptx.analyze.launch import Launch
 from trueno_cuda.ptx.analyze.machine import machine, occupancy
+from trueno_cuda.ptx.analyze.notes import unknown, unread
 from trueno_cuda.ptx.emulate.effects import flops
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.syntax.errors import PtxError
@@ -36,7 +37,8 @@ def report(
     arch = arch or target
     figures, reason = assembled(text, arch) if real and any(f.entry for f in program.functions.values()) else ({}, "")
     records, rest = [], check_whole(program, names)
-    for entry in entries(program, launch):
+    parts = entries(program, launch)
+    for entry in parts:
         findings = check(entry, names)
         if entry.function.entry:
             records.append(_entry(entry, findings, arch, figures.get(entry.name), reason))
@@ -48,7 +50,8 @@ def report(
         "target": target,
         "entries": records,
         "findings": [_finding(f) for f in rest],
-        "unread": [{"line": p.line, "message": p.message} for p in program.problems],
+        "unread": unread(program, parts),
+        "unknown": unknown(parts),
     }
 
 
@@ -63,6 +66,8 @@ def summary(files: list[dict[str, Any]]) -> dict[str, Any]:
         "entries": sum(len(file["entries"]) for file in files),
         "findings": len(findings),
         **severities,
+        "unread": sum(len(file["unread"]) for file in files),
+        "unknown": sum(len(file["unknown"]) for file in files),
     }
 
 

@@ -47,7 +47,10 @@ def analyze(
     block: Annotated[str, typer.Option(help="The block's size, as 256 or 16,16.", show_default=False)] = "",
     grid: Annotated[str, typer.Option(help="The grid's size.", show_default=False)] = "",
     param: Annotated[
-        Many, typer.Option(metavar="NAME=VALUE", help="A parameter's value; may be repeated.", show_default=False)
+        Many,
+        typer.Option(
+            metavar="NAME=VALUE", help="A parameter's value, by name or place; may be repeated.", show_default=False
+        ),
     ] = None,
     assume: Annotated[
         Many, typer.Option(metavar="FACT", help="As 'n % 256 == 0'; may be repeated.", show_default=False)
@@ -74,6 +77,7 @@ def analyze(
     if arch and machine(arch) is None:
         raise ParameterError(f"ptx: --arch {arch!r} is not known; known: {', '.join(MACHINES)}")
     reports = [_report(name, launch, chosen, arch, real) for name in files]
+    _named(launch, reports)
     total = summary(reports)
     if json:
         _say(escape.dumps({"files": reports, "summary": total}, indent=2))
@@ -103,6 +107,24 @@ def _report(name: str, launch: Launch, rules: list[str], arch: str, real: bool) 
         return report("<stdin>" if name == STDIN else name, raw.decode("utf-8", "replace"), launch, rules, arch, real)
     except PtxError as error:
         raise ParameterError(f"ptx: {name}: {error}") from None
+
+
+def _named(launch: Launch, reports: list[dict[str, Any]]) -> None:
+    """Refuse facts about parameters, by name or place, that no entry has."""
+    entries = [entry for one in reports for entry in one["entries"]]
+    known = {name for entry in entries for name in entry["parameters"]}
+    known |= {str(k) for entry in entries for k in range(len(entry["parameters"]))}
+    for name in (*launch.params, *launch.multiples):
+        if name not in known and entries:
+            listed = [f"{entry['name']} has {_span(entry['parameters'])}" for entry in entries[:3]]
+            more = [f"and {len(entries) - 3} more entries"] if len(entries) > 3 else []
+            raise ParameterError(f"ptx: no entry has a parameter {name!r}; {', '.join([*listed, *more])}")
+
+
+def _span(names: list[str]) -> str:
+    if len(names) > 4:
+        return f"{names[0]} … {names[-1]}"
+    return ", ".join(names) or "none"
 
 
 def _rules(only: Many, ignored: Many, bugs: bool) -> list[str]:

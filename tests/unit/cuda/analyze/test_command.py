@@ -162,3 +162,64 @@ def test_an_unknown_instruction_is_listed(file):
     jsonschema.validate(json.loads(ptx(path, "--json").stdout), SCHEMA)
     if assembled.ptxas() is not None:
         assert f"ptxas does not accept this text: line {line}: Not a name of any known instruction" in result.stdout
+
+
+LIMITED = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u32 n)
+DIRECTIVE
+{
+.reg .b32 %r<8>; .reg .b64 %rd<4>; .shared .align 4 .b8 s[512];
+mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.u32 %r4, %r3, %r2; st.shared.u32 [%r4], %r1;
+BARRIER
+sub.u32 %r5, 127, %r1; shl.b32 %r5, %r5, 2; add.u32 %r5, %r3, %r5; ld.shared.u32 %r6, [%r5];
+ld.param.u64 %rd1, [x]; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r6; ret;
+}
+"""
+
+
+@pytest.mark.parametrize("directive, said", [
+    (".maxntid 128", "--block 256 is more than .maxntid 128; not applied"),
+    (".reqntid 128", "--block 256 differs from .reqntid 128; not applied"),
+])  # fmt: skip
+def test_a_block_that_an_entry_cannot_have_is_not_applied(tmp_path, directive, said):
+    path = tmp_path / "k.ptx"
+    path.write_text(LIMITED.replace("DIRECTIVE", directive).replace("BARRIER", "bar.sync 0;"))
+    result = ptx(path, "--block", 256)
+    assert result.exit_code == 0 and said in result.stdout and "no findings" in result.stdout
+    assert "not applied" not in ptx(path, "--block", 128).stdout
+    path.write_text(LIMITED.replace("DIRECTIVE", "").replace("BARRIER", "bar.sync 0;"))
+    assert "shared-out-of-bounds" in ptx(path, "--block", 256).stdout
+
+
+@pytest.mark.parametrize("directive, block", [("", 256), (".maxntid 128", 128)])
+def test_a_block_that_is_not_known_is_said(tmp_path, directive, block):
+    path = tmp_path / "k.ptx"
+    path.write_text(LIMITED.replace("DIRECTIVE", directive).replace("BARRIER", ""))
+    result = ptx(path)
+    note = f"the block is not known, so fewer races and bounds are checked; name it, such as --block {block}"
+    assert note in result.stdout
+    assert json.loads(ptx(path, "--json").stdout)["files"][0]["entries"][0]["notes"] == [note]
+    assert "the block is not known" not in ptx(path, "--block", 128).stdout
+    path.write_text(LIMITED.replace("DIRECTIVE", ".reqntid 128").replace("BARRIER", ""))
+    assert "the block is not known" not in ptx(path).stdout
+
+
+@pytest.mark.parametrize("option, fact", [("--param", "{}=4"), ("--assume", "{} % 4 == 0")])
+def test_a_fact_about_a_parameter_that_no_entry_has(file, option, fact):
+    path = file(GOOD)
+    result = ptx(path, option, fact.format("m"))
+    assert isinstance(result.exception, ParameterError)
+    assert str(result.exception) == "ptx: no entry has a parameter 'm'; k has x, y, n"
+    assert "no entry has a parameter '3'" in str(ptx(path, option, fact.format("3")).exception)
+    for name in ("n", "2"):
+        assert ptx(path, option, fact.format(name)).exit_code == 0
+
+
+def test_a_parameter_by_its_place(file):
+    body = """ld.param.u32 %r1, [n]; mov.u32 %r2, s; add.u32 %r2, %r2, %r1; st.shared.u32 [%r2], %r1; bar.sync 0;
+ld.shared.u32 %r3, [%r2]; ld.param.u64 %rd1, [x]; st.global.u32 [%rd1], %r3; ret;"""
+    for name in ("n", "2"):
+        assert "shared-out-of-bounds" in ptx(file(body), "--param", f"{name}=1024").stdout
+        assert "shared-out-of-bounds" not in ptx(file(body), "--param", f"{name}=1020").stdout

@@ -25,7 +25,7 @@ def ptxas() -> str | None:
 
 
 def assembled(text: str, arch: str) -> tuple[dict[str, Assembled], str]:
-    """What ptxas reports of each entry, and why it reports nothing: not installed, or its first error, as a sentence."""
+    """What ptxas reports of each entry, and why it reports nothing: not installed, or its first error."""
     program = ptxas()
     if program is None:
         return {}, "ptxas is not installed"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from trueno_cuda.ptx.analyze.dataflow import Dataflow
 from trueno_cuda.ptx.analyze.effects import waits
 from trueno_cuda.ptx.analyze.graph import Graph
 from trueno_cuda.ptx.analyze.lanes import Lanes
-from trueno_cuda.ptx.analyze.launch import Launch, Size
+from trueno_cuda.ptx.analyze.launch import Launch, Size, shown, sizes
 from trueno_cuda.ptx.analyze.uniform import BLOCK, WARP, Uniformity
 from trueno_cuda.ptx.analyze.values import Values
 from trueno_cuda.ptx.syntax.tree import Function, Instruction, Program, Register, Special, Symbol
@@ -20,32 +21,44 @@ from trueno_cuda.ptx.syntax.types import Array
 class Entry:
     """An entry, or a device function, with what is known of its launch.
 
-    shape: the block that addresses are evaluated for; assumed: whether only the analyzer chose it.
+    shape: the block that addresses are evaluated for; assumed: whether only the analyzer chose it.  refused: why the
+    launch's block is not this one's.
     """
 
     def __init__(self, program: Program, function: Function, launch: Launch | None = None) -> None:
         self.program = program
         self.function = function
         self.name = function.name
+        self.refused = (launch or Launch()).refused(function)
         self.launch = (launch or Launch()).of(function)
         self.graph = Graph(function)
         self.assumed = self.launch.block is None
         self.shape = self.launch.block or self._likely()
 
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know of the launch."""
+        result = [self.refused] if self.refused else []
+        if self.assumed and self.function.entry:
+            result.append(
+                "the block is not known, so fewer races and bounds are checked; "
+                f"name it, such as --block {shown(self.shape)}"
+            )
+        return result
+
     def _likely(self) -> Size:
         """A block for addresses where neither the text nor the user gives one."""
-        most = self.function.directives.get("maxntid")
-        if most:
-            sizes = (*most, 1, 1)[:3]
-            if sizes[0] * sizes[1] * sizes[2] <= 1024:
-                return sizes[0], sizes[1], sizes[2]
+        most = sizes(self.function, "maxntid")
+        if most and prod(most) <= 1024:
+            return most
         return (16, 16, 1) if self.deep else (256, 1, 1)
 
     @cached_property
     def small(self) -> "Entry":
         """The same with a small block: where the block is not known, what holds for both does not depend on it."""
         given = self.launch
-        few = Launch((16, 4, 1) if self.deep else (64, 1, 1), given.grid, given.params, given.multiples)
+        block = self.shape if self.threads < 64 else (16, 4, 1) if self.deep else (64, 1, 1)
+        few = Launch(block, given.grid, given.params, given.multiples)
         return Entry(self.program, self.function, few)
 
     @cached_property

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from math import prod
 
 from trueno_cuda.ptx.syntax.tree import Function
 
@@ -34,19 +35,45 @@ class Launch:
         return None
 
     def of(self, function: Function) -> "Launch":
-        """The launch of one entry, whose text may fix the block."""
-        required = function.directives.get("reqntid")
-        if self.block is not None or not required:
-            return self
-        sizes = (*required, 1, 1)[:3]
-        return Launch((sizes[0], sizes[1], sizes[2]), self.grid, self.params, self.multiples)
+        """The launch of one entry, whose text may fix the block or limit it; names of parameters for their places."""
+        names = {str(k): param.name for k, param in enumerate(function.params)}
+        params = {names.get(name, name): value for name, value in self.params.items()}
+        multiples = {names.get(name, name): value for name, value in self.multiples.items()}
+        block = sizes(function, "reqntid") or (None if self.refused(function) else self.block)
+        return Launch(block, self.grid, params, multiples)
+
+    def refused(self, function: Function) -> str:
+        """Why an entry cannot have this block; empty where it can."""
+        if self.block is None:
+            return ""
+        required, most = sizes(function, "reqntid"), sizes(function, "maxntid")
+        if required and required != self.block:
+            return f"--block {shown(self.block)} differs from .reqntid {shown(required)}; not applied"
+        if most and not required and prod(self.block) > prod(most):
+            return f"--block {shown(self.block)} is more than .maxntid {shown(most)}; not applied"
+        return ""
 
     @property
     def threads(self) -> int | None:
-        return self.block[0] * self.block[1] * self.block[2] if self.block else None
+        return prod(self.block) if self.block else None
 
 
-ASSUMED = re.compile(r"\s*(\w+)\s*%\s*(\d+)\s*==\s*0\s*")
+def sizes(function: Function, directive: str) -> Size | None:
+    """What `.reqntid` or `.maxntid` of a function says."""
+    numbers = function.directives.get(directive)
+    if not numbers:
+        return None
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def shown(block: Size) -> str:
+    """As `--block` takes it: `256`, `16,16`."""
+    used = max(k for k in range(3) if k == 0 or block[k] != 1)
+    return ",".join(map(str, block[: used + 1]))
+
+
+ASSUMED = re.compile(r"\s*([\w$%]*[\w$])\s*%\s*(\d+)\s*==\s*0\s*")
 
 
 def assumed(text: str) -> tuple[str, int]:

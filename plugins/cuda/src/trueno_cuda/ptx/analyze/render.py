@@ -79,6 +79,8 @@ def _figures(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
             text += f": {roofline['class']} ({roofline['intensity']:.2g} flops per byte; {roofline['card']} turns at "
             text += f"{roofline['ridge']:.3g})"
         yield "roofline", text
+    for k, note in enumerate(entry["notes"]):
+        yield "" if k else "note", note
 
 
 def _findings(path: str, findings: list[dict[str, Any]], verbose: bool) -> Iterator[str]:

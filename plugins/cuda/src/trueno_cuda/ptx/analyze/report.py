@@ -75,7 +75,9 @@ def _entry(entry: Entry, findings: list[Finding], arch: str, figures: Assembled 
     return {
         "name": entry.name,
         "line": entry.function.line,
+        "parameters": [param.name for param in entry.function.params],
         "instructions": len(entry.code),
+        "notes": entry.notes,
         "registers": _registers(entry, figures, reason),
         "occupancy": _occupancy(entry, arch, figures),
         "memory": _memory(entry),

@@ -223,3 +223,27 @@ ld.shared.u32 %r3, [%r2]; ld.param.u64 %rd1, [x]; st.global.u32 [%rd1], %r3; ret
     for name in ("n", "2"):
         assert "shared-out-of-bounds" in ptx(file(body), "--param", f"{name}=1024").stdout
         assert "shared-out-of-bounds" not in ptx(file(body), "--param", f"{name}=1020").stdout
+
+
+@pytest.mark.parametrize("blanks", [" ", " \t"])
+def test_the_source_of_inlined_code_is_where_it_was_called(tmp_path, blanks):
+    """Of two calls within each other the outer one; plain code after it keeps its own place."""
+    path = tmp_path / "k.ptx"
+    path.write_text(
+        example(BAD).replace(
+            "ld.shared",
+            """
+.file 1 "user.cu"
+.file 2 "header.h"
+.loc 2 20 4, function_name $L__info_string0, inlined_at 1 10 3
+.loc 3 30 5, function_name $L__info_string1, inlined_at 2 20 4
+ld.shared""".replace(" inlined_at ", f"{blanks}inlined_at "),
+        )
+    )
+    assert "k.ptx:14:1 (user.cu:10): critical" in ptx(path).stdout
+    finding = json.loads(ptx(path, "--json").stdout)["files"][0]["entries"][0]["findings"][0]
+    assert finding["source"] == "user.cu:10"
+    place = json.loads(ptx(path, "--sarif").stdout)["runs"][0]["results"][0]["relatedLocations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "user.cu"}, "region": {"startLine": 10}}
+    path.write_text(path.read_text().replace("\nld.shared", "\n.loc 2 20 4\n.loc 3 5 1, inlined_at 2 20 4\nld.shared"))
+    assert "(header.h:20)" in ptx(path).stdout

@@ -56,7 +56,7 @@ ret; }}
 """
     program = parse(source, tolerant=True)
     assert not program.problems and list(program.functions) == ["k", "j"] and program.files == {1: "a.cu"}
-    assert [i.written for i in program.functions["k"].body] == [(1, 7), (1, 8)]
+    assert [i.written for i in program.functions["k"].body] == [(1, 7), (1, 2)]
 
 
 def test_any_damage_is_read():

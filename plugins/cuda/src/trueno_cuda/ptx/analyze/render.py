@@ -114,6 +114,7 @@ def sarif(files: list[dict[str, Any]]) -> dict[str, Any]:
         for part in (*file["entries"], file):
             for finding in part["findings"]:
                 place = {"startLine": finding["line"], "startColumn": finding["column"]}
+                related = _source(finding)
                 results.append({
                     "ruleId": finding["rule"],
                     "level": LEVELS[finding["severity"]],
@@ -121,6 +122,7 @@ def sarif(files: list[dict[str, Any]]) -> dict[str, Any]:
                     "locations": [
                         {"physicalLocation": {"artifactLocation": {"uri": file["path"]}, "region": place}}
                     ],
+                    **({"relatedLocations": [related]} if related else {}),
                 })  # fmt: skip
     return {
         "version": "2.1.0",
@@ -128,6 +130,17 @@ def sarif(files: list[dict[str, Any]]) -> dict[str, Any]:
         "runs": [{"tool": {"driver": {"name": "trueno ptx", "rules": [_described(r) for r in RULES.values()]}},
                   "results": results}],
     }  # fmt: skip
+
+
+def _source(finding: dict[str, Any]) -> dict[str, Any]:
+    """The place of the source that a finding's text names, if it does."""
+    path, colon, line = finding.get("source", "").rpartition(":")
+    if not colon:
+        return {}
+    return {
+        "message": {"text": "The source of the instruction."},
+        "physicalLocation": {"artifactLocation": {"uri": path}, "region": {"startLine": max(int(line), 1)}},
+    }
 
 
 def _described(rule: Rule) -> dict[str, Any]:

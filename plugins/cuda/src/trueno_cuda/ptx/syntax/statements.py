@@ -16,11 +16,14 @@ from trueno_cuda.ptx.syntax.types import PRED
 LINKAGE = (".visible", ".extern", ".weak", ".common")
 PLAIN = re.compile(r"(?:@(!?)([%\w$]+)[ \t]+)?([a-z]\w*(?:\.\w+(?:::\w+)*)*)(?:[ \t]+([^;/\"@!|():]*))?;", re.ASCII)
 """An instruction: negation, guard, name with modifiers, operands."""
-POSITION = re.compile(r"\.loc[ \t]+(\d{1,10})[ \t]+(\d{1,10})(?!\d)[^\n]*", re.ASCII)
+POSITION = re.compile(r"\.loc[ \t]+(\d{1,10})[ \t]+(\d{1,10})(?!\d)(?:[ \t]+(\d{1,10})(?!\d))?([^\n]*)", re.ASCII)
+INLINED = re.compile(r"\binlined_at[ \t]+(\d{1,10})[ \t]+(\d{1,10})[ \t]+(\d{1,10})(?!\d)", re.ASCII)
 LABELS = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\]|\\.)*\"|\{|\}|:", re.DOTALL)
 """What matters to a search for labels: all else is stepped over."""
 SKIPPED = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\]|\\.)*\"|\{|\}|;", re.DOTALL)
 SLOW = {"brx", "call"}
+Place = tuple[int, int, int]
+"""File, line and column."""
 SECTION = re.compile(r"[^{}\"/]*\{[^{}\"/]*\}")
 
 
@@ -32,6 +35,7 @@ class Statements(Declarations):
         self.names: dict[str, tuple[str, tuple[str, ...]]] = {}  # opcode and modifiers by the text of both
         self.scopes = 0  # how many braces were opened: makes labels unique
         self.written: tuple[int, int] | None = None  # file and line that the last .loc gave
+        self.outer: dict[Place, Place] = {}  # of places in inlined functions, the outermost one that calls
 
     def ignored(self) -> bool:
         """Step over a directive that has no meaning here."""
@@ -62,7 +66,19 @@ class Statements(Declarations):
         if word == ".file":
             self.program.files[int(said[0])] = said[1].strip('"')
         elif said[1].isdigit():
-            self.written = int(said[0]), int(said[1])
+            column = said[2] if len(said) > 2 and said[2].isdigit() and len(said[2]) <= LONGEST else "0"
+            self.locate((int(said[0]), int(said[1]), int(column)), " ".join(said[2:]))
+
+    def locate(self, place: Place, rest: str) -> None:
+        """Note the place of a `.loc`; of code that was inlined, the outermost place that it was inlined at."""
+        match = INLINED.search(rest)
+        if match is None:
+            self.outer.pop(place, None)
+            self.written = place[:2]
+            return
+        caller = int(match[1]), int(match[2]), int(match[3])
+        outermost = self.outer[place] = self.outer.get(caller, caller)
+        self.written = outermost[:2]
 
     def skip(self) -> None:
         """Step over a statement without reading it: to its semicolon, or over its braces."""
@@ -118,7 +134,7 @@ class Statements(Declarations):
             match = POSITION.match(at.text, start)
             if match is None:
                 return False
-            self.written = int(match[1]), int(match[2])
+            self.locate((int(match[1]), int(match[2]), int(match[3] or 0)), match[4])
             at.jump(match.end())
             return True
         negated, guarded, words, listed = match.groups()

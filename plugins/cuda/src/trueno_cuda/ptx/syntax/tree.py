@@ -102,7 +102,8 @@ Operand = Register | Immediate | Special | Symbol | Address | Vector | Pair | No
 class Instruction:
     """`@guard opcode.mods operands;`.
 
-    text: as it stands in the source, for messages.  written: file and line that a `.loc` before it gives.
+    text: as it stands in the source, for messages.  written: file and line that a `.loc` before it gives, of inlined
+    code those of the call.
     """
 
     opcode: str

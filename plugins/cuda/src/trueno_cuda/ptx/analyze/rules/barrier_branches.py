@@ -29,8 +29,8 @@ def kept_away(entry: Entry) -> Iterator[tuple[int, int, bool]]:
             apart = level > LANE or _unaligned(entry, at)
             if apart and away and all(end == "barrier" for end in ends):
                 continue  # the others wait at a barrier of their own, which counts for the same
-            exits = graph.postdominator.get(branch, OUT) == OUT
-            yield at, branch, exits and bool(away) and all(end in ("trap", "exit") for end in ends)
+            exits = graph.postdominator.get(branch, OUT) == OUT and all(end in ("trap", "exit") for end in ends)
+            yield at, branch, bool(away) and (exits or all(_departs(entry, t) for t in away))
             break
 
 
@@ -38,6 +38,24 @@ def _unaligned(entry: Entry, at: int) -> bool:
     """Whether lanes of a warp may come to a barrier at different instructions."""
     ins = entry.code[at]
     return ins.opcode == "barrier" and "aligned" not in ins.mods
+
+
+def _departs(entry: Entry, start: int) -> bool:
+    """Whether threads that come to a block end there without other work, though others end there, too."""
+    graph = entry.graph
+    reached: set[int] = set()
+    while start != OUT and start not in reached:
+        reached.add(start)
+        block = graph.blocks[start]
+        last = graph.last(start)
+        if block.end - block.start > 1 or last.guard is not None:
+            return False
+        if last.opcode in ("ret", "exit"):
+            return True
+        if last.opcode != "bra":
+            return False
+        start = block.successors[0]
+    return start == OUT
 
 
 def _leads(entry: Entry, start: int, goal: int, branch: int) -> bool:

@@ -247,3 +247,26 @@ ld.shared""".replace(" inlined_at ", f"{blanks}inlined_at "),
     assert place == {"artifactLocation": {"uri": "user.cu"}, "region": {"startLine": 10}}
     path.write_text(path.read_text().replace("\nld.shared", "\n.loc 2 20 4\n.loc 3 5 1, inlined_at 2 20 4\nld.shared"))
     assert "(header.h:20)" in ptx(path).stdout
+
+
+def test_comments_that_excuse_nothing_are_said(file):
+    def excused(comment: str, *args):
+        return ptx(
+            file(BAD.replace("ld.shared.u32 %r6, [%r5];", f"ld.shared.u32 %r6, [%r5]; // ptx: {comment}")), *args
+        )
+
+    result = excused("allow(missing-barrier) a test")
+    assert result.exit_code == 0 and result.stdout.endswith("no findings, 1 excused\n") and "note:" not in result.stdout
+    result = excused("allow(missing-barrier)")
+    assert (
+        result.exit_code == 1 and "line 9: allow(missing-barrier) has no reason, so it excuses nothing" in result.stdout
+    )
+    result = excused("allow(missing-barier) a test")
+    assert result.exit_code == 1
+    assert "note: line 9: no rule is called 'missing-barier'; did you mean \"missing-barrier\"?" in result.stdout
+    words = "line 9: allow(dead-code) excuses nothing: line 9 has no such finding"
+    assert words in excused("allow(dead-code) a test").stdout
+    assert words not in excused("allow(dead-code) a test", "--ignore", "dead-code").stdout
+    report = json.loads(excused("allow(dead-code, missing-barrier) a test", "--json").stdout)
+    jsonschema.validate(report, SCHEMA)
+    assert report["summary"]["excused"] == 1 and [n["line"] for n in report["files"][0]["notes"]] == [9]

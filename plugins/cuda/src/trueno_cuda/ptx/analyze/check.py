@@ -5,7 +5,8 @@ alone.  Without a reason it excuses nothing.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import SEVERITIES, Finding
@@ -19,8 +20,21 @@ SAME = 5
 """Findings of one rule in one entry that are listed; a count stands for the others."""
 
 
-def check(entry: Entry, rules: Iterable[str] | None = None) -> list[Finding]:
-    """What the rules find in an entry, the gravest first."""
+class Allowance(NamedTuple):
+    """A comment that excuses rules on a line.  at: its own line."""
+
+    at: int
+    line: int
+    rules: list[str]
+    reason: str
+
+
+Excused = set[tuple[int, str]]
+"""Lines and rules of which a comment excused a finding."""
+
+
+def check(entry: Entry, rules: Iterable[str] | None = None, used: Excused | None = None) -> list[Finding]:
+    """What the rules find in an entry, the gravest first.  used: takes what comments excuse."""
     program = entry.program
     excused = allowed(program)
     result = []
@@ -29,6 +43,8 @@ def check(entry: Entry, rules: Iterable[str] | None = None) -> list[Finding]:
         for at, message in rule.check(entry):
             ins = entry.code[at]
             if name in excused.get(ins.line, ()):
+                if used is not None:
+                    used.add((ins.line, name))
                 continue
             column = program.lines.column(ins.start) if ins.start >= 0 else 1
             source = ""
@@ -41,14 +57,16 @@ def check(entry: Entry, rules: Iterable[str] | None = None) -> list[Finding]:
     return sorted(result, key=lambda f: (-SEVERITIES.index(f.severity), f.line, f.rule))
 
 
-def check_whole(program: Program, rules: Iterable[str] | None = None) -> list[Finding]:
-    """What the rules find in a text as a whole."""
+def check_whole(program: Program, rules: Iterable[str] | None = None, used: Excused | None = None) -> list[Finding]:
+    """What the rules find in a text as a whole.  used: as for `check`."""
     result = []
     excused = allowed(program)
     for name in RULES if rules is None else rules:
         rule = RULES[name]
         for line, message in rule.whole(program) if rule.whole else ():
             if name in excused.get(line, ()):
+                if used is not None:
+                    used.add((line, name))
                 continue
             result.append(Finding(name, rule.severity, rule.confidence, "", line, 1, message, rule.fix))
     return result
@@ -57,10 +75,15 @@ def check_whole(program: Program, rules: Iterable[str] | None = None) -> list[Fi
 def allowed(program: Program) -> dict[int, set[str]]:
     """The rules that comments excuse, by line."""
     result: dict[int, set[str]] = {}
-    for match in ALLOW.finditer(program.lines.text):
-        if not match[3].strip():
-            continue
-        line = program.lines.line(match.start(2))
-        line += not match[1].strip()
-        result.setdefault(line, set()).update(name.strip() for name in match[2].split(","))
+    for one in allowances(program):
+        if one.reason:
+            result.setdefault(one.line, set()).update(one.rules)
     return result
+
+
+def allowances(program: Program) -> Iterator[Allowance]:
+    """The comments that excuse rules, or try to."""
+    for match in ALLOW.finditer(program.lines.text):
+        at = program.lines.line(match.start(2))
+        names = [name.strip() for name in match[2].split(",")]
+        yield Allowance(at, at + (not match[1].strip()), names, match[3].strip())

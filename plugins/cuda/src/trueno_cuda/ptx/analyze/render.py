@@ -31,6 +31,9 @@ def lines(file: dict[str, Any], verbose: bool = False) -> Iterator[str]:
     if file["unknown"]:
         yield f"\n{counted(len(file['unknown']), 'instruction')} that PTX does not have:"
         yield from _places(file["unknown"])
+    if file["notes"]:
+        yield ""
+        yield from (f"note: line {note['line']}: {note['message']}" for note in file["notes"])
 
 
 def _places(notes: list[dict[str, Any]]) -> Iterator[str]:
@@ -103,6 +106,8 @@ def last_line(summary: dict[str, Any]) -> str:
         found.append(f"{counted(summary['unread'], 'statement')} not read")
     if summary["unknown"]:
         found.append(f"{counted(summary['unknown'], 'unknown instruction')}")
+    if summary["excused"]:
+        found.append(f"{summary['excused']} excused")
     entries, files = summary["entries"], summary["files"]
     return f"{entries} {'entry' if entries == 1 else 'entries'} in {counted(files, 'file')}: {', '.join(found)}"
 

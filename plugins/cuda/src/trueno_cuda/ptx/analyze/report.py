@@ -10,12 +10,12 @@ from typing import Any
 
 from trueno_cuda.ptx.analyze.access import Access, banks, coalescing
 from trueno_cuda.ptx.analyze.assembled import Assembled, assembled
-from trueno_cuda.ptx.analyze.check import check, check_whole
+from trueno_cuda.ptx.analyze.check import Excused, check, check_whole
 from trueno_cuda.ptx.analyze.entry import Entry, entries
 from trueno_cuda.ptx.analyze.finding import Finding
 from trueno_cuda.ptx.analyze.launch import Launch
 from trueno_cuda.ptx.analyze.machine import machine, occupancy
-from trueno_cuda.ptx.analyze.notes import unknown, unread
+from trueno_cuda.ptx.analyze.notes import idle, unknown, unread
 from trueno_cuda.ptx.emulate.effects import flops
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.syntax.errors import PtxError
@@ -36,10 +36,11 @@ def report(
     target = program.target[0] if program.target else ""
     arch = arch or target
     figures, reason = assembled(text, arch) if real and any(f.entry for f in program.functions.values()) else ({}, "")
-    records, rest = [], check_whole(program, names)
+    used: Excused = set()
+    records, rest = [], check_whole(program, names, used)
     parts = entries(program, launch)
     for entry in parts:
-        findings = check(entry, names)
+        findings = check(entry, names, used)
         if entry.function.entry:
             records.append(_entry(entry, findings, arch, figures.get(entry.name), reason))
         else:
@@ -52,6 +53,8 @@ def report(
         "findings": [_finding(f) for f in rest],
         "unread": unread(program, parts),
         "unknown": unknown(parts),
+        "excused": len(used),
+        "notes": idle(program, names, used),
     }
 
 
@@ -68,6 +71,7 @@ def summary(files: list[dict[str, Any]]) -> dict[str, Any]:
         **severities,
         "unread": sum(len(file["unread"]) for file in files),
         "unknown": sum(len(file["unknown"]) for file in files),
+        "excused": sum(file["excused"] for file in files),
     }
 
 

@@ -72,11 +72,21 @@ def analyze(
     Exits with 0 if there is nothing of severity high or critical, with 1 if there is, with 2 if a file, or a statement
     in it, cannot be read.
     """
+    if json and as_sarif:
+        raise ParameterError("ptx: --json and --sarif both print to the output; choose one")
     chosen = _rules(rule, ignore, bugs)
     launch = _launch(block, grid, param, assume)
     if arch and machine(arch) is None:
         raise ParameterError(f"ptx: --arch {arch!r} is not known; known: {', '.join(MACHINES)}")
-    reports = [_report(name, launch, chosen, arch, real) for name in files]
+    reports: list[dict[str, Any]] = []
+    errors: list[str] = []
+    for name in files:
+        try:
+            reports.append(_report(name, launch, chosen, arch, real))
+        except ParameterError as error:
+            errors.append(str(error))
+    if not reports:
+        raise ParameterError(errors[0])
     _named(launch, reports)
     total = summary(reports)
     if json:
@@ -87,6 +97,8 @@ def analyze(
         for one in reports:
             _say("\n".join(lines(one, verbose)) + "\n")
         _say(last_line(total))
+    if errors:
+        raise ParameterError("; ".join([errors[0], *(error.removeprefix("ptx: ") for error in errors[1:])]))
     if total["unread"]:
         raise typer.Exit(2)
     if total["critical"] or total["high"] or (strict and (total["findings"] or total["unknown"])):

@@ -270,3 +270,42 @@ def test_comments_that_excuse_nothing_are_said(file):
     report = json.loads(excused("allow(dead-code, missing-barrier) a test", "--json").stdout)
     jsonschema.validate(report, SCHEMA)
     assert report["summary"]["excused"] == 1 and [n["line"] for n in report["files"][0]["notes"]] == [9]
+
+
+def test_json_and_sarif_are_not_printed_together(file):
+    result = ptx(file(GOOD), "--json", "--sarif")
+    assert isinstance(result.exception, ParameterError) and "choose one" in str(result.exception) and not result.stdout
+
+
+def test_files_are_reported_although_others_cannot_be_read(file, tmp_path):
+    text = tmp_path / "x.txt"
+    text.write_text("nothing")
+    result = ptx("a/nowhere.ptx", file(BAD), text)
+    assert result.stdout.endswith("1 entry in 1 file: 1 critical\n")
+    assert isinstance(result.exception, ParameterError)
+    assert str(result.exception).startswith("ptx: a/nowhere.ptx cannot be read: No such file or directory; ")
+    assert str(result.exception).endswith("is this PTX?")
+    result = ptx(text, file(GOOD), "--json")
+    assert json.loads(result.stdout)["summary"]["files"] == 1 and isinstance(result.exception, ParameterError)
+
+
+def test_bank_passes_of_a_block_that_is_assumed(file):
+    path = file(RULES["bank-conflict"].bad)
+    assert "16 passes per warp (block assumed)" in ptx(path).stdout.replace(" 4 passes", " 16 passes").replace(
+        " 8 passes", " 16 passes"
+    )
+    assert (
+        "passes per warp" in ptx(path, "--block", 64).stdout and "block assumed" not in ptx(path, "--block", 64).stdout
+    )
+    assert "1 sector per warp" in ptx(file(RULES["missing-bounds-check"].good), "--block", 1).stdout
+
+
+@pytest.mark.parametrize("rule, args, words", [
+    ("divergent-barrier", [], "because of the branch at line 8, some threads of the block never reach this barrier"),
+    ("missing-barrier", [], "wrote at line 8, and no barrier separates them on some path"),
+    ("partial-shuffle-mask", [], "the mask 0xffffffff names lane 16, which does not execute this"),
+    ("misaligned-vector", [], "reads 16 bytes from an address that is not a multiple of 16 (4 bytes past one)"),
+    ("shared-out-of-bounds", [], "accesses bytes 4096 to 4099 of s, which has 1024 bytes"),
+])  # fmt: skip
+def test_sentences(file, rule, args, words):
+    assert words in ptx(file(RULES[rule].bad), *args).stdout

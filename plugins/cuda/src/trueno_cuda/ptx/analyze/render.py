@@ -69,9 +69,10 @@ def _figures(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
         text = f"{group['count']} × {group['space']} {group['kind']} of {group['bytes']} bytes"
         if "efficiency" in group:
             low = "  LOW" if group["efficiency"] < LOW_EFFICIENCY and group["sectors"] > 1 else ""
-            text += f": {group['sectors']} sectors per warp, {group['efficiency']:.0%} used{low}"
+            text += f": {counted(group['sectors'], 'sector')} per warp, {group['efficiency']:.0%} used{low}"
         elif "passes" in group:
             text += f": {group['passes']} passes per warp" if group["passes"] > 1 else ": no bank conflicts"
+            text += " (block assumed)" if entry["assumed"] else ""
         if group["known"] < group["count"]:
             text += f" ({group['count'] - group['known']} not known)"
         yield "" if k else "memory", text

@@ -81,6 +81,7 @@ def _entry(entry: Entry, findings: list[Finding], arch: str, figures: Assembled 
         "line": entry.function.line,
         "parameters": [param.name for param in entry.function.params],
         "instructions": len(entry.code),
+        "assumed": entry.assumed,
         "notes": entry.notes,
         "registers": _registers(entry, figures, reason),
         "occupancy": _occupancy(entry, arch, figures),

@@ -13,7 +13,7 @@ def check(entry: Entry) -> Iterator[Found]:
             yield at, "the guard of this barrier differs between threads of a block"
         elif not exits:
             line = entry.graph.last(branch).line
-            yield at, f"the branch of line {line} lets some threads of a block pass this barrier by"
+            yield at, f"because of the branch at line {line}, some threads of the block never reach this barrier"
 
 
 RULE = Rule(

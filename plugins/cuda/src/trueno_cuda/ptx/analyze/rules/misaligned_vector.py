@@ -32,7 +32,11 @@ def check(entry: Entry) -> Iterator[Found]:
         wrong = parts[None][active] % size
         if len(wrong) and (wrong.any() if certain else wrong.all()):
             off = int(wrong[wrong != 0][0])
-            yield access.at, f"{size} bytes at once, at an address {off} bytes behind a multiple of {size}"
+            does, where = ("writes", "to") if access.writes else ("reads", "from")
+            if access.kind == "atomic":
+                does, where = "changes", "at"
+            words = f"an address that is not a multiple of {size} ({off} bytes past one)"
+            yield access.at, f"{does} {size} bytes {where} {words}"
 
 
 RULE = Rule(

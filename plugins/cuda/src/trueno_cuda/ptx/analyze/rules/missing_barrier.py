@@ -28,7 +28,7 @@ def check(entry: Entry) -> Iterator[Found]:
                 second.at,
                 (
                     f"line {first.ins.line} may access the same element in other threads: data decide where atomics "
-                    "go, and a way between them has no barrier"
+                    "go, and no barrier separates them on some path"
                 ),
             )
             continue
@@ -43,14 +43,16 @@ def check(entry: Entry) -> Iterator[Found]:
         if store.kind == "copy":
             continue  # cp-async-no-wait has it
         a, b = race.threads
-        what = ("of another warp, ", "barrier") if a // 32 != b // 32 else ("", "barrier and no bar.warp.sync")
+        apart = a // 32 != b // 32
+        whose = "of another warp, " if apart else ""
+        lacking = "no barrier separates" if apart else "neither a barrier nor bar.warp.sync separates"
         did, does = ("wrote", "reads") if first.writes else ("reads", "writes")
         where = f" with blocks of {'x'.join(map(str, entry.shape))}" if entry.assumed else ""
         yield (
             second.at,
             (
-                f"thread {b} {does} shared memory that thread {a}, {what[0]}{did} at line {first.ins.line}, "
-                f"and a way between them has no {what[1]}{where}"
+                f"thread {b} {does} shared memory that thread {a}, {whose}{did} at line {first.ins.line}, "
+                f"and {lacking} them on some path{where}"
             ),
         )
 

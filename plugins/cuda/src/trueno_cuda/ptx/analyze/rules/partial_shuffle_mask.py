@@ -31,7 +31,7 @@ def check(entry: Entry) -> Iterator[Found]:
                 yield at, f"lane {_lowest(strange)} executes this, and is not in its mask 0x{mask:08x}"
                 break
             if lacking:
-                yield at, f"the mask 0x{mask:08x} waits for lane {_lowest(lacking)}, which does not come here"
+                yield at, f"the mask 0x{mask:08x} names lane {_lowest(lacking)}, which does not execute this"
                 break
 
 

@@ -30,7 +30,7 @@ def check(entry: Entry) -> Iterator[Found]:
         low, high = int(offsets.min()), int(offsets.max()) + access.bytes
         if low < 0 or high > sizes[name]:
             which = f"byte {low}" if low < 0 else f"bytes {high - access.bytes} to {high - 1}"
-            yield access.at, f"{which} of {name}, which has {sizes[name]} bytes"
+            yield access.at, f"accesses {which} of {name}, which has {sizes[name]} bytes"
 
 
 RULE = Rule(

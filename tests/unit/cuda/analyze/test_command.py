@@ -1,6 +1,7 @@
 """`trueno ptx FILE…`: reports, exit codes, errors, and the contract of its JSON."""
 
 import json
+import re
 import shutil
 from importlib import resources
 
@@ -291,21 +292,19 @@ def test_files_are_reported_although_others_cannot_be_read(file, tmp_path):
 
 def test_bank_passes_of_a_block_that_is_assumed(file):
     path = file(RULES["bank-conflict"].bad)
-    assert "16 passes per warp (block assumed)" in ptx(path).stdout.replace(" 4 passes", " 16 passes").replace(
-        " 8 passes", " 16 passes"
-    )
+    assert re.search(r": \d+ passes per warp \(block assumed\)\n", ptx(path).stdout)
     assert (
         "passes per warp" in ptx(path, "--block", 64).stdout and "block assumed" not in ptx(path, "--block", 64).stdout
     )
     assert "1 sector per warp" in ptx(file(RULES["missing-bounds-check"].good), "--block", 1).stdout
 
 
-@pytest.mark.parametrize("rule, args, words", [
-    ("divergent-barrier", [], "because of the branch at line 8, some threads of the block never reach this barrier"),
-    ("missing-barrier", [], "wrote at line 8, and no barrier separates them on some path"),
-    ("partial-shuffle-mask", [], "the mask 0xffffffff names lane 16, which does not execute this"),
-    ("misaligned-vector", [], "reads 16 bytes from an address that is not a multiple of 16 (4 bytes past one)"),
-    ("shared-out-of-bounds", [], "accesses bytes 4096 to 4099 of s, which has 1024 bytes"),
+@pytest.mark.parametrize("rule, words", [
+    ("divergent-barrier", "because of the branch at line 8, some threads of the block never reach this barrier"),
+    ("missing-barrier", "wrote at line 8, and no barrier separates them on some path"),
+    ("partial-shuffle-mask", "the mask 0xffffffff names lane 16, which does not execute this"),
+    ("misaligned-vector", "reads 16 bytes from an address that is not a multiple of 16 (4 bytes past one)"),
+    ("shared-out-of-bounds", "accesses bytes 4096 to 4099 of s, which has 1024 bytes"),
 ])  # fmt: skip
-def test_sentences(file, rule, args, words):
-    assert words in ptx(file(RULES[rule].bad), *args).stdout
+def test_sentences(file, rule, words):
+    assert words in ptx(file(RULES[rule].bad)).stdout

@@ -45,11 +45,32 @@ def test_table(tmp_path):
     result = ptx_flow(tmp_path)
     assert result.exit_code == 0, result.output
     assert re.search(r"a\.py:1 head +emit +writes '\.version 8\.0'", result.stdout)
-    assert re.search(r"a\.py:3 one +consume +calls one that does +head", result.stdout)
+    assert re.search(r"a\.py:3 one +consume +calls head, which emits +head", result.stdout)
     assert "two" not in result.stdout and "3 functions in 1 file: 1 emit, 0 load, 0 analyze, 2 consume" in result.stdout
     assert re.search(
-        r"a\.py:5 two +consume +calls one that does, over 2 steps", ptx_flow(tmp_path, "--steps", 2).stdout
+        r"a\.py:5 two +consume +calls one, which leads to head, which emits", ptx_flow(tmp_path, "--steps", 2).stdout
     )
+
+
+def test_a_function_that_is_passed_on_is_a_reason(tmp_path):
+    (tmp_path / "a.py").write_text(CHAIN + "def keep():\n    return [head]\n")
+    assert re.search(r"a\.py:7 keep +consume +passes on head, which emits", ptx_flow(tmp_path).stdout)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_paths_are_not_wrapped(tmp_path, terminal):
+    """In a pipe nothing is; in a terminal of 100 columns, longer columns are, but not that of the functions."""
+    name = "a_rather_long_name_of_a_function_that_writes_ptx"
+    (tmp_path / "a.py").write_text(CHAIN.replace("one", name))
+    if terminal:
+        monkey = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": str(len(str(tmp_path)) + len(name) + 60)}
+        result = ptx_flow(tmp_path, env=monkey)
+    else:
+        result = ptx_flow(tmp_path, "--steps", 2)
+        assert re.search(
+            f"a\\.py:5 two +consume +calls {name}, which leads to head, which emits +{name}", result.stdout
+        )
+    assert f"{tmp_path}/a.py:3 {name} " in re.sub(r"\x1b\[[\d;]*m", "", result.stdout)
 
 
 def test_json(tmp_path):

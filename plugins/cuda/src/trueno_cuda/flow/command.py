@@ -11,8 +11,8 @@ from trueno.errors import ParameterError
 from trueno_cuda.flow import files, page, report
 from trueno_cuda.flow.graph import Flow, flow
 
-PIPE = 160
-"""Columns of a table whose output is not a terminal."""
+PIPE = 100_000
+"""Columns where the output is not a terminal: nothing is wrapped."""
 
 
 def add(to: typer.Typer) -> None:

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trueno_cuda.flow.evidence import ANALYZE, CONSUME, EMIT, ROLES, Evidence
+from trueno_cuda.flow.evidence import ANALYZE, CONSUME, EMIT, LOAD, ROLES, Evidence
 from trueno_cuda.flow.files import Note, SourceFile
 from trueno_cuda.flow.table import TOP, Body, Class, Function, Meaning, Table
 
 COMMON = frozenset(name for kind in (str, bytes, list, dict, set, int, float, tuple) for name in dir(kind))
 """Methods of Python's own types, which say nothing about an object."""
+
+DOES = {EMIT: "emits", LOAD: "loads", ANALYZE: "analyzes", CONSUME: "launches"}
 
 
 class Call(NamedTuple):
@@ -80,7 +82,9 @@ def flow(files: list[SourceFile], notes: list[Note]) -> Flow:
                 calls.setdefault((call.caller, call.callee), call)
     evidence = _working(table, readers)
     roles = {key: {one.role for one in found} for key, found in evidence.items()}
-    distances = _consumers(roles, list(calls.values()))
+    distances, reasons = _consumers(roles, list(calls.values()), table)
+    for key, reason in reasons.items():
+        evidence[key].append(reason)
     nodes = {}
     for key, function in table.functions.items():
         found = [r for r in ROLES if r in roles[key] or (r == CONSUME and key in distances)]
@@ -136,21 +140,31 @@ def _working(table: Table, readers: "dict[str, _Reader]") -> dict[str, list[Evid
     return evidence
 
 
-def _consumers(roles: dict[str, set[str]], calls: list[Call]) -> dict[str, int]:
-    """The distance of each caller without a role of its own to the nearest function that has one."""
-    callers: dict[str, list[str]] = defaultdict(list)
+def _consumers(
+    roles: dict[str, set[str]], calls: list[Call], table: Table
+) -> tuple[dict[str, int], dict[str, Evidence]]:
+    """The distance of each caller without a role of its own to the nearest function that has one, and the way there."""
+    callers: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
         if call.kind != "define":
-            callers[call.callee].append(call.caller)
+            callers[call.callee].append(call)
     distances = {key: 0 for key, own in roles.items() if own}
+    goals = {key: key for key in distances}
+    reasons: dict[str, Evidence] = {}
     queue = deque(distances)
     while queue:
         key = queue.popleft()
-        for caller in callers[key]:
-            if caller not in distances:
-                distances[caller] = distances[key] + 1
-                queue.append(caller)
-    return {key: distance for key, distance in distances.items() if distance}
+        for call in callers[key]:
+            if call.caller in distances:
+                continue
+            distances[call.caller] = distances[key] + 1
+            goal = goals[call.caller] = goals[key]
+            does = " and ".join(DOES[role] for role in ROLES if role in roles[goal])
+            words = f"{'passes on' if call.kind == 'refer' else 'calls'} {table.functions[key].name}, which "
+            words += does if goal == key else f"leads to {table.functions[goal].name}, which {does}"
+            reasons[call.caller] = Evidence(CONSUME, call.line, words)
+            queue.append(call.caller)
+    return {key: distance for key, distance in distances.items() if distance}, reasons
 
 
 class _Reader:

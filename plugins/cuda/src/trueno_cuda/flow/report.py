@@ -47,7 +47,7 @@ def _call(call: Call) -> dict[str, Any]:
 def show(whole: Flow, steps: int, console: Console) -> None:
     """Two tables, of all modules and of the functions within some steps, and the notes."""
     modules = Table(box=None, pad_edge=False)
-    modules.add_column("module", overflow="fold")
+    modules.add_column("module", no_wrap=True, overflow="ignore")
     for role in ROLES:
         modules.add_column(Text(role, COLOURS[role]), justify="right")
     for module, counts in whole.modules().items():
@@ -60,7 +60,8 @@ def show(whole: Flow, steps: int, console: Console) -> None:
         if call.kind != "define":
             callees.setdefault(call.caller, []).append(flow.nodes[call.callee].name)
     functions = Table(box=None, pad_edge=False)
-    for heading in ("function", "roles", "why", "calls"):
+    functions.add_column("function", no_wrap=True, overflow="ignore")
+    for heading in ("roles", "why", "calls"):
         functions.add_column(heading, overflow="fold")
     for node in sorted(flow.nodes.values(), key=lambda n: (n.path, n.line)):
         roles = Text(" ").join(Text(role, COLOURS[role]) for role in node.roles)
@@ -80,10 +81,8 @@ def _summary(flow: Flow) -> str:
 
 
 def _why(node: Node) -> str:
-    if node.evidence:
-        rest = len(node.evidence) - 1
-        return node.evidence[0].what + (f", and {rest} more" if rest else "")
-    return "calls one that does" if node.distance == 1 else f"calls one that does, over {node.distance} steps"
+    rest = len(node.evidence) - 1
+    return node.evidence[0].what + (f", and {rest} more" if rest else "")
 
 
 def _some(names: list[str]) -> str:

@@ -47,11 +47,12 @@ class Launch:
         if self.block is None:
             return ""
         required, most = sizes(function, "reqntid"), sizes(function, "maxntid")
+        words = ""
         if required and required != self.block:
-            return f"--block {shown(self.block)} differs from .reqntid {shown(required)}; not applied"
-        if most and not required and prod(self.block) > prod(most):
-            return f"--block {shown(self.block)} is more than .maxntid {shown(most)}; not applied"
-        return ""
+            words = f"differs from .{'reqntid'} {shown(required)}"
+        elif most and not required and prod(self.block) > prod(most):
+            words = f"is more than .{'maxntid'} {shown(most)}"
+        return words and f"--block {shown(self.block)} {words}; not applied"
 
     @property
     def threads(self) -> int | None:

@@ -33,8 +33,8 @@ TRUTH = {
     "catalogue.registry:chosen": set(),
     "catalogue.entry:compare": set(),
     # the emulator reads PTX, and runs it
-    "ptx.emulate.parse:parse": {ANALYZE},
-    "ptx.emulate.parse:Parser.function_definition": {ANALYZE},
+    "ptx.syntax.parse:parse": {ANALYZE},
+    "ptx.syntax.parse:Parser.function_definition": {ANALYZE},
     "ptx.emulate.instructions.data:ld": {ANALYZE},
     "ptx.emulate.launch:Module.__init__": {CONSUME},
     "ptx.emulate.launch:load": {CONSUME},
@@ -61,12 +61,12 @@ CALLS = {
     ("rows.source:kernels", "rows.flat:Flat.flat"),
     ("device.hardware.modules:Modules._function", "device.hardware.driver:Driver.load"),
     ("device.hardware.modules:Modules._keep", "device.hardware.driver:Driver.link"),
-    ("ptx.emulate.launch:Module.__init__", "ptx.emulate.parse:parse"),
+    ("ptx.emulate.launch:Module.__init__", "ptx.syntax.parse:parse"),
     ("commands:emit", "catalogue.registry:module"),
 }
 MODULES = {
     "ptx.builder": EMIT, "ptx.core": EMIT, "ptx.memory": EMIT, "ptx.arithmetic": EMIT, "rows.printer": EMIT,
-    "rows.flat": EMIT, "rows.multi_pass": EMIT, "rows.register_resident": EMIT, "ptx.emulate.parse": ANALYZE,
+    "rows.flat": EMIT, "rows.multi_pass": EMIT, "rows.register_resident": EMIT, "ptx.syntax.parse": ANALYZE,
     "ptx.emulate.instructions.logic": ANALYZE, "device.hardware.driver": LOAD, "backend": CONSUME,
     "device.hardware.gpu": CONSUME, "device.emulated": CONSUME, "rows.rowprogram": CONSUME,
 }  # fmt: skip
@@ -99,6 +99,22 @@ def test_a_module_of_this_project(project, module):
     counts = project.modules()[f"trueno_cuda.{module}"]
     first = max((EMIT, LOAD, ANALYZE), key=lambda role: counts[role])
     assert (first if counts[first] else CONSUME) == MODULES[module], counts
+
+
+def test_the_page_shows_this_project(project):
+    """The rows of the table in docs/how-to/ptx-flow.md are those that the command prints."""
+    page = (ROOT / "docs/how-to/ptx-flow.md").read_text("utf-8")
+    head, *rows = page[page.index("module     ") : page.index("\n…\n")].splitlines()
+    ends = {role: head.index(role) + len(role) for role in head.split()[1:]}
+    modules = project.modules()
+    assert set(ends) == {EMIT, LOAD, ANALYZE, CONSUME} and len(rows) > 5
+    for row in rows:
+        name, *numbers = row.split()
+        counts = {role: count for role, count in modules[name].items() if count}
+        assert counts == {
+            role: int(row[:end].split()[-1]) for role, end in ends.items() if row[end - 1 : end].isdigit()
+        }
+        assert list(map(str, counts.values())) == numbers
 
 
 def test_calls_of_this_project(project):

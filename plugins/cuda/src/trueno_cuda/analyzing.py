@@ -134,7 +134,7 @@ def _named(launch: Launch, reports: list[dict[str, Any]]) -> None:
 
 
 def _span(names: list[str]) -> str:
-    if len(names) > 4:
+    if len(names) > 3:
         return f"{names[0]} … {names[-1]}"
     return ", ".join(names) or "none"
 

@@ -213,6 +213,8 @@ def test_a_fact_about_a_parameter_that_no_entry_has(file, option, fact):
     result = ptx(path, option, fact.format("m"))
     assert isinstance(result.exception, ParameterError)
     assert str(result.exception) == "ptx: no entry has a parameter 'm'; k has x, y, n"
+    wide = file(example(GOOD).replace(".param .u64 x,", ".param .u64 x, .param .u64 z,"), "wide.ptx")
+    assert str(ptx(wide, option, fact.format("m")).exception).endswith("; k has x … n")
     assert "no entry has a parameter '3'" in str(ptx(path, option, fact.format("3")).exception)
     for name in ("n", "2"):
         assert ptx(path, option, fact.format(name)).exit_code == 0

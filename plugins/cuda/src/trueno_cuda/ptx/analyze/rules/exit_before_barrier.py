@@ -16,7 +16,8 @@ def check(entry: Entry) -> Iterator[Found]:
 
 RULE = Rule(
     "exit-before-barrier", "high", "medium",
-    "Some threads of a block leave the kernel before a barrier that the others wait at.",
+    "Some threads of a block leave the kernel, by ret or by a branch straight to it, before a barrier that the others "
+    "wait at.",
     "Since sm_70 the hardware no longer waits for threads that have left, so the kernel does not stop; but what those "
     "threads should have written before the barrier is missing behind it.",
     "Keep all threads until the last barrier, and guard their loads and stores instead.",

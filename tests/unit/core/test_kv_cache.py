@@ -240,6 +240,7 @@ def test_errors_say_what_is_needed_and_what_there_is():
         (lambda: cache.append(0, x[None], x, [s]), ShapeError,
          r"append: v has shape \[30, 2, 32\], but \[1, tokens, heads"),
         (lambda: cache.attend(0, x[:1], [s, t]), ShapeError, r"attend: q has shape \[1, 2, 32\], but \[2, tokens"),
+        (lambda: cache.attend(0, x, t), ShapeError, "sequence 1 has 20 tokens in layer 0, which is too few for 30"),
         (lambda: cache.attend(0, x[None, :0], []), ParameterError, r"attend: sequences is \[\]; give one of them, or"),
         (lambda: cache.attend(0, x, "zz"), ParameterError, r"sequences is 'zz'; give a list of what new\(\) returned"),
         (lambda: cache.attend(0, x, ["z"]), ParameterError, "there is no sequence 'z'; those there are: 0, 1"),

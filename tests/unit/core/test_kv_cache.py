@@ -246,6 +246,8 @@ def test_errors_say_what_is_needed_and_what_there_is():
         (lambda: cache.attend(0, x, ["z"]), ParameterError, "there is no sequence 'z'; those there are: 0, 1"),
         (lambda: cache.attend(0, x, None), ParameterError, r"sequences is None; give a list of what new\(\) returned"),
         (lambda: cache.append(0, x[None], x[None], [1.0]), ParameterError, "there is no sequence 1.0; those"),
+        (lambda: cache.reserve([s], True), ParameterError, "tokens is True; give a whole number"),
+        (lambda: cache.append(0, np.ma.masked_all_like(x[:1]), x[:1], s), DtypeError, "k is a masked array, whose"),
         (lambda: cache.fork([s]), ParameterError, r"there is no sequence \[0\]; those there are"),
         (lambda: cache.truncate(True, 1), ParameterError, "there is no sequence True; those there are"),
         (lambda: cache.table(s), ParameterError, r"sequences is 0; give a list of what new\(\) returned"),

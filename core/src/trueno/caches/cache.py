@@ -228,7 +228,7 @@ class KVCache:
         many = self._listed(sequences)
         if len(set(many)) != len(many):
             raise ParameterError(f"KVCache: sequences are {many}; each may be there once")
-        if not isinstance(tokens, (int, np.integer)) or tokens < 0:
+        if not isinstance(tokens, (int, np.integer)) or isinstance(tokens, bool) or tokens < 0:
             raise ParameterError(f"KVCache: tokens is {tokens!r}; give a whole number, 0 or more")
         return many
 

@@ -99,6 +99,8 @@ def talk(a: argparse.Namespace, model: Model) -> None:
     how = Sampling(a.temperature, a.top_k, a.top_p, a.min_p)
     if a.command == "chat":
         return chat(model, text, how, a.seed, a.n, lambda: input("> "), lambda s: print(s, end="", flush=True))
+    if a.tokens is not None and a.prompt:
+        raise EngineError("--prompt and --tokens both say what to start from; give one of them")
     tokens = text.encode(a.prompt) if a.tokens is None else a.tokens
     ends = () if a.ignore_end else text.ends if text else {model.checkpoint.metadata.get("tokenizer.ggml.eos_token_id")}
     steps = continuations(model, tokens, a.n, how, a.seed, ends, a.count)

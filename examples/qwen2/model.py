@@ -118,7 +118,7 @@ class Model:
     def prefill(self, tokens: Sequence[int], cache: Cache, every: bool = False, chunk: int = 512) -> Any:
         """Logits [1, vocabulary] after the last of some tokens, or after every one; `chunk` are computed at a time."""
         if not len(tokens):
-            raise EngineError("there are no tokens to start from; pass a prompt")
+            raise EngineError("there are no tokens to start from; give --prompt or --tokens")
         cache.check(len(tokens))
         parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]
         rows = [self.forward(part, cache, 0 if every else len(part) - 1) for part in parts]

@@ -160,6 +160,13 @@ def test_bad_words_are_one_sentence(args, said):
     assert result.stderr.count("\n") == 1 and clean(result.stderr)
 
 
+@pytest.mark.parametrize("args", [(), ("gguf",)])
+def test_without_words_the_help_has_lines(args):
+    result = run(*args)
+    assert result.exit_code in (0, 2) and "\\n" not in result.output
+    assert len(result.output.splitlines()) > 5
+
+
 def test_errors_leave_stdout_empty_under_json():
     result = run("demo", "--ops", "sofmax", "--json")
     assert result.exit_code == 2 and result.stdout == ""

@@ -78,6 +78,8 @@ def test_errors():
         for shape in ((5, 5), (-1, 5), (-1, -1), (-24,), ()):
             with pytest.raises(ShapeError, match=r"h has shape \(6, 4\), 24 elements"):
                 h.reshape(shape)
+        with pytest.raises(ShapeError, match="66 axes are asked for, but an array has at most 64"):
+            h.reshape((1,) * 64 + (6, 4))
         for shape in ("ab", (2.0, 12), None):
             with pytest.raises(ParameterError, match="give whole numbers"):
                 h.reshape(shape)

@@ -427,7 +427,7 @@ def test_what_a_batch_has_moved_on_from_is_not_read():
         used = b.neg(seen)
         third = b.kv_cache_scatter(second, b.upload(x2[0]), slot)
         b.execute()
-        for h in (second, seen):
+        for h in (first, second, seen):
             with pytest.raises(BatchError, match=r"updated.*read the handle|b\.keep\(h\) before"):
                 b.read(h)
         assert (pages[0, 2] == x2[0, 0]).all()

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import trueno
-from trueno.errors import DeviceError, KernelError, OutOfMemory, ParameterError, UnknownBackend
+from trueno.errors import DeviceError, KernelError, OutOfMemory, ParameterError, TruenoError, UnknownBackend
 
 DTYPES = ("float32", "float16", "bfloat16", "q8_0")
 
@@ -117,6 +117,66 @@ def test_a_recorded_step_serves_every_token(device, count):
             np.testing.assert_array_equal(x, want)
 
 
+@pytest.mark.parametrize("device", ["", "fake"])
+def test_a_batch_writes_to_a_cache_in_its_step_alone(fake, device):
+    """Not where the batch is executed to warm up, for another cache's step, or when pages have other users."""
+    name = device or "scalar"
+    caches = [trueno.KVCache(1, 1, 4, dtype="float32", capacity=8, sequences=2, device=device) for _ in range(2)]
+    one, other = caches
+    s, t = one.new(), other.new()
+    for cache, sequence in ((one, s), (other, t)):
+        x = np.arange(1, 13, dtype=np.float32).reshape(3, 1, 4)
+        x = trueno.to(x, device) if device else x
+        cache.append(0, x, x, sequence)
+    before = one.read(0, s)[0]
+    with trueno.Batch(name) as b:
+        h = b.upload(np.full((1, 1, 4), -9, np.float32))
+        first, second = one.record(b, 1), other.record(b, 1)
+        with pytest.raises(ParameterError, match="attend is not recorded for layers 0; each gets the token"):
+            first.run([s])
+        y = first.attend(0, h, h, h)
+        second.attend(0, h, h, h)
+        b.execute()
+        np.testing.assert_array_equal(one.read(0, s)[0], before)
+        first.run(np.array([s]))
+        np.testing.assert_array_equal(one.read(0, s)[0], [*before, [[-9] * 4]])
+        np.testing.assert_array_equal(other.read(0, t)[0], before)
+        one.truncate(s, 3)
+        fork = one.fork(s)
+        b.execute()
+        with pytest.raises(ParameterError, match="there is no sequence 99"):
+            first.run([99])
+        b.relu(y)
+        b.execute()
+        np.testing.assert_array_equal(one.read(0, fork)[0], before)
+        np.testing.assert_array_equal(one.read(0, s)[0], before)
+        for wrong in ([False], [0.0], [[s]], s, "a", {0: 1}.items()):
+            with pytest.raises(ParameterError, match=r"there is no sequence|give a list of what|it is for 1"):
+                first.run(wrong)
+        assert one.length(s) == 3
+
+
+def test_a_step_records_nothing_of_a_wrong_call():
+    cache = trueno.KVCache(2, 2, 4, dtype="float32", capacity=5, page=4)
+    with pytest.raises(ParameterError, match="batch is None; give a trueno"):
+        cache.record(None, 1)
+    with trueno.Batch("scalar") as b:
+        step = cache.record(b, 1)
+        q, k = (b.upload(np.ones((1, heads, 4), np.float32)) for heads in (6, 2))
+        for wrong, name in (((q, q, k), "k"), ((q, k, q), "v"), ((b.upload(1.0), k, k), "q"), ((k, k, None), "v")):
+            with pytest.raises(TruenoError, match=f"KVCache.record: {name} (has shape|is None)"):
+                step.attend(0, *wrong)
+        assert repr(b) == "<Batch('scalar'), 0 ops>"
+        for layer in range(2):
+            step.attend(layer, q, k, k)
+        s = cache.new()
+        for _ in range(5):
+            step.run([s])
+        with pytest.raises(OutOfMemory, match="the capacity is 5"):
+            step.run([s])
+        assert cache.length(s) == 5
+
+
 def test_an_error_in_a_step_changes_nothing(fake):
     cache = trueno.KVCache(1, 2, 32, dtype="float16", capacity=16, page=8, sequences=1)
     s = cache.new()
@@ -138,6 +198,8 @@ def test_an_error_in_a_step_changes_nothing(fake):
         uneven = trueno.KVCache(2, 2, 32, dtype="float16", capacity=16)
         rest = uneven.record(b, 1), uneven.new()
         uneven.append(1, *x[1:], rest[1])
+        for layer in range(2):
+            rest[0].attend(layer, *map(b.upload, x))
         with pytest.raises(ParameterError, match="sequence 0 has 0 to 1 tokens in its layers; truncate it"):
             rest[0].run([rest[1]])
         assert uneven.lengths([0], 1) == 1 and y is not None

@@ -128,7 +128,11 @@ def test_text_that_is_too_short_or_missing(folder, run, tmp_path):
 
 @pytest.mark.parametrize("more", [(), ("--prompt", "")])
 def test_no_prompt(folder, run, more):
-    assert "no tokens to start from; pass a prompt" in run("generate", tiny(folder), *more)
+    assert "no tokens to start from; give --prompt or --tokens" in run("generate", tiny(folder), *more)
+
+
+def test_a_prompt_beside_tokens(folder, run):
+    assert "give one of them" in run("generate", tiny(folder), "--tokens", "1,2", "--prompt", "a")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -348,13 +348,13 @@ class Batch:
 
     def _found(self, v: int) -> Any:
         value = self._graph.values[v]
+        if value.updated:
+            raise BatchError(f"read: {value.updated} has updated h; read the handle that it returned")
         if value.maker < 0:
             return self._uploads.arrays[v]
         op = self._graph.ops[value.maker].op.name
         if not self._done or self._replay is None or v >= self._planned:
             raise BatchError(f"read: h, a result of {op}, was not executed yet; call b.execute() first")
-        if value.updated:
-            raise BatchError(f"read: {value.updated} has updated h, a result of {op}; read the handle that it returned")
         if value.whole >= 0:
             return self._found(value.whole).reshape(value.shape)
         if value.upload >= 0 and not self._changed:

@@ -17,12 +17,17 @@ VIEW = Op(
 """What a batch records for a view, so that it has a place in the order; no kernel runs it."""
 
 
+MOST_AXES = 64  # NumPy's limit
+
+
 def reshaped(shape: Shape, wanted: Any) -> Shape:
     """The shape that `h.reshape(wanted)` has; -1 stands for the length that remains."""
     try:
         lengths = [index(n) for n in (wanted if isinstance(wanted, (tuple, list)) else (wanted,))]
     except TypeError:
         raise ParameterError(f"reshape: shape is {wanted!r}; give whole numbers, as in h.reshape((2, 3))") from None
+    if len(lengths) > MOST_AXES:
+        raise ShapeError(f"reshape: {len(lengths)} axes are asked for, but an array has at most {MOST_AXES}")
     count, rest = prod(shape), prod(n for n in lengths if n >= 0)
     if lengths.count(-1) == 1 and rest and count % rest == 0:
         lengths[lengths.index(-1)] = count // rest

@@ -228,7 +228,7 @@ class KVCache:
         many = self._listed(sequences)
         if len(set(many)) != len(many):
             raise ParameterError(f"KVCache: sequences are {many}; each may be there once")
-        if not isinstance(tokens, (int, np.integer)) or tokens < 0:
+        if not isinstance(tokens, (int, np.integer)) or isinstance(tokens, bool) or tokens < 0:
             raise ParameterError(f"KVCache: tokens is {tokens!r}; give a whole number, 0 or more")
         return many
 
@@ -303,10 +303,18 @@ class KVCache:
         home, one, own = self._home, isinstance(sequences, (int, np.integer)), q
         many, (q,) = self._many("attend", sequences, q=q)
         keys, values = self.pages(layer)
+        lengths = self.lengths(many, layer)
+        for sequence, length in zip(many, lengths, strict=True):
+            if length < q.shape[1]:
+                held, asked = counted(int(length), "token"), "one query" if q.shape[1] == 1 else f"{q.shape[1]} queries"
+                raise ShapeError(
+                    f"KVCache.attend: sequence {sequence} has {held} in layer {layer}, which is too few for {asked}; "
+                    "append the keys and values of these tokens first"
+                )
         given: dict[str, Any] = {"scale": scale, "window": window, "softcap": softcap}
         with home.asking():
             if q.shape[1] <= FEW or home.entry is not None:
-                places = home.sent("table", self.table(many)), home.sent("lengths", self.lengths(many, layer))
+                places = home.sent("table", self.table(many)), home.sent("lengths", lengths)
                 y = function("attention_decode")(q, keys.bytes, values.bytes, *places, format=self.format, **given)
                 y = y.reshape(tuple(y.shape[one:]))
             else:

@@ -15,7 +15,7 @@ from trueno.dispatch.asking import use
 from trueno.dispatch.coerce import coerce_params
 from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.function import function
-from trueno.errors import DeviceError, ParameterError
+from trueno.errors import DeviceError, DtypeError, ParameterError
 from trueno.ops import TABLE
 from trueno.select import policy
 
@@ -100,6 +100,8 @@ class Home:
     def operand(self, what: str, name: str, x: Any) -> Any:
         """The user's array, where the pages are; DeviceError for one of another place."""
         x = transfer.unwrap(x)
+        if isinstance(x, np.ma.MaskedArray):
+            raise DtypeError(f"KVCache.{what}: {name} is a masked array, whose mask would be lost; fill it first")
         there = transfer.device_of(x)
         if there is self.entry:
             return x if there else np.asarray(x)

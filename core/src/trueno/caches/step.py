@@ -1,14 +1,17 @@
 """`CacheStep`: the next token of some sequences, recorded in a batch; one recording serves every token."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from trueno.errors import DeviceError, ParameterError
+from trueno.errors import DeviceError, ParameterError, ShapeError, TruenoError
 
 Array = npt.NDArray[Any]
+NOWHERE = -1
+"""The slot of a row that `kv_cache_scatter` leaves out."""
 
 
 class Recorder(Protocol):
@@ -30,6 +33,8 @@ class Cache(Protocol):
     _home: Any
     _lengths: dict[int, list[int]]
 
+    layers: int
+
     @property
     def page(self) -> int: ...
     def pages(self, layer: int) -> Any: ...
@@ -37,17 +42,20 @@ class Cache(Protocol):
     def lengths(self, sequences: Sequence[int]) -> Array: ...
     def reserve(self, sequences: Sequence[int], tokens: int) -> Array: ...
     def commit(self, sequences: Sequence[int], tokens: int) -> None: ...
+    def _listed(self, sequences: Any) -> list[int]: ...
 
 
 class CacheStep:
     """One new token of each of `count` sequences, from `KVCache.record`.  positions: theirs, a handle for `rope`.
 
     Record `attend` for every layer, and then `run` as often as there are tokens: it gives the tokens their places,
-    executes the batch, and counts them.
+    executes the batch, and counts them.  The batch may also be executed without it: caches stay as they are then.
     """
 
     def __init__(self, cache: Cache, batch: Recorder, count: int) -> None:
         home = cache._home
+        if not hasattr(batch, "_uploads"):
+            raise ParameterError(f"KVCache.record: batch is {batch!r}; give a trueno.Batch()")
         if home.entry is not None and not batch._uploads._fixed:  # a batch without a name runs where its first array is
             batch.upload(cache.pages(0)[0])
         device = batch._uploads.device
@@ -60,6 +68,7 @@ class CacheStep:
             raise ParameterError(f"KVCache.record: sequences is {count!r}; give how many they are, 1 or more")
         self._cache, self._batch, self._count = cache, batch, int(count)
         self._slots, self._starts, self._lengths = (np.zeros(count, np.int64) for _ in range(3))
+        self._slots[:] = NOWHERE
         self._table = np.zeros((count, cache.table([]).shape[1]), np.int64)
         self._listed: list[list[int]] = [[] for _ in range(count)]
         self._recorded: set[int] = set()
@@ -76,6 +85,7 @@ class CacheStep:
         pages = self._cache.pages(layer)
         if layer in self._recorded:
             raise ParameterError(f"KVCache.record: layer {layer} is recorded already; each takes its tokens once")
+        self._check(pages, q, k, v)
         slots, _, lengths, table = self._handles
         kept = [
             self._batch.kv_cache_scatter(self._batch.upload(p), x, slots) for p, x in zip(pages, (k, v), strict=True)
@@ -84,11 +94,28 @@ class CacheStep:
         self._recorded.add(layer)
         return y.reshape((y.shape[0], *y.shape[2:]))
 
+    def _check(self, pages: Any, q: Any, k: Any, v: Any) -> None:
+        """Raise an error for handles of another shape, before anything is recorded."""
+        (*_, heads, d), (*_, e) = pages[0].shape, pages[1].shape
+        for name, x, numbers in (("k", k, d), ("v", v, e), ("q", q, d)):
+            shape = getattr(x, "shape", None)
+            if shape is None:
+                raise ParameterError(f"KVCache.record: {name} is {x!r}; give a handle of the batch")
+            several = shape[1] if name == "q" and len(shape) == 3 and heads and shape[1] % heads == 0 else heads
+            if shape != (self._count, several, numbers):
+                want = f"[{self._count}, {'a multiple of ' * (name == 'q')}{heads}, {numbers}]"
+                raise ShapeError(f"KVCache.record: {name} has shape {list(shape)}, but {want} is needed")
+
     def run(self, sequences: Sequence[int]) -> None:
         """Execute the batch for the next token of each of these sequences; an error leaves them as they are."""
         cache, lengths = self._cache, self._cache._lengths
+        if type(sequences) is not list or not all(type(s) is int for s in sequences):
+            sequences = cache._listed(sequences)
         if len(sequences) != self._count:
             raise ParameterError(f"KVCache.record: it is for {self._count} sequences, and {len(sequences)} are given")
+        if len(self._recorded) < cache.layers:
+            missing = ", ".join(str(i) for i in range(cache.layers) if i not in self._recorded)
+            raise ParameterError(f"KVCache.record: attend is not recorded for layers {missing}; each gets the token")
         alike = False
         try:
             alike = self._placed(sequences)
@@ -112,12 +139,21 @@ class CacheStep:
             for s in sequences:
                 if s in lengths:
                     cache._book.cut(s, max(lengths[s]))
+            with suppress(TruenoError):  # the error above says more
+                self._leave()
             raise
+        self._leave()
         if not alike:
             return cache.commit(sequences, 1)
         for s in sequences:
             lengths[s][:] = [lengths[s][0] + 1] * len(lengths[s])
         return None
+
+    def _leave(self) -> None:
+        """Let the batch write nothing to the cache until the next `run`: pages may have other users then."""
+        self._slots[:] = NOWHERE
+        if not self._borrowed:
+            self._batch.update(self._handles[0], self._slots)
 
     def _placed(self, sequences: Sequence[int]) -> bool:
         """Find the place of each new token; False if a page is missing, or shared, or something is wrong."""
@@ -129,7 +165,12 @@ class CacheStep:
             held = self._cache._lengths[s]
             start = held[0]
             block, at = divmod(start, page)
-            if held.count(start) < len(held) or block >= len(table) or book.users[table[block]] > 1:
+            if (
+                held.count(start) < len(held)
+                or start >= book.capacity
+                or block >= len(table)
+                or book.users[table[block]] > 1
+            ):
                 return False
             self._slots[i] = table[block] * page + at
             self._starts[i] = start

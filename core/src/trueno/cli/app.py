@@ -47,6 +47,7 @@ def _plain_warnings() -> Iterator[None]:
 
 
 _UsageError: Any = typer.BadParameter.__base__  # of click, or of the click inside typer
+_HELP = "NoArgsIsHelpError"  # a usage error whose message is the help text; older versions of click have no such class
 
 
 @contextmanager
@@ -55,7 +56,8 @@ def _plain_usage() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
-        error.message = escaped(error.message)
+        if error.__class__.__name__ != _HELP:
+            error.message = escaped(error.message)
         raise
 
 

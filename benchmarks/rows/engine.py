@@ -58,7 +58,7 @@ def _model(shape: str) -> tuple[Path, Model]:
 
 
 def _ours(what: str, model: Model, prompt: list[int]) -> Callable[[], Array]:
-    """The call that computes the prompt, or one token after it."""
+    """The call that computes all tokens at once, or one token after them."""
     kept = model.cache(2 * TOKENS)
     model.prefill(prompt, kept)
 

@@ -32,7 +32,6 @@ class Cache(Protocol):
     _book: Any
     _home: Any
     _lengths: dict[int, list[int]]
-
     layers: int
 
     @property
@@ -67,8 +66,8 @@ class CacheStep:
         if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1:
             raise ParameterError(f"KVCache.record: sequences is {count!r}; give how many they are, 1 or more")
         self._cache, self._batch, self._count = cache, batch, int(count)
-        self._slots, self._starts, self._lengths = (np.zeros(count, np.int64) for _ in range(3))
-        self._slots[:] = NOWHERE
+        self._slots = np.full(count, NOWHERE, np.int64)
+        self._starts, self._lengths = (np.zeros(count, np.int64) for _ in range(2))
         self._table = np.zeros((count, cache.table([]).shape[1]), np.int64)
         self._listed: list[list[int]] = [[] for _ in range(count)]
         self._recorded: set[int] = set()

@@ -5,8 +5,8 @@ each number to the sum of its eleven bits; from the largest on, these sums tell 
 The next pass looks at the numbers with those bits alone, at eleven bits more: three passes for float32, six for
 float64.  Numbers that are left have equal keys, and follow one another in order of position.
 
-Floor: a pass over the row with an exponential each.  With these passes `sample` takes a tenth of the time that ranking
-takes: `benchmarks` has the rows (`regret`, and `structured` against PyTorch).
+Floor: a pass over the row with an exponential each.  `benchmarks` has the rows (`language`, against PyTorch; `regret`,
+against the other backends, which sort).
 """
 
 import math

@@ -175,7 +175,7 @@ def with_kept_scratch(compiled: Any) -> Callable[..., int]:
         except IndexError:
             scratch = np.empty(FIRST, np.uint8)
         status: int = compiled(*args, scratch)
-        while status > 0:  # more than once where the need depends on the numbers, as in `sample`
+        while status > 0:
             larger = np.empty(status, np.uint8)
             if status <= KEPT:
                 scratch = larger

@@ -34,9 +34,8 @@ from trueno_simd.llvm.jit import outer
 Array = np.ndarray[Any, Any]
 
 SMALL, LARGE, FLOATS = 0, 1, 2  # how a product reads x: in blocks of 32 codes, of 256, as it is
-HEAD = (
-    9  # words: SMALL and LARGE are wanted, chunks, where their ends are, runs, patches and how many, bytes of scratch
-)
+HEAD = 9
+"""Words: SMALL and LARGE are wanted, chunks, where their ends are, runs, patches and how many, bytes of scratch."""
 RUN, PART = 3, 7  # words of a run (of what, first row, end) and of a product
 
 PIECE_JOB = reader(5)

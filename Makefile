@@ -45,7 +45,7 @@ bench: .venv/dev  ## Compare with NumPy and PyTorch, row by row
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-gpu: .venv/dev  ## The rows of GPUs alone, on the GPUs that are here
-	$(BIN)/python -m benchmarks --rows cuda,wgpu $(ARGS)
+	$(BIN)/python -m benchmarks --rows cuda,engine_cuda,wgpu $(ARGS)
 
 TOOLS ?= memcheck racecheck
 sanitize: .venv/packages  ## Run every CUDA kernel's sample under compute-sanitizer, on the GPU that is here
@@ -53,7 +53,7 @@ sanitize: .venv/packages  ## Run every CUDA kernel's sample under compute-saniti
 	    compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/trueno ptx check $(ARGS) || exit 1; done
 
 docs: .venv/dev  ## Build the site into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 generate: .venv/packages  ## Rewrite what derives from a table: stubs, the manifest's schema, docs/reference/, the README's list of ops
 	$(BIN)/python -m trueno._stubs

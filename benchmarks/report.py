@@ -26,7 +26,7 @@ SINGLE = (
     "rust", "wgpu", "cuda",
 )  # fmt: skip
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
-LISTED = ("structured", "language", "quant", "engine")
+LISTED = ("structured", "language", "quant", "lz4", "engine")
 """Groups whose cells are ratios, but every op has shapes of its own."""
 
 

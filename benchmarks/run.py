@@ -8,7 +8,8 @@ from pathlib import Path
 
 GROUPS = (
     "startup", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "functions", "quartiles", "rust",
-    "structured", "language", "rows", "elementwise", "reductions", "batch", "quant", "engine", "wgpu", "cuda", "regret",
+    "structured", "language", "rows", "elementwise", "reductions", "batch", "quant", "lz4", "engine", "wgpu",
+    "cuda", "engine_cuda", "regret",
 )  # fmt: skip
 
 

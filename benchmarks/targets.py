@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from trueno.text import duration
 
 from benchmarks.compare import Record
-from benchmarks.rows import ROWS, cuda, door, engine, functions, general, quartiles, text, wgpu
+from benchmarks.rows import ROWS, door, engine, functions, general, lz4, quartiles, text, wgpu
 from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
 from benchmarks.rows.regret_gpu import HOST, THERE
 from benchmarks.rows.rust import PUBLISHED_NS
 from benchmarks.rows.structured import MATMUL as MATMUL_SIZES
+from benchmarks.targets_cuda import cuda_verdicts, engine_verdicts
 from benchmarks.timing import OURS, geometric_mean, median
 from benchmarks.verdict import Verdict, times
 from benchmarks.verdict import missing as _missing
@@ -53,6 +54,8 @@ QUANT: dict[str, tuple[tuple[str, str, float], ...]] = {  # what ours is: whom o
     ),
     GGUF: (("dequantize, each format", "dequantize", 5.0), ("quantize, each format", "quantize_rows", 5.0)),
 }
+LZ4 = {"lz4_decompress": 1.5, "lz4_compress": 1.2}
+LZ4_SIZE = 1.08
 REGRET_MEAN, REGRET_WORST = 1.05, 1.5
 AWAIT_S, GENERAL_S = 40e-6, 2e-6
 
@@ -99,7 +102,10 @@ def _door(records: Sequence[Record]) -> list[Verdict]:
         for (name, n), most in door.RATIOS.items()
     ]  # fmt: skip
     row, target = "whole call: add, out=, beyond the kernel's machine code", f"≤ {duration(door.BEYOND_S)}"
-    return [*ratios, _one(records, ("door", door.BEYOND), row, target, duration, lambda v: v <= door.BEYOND_S)]
+    beyond = _one(records, ("door", door.BEYOND), row, target, duration, lambda v: v <= door.BEYOND_S)
+    row, target = "whole call: softmax of a PyTorch tensor, beyond that of an array", f"≤ {duration(door.TENSOR_S)}"
+    tensor = _one(records, ("door", door.TENSOR), row, target, duration, lambda v: v <= door.TENSOR_S)
+    return [*ratios, beyond, tensor]
 
 
 def _general(records: Sequence[Record]) -> list[Verdict]:
@@ -261,6 +267,17 @@ def _quant(records: Sequence[Record]) -> list[Verdict]:
     return verdicts
 
 
+def _lz4(records: Sequence[Record]) -> list[Verdict]:
+    """Ours on two threads against the package on one, and how large the blocks are."""
+    where, verdicts = lz4.shape(lz4.EACH, lz4.THREADS[-1]), []
+    for name, least in LZ4.items():
+        row, target = f"{name}, {lz4.THREADS[-1]} threads, against the package's one", f"≥ {least:g}×"
+        verdicts.append(_one(records, ("lz4", name, where), row, target, times, lambda v, least=least: v >= least))
+    row, key = "lz4_compress: size of the blocks over the package's", ("lz4", "lz4_compress", lz4.SIZES)
+    verdicts.append(_one(records, key, row, f"≤ {LZ4_SIZE:g}×", lambda v: f"{1 / v:.3f}×", lambda v: 1 / v <= LZ4_SIZE))
+    return verdicts
+
+
 def _engine(records: Sequence[Record]) -> list[Verdict]:
     mine = [r for r in records if r.group == "engine"]
     row, target = "engine: a decode step beyond its kernels, recorded", f"≤ {duration(engine.BEYOND_S)}"
@@ -292,39 +309,6 @@ def _wgpu(records: Sequence[Record]) -> list[Verdict]:
         _one(records, ("wgpu", name), f"wgpu: {row}", target, show, good) for name, row, target, show, good in rows
     ]
     return [counted, *verdicts]
-
-
-CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must reach, and of what
-    (("add", "relu", "gelu", cuda.CHAIN), 0.95, "a copy of the same bytes"),
-    (("softmax", "layer_norm", "rms_norm"), 0.90, "a copy of the same array"),
-    ((cuda.TUTORIAL,), 0.90, "a copy of the same bytes"),
-    (("gelu bfloat16", "softmax bfloat16"), 0.90, "a copy of the same bytes"),
-    (("sum", "argmax"), 0.94, "a copy of the same bytes, which is 93 % of reading them"),
-    (("matmul",), 0.98, "cuBLAS"),
-    (("matmul, our PTX",), 0.85, "cuBLAS"),
-    (("matmul bfloat16, our PTX",), 0.85, "cuBLAS"),
-)
-CUDA_HOST = {cuda.PLANNED: 3e-6, cuda.CALLED: 6e-6, cuda.REPLAYED: 1.2e-6}
-
-
-def _cuda(records: Sequence[Record]) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-    mine = [r for r in records if r.group == "cuda"]
-    for names, least, whom in CUDA:
-        row, target = f"cuda: {', '.join(names)}", f"each ≥ {least:.0%} of {whom}"
-        measured = [r for r in mine if r.name in names and (r.value is not None or r.problem)]
-        if not measured:
-            verdicts.append(_missing(row, target))
-            continue
-        worst = min(measured, key=lambda r: -1.0 if r.problem else r.value or 0.0)
-        shown = worst.problem or f"worst {worst.value or 0:.0%}"
-        good = all(not r.problem and (r.value or 0.0) >= least for r in measured)
-        verdicts.append(Verdict(row, target, f"{shown} ({worst.name}, {worst.shape})", good))
-    for name, most in CUDA_HOST.items():
-        verdicts.append(
-            _one(mine, ("cuda", name), f"cuda: {name}", f"≤ {duration(most)}", duration, lambda v, most=most: v <= most)
-        )
-    return verdicts
 
 
 def regrets(records: Sequence[Record]) -> list[Record]:
@@ -380,8 +364,10 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *_rust(records),
         *_batch(records),
         *_quant(records),
+        *_lz4(records),
         *_engine(records),
         *_wgpu(records),
-        *_cuda(records),
+        *cuda_verdicts(records),
+        *engine_verdicts(records),
         *_regret(records),
     ]

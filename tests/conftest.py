@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 # `trueno conformance`, called from here, has a configuration of its own, and nothing is sampled there.
-pytest_plugins = ["sampling"] if find_spec("sampling") else []
+pytest_plugins = ["sampling", "browser"] if find_spec("sampling") else []
 
 
 @pytest.hookimpl(trylast=True)

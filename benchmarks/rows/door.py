@@ -28,6 +28,8 @@ RATIOS: dict[tuple[str, int], float] = {
 }  # fmt: skip
 """What is called on how many elements, and the share of NumPy's time that it may take."""
 BEYOND_S = 35e-9
+TENSOR = "softmax of a tensor, beyond that of an array"
+TENSOR_S = 2e-6
 N = 1_024
 TIMES = 10_000
 
@@ -36,6 +38,7 @@ def cells(plan: Plan) -> Iterator[Cell]:
     for name, n in RATIOS:
         yield Cell("door", name, text((n,)), partial(_ratio, name, n, plan))
     yield Cell("door", BEYOND, text((N,)), partial(_beyond, plan))
+    yield Cell("door", TENSOR, text((N,)), partial(_tensor, plan))
 
 
 def _arrays(n: int) -> tuple[Any, Any]:
@@ -97,6 +100,23 @@ def _beyond(plan: Plan) -> list[Record]:
         best = fastest(race(calls, plan.budget, tuple(calls)))
     best["kernel"] /= TIMES
     return [Record("door", BEYOND, text((N,)), "s", best["call"] - best["kernel"] - best["nothing"], seconds=best)]
+
+
+def _tensor(plan: Plan) -> list[Record]:
+    """What the way of a PyTorch tensor in and out costs: the same numbers, in turns."""
+    try:
+        import torch
+    except ImportError:
+        return [Record("door", TENSOR, text((N,)), "s", None, problem="PyTorch is not installed")]
+    x, _ = _arrays(N)
+    t = torch.from_numpy(x)
+    with trueno.use("simd"):
+        calls = {"tensor": bind(trueno.softmax, t), "array": bind(trueno.softmax, x)}
+        for call in calls.values():
+            for _ in range(3):
+                call()
+        best = fastest(race(calls, plan.budget, tuple(calls)))
+    return [Record("door", TENSOR, text((N,)), "s", best["tensor"] - best["array"], seconds=best)]
 
 
 def _nothing() -> None: ...

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import trueno
+from trueno.backend import replacing
 
 from examples.qwen2.bench import bench
 from examples.qwen2.checkpoint import ARCHITECTURES, Checkpoint, EngineError
@@ -45,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
         if name != "synthesize":
             p.add_argument("--backend", help="compute there, not where Trueno predicts the least time")
             p.add_argument("--activations", choices=("q8", "f32"), default="q8", help="of quantized products")
+            p.add_argument("--cache", choices=("float32", "float16"), help="of keys, values; else float16 on devices")
             p.add_argument("--guard", action="store_true", help="stop at the first NaN or Inf; name layer and op")
         for option, keywords in options.items():
             p.add_argument(f"-{option}" if len(option) == 1 else f"--{option.replace('_', '-')}", **keywords)
@@ -78,12 +80,9 @@ def measure(a: argparse.Namespace, model: Model) -> None:
 
 
 def logits(a: argparse.Namespace, model: Model) -> None:
-    rows, beside = model.prefill(a.tokens, model.cache(len(a.tokens)), every=True), Path(f"{a.out}.{os.getpid()}.npy")
-    try:
-        np.save(beside, rows)
-        beside.replace(a.out)  # the file appears when it is complete
-    finally:
-        beside.unlink(missing_ok=True)
+    rows = model.prefill(a.tokens, model.cache(len(a.tokens)), every=True)
+    with replacing(Path(a.out)) as beside, beside.open("wb") as file:  # the file appears when it is complete
+        np.save(file, rows)
 
 
 def talk(a: argparse.Namespace, model: Model) -> None:
@@ -105,8 +104,7 @@ def talk(a: argparse.Namespace, model: Model) -> None:
     ends = () if a.ignore_end else text.ends if text else {model.checkpoint.metadata.get("tokenizer.ggml.eos_token_id")}
     steps = continuations(model, tokens, a.n, how, a.seed, ends, a.count)
     if a.count > 1 or a.ids:
-        steps = list(steps)
-        for ids in ([step[i] for step in steps if i in step] for i in range(a.count)):
+        for ids in [[step[i] for step in taken if i in step] for taken in [list(steps)] for i in range(a.count)]:
             print(*(ids if a.ids else [a.prompt + text.tokenizer.decode(ids)]))
     else:
         for piece in chain([a.prompt], map(text.stream(), (step[0] for step in steps)), "\n"):
@@ -123,8 +121,8 @@ def main() -> None:
             return synthesize(a.out, a.shape, a.mixture, a.architecture, a.seed)
         guard = trueno.JidokaGuard().on(trueno.Condition.NAN, stop).on(trueno.Condition.INF, stop)
         with guard if a.guard else nullcontext(), trueno.use(a.backend) if a.backend else nullcontext():
-            progress = track if sys.stderr.isatty() else iter
-            model = Model(Checkpoint(a.model, a.guard), a.backend, a.activations, progress)
+            progress = (iter, track)[sys.stderr.isatty()]
+            model = Model(Checkpoint(a.model, a.guard), a.backend, a.activations, progress, a.cache)
             try:
                 return {"bench": measure, "logits": logits}.get(a.command, talk)(a, model)
             except trueno.GuardError as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from examples.qwen2.model import Model
+from examples.qwen2.model import Model, Sampling
 
 
 def bench(model: Model, prompt: int, generate: int, batches: list[int], depth: int = 0, repetitions: int = 5) -> Any:
@@ -23,17 +23,15 @@ def bench(model: Model, prompt: int, generate: int, batches: list[int], depth: i
 
     def decode(count: int) -> None:
         caches = [before.fork() for _ in range(count)]
-        for tokens in some(size=(generate, count)):
-            model.decode(tokens, caches).argmax(-1)
+        for _ in model.draws(some(size=count).tolist(), caches, Sampling(), np.zeros((generate, count))):
+            pass
         for cache in caches:
             cache.release()
 
     tests: list[Any] = [(f"pp{prompt}", prompt, prefill)] if prompt else []
     tests += [(f"tg{generate}" + f" x {n}" * (n > 1), generate * n, partial(decode, n)) for n in batches if generate]
-    records = []
     for name, tokens, run in tests:
         run()  # kernels are compiled, and the file is read
         rates = [tokens / timeit(run, number=1) for _ in range(max(repetitions, 1))]
-        records.append({"test": name + f" @ d{depth}" * (depth > 0), "n_depth": depth, "samples_ts": rates,
-                        "avg_ts": float(np.mean(rates)), "stddev_ts": float(np.std(rates))})  # fmt: skip
-    return records
+        yield {"test": name + f" @ d{depth}" * (depth > 0), "n_depth": depth, "samples_ts": rates,
+               "avg_ts": float(np.mean(rates)), "stddev_ts": float(np.std(rates))}  # fmt: skip

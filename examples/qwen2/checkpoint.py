@@ -25,7 +25,7 @@ class Checkpoint:
         parts, experts = (self.metadata.get(key) for key in ("split.count", f"{self.architecture}.expert_count"))
         if parts not in (None, 0, 1) or experts:
             raise self._error("it is a part of a split model, or a mixture of experts, which this engine does not run")
-        self.config = self._configured()
+        self.config, self.nbytes = self._configured(), sum(tensor.nbytes for tensor in self.tensors.values())
         self._check_tensors()
 
     def _error(self, problem: str) -> EngineError:

@@ -1,10 +1,10 @@
 """The forward pass of Qwen2 and Llama on any backend.
 
-Activations are [tokens, numbers], or [numbers] for a single token: tokens of all sequences are rows of one matrix, and
-only attention tells them apart.  `ops` is `trueno`, which computes at once, or a `trueno.Batch`, which records: prompts
-are computed, and the step from one token to the next is recorded once and run for every token.
+Activations are [tokens, numbers], or [numbers] for a single token; only attention tells sequences apart.  `ops` is
+`trueno`, which computes prompts at once, or a `trueno.Batch`, which records the step from one token to the next.
 """
 
+from collections import namedtuple
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -12,10 +12,19 @@ from typing import Any
 
 import numpy as np
 import trueno
-from trueno import QuantizedMatrix
 
-from examples.qwen2.cache import Cache
 from examples.qwen2.checkpoint import Checkpoint, EngineError
+
+Sampling = namedtuple("Sampling", "temperature top_k top_p min_p", defaults=(0.0, 0, 1.0, 0.0))
+"""temperature: 0 takes the most likely token.  top_k, top_p, min_p: which others may be taken; 0, 1, 0 for all."""
+
+
+def sample(logits: Any, how: Sampling, number: float) -> int:
+    """A token, drawn by a number in [0, 1)."""
+    if not np.isfinite(logits.max()):
+        raise EngineError("the logits are not finite, so the weights are damaged; --guard says where")
+    with trueno.use():  # the logits are on the host
+        return int(trueno.sample(logits, np.float32(number), **how._asdict()))
 
 
 def operand(ops: Any, x: Any) -> Any:
@@ -36,9 +45,9 @@ class Projection:
 
     def _product(self, ops: Any, x: Any, matrix: Any, bias: Any) -> Any:
         one, w = len(x.shape) == 1, operand(ops, matrix)
-        if isinstance(matrix, QuantizedMatrix):
+        if isinstance(matrix, trueno.QuantizedMatrix):
             op, operands = (ops.quant_matvec, (w, x)) if one else (ops.quant_matmul, (x, w))
-            y = op(*operands, activations=self.model.activations)
+            y = op(*operands, activations=self.model.activations if one or x.shape[0] <= 64 else self.model.prompts)
         elif one:
             y = ops.matvec(w, x)
         elif isinstance(w, np.ndarray):
@@ -48,13 +57,50 @@ class Projection:
         return y if bias is None else ops.bias_activation(y, operand(ops, bias), activation="none")
 
 
+class Cache:
+    """A sequence on the pages of a cache; those of one batch are forks of one another, and share the pages."""
+
+    def __init__(self, pages: trueno.KVCache, number: int) -> None:
+        self.pages, self.number = pages, number
+
+    @property
+    def length(self) -> int:
+        """Tokens in every layer; a smaller number forgets the last ones."""
+        return self.pages.length(self.number)
+
+    @length.setter
+    def length(self, tokens: int) -> None:
+        self.pages.truncate(self.number, tokens)
+
+    def attend(self, layer: int, q: Any, k: Any, v: Any) -> Any:
+        """Attention of new tokens over the whole sequence, which gets their keys and values."""
+        self.pages.append(layer, k, v, self.number)
+        if self.pages.device != "host" and 8 < q.shape[0] == self.pages.lengths([self.number], layer)[0]:
+            return trueno.attention(q, k, v, causal=True)
+        return self.pages.attend(layer, q, self.number)
+
+    def fork(self) -> "Cache":
+        """Another sequence that begins with the same tokens, which are neither computed nor stored again."""
+        return Cache(self.pages, self.pages.fork(self.number))
+
+    def release(self) -> None:
+        self.pages.release(self.number)
+
+
 class Model:
     """A model that is loaded.  backend: a name, or None to let Trueno choose.  place: the part that is computed."""
 
-    def __init__(self, checkpoint: Checkpoint, backend: Any = None, activations: str = "q8", track: Any = iter) -> None:
+    def __init__(self, checkpoint: Checkpoint, backend: Any = None, activations: str = "q8", track: Any = iter,
+                 cache: str = "") -> None:  # fmt: skip
+        limits, need = trueno.device(backend).limits if backend else {}, checkpoint.nbytes
+        if need > (free := limits.get("free_bytes", need)):
+            raise EngineError(f"{checkpoint.path}: its weights take {need} bytes, and {free} are free on {backend}")
         self.checkpoint, self.config, self.activations = checkpoint, checkpoint.config, activations
+        self.prompts = "bf16" if activations == "q8" and str(backend).startswith("cuda") else activations
         self.backend, self.put = backend, lambda x: x if x is None or not backend else trueno.to(x, backend)
+        self.load = lambda name: self.put(checkpoint.load(name))  # None where the file has no such tensor
         self.on_host = isinstance(self.put(np.zeros(1, np.float32)), np.ndarray)
+        self.dtype = cache or ("float32" if self.on_host else "float16")  # a device reads half, and the host in place
         self.layers = [self._loaded(f"blk.{i}") for i in track(range(self.config.layers))]
         self.norms = [*(layer.norm for layer in self.layers[1:]), self.load("output_norm.weight")]
         tied = "output.weight" not in checkpoint.tensors
@@ -62,30 +108,26 @@ class Model:
         self.embedding = self.output.parts[0][0] if tied else self.load("token_embd.weight")
         self.step: Step | None = None
 
-    def load(self, name: str) -> Any:
-        """A tensor of the file where the model computes, or None where the file has none."""
-        return self.put(self.checkpoint.load(name))
-
     def _loaded(self, name: str) -> SimpleNamespace:
-        """The weights of one layer."""
         part = partial(Projection, self)
-        return SimpleNamespace(
+        return SimpleNamespace(  # the weights of one layer
             norm=self.load(f"{name}.attn_norm.weight"), qkv=part(*(f"{name}.attn_{x}" for x in "qkv")),
             out=part(f"{name}.attn_output"), feed_norm=self.load(f"{name}.ffn_norm.weight"),
-            gate_up=part(f"{name}.ffn_gate", f"{name}.ffn_up"), down=part(f"{name}.ffn_down"),
-        )  # fmt: skip
+            gate_up=part(f"{name}.ffn_gate", f"{name}.ffn_up"), down=part(f"{name}.ffn_down"))  # fmt: skip
 
     def cache(self, tokens: int = 0, sequences: int = 1) -> Cache:
         """An empty sequence, in memory for some sequences of so many tokens; 0: the whole context."""
         c = self.config
-        pages = trueno.KVCache(c.layers, c.kv_heads, c.head, dtype="float32", sequences=sequences, page=256,
+        pages = trueno.KVCache(c.layers, c.kv_heads, c.head, dtype=self.dtype, sequences=sequences, page=256,
                                capacity=min(tokens or c.context, c.context), device=self.backend or "")  # fmt: skip
-        return Cache(pages, pages.new(), c.context)
+        return Cache(pages, pages.new())
 
     def states(self, ops: Any, tokens: Any, positions: Any, attend: Any) -> Any:
         """The states after the last layer.  attend(layer, q, k, v): attention over all tokens of each sequence."""
         c, count, weight, self.place = self.config, tokens.shape[0], partial(operand, ops), "token_embd"
-        lookup = ops.quant_embedding_lookup if isinstance(self.embedding, QuantizedMatrix) else ops.embedding_lookup
+        lookup = (
+            ops.quant_embedding_lookup if isinstance(self.embedding, trueno.QuantizedMatrix) else ops.embedding_lookup
+        )
         x = lookup(weight(self.embedding), tokens).reshape((count, c.width)[count == 1 :])
         y = ops.rms_norm(x, weight(self.layers[0].norm), eps=c.eps)
         for i, (layer, next_norm) in enumerate(zip(self.layers, self.norms, strict=True)):
@@ -100,52 +142,68 @@ class Model:
         self.place = "output"
         return y
 
-    def check(self, tokens: Sequence[int]) -> None:
-        """EngineError for a token that the model does not have."""
+    def known(self, tokens: Sequence[int]) -> Any:
+        """Tokens as an array; EngineError for one that the model does not have."""
         if unknown := [int(token) for token in tokens if not 0 <= token < self.config.vocabulary]:
             raise EngineError(f"token {unknown[0]} is unknown; the model has tokens 0 to {self.config.vocabulary - 1}")
+        return np.array(tokens, np.int64)
 
     def forward(self, tokens: Sequence[int], cache: Cache, first: int = 0) -> Any:
         """Logits [tokens, vocabulary], on the host, after new tokens of a sequence; first: of those from there on."""
         cache.length = start = cache.length  # an error may have left tokens in some layers
-        self.check(tokens)
-        y = self.states(trueno, *map(self.put, (np.array(tokens), start + np.arange(len(tokens)))), cache.attend)
-        if first:
-            y = y[first:] if self.on_host else self.put(trueno.numpy(y)[first:])
+        y = self.states(trueno, *map(self.put, (self.known(tokens), start + np.arange(len(tokens)))), cache.attend)
+        y = trueno.embedding_lookup(y, self.put(np.arange(first, len(tokens)))) if first else y
         (y,) = self.output(trueno, y.reshape((self.config.width,)) if y.shape[0] == 1 else y)
         return trueno.numpy(y).reshape((-1, self.config.vocabulary))
 
-    def prefill(self, tokens: Sequence[int], cache: Cache, every: bool = False, chunk: int = 512) -> Any:
+    def prefill(self, tokens: Sequence[int], cache: Cache, every: bool = False, chunk: int = 0) -> Any:
         """Logits [1, vocabulary] after the last of some tokens, or after every one; `chunk` are computed at a time."""
+        chunk = chunk or (512 if self.on_host else 4096)
         if not len(tokens):
             raise EngineError("there are no tokens to start from; give --prompt or --tokens")
-        cache.check(len(tokens))
+        if (length := cache.length) + (more := len(tokens)) > (room := self.config.context):
+            raise EngineError(f"the context is full: {length} tokens and {more} more do not fit into {room}")
         parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]
         rows = [self.forward(part, cache, 0 if every else len(part) - 1) for part in parts]
         return np.concatenate(rows) if every else rows[-1]
 
+    def _step(self, tokens: Sequence[int], caches: Sequence[Cache], how: Sampling) -> "Step | None":
+        """The recorded step, which begins with these tokens; None where tokens are computed one by one."""
+        pages, what = caches[0].pages, (len(caches), how)
+        if self.checkpoint.guarded or (pages.device == "host" and not self.on_host):  # a guard names what runs alone
+            return None
+        if self.step is None or self.step.pages is not pages or self.step.what != what:
+            self.step = Step(self, pages, *what)
+        self.step.batch.update(self.step.tokens, self.known(tokens))
+        return self.step
+
     def decode(self, tokens: Sequence[int], caches: Sequence[Cache]) -> Any:
         """Logits [sequences, vocabulary] after one more token of each of some sequences, forks of one another."""
-        pages, count = caches[0].pages, len(caches)
-        if self.checkpoint.guarded or (pages.device == "host" and not self.on_host):  # a guard names what runs alone
+        if (step := self._step(tokens, caches, Sampling())) is None:
             return np.concatenate([self.forward([token], cache) for token, cache in zip(tokens, caches, strict=True)])
-        self.check(tokens)
-        if self.step is None or self.step.pages is not pages or len(self.step.tokens) != count:
-            self.step = Step(self, pages, count)
-        return self.step(tokens, [cache.number for cache in caches])
+        step.places.run([cache.number for cache in caches])
+        return step.batch.read(step.logits)
+
+    def draws(self, tokens: Sequence[int], caches: Sequence[Cache], how: Sampling, numbers: Any) -> Any:
+        """The next tokens of some sequences, drawn by each row of numbers [times, sequences] in [0, 1)."""
+        if step := self._step(tokens, caches, how):
+            sequences, x, numbers = [cache.number for cache in caches], step.numbers, np.float32(numbers)
+            yield from step.places.runs(sequences, len(numbers), step.drawn, before=lambda i: np.copyto(x, numbers[i]))
+            return
+        for row in numbers:
+            tokens = [sample(y, how, number) for y, number in zip(self.decode(tokens, caches), row, strict=True)]
+            yield np.array(tokens)
 
 
 class Step:
-    """One token of each of `count` sequences, recorded in a batch; a call computes the next ones."""
+    """One token of each of `count` sequences, recorded in a batch, and how the next ones are drawn from its logits."""
 
-    def __init__(self, model: Model, pages: trueno.KVCache, count: int) -> None:
-        self.batch, self.pages, self.tokens = trueno.Batch(model.backend), pages, np.zeros(count, np.int64)
-        self.places, self.handle = pages.record(self.batch, count), self.batch.upload(self.tokens)
-        y = model.states(self.batch, self.handle, self.places.positions, self.places.attend)
-        (self.logits,) = model.output(self.batch, y)
-
-    def __call__(self, tokens: Sequence[int], sequences: Sequence[int]) -> Any:
-        self.tokens[:] = tokens
-        self.batch.update(self.handle, self.tokens)  # the same array with other contents: the recording stays
-        self.places.run(sequences)
-        return self.batch.read(self.logits).reshape((len(tokens), -1))
+    def __init__(self, model: Model, pages: trueno.KVCache, count: int, how: Sampling) -> None:
+        self.batch, self.pages, self.what = trueno.Batch(model.backend), pages, (count, how)
+        self.numbers, upload = np.zeros(count, np.float32), self.batch.upload
+        self.places, self.tokens = pages.record(self.batch, count), upload(np.zeros(count, np.int64))
+        y = model.states(self.batch, self.tokens, self.places.positions, self.places.attend)
+        (logits,) = model.output(self.batch, y)
+        self.logits = self.batch.keep(logits.reshape((count, model.config.vocabulary)))
+        self.drawn = self.batch.sample(self.logits, upload(self.numbers, live=True), **how._asdict())
+        self.batch.feed(self.tokens, self.drawn)  # one token leads to the next without the host

@@ -1,44 +1,30 @@
 """What one does with a model: draw tokens, chat, and measure how well it predicts a text."""
 
-from collections import namedtuple
 from collections.abc import Callable, Iterator
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 import numpy as np
 import trueno
 
 from examples.qwen2.checkpoint import EngineError
-from examples.qwen2.model import Model
-
-Sampling = namedtuple("Sampling", "temperature top_k top_p min_p", defaults=(0.0, 0, 1.0, 0.0))
-"""temperature: 0 takes the most likely token.  top_k, top_p, min_p: which others may be taken; 0, 1, 0 for all."""
-
-
-def sample(logits: Any, how: Sampling, number: float) -> int:
-    """A token, drawn by a number in [0, 1)."""
-    if not np.isfinite(logits.max()):
-        raise EngineError("the logits are not finite, so the weights are damaged; --guard says where")
-    with trueno.use():  # the logits are on the host
-        return int(trueno.sample(logits, np.float32(number), **how._asdict()))
+from examples.qwen2.model import Model, Sampling, sample
 
 
 def continuations(
     model: Model, tokens: Any, n: int, how: Sampling, seed: int, ends: Any = (), count: int = 1, cache: Any = None
 ) -> Iterator[dict[int, int]]:
     """Up to n times {sequence: next token} of `count` sequences that begin with the same tokens, computed once."""
-    room = model.config.context - (cache.length if cache else 0) - len(tokens)
+    ends, room = set(ends), model.config.context - (cache.length if cache else 0) - len(tokens)
     if n > room:
         raise EngineError(f"the context of {model.config.context} tokens has room for {max(room, 0)} new ones, not {n}")
     cache = cache or model.cache(len(tokens) + n, count)
-    logits = np.repeat(model.prefill(tokens, cache), count, 0)
+    (logits,) = model.prefill(tokens, cache)
     caches = [cache, *(cache.fork() for _ in range(count - 1))]
-    rngs, going = [np.random.default_rng([seed, i]) for i in range(count)], dict.fromkeys(range(count), 0)
-    for step in range(n):
-        if step:
-            logits = model.decode([*going.values()], [caches[i] for i in going])
-        drawn = {i: sample(row, how, rngs[i].random()) for i, row in zip(going, logits, strict=True)}
-        if not (going := {i: token for i, token in drawn.items() if token not in ends}):
+    numbers = np.transpose([np.random.default_rng([seed, i]).random(n) for i in range(count)])
+    going, first = range(count), [sample(logits, how, number) for number in numbers[0]] if n else []
+    for row in chain([first], model.draws(first, caches, how, numbers[1:])) if n else ():  # the others go on beside
+        if not (going := {i: int(row[i]) for i in going if row[i] not in ends}):  # sequences that have ended
             return
         yield going
 

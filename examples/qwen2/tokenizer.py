@@ -58,9 +58,8 @@ class Text:
         template = self.keys.get("chat_template", CHAT if "<|im_start|>" in self.names else None)
         if template is None:
             raise EngineError("the model has no template for chats; use generate")
-        names = {
-            f"{k}_token": self.names[i] for k in ("bos", "eos") if (i := self.keys.get(f"{k}_token_id")) is not None
-        }
+        ids = {f"{k}_token": self.keys.get(f"{k}_token_id") for k in ("bos", "eos")}
+        names = {name: self.names[i] for name, i in ids.items() if i is not None}
         box = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         try:
             text = box.from_string(template).render(messages=messages, add_generation_prompt=True, **names)

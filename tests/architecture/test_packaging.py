@@ -67,9 +67,9 @@ def test_minors_are_in_lockstep():
 
 
 def test_extras():
-    assert set(EXTRAS) == {"scalar", "simd", "wgpu", "cuda", "cuda12", "cuda13", "cli", "gguf", "all"}
+    assert set(EXTRAS) == {"scalar", "simd", "wgpu", "cuda", "cuda12", "cuda13", "cli", "gguf", "lz4", "plot", "all"}
     assert EXTRAS["cuda"] == EXTRAS["cuda13"]
-    assert EXTRAS["all"] == [r for extra in ("scalar", "simd", "wgpu", "cli", "gguf") for r in EXTRAS[extra]]
+    assert EXTRAS["all"] == [r for extra in ("scalar", "simd", "wgpu", "cli", "gguf", "lz4") for r in EXTRAS[extra]]
     for extra in ("scalar", "simd", "wgpu"):
         assert [r.startswith(f"trueno-{extra}>") for r in EXTRAS[extra]] == [True]
 

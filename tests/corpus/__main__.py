@@ -19,6 +19,7 @@ from pathlib import Path
 
 from . import sources
 from .faults import FAULTS
+from .foreign import foreign, foreign_origins
 from .launches import Launch
 from .measure import Analyzer, Judge, Measured, command, correct, silence
 from .mutants import Mutant, confirmed, mutants
@@ -28,7 +29,9 @@ from .traps import traps
 
 
 def correct_texts(arches: list[str], options: list[str]) -> Iterator[tuple[str, str, dict[str, Launch]]]:
-    """The name of each build, its text, and the launches of its entries."""
+    """The name of each build, its text, and the launches of its entries; the kernels of other producers come first."""
+    for one in foreign():
+        yield one.name, one.text, {one.launch.entry: one.launch}
     if sources.compiler() is None:
         texts = [(stem, stem, text) for stem, text in sources.committed()]
     else:
@@ -50,7 +53,8 @@ def drawn(given: argparse.Namespace) -> Iterator[Mutant]:
     kinds = given.faults.split(",") if given.faults else None
     if kinds and (unknown := set(kinds) - set(FAULTS)):
         sys.exit(f"no fault {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
-    yield from mutants(origins(tuple(given.mutant_arches.split(","))), given.seed, given.per_fault, kinds)
+    chosen = foreign_origins() if given.corpus == "foreign" else origins(tuple(given.mutant_arches.split(",")))
+    yield from mutants(chosen, given.seed, given.per_fault, kinds)
 
 
 def measure(given: argparse.Namespace) -> int:
@@ -114,6 +118,7 @@ def main() -> int:
     parser.add_argument("--arches", default=",".join(sources.ARCHES))
     parser.add_argument("--options", default=",".join(sources.OPTIONS))
     parser.add_argument("--mutant-arches", default="sm_80,sm_90a", help="the builds that mutants are made from")
+    parser.add_argument("--corpus", choices=["nvcc", "foreign"], default="nvcc", help="what mutants are made from")
     parser.add_argument("--parts", default="correct,traps,mutants", help="what is measured")
     parser.add_argument("--faults", help="some kinds alone")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(31), help="default: new")

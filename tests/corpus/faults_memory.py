@@ -129,8 +129,10 @@ def narrow_count(entry: Entry) -> Iterator[Edits]:
 @fault("param-width", by="construction")
 def shrink_parameter(entry: Entry) -> Iterator[Edits]:
     """A parameter is declared with half the bits that the kernel loads."""
-    for match in re.finditer(r"\.param\s+\.([bus])(32|64)(?=\s)", entry.header):
+    for match in re.finditer(r"\.param\s+\.([bus])(32|64)\s[^,)]*?([\w$%]+)\s*(?=[,)\n])", entry.header):
         at = entry.start + match.start(2)
+        if not re.search(rf"\[\s*{re.escape(match[3])}\b", entry.module[entry.opening : entry.end]):
+            continue  # nothing loads it
         yield [Edit(at, at + 2, {"32": "16", "64": "32"}[match[2]])]
 
 

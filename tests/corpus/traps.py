@@ -43,10 +43,11 @@ def _read(path: Path) -> Trap:
     match = re.fullmatch(r"why: (.+) silent: (.+) launch: (.+)", words)
     if match is None:
         raise ValueError(f"{path.name}: it must begin with // why: … // silent: … // launch: …")
-    return Trap(path.stem, match[1], tuple(match[2].split(", ")), text, _launch(text, match[3]))
+    return Trap(path.stem, match[1], tuple(match[2].split(", ")), text, launch_of(entries(text)[0].name, match[3]))
 
 
-def _launch(text: str, words: str) -> Launch:
+def launch_of(entry: str, words: str) -> Launch:
+    """`grid 2 block 64 shared 0 cluster 2 args …` for an entry."""
     sizes, _, rest = words.partition("args")
     pairs = dict(re.findall(r"(\w+) ([\d,]+)", sizes))
     numbers = {name: tuple(int(n) for n in value.split(",")) for name, value in pairs.items()}
@@ -55,8 +56,7 @@ def _launch(text: str, words: str) -> Launch:
     def make(rng: np.random.Generator) -> Work:
         return Work([_argument(word, rng) for word in rest.split()])
 
-    (entry,) = entries(text)
-    return Launch(entry.name, numbers["grid"], numbers["block"], make, numbers.get("shared", (0,))[0], cluster)
+    return Launch(entry, numbers["grid"], numbers["block"], make, numbers.get("shared", (0,))[0], cluster)
 
 
 def _argument(word: str, rng: np.random.Generator) -> Any:

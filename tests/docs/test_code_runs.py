@@ -1,7 +1,6 @@
-"""What documentation shows is run: examples, and every Python block of the README and the pages."""
+"""What documentation shows is run: examples, and the Python blocks of README and pages, whose outputs are compared."""
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from docs.writing import outputs
+from docs.writing.outputs import BLOCK, differences, snippets, written
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCKS = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
-ON_A_GPU = {"gpu-anywhere-wgpu.md"}
-"""Pages whose programs need an adapter for WebGPU: a GPU's, or software's."""
+GENERATED = ROOT / "docs/reference/ops"
+"""The pages of the ops: test_generated.py runs their examples, on the reference."""
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("plugins/*/README.md")),
+         *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent != GENERATED)]  # fmt: skip
+ON_A_GPU = {"gpu-anywhere-wgpu.md", "in-the-browser.md", "wgpu"}
+"""Pages, or their folders, whose programs need an adapter for WebGPU: a GPU's, or software's."""
 
 
 def run(code: str, settings: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
@@ -46,21 +50,62 @@ def test_example_runs(path: Path) -> None:
     assert done.stdout
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if BLOCKS.search(p.read_text("utf-8"))], ids=lambda p: p.name)
-def test_blocks_of_a_page_run_in_order(page: Path) -> None:
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if BLOCK.search(p.read_text("utf-8"))], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_the_snippets_of_a_page_print_what_it_shows(page: Path) -> None:
     if "adr" in page.parts:
         pytest.skip("a decision shows fragments, not programs")
-    blocks = [
-        b for b in BLOCKS.findall(page.read_text("utf-8")) if any(w in b for w in ("import", "trueno.", "@kernel"))
-    ]
-    done = run("\n".join(blocks), adapter() if page.name in ON_A_GPU else None)
-    assert done.returncode == 0, done.stderr
+    text = page.read_text("utf-8")
+    printed = outputs.run(
+        [one.code for one in snippets(text)], adapter() if ON_A_GPU & {page.name, page.parent.name} else None
+    )
+    wrong = differences(text, printed)
+    assert not wrong, "\n".join([*wrong, f"run python -m docs.writing.outputs {page.relative_to(ROOT)}"])
 
 
-def test_the_readme_prints_what_it_says() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    code = BLOCKS.search(text)
-    assert code is not None
-    shown = re.search(r"^```\n(.*?)^```", text[code.end() :], re.M | re.S)
-    assert shown is not None
-    assert run(code[1]).stdout == shown[1]
+PAGE = """```python
+import math
+print(math.tau > 6)
+math.inf
+```
+
+```text title="Output"
+True
+inf
+```
+
+```python
+import time
+time.time()
+```
+"""
+
+
+def test_an_output_is_the_print_and_the_last_value():
+    printed = outputs.run([one.code for one in snippets(PAGE)])
+    assert printed[0] == "True\ninf\n" and float(printed[1]) > 0
+    assert len(differences(PAGE, printed)) == 1
+    assert differences(PAGE, printed)[0].startswith("'time.time()' prints")
+    whole = written(PAGE, printed)
+    assert differences(whole, printed) == [] and written(whole, printed) == whole
+
+
+def test_an_output_that_differs_or_has_no_cause_is_found():
+    printed = ["True\n-inf\n", ""]
+    (wrong,) = differences(PAGE, printed)
+    assert "-inf" in wrong
+    assert "-inf" in written(PAGE, printed)
+
+
+def test_an_output_for_example_is_not_compared_but_must_be_there():
+    page = PAGE.replace("Output", "Output, for example")
+    assert differences(page, ["False\n", ""]) == []
+    assert len(differences(page, ["", ""])) == 1
+    assert written(page, ["False\n", ""]) == page
+    assert len(differences(PAGE.replace('"Output"', '"Output?"'), ["True\ninf\n", ""])) == 1
+
+
+def test_a_snippet_that_fails_is_an_error():
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        outputs.run(["import math", "1 / 0"])

@@ -12,17 +12,17 @@ def test_generated_pages_are_fresh() -> None:
 
 
 def test_a_page_that_differs_is_stale(tmp_path: Path) -> None:
-    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference" / "ops").mkdir(parents=True)
     for name, write in REFERENCE["PAGES"].items():
         (tmp_path / name).write_text(write(), "utf-8")
     assert REFERENCE["stale"](tmp_path) == []
     (tmp_path / "reference" / "events.md").write_text("old", "utf-8")
-    (tmp_path / "reference" / "ops.md").unlink()
-    assert REFERENCE["stale"](tmp_path) == ["reference/ops.md", "reference/events.md"]
+    (tmp_path / "reference/ops/layout.md").unlink()
+    assert REFERENCE["stale"](tmp_path) == ["reference/ops/layout.md", "reference/events.md"]
 
 
 def test_so_is_a_table_in_a_page_written_by_hand(tmp_path: Path) -> None:
-    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference" / "ops").mkdir(parents=True)
     for name, write in REFERENCE["PAGES"].items():
         (tmp_path / name).write_text(write(), "utf-8")
     (guide,) = REFERENCE["FILLED"]

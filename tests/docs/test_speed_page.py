@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import speed
+from docs.writing import speed as pages
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +32,15 @@ def test_the_picture_shows_the_figures(results, shape):
 
 def test_both_makes_of_cpu_are_there(results):
     assert {cpu.split()[0] for cpu in results} == {"AMD", "Intel"}
+
+
+def test_the_pages_of_the_ops_show_the_same_figures(results):
+    values = {
+        cpu: {shape: {name: record.value for name, record in here.items()} for shape, here in cells.items()}
+        for cpu, (_, cells) in results.items()
+    }
+    assert pages.kept() == values
+    assert "× on AMD EPYC, " in pages.sentence("softmax") and "with 1 024 and 1 000 000 elements" in pages.sentence(
+        "softmax"
+    )
+    assert pages.sentence("lz4_pack") == ""

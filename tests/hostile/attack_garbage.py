@@ -54,6 +54,8 @@ def _op(rng: np.random.Generator) -> None:
             x = random_rows(op.blocks(options), shape, rng)
         elif spec.index:
             x = rng.integers(0, 3, 2)
+        elif spec.type == "bytes":
+            x = rng.integers(0, 256, shape, np.uint8)
         else:
             x = np.ones(shape or (3,), np.float32)
         operands.append(x)
@@ -107,6 +109,13 @@ def _written(metadata: Any, tensors: Any) -> None:
 
 
 OTHERS: dict[str, Callable[[Any, Any], Any]] = {
+    "lz4.compress": lambda a, b: trueno.lz4.compress(a),
+    "lz4.compress page": lambda a, b: trueno.lz4.compress(b"abc" * 20, page=b),
+    "lz4.compress backend": lambda a, b: trueno.lz4.compress(b"abc", backend=b),
+    "lz4.decompress": lambda a, b: trueno.lz4.decompress(a),
+    "lz4.decompress limit": lambda a, b: trueno.lz4.decompress(trueno.lz4.compress(b"abc"), limit=b),
+    "lz4.compress_pages": lambda a, b: trueno.lz4.decompress_pages(trueno.lz4.compress_pages(a)),
+    "lz4.open": lambda a, b: trueno.lz4.open(b),
     "Vector": lambda a, b: trueno.Vector(a),
     "Vector, dtype": lambda a, b: trueno.Vector([1.0], dtype=b),
     "Vector, backend": lambda a, b: trueno.Vector([1.0], backend=b),

@@ -4,6 +4,7 @@ import gguf
 import numpy as np
 import trueno
 from gguf import quants
+from ml_dtypes import bfloat16
 from trueno.discovery import registry
 from trueno.dispatch.call import request
 from trueno.errors import KernelError, OutError
@@ -14,7 +15,7 @@ from trueno.formats.samples import random_rows
 from trueno.formats.table import FORMATS
 from trueno.judge.structured import structured_bound
 from trueno.ops import TABLE
-from trueno.testing.cases import keywords
+from trueno.testing.cases import cases, keywords
 from trueno.testing.expected import split, verdict
 from trueno.testing.halves import is_half
 from trueno.testing.shapes import OFFSETS, fits, offsets, places
@@ -30,6 +31,10 @@ LIMIT = 300.0
 OPS = [op for op in TABLE.values() if op.structured]
 DIMS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65)
 LARGE = (127, 128, 129, 200, 257)
+HEADS = (1, 2, 3, 7, 32, 33, 64, 96, 128)
+"""Of a cache of floats; one of blocks has one to three blocks."""
+ROWS = (4096, 4097, 5000)
+"""Long enough for several blocks of threads that share a row, as of logits."""
 CHANGES_VALUES = ("broadcast", "overlapping")
 OF_BYTES = ("plain", "offset", "Fortran", "reversed", "strided", "read-only", "memmap", "subclass", "permuted")
 QUANTIZED = ("natural", "normal", "tiny", "constant", "zeros", "whole", "near")
@@ -101,8 +106,12 @@ def _meaning(op, arrays, given, params):
     form, how = given["format"], given.get("activations", "f32")
     (w,) = (a for a, s in zip(arrays, op.signature.inputs, strict=True) if s.blocks)
     (x,) = (a for a, s in zip(arrays, op.signature.inputs, strict=True) if not s.type)
-    x = np.asarray(rounded_activations(x, format_of(form), how)).astype(wide)
-    w = _numbers(w, form).astype(wide)
+    w = _numbers(w, form)
+    if how == "bf16":
+        x, w = (a.astype(np.float32).astype(bfloat16) for a in (x, w))
+    else:
+        x = np.asarray(rounded_activations(x, format_of(form), how))
+    x, w = x.astype(wide), w.astype(wide)
     if op.name == "quant_experts":
         experts = w.reshape(len(w) // given["outputs"], given["outputs"], w.shape[1])
         return np.einsum("...k,...nk->...n", x, experts[arrays[-1]])
@@ -122,16 +131,19 @@ def _shapes(rng, op, given, small):
     if op.quantized:
         blocks, specs = op.blocks(given), (*op.signature.inputs, *op.signature.outputs)
         whole = {s.dims[-1] for s in specs if s.blocks}
-        sizes |= {d: blocks.elements * int(rng.integers(1, 4)) for d in sizes if d in whole}
+        lengths = HEADS if op.caches and blocks.cells else (1, 2, 3)
+        sizes |= {d: blocks.elements * int(rng.choice(lengths)) for d in sizes if d in whole}
     if op.name == "quant_experts":
         sizes["m"] = max(sizes["m"], 1)  # without rows there is no index, and the leading axes are another's
     if op.caches:
-        sizes = {d: n if d in whole else min(n, 9) for d, n in sizes.items()}
+        sizes = {d: n if d in whole else min(n, 33 if d == "page" else 9) for d, n in sizes.items()}
         sizes["hq"] = sizes.get("hk", 0) * int(rng.integers(1, 5))
     if op.family == "attention" and op.name != "rope":
         sizes["hq"] = sizes["hk"] * int(rng.integers(1, 5))
         sizes |= {d: int(rng.choice([1, sizes[of]])) for d, of in (("m", "hq"), ("r", "t")) if d in sizes}
         sizes |= {"n": max(sizes["n"], 1)} if "n" in sizes else {}
+    if op.family == "selection" and rng.random() < 0.05:
+        sizes["n"] = int(rng.choice(ROWS))
     if op.name == "symmetric_eigen":
         sizes = {d: min(n, 40) for d, n in sizes.items()}
     held = op.held(sizes, given)
@@ -187,11 +199,14 @@ def _any_bytes(rng, f, shape):
 
 def case(rng: np.random.Generator, backend: str, tally: Tally) -> None:
     op = OPS[int(rng.integers(len(OPS)))]
-    dtype = np.dtype(np.float32) if op.quantized else DTYPES[int(rng.choice(len(DTYPES), p=SHARES))]
+    dtype = np.dtype(np.float32) if op.single else DTYPES[int(rng.choice(len(DTYPES), p=SHARES))]
     if rejected(op, backend, dtype) is not None:
         return
     options = keywords(op)
     given = options[int(rng.integers(len(options)))]
+    if op.family == "compression":
+        _on_bytes(rng, op, backend, tally)
+        return
     for _ in range(TRIES):
         shapes = _shapes(rng, op, given, small=backend == "cuda_emulated")
         while not fits(op, tuple(shapes), given):
@@ -203,6 +218,19 @@ def case(rng: np.random.Generator, backend: str, tally: Tally) -> None:
             _call(rng, op, dtype, backend, operands, given, how, tally)
         except Exception as error:
             raise AssertionError(f"{label}: {type(error).__name__}: {error}") from error
+
+
+def _on_bytes(rng, op, backend, tally):
+    """One of the kit's cases of an op on bytes, of another seed, in an odd layout."""
+    every = [c for c in cases(op, np.float32, int(rng.integers(1 << 30))) if c.operands[0].size < 70_000]
+    for _ in range(TRIES):
+        drawn = every[int(rng.integers(len(every)))]
+        operands, layouts = zip(*(laid(rng, x, str(rng.choice(OF_BYTES))) for x in drawn.operands), strict=True)
+        how = str(rng.choice(["none", "none", "fresh", "strided", "reversed", "unaligned", "Fortran", "wrong"]))
+        try:
+            _call(rng, op, np.dtype(np.float32), backend, operands, drawn.kwargs, how, tally)
+        except Exception as error:
+            raise AssertionError(f"{drawn}, {layouts}, out {how}: {type(error).__name__}: {error}") from error
 
 
 def _call(rng, op, dtype, backend, operands, given, how, tally):

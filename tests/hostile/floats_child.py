@@ -21,12 +21,17 @@ FEW, REPEATS = 5, 3
 
 def _operands(op: Any, rng: np.random.Generator, long: bool) -> tuple[list[Any], dict[str, Any]]:
     """Random bits, none of them NaN or Inf, and subnormals; integers alone, so that no rounding takes part."""
+    from trueno.formats import lz4_samples
     from trueno.formats.samples import random_rows
     from trueno.testing.cases import keywords
 
     given = keywords(op)[int(rng.integers(len(keywords(op))))]
-    dtype = np.dtype(["f4", "f4", "f8", "f2"][int(rng.integers(4))]) if not op.quantized else np.dtype("f4")
+    dtype = np.dtype(["f4", "f4", "f8", "f2"][int(rng.integers(4))]) if not op.single else np.dtype("f4")
     made = []
+    if op.family == "compression":
+        n, p = 9, int(rng.integers(13, 300))
+        given = given | ({"page": p} if "page" in given else {})
+        return list(lz4_samples.operands(op.name, lz4_samples.shapes(op.name, n * p, p), rng)), given
     if op.structured:
         shapes = op.held(dict.fromkeys(sorted({d for s in op.signature.inputs for d in s.dims}), 17), given)
         if op.name == "convolve2d":

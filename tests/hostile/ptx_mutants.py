@@ -7,15 +7,8 @@ kernel, cut and spliced.
 `python -m tests.hostile.ptx_mutants --count 1000000 --jobs 2` runs many, `--case NUMBER` shows one.
 """
 
-import argparse
-import multiprocessing
-import os
 import random
 import sys
-import time
-import traceback
-import warnings
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,6 +17,7 @@ from trueno.errors import TruenoError
 from trueno_cuda.ptx.emulate import Module
 from trueno_cuda.ptx.syntax.errors import InternalError
 
+from . import many
 from .ptx_mutations import borrowed, formed, pool, whole
 
 LAUNCHED = 0.2
@@ -83,72 +77,5 @@ def launch(module: Module, name: str) -> None:
         str(module.launch(name, grid, block, args, shared=1024, global_races=True, max_steps=STEPS))
 
 
-# ---- the command line ---------------------------------------------------------------------------
-
-
-class Stretch(NamedTuple):
-    """What became of some cases: how often each word, the failures, and the slowest with its seconds."""
-
-    words: "Counter[str]"
-    failures: list[tuple[int, str]]
-    slowest: tuple[float, int]
-
-
-def stretch(numbers: range) -> Stretch:
-    warnings.simplefilter("error")
-    words: Counter[str] = Counter()
-    failures = []
-    slowest = (0.0, 0)
-    for number in numbers:
-        start = time.process_time()
-        try:
-            words[run(case(number))] += 1
-        except Exception:
-            words["FAILED"] += 1
-            failures.append((number, traceback.format_exc()))
-        slowest = max(slowest, (time.process_time() - start, number))
-    return Stretch(words, failures, slowest)
-
-
-def place(trace: str) -> str:
-    """The innermost line of a traceback's cause, by which failures that are the same are told."""
-    return [line for line in trace.partition("\nThe above exception")[0].splitlines() if "File " in line][-1]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.hostile.ptx_mutants", description=__doc__)
-    parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument(
-        "--seed", type=int, default=int(os.environ.get("TRUENO_HOSTILE_SEED") or 0), help="default: new"
-    )
-    parser.add_argument("--case", type=int, help="print the text of a case and run it")
-    given = parser.parse_args()
-    if given.case is not None:
-        print(case(given.case).text)
-        print(run(case(given.case)))
-        return 0
-    seed = given.seed or random.SystemRandom().getrandbits(31)
-    print(f"seed {seed}", flush=True)
-    base, start, most = seed << 32, time.perf_counter(), 500
-    jobs = [range(base + k, base + min(k + most, given.count)) for k in range(0, given.count, most)]
-    pool()  # before the fork, so that every process has it
-    words: Counter[str] = Counter()
-    slowest, seen = (0.0, 0), set()
-    with multiprocessing.get_context("fork").Pool(given.jobs) as workers:
-        for done in workers.imap_unordered(stretch, jobs):
-            words += done.words
-            slowest = max(slowest, done.slowest)
-            for number, trace in done.failures:
-                if place(trace) not in seen:
-                    seen.add(place(trace))
-                    print(f"--case {number}\n{trace}", flush=True)
-            rate = words.total() / (time.perf_counter() - start)
-            if words.total() % 20_000 == 0 or words.total() == given.count:
-                told = ", ".join(f"{count} {word}" for word, count in words.most_common())
-                print(f"{told}; {rate:.0f} a second; {slowest[0]:.1f} s for case {slowest[1]}", flush=True)
-    return int(bool(seen))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(many.main("ptx_mutants", __doc__ or "", case, run, pool))

@@ -4,11 +4,11 @@ They hold any array that the functional API accepts (NumPy's, or a device's) and
 readable repr, and a backend chosen at construction.  Row-major; float32 unless the data have another float type.
 
 They copy host data; a device's array they hold itself, and everything computed from it stays on
-that device.  Nothing is moved silently: elements, comparisons and NumPy's functions require `.numpy()`
+that device.  Nothing is moved silently: elements, comparisons and NumPy's functions other than ops require `.numpy()`
 first.  Only pickling copies the data to the host, because another process may not have the device.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from operator import index
 from typing import Any, NoReturn, cast
@@ -18,28 +18,28 @@ import numpy.typing as npt
 
 from trueno.discovery import registry
 from trueno.discovery.protocol import DeviceBackend
-from trueno.dispatch.asking import use
 from trueno.dispatch.fallback import wrapping_errors
-from trueno.dispatch.function import function
 from trueno.dispatch.half import is_float, is_half
 from trueno.dispatch.transfer import device_of, empty, host, imported, to, unwrap
-from trueno.errors import DeviceError, DtypeError, ShapeError, suggestion
+from trueno.errors import DeviceError, DtypeError, ParameterError, ShapeError
 from trueno.floatenv import ieee
-from trueno.ops import ALIASES, TABLE
+from trueno.operators import Operators
 from trueno.programs.fused import narrowed
 
 
-def _binary(op: str, *, swapped: bool = False) -> Callable[["_Holder", Any], Any]:
-    def method(self: "_Holder", other: Any) -> Any:
-        if not isinstance(other, (_Holder, np.ndarray, float, int, np.generic, list)) and device_of(other) is None:
-            return NotImplemented
-        return self._call(op, other, self, bare=True) if swapped else self._call(op, other)
-
-    return method
+def _installed(kind: str, backend: str | None) -> None:
+    """Raise UnknownBackend, or ParameterError for what is not a name."""
+    if backend is None:
+        return
+    if not isinstance(backend, str):
+        raise ParameterError(f'{kind}: backend is {backend!r}; it must be the name of one, such as "simd"')
+    if backend.lower() not in registry.entries():
+        registry.load(backend.lower())  # raises with a suggestion
 
 
 def _check_backend(kind: str, array: Any, backend: str | None) -> None:
-    """Raise DeviceError if the data live on one device and a backend is to compute on another."""
+    """Raise DeviceError if the data live on one device and a backend is to compute on another, UnknownBackend."""
+    _installed(kind, backend)
     entry = device_of(array)
     if entry is not None and backend is not None and backend.lower() != entry.name:
         raise DeviceError(
@@ -48,12 +48,10 @@ def _check_backend(kind: str, array: Any, backend: str | None) -> None:
         )
 
 
-class _Holder:
+class _Holder(Operators):
     """The common base of Vector and Matrix."""
 
     __slots__ = ("array", "backend")
-    __array_priority__ = 1000
-    rank = 0
     array: Any
     backend: str | None
 
@@ -86,6 +84,7 @@ class _Holder:
             raise DtypeError(f"{type(self).__name__}: data are {array.dtype}; convert them to float32 or float64")
         if array.ndim != self.rank:
             raise ShapeError(f"{type(self).__name__}: data have shape {array.shape}; {self.rank} dimension(s) needed")
+        _installed(type(self).__name__, backend)
         self.array = array
         self.backend = backend
 
@@ -102,6 +101,7 @@ class _Holder:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The number of elements along each axis."""
         return tuple(self.array.shape)
 
     @property
@@ -110,10 +110,12 @@ class _Holder:
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return prod(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The float dtype of the elements, as NumPy's."""
         dtype: np.dtype[Any] = np.dtype(self.array.dtype)
         return dtype
 
@@ -146,6 +148,56 @@ class _Holder:
         """The data as a Python list, copied to the host from a device."""
         return self.numpy().tolist()  # type: ignore[no-any-return]
 
+    tolist = to_vec
+
+    def item(self) -> float:
+        """The one element as a number of Python, copied to the host from a device; ShapeError if there are more."""
+        if self.size != 1:
+            raise ShapeError(f"{type(self).__name__}: it has {self.size} elements; only a single one is a number")
+        return float(self.numpy().reshape(()))
+
+    def __float__(self) -> float:
+        return self.item()
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            problem = f"the truth value of {self.size} elements is ambiguous"
+            raise ShapeError(f"{type(self).__name__}: {problem}; call .numpy().any() or .numpy().all()")
+        if device_of(self.array) is not None:
+            self._away("be a condition", DeviceError)
+        return bool(self.array.reshape(()))
+
+    def copy(self) -> Any:
+        """The same data in memory of its own, on the same device."""
+        return self.__deepcopy__({})
+
+    def astype(self, dtype: npt.DTypeLike) -> Any:
+        """The data in another float dtype; DtypeError for a dtype that is not a float's, and on a device."""
+        if device_of(self.array) is not None:
+            self._away("change their dtype", DtypeError)
+        if not is_float(np.dtype(dtype)):
+            name = np.dtype(dtype).name
+            raise DtypeError(f"{type(self).__name__}: only floats are held, not {name}: .numpy().astype({name!r})")
+        return type(self)(self.array, dtype=dtype, backend=self.backend)
+
+    def reshape(self, *shape: Any) -> Any:
+        """The same elements as a Vector or a Matrix, which shares them where it can; ShapeError for other ranks."""
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        if len(wanted) not in (1, 2) or not hasattr(self.array, "reshape"):
+            problem = f"cannot have shape {tuple(wanted)}"
+            raise ShapeError(f"{type(self).__name__}: {self.size} elements {problem} here: .numpy().reshape{wanted}")
+        try:
+            return self._wrap(self.array.reshape(tuple(wanted)), self.backend)
+        except (ValueError, TypeError) as error:
+            raise ShapeError(f"{type(self).__name__}: shape {self.shape} as {tuple(wanted)}: {error}") from None
+
+    def flatten(self) -> Any:
+        """All elements, row by row, as a new Vector."""
+        return self.copy().reshape(-1)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if device_of(self.array) is not None:
             self._away("become a NumPy array automatically", TypeError)
@@ -173,22 +225,12 @@ class _Holder:
     def __iter__(self) -> Iterator[Any]:
         if device_of(self.array) is not None:
             self._away("be read one by one", DeviceError)
-        return iter(self.array)
+        return map(self._wrap_result, self.array)
 
     def __getitem__(self, index: Any) -> Any:
         if device_of(self.array) is not None and not hasattr(self.array, "__getitem__"):
             self._away("be indexed", DeviceError)
         return self._wrap_result(self.array[index])
-
-    def __eq__(self, other: object) -> Any:
-        bare = other.array if isinstance(other, _Holder) else other
-        if device_of(self.array) is not None or device_of(bare) is not None:
-            raise DeviceError(
-                f"{type(self).__name__}: == compares elements on the host only; copy both there with .numpy()"
-            )
-        return self.array == bare
-
-    __hash__ = None  # type: ignore[assignment]
 
     def _away(self, what: str, error: type[Exception]) -> NoReturn:
         raise error(f"{type(self).__name__}: the data live on {self.device} and cannot {what}; call .numpy() first")
@@ -235,43 +277,14 @@ class _Holder:
         floats = is_float(np.dtype(result.dtype))
         return self._wrap(result, self.backend) if len(result.shape) in (1, 2) and floats else result
 
-    def _call(self, name: str, *args: Any, bare: bool = False, **kw: Any) -> Any:
-        """Call an op on this holder's backend, with the holder as first operand unless `bare`."""
-        operands = args if bare else (self, *args)
-        if self.backend is None:
-            return function(name)(*operands, **kw)
-        with use(self.backend):
-            return function(name)(*operands, **kw)
-
-    __add__, __radd__ = _binary("add"), _binary("add", swapped=True)
-    __sub__, __rsub__ = _binary("sub"), _binary("sub", swapped=True)
-    __mul__, __rmul__ = _binary("mul"), _binary("mul", swapped=True)
-    __truediv__, __rtruediv__ = _binary("div"), _binary("div", swapped=True)
-    __pow__, __rpow__ = _binary("pow"), _binary("pow", swapped=True)
-
-    def __neg__(self) -> Any:
-        return self._call("neg")
-
-    def __abs__(self) -> Any:
-        return self._call("abs")
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_") or (name not in TABLE and name not in ALIASES):
-            hint = suggestion(name, [*TABLE, *ALIASES])
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
-
-        def method(*args: Any, **kw: Any) -> Any:
-            return self._call(name, *args, **kw)
-
-        method.__name__, method.__doc__ = name, function(name).__doc__
-        return method
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *TABLE, *ALIASES})
-
 
 class Vector(_Holder):
-    """One-dimensional floats: `Vector([1, 2, 3])`."""
+    """One-dimensional floats: `Vector([1, 2, 3])`.  Ops are methods; `.numpy()` has everything else of NumPy.
+
+    data: a list, or an array of any library; host data are copied, a device's array is held itself.  dtype: a float
+    dtype; by default the array's, and float32 for a list.  backend: where its ops run; the best one by default.
+    DtypeError for other dtypes, ShapeError for another number of axes.
+    """
 
     __slots__ = ()
     rank = 1
@@ -281,15 +294,18 @@ class Vector(_Holder):
         """A vector with a copy of `data`."""
         return cls(data, backend=backend)
 
-    def __matmul__(self, other: Any) -> Any:
-        if hasattr(type(other), "_blocks"):
-            return NotImplemented  # a QuantizedMatrix knows the order of its blocks
-        other_rank = len(getattr(other, "shape", (1,)))
-        return self._call("dot" if other_rank == 1 else "vecmat", other)
+    @property
+    def T(self) -> "Vector":
+        """The vector itself, as in NumPy: one axis has no transpose; `.reshape(-1, 1)` makes a column."""
+        return self
 
 
 class Matrix(_Holder):
-    """Two-dimensional floats, row-major: `Matrix([[1, 2], [3, 4]])`."""
+    """Two-dimensional floats, row-major: `Matrix([[1, 2], [3, 4]])`.
+
+    data, dtype, backend: as of a `Vector`.  Ops are methods; a reduction without
+    `axis` gives one value per row.  `.numpy()` has everything else of NumPy.
+    """
 
     __slots__ = ()
     rank = 2
@@ -317,19 +333,15 @@ class Matrix(_Holder):
 
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return self.shape[0]
 
     @property
     def cols(self) -> int:
+        """The number of columns."""
         return self.shape[1]
 
     @property
     def T(self) -> "Matrix":
         """The transpose, as a new row-major matrix."""
         return self._call("transpose")  # type: ignore[no-any-return]
-
-    def __matmul__(self, other: Any) -> Any:
-        if hasattr(type(other), "_blocks"):
-            return NotImplemented
-        other_rank = len(getattr(other, "shape", (2, 2)))
-        return self._call("matvec" if other_rank == 1 else "matmul", other)

@@ -4,6 +4,7 @@
     ├── ShapeError(ValueError)               operand shapes that do not fit the op's signature
     ├── DtypeError(TypeError)                a dtype that the op or the backend does not take
     ├── ParameterError(ValueError)           a keyword outside its range: `eps >= 0`
+    │   └── UnknownKeyword(TypeError)        a keyword that the op does not have: `dim`
     ├── OutError(ValueError)                 `out=` that cannot hold the result
     ├── SettingError(ValueError)             a setting or environment variable with an unknown value
     ├── UnknownBackend(LookupError)          a backend name that is not installed
@@ -14,12 +15,15 @@
     ├── OutOfMemory(MemoryError)             a device has no room left
     ├── BatchError(RuntimeError)             a batch that is closed, busy or not executed, or a handle of another
     ├── FileError(ValueError)                a file that is damaged, is not what it should be, or cannot be written
+    │   └── MissingFile(FileNotFoundError)   a file that does not exist
+    ├── LZ4Error(ValueError)                 compressed bytes that are damaged, are not LZ4, or decode to too much
     └── GuardError(ArithmeticError)          a guard found an unhealthy result
 
 A message names op, operand, symbol, value and remedy: `matmul: b[k] is 31, but a[k] is 32`.
 """
 
 from collections.abc import Iterable
+from errno import ENOENT
 from typing import Any
 
 from trueno.escape import LINES, escaped
@@ -42,6 +46,10 @@ class DtypeError(TruenoError, TypeError):
 
 class ParameterError(TruenoError, ValueError):
     """A parameter outside its range."""
+
+
+class UnknownKeyword(ParameterError, TypeError):
+    """A keyword that the op does not have; the message names ours, where another library calls it otherwise."""
 
 
 class OutError(TruenoError, ValueError):
@@ -82,6 +90,24 @@ class BatchError(TruenoError, RuntimeError):
 
 class FileError(TruenoError, ValueError):
     """A file that is damaged, is not what it should be, or cannot be read or written; no file is left half written."""
+
+
+class MissingFile(FileError, FileNotFoundError):
+    """A file that does not exist; `filename` is its path."""
+
+    def __init__(self, message: str, filename: str) -> None:
+        super().__init__(message)
+        self.errno, self.filename = ENOENT, filename
+
+    def __str__(self) -> str:
+        return escaped(str(self.args[0]), keep=LINES)
+
+
+class LZ4Error(TruenoError, ValueError):
+    """Compressed bytes that are damaged, are not LZ4, or decode to more than the caller allows.
+
+    The message names the frame, the page in it, and the offset of its first byte; nothing is returned of such input.
+    """
 
 
 class GuardError(TruenoError, ArithmeticError):

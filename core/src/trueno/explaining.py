@@ -10,21 +10,26 @@ from trueno.discovery.protocol import Call
 from trueno.dispatch import state
 from trueno.dispatch.call import request
 from trueno.dispatch.function import function
-from trueno.errors import ParameterError, suggestion
+from trueno.dispatch.half import is_float
+from trueno.errors import ParameterError, TruenoError, suggestion
 from trueno.formats.table import Format
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 from trueno.ops.signature import ArraySpec
 from trueno.select import cost, policy, predict
 from trueno.select.decision import Candidate, Decision, plain
+from trueno.showing import Shown
 
 ABLE = ("named", "less_preferred", "preferred", "resident")
 """Reasons of candidates that can run the call, but whose predicted times the selector does not compare."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explained(Decision):
-    """A decision about one call, with the operands' own shapes, in elements, instead of size classes."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Explained(Shown, Decision):
+    """A decision about one call, with the operands' own shapes, in elements, instead of size classes.
+
+    It shows itself as a table.
+    """
 
     shapes: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
 
@@ -36,10 +41,13 @@ class Explained(Decision):
 def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     """The decision for a call of `op` (a function of trueno, or its name) with these arguments.
 
-    It runs, moves and compiles nothing, but probes the plugins that may be chosen.  `print` shows every candidate with
-    its reason, its predicted time, the origin of that time, and the bytes that would move.
+    A tuple of whole numbers is an operand of that shape, in elements: `explain("matmul", (512, 512), (512, 8))`,
+    in the dtype of the other operands, or float32.
+    It runs, moves and compiles nothing, but probes the plugins that may be chosen.  The result shows every candidate
+    with its reason, its predicted time, the origin of that time, and the bytes that would move.
     """
     row = _op(op)
+    operands = _stand_ins(row, operands, parameters)
     call = request(row, operands, parameters)
     decision = policy.decide(call, state.current.get().request)
     named_arguments = {**dict(zip(row.operands, operands, strict=False)), **parameters}
@@ -48,6 +56,33 @@ def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     blocks = row.blocks(dict(call.static))
     shapes = (_shape(row, spec, named_arguments[spec.name], blocks) for spec in row.signature.inputs)
     return Explained(**values, shapes=tuple(shapes))
+
+
+def _stand_ins(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """The operands, with an array that takes no memory for each shape."""
+    if not any(map(_is_shape, operands)):
+        return operands
+    if op.quantized and not parameters.get("format"):
+        raise ParameterError(
+            f"explain: shapes in blocks need a format, such as format='q4_k': {op.name} reads its bytes"
+        )
+    blocks = op.blocks({p.name: p.default for p in op.static} | parameters)
+    dtypes = (np.dtype(x.dtype) for x in operands if hasattr(x, "dtype") and is_float(np.dtype(x.dtype)))
+    dtype = next(dtypes, np.dtype(np.float32))
+    stand_ins = list(operands)
+    for i, (spec, x) in enumerate(zip(op.signature.inputs, operands, strict=False)):
+        if _is_shape(x):
+            try:
+                stand_ins[i] = np.broadcast_to(np.zeros((), spec.holds(dtype)), spec.held(op.name, x, blocks))
+            except ValueError as error:
+                if isinstance(error, TruenoError):
+                    raise
+                raise ParameterError(f"explain: {spec.name} cannot have shape {x}: {error}") from None
+    return tuple(stand_ins)
+
+
+def _is_shape(x: Any) -> bool:
+    return isinstance(x, tuple) and all(isinstance(n, int) and not isinstance(n, bool) for n in x)
 
 
 def _shape(op: Op, spec: ArraySpec, operand: Any, blocks: Format | None) -> tuple[int, ...]:

@@ -46,6 +46,8 @@ GROUP = "trueno.hooks"
 COMMANDS = "trueno.commands"
 """Entry points that name a function with `trueno_commands`'s signature.  Only the command line imports it, whereas a
 plugin of hooks is imported by every program."""
+GATES = "trueno.gates"
+"""Entry points that name a function which adds gates to `trueno qa`: it is given a `trueno.qa.registry.Gates`."""
 App = TypeVar("App")
 
 
@@ -73,14 +75,20 @@ _lock = ForkSafeLock()  # held for assignments only, never while a plugin's code
 _busy = local()
 
 
-def __getattr__(name: str) -> Any:
-    if name == "hookimpl":  # the marker of implementations
-        with importing:
-            from pluggy import HookimplMarker
+if TYPE_CHECKING:
+    from pluggy import HookimplMarker
 
-        globals()[name] = HookimplMarker("trueno")
-        return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    hookimpl = HookimplMarker("trueno")
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "hookimpl":  # the marker of implementations
+            with importing:
+                from pluggy import HookimplMarker
+
+            globals()[name] = HookimplMarker("trueno")
+            return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # ---- which plugins there are -----------------------------------------------------------------------
@@ -318,23 +326,34 @@ SINKS["the hooks"], LISTENING["the hooks"] = _tell, _listening
 
 def commands(new: "Callable[[], App]") -> "list[tuple[str, App]]":
     """The commands of plugins: each plugin's name, and the app (a new one from `new`) that it filled."""
-    filled: list[tuple[str, App]] = []
-    problems: list[str] = []
-    for name, add in _installed(COMMANDS, problems).items():
-        app = new()
-        try:
-            add(app)  # type: ignore[operator]
-            filled.append((name, app))
-        except (Exception, SystemExit) as error:
-            problems.append(f'hooks: the plugin "{name}" failed in {COMMANDS}: {type(error).__name__}: {error}')
-    for sentence in problems:
-        report(sentence)
+    filled = _filled(COMMANDS, new)
 
     def take(plugin: str, _: Any, arguments: dict[str, Any]) -> bool:
         filled.append((plugin, arguments["app"]))
         return False
 
     _ask("trueno_commands", lambda: {"app": new()}, take)
+    return filled
+
+
+def gates(new: "Callable[[], App]") -> "list[tuple[str, App]]":
+    """The gates of plugins: each plugin's name, and the collection (a new one from `new`) that it filled."""
+    return _filled(GATES, new)
+
+
+def _filled(group: str, new: "Callable[[], App]") -> "list[tuple[str, App]]":
+    """What the functions of a group of entry points fill, a new object each; one that fails is reported."""
+    filled: list[tuple[str, App]] = []
+    problems: list[str] = []
+    for name, add in _installed(group, problems).items():
+        app = new()
+        try:
+            add(app)  # type: ignore[operator]
+            filled.append((name, app))
+        except (Exception, SystemExit) as error:
+            problems.append(f'hooks: the plugin "{name}" failed in {group}: {type(error).__name__}: {error}')
+    for sentence in problems:
+        report(sentence)
     return filled
 
 

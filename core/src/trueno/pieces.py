@@ -15,6 +15,7 @@ import numpy as np
 from trueno.dispatch.function import function
 from trueno.dispatch.transfer import device_of, to, unwrap
 from trueno.errors import ParameterError, ShapeError
+from trueno.interop.calls import returned, taken
 
 __all__ = ["repeat", "split"]
 
@@ -25,6 +26,7 @@ def split(x: Any, sizes: Sequence[int], axis: int = 0) -> tuple[Any, ...]:
     On the host the parts are views of `x`; on a device too, if its arrays can be sliced, and copies otherwise.
     ShapeError for sizes that do not add up to the axis, ParameterError for what is not a list of sizes.
     """
+    like = x
     x, at = _array("split", x, axis)
     try:
         lengths = [index(size) for size in sizes]
@@ -37,8 +39,8 @@ def split(x: Any, sizes: Sequence[int], axis: int = 0) -> tuple[Any, ...]:
         raise ShapeError(f"split: {problem}; list sizes of 0 or more that cover it")
     ends = pairwise(accumulate(lengths, initial=0))
     if hasattr(type(x), "__getitem__"):
-        return tuple(x[(slice(None),) * at + (slice(*end),)] for end in ends)
-    return tuple(_picked(x, at, np.arange(*end)) for end in ends)
+        return tuple(returned(like, x[(slice(None),) * at + (slice(*end),)]) for end in ends)
+    return tuple(returned(like, _picked(x, at, np.arange(*end))) for end in ends)
 
 
 def repeat(x: Any, repeats: int | Sequence[int], axis: int = 0) -> Any:
@@ -47,6 +49,7 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int = 0) -> Any:
     An axis of one element is repeated without a copy: the result is a read-only view whose stride along it is 0.
     ParameterError for a negative number or one that is not whole, ShapeError for a list of another length.
     """
+    like = x
     x, at = _array("repeat", x, axis)
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iu" or counts.ndim > 1 or (counts < 0).any():
@@ -56,14 +59,14 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int = 0) -> Any:
         raise ShapeError(f"repeat: {len(counts)} repeats, but x has {extent} along axis {axis}; give one for each")
     if isinstance(x, np.ndarray):
         if extent == 1:
-            return np.broadcast_to(x, (*x.shape[:at], int(counts.sum()), *x.shape[at + 1 :]))
-        return np.repeat(x, counts, at)
-    return _picked(x, at, np.repeat(np.arange(extent), counts))
+            return returned(like, np.broadcast_to(x, (*x.shape[:at], int(counts.sum()), *x.shape[at + 1 :])))
+        return returned(like, np.repeat(x, counts, at))
+    return returned(like, _picked(x, at, np.repeat(np.arange(extent), counts)))
 
 
 def _array(name: str, x: Any, axis: int) -> tuple[Any, int]:
     """An array of the host or of a device, and the axis counted from the first."""
-    x = unwrap(x)
+    x = taken(name, "x", unwrap(x))
     x = np.asarray(x) if device_of(x) is None else x
     rank = len(x.shape)
     try:

@@ -9,6 +9,7 @@ import numpy as np
 
 from trueno.discovery.protocol import Accuracy, Call, Device, Kernel, Probe, Rates, Reject
 from trueno.errors import KernelError, ShapeError
+from trueno.formats.lz4 import missing
 from trueno.ops.op import FusedOp
 from trueno.programs.evaluate import evaluate
 
@@ -26,6 +27,8 @@ class ReferenceBackend:
         return Probe(True, devices=(Device("NumPy"),))
 
     def supports(self, call: Call) -> Reject | None:
+        if call.op.name in ("lz4_compress", "lz4_decompress") and (problem := missing()):
+            return Reject("unsupported_op", problem)
         return None if call.dtype in FLOATS else Reject("unsupported_dtype", f"{call.dtype}: float32 or float64")
 
     def kernel(self, call: Call) -> Kernel:
@@ -43,6 +46,8 @@ class ReferenceBackend:
                 return Rates(1e-4, 4e8 if op.chain is None and op.check else 1e10, 4e7)
             if op.family == "attention":  # some thirty calls of NumPy; sines, or exponentials and two products
                 return Rates(7e-5, (3e9 if op.chain else 3e10) / call.dtype.itemsize, 1e10)
+            if op.family == "compression":  # page by page, and sequence by sequence in Python where blocks are read
+                return Rates(2e-5, 1e9, {"lz4_pack": 1e9, "lz4_compress": 3e8}.get(op.name, 1e7))
             launch = 2e-5 if op.chain and not product else 6e-6
             if isinstance(call.op, FusedOp):
                 launch += 6e-6 + 1e-6 * len(call.op.epilogue.program(call.op.kinds).nodes)

@@ -38,3 +38,13 @@ def _replace(beside: Path, path: Path) -> None:
             time.sleep(0.01)  # Windows refuses while another process has the file open
         else:
             return
+
+
+def permit(beside: Path, target: Path) -> None:
+    """Give `beside` the permissions of the file that it replaces, or those of a new one.  Raises OSError."""
+    if target.exists():
+        os.chmod(beside, target.stat().st_mode & 0o777)
+    else:
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(beside, 0o666 & ~mask)

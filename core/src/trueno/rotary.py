@@ -95,3 +95,28 @@ def cosines(positions: Array, turns: Array, magnitude: float) -> tuple[Array, Ar
     odd = (quarter & 1).astype(bool)
     cos, sin = np.where(odd, sin, cos), np.where(odd, cos, sin)
     return np.where((quarter + 1) & 2, -cos, cos), np.where(quarter & 2, -sin, sin)
+
+
+def _halves(x: Array, pairs: int, style: str) -> tuple[Array, Array]:
+    """Views of the first and of the second number of each pair."""
+    if style == "neox":
+        return x[..., :pairs], x[..., pairs : 2 * pairs]
+    return x[..., 0 : 2 * pairs : 2], x[..., 1 : 2 * pairs : 2]
+
+
+def rotated(x: Array, positions: Array, style: str, dims: int, sine: int, theta: float, **scaling: Any) -> Array:
+    """y = rope(x); `sine` −1 and absolute values of x, cosines and sines give what the terms of y add up to."""
+    pairs = (dims or x.shape[-1]) // 2
+    cos, sin = cosines(positions, *rotation(pairs, theta, **scaling))
+    cos, sin = (a[..., None, :].astype(x.dtype) for a in (cos, sin))
+    if sine < 0:
+        cos, sin = np.abs(cos), np.abs(sin)
+    lead = np.broadcast_shapes(x.shape[:-2], positions.shape)
+    y = np.array(np.broadcast_to(x, (*lead, *x.shape[-2:])))
+    a, b = _halves(x, pairs, style)
+    first, second = _halves(y, pairs, style)
+    first[...] = a * cos - sine * (b * sin)
+    second[...] = b * cos + a * sin
+    if sine < 0:
+        y[..., 2 * pairs :] = 0  # copied
+    return y

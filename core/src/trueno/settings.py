@@ -72,6 +72,14 @@ SETTINGS: dict[str, Setting] = {
     "TRUENO_GUARD": Setting(
         parsers.guard, (), "a guard around every call: nan:stop,overflow:promote_f64; 1: stop at NaN and Inf"
     ),
+    "TRUENO_TRACEBACK": Setting(
+        parsers.choice("short", "full"),
+        "short",
+        "full: tracebacks of an op's errors show the frames inside trueno, too",
+    ),
+    "TRUENO_NOTICE": Setting(
+        parsers.boolean, True, "off: no line on a terminal while a kernel compiles for more than a second"
+    ),
     "TRUENO_VERBOSE": Setting(
         parsers.some(*EVENTS, modes=("json",)), (), "events written to stderr; json: as JSON, one per line"
     ),
@@ -197,3 +205,19 @@ get, origin, reload, values, override = (
     settings.get, settings.origin, settings.reload, settings.all, settings.override
 )  # fmt: skip
 """The process's settings, as functions of this module: `trueno.settings.get("TRUENO_THREADS")`."""
+
+
+def __dir__() -> list[str]:
+    return [
+        "EVENTS",
+        "SETTINGS",
+        "Setting",
+        "Settings",
+        "Value",
+        "get",
+        "origin",
+        "override",
+        "reload",
+        "settings",
+        "values",
+    ]

@@ -79,12 +79,20 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     for (var low = from_col + lane; low < stop; low += 8192u) {
         var s6 = 0.0;
         let end = min(stop, low + 8192u);
-        for (var col = low; col < end; col += 256u) {
-            let at = base + col;
-            let v0 = in0[at];
-            s4 = minimum(s4, v0);
-            s5 = maximum(s5, v0);
-            s6 = s6 + v0;
+        for (var near = low; near < end; near += 1024u) {
+            let far1 = min(near + 256u, end - 1u);
+            let far2 = min(near + 512u, end - 1u);
+            let far3 = min(near + 768u, end - 1u);
+            let all0 = vec4<f32>(in0[base + near], in0[base + far1], in0[base + far2], in0[base + far3]);
+            for (var k = 0u; k < 4u; k++) {
+                let col = near + k * 256u;
+                if (col >= end) { break; }
+                let v0 = all0[k];
+                let at = base + col;
+                s4 = minimum(s4, v0);
+                s5 = maximum(s5, v0);
+                s6 = s6 + v0;
+            }
         }
         pair6 = add_exactly(pair6, s6);
     }
@@ -241,12 +249,20 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     for (var low = from_col + lane; low < stop; low += 8192u) {
         var s13 = 0.0;
         let end = min(stop, low + 8192u);
-        for (var col = low; col < end; col += 256u) {
-            let at = base + col;
-            let v0 = in0[at];
-            let v11 = v0 - r10;
-            let v12 = hide(v11) * hide(v11);
-            s13 = s13 + v12;
+        for (var near = low; near < end; near += 1024u) {
+            let far1 = min(near + 256u, end - 1u);
+            let far2 = min(near + 512u, end - 1u);
+            let far3 = min(near + 768u, end - 1u);
+            let all0 = vec4<f32>(in0[base + near], in0[base + far1], in0[base + far2], in0[base + far3]);
+            for (var k = 0u; k < 4u; k++) {
+                let col = near + k * 256u;
+                if (col >= end) { break; }
+                let v0 = all0[k];
+                let at = base + col;
+                let v11 = v0 - r10;
+                let v12 = hide(v11) * hide(v11);
+                s13 = s13 + v12;
+            }
         }
         pair13 = add_exactly(pair13, s13);
     }
@@ -412,15 +428,25 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     let r14 = quotient(r13, u.length);
     let r15 = u.p0 + r14;
     let r16 = inverse_root(r15);
-    for (var col = from_col + lane; col < stop; col += 256u) {
-        let at = base + col;
-        let v0 = in0[at];
-        let v1 = in1[col - skipped];
-        let v2 = in2[col - skipped];
-        let v11 = v0 - r10;
-        let v17 = hide(v11) * r16;
-        let v18 = v1 * hide(v17);
-        let v19 = v2 + v18;
-        out0[at] = v19;
+    for (var near = from_col + lane; near < stop; near += 1024u) {
+        let far1 = min(near + 256u, stop - 1u);
+        let far2 = min(near + 512u, stop - 1u);
+        let far3 = min(near + 768u, stop - 1u);
+        let all0 = vec4<f32>(in0[base + near], in0[base + far1], in0[base + far2], in0[base + far3]);
+        let all1 = vec4<f32>(in1[near - skipped], in1[far1 - skipped], in1[far2 - skipped], in1[far3 - skipped]);
+        let all2 = vec4<f32>(in2[near - skipped], in2[far1 - skipped], in2[far2 - skipped], in2[far3 - skipped]);
+        for (var k = 0u; k < 4u; k++) {
+            let col = near + k * 256u;
+            if (col >= stop) { break; }
+            let v0 = all0[k];
+            let v1 = all1[k];
+            let v2 = all2[k];
+            let at = base + col;
+            let v11 = v0 - r10;
+            let v17 = hide(v11) * r16;
+            let v18 = v1 * hide(v17);
+            let v19 = v2 + v18;
+            out0[at] = v19;
+        }
     }
 }

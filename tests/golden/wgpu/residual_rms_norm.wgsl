@@ -67,14 +67,23 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     for (var low = lane; low < n; low += 8192u) {
         var s6 = 0.0;
         let end = min(n, low + 8192u);
-        for (var col = low; col < end; col += 256u) {
-            let at = base + col;
-            let v0 = in0[at];
-            let v1 = in1[at];
-            let v4 = v0 + v1;
-            let v5 = hide(v4) * hide(v4);
-            s6 = s6 + v5;
-            out0[at] = v4;
+        for (var near = low; near < end; near += 1024u) {
+            let far1 = min(near + 256u, end - 1u);
+            let far2 = min(near + 512u, end - 1u);
+            let far3 = min(near + 768u, end - 1u);
+            let all0 = vec4<f32>(in0[base + near], in0[base + far1], in0[base + far2], in0[base + far3]);
+            let all1 = vec4<f32>(in1[base + near], in1[base + far1], in1[base + far2], in1[base + far3]);
+            for (var k = 0u; k < 4u; k++) {
+                let col = near + k * 256u;
+                if (col >= end) { break; }
+                let v0 = all0[k];
+                let v1 = all1[k];
+                let at = base + col;
+                let v4 = v0 + v1;
+                let v5 = hide(v4) * hide(v4);
+                s6 = s6 + v5;
+                out0[at] = v4;
+            }
         }
         pair6 = add_exactly(pair6, s6);
     }
@@ -95,12 +104,21 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     let r8 = quotient(r6, u.length);
     let r9 = u.p0 + r8;
     let r10 = inverse_root(r9);
-    for (var col = lane; col < n; col += 256u) {
-        let at = base + col;
-        let v2 = in2[col];
-        let v4 = out0[at];
-        let v11 = hide(v4) * r10;
-        let v12 = v2 * hide(v11);
-        out1[at] = v12;
+    for (var near = lane; near < n; near += 1024u) {
+        let far1 = min(near + 256u, n - 1u);
+        let far2 = min(near + 512u, n - 1u);
+        let far3 = min(near + 768u, n - 1u);
+        let all2 = vec4<f32>(in2[near], in2[far1], in2[far2], in2[far3]);
+        let all4 = vec4<f32>(out0[base + near], out0[base + far1], out0[base + far2], out0[base + far3]);
+        for (var k = 0u; k < 4u; k++) {
+            let col = near + k * 256u;
+            if (col >= n) { break; }
+            let v2 = all2[k];
+            let v4 = all4[k];
+            let at = base + col;
+            let v11 = hide(v4) * r10;
+            let v12 = v2 * hide(v11);
+            out1[at] = v12;
+        }
     }
 }

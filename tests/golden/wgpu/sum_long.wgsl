@@ -40,10 +40,18 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) grid: ve
     for (var low = from_col + lane; low < stop; low += 8192u) {
         var s1 = 0.0;
         let end = min(stop, low + 8192u);
-        for (var col = low; col < end; col += 256u) {
-            let at = base + col;
-            let v0 = in0[at];
-            s1 = s1 + v0;
+        for (var near = low; near < end; near += 1024u) {
+            let far1 = min(near + 256u, end - 1u);
+            let far2 = min(near + 512u, end - 1u);
+            let far3 = min(near + 768u, end - 1u);
+            let all0 = vec4<f32>(in0[base + near], in0[base + far1], in0[base + far2], in0[base + far3]);
+            for (var k = 0u; k < 4u; k++) {
+                let col = near + k * 256u;
+                if (col >= end) { break; }
+                let v0 = all0[k];
+                let at = base + col;
+                s1 = s1 + v0;
+            }
         }
         pair1 = add_exactly(pair1, s1);
     }

@@ -11,8 +11,10 @@ import pytest
 pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
 
 from fake_plugin import run, write
-from trueno.cli import doctor
+from trueno.cli import examination, findings
+from trueno.remedies import install
 
+ABSENT = ["not", "installed", "—", "pip", "install", "'trueno[nix]'"]
 DOCTOR = "import sys; sys.argv = ['trueno', 'doctor', *{arguments!r}]; from trueno.cli import main; main()"
 
 
@@ -21,6 +23,11 @@ def examine(folder, *arguments, **environ):
     done = run(folder, DOCTOR.format(arguments=list(arguments)), COLUMNS="220", **environ)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout
+
+
+def texts(lines):
+    """Lines of a report without their styles."""
+    return ["".join(text for text, _ in line) for line in lines]
 
 
 def report(folder, *arguments, **environ):
@@ -32,7 +39,7 @@ def report(folder, *arguments, **environ):
 
 def test_all_is_well(tmp_path):
     write(tmp_path, "works", settings={"TRUENO_WORKS_MODE": {"type": "bool", "default": True, "help": "its mode"}})
-    code, text = examine(tmp_path)
+    code, text = examine(tmp_path, "--verbose")
     assert code == 0 and text.rstrip().endswith("ok")
     line = next(line for line in text.splitlines() if line.startswith("works"))
     assert line.split() == ["works", "1.0", "yes", "yes", "now", "fake", "isa"]
@@ -46,7 +53,7 @@ def test_all_is_well(tmp_path):
     }  # fmt: skip
     assert backends["works"]["active"] is False and backends["works"]["installed"] is True
     assert answer["cache"]["used"] and isinstance(answer["calibration"], str)
-    _, text = examine(tmp_path)
+    _, text = examine(tmp_path, "--verbose")
     line = next(line for line in text.splitlines() if line.startswith("works"))
     assert "just now" in line  # the verdict that was kept
     setting = next(line for line in text.splitlines() if line.startswith("TRUENO_FORCE_CPU"))
@@ -126,7 +133,7 @@ def test_no_device_is_nothing_wrong(tmp_path):
             named
         )
         assert not [line for line in answer["advice"] if line.startswith(("boardless", "at_once", "fileless"))]
-        assert backends["fileless"]["remedy"] == "get it"
+        assert backends["fileless"]["remedy"] == "" and "get it" not in str(backends)  # it is installed
     code, text = examine(tmp_path)
     line = next(line for line in text.splitlines() if line.startswith("boardless"))
     assert line.split()[2:4] == ["yes", "no"] and "no board; plug one in (no_device)" in line
@@ -199,11 +206,11 @@ def test_a_refused_manifest_names_its_distribution_and_file(tmp_path):
 
 
 def test_ours_that_are_not_installed_are_said(monkeypatch):
-    monkeypatch.setattr(doctor, "extras", lambda: {"simd": "trueno-simd", "nix": "trueno-nix"})
-    absent = doctor._not_installed()
-    assert {"name": "nix", "install": "pip install 'trueno[nix]'"} in absent and len(absent) <= 2
-    table = doctor.backend_table([], [{"name": "nix", "install": "pip install 'trueno[nix]'"}])
-    assert [list(c.cells) for c in table.columns][-1] == ["not installed — pip install 'trueno[nix]'"]
+    monkeypatch.setattr(examination, "extras", lambda: {"simd": "trueno-simd", "nix": "trueno-nix"})
+    absent = examination._not_installed()
+    assert {"name": "nix", "install": install("nix")} in absent and len(absent) <= 2
+    lines = texts(findings.backends([], [{"name": "nix", "install": "pip install 'trueno[nix]'"}], None))
+    assert lines[-1].split() == ["nix", "–", "no", "–", "–", *ABSENT]
 
 
 def test_json_of_a_cache_folder_of_nobody(tmp_path):
@@ -242,7 +249,7 @@ def test_a_name_that_no_file_can_have(tmp_path):
 
 
 def test_words_for_people():
-    assert [doctor.ago(s) for s in (-5, 59, 61, 7200, 200_000)] == [
+    assert [findings.ago(s) for s in (-5, 59, 61, 7200, 200_000)] == [
         "just now",
         "just now",
         "1 min ago",
@@ -250,9 +257,48 @@ def test_words_for_people():
         "2 d ago",
     ]
     values = (True, False, None, (), ("a", "b"), (("nan", "stop"),), 20.0, "x")
-    assert [doctor._value(v) for v in values] == ["on", "off", "–", "–", "a,b", "nan:stop", "20", "x"]
+    assert [findings.value(v) for v in values] == ["on", "off", "–", "–", "a,b", "nan:stop", "20", "x"]
     row = {
         "name": "x", "version": "", "status": "available", "active": True, "available": True, "probed": "",
         "checked": None, "devices": [], "reason": "", "code": "",
     }  # fmt: skip
-    assert [c.header for c in doctor.backend_table([row]).columns][4] == "active"
+    assert texts(findings.backends([row], (), None))[0].split()[4] == "active"
+
+
+def unlucky():
+    """A report in which every backend has a long reason, and six settings are changed."""
+    reason = (
+        "there is no such board here, only software that emulates one: " + "emulator (version 15.0.6, 256 bits), " * 6
+    )
+    rows = [
+        {
+            "name": f"backend_{i}", "version": "0.1.0", "status": "no device", "active": False, "available": False,
+            "probed": "now", "checked": None, "devices": [], "reason": reason, "code": "no_device", "notes": [],
+            "raised": "", "distribution": f"trueno-{i}", "path": f"/somewhere/{i}/backend.toml",
+        }
+        for i in range(8)
+    ]  # fmt: skip
+    report = examination.examine()
+    changed = [{"name": f"TRUENO_{i}", "value": i, "origin": f"environment TRUENO_{i}", "help": ""} for i in range(6)]
+    return report | {"backends": rows, "settings": report["settings"] + changed}
+
+
+@pytest.mark.parametrize("width", [80, 60, 120])
+def test_one_screen(width):
+    report = unlucky()
+    lines = texts(findings.lines(report, width))
+    assert max(map(len, lines)) <= width and (width < 80 or len(lines) <= 40)
+    words = set(" ".join(texts(findings.lines(report, None, verbose=True))).split())
+    words |= {"…", "whole", "sentences:", "trueno", "doctor", "--verbose", "─" * width, "at", "the", "their", "other"}
+    words |= {"Settings:", "defaults;", "what", "each", "does:", "--settings", "are", str(len(report["settings"]) - 6)}
+    assert {word for line in lines for word in line.split()} <= words | {"no_device"}  # no word is cut
+    below = [i for i, line in enumerate(lines) if line.startswith("backend_")]
+    assert all(lines[i + 1].startswith("    there is") and not lines[i + 2].startswith(" ") for i in below)
+    whole = " ".join(" ".join(texts(findings.lines(report, width, verbose=True))).split())
+    assert " ".join(report["backends"][0]["reason"].split()) in whole
+
+
+def test_a_pipe_gets_each_backend_in_one_line():
+    report = unlucky()
+    lines = [line for line in texts(findings.lines(report, None)) if line.startswith("backend_")]
+    assert len(lines) == 8 and all(line.endswith(f"{report['backends'][0]['reason']} (no_device)") for line in lines)

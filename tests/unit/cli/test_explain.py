@@ -12,6 +12,7 @@ import typer
 from trueno.cli import explain
 from trueno.cli.app import Group
 from trueno.errors import ParameterError
+from trueno.select.reasons import REASONS
 from typer.testing import CliRunner
 
 app = typer.Typer(cls=Group, add_completion=False, pretty_exceptions_enable=False)
@@ -123,3 +124,25 @@ def test_the_list_of_commands_shows_whole_sentences(name):
 
 def test_16_bit_floats_are_computed_in_float32():
     assert run("add", "100", "100", "--dtype", "float16").output.startswith("add in float32, x 100, y 100")
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_terminal_gets_a_table_that_fits(monkeypatch, width):
+    plain = run("softmax", "1000x1000").stdout
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = run("softmax", "1000x1000").stdout
+    assert max(map(len, shown.splitlines())) <= width
+    words = set(plain.split()) | {word for sentence in REASONS.values() for word in sentence.split()}
+    names = {f"{name}:" for name in trueno.backends()}
+    assert {word for word in shown.split() if set(word) != {"─"}} <= words | names  # none is cut
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in run("softmax", "1000x1000").stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in run("softmax", "1000x1000").stdout  # bold may stay
+
+
+def test_a_pipe_gets_one_line_per_candidate(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    lines = run("softmax", "1000x1000").stdout.splitlines()
+    starts = [line.split()[0] for line in lines[3:]]
+    assert lines[1] == "" and sorted(starts) == sorted(trueno.backends())

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import trueno
 from unit.attention import by_torch
-from unit.core.test_caches import BACKENDS, SHAPES, problem
+from unit.caches import problem
+from unit.core.test_caches import BACKENDS, SHAPES
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -164,7 +164,8 @@ def test_transfers_are_events(fake, data):
 def test_nothing_comes_home_in_silence(fake, there):
     for hidden, error in (
         (np.asarray, TypeError),
-        (lambda v: np.add(v, v), TypeError),
+        (lambda v: np.isnan(v), TypeError),
+        (lambda v: np.add.reduce(v), TypeError),
         (list, trueno.DeviceError),
         (lambda v: v[0], trueno.DeviceError),
         (lambda v: v == v, trueno.DeviceError),
@@ -256,10 +257,9 @@ def test_torch_comes_and_goes(data):
     back = torch.from_dlpack(v)
     back[0] = 7
     assert v.array[0] == 7 and data[0] != 7  # the vector's own copy
-    with pytest.raises(trueno.DtypeError, match=r"x is a Tensor that NumPy cannot take.*grad"):
+    with pytest.raises(trueno.DtypeError, match=r"x requires a gradient.*x\.detach"):
         trueno.relu(t.clone().requires_grad_())
-    with pytest.raises(trueno.DtypeError, match="x is a Tensor"):
-        trueno.relu(t.bfloat16())
+    assert torch.equal(trueno.relu(t.bfloat16()), torch.relu(t.bfloat16()))
 
 
 def test_memory_that_only_a_device_reaches(data):

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("trueno_scalar", reason="the faulty backends are made from the scalar one")
 
+from anomaly.conftest import install
 from trueno.discovery import registry
 from trueno.dispatch.canonical import canonical
 from trueno.dispatch.state import forget_plans
@@ -635,3 +636,20 @@ def test_an_unavailable_backend_is_an_error_with_its_reason(tmp_path, monkeypatc
     done = kit("--trueno-backend", "sound", folder=tmp_path)
     assert done.returncode == 4
     assert "TRUENO_BLOCK" in done.stderr + done.stdout
+
+
+def test_a_device_that_is_lost_is_said_once(tmp_path, monkeypatch):
+    """By the test in which it happens, and by the next one, which names that; the others are skipped."""
+    install(tmp_path, "fake")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    for word, value in (("AT", "8"), ("WITH", "lost"), ("KIND", "kernel")):
+        monkeypatch.setenv(f"TRUENO_FAKE_FAIL_{word}", value)
+    wanted = ("--trueno-ops", "relu,add,exp", "--trueno-dtype", "float32", "-k", "test_kernels or test_values")
+    done = kit("--trueno-backend", "fake", *wanted, "--trueno-json", "r.json", folder=tmp_path)
+    assert done.returncode == 1, done.stdout
+    (report,) = json.loads((tmp_path / "r.json").read_text("utf-8"))["backends"]
+    culprit, after = report["failures"]
+    assert "fails at kernel 8" in culprit["message"] and culprit["test"] == "test_kernels[relu-fake-float32]"
+    assert after["message"].startswith(f"Failed: fake was lost in {culprit['test']} (")
+    assert report["counts"] == {"passed": 0, "failed": 2, "skipped": 4}
+    assert "not judged: 1 ops: exp" in done.stdout and "fake does not conform: 2 tests failed" in done.stdout

@@ -316,7 +316,7 @@ def test_any_path_of_this_platform(tmp_path, monkeypatch):
     found = parse(LEAST | {"require": require, "install": "get it"}, "x")
     assert found.unmet() == (
         "no_device",
-        "no device (/no/such/device, ${TRUENO_TEST_PLACE}/device missing). Install: get it",
+        "no device or driver is visible: /no/such/device, ${TRUENO_TEST_PLACE}/device missing",
     )
     (tmp_path / "device").mkdir()
     assert found.unmet() is None

@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import gguf
+import lz4.block
 import mpmath
 import numpy as np
 import pytest
@@ -922,6 +923,46 @@ def _(rng):
     np.testing.assert_array_equal(meaning("concatenate", a, b, axis=1), by_torch(lambda *x: torch.cat(x, 1), a, b))
     np.testing.assert_array_equal(meaning("concatenate", a, a, axis=-1), by_torch(lambda *x: torch.cat(x, -1), a, a))
     np.testing.assert_array_equal(meaning("concatenate", a[0], b[0]), by_torch(lambda *x: torch.cat(x), a[0], b[0]))
+
+
+@case("lz4_compress")
+def _(rng):
+    """The library reads every block; what is not a block is the page itself, and is not worth one."""
+    x = np.repeat(rng.integers(0, 9, (5, 300), np.uint8), [1, 2, 3, 1, 1], axis=0)[:, : int(rng.integers(1, 300))]
+    x[-1] = rng.integers(0, 256, x.shape[1])
+    x[0] = 7
+    for level in (1, 2):
+        blocks, sizes = meaning("lz4_compress", x, level=level)
+        for page, block, size in zip(x, blocks, sizes, strict=True):
+            part, rest = bytes(block[: abs(size)]), block[abs(size) :]
+            decoded = part if size < 0 else lz4.block.decompress(part, uncompressed_size=len(page))
+            assert decoded == page.tobytes() and not rest.any() and (size == -len(page) or 0 < size < len(page))
+        assert x.shape[1] < 60 or (0 < sizes[0] < 30 and sizes[-1] == -x.shape[1])
+
+
+@case("lz4_decompress")
+def _(rng):
+    texts = [bytes(rng.integers(97, 101, int(n), np.uint8)) for n in rng.integers(0, 400, 6)]
+    blocks = [lz4.block.compress(t, store_size=False) for t in texts]
+    packed = np.frombuffer(b"?".join(blocks) + b"xyz", np.uint8)
+    offsets = np.cumsum([0, *(len(b) + 1 for b in blocks)])
+    sizes = np.array([*map(len, blocks), -3])
+    sizes[2] = 0
+    y, lengths = meaning("lz4_decompress", packed, np.append(offsets[:6], offsets[6] - 1), sizes, page=400)
+    wanted = [b"" if i == 2 else t for i, t in enumerate([*texts, b"xyz"])]
+    assert lengths.tolist() == [len(t) for t in wanted]
+    assert [bytes(row) for row in y] == [t.ljust(400, b"\0") for t in wanted]
+    y, lengths = meaning("lz4_decompress", np.frombuffer(b"\x10a\x02\x00\x50abcde", np.uint8), [0], [10], page=400)
+    assert lengths.tolist() == [-1] and not y.any(), "an offset before the page"
+
+
+@case("lz4_pack")
+def _(rng):
+    blocks, sizes = rng.integers(0, 256, (6, 50), np.uint8), rng.integers(-50, 51, 6)
+    packed, offsets = meaning("lz4_pack", blocks, sizes)
+    whole = b"".join(bytes(row[: abs(size)]) for row, size in zip(blocks, sizes, strict=True))
+    assert bytes(packed) == whole.ljust(300, b"\0")
+    assert offsets.tolist() == [sum(abs(sizes[:i])) for i in range(6)]
 
 
 def test_symmetric_eigen_says_what_is_wrong():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 from threading import Thread
@@ -13,6 +14,7 @@ from trueno.discovery import index, registry, scan
 from trueno.discovery.entry import Entry
 from trueno.discovery.manifest import Manifest
 from trueno.errors import ParameterError, UnknownBackend
+from trueno.remedies import install
 
 NAMES = "import json, trueno; print(json.dumps([e.name for e in trueno.backends().values()]))"
 CODES = """
@@ -112,7 +114,7 @@ def test_a_warning_points_at_the_users_line(two):
 def test_a_backend_of_ours_that_is_not_installed_says_how(monkeypatch):
     assert {"scalar", "simd", "wgpu", "cuda"} == set(index.extras())
     monkeypatch.setattr(registry, "extras", lambda: {"cyda": "trueno-cyda"})
-    with pytest.raises(UnknownBackend, match=r'"cyda" is not installed: pip install \'trueno\[cyda\]\'; installed: '):
+    with pytest.raises(UnknownBackend, match=rf'"cyda" is not installed: {re.escape(install("cyda"))}; installed: '):
         registry.load("cyda")
 
 

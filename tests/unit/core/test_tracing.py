@@ -13,6 +13,7 @@ from trueno.discovery import index
 from trueno.dispatch import state
 from trueno.errors import ParameterError, TruenoError, TruenoWarning
 from trueno.events.stream import KINDS, active, emit
+from trueno.events.summary import SORTS, groups
 from trueno.events.tracing import Trace, trace
 from trueno.settings import settings
 
@@ -308,8 +309,8 @@ def test_the_summary_says_who_ran_who_was_refused_and_what_moved():
     lines = [" ".join(line.split()) for line in t.summary().splitlines()]
     assert lines[0].startswith("trace of ") and lines[0].endswith(": 7 events")
     for line in (
-        "exp fake 1 4 ms 4 ms 50 %",
-        "add simd 2 4 ms 2 ms 50 %",
+        "exp fake 1 4 ms 4 ms 4 ms 4 ms 50 %",
+        "add simd 2 4 ms 1 ms 2 ms 2 ms 50 %",
         "moved to device fake 1 array 4.0 MB 1 ms 4.0 GB/s",
         "cuda missing add",
         "scalar slower_declared add",
@@ -318,6 +319,82 @@ def test_the_summary_says_who_ran_who_was_refused_and_what_moved():
     ):
         assert line in lines, t.summary()
     assert "7 events" in repr(t) and "closed" in repr(t)
+
+
+def test_the_first_run_of_a_kernel_stands_apart(rng):
+    """What numbers a row has, from random times: the oracle is NumPy."""
+    times = rng.uniform(1e-3, 2e-3, 7)
+    with trace() as t:
+        emit("compile", "add", "simd", seconds=0.1)
+        emit("run", "add", "simd", seconds=5.0, bytes=10, shapes=[(3,)], dtype="float32")
+        for seconds in times:
+            emit("run", "add", "simd", seconds=float(seconds), bytes=4_000_000, shapes=[(2, 5)], dtype="float32")
+    (row,) = groups(t.events)
+    assert (row.calls, row.first, row.min) == (8, [5.0], times.min())
+    assert row.time == pytest.approx(5 + times.sum()) and row.speed == pytest.approx(np.median(4e6 / times))
+    assert row.median == pytest.approx(np.median(times)) and row.mean == pytest.approx(times.mean())
+    for name in ("first", "min", "median", "mean", "GB/s"):
+        assert f" {name}" in t.summary()
+    by_shape = groups(t.events, "shape")
+    assert [(r.shapes, r.calls, r.min) for r in by_shape] == [("3 float32", 1, 5.0), ("2×5 float32", 7, times.min())]
+    assert "2×5 float32" in t.summary(by="shape") and "2×5" not in t.summary()
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_the_order_of_rows(sort, rng):
+    with trace() as t:
+        for op in rng.permutation(["add", "exp", "log"]):
+            for _ in range(int(rng.integers(1, 5))):
+                emit("run", str(op), "simd", seconds=float(rng.uniform(0.1, 1)), bytes=int(rng.integers(1, 1000)))
+    values = [getattr(row, sort) for row in groups(t.events, "op", sort)]
+    assert values == sorted(values, reverse=sort != "op") and len(values) == 3
+    lines = t.summary(sort=sort).splitlines()
+    assert [line.split()[0] for line in lines[3:6]] == [row.op for row in groups(t.events, "op", sort)]
+
+
+def test_a_summary_of_wrong_words():
+    with trace() as t:
+        some_events()
+    with pytest.raises(ParameterError, match=r"by is 'shapes'.*did you mean \"shape\""):
+        t.summary(by="shapes")
+    with pytest.raises(ParameterError, match="sort is 3; it is one of time"):
+        t.summary(sort=3)
+
+
+def test_a_notebook_shows_a_table_and_no_markup_from_outside():
+    with trace() as t:
+        some_events()
+        emit("run", "<img src=x onerror=alert(1)>", "simd", seconds=1e-3)
+        emit("fallback", "exp", "fake", "<b>&</b>", to="simd")
+    page = t._repr_html_()
+    assert "<img" not in page and "<b>" not in page and "&lt;img" in page and "&lt;b&gt;&amp;" in page
+    assert page.count("<tr>") == 4 and "moved to device" in page and page.count("<div>") == page.count("</div>") == 1
+    with trace() as empty:
+        pass
+    assert "0 events" in empty._repr_html_() and "<table" not in empty._repr_html_()
+
+
+def test_runs_say_how_many_bytes_they_read_and_write(rng):
+    x = rng.standard_normal((30, 20)).astype(np.float32)
+    table, ids = rng.standard_normal((1000, 8)).astype(np.float32), np.array([1, 2])
+    with trace("run") as t:
+        trueno.softmax(x)
+        trueno.sum(x)
+        trueno.embedding_lookup(table, ids)
+    assert [e.bytes for e in t.events] == [2 * x.nbytes, x.nbytes + 30 * 4, 0]  # a part of a table: not known
+
+
+def test_counter_tracks_are_the_sum_of_what_lasts():
+    with trace() as t:
+        for start, seconds, moved in ((1.0, 2.0, 6_000_000_000), (2.0, 2.0, 2_000_000_000), (5.0, 1.0, 0)):
+            emit("run", "add", "simd", start=start, seconds=seconds, bytes=moved)
+        emit("transfer", "add", "fake", "to device", start=0.0, seconds=0.5, bytes=1_000_000_000)
+    t._began = 0.0
+    tracks = {}
+    for e in t.chrome()["traceEvents"]:
+        if e["ph"] == "C":
+            tracks.setdefault(e["name"], []).append((e["ts"] / 1e6, e["args"]["GB/s"]))
+    assert sorted(tracks.values()) == [[(0, 2), (0.5, 0)], [(1, 3), (2, 4), (3, 1), (4, 0)]]
 
 
 def test_an_empty_trace():
@@ -356,6 +433,10 @@ def check_chrome(document):
             assert event["name"] in ("process_name", "thread_name") and isinstance(event["args"]["name"], str)
             named.add(event["tid"])
             continue
+        if event["ph"] == "C":
+            assert event["ts"] >= last and all(v >= 0 for v in event["args"].values())
+            last = event["ts"]
+            continue
         used.add(event["tid"])
         assert event["cat"] in KINDS and isinstance(event["args"], dict)
         assert event["ts"] >= last
@@ -381,7 +462,7 @@ def test_chrome_is_valid(tmp_path):
     text = (tmp_path / "trace.json").read_text("ascii")
     document = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     check_chrome(document)
-    shown = [e for e in document["traceEvents"] if e["ph"] != "M"]
+    shown = [e for e in document["traceEvents"] if e["ph"] not in "MC"]
     assert sorted(e["ph"] for e in shown) == ["X"] * 6 + ["i"] * 4
     by = {e["cat"]: e for e in shown}
     assert by["transfer"]["ph"] == "X" and by["transfer"]["args"]["bytes"] == 4_000_000

@@ -43,7 +43,8 @@ def test_the_table_of_kernels_answers_for_them(op):
     """Whether a structured op runs in 16 bits, and how fast it is, stands with its kernel and nowhere else."""
     backend = CudaBackend()
     for dtype in ("float32", "float64", "float16", "int32"):
-        call = Call(TABLE[op], np.dtype(dtype), "ee", 2, (4, 4))
+        static = tuple((p.name, "q8_0" if "q8_0" in p.choices else p.default) for p in TABLE[op].params if p.choices)
+        call = Call(TABLE[op], np.dtype(dtype), "ee", 2, (4, 4), static)
         refused = backend.supports(call)
         assert (refused is None) == (dtype in KERNELS[op].dtypes)
         assert refused is None or refused.code == "unsupported_dtype"

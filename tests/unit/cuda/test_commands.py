@@ -1,6 +1,7 @@
 """`trueno ptx`: lists, prints and runs kernels on a machine without a GPU; its exit codes and what it says."""
 
 import json
+from contextlib import nullcontext
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from tomllib import loads
@@ -192,6 +193,37 @@ def test_check_sees_a_wrong_kernel(monkeypatch, beyond, said):
     result = ptx("check", "--backend", "cuda_emulated")
     assert result.exit_code == 1 and said in result.stdout
     assert "1 kernels are right, 1 are not, 0 are not for sm_90\nnot right: broken\n" in result.stdout
+
+
+@kernel(threads=64)
+def conflicts(k, y: ptr(f32), *, excuse: bool = False):
+    """The lanes of a warp store to one bank of shared memory."""
+    s = k.shared(f32, 64, 32)
+    with k.allow("bank-conflict", "it is a test") if excuse else nullcontext():
+        s.store((k.tid, 0), 1.0)
+    k.sync()
+    y.store(k.tid, s.load((0, 0)))
+
+
+def test_check_static(monkeypatch):
+    variants = ({}, {"excuse": True})
+    entry = CatalogueEntry("conflicts", "tests", "is wrong", conflicts.build, _sample, constants(conflicts),
+                           ("sm_80", "sm_90"), variants)  # fmt: skip
+    alike = registry.find("matmul_wgmma")
+    monkeypatch.setattr(registry, "catalogue", lambda: {"conflicts": entry, "matmul_wgmma": alike})
+    result = ptx("check", "--static", "--arch", "sm_90")
+    assert result.exit_code == 1, result.stdout
+    first, finding, *last = result.stdout.splitlines()
+    assert first == "conflicts: 1 finding, 2 builds for sm_90"
+    assert finding.startswith("    sm_90: conflicts_excuse0, line ") and finding.endswith("[bank-conflict]")
+    assert last == [
+        "0 kernels without findings, 1 with; 2 builds, 2 of them differ; 1 excused",
+        "with findings: conflicts",
+        "not for sm_90: matmul_wgmma",
+    ]
+    assert "4 builds, 2 of them differ; 1 excused" in ptx("check", "conflicts", "--static").stdout
+    for args in (("--arch", "sm_90"), ("--static", "--arch", "sm_1")):
+        assert isinstance(ptx("check", *args).exception, ParameterError)
 
 
 def test_check_without_a_gpu_names_the_emulator():

@@ -1,6 +1,9 @@
 """What every test of GGUF needs."""
 
 import pytest
+from anomaly.conftest import rng
+
+__all__ = ["rng", "store"]
 
 pytest.importorskip("gguf", reason="the gguf package is not installed: pip install 'trueno[gguf]'")
 

@@ -197,6 +197,7 @@ def test_a_file_that_exists_is_replaced_on_demand_alone(tmp_path, small):
     out.write_bytes(b"precious")
     result = run("quantize", small, out, code=2)
     assert "exists already; replace it with --force, or write another file" in result.stderr and result.stdout == ""
+    assert "'q9'" in run("quantize", small, out, "--type", "q9", code=2).stderr  # the type comes before the file
     assert out.read_bytes() == b"precious"
     run("quantize", small, out, "--dry-run")
     assert out.read_bytes() == b"precious"

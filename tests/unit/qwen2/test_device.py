@@ -18,7 +18,7 @@ tokens = np.random.default_rng(1).integers(1024, size=12).tolist()
 for path in map(Path, PATHS):
     exact = logits(path, tokens)
     with trueno.use("fake"):
-        model = loaded(path, backend="fake", activations="f32")
+        model = loaded(path, backend="fake", activations="f32", cache="float32")
         assert not model.on_host
         for chunk in (512, 1):
             assert nmse(all_logits(model, tokens, chunk), exact) < 1e-9

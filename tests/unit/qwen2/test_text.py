@@ -162,7 +162,7 @@ def test_logits_are_written_as_float32(path, model, tmp_path):
 
 
 def test_the_bench_prints_a_table_and_json(path, model):
-    records = bench(model, 8, 2, [1, 2], depth=4, repetitions=2)
+    records = list(bench(model, 8, 2, [1, 2], depth=4, repetitions=2))
     assert [r["test"] for r in records] == ["pp8 @ d4", "tg2 @ d4", "tg2 x 2 @ d4"]
     assert all(len(r["samples_ts"]) == 2 and r["avg_ts"] > 0 for r in records)
     done = command("bench", path, "--prompt", 8, "--generate", 2, "--repetitions", 1, "--json")

@@ -216,12 +216,12 @@ def test_bfloat16(run, rng, shape):
 
 @pytest.fixture(scope="module")
 def half():
-    """matmul's bfloat16 kernel with the emulated tiles, and a list of the float32 products that it requested."""
+    """matmul's bfloat16 kernel with the emulated tiles, and a list of (a, b, a @ b) in float32 as it requested them."""
     single = []
 
     def kernel(a, b, out):
-        single.append((a.shape, b.shape))
         np.matmul(a, b, out=out)
+        single.append((a.copy(), b.copy(), out.copy()))
         return 0
 
     return halves.product(np.dtype(bfloat16), kernel, amx.EMULATED), single
@@ -249,10 +249,12 @@ def test_what_tiles_do_not_take_is_widened(half, rng, change):
         a = np.asfortranarray(a)
     c = np.zeros((m, n), bfloat16)
     single.clear()
-    assert kernel(a, b, c) == 0 and single == [((m, k), (k, n))]
     with np.errstate(invalid="ignore"):
-        want = (a.astype(np.float32) @ b.astype(np.float32)).astype(bfloat16)
-    np.testing.assert_array_equal(c.view(np.uint16), want.view(np.uint16))
+        assert kernel(a, b, c) == 0
+    ((wide_a, wide_b, product),) = single
+    np.testing.assert_array_equal(wide_a, a.astype(np.float32))
+    np.testing.assert_array_equal(wide_b, b.astype(np.float32))
+    np.testing.assert_array_equal(c.view(np.uint16), product.astype(bfloat16).view(np.uint16))
 
 
 def test_bfloat16_kernels_refuse_what_does_not_fit(half, rng):

@@ -50,7 +50,8 @@ class Layer:
         cache = b.kv_cache_scatter(b.upload(trueno.Pages(self.pages)), turned, self.inputs[3])
         query = b.upload(numbers(1, 1, HEADS, SIZE))
         decoded = b.attention_decode(query, cache, cache, b.upload(np.array([[0, 1]])), self.inputs[2])
-        self.results = [b.softmax(gated), seen, b.argmax(gated), b.dot(row, row), decoded]
+        drawn = b.sample(gated, b.upload(np.asarray(rng.random(tokens), F)), temperature=0.7, top_k=5, top_p=0.9)
+        self.results = [b.softmax(gated), seen, b.argmax(gated), b.dot(row, row), decoded, drawn]
 
     def change(self) -> None:
         """New indices, in the arrays that were uploaded."""

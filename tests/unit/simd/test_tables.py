@@ -19,9 +19,7 @@ def call(op: str, dtype: str = "float32", *, guarded: bool = False) -> Call:
 
 def test_every_kernel_is_of_a_structured_op_and_goes_by_its_name() -> None:
     assert all(TABLE[op].structured for op in KERNELS)
-    assert {op for op in KERNELS if TABLE[op].quantized} == {
-        op for op in KERNELS if "float64" not in KERNELS[op].dtypes
-    }
+    assert {op for op in KERNELS if TABLE[op].single} == {op for op in KERNELS if "float64" not in KERNELS[op].dtypes}
     assert PRODUCTS.keys() < set(KERNELS)
 
 

@@ -13,7 +13,7 @@ from trueno_wgpu.device.array import Array
 from trueno_wgpu.kernels.attention.kernel import numbers
 from trueno_wgpu.kernels.caches import attend
 from trueno_wgpu.kernels.caches.cells import Rows
-from unit.core.test_caches import FORMS, by_torch, problem
+from unit.caches import FORMS, assert_outside, assert_right, by_torch, problem, sequences_outside
 from unit.wgpu.products import kernel, unwritten
 
 pytestmark = pytest.mark.usefixtures("chosen")
@@ -26,6 +26,7 @@ SHAPES = [  # b, t, hq, hk, d, e, pages, page, blocks
     (1, 3, 20, 1, 96, 32, 7, 64, 7),
 ]
 UNEVEN = [(2, 2, 3, 1, 7, 5, 9, 3, 4), (1, 1, 2, 2, 33, 66, 3, 50, 2), (2, 1, 4, 1, 1, 1, 4, 8, 3)]
+ATOL = 1e-5
 
 
 def compute(gpu, operands, form, e, *, scale=0.0, window=0, softcap=0.0, guarded=False):
@@ -37,35 +38,29 @@ def compute(gpu, operands, form, e, *, scale=0.0, window=0, softcap=0.0, guarded
     return out.numpy()
 
 
-def assert_right(got, operands, keys, values, page, **options):
-    q, _, _, table, lengths = operands
-    for i, length in enumerate(lengths):
-        at = table[i, np.arange(length) // page], np.arange(length) % page
-        want = by_torch(q[i], keys[at], values[at], **options)
-        np.testing.assert_allclose(got[i], want, rtol=0, atol=1e-5, err_msg=f"sequence {i}, {options}")
-
-
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_against_pytorch(gpu, rng, form, shape):
     capped = {"softcap": 3.0, "scale": 0.2}
     for options in ({}, {"window": 33}, capped)[: 3 if shape is SHAPES[1] else 2]:
         operands, keys, values = problem(rng, shape, form)
-        assert_right(compute(gpu, operands, form, shape[5], **options), operands, keys, values, shape[7], **options)
+        assert_right(
+            compute(gpu, operands, form, shape[5], **options), operands, keys, values, shape[7], ATOL, **options
+        )
 
 
 @pytest.mark.parametrize("form", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("shape", UNEVEN, ids=str)
 def test_rows_that_no_vector_reads(gpu, rng, form, shape):
     operands, keys, values = problem(rng, shape, form)
-    assert_right(compute(gpu, operands, form, shape[5]), operands, keys, values, shape[7])
+    assert_right(compute(gpu, operands, form, shape[5]), operands, keys, values, shape[7], ATOL)
 
 
 def test_long_heads(gpu, rng):
     """Fewer rows of queries fit beside one another, and values need several workgroups; longer ones are an error."""
     for d, e in ((600, 1100), (2048, 40)):
         operands, keys, values = problem(rng, (1, 2, 4, 1, d, e, 2, 5, 2), "f32")
-        assert_right(compute(gpu, operands, "f32", e), operands, keys, values, 5)
+        assert_right(compute(gpu, operands, "f32", e), operands, keys, values, 5, ATOL)
     operands, *_ = problem(rng, (1, 1, 1, 1, 4000, 8, 1, 2, 1), "f32")
     with pytest.raises(KernelError, match="attention_decode: heads of 4000 numbers do not fit"):
         compute(gpu, operands, "f32", 8)
@@ -87,7 +82,7 @@ def test_shares_and_bands_are_joined(gpu, rng, form, guarded):
             assert window or planned.parts > 2
             out = unwritten(gpu, (*q.shape[:3], 32))
             assert attend.run(gpu, planned, there, numbers(0.0, 0.0, 64), out, guarded) == 0
-            assert_right(out.numpy(), operands, keys, values, 64, window=window)
+            assert_right(out.numpy(), operands, keys, values, 64, ATOL, window=window)
     assert (len(planned.passes) > 1) == (form == "f32")
 
 
@@ -144,7 +139,7 @@ def test_a_loop_budget_ends_a_share(gpu, rng):
     there = [Array.of(gpu, x.view(np.uint8) if x.dtype == np.float16 else x) for x in operands]
     out = unwritten(gpu, (1, 1, 2, 32))
     assert attend.run(gpu, planned, there, numbers(0.0, 0.0, 32), out, False) == 0
-    assert_right(out.numpy(), operands, keys, values, 700)
+    assert_right(out.numpy(), operands, keys, values, 700, ATOL)
 
 
 def test_a_query_before_the_first_token_gives_zero(gpu, rng):
@@ -157,20 +152,11 @@ def test_a_query_before_the_first_token_gives_zero(gpu, rng):
 @pytest.mark.parametrize("guarded", [False, True])
 def test_what_is_outside_gives_nan(gpu, rng, guarded):
     """The host refuses it where it can; on the device nothing outside is read, and neighbours stay right."""
-    operands, keys, values = problem(rng, (6, 2, 4, 2, 32, 32, 5, 8, 3), "f16")
-    q, _, _, table, lengths = operands
-    table[:], lengths[:] = [[0, 1, 2]], 20
-    lengths[1], lengths[2], lengths[3] = 25, -1, 2**32 + 1
-    table[4, 2] = 5
-    lengths[4] = 17  # of its two queries the first does not see the page
-    table[5, 1] = -(2**32) + 1
+    operands, keys, values = sequences_outside(rng, "f16")
     gpu.take_status()
     got = compute(gpu, operands, "f16", 32, guarded=guarded)
     assert gpu.take_status() == int(guarded)
-    assert np.isnan(got[[1, 2, 3, 5]]).all() and np.isnan(got[4, 1]).all()
-    at = np.array([0, 0, 0, 0, 0, 0, 0, 0] + [1] * 8 + [2] * 4), np.arange(20) % 8
-    np.testing.assert_allclose(got[0], by_torch(q[0], keys[at], values[at]), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(got[4, :1], by_torch(q[4, :1], keys[at][:16], values[at][:16]), rtol=0, atol=1e-5)
+    assert_outside(got, operands, keys, values, ATOL)
 
 
 def test_refusals(gpu, rng):
@@ -231,6 +217,6 @@ def test_host_arrays_are_checked_on_the_host(gpu, rng):
     lengths[0], table[0] = 16, [2, 0]
     with trueno.use("wgpu"):
         got = trueno.attention_decode(q, k, v, table, lengths)
-        assert_right(got, (q, k, v, table, lengths), keys, values, 8)
+        assert_right(got, (q, k, v, table, lengths), keys, values, 8, ATOL)
         with pytest.raises(ParameterError, match=r"lengths\[0\] is 17"):
             trueno.attention_decode(q, k, v, table, [17, 8])

@@ -2,46 +2,23 @@
 
 from dataclasses import replace
 
-import gguf
-import ml_dtypes
 import numpy as np
 import pytest
 
 pytest.importorskip("wgpu")
 import trueno
-from trueno.formats import FORMATS
-from trueno.formats.encoders import encode
 from trueno_wgpu.device.array import Array
 from trueno_wgpu.kernels.caches import scatter
+from unit.caches import FORMS, every_size_of_q8_0, halfway, held, written
 from unit.wgpu.products import kernel
 
 pytestmark = pytest.mark.usefixtures("chosen")
-
-DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
-FORMS = (*DTYPES, "q8_0")
-
-
-def held(x, form):
-    """The bytes of x in a format, uint8 [..., bytes of a row]."""
-    if form == "q8_0":
-        return gguf.quantize(x, gguf.GGMLQuantizationType.Q8_0)
-    with np.errstate(over="ignore"):
-        return x.astype(DTYPES[form]).view(np.uint8)
 
 
 def problem(rng, form, pages, page, h, d, n):
     cache = rng.integers(0, 256, held(np.zeros((pages, page, h, d), np.float32), form).shape, np.uint8)
     x = (rng.normal(size=(n, h, d)) * 10.0 ** rng.integers(-6, 5, (n, h, 1))).astype(np.float32)
     return cache, x, rng.integers(-1, pages * page, n)
-
-
-def expected(cache, x, slots, form):
-    want, rows = cache.copy(), held(x, form)
-    flat = want.reshape(-1, *cache.shape[2:])
-    for i, slot in enumerate(slots):
-        if 0 <= slot < len(flat):
-            flat[slot] = rows[i]
-    return want
 
 
 def compute(gpu, cache, x, slots, form, *, in_place=False, guarded=False):
@@ -62,7 +39,7 @@ def test_bytes(gpu, rng, form, in_place):
     for shape in shapes:
         cache, x, slots = problem(rng, form, *shape)
         got = compute(gpu, cache, x, slots, form, in_place=in_place)
-        np.testing.assert_array_equal(got, expected(cache, x, slots, form), err_msg=str(shape))
+        np.testing.assert_array_equal(got, written(cache, x, slots, form), err_msg=str(shape))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -73,22 +50,12 @@ def test_a_slot_outside_is_left_out(gpu, rng, form):
     for guarded in (False, True):
         gpu.take_status()
         got = compute(gpu, cache, x, slots, form, in_place=True, guarded=guarded)
-        np.testing.assert_array_equal(got, expected(cache, x, slots, form))
+        np.testing.assert_array_equal(got, written(cache, x, slots, form))
         assert gpu.take_status() == 0
 
 
 def test_q8_0_of_any_size(gpu, rng):
-    """Blocks of all magnitudes and of subnormals, halves between codes, zeros, and what is not finite."""
-    scales = np.concatenate([10.0 ** np.arange(-45, 39), 2.0 ** np.arange(-140, -100)])
-    x = (rng.uniform(-1, 1, (len(scales), 1, 32)) * scales[:, None, None]).astype(np.float32)
-    ties = (np.arange(-127, 129).reshape(8, 1, 32) - 0.5).astype(np.float32) * np.float32(2.0**-7)
-    ties[:, 0, 0] = 127 * 2.0**-7
-    edges = np.zeros((5, 1, 32), np.float32)
-    edges[1, 0, 3], edges[2, 0, 31], edges[3, 0, 0], edges[4, 0, :2] = np.nan, np.inf, -np.inf, (1e-45, 3.4e38)
-    whole = np.concatenate([x, ties, edges])
-    finite = np.isfinite(whole).all((1, 2))
-    want = encode(FORMATS["q8_0"], np.where(finite[:, None, None], whole, 0))
-    want[~finite, :, :2] = np.array([np.nan], np.float16).view(np.uint8)
+    whole, want = every_size_of_q8_0(rng)
     cache, slots = np.full((len(whole), 1, 1, 34), 99, np.uint8), np.arange(len(whole))
     np.testing.assert_array_equal(compute(gpu, cache, whole, slots, "q8_0")[:, 0], want)
 
@@ -97,10 +64,7 @@ def test_q8_0_of_any_size(gpu, rng):
 @pytest.mark.parametrize("h", [7861, 7860])
 def test_every_kind_of_number_is_rounded_to_even(gpu, form, h):
     """In slots of an odd and of an even number of halves."""
-    high = np.arange(0, 2**16, 5, dtype=np.uint32) << 16
-    bits = np.concatenate([high + low for low in (0, 1, 0x0FFF, 0x1000, 0x1001, 0x7FFF, 0x8000, 0x8001, 0xF000)])
-    x = bits.view(np.float32)
-    x = np.where(np.isnan(x), np.float32(np.nan), x)[: 15 * h].reshape(15, h, 1)
+    x = halfway(5)[: 15 * h].reshape(15, h, 1)
     cache = np.zeros((15, 1, h, 2), np.uint8)
     np.testing.assert_array_equal(compute(gpu, cache, x, np.arange(15), form)[:, 0], held(x, form))
 
@@ -112,7 +76,7 @@ def test_bands_of_both(gpu, rng, form):
     gpu.counts.reset()
     scatter.run(gpu, form, *there[1:], there[0], replace(gpu.limits, binding=16 << 10))
     assert gpu.counts.kernels > 4
-    np.testing.assert_array_equal(there[0].numpy(), expected(cache, x, slots, form))
+    np.testing.assert_array_equal(there[0].numpy(), written(cache, x, slots, form))
 
 
 def test_refusals(gpu, rng):
@@ -137,8 +101,8 @@ def test_arrays_of_the_device(gpu, rng, form):
     there = [trueno.to(a, "wgpu") for a in (cache, x, slots)]
     for _ in range(3):
         assert trueno.kv_cache_scatter(*there, format=form, out=there[0]) is there[0]
-    np.testing.assert_array_equal(trueno.numpy(there[0]), expected(cache, x, slots, form))
+    np.testing.assert_array_equal(trueno.numpy(there[0]), written(cache, x, slots, form))
     there[0] = trueno.to(cache, "wgpu")
     copy = trueno.kv_cache_scatter(*there, format=form)
     np.testing.assert_array_equal(trueno.numpy(there[0]), cache)
-    np.testing.assert_array_equal(trueno.numpy(copy), expected(cache, x, slots, form))
+    np.testing.assert_array_equal(trueno.numpy(copy), written(cache, x, slots, form))

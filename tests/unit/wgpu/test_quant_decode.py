@@ -12,6 +12,7 @@ from trueno.discovery.protocol import Call
 from trueno.formats import FORMATS, WEIGHTS, decode
 from trueno.formats.activations import encode_activations
 from trueno.formats.decode import codes, scale
+from trueno.formats.units import COLUMN, unit_shape
 from trueno.ops import TABLE
 from trueno_wgpu.device.array import Array
 from trueno_wgpu.kernels import KERNELS
@@ -92,11 +93,11 @@ def test_what_does_not_fit_is_refused(gpu: Any, name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_column_is_read_where_the_table_says(name: str) -> None:
     """What `shape` asserts of planes is what a unit needs: the same bytes for each of its columns."""
-    f, s = FORMATS[name], blocks.shape(name)
-    assert s.units * s.ways * blocks.COLUMN == f.elements
+    f, s = FORMATS[name], unit_shape(name)
+    assert s.units * s.ways * COLUMN == f.elements
     for p in f.planes:
         for first in range(0, f.elements, s.run * s.ways):
-            for r in range(0, s.run, blocks.COLUMN):
+            for r in range(0, s.run, COLUMN):
                 e = [first + r + i * s.run for i in range(s.ways)]
                 if p.run == 1:
                     places = {x // 32 for x in e}

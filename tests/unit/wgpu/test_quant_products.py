@@ -300,3 +300,28 @@ def test_what_a_minimum_takes_off_does_not_overflow_before(gpu: Any, m: int) -> 
     x = np.full((m, 256), 2e36, "f4")
     got = product(gpu, "q4_k", w, x[0] if m == 1 else x)
     np.testing.assert_allclose(got, 256 * 0.5 * 2e36, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("chosen")
+def test_what_follows_a_product_of_a_vector_is_part_of_it(rng: np.random.Generator) -> None:
+    """In a batch: biases, and swiglu of two products; one vector is converted once."""
+    import trueno
+    from trueno_wgpu.device import opened
+
+    ws = [trueno.quantize(rng.standard_normal((70, 512), np.float32) / 20, name) for name in ("q4_k", "q6_k", "q8_0")]
+    x, bias = rng.standard_normal(512, np.float32), rng.standard_normal(70, np.float32)
+    wide = [trueno.dequantize(w).astype(float) @ x for w in ws]
+    gate = wide[0] / (1 + np.exp(-wide[0])) * wide[1]
+    for mode, bound in (("f32", 1e-5), ("q8", 5e-2)):
+        with trueno.Batch("wgpu") as b:
+            h = b.upload(x)
+            products = [b.quant_matvec(b.upload(w), h, activations=mode) for w in ws]
+            results = b.swiglu(*products[:2]), b.bias_activation(products[2], b.upload(bias), activation="none")
+            assert "quant_matvec → swiglu" in str(b) and "quant_matvec → bias_activation" in str(b)
+            b.execute()
+            opened.gpu().counts.reset()
+            b.execute()
+            made = {"f32": 0, "q8": 2}[mode]  # for blocks of 256, and for those of 32
+            assert opened.gpu().counts.kernels == 3 + made
+            for y, wanted in zip(results, (gate, wide[2] + bias), strict=True):
+                assert np.abs(b.read(y) - wanted).max() <= bound * np.abs(wanted).max()

@@ -5,40 +5,37 @@ a private variable is not known to be.
 """
 
 import json
-import shutil
-import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
 pytest.importorskip("wgpu")
-from trueno_wgpu.kernels import convolve2d, dispatches, embedding, gemv, outer, rope, transpose
+from browser import Browser, chromium
+from trueno_wgpu.kernels import concatenate, convolve2d, dispatches, embedding, gemv, outer, rope, topk, transpose
 from trueno_wgpu.kernels.attention import few, join, tile
 from trueno_wgpu.kernels.attention.text import Form as Attended
 from trueno_wgpu.kernels.caches import decode, scatter
 from trueno_wgpu.kernels.caches.cells import Rows
 from trueno_wgpu.kernels.epilogue import spliced
+from trueno_wgpu.kernels.lz4 import decompress, pack, sequences
 from trueno_wgpu.kernels.matmul import LARGE, MIDDLE, SMALL
-from trueno_wgpu.kernels.quant import experts, turns
+from trueno_wgpu.kernels.quant import activations as rounded
+from trueno_wgpu.kernels.quant import columns as columnwise
+from trueno_wgpu.kernels.quant import dequantize, experts, lookup, turns
+from trueno_wgpu.kernels.quant import rows as by_rows
+from trueno_wgpu.kernels.quant import tile as quantized_tile
 from trueno_wgpu.kernels.sampling import draw
 from trueno_wgpu.kernels.store import PARTIAL, PLAIN, Store
 from trueno_wgpu.kernels.tile import Form, Tile, naive, tiled
 from unit.wgpu.test_epilogue import op_of
 
-PAGE = """<script>(async () => {
-  const found = {refused: {}};
-  try {
-    const device = await (await navigator.gpu.requestAdapter()).requestDevice();
-    for (const [name, code] of Object.entries(await (await fetch("texts")).json())) {
-      const told = (await device.createShaderModule({code}).getCompilationInfo()).messages;
-      if (told.length) found.refused[name] = told.map(m => `${m.type}, line ${m.lineNum}: ${m.message}`);
-      found.count = (found.count || 0) + 1;
-    }
-  } catch (error) { found.error = String(error); }
-  await fetch("done", {method: "POST", body: JSON.stringify(found)});
-})()</script>"""
+ASK = """(async texts => {
+  const device = await (await navigator.gpu.requestAdapter()).requestDevice(), refused = {};
+  for (const [name, code] of Object.entries(texts)) {
+    const messages = (await device.createShaderModule({code}).getCompilationInfo()).messages;
+    if (messages.length) refused[name] = messages.map(m => `${m.type}, line ${m.lineNum}: ${m.message}`);
+  }
+  return {count: Object.keys(texts).length, refused};
+})"""
 TILES = (
     SMALL,
     MIDDLE,
@@ -73,7 +70,8 @@ def texts() -> dict[str, str]:
         found[f"transpose, {store.guarded}"] = transpose._shader(store.guarded).source
         found[f"embedding_lookup, {store.guarded}"] = embedding.shader(4, store.guarded).source
         found[f"rope, {store.guarded}"] = rope.shader(store.guarded, store.guarded).source
-        found[f"attention, join, {store.guarded}"] = join.shader(4, store.guarded).source
+        for sinks in (False, True):
+            found[f"attention, join, {store.guarded}, {sinks}"] = join.shader(4, store.guarded, sinks).source
     for form in (Attended(4, 4), Attended(1, 1, True, guarded), Attended(4, 1, store=PARTIAL)):
         for rows in (1, 8, 16, 64):
             lanes = few.lanes_for(rows, 80, 80, form)
@@ -81,60 +79,52 @@ def texts() -> dict[str, str]:
             found[f"attention of {rows}, {form.keys} and {form.values} wide, {form.capped}"] = text
     found["sample"] = draw.shader().source
     found["turns of experts"] = turns.TEXT
+    for chooses, final in ((False, False), (False, True), (True, True)):
+        found[f"topk, {chooses}, {final}"] = topk.shader(chooses, final, final).source
+    for final in (False, True):
+        found[f"concatenate, {final}"] = concatenate.shader(final).source
+    for shared in (False, True):
+        found[f"lz4_decompress, {shared}"] = decompress.shader(shared).source
+        for level in (1, 2):
+            found[f"lz4_compress, {level}, {shared}"] = sequences.shader(level, shared, 16 << 10).source
+    for what in ("add", "parts", "place", "place one", "copy"):
+        found[f"lz4_pack, {what}"] = pack.shader(what).source
+    ending = Store(False, epilogue=spliced(op_of("quant_matvec", "ewr", "gelu")))
     for form in ("q4_0", "q4_k", "q6_k", "mxfp4"):
+        found[f"dequantize, {form}"] = dequantize.shader(form).source
+        found[f"lookup, {form}"] = lookup.shader(form).source
+        found[f"columns, {form}"] = columnwise.shader(form, 2).source
+        for kind in ("q8", "f32", "colmajor"):
+            found[f"tile, {form}, {kind}"] = quantized_tile.shader(form, kind).source
         for activations in ("q8", "f32"):
             for columns in (1, 8):
                 text = experts.shader(form, activations, columns).source
                 found[f"experts, {form}, {activations}, {columns}"] = text
+            found[f"rows, {form}, {activations}"] = by_rows.shader(form, activations, 1, 4, ending).source
+    for block in (32, 256):
+        found[f"activations by {block}"] = rounded.shader(block).source
     for form in ("f32", "f16", "bf16", "q8_0"):
         found[f"scatter, {form}"] = scatter.shader(form, False).source
         for d, e, store in ((64, 96, guarded), (128, 32, PARTIAL)):
             attended = decode.Form(Rows(form, d), Rows(form, e), 4, store.guarded, store)
             found[f"decode, {form}, {d}"] = decode.text(attended)
-    for form in ("f32", "f16", "bf16"):
+    for form in ("f16", "bf16"):
         found[f"scatter, {form}, shared"] = scatter.shader(form, True).source
+    for form in ("f32", "f16", "bf16"):
         found[f"decode, {form}, narrow"] = decode.text(decode.Form(Rows(form, 33), Rows(form, 5), 1))
     return found
 
 
+def test_every_text_is_another():
+    made = texts()
+    assert len(set(made.values())) > 0.9 * len(made)
+
+
 @pytest.mark.slow
 def test_tint_takes_every_text(tmp_path):
-    browser = shutil.which("chromium")
-    if browser is None:
-        pytest.skip("no chromium, whose Tint is asked")
-    asked, answer, done = texts(), {}, threading.Event()
-
-    class Server(BaseHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
-
-        def reply(self, body: str) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/html")
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def do_GET(self) -> None:
-            self.reply(json.dumps(asked) if self.path == "/texts" else PAGE)
-
-        def do_POST(self) -> None:
-            answer.update(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            self.reply("")
-            done.set()
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        options = ["--headless=new", "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"]
-        page = f"http://127.0.0.1:{server.server_port}/"
-        started = subprocess.Popen(
-            [browser, *options, f"--user-data-dir={tmp_path}", page],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            assert done.wait(180), "the browser did not answer"
-        finally:
-            started.terminate()
-            started.wait(30)
-            server.shutdown()
+    blank = tmp_path / "blank.html"
+    blank.write_text("<title>WebGPU</title>")
+    asked = texts()
+    with Browser(chromium(), tmp_path, "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader") as browser:
+        answer = browser.open(blank).evaluate(f"{ASK}({json.dumps(asked)})")
     assert answer == {"count": len(asked), "refused": {}}

@@ -1,425 +1,2380 @@
 """Generated from the op table by `python -m trueno._stubs`; edit the table instead."""
 
-from typing import Any, Literal
+# mypy: disable-error-code="overload-overlap,misc,override"
 
-from numpy.typing import ArrayLike, NDArray
-
+import numpy as np
+from collections.abc import Sequence
+from numpy.typing import NDArray
+from trueno._types import Backend, Foreign, Holder, Host, Indices, NoSuchBackend, Number, OnHost, Operand, Ours, Plain, Rank1, Rank2, _Foreign, _Out, _S, _Slip
+from trueno.arrays import Matrix, Vector
 from trueno.caches import Pages
 from trueno.context import DeviceContext
-from trueno.quant import QuantizedMatrix
+from trueno.quant.matrix import QuantizedMatrix
+from typing import Any, Literal, overload
 
 __all__ = ["device", "numpy", "to"]
 
-async def to(x: Any, name: str) -> Any:
-    """`trueno.to` without blocking the event loop."""
+@overload
+async def to(x: Operand, name: OnHost) -> NDArray[Any]:
+    """`x` as an array of backend `name`'s own type: a copy on its device; the array itself if it is there already."""
+@overload
+async def to(x: Operand, name: _Slip) -> NoSuchBackend: ...
+@overload
+async def to(x: Operand, name: str) -> Any: ...
+@overload
+async def to(x: QuantizedMatrix, name: Backend) -> QuantizedMatrix: ...
 
-async def numpy(x: Any) -> Any:
-    """`trueno.numpy` without blocking the event loop."""
+@overload
+async def numpy(x: Operand) -> NDArray[Any]:
+    """`x` as a NumPy array, from the host or a device; a `QuantizedMatrix` becomes one whose `bytes` are NumPy's."""
+@overload
+async def numpy(x: QuantizedMatrix) -> QuantizedMatrix: ...
 
-async def device(name: str) -> DeviceContext:
-    """`trueno.device` without blocking the event loop while the backend is probed and started."""
+@overload
+async def device(name: Ours) -> DeviceContext:
+    """A context of backend `name`: `with trueno.device("simd") as d`."""
+@overload
+async def device(name: _Slip) -> NoSuchBackend: ...
+@overload
+async def device(name: str) -> DeviceContext: ...
 
-# ---- arithmetic --------------------------------------------------------------------------------
-
-async def add(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """x + y."""
-
-async def residual_add(x: ArrayLike, residual: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """x + residual, the sum around a layer: `add` under the name that a model's code uses."""
-
-async def sub(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """x − y."""
-
-async def mul(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """x · y."""
-
-async def div(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """x / y."""
-
-async def minimum(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """min(x, y)."""
-
-async def maximum(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """max(x, y)."""
-
-async def copysign(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """|x| with the sign of y."""
-
-async def pow(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """xʸ."""
-
-async def fma(x: ArrayLike, y: ArrayLike, z: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """x · y + z, the product not rounded."""
-
-async def lerp(x: ArrayLike, y: ArrayLike, t: float, *, out: Any = None) -> NDArray[Any]:
-    """x + t · (y − x)."""
-
-async def scale(x: ArrayLike, factor: float, *, out: Any = None) -> NDArray[Any]:
-    """factor · x."""
-
-async def clamp(x: ArrayLike, min: float, max: float, *, out: Any = None) -> NDArray[Any]:
-    """min(max(x, min), max)."""
-
-# ---- mathematics -------------------------------------------------------------------------------
-
-async def abs(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """|x|."""
-
-async def neg(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """−x."""
-
-async def sqrt(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """√x."""
-
-async def rsqrt(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """1 / √x."""
-
-async def recip(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """1 / x."""
-
-async def exp(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """eˣ."""
-
-async def exp2(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """2ˣ."""
-
-async def expm1(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """eˣ − 1, accurate near 0."""
-
-async def ln(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """Natural logarithm of x."""
-
-async def log1p(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """ln(1 + x), accurate near 0."""
-
-async def log2(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """Logarithm of x to base 2."""
-
-async def log10(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """Logarithm of x to base 10."""
-
-async def sin(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """sin x, x in radians."""
-
-async def cos(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """cos x, x in radians."""
-
-async def tan(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """sin x / cos x, x in radians."""
-
-async def asin(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """Angle in [−π/2, π/2] whose sine is x."""
-
-async def acos(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """Angle in [0, π] whose cosine is x."""
-
-async def atan(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """Angle in [−π/2, π/2] whose tangent is x."""
-
-async def sinh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """(eˣ − e⁻ˣ) / 2, accurate near 0."""
-
-async def cosh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """(eˣ + e⁻ˣ) / 2."""
-
-async def tanh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ)."""
-
-async def asinh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """sign(x) · ln(|x| + √(x² + 1)), accurate near 0."""
-
-async def acosh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """ln(x + √(x² − 1)), accurate near 1."""
-
-async def atanh(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """ln((1 + x) / (1 − x)) / 2, accurate near 0."""
-
-async def floor(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """Largest integer ≤ x."""
-
-async def ceil(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """Smallest integer ≥ x."""
-
-async def round(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """Nearest integer, half to even."""
-
-async def trunc(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """x without its fraction: the nearest integer towards 0."""
-
-async def fract(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """x − trunc(x)."""
-
-async def signum(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """1, −1 or 0: the sign of x."""
-
-# ---- activations -------------------------------------------------------------------------------
-
-async def relu(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+@overload
+async def relu(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
     """max(x, 0)."""
+@overload
+async def relu(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def relu(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def relu(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def relu(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def relu(x: Operand, *, out: _Out) -> _Out: ...
 
-async def leaky_relu(x: ArrayLike, *, slope: float = 0.01, out: Any = None) -> NDArray[Any]:
+@overload
+async def leaky_relu(x: NDArray[_S], *, slope: Number = 0.01, out: None = None) -> NDArray[_S]:
     """x where x ≥ 0, else slope · x."""
+@overload
+async def leaky_relu(x: Matrix, *, slope: Number = 0.01, out: None = None) -> Matrix: ...
+@overload
+async def leaky_relu(x: Vector, *, slope: Number = 0.01, out: None = None) -> Vector: ...
+@overload
+async def leaky_relu(x: _Foreign, *, slope: Number = 0.01, out: None = None) -> _Foreign: ...
+@overload
+async def leaky_relu(x: Plain, *, slope: Number = 0.01, out: None = None) -> NDArray[Any]: ...
+@overload
+async def leaky_relu(x: Operand, *, slope: Number = 0.01, out: _Out) -> _Out: ...
 
-async def elu(x: ArrayLike, *, alpha: float = 1.0, out: Any = None) -> NDArray[Any]:
+@overload
+async def elu(x: NDArray[_S], *, alpha: Number = 1.0, out: None = None) -> NDArray[_S]:
     """x where x > 0, else alpha · (eˣ − 1)."""
+@overload
+async def elu(x: Matrix, *, alpha: Number = 1.0, out: None = None) -> Matrix: ...
+@overload
+async def elu(x: Vector, *, alpha: Number = 1.0, out: None = None) -> Vector: ...
+@overload
+async def elu(x: _Foreign, *, alpha: Number = 1.0, out: None = None) -> _Foreign: ...
+@overload
+async def elu(x: Plain, *, alpha: Number = 1.0, out: None = None) -> NDArray[Any]: ...
+@overload
+async def elu(x: Operand, *, alpha: Number = 1.0, out: _Out) -> _Out: ...
 
-async def selu(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+@overload
+async def selu(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
     """1.0507… · (x where x > 0, else 1.6732… · (eˣ − 1))."""
+@overload
+async def selu(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def selu(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def selu(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def selu(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def selu(x: Operand, *, out: _Out) -> _Out: ...
 
-async def gelu(x: ArrayLike, *, approximate: Literal["tanh", "none"] = "tanh", out: Any = None) -> NDArray[Any]:
+@overload
+async def gelu(x: NDArray[_S], *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> NDArray[_S]:
     """x · Φ(x), Φ the normal distribution; by default x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))."""
+@overload
+async def gelu(x: Matrix, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> Matrix: ...
+@overload
+async def gelu(x: Vector, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> Vector: ...
+@overload
+async def gelu(x: _Foreign, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> _Foreign: ...
+@overload
+async def gelu(x: Plain, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> NDArray[Any]: ...
+@overload
+async def gelu(x: Operand, *, approximate: Literal["tanh", "none"] = "tanh", out: _Out) -> _Out: ...
 
-async def sigmoid(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+@overload
+async def sigmoid(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
     """1 / (1 + e⁻ˣ)."""
+@overload
+async def sigmoid(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def sigmoid(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def sigmoid(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def sigmoid(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def sigmoid(x: Operand, *, out: _Out) -> _Out: ...
 
-async def silu(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+@overload
+async def silu(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
     """x / (1 + e⁻ˣ)."""
+@overload
+async def silu(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def silu(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def silu(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def silu(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def silu(x: Operand, *, out: _Out) -> _Out: ...
 
-async def mish(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+@overload
+async def mish(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
     """x · tanh(softplus(x))."""
+@overload
+async def mish(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def mish(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def mish(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def mish(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def mish(x: Operand, *, out: _Out) -> _Out: ...
 
-async def hardswish(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+@overload
+async def hardswish(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
     """x · clip(x + 3, 0, 6) / 6."""
+@overload
+async def hardswish(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def hardswish(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def hardswish(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def hardswish(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def hardswish(x: Operand, *, out: _Out) -> _Out: ...
 
-async def softplus(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+@overload
+async def softplus(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
     """ln(1 + eˣ)."""
+@overload
+async def softplus(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def softplus(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def softplus(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def softplus(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def softplus(x: Operand, *, out: _Out) -> _Out: ...
 
-async def log_sigmoid(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+@overload
+async def log_sigmoid(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
     """ln(1 / (1 + e⁻ˣ))."""
+@overload
+async def log_sigmoid(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def log_sigmoid(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def log_sigmoid(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def log_sigmoid(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def log_sigmoid(x: Operand, *, out: _Out) -> _Out: ...
 
-async def swiglu(gate: ArrayLike, up: ArrayLike, *, out: Any = None) -> NDArray[Any]:
+@overload
+async def swiglu(gate: NDArray[_S], up: Host, *, out: None = None) -> NDArray[_S]:
     """silu(gate) · up, the gated unit of Llama, Qwen and Mistral."""
+@overload
+async def swiglu(gate: Matrix, up: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def swiglu(gate: Rank2, up: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def swiglu(gate: Vector, up: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def swiglu(gate: Rank1, up: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def swiglu(gate: NDArray[_S], up: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def swiglu(gate: _Foreign, up: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def swiglu(gate: Plain, up: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def swiglu(gate: Plain, up: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def swiglu(gate: Plain, up: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def swiglu(gate: Holder, up: Operand, *, out: None = None) -> Any: ...
+@overload
+async def swiglu(gate: Operand, up: Holder, *, out: None = None) -> Any: ...
+@overload
+async def swiglu(gate: Operand, up: Operand, *, out: _Out) -> _Out: ...
 
+@overload
 async def geglu(
-    gate: ArrayLike, up: ArrayLike, *, approximate: Literal["tanh", "none"] = "tanh", out: Any = None
-) -> NDArray[Any]:
+    gate: NDArray[_S], up: Host, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None
+) -> NDArray[_S]:
     """gelu(gate) · up, the gated unit of Gemma and T5."""
+@overload
+async def geglu(gate: Matrix, up: Rank2, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> Matrix: ...
+@overload
+async def geglu(gate: Rank2, up: Matrix, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> Matrix: ...
+@overload
+async def geglu(gate: Vector, up: Rank1, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> Vector: ...
+@overload
+async def geglu(gate: Rank1, up: Vector, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> Vector: ...
+@overload
+async def geglu(
+    gate: NDArray[_S], up: Operand, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None
+) -> NDArray[_S]: ...
+@overload
+async def geglu(
+    gate: _Foreign, up: Operand, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None
+) -> _Foreign: ...
+@overload
+async def geglu(
+    gate: Plain, up: NDArray[_S], *, approximate: Literal["tanh", "none"] = "tanh", out: None = None
+) -> NDArray[_S]: ...
+@overload
+async def geglu(
+    gate: Plain, up: _Foreign, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None
+) -> _Foreign: ...
+@overload
+async def geglu(
+    gate: Plain, up: Plain, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def geglu(gate: Holder, up: Operand, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> Any: ...
+@overload
+async def geglu(gate: Operand, up: Holder, *, approximate: Literal["tanh", "none"] = "tanh", out: None = None) -> Any: ...
+@overload
+async def geglu(gate: Operand, up: Operand, *, approximate: Literal["tanh", "none"] = "tanh", out: _Out) -> _Out: ...
 
+@overload
 async def bias_activation(
-    x: ArrayLike, bias: ArrayLike, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: Any = None
-) -> NDArray[Any]:
+    x: NDArray[_S], bias: Host, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: None = None
+) -> NDArray[_S]:
     """activation(x + bias), what follows the product of a linear layer."""
+@overload
+async def bias_activation(
+    x: Matrix, bias: Operand, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: None = None
+) -> Matrix: ...
+@overload
+async def bias_activation(
+    x: Vector, bias: Operand, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: None = None
+) -> Vector: ...
+@overload
+async def bias_activation(
+    x: NDArray[_S], bias: Operand, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: None = None
+) -> NDArray[_S]: ...
+@overload
+async def bias_activation(
+    x: _Foreign, bias: Operand, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: None = None
+) -> _Foreign: ...
+@overload
+async def bias_activation(
+    x: Plain, bias: Operand, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def bias_activation(
+    x: Holder, bias: Operand, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: None = None
+) -> Any: ...
+@overload
+async def bias_activation(
+    x: Operand, bias: Holder, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: None = None
+) -> Any: ...
+@overload
+async def bias_activation(
+    x: Operand, bias: Operand, *, activation: Literal["relu", "gelu", "gelu_erf", "silu", "sigmoid", "tanh", "none"] = "relu", axis: int = -1, out: _Out
+) -> _Out: ...
 
-# ---- reductions --------------------------------------------------------------------------------
+@overload
+async def add(x: NDArray[_S], y: Host, *, out: None = None) -> NDArray[_S]:
+    """x + y."""
+@overload
+async def add(x: Matrix, y: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def add(x: Rank2, y: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def add(x: Vector, y: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def add(x: Rank1, y: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def add(x: NDArray[_S], y: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def add(x: _Foreign, y: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def add(x: Plain, y: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def add(x: Plain, y: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def add(x: Plain, y: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def add(x: Holder, y: Operand, *, out: None = None) -> Any: ...
+@overload
+async def add(x: Operand, y: Holder, *, out: None = None) -> Any: ...
+@overload
+async def add(x: Operand, y: Operand, *, out: _Out) -> _Out: ...
 
-async def dot(x: ArrayLike, y: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Σ x · y."""
+@overload
+async def residual_add(x: NDArray[_S], residual: Host, *, out: None = None) -> NDArray[_S]:
+    """x + residual, the sum around a layer: `add` under the name that a model's code uses."""
+@overload
+async def residual_add(x: Matrix, residual: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def residual_add(x: Rank2, residual: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def residual_add(x: Vector, residual: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def residual_add(x: Rank1, residual: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def residual_add(x: NDArray[_S], residual: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def residual_add(x: _Foreign, residual: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def residual_add(x: Plain, residual: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def residual_add(x: Plain, residual: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def residual_add(x: Plain, residual: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def residual_add(x: Holder, residual: Operand, *, out: None = None) -> Any: ...
+@overload
+async def residual_add(x: Operand, residual: Holder, *, out: None = None) -> Any: ...
+@overload
+async def residual_add(x: Operand, residual: Operand, *, out: _Out) -> _Out: ...
 
-async def sum(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Σ x."""
+@overload
+async def sub(x: NDArray[_S], y: Host, *, out: None = None) -> NDArray[_S]:
+    """x − y."""
+@overload
+async def sub(x: Matrix, y: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def sub(x: Rank2, y: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def sub(x: Vector, y: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def sub(x: Rank1, y: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def sub(x: NDArray[_S], y: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def sub(x: _Foreign, y: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def sub(x: Plain, y: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def sub(x: Plain, y: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def sub(x: Plain, y: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def sub(x: Holder, y: Operand, *, out: None = None) -> Any: ...
+@overload
+async def sub(x: Operand, y: Holder, *, out: None = None) -> Any: ...
+@overload
+async def sub(x: Operand, y: Operand, *, out: _Out) -> _Out: ...
 
-async def sum_kahan(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Σ x with a compensated or wider accumulator."""
+@overload
+async def mul(x: NDArray[_S], y: Host, *, out: None = None) -> NDArray[_S]:
+    """x · y."""
+@overload
+async def mul(x: Matrix, y: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def mul(x: Rank2, y: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def mul(x: Vector, y: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def mul(x: Rank1, y: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def mul(x: NDArray[_S], y: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def mul(x: _Foreign, y: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def mul(x: Plain, y: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def mul(x: Plain, y: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def mul(x: Plain, y: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def mul(x: Holder, y: Operand, *, out: None = None) -> Any: ...
+@overload
+async def mul(x: Operand, y: Holder, *, out: None = None) -> Any: ...
+@overload
+async def mul(x: Operand, y: Operand, *, out: _Out) -> _Out: ...
 
-async def sum_of_squares(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Σ x²."""
+@overload
+async def div(x: NDArray[_S], y: Host, *, out: None = None) -> NDArray[_S]:
+    """x / y."""
+@overload
+async def div(x: Matrix, y: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def div(x: Rank2, y: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def div(x: Vector, y: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def div(x: Rank1, y: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def div(x: NDArray[_S], y: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def div(x: _Foreign, y: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def div(x: Plain, y: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def div(x: Plain, y: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def div(x: Plain, y: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def div(x: Holder, y: Operand, *, out: None = None) -> Any: ...
+@overload
+async def div(x: Operand, y: Holder, *, out: None = None) -> Any: ...
+@overload
+async def div(x: Operand, y: Operand, *, out: _Out) -> _Out: ...
 
-async def mean(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Σ x / n."""
+@overload
+async def minimum(x: NDArray[_S], y: Host, *, out: None = None) -> NDArray[_S]:
+    """min(x, y)."""
+@overload
+async def minimum(x: Matrix, y: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def minimum(x: Rank2, y: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def minimum(x: Vector, y: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def minimum(x: Rank1, y: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def minimum(x: NDArray[_S], y: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def minimum(x: _Foreign, y: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def minimum(x: Plain, y: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def minimum(x: Plain, y: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def minimum(x: Plain, y: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def minimum(x: Holder, y: Operand, *, out: None = None) -> Any: ...
+@overload
+async def minimum(x: Operand, y: Holder, *, out: None = None) -> Any: ...
+@overload
+async def minimum(x: Operand, y: Operand, *, out: _Out) -> _Out: ...
 
-async def min(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Smallest element."""
+@overload
+async def maximum(x: NDArray[_S], y: Host, *, out: None = None) -> NDArray[_S]:
+    """max(x, y)."""
+@overload
+async def maximum(x: Matrix, y: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def maximum(x: Rank2, y: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def maximum(x: Vector, y: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def maximum(x: Rank1, y: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def maximum(x: NDArray[_S], y: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def maximum(x: _Foreign, y: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def maximum(x: Plain, y: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def maximum(x: Plain, y: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def maximum(x: Plain, y: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def maximum(x: Holder, y: Operand, *, out: None = None) -> Any: ...
+@overload
+async def maximum(x: Operand, y: Holder, *, out: None = None) -> Any: ...
+@overload
+async def maximum(x: Operand, y: Operand, *, out: _Out) -> _Out: ...
 
-async def max(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Largest element."""
+@overload
+async def copysign(x: NDArray[_S], y: Host, *, out: None = None) -> NDArray[_S]:
+    """|x| with the sign of y."""
+@overload
+async def copysign(x: Matrix, y: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def copysign(x: Rank2, y: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def copysign(x: Vector, y: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def copysign(x: Rank1, y: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def copysign(x: NDArray[_S], y: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def copysign(x: _Foreign, y: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def copysign(x: Plain, y: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def copysign(x: Plain, y: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def copysign(x: Plain, y: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def copysign(x: Holder, y: Operand, *, out: None = None) -> Any: ...
+@overload
+async def copysign(x: Operand, y: Holder, *, out: None = None) -> Any: ...
+@overload
+async def copysign(x: Operand, y: Operand, *, out: _Out) -> _Out: ...
 
-async def argmin(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Position of the smallest element, int64."""
+@overload
+async def pow(x: NDArray[_S], y: Host, *, out: None = None) -> NDArray[_S]:
+    """xʸ."""
+@overload
+async def pow(x: Matrix, y: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def pow(x: Rank2, y: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def pow(x: Vector, y: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def pow(x: Rank1, y: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def pow(x: NDArray[_S], y: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def pow(x: _Foreign, y: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def pow(x: Plain, y: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def pow(x: Plain, y: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def pow(x: Plain, y: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def pow(x: Holder, y: Operand, *, out: None = None) -> Any: ...
+@overload
+async def pow(x: Operand, y: Holder, *, out: None = None) -> Any: ...
+@overload
+async def pow(x: Operand, y: Operand, *, out: _Out) -> _Out: ...
 
-async def argmax(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Position of the largest element, int64."""
+@overload
+async def fma(x: NDArray[_S], y: Host, z: Host, *, out: None = None) -> NDArray[_S]:
+    """x · y + z, the product not rounded."""
+@overload
+async def fma(x: Matrix, y: Rank2, z: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def fma(x: Rank2, y: Matrix, z: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def fma(x: Rank2, y: Rank2, z: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def fma(x: Vector, y: Rank1, z: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def fma(x: Rank1, y: Vector, z: Rank1, *, out: None = None) -> Vector: ...
+@overload
+async def fma(x: Rank1, y: Rank1, z: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def fma(x: NDArray[_S], y: Operand, z: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def fma(x: _Foreign, y: Operand, z: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def fma(x: Plain, y: NDArray[_S], z: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def fma(x: Plain, y: _Foreign, z: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def fma(x: Plain, y: Plain, z: NDArray[_S], *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def fma(x: Plain, y: Plain, z: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def fma(x: Plain, y: Plain, z: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def fma(x: Holder, y: Operand, z: Operand, *, out: None = None) -> Any: ...
+@overload
+async def fma(x: Operand, y: Holder, z: Operand, *, out: None = None) -> Any: ...
+@overload
+async def fma(x: Operand, y: Operand, z: Holder, *, out: None = None) -> Any: ...
+@overload
+async def fma(x: Operand, y: Operand, z: Operand, *, out: _Out) -> _Out: ...
 
-async def norm_l1(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Σ |x|."""
+@overload
+async def lerp(x: NDArray[_S], y: Host, t: Number, *, out: None = None) -> NDArray[_S]:
+    """x + t · (y − x)."""
+@overload
+async def lerp(x: Matrix, y: Rank2, t: Number, *, out: None = None) -> Matrix: ...
+@overload
+async def lerp(x: Rank2, y: Matrix, t: Number, *, out: None = None) -> Matrix: ...
+@overload
+async def lerp(x: Vector, y: Rank1, t: Number, *, out: None = None) -> Vector: ...
+@overload
+async def lerp(x: Rank1, y: Vector, t: Number, *, out: None = None) -> Vector: ...
+@overload
+async def lerp(x: NDArray[_S], y: Operand, t: Number, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def lerp(x: _Foreign, y: Operand, t: Number, *, out: None = None) -> _Foreign: ...
+@overload
+async def lerp(x: Plain, y: NDArray[_S], t: Number, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def lerp(x: Plain, y: _Foreign, t: Number, *, out: None = None) -> _Foreign: ...
+@overload
+async def lerp(x: Plain, y: Plain, t: Number, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def lerp(x: Holder, y: Operand, t: Number, *, out: None = None) -> Any: ...
+@overload
+async def lerp(x: Operand, y: Holder, t: Number, *, out: None = None) -> Any: ...
+@overload
+async def lerp(x: Operand, y: Operand, t: Number, *, out: _Out) -> _Out: ...
 
-async def norm_l2(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """√(Σ x²), the Euclidean length."""
+@overload
+async def scale(x: NDArray[_S], factor: Number, *, out: None = None) -> NDArray[_S]:
+    """factor · x."""
+@overload
+async def scale(x: Matrix, factor: Number, *, out: None = None) -> Matrix: ...
+@overload
+async def scale(x: Vector, factor: Number, *, out: None = None) -> Vector: ...
+@overload
+async def scale(x: _Foreign, factor: Number, *, out: None = None) -> _Foreign: ...
+@overload
+async def scale(x: Plain, factor: Number, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def scale(x: Operand, factor: Number, *, out: _Out) -> _Out: ...
 
-async def norm_linf(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """max |x|."""
+@overload
+async def clamp(x: NDArray[_S], min: Number, max: Number, *, out: None = None) -> NDArray[_S]:
+    """min(max(x, min), max)."""
+@overload
+async def clamp(x: Matrix, min: Number, max: Number, *, out: None = None) -> Matrix: ...
+@overload
+async def clamp(x: Vector, min: Number, max: Number, *, out: None = None) -> Vector: ...
+@overload
+async def clamp(x: _Foreign, min: Number, max: Number, *, out: None = None) -> _Foreign: ...
+@overload
+async def clamp(x: Plain, min: Number, max: Number, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def clamp(x: Operand, min: Number, max: Number, *, out: _Out) -> _Out: ...
 
-async def variance(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """Σ (x − mean)² / n, population."""
-
-async def stddev(x: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None) -> Any:
-    """√(Σ (x − mean)² / n), population."""
-
-async def covariance(
-    x: ArrayLike, y: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None
-) -> Any:
-    """Σ (x − mean x)(y − mean y) / n, population."""
-
-async def correlation(
-    x: ArrayLike, y: ArrayLike, *, axis: int | None = -1, keepdims: bool = False, out: Any = None
-) -> Any:
-    """Σ dx·dy / (√Σ dx² · √Σ dy²), dx = x − mean x, dy = y − mean y; Pearson's, within [−1, 1]."""
-
-# ---- normalization -----------------------------------------------------------------------------
-
-async def softmax(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
-    """e^(x − max x) / Σ e^(x − max x)."""
-
-async def log_softmax(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
-    """x − max x − ln Σ e^(x − max x)."""
-
-async def layer_norm(
-    x: ArrayLike, w: ArrayLike, b: ArrayLike, *, eps: float = 1e-05, axis: int = -1, out: Any = None
-) -> NDArray[Any]:
-    """(x − mean) / √(variance + eps) · w + b."""
-
-async def rms_norm(x: ArrayLike, w: ArrayLike, *, eps: float = 1e-06, axis: int = -1, out: Any = None) -> NDArray[Any]:
-    """x / √(Σ x² / n + eps) · w."""
-
-async def residual_rms_norm(
-    x: ArrayLike, residual: ArrayLike, w: ArrayLike, *, eps: float = 1e-06, axis: int = -1, out: Any = None
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """h = x + residual and y = rms_norm(h, w), in one read of each."""
-
-async def normalize(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
-    """x / √(Σ x²)."""
-
-async def zscore(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
-    """(x − mean) / √(Σ (x − mean)² / n), population."""
-
-async def minmax_normalize(x: ArrayLike, *, axis: int = -1, out: Any = None) -> NDArray[Any]:
-    """(x − min x) / (max x − min x)."""
-
-# ---- matrix ------------------------------------------------------------------------------------
-
-async def matmul(a: ArrayLike, b: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """c[i,j] = Σₖ a[i,k] · b[k,j]."""
-
-async def matvec(a: ArrayLike, x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """y[i] = Σₖ a[i,k] · x[k]."""
-
-async def vecmat(x: ArrayLike, a: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """y[j] = Σₖ x[k] · a[k,j]."""
-
-async def batched_matmul(a: ArrayLike, b: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """c[…,i,j] = Σₖ a[…,i,k] · b[…,k,j]."""
-
-async def transpose(x: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """y[j,i] = x[i,j], written out row by row."""
-
-async def outer(x: ArrayLike, y: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """z[i,j] = x[i] · y[j]."""
-
-async def convolve2d(
-    x: ArrayLike, kernel: ArrayLike, *, mode: Literal["valid", "same"] = "valid", out: Any = None
-) -> NDArray[Any]:
-    """y[o,i,j] = Σ_c Σ_p Σ_q x[c, i+p, j+q] · kernel[o,c,p,q]."""
-
-async def embedding_lookup(table: ArrayLike, i: ArrayLike, *, out: Any = None) -> NDArray[Any]:
-    """y[…,:] = table[i[…],:]."""
-
-async def symmetric_eigen(a: ArrayLike, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal."""
-
-# ---- attention ---------------------------------------------------------------------------------
-
+@overload
 async def rope(
-    x: ArrayLike, positions: ArrayLike, *, theta: float = 10000.0, style: Literal["neox", "interleaved"] = "neox", dims: int = 0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: float = 1.0, context: float = 0.0, slow: float = 1.0, fast: float = 0.0, magnitude: float = 0.0, out: Any = None
-) -> NDArray[Any]:
+    x: NDArray[_S], positions: Indices, *, theta: Number = 10000.0, style: Literal["neox", "interleaved"] = "neox", dims: int = 0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: Number = 1.0, context: Number = 0.0, slow: Number = 1.0, fast: Number = 0.0, magnitude: Number = 0.0, out: None = None
+) -> NDArray[_S]:
     """Pair i = (a, b) of a head becomes (a cos α − b sin α, b cos α + a sin α), α = position · θ^(−2i/dims)."""
+@overload
+async def rope(
+    x: Matrix, positions: Indices, *, theta: Number = 10000.0, style: Literal["neox", "interleaved"] = "neox", dims: int = 0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: Number = 1.0, context: Number = 0.0, slow: Number = 1.0, fast: Number = 0.0, magnitude: Number = 0.0, out: None = None
+) -> Matrix: ...
+@overload
+async def rope(
+    x: _Foreign, positions: Indices, *, theta: Number = 10000.0, style: Literal["neox", "interleaved"] = "neox", dims: int = 0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: Number = 1.0, context: Number = 0.0, slow: Number = 1.0, fast: Number = 0.0, magnitude: Number = 0.0, out: None = None
+) -> _Foreign: ...
+@overload
+async def rope(
+    x: Plain, positions: Indices, *, theta: Number = 10000.0, style: Literal["neox", "interleaved"] = "neox", dims: int = 0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: Number = 1.0, context: Number = 0.0, slow: Number = 1.0, fast: Number = 0.0, magnitude: Number = 0.0, out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def rope(
+    x: Operand, positions: Indices, *, theta: Number = 10000.0, style: Literal["neox", "interleaved"] = "neox", dims: int = 0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: Number = 1.0, context: Number = 0.0, slow: Number = 1.0, fast: Number = 0.0, magnitude: Number = 0.0, out: _Out
+) -> _Out: ...
 
+@overload
 async def attention(
-    q: ArrayLike, k: ArrayLike, v: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
-) -> NDArray[Any]:
+    q: NDArray[_S], k: Host, v: Host, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[_S]:
     """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
+@overload
+async def attention(
+    q: NDArray[_S], k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[_S]: ...
+@overload
+async def attention(
+    q: _Foreign, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> _Foreign: ...
+@overload
+async def attention(
+    q: Plain, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def attention(
+    q: Holder, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention(
+    q: Operand, k: Holder, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention(
+    q: Operand, k: Operand, v: Holder, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention(
+    q: Operand, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: _Out
+) -> _Out: ...
 
+@overload
 async def attention_sinks(
-    q: ArrayLike, k: ArrayLike, v: ArrayLike, sinks: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
-) -> NDArray[Any]:
+    q: NDArray[_S], k: Host, v: Host, sinks: Host, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[_S]:
     """attention, whose softmax has one term more: p[j] = e^x[j] / (e^sinks[h] + Σᵢ e^x[i])."""
+@overload
+async def attention_sinks(
+    q: NDArray[_S], k: Operand, v: Operand, sinks: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[_S]: ...
+@overload
+async def attention_sinks(
+    q: _Foreign, k: Operand, v: Operand, sinks: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> _Foreign: ...
+@overload
+async def attention_sinks(
+    q: Plain, k: Operand, v: Operand, sinks: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def attention_sinks(
+    q: Holder, k: Operand, v: Operand, sinks: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_sinks(
+    q: Operand, k: Holder, v: Operand, sinks: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_sinks(
+    q: Operand, k: Operand, v: Holder, sinks: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_sinks(
+    q: Operand, k: Operand, v: Operand, sinks: Holder, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_sinks(
+    q: Operand, k: Operand, v: Operand, sinks: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: _Out
+) -> _Out: ...
 
+@overload
 async def attention_masked(
-    q: ArrayLike, k: ArrayLike, v: ArrayLike, mask: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
-) -> NDArray[Any]:
+    q: NDArray[_S], k: Host, v: Host, mask: Host, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[_S]:
     """attention, with mask[h,i,j] added to the score of query i with key j, after the cap; −Inf hides the key."""
+@overload
+async def attention_masked(
+    q: NDArray[_S], k: Operand, v: Operand, mask: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[_S]: ...
+@overload
+async def attention_masked(
+    q: _Foreign, k: Operand, v: Operand, mask: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> _Foreign: ...
+@overload
+async def attention_masked(
+    q: Plain, k: Operand, v: Operand, mask: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def attention_masked(
+    q: Holder, k: Operand, v: Operand, mask: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_masked(
+    q: Operand, k: Holder, v: Operand, mask: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_masked(
+    q: Operand, k: Operand, v: Holder, mask: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_masked(
+    q: Operand, k: Operand, v: Operand, mask: Holder, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_masked(
+    q: Operand, k: Operand, v: Operand, mask: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: _Out
+) -> _Out: ...
 
+@overload
 async def attention_ragged(
-    q: ArrayLike, k: ArrayLike, v: ArrayLike, offsets_q: ArrayLike, offsets_k: ArrayLike, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, out: Any = None
-) -> NDArray[Any]:
+    q: NDArray[_S], k: Host, v: Host, offsets_q: Indices, offsets_k: Indices, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[_S]:
     """attention of many sequences, which lie one behind the other: sequence i is offsets[i] to offsets[i + 1]."""
+@overload
+async def attention_ragged(
+    q: NDArray[_S], k: Operand, v: Operand, offsets_q: Indices, offsets_k: Indices, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[_S]: ...
+@overload
+async def attention_ragged(
+    q: _Foreign, k: Operand, v: Operand, offsets_q: Indices, offsets_k: Indices, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> _Foreign: ...
+@overload
+async def attention_ragged(
+    q: Plain, k: Operand, v: Operand, offsets_q: Indices, offsets_k: Indices, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def attention_ragged(
+    q: Holder, k: Operand, v: Operand, offsets_q: Indices, offsets_k: Indices, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_ragged(
+    q: Operand, k: Holder, v: Operand, offsets_q: Indices, offsets_k: Indices, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_ragged(
+    q: Operand, k: Operand, v: Holder, offsets_q: Indices, offsets_k: Indices, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def attention_ragged(
+    q: Operand, k: Operand, v: Operand, offsets_q: Indices, offsets_k: Indices, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: _Out
+) -> _Out: ...
 
-# ---- selection ---------------------------------------------------------------------------------
-
-async def topk(x: ArrayLike, k: int = 1, *, out: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The k largest elements of each row, the largest first, and their positions, int64."""
-
-async def sample(
-    logits: ArrayLike, r: ArrayLike, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, out: Any = None
-) -> NDArray[Any]:
-    """A token drawn by the random number r of [0, 1): a function of its operands, int64."""
-
-# ---- caches ------------------------------------------------------------------------------------
-
+@overload
 async def attention_decode(
-    q: ArrayLike, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: ArrayLike, lengths: ArrayLike, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = "", out: Any = None
-) -> NDArray[Any]:
+    q: NDArray[_S], k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: None = None
+) -> NDArray[_S]:
     """attention(q[i], k of sequence i, v of sequence i, causal=True): the last t tokens of each sequence."""
+@overload
+async def attention_decode(
+    q: _Foreign, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: None = None
+) -> _Foreign: ...
+@overload
+async def attention_decode(
+    q: Plain, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def attention_decode(
+    q: Operand, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: _Out
+) -> _Out: ...
 
+@overload
 async def attention_decode_sinks(
-    q: ArrayLike, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: ArrayLike, lengths: ArrayLike, sinks: ArrayLike, *, scale: float = 0.0, window: int = 0, softcap: float = 0.0, format: str = "", out: Any = None
-) -> NDArray[Any]:
+    q: NDArray[_S], k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, sinks: Host, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: None = None
+) -> NDArray[_S]:
     """attention_decode, whose softmax has the term e^sinks[h] more, as that of attention_sinks."""
+@overload
+async def attention_decode_sinks(
+    q: Operand, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, sinks: Vector, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def attention_decode_sinks(
+    q: NDArray[_S], k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, sinks: Operand, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: None = None
+) -> NDArray[_S]: ...
+@overload
+async def attention_decode_sinks(
+    q: _Foreign, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, sinks: Operand, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: None = None
+) -> _Foreign: ...
+@overload
+async def attention_decode_sinks(
+    q: Plain, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, sinks: Operand, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def attention_decode_sinks(
+    q: Holder, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, sinks: Operand, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: None = None
+) -> Any: ...
+@overload
+async def attention_decode_sinks(
+    q: Operand, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, sinks: Holder, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: None = None
+) -> Any: ...
+@overload
+async def attention_decode_sinks(
+    q: Operand, k: Pages | NDArray[Any], v: Pages | NDArray[Any], table: Indices, lengths: Indices, sinks: Operand, *, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, format: str = "", out: _Out
+) -> _Out: ...
 
+@overload
 async def kv_cache_scatter(
-    cache: Pages | NDArray[Any], x: ArrayLike, slots: ArrayLike, *, format: str = "", out: Any = None
-) -> NDArray[Any]:
+    cache: Pages | NDArray[Any], x: NDArray[_S], slots: Indices, *, format: str = "", out: None = None
+) -> NDArray[np.uint8]:
     """y is the cache with x[i] in slot slots[i]: page slots[i] // page, token slots[i] mod page."""
+@overload
+async def kv_cache_scatter(
+    cache: Pages | NDArray[Any], x: _Foreign, slots: Indices, *, format: str = "", out: None = None
+) -> Any: ...
+@overload
+async def kv_cache_scatter(
+    cache: Pages | NDArray[Any], x: Plain, slots: Indices, *, format: str = "", out: None = None
+) -> NDArray[np.uint8]: ...
+@overload
+async def kv_cache_scatter(
+    cache: Pages | NDArray[Any], x: Operand, slots: Indices, *, format: str = "", out: Any
+) -> Any: ...
 
-# ---- layout ------------------------------------------------------------------------------------
+@overload
+async def lz4_compress(
+    x: NDArray[Any], *, level: Literal[1, 2] = 1, out: None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """blocks[i, :|sizes[i]|] = the LZ4 block of x[i], or x[i] itself where its block would not be smaller."""
+@overload
+async def lz4_compress(x: NDArray[Any], *, level: Literal[1, 2] = 1, out: Sequence[_Out]) -> tuple[_Out, _Out]: ...
 
-async def concatenate(a: ArrayLike, b: ArrayLike, *, axis: int = 0, out: Any = None) -> NDArray[Any]:
-    """a, and after it b, along an axis."""
+@overload
+async def lz4_decompress(
+    packed: NDArray[Any], offsets: Indices, sizes: Indices, *, page: int = 4096, out: None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """y[i, :lengths[i]] = what packed[offsets[i] : offsets[i] + |sizes[i]|] decodes to; bytes behind it are 0."""
+@overload
+async def lz4_decompress(
+    packed: NDArray[Any], offsets: Indices, sizes: Indices, *, page: int = 4096, out: Sequence[_Out]
+) -> tuple[_Out, _Out]: ...
 
-# ---- quantized ---------------------------------------------------------------------------------
+@overload
+async def lz4_pack(
+    blocks: NDArray[Any], sizes: Indices, *, out: None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """packed = the first |sizes[i]| bytes of each row of blocks, one after the other; offsets[i] = Σ_{j<i} |sizes[j]|."""
+@overload
+async def lz4_pack(blocks: NDArray[Any], sizes: Indices, *, out: Sequence[_Out]) -> tuple[_Out, _Out]: ...
 
+@overload
 async def quantize_rows(
-    x: ArrayLike, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: Any = None
-) -> NDArray[Any]:
+    x: NDArray[_S], *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> NDArray[np.uint8]:
     """w[i,:] = the blocks of x[i,:] in `format`, byte for byte as ggml's reference quantizer writes them."""
+@overload
+async def quantize_rows(
+    x: Matrix, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> NDArray[np.uint8]: ...
+@overload
+async def quantize_rows(
+    x: _Foreign, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> Any: ...
+@overload
+async def quantize_rows(
+    x: Plain, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> NDArray[np.uint8]: ...
+@overload
+async def quantize_rows(
+    x: Operand, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: _Out
+) -> _Out: ...
 
+@overload
 async def quantize_rows_weighted(
-    x: ArrayLike, imatrix: ArrayLike, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: Any = None
-) -> NDArray[Any]:
+    x: NDArray[_S], imatrix: Host, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> NDArray[np.uint8]:
     """w[i,:] = the blocks of x[i,:] in `format`, errors weighted by `imatrix`: the importance of each column."""
+@overload
+async def quantize_rows_weighted(
+    x: Matrix, imatrix: Operand, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> NDArray[np.uint8]: ...
+@overload
+async def quantize_rows_weighted(
+    x: Operand, imatrix: Vector, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> NDArray[np.uint8]: ...
+@overload
+async def quantize_rows_weighted(
+    x: NDArray[_S], imatrix: Operand, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> NDArray[np.uint8]: ...
+@overload
+async def quantize_rows_weighted(
+    x: _Foreign, imatrix: Operand, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> Any: ...
+@overload
+async def quantize_rows_weighted(
+    x: Plain, imatrix: Operand, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> NDArray[np.uint8]: ...
+@overload
+async def quantize_rows_weighted(
+    x: Holder, imatrix: Operand, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> Any: ...
+@overload
+async def quantize_rows_weighted(
+    x: Operand, imatrix: Holder, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: None = None
+) -> Any: ...
+@overload
+async def quantize_rows_weighted(
+    x: Operand, imatrix: Operand, *, format: Literal["q4_k", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"], out: _Out
+) -> _Out: ...
 
-async def dequantize(w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: Any = None) -> NDArray[Any]:
+@overload
+async def dequantize(w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: None = None) -> NDArray[Any]:
     """y[i,:] = the numbers that the blocks of w[i,:] encode, bit for bit as ggml's."""
+@overload
+async def dequantize(w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: _Out) -> _Out: ...
 
+@overload
 async def quant_matvec(
-    w: QuantizedMatrix | NDArray[Any], x: ArrayLike, *, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
-) -> NDArray[Any]:
+    w: QuantizedMatrix | NDArray[Any], x: NDArray[_S], *, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> NDArray[_S]:
     """y[i] = Σₖ w[i,k] · x[k], w read from its blocks."""
+@overload
+async def quant_matvec(
+    w: QuantizedMatrix | NDArray[Any], x: Vector, *, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> Vector: ...
+@overload
+async def quant_matvec(
+    w: QuantizedMatrix | NDArray[Any], x: _Foreign, *, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> _Foreign: ...
+@overload
+async def quant_matvec(
+    w: QuantizedMatrix | NDArray[Any], x: Plain, *, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def quant_matvec(
+    w: QuantizedMatrix | NDArray[Any], x: Operand, *, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: _Out
+) -> _Out: ...
 
+@overload
 async def quant_matmul(
-    x: ArrayLike, w: QuantizedMatrix | NDArray[Any], *, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
-) -> NDArray[Any]:
+    x: NDArray[_S], w: QuantizedMatrix | NDArray[Any], *, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> NDArray[_S]:
     """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as in a linear layer."""
+@overload
+async def quant_matmul(
+    x: Matrix, w: QuantizedMatrix | NDArray[Any], *, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> Matrix: ...
+@overload
+async def quant_matmul(
+    x: _Foreign, w: QuantizedMatrix | NDArray[Any], *, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> _Foreign: ...
+@overload
+async def quant_matmul(
+    x: Plain, w: QuantizedMatrix | NDArray[Any], *, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def quant_matmul(
+    x: Operand, w: QuantizedMatrix | NDArray[Any], *, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: _Out
+) -> _Out: ...
 
+@overload
 async def quant_matvec_colmajor(
-    w: QuantizedMatrix | NDArray[Any], x: ArrayLike, *, format: str = "", out: Any = None
-) -> NDArray[Any]:
+    w: QuantizedMatrix | NDArray[Any], x: NDArray[_S], *, format: str = "", out: None = None
+) -> NDArray[_S]:
     """y[j] = Σₖ w[k,j] · x[k], w read from its blocks, which run along the columns of the matrix that wᵀ is."""
+@overload
+async def quant_matvec_colmajor(
+    w: QuantizedMatrix | NDArray[Any], x: Vector, *, format: str = "", out: None = None
+) -> Vector: ...
+@overload
+async def quant_matvec_colmajor(
+    w: QuantizedMatrix | NDArray[Any], x: _Foreign, *, format: str = "", out: None = None
+) -> _Foreign: ...
+@overload
+async def quant_matvec_colmajor(
+    w: QuantizedMatrix | NDArray[Any], x: Plain, *, format: str = "", out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def quant_matvec_colmajor(w: QuantizedMatrix | NDArray[Any], x: Operand, *, format: str = "", out: _Out) -> _Out: ...
 
+@overload
 async def quant_matmul_colmajor(
-    x: ArrayLike, w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: Any = None
-) -> NDArray[Any]:
+    x: NDArray[_S], w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: None = None
+) -> NDArray[_S]:
     """y[i,j] = Σₖ x[i,k] · w[k,j], w read from its blocks, which run along j."""
+@overload
+async def quant_matmul_colmajor(
+    x: Matrix, w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: None = None
+) -> Matrix: ...
+@overload
+async def quant_matmul_colmajor(
+    x: _Foreign, w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: None = None
+) -> _Foreign: ...
+@overload
+async def quant_matmul_colmajor(
+    x: Plain, w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def quant_matmul_colmajor(x: Operand, w: QuantizedMatrix | NDArray[Any], *, format: str = "", out: _Out) -> _Out: ...
 
-# ---- indexed -----------------------------------------------------------------------------------
-
+@overload
 async def quant_embedding_lookup(
-    w: QuantizedMatrix | NDArray[Any], i: ArrayLike, *, format: str = "", out: Any = None
+    w: QuantizedMatrix | NDArray[Any], i: Indices, *, format: str = "", out: None = None
 ) -> NDArray[Any]:
     """y[…,:] = the numbers that the blocks of w[i[…],:] encode, bit for bit as ggml's."""
+@overload
+async def quant_embedding_lookup(w: QuantizedMatrix | NDArray[Any], i: Indices, *, format: str = "", out: _Out) -> _Out: ...
 
+@overload
 async def quant_experts(
-    w: QuantizedMatrix | NDArray[Any], x: ArrayLike, ids: ArrayLike, *, outputs: int = 1, format: str = "", activations: Literal["q8", "f32"] = "q8", out: Any = None
-) -> NDArray[Any]:
+    w: QuantizedMatrix | NDArray[Any], x: NDArray[_S], ids: Indices, *, outputs: int = 1, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> NDArray[_S]:
     """y[…,j] = Σₖ x[…,k] · w[ids[…] · outputs + j, k]: the product of each row of x with the expert that it names."""
+@overload
+async def quant_experts(
+    w: QuantizedMatrix | NDArray[Any], x: Matrix, ids: Indices, *, outputs: int = 1, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> Matrix: ...
+@overload
+async def quant_experts(
+    w: QuantizedMatrix | NDArray[Any], x: Vector, ids: Indices, *, outputs: int = 1, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> Vector: ...
+@overload
+async def quant_experts(
+    w: QuantizedMatrix | NDArray[Any], x: _Foreign, ids: Indices, *, outputs: int = 1, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> _Foreign: ...
+@overload
+async def quant_experts(
+    w: QuantizedMatrix | NDArray[Any], x: Plain, ids: Indices, *, outputs: int = 1, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def quant_experts(
+    w: QuantizedMatrix | NDArray[Any], x: Operand, ids: Indices, *, outputs: int = 1, format: str = "", activations: Literal["q8", "f32", "bf16"] = "q8", out: _Out
+) -> _Out: ...
+
+@overload
+async def concatenate(a: NDArray[_S], b: Host, *, axis: int = 0, out: None = None) -> NDArray[_S]:
+    """a, and after it b, along an axis."""
+@overload
+async def concatenate(a: Matrix, b: Rank2, *, axis: int = 0, out: None = None) -> Matrix: ...
+@overload
+async def concatenate(a: Rank2, b: Matrix, *, axis: int = 0, out: None = None) -> Matrix: ...
+@overload
+async def concatenate(a: Vector, b: Rank1, *, axis: int = 0, out: None = None) -> Vector: ...
+@overload
+async def concatenate(a: Rank1, b: Vector, *, axis: int = 0, out: None = None) -> Vector: ...
+@overload
+async def concatenate(a: NDArray[_S], b: Operand, *, axis: int = 0, out: None = None) -> NDArray[_S]: ...
+@overload
+async def concatenate(a: _Foreign, b: Operand, *, axis: int = 0, out: None = None) -> _Foreign: ...
+@overload
+async def concatenate(a: Plain, b: Operand, *, axis: int = 0, out: None = None) -> NDArray[Any]: ...
+@overload
+async def concatenate(a: Holder, b: Operand, *, axis: int = 0, out: None = None) -> Any: ...
+@overload
+async def concatenate(a: Operand, b: Holder, *, axis: int = 0, out: None = None) -> Any: ...
+@overload
+async def concatenate(a: Operand, b: Operand, *, axis: int = 0, out: _Out) -> _Out: ...
+@overload
+async def concatenate(*arrays: Vector, axis: int = 0, out: None = None) -> Vector: ...
+@overload
+async def concatenate(*arrays: Matrix, axis: int = 0, out: None = None) -> Matrix: ...
+@overload
+async def concatenate(*arrays: NDArray[Any], axis: int = 0, out: None = None) -> NDArray[Any]: ...
+@overload
+async def concatenate(*arrays: Foreign, axis: int = 0, out: None = None) -> Any: ...
+@overload
+async def concatenate(a: Sequence[Vector], *, axis: int = 0, out: None = None) -> Vector: ...
+@overload
+async def concatenate(a: Sequence[Matrix], *, axis: int = 0, out: None = None) -> Matrix: ...
+@overload
+async def concatenate(a: Sequence[NDArray[Any]], *, axis: int = 0, out: None = None) -> NDArray[Any]: ...
+@overload
+async def concatenate(a: Sequence[Foreign], *, axis: int = 0, out: None = None) -> Any: ...
+@overload
+async def concatenate(a: Sequence[Operand], *, axis: int = 0, out: _Out) -> _Out: ...
+
+@overload
+async def abs(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """|x|."""
+@overload
+async def abs(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def abs(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def abs(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def abs(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def abs(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def neg(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """−x."""
+@overload
+async def neg(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def neg(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def neg(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def neg(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def neg(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def sqrt(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """√x."""
+@overload
+async def sqrt(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def sqrt(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def sqrt(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def sqrt(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def sqrt(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def rsqrt(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """1 / √x."""
+@overload
+async def rsqrt(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def rsqrt(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def rsqrt(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def rsqrt(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def rsqrt(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def recip(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """1 / x."""
+@overload
+async def recip(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def recip(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def recip(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def recip(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def recip(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def exp(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """eˣ."""
+@overload
+async def exp(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def exp(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def exp(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def exp(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def exp(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def exp2(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """2ˣ."""
+@overload
+async def exp2(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def exp2(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def exp2(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def exp2(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def exp2(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def expm1(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """eˣ − 1, accurate near 0."""
+@overload
+async def expm1(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def expm1(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def expm1(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def expm1(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def expm1(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def ln(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """Natural logarithm of x."""
+@overload
+async def ln(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def ln(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def ln(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def ln(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def ln(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def log1p(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """ln(1 + x), accurate near 0."""
+@overload
+async def log1p(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def log1p(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def log1p(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def log1p(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def log1p(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def log2(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """Logarithm of x to base 2."""
+@overload
+async def log2(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def log2(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def log2(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def log2(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def log2(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def log10(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """Logarithm of x to base 10."""
+@overload
+async def log10(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def log10(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def log10(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def log10(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def log10(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def sin(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """sin x, x in radians."""
+@overload
+async def sin(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def sin(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def sin(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def sin(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def sin(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def cos(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """cos x, x in radians."""
+@overload
+async def cos(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def cos(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def cos(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def cos(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def cos(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def tan(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """sin x / cos x, x in radians."""
+@overload
+async def tan(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def tan(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def tan(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def tan(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def tan(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def asin(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """Angle in [−π/2, π/2] whose sine is x."""
+@overload
+async def asin(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def asin(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def asin(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def asin(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def asin(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def acos(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """Angle in [0, π] whose cosine is x."""
+@overload
+async def acos(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def acos(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def acos(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def acos(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def acos(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def atan(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """Angle in [−π/2, π/2] whose tangent is x."""
+@overload
+async def atan(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def atan(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def atan(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def atan(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def atan(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def sinh(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """(eˣ − e⁻ˣ) / 2, accurate near 0."""
+@overload
+async def sinh(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def sinh(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def sinh(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def sinh(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def sinh(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def cosh(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """(eˣ + e⁻ˣ) / 2."""
+@overload
+async def cosh(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def cosh(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def cosh(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def cosh(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def cosh(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def tanh(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ)."""
+@overload
+async def tanh(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def tanh(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def tanh(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def tanh(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def tanh(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def asinh(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """sign(x) · ln(|x| + √(x² + 1)), accurate near 0."""
+@overload
+async def asinh(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def asinh(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def asinh(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def asinh(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def asinh(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def acosh(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """ln(x + √(x² − 1)), accurate near 1."""
+@overload
+async def acosh(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def acosh(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def acosh(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def acosh(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def acosh(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def atanh(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """ln((1 + x) / (1 − x)) / 2, accurate near 0."""
+@overload
+async def atanh(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def atanh(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def atanh(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def atanh(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def atanh(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def floor(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """Largest integer ≤ x."""
+@overload
+async def floor(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def floor(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def floor(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def floor(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def floor(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def ceil(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """Smallest integer ≥ x."""
+@overload
+async def ceil(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def ceil(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def ceil(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def ceil(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def ceil(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def round(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """Nearest integer, half to even."""
+@overload
+async def round(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def round(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def round(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def round(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def round(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def trunc(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """x without its fraction: the nearest integer towards 0."""
+@overload
+async def trunc(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def trunc(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def trunc(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def trunc(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def trunc(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def fract(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """x − trunc(x)."""
+@overload
+async def fract(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def fract(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def fract(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def fract(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def fract(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def signum(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """1, −1 or 0: the sign of x."""
+@overload
+async def signum(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def signum(x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def signum(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def signum(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def signum(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def matmul(a: NDArray[_S], b: Host, *, out: None = None) -> NDArray[_S]:
+    """c[i,j] = Σₖ a[i,k] · b[k,j]."""
+@overload
+async def matmul(a: Matrix, b: Operand, *, out: None = None) -> Matrix: ...
+@overload
+async def matmul(a: Operand, b: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def matmul(a: NDArray[_S], b: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def matmul(a: _Foreign, b: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def matmul(a: Plain, b: Operand, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def matmul(a: Holder, b: Operand, *, out: None = None) -> Any: ...
+@overload
+async def matmul(a: Operand, b: Holder, *, out: None = None) -> Any: ...
+@overload
+async def matmul(a: Operand, b: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def matvec(a: NDArray[_S], x: Host, *, out: None = None) -> NDArray[_S]:
+    """y[i] = Σₖ a[i,k] · x[k]."""
+@overload
+async def matvec(a: Matrix, x: Operand, *, out: None = None) -> Vector: ...
+@overload
+async def matvec(a: Operand, x: Vector, *, out: None = None) -> Vector: ...
+@overload
+async def matvec(a: NDArray[_S], x: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def matvec(a: _Foreign, x: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def matvec(a: Plain, x: Operand, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def matvec(a: Holder, x: Operand, *, out: None = None) -> Any: ...
+@overload
+async def matvec(a: Operand, x: Holder, *, out: None = None) -> Any: ...
+@overload
+async def matvec(a: Operand, x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def vecmat(x: NDArray[_S], a: Host, *, out: None = None) -> NDArray[_S]:
+    """y[j] = Σₖ x[k] · a[k,j]."""
+@overload
+async def vecmat(x: Vector, a: Operand, *, out: None = None) -> Vector: ...
+@overload
+async def vecmat(x: Operand, a: Matrix, *, out: None = None) -> Vector: ...
+@overload
+async def vecmat(x: NDArray[_S], a: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def vecmat(x: _Foreign, a: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def vecmat(x: Plain, a: Operand, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def vecmat(x: Holder, a: Operand, *, out: None = None) -> Any: ...
+@overload
+async def vecmat(x: Operand, a: Holder, *, out: None = None) -> Any: ...
+@overload
+async def vecmat(x: Operand, a: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def batched_matmul(a: NDArray[_S], b: Host, *, out: None = None) -> NDArray[_S]:
+    """c[…,i,j] = Σₖ a[…,i,k] · b[…,k,j]."""
+@overload
+async def batched_matmul(a: Matrix, b: Rank2, *, out: None = None) -> Matrix: ...
+@overload
+async def batched_matmul(a: Rank2, b: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def batched_matmul(a: NDArray[_S], b: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def batched_matmul(a: _Foreign, b: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def batched_matmul(a: Plain, b: Operand, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def batched_matmul(a: Holder, b: Operand, *, out: None = None) -> Any: ...
+@overload
+async def batched_matmul(a: Operand, b: Holder, *, out: None = None) -> Any: ...
+@overload
+async def batched_matmul(a: Operand, b: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def transpose(x: NDArray[_S], *, out: None = None) -> NDArray[_S]:
+    """y[j,i] = x[i,j], written out row by row."""
+@overload
+async def transpose(x: Matrix, *, out: None = None) -> Matrix: ...
+@overload
+async def transpose(x: _Foreign, *, out: None = None) -> _Foreign: ...
+@overload
+async def transpose(x: Plain, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def transpose(x: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def outer(x: NDArray[_S], y: Host, *, out: None = None) -> NDArray[_S]:
+    """z[i,j] = x[i] · y[j]."""
+@overload
+async def outer(x: Vector, y: Operand, *, out: None = None) -> Matrix: ...
+@overload
+async def outer(x: Operand, y: Vector, *, out: None = None) -> Matrix: ...
+@overload
+async def outer(x: NDArray[_S], y: Operand, *, out: None = None) -> NDArray[_S]: ...
+@overload
+async def outer(x: _Foreign, y: Operand, *, out: None = None) -> _Foreign: ...
+@overload
+async def outer(x: Plain, y: Operand, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def outer(x: Holder, y: Operand, *, out: None = None) -> Any: ...
+@overload
+async def outer(x: Operand, y: Holder, *, out: None = None) -> Any: ...
+@overload
+async def outer(x: Operand, y: Operand, *, out: _Out) -> _Out: ...
+
+@overload
+async def convolve2d(
+    x: NDArray[_S], kernel: Host, *, mode: Literal["valid", "same"] = "valid", out: None = None
+) -> NDArray[_S]:
+    """y[o,i,j] = Σ_c Σ_p Σ_q x[c, i+p, j+q] · kernel[o,c,p,q]."""
+@overload
+async def convolve2d(x: Matrix, kernel: Rank2, *, mode: Literal["valid", "same"] = "valid", out: None = None) -> Matrix: ...
+@overload
+async def convolve2d(x: Rank2, kernel: Matrix, *, mode: Literal["valid", "same"] = "valid", out: None = None) -> Matrix: ...
+@overload
+async def convolve2d(
+    x: NDArray[_S], kernel: Operand, *, mode: Literal["valid", "same"] = "valid", out: None = None
+) -> NDArray[_S]: ...
+@overload
+async def convolve2d(
+    x: _Foreign, kernel: Operand, *, mode: Literal["valid", "same"] = "valid", out: None = None
+) -> _Foreign: ...
+@overload
+async def convolve2d(
+    x: Plain, kernel: Operand, *, mode: Literal["valid", "same"] = "valid", out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def convolve2d(x: Holder, kernel: Operand, *, mode: Literal["valid", "same"] = "valid", out: None = None) -> Any: ...
+@overload
+async def convolve2d(x: Operand, kernel: Holder, *, mode: Literal["valid", "same"] = "valid", out: None = None) -> Any: ...
+@overload
+async def convolve2d(x: Operand, kernel: Operand, *, mode: Literal["valid", "same"] = "valid", out: _Out) -> _Out: ...
+
+@overload
+async def embedding_lookup(table: NDArray[_S], i: Indices, *, out: None = None) -> NDArray[_S]:
+    """y[…,:] = table[i[…],:]."""
+@overload
+async def embedding_lookup(table: Matrix, i: Indices, *, out: None = None) -> Any: ...
+@overload
+async def embedding_lookup(table: _Foreign, i: Indices, *, out: None = None) -> _Foreign: ...
+@overload
+async def embedding_lookup(table: Plain, i: Indices, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def embedding_lookup(table: Operand, i: Indices, *, out: _Out) -> _Out: ...
+
+@overload
+async def symmetric_eigen(a: NDArray[_S], *, out: None = None) -> tuple[NDArray[_S], NDArray[_S]]:
+    """a · vectors[:,j] = values[j] · vectors[:,j], values descending, vectors orthonormal."""
+@overload
+async def symmetric_eigen(a: Matrix, *, out: None = None) -> tuple[Vector, Matrix]: ...
+@overload
+async def symmetric_eigen(a: _Foreign, *, out: None = None) -> tuple[_Foreign, _Foreign]: ...
+@overload
+async def symmetric_eigen(a: Plain, *, out: None = None) -> tuple[NDArray[Any], NDArray[Any]]: ...
+@overload
+async def symmetric_eigen(a: Operand, *, out: Sequence[_Out]) -> tuple[_Out, _Out]: ...
+
+@overload
+async def softmax(x: NDArray[_S], axis: int = -1, *, out: None = None) -> NDArray[_S]:
+    """e^(x − max x) / Σ e^(x − max x)."""
+@overload
+async def softmax(x: Matrix, axis: int = -1, *, out: None = None) -> Matrix: ...
+@overload
+async def softmax(x: Vector, axis: int = -1, *, out: None = None) -> Vector: ...
+@overload
+async def softmax(x: _Foreign, axis: int = -1, *, out: None = None) -> _Foreign: ...
+@overload
+async def softmax(x: Plain, axis: int = -1, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def softmax(x: Operand, axis: int = -1, *, out: _Out) -> _Out: ...
+
+@overload
+async def log_softmax(x: NDArray[_S], axis: int = -1, *, out: None = None) -> NDArray[_S]:
+    """x − max x − ln Σ e^(x − max x)."""
+@overload
+async def log_softmax(x: Matrix, axis: int = -1, *, out: None = None) -> Matrix: ...
+@overload
+async def log_softmax(x: Vector, axis: int = -1, *, out: None = None) -> Vector: ...
+@overload
+async def log_softmax(x: _Foreign, axis: int = -1, *, out: None = None) -> _Foreign: ...
+@overload
+async def log_softmax(x: Plain, axis: int = -1, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def log_softmax(x: Operand, axis: int = -1, *, out: _Out) -> _Out: ...
+
+@overload
+async def layer_norm(
+    x: NDArray[_S], w: Host, b: Host, *, eps: Number = 1e-05, axis: int = -1, out: None = None
+) -> NDArray[_S]:
+    """(x − mean) / √(variance + eps) · w + b."""
+@overload
+async def layer_norm(
+    x: Matrix, w: Operand, b: Operand, *, eps: Number = 1e-05, axis: int = -1, out: None = None
+) -> Matrix: ...
+@overload
+async def layer_norm(
+    x: Vector, w: Operand, b: Operand, *, eps: Number = 1e-05, axis: int = -1, out: None = None
+) -> Vector: ...
+@overload
+async def layer_norm(
+    x: NDArray[_S], w: Operand, b: Operand, *, eps: Number = 1e-05, axis: int = -1, out: None = None
+) -> NDArray[_S]: ...
+@overload
+async def layer_norm(
+    x: _Foreign, w: Operand, b: Operand, *, eps: Number = 1e-05, axis: int = -1, out: None = None
+) -> _Foreign: ...
+@overload
+async def layer_norm(
+    x: Plain, w: Operand, b: Operand, *, eps: Number = 1e-05, axis: int = -1, out: None = None
+) -> NDArray[Any]: ...
+@overload
+async def layer_norm(
+    x: Holder, w: Operand, b: Operand, *, eps: Number = 1e-05, axis: int = -1, out: None = None
+) -> Any: ...
+@overload
+async def layer_norm(
+    x: Operand, w: Holder, b: Operand, *, eps: Number = 1e-05, axis: int = -1, out: None = None
+) -> Any: ...
+@overload
+async def layer_norm(
+    x: Operand, w: Operand, b: Holder, *, eps: Number = 1e-05, axis: int = -1, out: None = None
+) -> Any: ...
+@overload
+async def layer_norm(x: Operand, w: Operand, b: Operand, *, eps: Number = 1e-05, axis: int = -1, out: _Out) -> _Out: ...
+
+@overload
+async def rms_norm(x: NDArray[_S], w: Host, *, eps: Number = 1e-06, axis: int = -1, out: None = None) -> NDArray[_S]:
+    """x / √(Σ x² / n + eps) · w."""
+@overload
+async def rms_norm(x: Matrix, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None) -> Matrix: ...
+@overload
+async def rms_norm(x: Vector, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None) -> Vector: ...
+@overload
+async def rms_norm(x: NDArray[_S], w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None) -> NDArray[_S]: ...
+@overload
+async def rms_norm(x: _Foreign, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None) -> _Foreign: ...
+@overload
+async def rms_norm(x: Plain, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None) -> NDArray[Any]: ...
+@overload
+async def rms_norm(x: Holder, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None) -> Any: ...
+@overload
+async def rms_norm(x: Operand, w: Holder, *, eps: Number = 1e-06, axis: int = -1, out: None = None) -> Any: ...
+@overload
+async def rms_norm(x: Operand, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: _Out) -> _Out: ...
+
+@overload
+async def residual_rms_norm(
+    x: NDArray[_S], residual: Host, w: Host, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[NDArray[_S], NDArray[_S]]:
+    """h = x + residual and y = rms_norm(h, w), in one read of each."""
+@overload
+async def residual_rms_norm(
+    x: Matrix, residual: Rank2, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[Matrix, Matrix]: ...
+@overload
+async def residual_rms_norm(
+    x: Rank2, residual: Matrix, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[Matrix, Matrix]: ...
+@overload
+async def residual_rms_norm(
+    x: Vector, residual: Rank1, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[Vector, Vector]: ...
+@overload
+async def residual_rms_norm(
+    x: Rank1, residual: Vector, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[Vector, Vector]: ...
+@overload
+async def residual_rms_norm(
+    x: NDArray[_S], residual: Operand, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[NDArray[_S], NDArray[_S]]: ...
+@overload
+async def residual_rms_norm(
+    x: _Foreign, residual: Operand, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[_Foreign, _Foreign]: ...
+@overload
+async def residual_rms_norm(
+    x: Plain, residual: Operand, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[NDArray[Any], NDArray[Any]]: ...
+@overload
+async def residual_rms_norm(
+    x: Holder, residual: Operand, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[Any, Any]: ...
+@overload
+async def residual_rms_norm(
+    x: Operand, residual: Holder, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[Any, Any]: ...
+@overload
+async def residual_rms_norm(
+    x: Operand, residual: Operand, w: Holder, *, eps: Number = 1e-06, axis: int = -1, out: None = None
+) -> tuple[Any, Any]: ...
+@overload
+async def residual_rms_norm(
+    x: Operand, residual: Operand, w: Operand, *, eps: Number = 1e-06, axis: int = -1, out: Sequence[_Out]
+) -> tuple[_Out, _Out]: ...
+
+@overload
+async def normalize(x: NDArray[_S], axis: int = -1, *, out: None = None) -> NDArray[_S]:
+    """x / √(Σ x²)."""
+@overload
+async def normalize(x: Matrix, axis: int = -1, *, out: None = None) -> Matrix: ...
+@overload
+async def normalize(x: Vector, axis: int = -1, *, out: None = None) -> Vector: ...
+@overload
+async def normalize(x: _Foreign, axis: int = -1, *, out: None = None) -> _Foreign: ...
+@overload
+async def normalize(x: Plain, axis: int = -1, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def normalize(x: Operand, axis: int = -1, *, out: _Out) -> _Out: ...
+
+@overload
+async def zscore(x: NDArray[_S], axis: int = -1, *, out: None = None) -> NDArray[_S]:
+    """(x − mean) / √(Σ (x − mean)² / n), population."""
+@overload
+async def zscore(x: Matrix, axis: int = -1, *, out: None = None) -> Matrix: ...
+@overload
+async def zscore(x: Vector, axis: int = -1, *, out: None = None) -> Vector: ...
+@overload
+async def zscore(x: _Foreign, axis: int = -1, *, out: None = None) -> _Foreign: ...
+@overload
+async def zscore(x: Plain, axis: int = -1, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def zscore(x: Operand, axis: int = -1, *, out: _Out) -> _Out: ...
+
+@overload
+async def minmax_normalize(x: NDArray[_S], axis: int = -1, *, out: None = None) -> NDArray[_S]:
+    """(x − min x) / (max x − min x)."""
+@overload
+async def minmax_normalize(x: Matrix, axis: int = -1, *, out: None = None) -> Matrix: ...
+@overload
+async def minmax_normalize(x: Vector, axis: int = -1, *, out: None = None) -> Vector: ...
+@overload
+async def minmax_normalize(x: _Foreign, axis: int = -1, *, out: None = None) -> _Foreign: ...
+@overload
+async def minmax_normalize(x: Plain, axis: int = -1, *, out: None = None) -> NDArray[Any]: ...
+@overload
+async def minmax_normalize(x: Operand, axis: int = -1, *, out: _Out) -> _Out: ...
+
+@overload
+async def dot(
+    x: Host, y: Host, *, axis: int | tuple[int, ...] | None = -1, keepdims: bool = False, out: None = None
+) -> Any:
+    """Σ x · y."""
+@overload
+async def dot(x: Matrix, y: Rank2, *, axis: int | None = -1, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def dot(x: Matrix, y: Rank2, *, axis: int = -1, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def dot(
+    x: Matrix, y: Rank2, *, axis: None, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def dot(x: Rank2, y: Matrix, *, axis: int | None = -1, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def dot(x: Rank2, y: Matrix, *, axis: int = -1, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def dot(
+    x: Rank2, y: Matrix, *, axis: None, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def dot(x: Vector, y: Rank1, *, axis: int | None = -1, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def dot(
+    x: Vector, y: Rank1, *, axis: int | None = -1, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def dot(x: Rank1, y: Vector, *, axis: int | None = -1, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def dot(
+    x: Rank1, y: Vector, *, axis: int | None = -1, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def dot(
+    x: Operand, y: Operand, *, axis: int | tuple[int, ...] | None = -1, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def dot(
+    x: Operand, y: Operand, *, axis: int | tuple[int, ...] | None = -1, keepdims: bool = False, out: _Out
+) -> _Out: ...
+
+@overload
+async def sum(x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any:
+    """Σ x."""
+@overload
+async def sum(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def sum(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def sum(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.floating[Any]: ...
+@overload
+async def sum(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def sum(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def sum(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any: ...
+@overload
+async def sum(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def sum_kahan(
+    x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any:
+    """Σ x with a compensated or wider accumulator."""
+@overload
+async def sum_kahan(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def sum_kahan(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def sum_kahan(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.floating[Any]: ...
+@overload
+async def sum_kahan(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def sum_kahan(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def sum_kahan(
+    x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def sum_kahan(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def sum_of_squares(
+    x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any:
+    """Σ x²."""
+@overload
+async def sum_of_squares(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def sum_of_squares(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def sum_of_squares(
+    x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def sum_of_squares(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def sum_of_squares(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def sum_of_squares(
+    x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def sum_of_squares(
+    x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out
+) -> _Out: ...
+
+@overload
+async def mean(x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any:
+    """Σ x / n."""
+@overload
+async def mean(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def mean(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def mean(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.floating[Any]: ...
+@overload
+async def mean(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def mean(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def mean(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any: ...
+@overload
+async def mean(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def min(x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any:
+    """Smallest element."""
+@overload
+async def min(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def min(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def min(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.floating[Any]: ...
+@overload
+async def min(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def min(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def min(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any: ...
+@overload
+async def min(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def max(x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any:
+    """Largest element."""
+@overload
+async def max(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def max(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def max(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.floating[Any]: ...
+@overload
+async def max(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def max(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def max(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any: ...
+@overload
+async def max(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def argmin(x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any:
+    """Position of the smallest element, int64."""
+@overload
+async def argmin(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> NDArray[np.int64]: ...
+@overload
+async def argmin(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> NDArray[np.int64]: ...
+@overload
+async def argmin(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.int64: ...
+@overload
+async def argmin(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> NDArray[np.int64]: ...
+@overload
+async def argmin(x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None) -> np.int64: ...
+@overload
+async def argmin(
+    x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def argmin(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def argmax(x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any:
+    """Position of the largest element, int64."""
+@overload
+async def argmax(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> NDArray[np.int64]: ...
+@overload
+async def argmax(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> NDArray[np.int64]: ...
+@overload
+async def argmax(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.int64: ...
+@overload
+async def argmax(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> NDArray[np.int64]: ...
+@overload
+async def argmax(x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None) -> np.int64: ...
+@overload
+async def argmax(
+    x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def argmax(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def norm_l1(x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any:
+    """Σ |x|."""
+@overload
+async def norm_l1(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def norm_l1(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def norm_l1(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.floating[Any]: ...
+@overload
+async def norm_l1(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def norm_l1(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def norm_l1(
+    x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def norm_l1(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def norm_l2(x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any:
+    """√(Σ x²), the Euclidean length."""
+@overload
+async def norm_l2(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def norm_l2(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def norm_l2(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.floating[Any]: ...
+@overload
+async def norm_l2(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def norm_l2(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def norm_l2(
+    x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def norm_l2(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def norm_linf(
+    x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any:
+    """max |x|."""
+@overload
+async def norm_linf(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def norm_linf(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def norm_linf(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.floating[Any]: ...
+@overload
+async def norm_linf(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def norm_linf(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def norm_linf(
+    x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def norm_linf(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def variance(
+    x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any:
+    """Σ (x − mean)² / n, population."""
+@overload
+async def variance(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def variance(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def variance(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.floating[Any]: ...
+@overload
+async def variance(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def variance(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def variance(
+    x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def variance(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def stddev(x: Host, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None) -> Any:
+    """√(Σ (x − mean)² / n), population."""
+@overload
+async def stddev(x: Matrix, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Matrix: ...
+@overload
+async def stddev(x: Matrix, axis: int = -1, *, keepdims: Literal[False] = False, out: None = None) -> Vector: ...
+@overload
+async def stddev(x: Matrix, axis: None, *, keepdims: Literal[False] = False, out: None = None) -> np.floating[Any]: ...
+@overload
+async def stddev(x: Vector, axis: int | None = -1, *, keepdims: Literal[True], out: None = None) -> Vector: ...
+@overload
+async def stddev(
+    x: Vector, axis: int | None = -1, *, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def stddev(
+    x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def stddev(x: Operand, axis: int | tuple[int, ...] | None = -1, *, keepdims: bool = False, out: _Out) -> _Out: ...
+
+@overload
+async def covariance(
+    x: Host, y: Host, *, axis: int | tuple[int, ...] | None = -1, keepdims: bool = False, out: None = None
+) -> Any:
+    """Σ (x − mean x)(y − mean y) / n, population."""
+@overload
+async def covariance(
+    x: Matrix, y: Rank2, *, axis: int | None = -1, keepdims: Literal[True], out: None = None
+) -> Matrix: ...
+@overload
+async def covariance(
+    x: Matrix, y: Rank2, *, axis: int = -1, keepdims: Literal[False] = False, out: None = None
+) -> Vector: ...
+@overload
+async def covariance(
+    x: Matrix, y: Rank2, *, axis: None, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def covariance(
+    x: Rank2, y: Matrix, *, axis: int | None = -1, keepdims: Literal[True], out: None = None
+) -> Matrix: ...
+@overload
+async def covariance(
+    x: Rank2, y: Matrix, *, axis: int = -1, keepdims: Literal[False] = False, out: None = None
+) -> Vector: ...
+@overload
+async def covariance(
+    x: Rank2, y: Matrix, *, axis: None, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def covariance(
+    x: Vector, y: Rank1, *, axis: int | None = -1, keepdims: Literal[True], out: None = None
+) -> Vector: ...
+@overload
+async def covariance(
+    x: Vector, y: Rank1, *, axis: int | None = -1, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def covariance(
+    x: Rank1, y: Vector, *, axis: int | None = -1, keepdims: Literal[True], out: None = None
+) -> Vector: ...
+@overload
+async def covariance(
+    x: Rank1, y: Vector, *, axis: int | None = -1, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def covariance(
+    x: Operand, y: Operand, *, axis: int | tuple[int, ...] | None = -1, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def covariance(
+    x: Operand, y: Operand, *, axis: int | tuple[int, ...] | None = -1, keepdims: bool = False, out: _Out
+) -> _Out: ...
+
+@overload
+async def correlation(
+    x: Host, y: Host, *, axis: int | tuple[int, ...] | None = -1, keepdims: bool = False, out: None = None
+) -> Any:
+    """Σ dx·dy / (√Σ dx² · √Σ dy²), dx = x − mean x, dy = y − mean y; Pearson's, within [−1, 1]."""
+@overload
+async def correlation(
+    x: Matrix, y: Rank2, *, axis: int | None = -1, keepdims: Literal[True], out: None = None
+) -> Matrix: ...
+@overload
+async def correlation(
+    x: Matrix, y: Rank2, *, axis: int = -1, keepdims: Literal[False] = False, out: None = None
+) -> Vector: ...
+@overload
+async def correlation(
+    x: Matrix, y: Rank2, *, axis: None, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def correlation(
+    x: Rank2, y: Matrix, *, axis: int | None = -1, keepdims: Literal[True], out: None = None
+) -> Matrix: ...
+@overload
+async def correlation(
+    x: Rank2, y: Matrix, *, axis: int = -1, keepdims: Literal[False] = False, out: None = None
+) -> Vector: ...
+@overload
+async def correlation(
+    x: Rank2, y: Matrix, *, axis: None, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def correlation(
+    x: Vector, y: Rank1, *, axis: int | None = -1, keepdims: Literal[True], out: None = None
+) -> Vector: ...
+@overload
+async def correlation(
+    x: Vector, y: Rank1, *, axis: int | None = -1, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def correlation(
+    x: Rank1, y: Vector, *, axis: int | None = -1, keepdims: Literal[True], out: None = None
+) -> Vector: ...
+@overload
+async def correlation(
+    x: Rank1, y: Vector, *, axis: int | None = -1, keepdims: Literal[False] = False, out: None = None
+) -> np.floating[Any]: ...
+@overload
+async def correlation(
+    x: Operand, y: Operand, *, axis: int | tuple[int, ...] | None = -1, keepdims: bool = False, out: None = None
+) -> Any: ...
+@overload
+async def correlation(
+    x: Operand, y: Operand, *, axis: int | tuple[int, ...] | None = -1, keepdims: bool = False, out: _Out
+) -> _Out: ...
+
+@overload
+async def topk(x: NDArray[_S], k: int = 1, *, out: None = None) -> tuple[NDArray[_S], NDArray[np.int64]]:
+    """The k largest elements of each row, the largest first, and their positions, int64."""
+@overload
+async def topk(x: Matrix, k: int = 1, *, out: None = None) -> tuple[Matrix, NDArray[np.int64]]: ...
+@overload
+async def topk(x: Vector, k: int = 1, *, out: None = None) -> tuple[Vector, NDArray[np.int64]]: ...
+@overload
+async def topk(x: _Foreign, k: int = 1, *, out: None = None) -> tuple[_Foreign, Any]: ...
+@overload
+async def topk(x: Plain, k: int = 1, *, out: None = None) -> tuple[NDArray[Any], NDArray[np.int64]]: ...
+@overload
+async def topk(x: Operand, k: int = 1, *, out: Sequence[_Out]) -> tuple[_Out, _Out]: ...
+
+@overload
+async def sample(
+    logits: NDArray[_S], r: Host, *, temperature: Number = 1.0, top_k: int = 0, top_p: Number = 1.0, min_p: Number = 0.0, out: None = None
+) -> Any:
+    """A token drawn by the random number r of [0, 1): a function of its operands, int64."""
+@overload
+async def sample(
+    logits: NDArray[_S], r: Operand, *, temperature: Number = 1.0, top_k: int = 0, top_p: Number = 1.0, min_p: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def sample(
+    logits: _Foreign, r: Operand, *, temperature: Number = 1.0, top_k: int = 0, top_p: Number = 1.0, min_p: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def sample(
+    logits: Plain, r: Operand, *, temperature: Number = 1.0, top_k: int = 0, top_p: Number = 1.0, min_p: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def sample(
+    logits: Holder, r: Operand, *, temperature: Number = 1.0, top_k: int = 0, top_p: Number = 1.0, min_p: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def sample(
+    logits: Operand, r: Holder, *, temperature: Number = 1.0, top_k: int = 0, top_p: Number = 1.0, min_p: Number = 0.0, out: None = None
+) -> Any: ...
+@overload
+async def sample(
+    logits: Operand, r: Operand, *, temperature: Number = 1.0, top_k: int = 0, top_p: Number = 1.0, min_p: Number = 0.0, out: _Out
+) -> _Out: ...
 
 # ---- other names of the same ops
 

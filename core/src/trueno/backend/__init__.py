@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from trueno import escape as escape
     from trueno.backend.kernels import KernelTable as KernelTable
     from trueno.backend.kernels import TableKernel as TableKernel
+    from trueno.backend.leading import stacked as stacked
     from trueno.door import contract as contract
     from trueno.door.contract import EntryKind as EntryKind
     from trueno.door.contract import EntryLayout as EntryLayout
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from trueno.floatenv import steady as steady
     from trueno.formats import interleave as interleave
     from trueno.formats.activations import rounded_activations as rounded_activations
+    from trueno.formats.activations import rounded_weights as rounded_weights
     from trueno.formats.decode import decode as decode
     from trueno.formats.encoders import encode as encode
     from trueno.formats.table import FORMATS as FORMATS
@@ -59,7 +61,13 @@ if TYPE_CHECKING:
     from trueno.formats.table import Piece as Piece
     from trueno.formats.table import Pieces as Pieces
     from trueno.formats.table import Plane as Plane
+    from trueno.formats.table import cache_row_bytes as cache_row_bytes
     from trueno.formats.table import format_of as format_of
+    from trueno.formats.units import COLUMN as COLUMN
+    from trueno.formats.units import Linear as Linear
+    from trueno.formats.units import UnitShape as UnitShape
+    from trueno.formats.units import linear as linear
+    from trueno.formats.units import unit_shape as unit_shape
     from trueno.judge.bound import bound as bound
     from trueno.judge.bound import judge as judge
     from trueno.ops import TABLE as TABLE
@@ -110,6 +118,7 @@ GROUPS = {
         "evaluate": "trueno.programs.evaluate",
         "fma": "trueno.programs.fused",
         "stacks": "trueno.ops.stacks",
+        "stacked": "trueno.backend.leading",
         "rotation": "trueno.rotary",
         "cosines": "trueno.rotary",
         "bound": "trueno.judge.bound",
@@ -133,11 +142,18 @@ GROUPS = {
         "Piece": "trueno.formats.table",
         "Pieces": "trueno.formats.table",
         "format_of": "trueno.formats.table",
+        "cache_row_bytes": "trueno.formats.table",
+        "COLUMN": "trueno.formats.units",
+        "UnitShape": "trueno.formats.units",
+        "unit_shape": "trueno.formats.units",
+        "Linear": "trueno.formats.units",
+        "linear": "trueno.formats.units",
         "interleave": "trueno.formats.interleave",
         "decode": "trueno.formats.decode",
         "encode": "trueno.formats.encoders",
         "encode_cache": "trueno.ops.caches",
         "rounded_activations": "trueno.formats.activations",
+        "rounded_weights": "trueno.formats.activations",
     },
     "Surroundings": {
         "settings": "trueno.settings",
@@ -155,17 +171,19 @@ GROUPS = {
 HOMES = {name: home for group in GROUPS.values() for name, home in group.items()}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in HOMES:
-        raise AttributeError(f"trueno.backend has no {name!r}; docs/reference/backend.md lists its names")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
 
-    from trueno.floatenv import ieee  # start-up
+    def __getattr__(name: str) -> Any:
+        if name not in HOMES:
+            raise AttributeError(f"trueno.backend has no {name!r}; docs/reference/backend.md lists its names")
+        from importlib import import_module
 
-    with importing, ieee():  # Python folds constants when it compiles a module, under the current rounding mode
-        module = import_module(HOMES[name])
-    value = globals()[name] = getattr(module, name, module)
-    return value
+        from trueno.floatenv import ieee  # start-up
+
+        with importing, ieee():  # Python folds constants when it compiles a module, under the current rounding mode
+            module = import_module(HOMES[name])
+        value = globals()[name] = getattr(module, name, module)
+        return value
 
 
 def __dir__() -> list[str]:

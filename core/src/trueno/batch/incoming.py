@@ -8,7 +8,7 @@ import numpy as np
 from trueno.batch.graph import Graph, Number, Shape, Value
 from trueno.dispatch import transfer
 from trueno.dispatch.operands import check_dtype, float_dtype
-from trueno.errors import DtypeError, OutError, ShapeError
+from trueno.errors import DtypeError, OutError, ParameterError, ShapeError
 from trueno.ops.op import Op
 
 
@@ -49,6 +49,18 @@ def replaces(value: Value, array: Any, x: Any) -> None:
     if columns != value.columns:
         way = "a transposed matrix, whose blocks are stored column by column"
         raise ShapeError(f"update: {'x' if columns else 'h'} is {way}, and the other is not; pass x.T")
+
+
+def feeds(graph: Graph, v: int, result: int) -> None:
+    """Raise ParameterError or ShapeError if the upload `v` cannot get the contents of `result`."""
+    upload, made = graph.values[v], graph.values[result]
+    if upload.maker >= 0 or upload.updated or upload.blocks:
+        raise ParameterError("feed: h is not an upload of numbers that only feed and update change; upload one for it")
+    if made.maker < 0:
+        raise ParameterError("feed: result is an upload; give a handle that an op returned")
+    if (upload.shape, upload.dtype) != (made.shape, made.dtype):
+        has, gets = (f"{x.dtype} of shape {x.shape}" for x in (upload, made))
+        raise ShapeError(f"feed: h is {has}, but result is {gets}; upload an array like the result")
 
 
 def fits(array: Any, out: Any) -> None:

@@ -10,23 +10,23 @@ from trueno.batch.alone import BUSY, Alone
 from trueno.batch.counts import Counts, Tally
 from trueno.batch.graph import Graph, Number
 from trueno.batch.handle import Handle
-from trueno.batch.incoming import fits, kind, replaces, taken
+from trueno.batch.incoming import feeds, kind, replaces, taken
 from trueno.batch.later import later
 from trueno.batch.methods import method
+from trueno.batch.reading import Reading
 from trueno.batch.run import Replay
-from trueno.batch.steps import Schedule, fusing, names, schedule, updating
+from trueno.batch.steps import Schedule, fusing, names, schedule
 from trueno.batch.uploads import Uploads
 from trueno.batch.views import VIEW, viewable
 from trueno.discovery import registry
 from trueno.dispatch import state, transfer
 from trueno.dispatch.coerce import coerce_params, number, unpack
-from trueno.dispatch.fallback import wrapping_errors
 from trueno.errors import BatchError, DtypeError, ParameterError, suggestion
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 
 
-class Batch:
+class Batch(Reading):
     """Records ops and runs them as few kernels: `trueno.Batch("simd")`, or without a name to choose automatically.
 
     Every op of the table is a method with its own signature, without `out`, on handles and numbers.  `execute()`
@@ -56,9 +56,10 @@ class Batch:
         self._graph = Graph()
         self._handles: list[ref[Handle]] = []
         self._kept: set[int] = set()
+        self._feeds: dict[int, int] = {}  # uploads, and the results that they get when a run has ended
         self._replay: Replay | None = None
         self._planned = 0  # the number of values in the graph when the replay was made
-        self._stale = False  # whether the replay lacks a value that is to be kept
+        self._stale = False  # whether the replay lacks a value that is to be kept, or feeds another upload
         self._done = False  # whether the replay's results can be read
         self._changed = False  # whether uploads are newer than the results
         self._now: tuple[state.State, state.State] | None = None
@@ -111,6 +112,20 @@ class Batch:
             return repr(self)
         return text(self.name, self._graph, self._schedule().steps, self._state(), self._uploads.device)
 
+    def to_mermaid(self) -> str:
+        """The plan as a flowchart in Mermaid's language, which GitHub, GitLab, JupyterLab and many editors draw."""
+        self._open("to_mermaid")
+        return self._drawn("mermaid")
+
+    def _repr_svg_(self) -> str | None:
+        """The plan as a notebook shows it; None for a closed batch."""
+        return None if self._closed else self._drawn("svg")
+
+    def _drawn(self, how: str) -> str:
+        from trueno.batch.draw import drawn  # start-up
+
+        return drawn(how, self.name, self._graph, self._schedule(), self._state())
+
     @property
     def counts(self) -> Counts:
         """The counts of uploads, runs and reads since the batch was made."""
@@ -131,22 +146,26 @@ class Batch:
 
     # ---- uploads ------------------------------------------------------------------------------------
 
-    def upload(self, x: Any) -> Handle:
+    def upload(self, x: Any, *, live: bool = False) -> Handle:
         """A handle of `x`: an array, a list (of float32), a number, or an array of the backend on which this runs.
 
         Its dtype is float32, float64, or, for indices, an integer type; `read` returns the bytes of a QuantizedMatrix.
-        DtypeError for another dtype, DeviceError for an array of another device.
+        live: on a device, too, what the array of the host holds at each execution counts.  The small arrays of a batch
+        go there in one transfer.  DtypeError for another dtype, DeviceError for an array of another device.
         """
         self._quiet("upload")
         array = self._uploads.take("upload", x)
         _, blocks, columns = getattr(x, "_blocks", None) or (None, "", False)
-        return self._new(array, x, blocks, columns)
+        if live and array is not x:
+            raise ParameterError(f"upload: {kind(x)} is not used as it is, so it cannot be live; give a NumPy array")
+        return self._new(array, x, blocks, columns, live)
 
-    def _new(self, array: Any, given: Any = None, blocks: str = "", columns: bool = False) -> Handle:
+    def _new(self, array: Any, given: Any = None, blocks: str = "", columns: bool = False, live: bool = False
+             ) -> Handle:  # fmt: skip
         """A handle of a new upload; if the device has no memory for it, the graph is unchanged."""
         v = self._graph.upload(tuple(array.shape), np.dtype(array.dtype), blocks, columns)
         try:
-            self._uploads.put(v, array, given)
+            self._uploads.put(v, array, given, live)
         except BaseException:
             self._graph.values.pop()
             raise
@@ -166,6 +185,18 @@ class Batch:
             self._uploads.put(v, array, x)
             if self._uploads.arrays[v] is not before and self._replay is not None and v < self._planned:
                 self._replay.rebind(v, self._uploads.arrays)
+
+    def feed(self, h: Handle, result: Handle) -> None:
+        """Let an upload have the contents of a result when an execution has ended: the next one starts from them.
+
+        So a device goes from step to step without the host.  `update` sets what the first one starts from.
+        """
+        v, made = self._value("feed", "h", h), self._value("feed", "result", result)
+        feeds(self._graph, v, made)
+        with self._alone("feed"):
+            self._uploads.own(v)
+            self._feeds[v], self._stale = made, True
+            self._kept.add(made)
 
     def _handle(self, v: int) -> Handle:
         value = self._graph.values[v]
@@ -230,15 +261,16 @@ class Batch:
 
     # ---- running ------------------------------------------------------------------------------------
 
-    def execute(self) -> None:
+    def execute(self, *, wait: bool = True) -> None:
         """Run the recorded ops.  The first error ends the run and names its op; uploads stay, and it may run again.
 
+        wait: until a device has run them; without it, `read` waits, and errors of the device come later, too.
         BatchError while another execution runs.
         """
         if not self._busy.acquire(False):
             raise BatchError(f"execute: {BUSY}")
         try:
-            self._execute(None)
+            self._execute(None, wait)
         finally:
             self._free()
 
@@ -253,7 +285,7 @@ class Batch:
             raise BatchError(f"execute_async: {BUSY}")
         await later(lambda given_up: self._execute(lambda: self._closed or given_up()), self._free)
 
-    def _execute(self, stopped: Any) -> None:
+    def _execute(self, stopped: Any, wait: bool = True) -> None:
         self._open("execute")
         now = state.current.get()
         cached = self._now
@@ -264,13 +296,14 @@ class Batch:
         replay = self._replay
         assert replay is not None
         self._done = False
-        self._run(replay, cached[1], stopped)
+        self._uploads.refresh()
+        self._run(replay, cached[1], stopped, wait)
         self._done, self._changed = True, False
 
-    def _run(self, replay: Replay, now: state.State, stopped: Any = None) -> None:
+    def _run(self, replay: Replay, now: state.State, stopped: Any = None, wait: bool = True) -> None:
         before = transfer.here.moved
         try:
-            replay.run(now, stopped)
+            replay.run(now, stopped, wait)
         finally:
             if (after := transfer.here.moved) is not before:
                 self._tally.moved(before, after)
@@ -312,72 +345,13 @@ class Batch:
         if self._replay is not None:
             self._tally.drop(self._replay.schedule.buffers.nbytes)
         self._replay, self._done = None, False
-        self._replay = self._with_buffers(self._scheduled(self._wanted()))
+        self._replay = self._with_buffers(self._scheduled(self._wanted()), self._feeds)
         self._planned, self._stale = len(self._graph.values), False
 
-    def _with_buffers(self, found: Schedule) -> Replay:
-        replay = Replay(self._graph, found, self._uploads.arrays, self._uploads.backend())
+    def _with_buffers(self, found: Schedule, feeding: dict[int, int] | None = None) -> Replay:
+        replay = Replay(self._graph, found, self._uploads.arrays, self._uploads.backend(), feeding or {})
         self._tally.hold(found.buffers.nbytes, len(found.buffers.sizes))
         return replay
-
-    # ---- reading ------------------------------------------------------------------------------------
-
-    def read(self, h: Handle, out: np.ndarray[Any, Any] | None = None) -> Any:
-        """A copy of a handle's array, in `out` if given; a NumPy scalar if the op returns one.
-
-        A handle that was fused into other ops is computed now.  BatchError before `execute()`, and for such a handle
-        after its uploads have changed.
-        """
-        v = self._value("read", "h", h)
-        with self._alone("read"):
-            if out is not None:
-                fits(self._graph.values[v], out)
-            array = self._found(v)
-            backend = self._uploads.backend()
-            if backend is not None:
-                with wrapping_errors("read", backend.name):
-                    result = transfer.download(backend, array, out, "Batch")
-            elif out is None:
-                result = np.array(array)
-            else:
-                np.copyto(out, array)
-                result = out
-            self._tally.downloads += 1
-            self._tally.bytes += result.nbytes
-        return result if result.ndim or out is not None else result[()]
-
-    def _found(self, v: int) -> Any:
-        value = self._graph.values[v]
-        if value.updated:
-            raise BatchError(f"read: {value.updated} has updated h; read the handle that it returned")
-        if value.maker < 0:
-            return self._uploads.arrays[v]
-        op = self._graph.ops[value.maker].op.name
-        if not self._done or self._replay is None or v >= self._planned:
-            raise BatchError(f"read: h, a result of {op}, was not executed yet; call b.execute() first")
-        if value.whole >= 0:
-            return self._found(value.whole).reshape(value.shape)
-        if value.upload >= 0 and not self._changed:
-            return self._uploads.arrays[value.upload]
-        if v in self._replay.schedule.results and value.upload < 0:
-            return self._replay.arrays[v]
-        if self._changed:
-            raise BatchError(
-                f"read: h, a result of {op}, was fused into other ops, and its uploads have changed since; "
-                "call b.keep(h) before b.execute() to compute it"
-            )
-        found = self._scheduled([v])
-        if updater := updating(self._graph, found.steps):
-            raise BatchError(
-                f"read: h, a result of {op}, was fused into other ops, and {updater} beside it uses an upload that the "
-                "run has updated; call b.keep(h) before b.execute() to compute it"
-            )
-        replay = self._with_buffers(found)
-        try:
-            self._run(replay, self._state())
-        finally:
-            self._tally.drop(replay.schedule.buffers.nbytes)
-        return replay.arrays[v]
 
     # ---- the ops ------------------------------------------------------------------------------------
 
@@ -394,7 +368,8 @@ class Batch:
         return sorted({*super().__dir__(), *TABLE, *ALIASES})
 
 
-METHODS = ("upload", "update", "keep", "execute", "execute_async", "read", "close", "counts")
+METHODS = ("upload", "update", "feed", "keep", "execute", "execute_async", "read", "fetch", "close", "counts",
+           "to_mermaid")  # fmt: skip
 
 
 __all__ = ["METHODS", "Batch"]

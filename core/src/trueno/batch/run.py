@@ -5,7 +5,7 @@ and a backend on the host a sequence (`trueno.batch.host`).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, cast
 
@@ -30,16 +30,21 @@ WORDS = 8
 
 
 class Replay:
-    """A schedule with its memory.  device: the owner of the values' arrays; None on the host."""
+    """A schedule with its memory.  device: the owner of the values' arrays; None on the host.
+
+    feeds: uploads, and the results whose contents they get when all kernels have run.
+    """
 
     __slots__ = (
         "_args",
         "_calls",
+        "_feeds",
         "_generation",
         "_kernels",
         "_recorded",
         "_runs",
         "_state",
+        "_uploads",
         "_users",
         "arrays",
         "backs",
@@ -48,10 +53,12 @@ class Replay:
         "schedule",
     )
 
-    def __init__(self, graph: Graph, schedule: Schedule, uploads: Arrays, device: Backend | None) -> None:
+    def __init__(self, graph: Graph, schedule: Schedule, uploads: Arrays, device: Backend | None,
+                 feeds: dict[int, int]) -> None:  # fmt: skip
         self.graph = graph
         self.schedule = schedule
         self.device = device
+        self._uploads, self._feeds = uploads, feeds
         with wrapping_errors("Batch", device.name if device else "the host"):
             self.backs = [_empty(device, (count,), dtype) for count, dtype in schedule.buffers.sizes]
         self.arrays: Arrays = {
@@ -113,13 +120,18 @@ class Replay:
             chosen = now.chosen(step.call)
         return chosen.kernel if chosen is not None else refuse
 
-    def run(self, now: State, stopped: Callable[[], bool] | None = None) -> None:
-        """Run every kernel; the first error ends the run and names the op.  `stopped` is called before each kernel."""
+    def run(self, now: State, stopped: Callable[[], bool] | None = None, wait: bool = True) -> None:
+        """Run every kernel; the first error ends the run and names the op.  `stopped` is called before each kernel.
+
+        wait: until a device has run them; where a trace or guard looks at them, it is waited for in any case.
+        """
         if self.stale(now):
             self._prepared(now)
         device = self.device
         if device is None:
             self._on_host(now, stopped)
+            for target, source in self._feeding():
+                np.copyto(target, source)
             return
         named = False  # an error of a kernel, which names its op, needs no further text
         try:
@@ -135,12 +147,24 @@ class Replay:
                     named = True
                     self._each(now, stopped)
                     named = False
-            device.synchronize()
+                self._feed()
+            if wait or not self._unwatched(now):
+                device.synchronize()
             self._runs += 1
         except Exception as error:
             if named and isinstance(error, TruenoError):
                 raise
             raise self._deferred(error, device.name) from error
+
+    def _feeding(self) -> Iterator[tuple[Any, Any]]:
+        """The arrays of uploads that are fed, and those of the results that they get."""
+        for v, result in self._feeds.items():
+            target = self._uploads[v]
+            yield target, _shaped(self._array(result, self._uploads), tuple(target.shape))
+
+    def _feed(self) -> None:
+        for target, source in self._feeding():
+            cast(DeviceBackend, self.device).copy(source, target)
 
     def _on_host(self, now: State, stopped: Callable[[], bool] | None) -> None:
         """Run the steps in order, those of a sequence without Python between them."""
@@ -180,10 +204,22 @@ class Replay:
         try:
             with cast(DeviceBackend, self.device).recording() as recording:
                 refused = [kernel(*args) for kernel, args in self._calls]
+                self._feed()
         except Exception:  # the following execution reports the error, and its op
             return
         if not any(refused) and not self.stale(now):
             self._recorded = recording
+
+    def repeat(self) -> None:
+        """Run every kernel once more, for a device that writes down what they do; KernelError if one refuses."""
+        for step, (kernel, args) in zip(self.schedule.steps, self._calls, strict=True):
+            if step.call is None or kernel(*args):
+                raise KernelError(f"{step.op.name}: no kernel of {cast(Backend, self.device).name} takes this call")
+        self._feed()
+
+    def array(self, v: int) -> Any:
+        """The array of a value, in its shape."""
+        return _shaped(self._array(v, self._uploads), self.graph.values[v].shape)
 
     def _deferred(self, error: Exception, name: str) -> Exception:
         """An error of all kernels together: the device does not say which one failed."""

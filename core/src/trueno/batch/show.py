@@ -19,12 +19,7 @@ NUMBERS = 8
 
 def text(name: str, graph: Graph, steps: Sequence[Step], now: "State", device: Any) -> str:
     """The plan as text."""
-    kernels = f"{len(steps)} kernel{'' if len(steps) == 1 else 's'}"
-    ops = sum(len(s.ops) for s in steps)
-    dropped = sum(entry.form != "view" for entry in graph.ops) - ops
-    head = f"{name}: {ops} op{'' if ops == 1 else 's'} in {kernels}"
-    if dropped:
-        head += f", {dropped} left out (their results are not used)"
+    head = heading(name, graph, steps)
     shown = list(enumerate(steps[:LINES], 1))
     where = {at: _where(step, now, device) for at, step in shown}
     rows = [_row(at, graph, step, where[at][0]) for at, step in shown]
@@ -32,6 +27,22 @@ def text(name: str, graph: Graph, steps: Sequence[Step], now: "State", device: A
     if len(steps) > LINES:
         lines.append(f"and {len(steps) - LINES} more")
     return "\n".join([*lines, *_reasons(graph, [(at, step, where[at][1]) for at, step in shown])])
+
+
+def heading(name: str, graph: Graph, steps: Sequence[Step]) -> str:
+    """How many ops became how many kernels."""
+    kernels = f"{len(steps)} kernel{'' if len(steps) == 1 else 's'}"
+    ops = sum(len(s.ops) for s in steps)
+    dropped = sum(entry.form != "view" for entry in graph.ops) - ops
+    head = f"{name}: {ops} op{'' if ops == 1 else 's'} in {kernels}"
+    if dropped:
+        head += f", {dropped} left out (their results are not used)"
+    return head
+
+
+def placed(steps: Sequence[Step], now: "State") -> list[str]:
+    """The backends of the kernels that are shown."""
+    return [_where(step, now, None)[0] for step in steps[:LINES]]
 
 
 def _reasons(graph: Graph, shown: Sequence[tuple[int, Step, str]]) -> Iterator[str]:

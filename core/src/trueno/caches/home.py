@@ -16,6 +16,7 @@ from trueno.dispatch.coerce import coerce_params
 from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.function import function
 from trueno.errors import DeviceError, DtypeError, ParameterError
+from trueno.interop.calls import returned, taken
 from trueno.ops import TABLE
 from trueno.select import policy
 
@@ -99,7 +100,7 @@ class Home:
 
     def operand(self, what: str, name: str, x: Any) -> Any:
         """The user's array, where the pages are; DeviceError for one of another place."""
-        x = transfer.unwrap(x)
+        x = taken(f"KVCache.{what}", name, transfer.unwrap(x))
         if isinstance(x, np.ma.MaskedArray):
             raise DtypeError(f"KVCache.{what}: {name} is a masked array, whose mask would be lost; fill it first")
         there = transfer.device_of(x)
@@ -114,7 +115,7 @@ class Home:
     def result(self, y: Any, like: Any) -> Any:
         """A result, where the user's array `like` is."""
         moves = self.guest is not None and transfer.device_of(transfer.unwrap(like)) is self.guest
-        return transfer.to(y, self.guest.name) if moves else y  # type: ignore[union-attr]
+        return returned(like, transfer.to(y, self.guest.name) if moves else y)  # type: ignore[union-attr]
 
     def sent(self, name: str, x: Array) -> Any:
         """Indices where the pages are; those of one step serve all layers."""

@@ -1,15 +1,17 @@
 """`CacheStep`: the next token of some sequences, recorded in a batch; one recording serves every token."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from trueno.errors import DeviceError, ParameterError, ShapeError, TruenoError
+from trueno.errors import DeviceError, ParameterError, ShapeError
 
 Array = npt.NDArray[Any]
+AHEAD = 2
+"""Steps that a device has begun when the host waits for the result of an earlier one."""
 NOWHERE = -1
 """The slot of a row that `kv_cache_scatter` leaves out."""
 
@@ -19,9 +21,10 @@ class Recorder(Protocol):
 
     _uploads: Any
 
-    def upload(self, x: Any) -> Any: ...
+    def upload(self, x: Any, *, live: bool = False) -> Any: ...
     def update(self, h: Any, x: Any) -> None: ...
-    def execute(self) -> None: ...
+    def execute(self, *, wait: bool = True) -> None: ...
+    def fetch(self, h: Any) -> Callable[[], Any]: ...
     def kv_cache_scatter(self, cache: Any, x: Any, slots: Any) -> Any: ...
     def attention_decode(self, q: Any, *cache: Any, **given: Any) -> Any: ...
 
@@ -36,6 +39,8 @@ class Cache(Protocol):
 
     @property
     def page(self) -> int: ...
+    def length(self, sequence: int) -> int: ...
+    def truncate(self, sequence: int, length: int) -> None: ...
     def pages(self, layer: int) -> Any: ...
     def table(self, sequences: Sequence[int]) -> Array: ...
     def lengths(self, sequences: Sequence[int]) -> Array: ...
@@ -71,10 +76,15 @@ class CacheStep:
         self._table = np.zeros((count, cache.table([]).shape[1]), np.int64)
         self._listed: list[list[int]] = [[] for _ in range(count)]
         self._recorded: set[int] = set()
-        self._arrays = (self._slots, self._starts, self._lengths, self._table)
-        self._handles = tuple(map(batch.upload, self._arrays))
+        moving = (batch.upload(x, live=True) for x in (self._slots, self._starts, self._lengths))
+        self._handles = (*moving, batch.upload(self._table))
         self._borrowed = device is None
         self.positions = self._handles[1]
+
+    @property
+    def handles(self) -> tuple[Any, Any, Any, Any]:
+        """What `run` sets: each token's slot, its position, its sequence's length with it, and the page tables."""
+        return self._handles
 
     def attend(self, layer: int, q: Any, k: Any, v: Any, **given: Any) -> Any:
         """Record that k[b,hk,d] and v[b,hk,e] join a layer, and attention of q[b,hq,d]: a handle of y[b,hq,e].
@@ -105,8 +115,11 @@ class CacheStep:
                 want = f"[{self._count}, {'a multiple of ' * (name == 'q')}{heads}, {numbers}]"
                 raise ShapeError(f"KVCache.record: {name} has shape {list(shape)}, but {want} is needed")
 
-    def run(self, sequences: Sequence[int]) -> None:
-        """Execute the batch for the next token of each of these sequences; an error leaves them as they are."""
+    def run(self, sequences: Sequence[int], *, wait: bool = True) -> None:
+        """Execute the batch for the next token of each of these sequences; an error leaves them as they are.
+
+        wait: as of `Batch.execute`.
+        """
         cache, lengths = self._cache, self._cache._lengths
         if type(sequences) is not list or not all(type(s) is int for s in sequences):
             sequences = cache._listed(sequences)
@@ -129,17 +142,15 @@ class CacheStep:
             if moved := tables != self._listed:
                 self._table[:] = cache.table(sequences)
                 self._listed = list(map(list, tables))
-            if not self._borrowed:  # a batch of the host reads these arrays themselves
-                for handle, array in zip(self._handles[: 3 + moved], self._arrays, strict=False):
-                    self._batch.update(handle, array)
-            self._batch.execute()
+            if moved and not self._borrowed:  # a batch of the host reads the array itself
+                self._batch.update(self._handles[3], self._table)
+            self._batch.execute(wait=wait)
         except BaseException:
             self._listed = []  # the table may not have arrived
             for s in sequences:
                 if s in lengths:
                     cache._book.cut(s, max(lengths[s]))
-            with suppress(TruenoError):  # the error above says more
-                self._leave()
+            self._leave()
             raise
         self._leave()
         if not alike:
@@ -148,11 +159,46 @@ class CacheStep:
             lengths[s][:] = [lengths[s][0] + 1] * len(lengths[s])
         return None
 
+    def runs(
+        self, sequences: Sequence[int], times: int, result: Any, *, before: Callable[[int], None] | None = None,
+        ahead: int = AHEAD,
+    ) -> Iterator[Any]:  # fmt: skip
+        """`run` so many times, and give what a handle of the batch holds after each.
+
+        A device begins up to `ahead` further steps before the host waits for a result, so it never waits for the host;
+        `Batch.feed` leads from one step to the next.  before(i) is called before step i begins, to write to live
+        uploads.  In the end, or where the caller stops, the sequences have the tokens of the results given.
+        """
+        lengths, behind = [self._cache.length(s) for s in sequences], deque[Callable[[], Any]]()
+        ahead, begun, done, failed = 0 if self._borrowed else ahead, 0, 0, None
+        try:
+            while behind or begun < times:
+                if begun < times:
+                    try:
+                        if before is not None:
+                            before(begun)
+                        self.run(sequences, wait=False)
+                        behind.append(self._batch.fetch(result))
+                    except Exception as error:  # what was begun before is given first
+                        failed, times = error, begun
+                    else:
+                        begun += 1
+                        if len(behind) <= ahead and begun < times:
+                            continue
+                if behind:
+                    value = behind.popleft()()
+                    done += 1
+                    yield value
+            if failed is not None:
+                raise failed
+        finally:
+            for sequence, length in zip(sequences, lengths, strict=True):
+                if sequence in self._cache._lengths:
+                    self._cache.truncate(sequence, length + done)
+
     def _leave(self) -> None:
         """Let the batch write nothing to the cache until the next `run`: pages may have other users then."""
         self._slots[:] = NOWHERE
-        if not self._borrowed:
-            self._batch.update(self._handles[0], self._slots)
 
     def _placed(self, sequences: Sequence[int]) -> bool:
         """Find the place of each new token; False if a page is missing, or shared, or something is wrong."""

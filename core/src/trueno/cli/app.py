@@ -1,7 +1,5 @@
 """The commands, put together, and their common handling of errors."""
 
-import errno
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -9,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 
 from trueno.cli import (
@@ -20,11 +19,16 @@ from trueno.cli import (
     explain,
     extensions,
     gguf,
+    lz4,
     new_backend,
     ops,
+    qa,
+    report_page,
     warmup,
+    web,
 )
 from trueno.cli.report import complain, screen
+from trueno.cli.streams import UNWRITABLE, failed, open_streams
 from trueno.errors import TruenoError, TruenoWarning
 from trueno.escape import escaped
 
@@ -47,6 +51,7 @@ def _plain_warnings() -> Iterator[None]:
 
 
 _UsageError: Any = typer.BadParameter.__base__  # of click, or of the click inside typer
+MODE = "rich"
 _HELP = "NoArgsIsHelpError"  # a usage error whose message is the help text; older versions of click have no such class
 
 
@@ -61,31 +66,37 @@ def _plain_usage() -> Iterator[None]:
         raise
 
 
-PIPE_CLOSED, NOT_WRITTEN = 141, 74
-"""Exit codes if the report could not be written: that of a process that SIGPIPE ended, and EX_IOERR."""
-UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO)
-
-
-def _open_streams() -> None:
-    """If stdout or stderr was closed (`>&-`), print nothing; a file opened later must not get its number."""
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            if nowhere != number:
-                os.dup2(nowhere, number)
-                os.close(nowhere)
-            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", errors="replace", closefd=False))
-
-
 def _unwritable(error: OSError) -> int:
     """Report that the report could not be written, unless its reader has gone; return the exit code."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)  # Python flushes the rest when it ends
-    os.dup2(nowhere, 1)
-    if error.errno == errno.EPIPE:
-        return PIPE_CLOSED
+    code, sentence = failed(error)
     with suppress(OSError):
-        complain(f"stdout cannot be written: {error.strerror}")
-    return NOT_WRITTEN
+        if sentence:
+            complain(sentence)
+    return code
+
+
+def _rich_help(command: Any, ctx: Any) -> None:
+    from typer.rich_utils import rich_format_help  # only if help is wanted
+
+    rich_format_help(obj=command, ctx=ctx, markup_mode="rich")
+
+
+def _dress(command: Any) -> None:
+    """Give a command, and those of a group, rich help whose texts are no markup: `[n]` in one is part of a signature.
+
+    The commands' own mode stays None until then, and the group's for good, so that errors about a command line stay
+    plain lines.
+    """
+    if getattr(command, "rich_markup_mode", MODE) == MODE:
+        return
+    command.rich_markup_mode = MODE
+    for part in (command, *command.params):
+        for name in ("help", "short_help", "epilog"):
+            text = getattr(part, name, None)
+            if isinstance(text, str):
+                setattr(part, name, escape(escaped(text, keep="\n\b")))
+    for inner in getattr(command, "commands", {}).values():
+        _dress(inner)
 
 
 class Group(TyperGroup):
@@ -102,7 +113,7 @@ class Group(TyperGroup):
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:  # a Context of click, or of the click inside typer
-        _open_streams()
+        open_streams()
         try:
             with _plain_warnings(), _plain_usage():
                 try:
@@ -120,7 +131,13 @@ class Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:
             self._extend()
-        return super().get_command(ctx, cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _dress(command)
+        return command
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _rich_help(self, ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         self._extend()
@@ -136,7 +153,6 @@ class Group(TyperGroup):
 app = typer.Typer(
     cls=Group,
     name="trueno",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -161,6 +177,9 @@ def root(
     """Vector and matrix operations on the best hardware of the machine."""
 
 
-for module in (demo, doctor, ops, explain, warmup, calibrate, bench, conformance, new_backend):
+for module in (demo, doctor, ops, explain, warmup, calibrate, bench, conformance, qa, new_backend):
     app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
+app.command("report")(report_page.command)
 app.add_typer(gguf.app, name="gguf")
+app.add_typer(lz4.app, name="lz4")
+app.add_typer(web.app, name="web")

@@ -11,9 +11,23 @@ import typer
 from rich.text import Text
 
 import trueno
-from trueno.cli import crew, doctor
+from trueno.cli import crew
+from trueno.cli.doctor import show
+from trueno.cli.examination import described
+from trueno.cli.findings import backends as backend_lines
 from trueno.cli.peers import numpy_peer
-from trueno.cli.report import Screen, find_ops, geometric_mean, progress, screen, table, times, words, write_json
+from trueno.cli.report import (
+    Screen,
+    find_ops,
+    geometric_mean,
+    given_width,
+    progress,
+    screen,
+    table,
+    times,
+    words,
+    write_json,
+)
 from trueno.cli.samples import Sample, sample
 from trueno.cli.timing import race
 from trueno.cli.warmup import warm
@@ -174,7 +188,7 @@ def _write(tally: Tally, order: tuple[str, ...]) -> None:
     write_json(
         {
             "backend": order[0],
-            "backends": doctor.described(),
+            "backends": described(),
             "dtype": DTYPE,
             "rows": [asdict(row) for row in tally.rows],
             "skipped": tally.skipped,
@@ -189,7 +203,7 @@ def _write(tally: Tally, order: tuple[str, ...]) -> None:
 
 
 def _show_backends(console: Screen, order: tuple[str, ...]) -> None:
-    console.print(doctor.backend_table(doctor.described()))
+    show(backend_lines(described(), (), given_width(console)), console)
     console.print()
     device = registry.entries()[order[0]].devices
     isa = f" ({device[0].isa})" if device and device[0].isa else ""

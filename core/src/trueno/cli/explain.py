@@ -2,20 +2,39 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from textwrap import wrap
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import typer
+from rich.text import Text
 
-from trueno.cli.report import SET, find_dtypes, find_op, find_parameters, screen, write_json
+from trueno.cli.findings import WHOLE
+from trueno.cli.report import (
+    SET,
+    Screen,
+    find_dtypes,
+    find_op,
+    find_parameters,
+    given_width,
+    screen,
+    table,
+    write_json,
+)
 from trueno.dispatch.asking import use
 from trueno.errors import ParameterError
+from trueno.escape import escaped
 from trueno.explaining import explain
+from trueno.select.decision import Decision
+from trueno.select.reasons import REASONS
 from trueno.testing.halves import declare, known
+from trueno.text import duration, number
 
 DIGITS = 13
 """The most of an extent; Python does not parse numbers of thousands of digits."""
+LONG = 40
+"""The letters of a candidate's own sentence from which on it stands below the table."""
 
 
 def command(
@@ -57,7 +76,41 @@ def command(
     if json:
         write_json(decision.json())
     else:
-        screen().lines(str(decision))
+        show(decision, screen())
+
+
+def show(decision: Decision, console: Screen) -> None:
+    """The decision: on a terminal as a table that fits it, with long reasons below it, and in a pipe as lines, one per
+    candidate.
+    """
+    head, _, rest = str(decision).partition("\n")
+    width = given_width(console)
+    if not rest or width is None:
+        console.lines(str(decision))
+        return
+    console.print(Text(escaped(head), style="bold"))
+    console.print()
+    below = {c.name: c.detail for c in decision.candidates if len(c.detail) > LONG and REASONS.get(c.code)}
+    moves = any(c.moved for c in decision.candidates)
+    rows = table("backend", "reason", "predicted", "from", *["moves"] * moves, "meaning", right=("predicted", "moves"))
+    for column in rows.columns[:-1]:
+        column.no_wrap = True
+    for c in decision.candidates:
+        chosen, able = c.name == decision.chosen, c.name in decision.ranking
+        rows.add_row(
+            Text(c.name, style="bold green" if chosen else ""),
+            Text(c.code, style="green" if chosen else "" if able else "yellow"),
+            "" if c.seconds is None else duration(c.seconds),
+            c.source,
+            *[f"{number(c.moved)} B" if c.moved else ""] * moves,
+            (REASONS.get(c.code, "") or c.detail) if c.name in below else c.detail or REASONS.get(c.code, ""),
+        )
+    console.print(rows)
+    if below:
+        console.print()
+    for name, sentence in below.items():
+        for line in wrap(escaped(f"{name}: {sentence}"), width, subsequent_indent="    ", **WHOLE):
+            console.print(line, soft_wrap=True)
 
 
 def _operand(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:

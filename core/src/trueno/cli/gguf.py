@@ -1,4 +1,4 @@
-"""`trueno gguf`: what a GGUF file holds, and quantizing one."""
+"""`trueno gguf`: what a GGUF file holds, quantizing one, and how far two of them are apart."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,8 @@ from trueno.cli.report import progress, screen, table, write_json
 from trueno.errors import ParameterError
 from trueno.escape import escaped
 from trueno.gguf import conversion, file
-from trueno.gguf.recipe import RECIPES
+from trueno.gguf.error import Compared, Sums, compare, pairs
+from trueno.gguf.recipe import RECIPES, recipe
 from trueno.text import duration, number
 
 LONG = 60
@@ -20,7 +21,7 @@ LONG = 60
 TOLD = 8
 """The most items of a list that are shown."""
 
-app = typer.Typer(help="Inspect GGUF files, and quantize them.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Inspect GGUF files, quantize and compare them.", no_args_is_help=True, rich_markup_mode=None)
 Found = Annotated[Path, typer.Argument(help="A GGUF file.", show_default=False)]
 
 
@@ -87,6 +88,7 @@ def quantize(
     OUT is written atomically.
     """
     start = perf_counter()
+    recipe(type)  # a misspelt mixture is an error before anything about files is
     conversion.apart(source, target)
     if target.is_file() and not force and not dry_run:
         raise ParameterError(f"gguf: {target} exists already; replace it with --force, or write another file")
@@ -133,6 +135,61 @@ def quantize(
         f"{duration(perf_counter() - start)}" + ("" if dry_run else f": {target}"),
         soft_wrap=True,
     )
+
+
+@app.command("error")
+def error(
+    original: Annotated[Path, typer.Argument(metavar="A", help="The original GGUF file.", show_default=False)],
+    changed: Annotated[Path, typer.Argument(metavar="B", help="The quantized one.", show_default=False)],
+    worst: Annotated[bool, typer.Option("--worst", help="Begin with the largest NMSE.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how far each tensor of B is from that of A: the error of a quantization.
+
+    RMSE is the root of the mean squared error, NMSE the squared error as a share of A's squares, max the largest
+    error, cosine that of the angle between both.
+    """
+    whole = Sums()
+    rows: list[Compared] = []
+    with file.open(original) as a, file.open(changed) as b, progress() as bar:
+        both = pairs(a, b)
+        task = bar.add_task("comparing", total=sum(_elements(x) for x, _ in both))
+        for x, y in both:
+            bar.update(task, description=x.name[-24:])
+            rows.append(compare(x, y, lambda count: bar.advance(task, count)))
+            whole.join(rows[-1].sums)
+    if worst:
+        rows.sort(key=lambda row: -row.sums.nmse if row.sums.nmse == row.sums.nmse else float("-inf"))
+    if json:
+        listed = [
+            {"name": r.name, "shape": list(r.shape), "from": r.before, "to": r.after, "bytes_before": r.bytes_before,
+             "bytes_after": r.bytes_after, **_measures(r.sums)}
+            for r in rows
+        ]  # fmt: skip
+        write_json({"a": str(original), "b": str(changed), "tensors": listed, "all": _measures(whole)})
+        return
+    out = screen()
+    numbers = ("RMSE", "NMSE", "max", "cosine")
+    shown = table("tensor", "types", *numbers, right=numbers)
+    for r in rows:
+        types = r.before if r.before == r.after else f"{r.before} → {r.after}"
+        shown.add_row(r.name, types, *_digits(r.sums))
+    out.print(shown)
+    before, after = sum(r.bytes_before for r in rows), sum(r.bytes_after for r in rows)
+    rmse, nmse, most, cosine = _digits(whole)
+    out.print(
+        f"{len(rows)} tensors of {number(whole.count)} elements, {number(before)} and {number(after)} bytes: "
+        f"RMSE {rmse}, NMSE {nmse}, max {most}, cosine {cosine}",
+        soft_wrap=True,
+    )
+
+
+def _measures(sums: Sums) -> dict[str, float]:
+    return {"rmse": sums.rmse, "nmse": sums.nmse, "max": sums.max, "cosine": sums.cosine}
+
+
+def _digits(sums: Sums) -> tuple[str, str, str, str]:
+    return f"{sums.rmse:.3g}", f"{sums.nmse:.3g}", f"{sums.max:.3g}", f"{sums.cosine:.6f}"
 
 
 def _now(was: str, now: str) -> str:

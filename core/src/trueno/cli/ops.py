@@ -7,6 +7,7 @@ import numpy as np
 import typer
 from rich.text import Text
 
+from trueno.cli import matrix as backends
 from trueno.cli.report import Screen, find_op, screen, table, write_json
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
@@ -18,13 +19,16 @@ from trueno.programs.lower import lower
 
 def command(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="An op to describe.", show_default=False)] = "",
+    matrix: Annotated[bool, typer.Option("--matrix", help="Show which backend takes which op in which dtype.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the ops, or describe one of them.
 
     The description has its formula, parameters and passes, and the backends with a kernel.
     """
-    if name:
+    if matrix:
+        _matrix(name, json)
+    elif name:
         op = find_op(name)
         if json:
             write_json(brief(op) | detail(op))
@@ -34,6 +38,14 @@ def command(
         write_json({"ops": [brief(op) for op in TABLE.values()]})
     else:
         _list(screen())
+
+
+def _matrix(name: str, json: bool) -> None:
+    facts = backends.matrix([find_op(name)] if name else TABLE.values())
+    if json:
+        write_json(facts)
+    else:
+        backends.show(facts, screen())
 
 
 def declaration(op: Op) -> str:

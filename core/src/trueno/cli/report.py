@@ -22,6 +22,7 @@ from trueno.errors import ParameterError, suggestion
 from trueno.escape import dumps, escaped
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
+from trueno.waiting import silence
 
 PIPE_WIDTH = 200
 SET = Annotated[
@@ -55,6 +56,11 @@ def _console(stderr: bool) -> Screen:
     return Screen(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
+def given_width(console: Console) -> int | None:
+    """The width that reports have to fit into; None in a pipe, where no line is wrapped."""
+    return console.width if console.is_terminal or os.environ.get("COLUMNS") else None
+
+
 def screen() -> Screen:
     """The console of the report.  `[n]` in a signature is text here, not markup."""
     return _console(stderr=False)
@@ -82,6 +88,8 @@ def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
 def progress() -> Progress:
     """A bar that vanishes when it is done, and that does not appear unless stderr is a terminal."""
     console = errors()
+    if console.is_terminal:
+        silence()
     return Progress(
         TextColumn("{task.description:<24}", markup=False),
         BarColumn(bar_width=28),
@@ -93,9 +101,12 @@ def progress() -> Progress:
     )
 
 
-def write_json(report: Any) -> None:
-    """The report as JSON, alone on stdout; values that JSON lacks (NaN, Inf) become null."""
-    print(dumps(_plain(report), indent=2))
+def write_json(report: Any, indent: int | None = 2) -> None:
+    """The report as JSON, alone on stdout; values that JSON lacks (NaN, Inf) become null.
+
+    indent: None for one line.
+    """
+    print(dumps(_plain(report), indent=indent))
 
 
 def _plain(value: Any) -> Any:

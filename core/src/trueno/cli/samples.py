@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.formats import lz4_samples
 from trueno.formats.samples import random_rows
 from trueno.ops.op import Op
 from trueno.testing.cases import keywords, natural, rng_for
@@ -72,6 +73,8 @@ def _repeat(size: int, least: int) -> int:
 
 
 def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator, parameters: dict[str, Any]) -> Sample:
+    if op.family == "compression":
+        return _pages(op, size, rng, parameters)
     rank = max(len(s.dims) for s in (*op.signature.inputs, *op.signature.outputs))  # of the largest array
     stacked = op.shapes is None and any(s.leading and not s.index for s in op.signature.inputs)
     lead = (STACK,) if stacked else ()
@@ -100,6 +103,14 @@ def _structured(op: Op, T: np.dtype[Any], size: int, rng: np.random.Generator, p
     if op.name in _SYMMETRIC:
         operands[0] = np.ascontiguousarray((operands[0] + operands[0].T) / 2)
     return Sample(tuple(operands), {**keywords(op)[0], **static})
+
+
+def _pages(op: Op, size: int, rng: np.random.Generator, parameters: dict[str, Any]) -> Sample:
+    """Pages of 4 KiB; one page for fewer bytes."""
+    page = parameters.get("page", min(max(size, 1), 4096))
+    more = {"page": page} if op.name == "lz4_decompress" else {}
+    operands = lz4_samples.operands(op.name, lz4_samples.shapes(op.name, size, page), rng)
+    return Sample(operands, {**keywords(op)[0], **parameters, **more})
 
 
 _SYMMETRIC = {"symmetric_eigen"}

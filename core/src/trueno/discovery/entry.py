@@ -19,6 +19,7 @@ from trueno.escape import escaped
 from trueno.firstuse import importing
 from trueno.floatenv import ieee
 from trueno.locks import ForkSafeLock
+from trueno.remedies import fitting
 from trueno.settings import settings
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ class Entry:
                 return
             unmet = self.manifest.unmet()
             if unmet is not None:
-                self._code, self._reason = unmet
+                self._code, self._reason = unmet[0], fitting(unmet[1])
                 self._decided = True
             elif self.uses_subprocess() and not self._refresh:
                 from trueno.probing.verdicts import recall  # start-up
@@ -260,7 +261,7 @@ class Entry:
         return self._lock.acquire(blocking=not getattr(_thread, "depth", 0))
 
     def _apply(self, verdict: "Verdict", how: str) -> None:
-        self._code, self._reason = verdict.code, verdict.reason
+        self._code, self._reason = verdict.code, fitting(verdict.reason)
         self._devices, self._notes = verdict.devices, verdict.notes
         self._probed, self.checked = how, verdict.time
         if verdict.trace:
@@ -304,7 +305,7 @@ class Entry:
         if reason:
             if self._probed in ("cached", "now"):
                 verdicts.drop(self.manifest)  # the verdict was wrong
-            self._code, self._reason = code, verdicts.sentence(reason)
+            self._code, self._reason = code, fitting(verdicts.sentence(reason))
         else:
             self._devices = answer.devices or self._devices
             self.backend = backend

@@ -67,10 +67,9 @@ class Manifest:
             return "api_mismatch", self._mismatch()
         if self.unavailable:
             return "not_built", self.unavailable
-        remedy = f". Install: {self.install}" if self.install else ""
         paths = self.require.get(sys.platform, {}).get("any_path", ())
         if paths and not any(os.path.exists(os.path.expandvars(path)) for path in paths):
-            return "no_device", f"no device ({', '.join(map(escaped, paths))} missing){remedy}"
+            return "no_device", f"no device or driver is visible: {', '.join(map(escaped, paths))} missing"
         for module in self.require.get("modules", ()):
             top = module.partition(".")[0]
             if not _installed(top):

@@ -259,8 +259,18 @@ class OptionalMethods(Protocol):
         With this method ops on 16-bit floats stay on the device, where they compute in float32.
         """
 
+    def mirror(self, host: np.ndarray[Any, Any]) -> "Mirror":
+        """Memory of the device for what a small array of bytes holds, which stays where it is and whose values change.
+
+        With this method the small arrays that change before every execution of a batch go to the device together.
+        """
+
+    def fetch(self, x: Any) -> Callable[[], np.ndarray[Any, Any]]:
+        """Begin to copy an array to the host, after what was submitted so far; the function waits and returns it."""
+
     def recording(self) -> AbstractContextManager["Recording"]:
-        """Record the kernels that this thread calls inside, without running them; a repeated batch replays them.
+        """Record the kernels and copies that this thread calls inside, without running them; a repeated batch replays
+        them.
 
         At every replay they get the same arrays, parameters and shapes, with other contents.
         """
@@ -278,6 +288,16 @@ class DeviceBackend(Backend, OptionalMethods, Protocol):
 
     def copy(self, x: Any, out: Any) -> None:
         """Copy one of its arrays into another of the same shape and dtype."""
+
+
+class Mirror(Protocol):
+    """The result of `mirror`."""
+
+    def part(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An array of the backend's own in that memory, from byte `start` on, a multiple of 256."""
+
+    def send(self, nbytes: int) -> None:
+        """Copy the first bytes there, after earlier work; when it returns, the host's may change."""
 
 
 class Recording(Protocol):

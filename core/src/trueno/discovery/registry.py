@@ -22,6 +22,7 @@ from trueno.discovery.scan import declare_settings, described_source, same_manif
 from trueno.errors import ParameterError, UnknownBackend, suggestion
 from trueno.firstuse import importing
 from trueno.locks import ForkSafeLock
+from trueno.remedies import install
 from trueno.settings import settings
 
 FORKED = (
@@ -69,7 +70,7 @@ def load(name: str) -> Backend:
     if entry is None:
         limit = settings.origin("TRUENO_AUTOLOAD")
         only = "" if limit.origin == "default" else f" (TRUENO_AUTOLOAD is {limit.value!r}, from {limit.origin})"
-        remedy = f": pip install 'trueno[{name}]'" if name in extras() else suggestion(name, installed)
+        remedy = f": {install(name)}" if name in extras() else suggestion(name, installed)
         raise UnknownBackend(f'"{name}" is not installed{remedy}; installed: {", ".join(sorted(installed))}{only}')
     return entry.load()
 
@@ -120,7 +121,7 @@ def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: A
         data = dict(manifest) if is_dict else read(path)  # type: ignore[arg-type]
         if factory is not None and not data.get("factory"):
             data["factory"] = "registered:factory"
-        parsed = parse(data, "register" if is_dict else os.path.basename(path), path=path)
+        parsed = parse(data, "manifest" if is_dict else os.path.basename(path), path=path)
     except ValueError as error:
         raise ParameterError(f"register: {error}") from None
     make = factory

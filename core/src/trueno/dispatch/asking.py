@@ -4,6 +4,7 @@ from trueno.discovery import registry
 from trueno.dispatch.fallback import say_again
 from trueno.dispatch.state import follow, forget_plans, set_asked
 from trueno.errors import ParameterError
+from trueno.kinds import named
 from trueno.scope import Scope
 from trueno.select import quarantine
 from trueno.select.decision import Request
@@ -13,7 +14,7 @@ def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
             raise ParameterError(f'{function}: {name!r} is not the name of a backend; write trueno.{function}("simd")')
-    return tuple(n.lower() for n in names)
+    return named(function, tuple(n.lower() for n in names))
 
 
 class BackendScope(Scope):
@@ -34,7 +35,7 @@ def use(*names: str) -> BackendScope:
     """Run everything inside on these backends, best first; a call that none of them can run raises an error.
 
     UnknownBackend for a name that is not installed, BackendUnavailable with the reason for one that cannot run.
-    Without a name, the choice inside is automatic, regardless of TRUENO_BACKEND and `set_default`.
+    "cpu" and "gpu" name all of that kind.  Without a name, the choice is automatic, whatever TRUENO_BACKEND says.
     """
     request = Request(_names("use", names), (), not names, "trueno.use")
     for name in request.names:

@@ -15,6 +15,7 @@ from trueno.dispatch.parameters import parameters as declared
 from trueno.dispatch.table import Table
 from trueno.errors import ParameterError
 from trueno.floatenv import ieee
+from trueno.interop import calls
 from trueno.ops.op import Op
 
 
@@ -28,6 +29,8 @@ def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -
 
 def _anew(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
     """Run a call that no cached call matches."""
+    if calls.foreign(operands, out):
+        return calls.run(op, operands, scalars, out)
     operands, scalars = unpack(op, operands, scalars)
     data = on_device(op, operands)
     with ieee():  # numbers are rounded before a kernel, and results after it
@@ -52,7 +55,7 @@ def request(op: Op, operands: tuple[Any, ...], parameters: dict[str, Any]) -> Ca
     scalars = dict(bound.arguments)
     values = tuple(scalars.pop(name) for name in op.operands)
     scalars.pop("out", None)
-    values, scalars = unpack(op, values, scalars)
+    values, scalars = unpack(op, calls.bare(op, values), scalars)
     data = on_device(op, values)
     if data is None:
         return host.request(op, values, scalars)

@@ -20,6 +20,7 @@ from trueno.errors import DtypeError, OutError, ParameterError, ShapeError
 from trueno.floatenv import ieee
 from trueno.formats.table import INTERLEAVED
 from trueno.ops.op import TABLE, Op, Parameter
+from trueno.ops.signature import ArraySpec
 from trueno.programs.fused import narrowed
 
 Array = npt.NDArray[Any]
@@ -35,8 +36,8 @@ def coerce(op: Op, operands: tuple[Any, ...]) -> tuple[list[Array], np.dtype[Any
     for spec, x in zip(op.signature.inputs, operands, strict=True):
         if hasattr(x, "_wrap_result"):
             wrap, x = x._wrap_result, x.array
-        if spec.blocks:
-            converted.append(_bytes(op, spec.name, x))
+        if spec.blocks or spec.type == "bytes":
+            converted.append(_bytes(op, spec, x))
             continue
         if spec.index:
             converted.append(_index(op, spec.name, x))
@@ -145,14 +146,17 @@ def lower(format: Any) -> Any:  # noqa: A002 - the parameter's own word
     return format.lower() if isinstance(format, str) else format
 
 
-def _bytes(op: Op, name: str, x: Any) -> Array:
-    """`x` as rows of blocks; DtypeError if it is not a uint8 array, ShapeError if it does not have two dimensions."""
-    if not isinstance(x, np.ndarray) or x.dtype != np.uint8:
-        what = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
+def _bytes(op: Op, spec: ArraySpec, x: Any) -> Array:
+    """`x` as bytes, or as rows of blocks: DtypeError unless it is a uint8 array, ShapeError for blocks not in rows."""
+    name = spec.name
+    if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or isinstance(x, np.ma.MaskedArray):
+        what = x.dtype if isinstance(x, np.ndarray) and x.dtype != np.uint8 else type(x).__name__
+        if not spec.blocks:
+            raise DtypeError(f"{op.name}: {name} is {what}; give a uint8 array: x.view, or numpy.frombuffer")
         if op.caches:
             raise DtypeError(f"{op.name}: {name} is {what}; give an array of the cache's dtype, or a trueno.KVCache's")
         raise DtypeError(f"{op.name}: {name} is {what}; give a QuantizedMatrix (trueno.quantize), or its bytes (uint8)")
-    if x.ndim != 2 and not op.caches:
+    if x.ndim != 2 and spec.type == "blocks":
         raise ShapeError(f"{op.name}: {name} has shape {x.shape}; bytes of a matrix are [rows, bytes per row]")
     return np.asarray(x)
 

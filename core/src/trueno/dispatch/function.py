@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from trueno.border import NAMES, describe, ending
 from trueno.discovery.protocol import Backend, Refused
 from trueno.dispatch import plan
 from trueno.dispatch.asking import use
@@ -29,6 +30,7 @@ from trueno.dispatch.state import DTYPES, current, on_code, refuse
 from trueno.errors import DtypeError, ParameterError, ShapeError
 from trueno.firstuse import importing
 from trueno.floatenv import ieee
+from trueno.interop.calls import FAST, FUNCTIONS, bare, short_way
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op, Parameter
 from trueno.ops.signature import ArraySpec
@@ -103,16 +105,18 @@ def source(op: Op) -> str:
     def plain(name: str, spec: ArraySpec) -> str:
         return f"{name}.__class__ is _ndarray" + (f" and {name}.dtype is {dtypes[spec.type]}" if name != x else "")
 
-    dtypes = {"": "_dtype", "index": "_int64", "blocks": "_uint8", "cache": "_uint8"}
+    dtypes = {"": "_dtype", "index": "_int64", **dict.fromkeys(("blocks", "cache", "bytes"), "_uint8")}
     conditions = [plain(spec.name, spec) for spec in inputs]
     # A parameter that is not passed is the default itself, which is valid: one comparison by identity.
-    conditions += ["axis is _axis"] if "axis" in extra else []
+    other = ["not _other"] if "axis" in extra and len(inputs) == 1 else []  # a dict costs 20 ns
+    conditions += ["axis is _axis", *other] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
     conditions += _parameters(op)
     # An error of the check is raised by the general path, whose operands it may also be about.
     checked = ", ".join([*op.operands, *(f"{name}={name}" for name in op.checked)])
     conditions += [f"_check({checked}) is None"] if op.check is not None else []
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
+    keyword += ["**_other"] if other else []
     lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
     lines += ["    _user = out"] if op.updates else []
     for spec in inputs:
@@ -134,7 +138,7 @@ def source(op: Op) -> str:
         f"        if {' and '.join(conditions)}:",
     ]
     lines += [f"{pad}if _dtype is _f4:", f"{pad}    _kernel = _state().f4_{op.name}{key}"]
-    if not op.quantized:  # blocks require float32
+    if not op.single:
         lines += [f"{pad}elif _dtype is _f8:", f"{pad}    _kernel = _state().f8_{op.name}{key}"]
     lines += [f"{pad}else:", f"{pad}    _kernel = _refuse"]
     lines.append(f"{pad}if out is None:")
@@ -167,7 +171,9 @@ def source(op: Op) -> str:
             lines.append(f"    if {spec.name}.__class__ is _ndarray and {spec.name}.dtype is _int32:")
             lines.append(f"        _wide = {spec.name}.astype(_int64)")
             lines += returned("        ", f"{op.name}({again})")
-    lines += returned("    ", f"_general(_op, ({', '.join(op.operands)},), {{{scalars}}}, out)")
+    lines += short_way(op, [p.name for p in listed if p.name not in (*op.operands, "out")], bool(other))
+    passed = f"({', '.join(op.operands)},), {{{scalars}}}, out"
+    lines += ending(op.name, passed, returned, along="axis" in extra, other=bool(other))
     return "\n".join(lines) + "\n"
 
 
@@ -186,17 +192,17 @@ def build(op: Op) -> Callable[..., Any]:
         "_refuse": refuse,
         "_general": ENTRANCES[len(op.operands)],
         "_Refused": Refused,
+        "_FAST": FAST,
         "_op": op,
         "_passes": passes,
         "_axis": -1,
         "_check": op.check,
         **{f"_default_{p.name}": p.default for p in op.params if p.symbolic},
+        **NAMES,
     }
     exec(compile(source(op), f"<trueno.{op.name}>", "exec"), namespace)
     function: Any = namespace[op.name]
-    function.__doc__ = f"{op.doc}\n\nSignature: {op.signature.text}"
-    function.__module__ = "trueno"
-    function.__annotations__ = {p.name: p.annotation for p in parameters(op)}
+    describe(op, function)
     function.op = op
     function.plan = _planner(op)
     return _joining(op, function) if op.many else function
@@ -238,7 +244,7 @@ def _planner(op: Op) -> Callable[..., Any]:
 
         backend: the name of the one to use; by default the choice is automatic.
         """
-        operands, static = unpack(op, operands, static)
+        operands, static = unpack(op, bare(op, operands), static)
         for name in static:
             if name not in known:
                 detail = f"parameters are {', '.join(known)}" if known else "there are no parameters"
@@ -269,20 +275,17 @@ def _planner(op: Op) -> Callable[..., Any]:
     return plan_for
 
 
-_functions: dict[str, Callable[..., Any]] = {}
-
-
 def function(name: str) -> Callable[..., Any]:
     """The public function called `name`, or an alias of it; KeyError if no op has that name."""
     name = ALIASES.get(name, name)
-    if name not in _functions:
-        _functions[name] = build(TABLE[name])
-    return _functions[name]
+    if name not in FUNCTIONS:
+        FUNCTIONS[name] = build(TABLE[name])
+    return FUNCTIONS[name]
 
 
 def _offered(op: Op, backend: Backend) -> None:
     """Open the compiled door of a public function, once a plan of its op has machine code."""
-    function = _functions.get(op.name)
+    function = FUNCTIONS.get(op.name)
     if function is None or op is not TABLE.get(op.name) or settings.get("TRUENO_DOOR") == "off":
         return
     with importing, ieee():

@@ -41,7 +41,7 @@ def float_dtype(op: Op, named: Sequence[tuple[str, Dtype]]) -> Dtype | None:
     if op.quantized and named and named[0][1] != np.float32:
         what = "ops on caches" if op.caches else "blocks"
         raise DtypeError(f"{op.name}: {named[0][0]} is {named[0][1]}; {what} require float32: convert it")
-    return named[0][1] if named else np.dtype(np.float32) if op.quantized else None
+    return named[0][1] if named else np.dtype(np.float32) if op.single else None
 
 
 def check_dtype(op: Op, spec: ArraySpec, dtype: Dtype, where: str) -> None:
@@ -54,6 +54,8 @@ def check_dtype(op: Op, spec: ArraySpec, dtype: Dtype, where: str) -> None:
         remedy = (
             f"indices {where} are int64"
             if spec.index
+            else f"bytes are uint8 {where}"
+            if not spec.blocks
             else f"blocks are bytes {where}, uint8: give {'Pages' if spec.cache else 'a QuantizedMatrix'}"
         )
     else:

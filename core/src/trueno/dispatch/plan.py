@@ -21,6 +21,7 @@ from trueno.floatenv import steady
 from trueno.ops.op import Op
 from trueno.select import policy
 from trueno.select.keeper import Keeper
+from trueno.waiting import announced
 
 if TYPE_CHECKING:
     from trueno.guards.rules import Rules
@@ -92,7 +93,7 @@ def _kernel(backend: Any, call: Call, across: bool) -> Kernel | None:
     """The backend's own kernel, None if it has none for rows across memory; the time to compile it is an event."""
     start, method = perf_counter(), "columns" if across else "kernel"
     try:
-        with policy.asking(backend.name):
+        with policy.asking(backend.name), announced(call.op.name, backend.name):
             kernel: Kernel | None = getattr(backend, method)(call)
         if across and kernel is None:
             return None
@@ -145,14 +146,15 @@ def catch_failures(kernel: Kernel, call: Call, name: str, state: Keeper, fused: 
 def timed(kernel: Kernel, call: Call, name: str) -> Kernel:
     """A kernel whose calls emit events of kind `run`."""
     op, inputs = call.op.name, len(call.op.operands)
+    whole = not (call.op.updates or any(spec.index for spec in call.op.signature.inputs))  # or only a part is read
 
     def traced(*args: Any) -> Any:
         start = perf_counter()
         status = kernel(*args)
         seconds = perf_counter() - start
         if status != -1:
-            shapes = [tuple(a.shape) for a in args[:inputs]]
-            emit("run", op, name, start=start, seconds=seconds, shapes=shapes, dtype=call.dtype.name)
+            shapes, moved = [tuple(a.shape) for a in args[:inputs]], sum(getattr(a, "nbytes", 0) for a in args) * whole
+            emit("run", op, name, start=start, seconds=seconds, bytes=moved, shapes=shapes, dtype=call.dtype.name)
         return status
 
     return traced

@@ -4,6 +4,7 @@
 Every move emits an event of kind `transfer`, with bytes and seconds.
 """
 
+from collections.abc import Callable
 from threading import local
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast, overload
@@ -12,12 +13,13 @@ import numpy as np
 
 from trueno.discovery import registry
 from trueno.discovery.entry import Entry
-from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel
+from trueno.discovery.protocol import Backend, Call, DeviceBackend, Kernel, Mirror
 from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.half import is_half
 from trueno.errors import DeviceError, DtypeError, KernelError, OutOfMemory, ParameterError, ShapeError
-from trueno.events.stream import emit
+from trueno.events.stream import brief, emit
 from trueno.floatenv import ieee
+from trueno.interop.calls import host as interop_host
 
 HOST_DEVICES = (1, 3, 11, 13)
 """DLPack's device types of memory that the host can access: its own, pinned for CUDA or ROCm, and CUDA's managed."""
@@ -74,6 +76,24 @@ def download(backend: Backend, x: Any, out: np.ndarray[Any, Any] | None = None, 
         return array
     np.copyto(out, array)  # a backend may not support out
     return out
+
+
+def begun(backend: Backend, x: Any) -> Callable[[], Any]:
+    """A download that has begun: the function waits for it; a backend without `fetch` is waited for at once."""
+    if not hasattr(backend, "fetch"):
+        array = download(backend, x, None, "Batch")
+        return lambda: array
+    later = cast(DeviceBackend, backend).fetch(x)
+    brief("transfer", "Batch", backend.name, "to host", x.nbytes)
+    _count(x.nbytes, downloads=1)
+    return later
+
+
+def sent(backend: Backend, mirror: Mirror, nbytes: int) -> None:
+    """Send the first bytes of a mirror's array."""
+    mirror.send(nbytes)
+    brief("transfer", "Batch", backend.name, "to device", nbytes)
+    _count(nbytes, uploads=1)
 
 
 def _count(nbytes: int, uploads: int = 0, downloads: int = 0) -> None:
@@ -215,6 +235,7 @@ def imported(op: str, name: str, x: Any) -> np.ndarray[Any, Any]:
     """
     if isinstance(x, np.ma.MaskedArray):
         raise DtypeError(f"{op}: {name} is a masked array, whose mask would be lost; fill it first (.filled)")
+    x = interop_host(op, name, x)
     try:
         where = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (HOST_DEVICES[0], 0)
         if int(where[0]) not in HOST_DEVICES:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trueno.escape import escaped
 from trueno.locks import ForkSafeLock
+from trueno.showing import Shown
 from trueno.text import columns, duration, number, op_name, plain, size
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def count(kind: str, key: tuple[str, ...], seconds: float, bytes: int) -> None: 
         row[2] += bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """What has happened in this process, in numbers; `print` it.
+@dataclass(frozen=True, slots=True, repr=False)
+class Stats(Shown):
+    """What has happened in this process, in numbers, which it shows as a table.
 
     events: count by kind.  decisions: by backend.  compiles: kernels made, by (op, backend).  runs: by (op, backend),
     of traced calls.  fallbacks: by (op, from, to, reason).  transfers: by (direction, backend).  guards: by (op,

@@ -90,7 +90,8 @@ KINDS: dict[str, Kind] = {
         ("op", "backend"),
     ),
     "run": Kind(
-        "a kernel was called; only inside `trueno.trace()`, or if TRUENO_VERBOSE names it",
+        "a kernel was called; only inside `trueno.trace()`, or if TRUENO_VERBOSE names it; bytes are those of operands "
+        "and results, 0 if the kernel reads only a part of one",
         {"shapes": "of the operands, as the kernel sees them", "dtype": "of the call"},
         ("op", "backend"),
     ),
@@ -212,6 +213,15 @@ def emit(
                     _drop(name, error)
     finally:
         _inside.sink = False
+
+
+def brief(kind: str, op: str, backend: str, detail: str, nbytes: int) -> None:
+    """Count what is done for every token of a text, and notify listeners alone: other receivers would take longer."""
+    if _listeners(kind):
+        emit(kind, op, backend, detail, bytes=nbytes)
+        return
+    with _lock:
+        count(kind, tuple([_text(name, op, backend, detail, {}) for name in KINDS[kind].by]), 0.0, nbytes)
 
 
 def _text(name: str, op: str, backend: str, detail: str, data: dict[str, Any]) -> str:

@@ -1,39 +1,182 @@
-"""A trace as text: who ran what, how often and how long; who was refused, and why; what was moved, what went wrong."""
+"""A trace as text and HTML: who ran what, how often and how long; who was refused, and why; what moved or failed.
+
+A run is *first* if it is the first one of a kernel that was made inside the trace: it pays for pages that are touched
+for the first time, and with some backends for compiling.  Minimum, median, mean and speed are those of the other runs,
+or of all where there are no others.
+"""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from html import escape
+from statistics import median
 
+from trueno.escape import escaped
 from trueno.events.stream import Event
 from trueno.text import columns, duration, number, op_name, size
 
 OUTSIDE = {"compile": "making kernels", "probe": "trying backends", "transfer": "moving arrays"}
+BY = ("op", "shape")
+"""What `summary(by=…)` takes: a row for each op and backend, or also for each shape and dtype."""
 
 
-def summary(events: tuple[Event, ...], began: float, seconds: float, threads: int, dropped: int, limit: int) -> str:
-    """The text of a trace that began then, was open so long, and saw so many threads; dropped: events beyond limit."""
+@dataclass(slots=True)
+class Group:
+    """The runs of one row: seconds of the first ones and of the others, and the bytes of one of the others."""
+
+    op: str
+    backend: str
+    shapes: str = ""
+    first: list[float] = field(default_factory=list)
+    others: list[float] = field(default_factory=list)
+    speeds: list[float] = field(default_factory=list)
+
+    @property
+    def calls(self) -> int:
+        return len(self.first) + len(self.others)
+
+    @property
+    def time(self) -> float:
+        """Seconds of all runs."""
+        return sum(self.first) + sum(self.others)
+
+    @property
+    def warm(self) -> list[float]:
+        return self.others or self.first
+
+    @property
+    def min(self) -> float:
+        return min(self.warm)
+
+    @property
+    def median(self) -> float:
+        return median(self.warm)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.warm) / len(self.warm)
+
+    @property
+    def speed(self) -> float:
+        """Bytes of operands and results per second, the median of the runs that say how many; 0 if none does."""
+        return median(self.speeds) if self.speeds else 0.0
+
+
+SORTS = ("time", "calls", "min", "median", "mean", "speed", "op")
+"""What `summary(sort=…)` takes: all but `op` begin with the largest."""
+
+
+def groups(events: Iterable[Event], by: str = "op", sort: str = "time") -> list[Group]:
+    """The runs among the events, as rows."""
+    rows: dict[tuple[str, str, str], Group] = {}
+    made: set[tuple[str, str]] = set()
+    for e in events:
+        if e.kind == "compile":
+            made.add((e.op, e.backend))
+        if e.kind != "run":
+            continue
+        shapes = _shapes(e) if by == "shape" else ""
+        row = rows.setdefault((e.op, e.backend, shapes), Group(op_name(e.op), e.backend, shapes))
+        is_first = (e.op, e.backend) in made
+        made.discard((e.op, e.backend))
+        (row.first if is_first else row.others).append(e.seconds)
+        if e.bytes and e.seconds > 0 and not is_first:
+            row.speeds.append(e.bytes / e.seconds)
+    if sort == "op":
+        return sorted(rows.values(), key=lambda row: (row.op, row.backend, row.shapes))
+    return sorted(rows.values(), key=lambda row: -getattr(row, sort))
+
+
+def _shapes(event: Event) -> str:
+    shapes = event.data.get("shapes") or ()
+    parts = ["×".join(map(str, shape)) or "1" for shape in shapes]
+    return f"{', '.join(parts)} {event.data.get('dtype', '')}".strip()
+
+
+def _rows(runs: list[Group]) -> tuple[list[tuple[str, ...]], tuple[int, ...]]:
+    """The table of the runs under its header, without columns that would be empty; the columns of numbers."""
+    total = sum(row.time for row in runs) or 1.0
+    table = [
+        {
+            "op": row.op,
+            "backend": row.backend,
+            "shapes": row.shapes,
+            "calls": number(row.calls),
+            "time": duration(row.time),
+            "first": duration(max(row.first)) if row.first and row.others else "",
+            "min": duration(row.min),
+            "median": duration(row.median),
+            "mean": duration(row.mean),
+            "share": f"{100 * row.time / total:.0f} %",
+            "GB/s": f"{row.speed / 1e9:.3g}" if row.speed else "",
+        }
+        for row in runs
+    ]
+    names = [name for name in table[0] if any(line[name] for line in table)] if table else []
+    words = ("op", "backend", "shapes")
+    return [tuple(names), *(tuple(line[name] for name in names) for line in table)] if table else [], tuple(
+        i for i, name in enumerate(names) if name not in words
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a summary says besides its events: when the trace began, how long it was open, threads, and events lost."""
+
+    began: float
+    seconds: float
+    threads: int
+    dropped: int
+    limit: int
+
+
+def summary(events: tuple[Event, ...], facts: Facts, by: str = "op", sort: str = "time") -> str:
+    """The text of a trace; rows of runs by `BY`, in the order of `SORTS`."""
+    rows, right = _rows(groups(events, by, sort))
+    parts = [_title(events, facts), columns(rows, right=right), *_rest(events, facts)]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def html(events: tuple[Event, ...], facts: Facts) -> str:
+    """The summary for a notebook: the runs as a table with a bar for each share, the rest as text.
+
+    It sets no colour but the bars', so it is readable in light and in dark pages; all text is escaped.
+    """
+    runs = groups(events)
+    rows, right = _rows(runs)
+    total = sum(row.time for row in runs) or 1.0
+
+    def cell(tag: str, i: int, text: str) -> str:
+        side = "right" if i in right else "left"
+        return f'<{tag} style="text-align:{side}">{escape(escaped(text))}</{tag}>'
+
+    lines = ["<div>", *(f"<p>{escape(escaped(line))}</p>" for line in _title(events, facts))]
+    if rows:
+        lines += ["<table><thead><tr>", *(cell("th", i, name) for i, name in enumerate(rows[0])), "<th></th>"]
+        lines.append("</tr></thead><tbody>")
+        for row, run in zip(rows[1:], runs, strict=True):
+            wide = f"display:inline-block;height:.7em;background:#4c8bf5;width:{8 * run.time / total:.2f}em"
+            lines += ["<tr>", *(cell("td", i, text) for i, text in enumerate(row))]
+            lines.append(f'<td style="text-align:left;min-width:8em"><span style="{wide}"></span></td></tr>')
+        lines.append("</tbody></table>")
+    rest = "\n\n".join("\n".join(part) for part in _rest(events, facts) if part)
+    if rest:
+        shown = escape(escaped(rest, keep="\n"))
+        lines.append(f'<pre style="white-space:pre-wrap">{shown}</pre>')
+    return "\n".join([*lines, "</div>"])
+
+
+def _title(events: tuple[Event, ...], facts: Facts) -> list[str]:
     count = len(events)
-    title = f"trace of {duration(seconds)}: {number(count)} event{'s' * (count != 1)}"
-    title += f" in {threads} threads" if threads > 1 else ""
-    parts = [[title]]
-    if dropped:
-        parts[0].append(f"{number(dropped)} more were not kept (limit {number(limit)})")
-    runs = _sums(e for e in events if e.kind == "run")
-    total = sum(took for _, took, _ in runs.values()) or 1.0
-    rows = [("op", "backend", "calls", "time", "mean", "share")]
-    for (op, backend, _), (n, took, _) in sorted(runs.items(), key=lambda r: -r[1][1]):
-        rows.append(
-            (
-                op_name(op),
-                backend,
-                number(n),
-                duration(took),
-                duration(took / n),
-                f"{100 * took / total:.0f} %",
-            )
-        )
-    parts.append(columns(rows, right=(2, 3, 4, 5)) if runs else [])
-    parts.append(_outside(events, began, seconds))
+    title = f"trace of {duration(facts.seconds)}: {number(count)} event{'s' * (count != 1)}"
+    title += f" in {facts.threads} threads" if facts.threads > 1 else ""
+    lost = f"{number(facts.dropped)} more were not kept (limit {number(facts.limit)})"
+    return [title, lost] if facts.dropped else [title]
+
+
+def _rest(events: tuple[Event, ...], facts: Facts) -> list[list[str]]:
+    """What is not about runs: time outside of them, moves, refusals, failures."""
     moved = _sums(e for e in events if e.kind == "transfer")
-    rows4 = [
+    rows = [
         (
             f"moved {where}",
             backend,
@@ -42,12 +185,12 @@ def summary(events: tuple[Event, ...], began: float, seconds: float, threads: in
             duration(took),
             _speed(amount, took),
         )
-        for (_, backend, where), (n, took, amount) in moved.items()
+        for (backend, where), (n, took, amount) in moved.items()
     ]
-    parts.append(columns(rows4, right=(2, 3, 4, 5)))
-    parts.append(_refused(events))
-    parts.append([str(e) for e in events if e.kind in ("fallback", "guard", "probe", "quarantine", "calibrate")])
-    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+    failures = [str(e) for e in events if e.kind in ("fallback", "guard", "probe", "quarantine", "calibrate")]
+    return [
+        _outside(events, facts.began, facts.seconds), columns(rows, right=(2, 3, 4, 5)), _refused(events), failures
+    ]  # fmt: skip
 
 
 def _outside(events: tuple[Event, ...], began: float, seconds: float) -> list[str]:
@@ -84,13 +227,12 @@ def _covered(spans: list[tuple[float, float]]) -> float:
     return covered
 
 
-def _sums(events: Iterable[Event]) -> dict[tuple[str, str, str], tuple[int, float, int]]:
-    """Count, seconds and bytes by op (none for transfers), backend and direction."""
-    sums: dict[tuple[str, str, str], tuple[int, float, int]] = {}
+def _sums(events: Iterable[Event]) -> dict[tuple[str, str], tuple[int, float, int]]:
+    """Count, seconds and bytes of transfers by backend and direction."""
+    sums: dict[tuple[str, str], tuple[int, float, int]] = {}
     for e in events:
-        key = (e.op, e.backend, "") if e.kind == "run" else ("", e.backend, e.detail)
-        n, seconds, amount = sums.get(key, (0, 0.0, 0))
-        sums[key] = (n + 1, seconds + e.seconds, amount + e.bytes)
+        n, seconds, amount = sums.get((e.backend, e.detail), (0, 0.0, 0))
+        sums[e.backend, e.detail] = (n + 1, seconds + e.seconds, amount + e.bytes)
     return sums
 
 

@@ -2,7 +2,7 @@
 
     with trueno.trace() as t:
         y = trueno.softmax(x)
-    print(t)
+    print(t)                    # or t.summary(by="shape", sort="median"); a notebook shows a table
     t.save("trace.json")        # open it in https://ui.perfetto.dev or chrome://tracing
 
 Events of kind `run`, the kernel calls, are those of this context: of this thread or task, of tasks started inside, and
@@ -24,7 +24,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from trueno.errors import ParameterError, TruenoError, TruenoWarning, suggestion
 from trueno.events.stream import KINDS, Event, Listener
-from trueno.events.summary import summary
+from trueno.events.summary import BY, SORTS, Facts, html, summary
 from trueno.events.viewer import chrome
 from trueno.scope import Scope
 
@@ -40,7 +40,8 @@ ANEW = ("decision", "compile")  # a trace of these kinds needs plans made during
 class Trace(Listener):
     """The trace that `trueno.trace()` returns: a context manager, used once, or a decorator.  `print` it afterwards.
 
-    events: the events, in the order in which they were emitted.  dropped: the number of events beyond `limit`.
+    events: the events, in the order in which they were emitted; `pandas.DataFrame(t.events)` is a table of them.
+    dropped: the number of events beyond `limit`.
     seconds: how long the trace was open.
     """
 
@@ -142,9 +143,25 @@ class Trace(Listener):
     def __str__(self) -> str:
         return self.summary()
 
-    def summary(self) -> str:
-        """The ops that each backend ran with counts and times; rejected backends with reasons; moves; and failures."""
-        return summary(self.events, self._began, self.seconds, len(self._threads), self.dropped, self.limit)
+    def summary(self, by: str = "op", sort: str = "time") -> str:
+        """The ops that each backend ran with counts and times; rejected backends with reasons; moves; and failures.
+
+        by: `op`, or `shape` for a row per shape and dtype.  sort: `time` (of all calls), `calls`, `min`, `median`,
+        `mean`, `speed` or `op`.  `first` is the longest first run of a new kernel; min, median, mean and GB/s (bytes of
+        operands and results) are without it.  ParameterError for other words.
+        """
+        for name, word, known in (("by", by, BY), ("sort", sort, SORTS)):
+            if word not in known:
+                near = suggestion(word, known) if isinstance(word, str) else ""
+                raise ParameterError(f"summary: {name} is {word!r}; it is one of {', '.join(known)}{near}")
+        return summary(self.events, self._facts(), by, sort)
+
+    def _repr_html_(self) -> str:
+        """The summary as a notebook shows it."""
+        return html(self.events, self._facts())
+
+    def _facts(self) -> Facts:
+        return Facts(self._began, self.seconds, len(self._threads), self.dropped, self.limit)
 
     # ---- as data -----------------------------------------------------------------------------------
 

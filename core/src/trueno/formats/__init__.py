@@ -23,12 +23,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the encoders at first use: every op needs the table, and few programs quantize."""
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
 
-    homes = {"encode": "trueno.formats.encoders", "encode_activations": "trueno.formats.activations"}
-    if name not in homes:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with importing:
-        return getattr(import_module(homes[name]), name)
+    def __getattr__(name: str) -> Any:
+        """Import the encoders at first use: every op needs the table, and few programs quantize."""
+        from importlib import import_module
+
+        homes = {"encode": "trueno.formats.encoders", "encode_activations": "trueno.formats.activations"}
+        if name not in homes:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        with importing:
+            return getattr(import_module(homes[name]), name)

@@ -1,4 +1,4 @@
-"""Quantize the other operand of a product: float32 to q8_0, q8_1 and q8_k, as ggml does before it multiplies."""
+"""The operands of a product as it sees them: x quantized to q8_0, q8_1 or q8_k as ggml does, or both in bfloat16."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.errors import ParameterError
-from trueno.formats.decode import decode
+from trueno.formats.decode import decode, stored
 from trueno.formats.encode_arithmetic import (
     Bools,
     Floats,
@@ -19,7 +19,7 @@ from trueno.formats.encode_arithmetic import (
     to_int,
 )
 from trueno.formats.pack import Bytes, pack
-from trueno.formats.table import ACTIVATIONS, FORMATS, Format
+from trueno.formats.table import ACTIVATIONS, CELLS, FORMATS, Format
 
 
 def encode_activations(f: Format, x: Floats, *, reference: bool = False) -> Bytes:
@@ -49,11 +49,27 @@ def encode_activations(f: Format, x: Floats, *, reference: bool = False) -> Byte
 
 
 def rounded_activations(x: Any, f: Format, activations: str) -> Any:
-    """x[..., k] as a product with blocks of `f` sees it: unchanged ("f32"), or rounded to the 8 bits of its partner."""
+    """x[..., k] as a product with blocks of `f` sees it.
+
+    Unchanged ("f32"), rounded to the 8 bits of its partner ("q8"), or to bfloat16 ("bf16").
+    """
     if activations == "f32":
         return x
+    if activations == "bf16":
+        return _narrow(x)
     partner = FORMATS[f.activations]
     return decode(partner, encode_activations(partner, x.astype(np.float32, copy=False))).astype(x.dtype, copy=False)
+
+
+def rounded_weights(w: Bytes, f: Format, activations: str) -> Any:
+    """The numbers of rows of blocks as a product sees them: decoded, and with "bf16" rounded to bfloat16."""
+    return _narrow(decode(f, w)) if activations == "bf16" else decode(f, w)
+
+
+def _narrow(x: Any) -> Any:
+    """x, of its own dtype, with its numbers rounded to bfloat16."""
+    bf16 = CELLS["bf16"]
+    return decode(bf16, stored(bf16, x)).astype(x.dtype, copy=False)
 
 
 def _q8(f: Format, x: Floats, finite: Bools, reference: bool) -> Bytes:

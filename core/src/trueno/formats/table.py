@@ -278,6 +278,13 @@ CELLS: dict[str, Format] = {
 CACHES = (*CELLS, "q8_0")
 """The formats of caches of keys and values."""
 
+
+def cache_row_bytes(name: str, n: int) -> int:
+    """Bytes of a row of n numbers in the format of caches called `name`; -1 for a part of a block."""
+    f = CELLS.get(name) or FORMATS[name]
+    return n // f.elements * f.nbytes if n % f.elements == 0 else -1
+
+
 WEIGHTS = tuple(name for name, f in FORMATS.items() if f.weights)
 """Formats of matrices, in ggml's order of numbers."""
 ACTIVATIONS = tuple(name for name in FORMATS if any(f.activations == name for f in FORMATS.values()))

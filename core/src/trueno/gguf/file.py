@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueno.errors import DtypeError, FileError, suggestion
+from trueno.errors import DtypeError, FileError, MissingFile, suggestion
 from trueno.formats import FORMATS
 from trueno.gguf import package
 from trueno.gguf.header import ARRAY, Info, Value, content, read
@@ -44,6 +44,8 @@ class Mapped:
                 raise FileError(f"{said}: the file is empty")
             with builtins.open(path, "rb") as file:
                 self._map = mmap(file.fileno(), 0, access=ACCESS_READ)
+        except FileNotFoundError as error:
+            raise MissingFile(f"{said}: {error.strerror or error}", said) from error
         except OSError as error:
             raise FileError(f"{said}: {error.strerror or error}") from error
         except ValueError as error:

@@ -9,6 +9,7 @@ import numpy as np
 from trueno.errors import BackendUnavailable
 from trueno.formats import FORMATS
 from trueno.gguf.header import ARRAY, FIXED, LENGTH, STRING
+from trueno.remedies import install
 
 
 @cache
@@ -17,9 +18,7 @@ def package() -> Any:
     try:
         import gguf
     except ImportError as error:
-        raise BackendUnavailable(
-            f"gguf: the package is not installed ({error}). Install: pip install 'trueno[gguf]'"
-        ) from None
+        raise BackendUnavailable(f"gguf: the package is not installed ({error}). Install: {install('gguf')}") from None
     return gguf
 
 

@@ -14,7 +14,7 @@ from trueno.formats import INTERLEAVED
 from trueno.gguf import keys, package
 from trueno.gguf.file import PLAIN, Tensor
 from trueno.quant.matrix import QuantizedMatrix
-from trueno.replacing import replacing
+from trueno.replacing import permit, replacing
 
 NAME = 63
 """The most bytes of a tensor's name that ggml reads."""
@@ -78,7 +78,7 @@ def put(path: str | Path, entries: Iterable[Entry], metadata: Mapping[str, Any])
     try:
         with replacing(target) as beside:
             _write(beside, entries, typed)
-            _permit(beside, target)
+            permit(beside, target)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from error
 
@@ -111,13 +111,3 @@ def _writer(name: str, entries: list[Entry], typed: list[keys.Typed]) -> Any:
     for e in entries:
         writer.add_tensor_info(e.name, e.shape, np.dtype(np.float32), e.nbytes, raw_dtype=package.number(e.type))
     return writer
-
-
-def _permit(beside: Path, target: Path) -> None:
-    """The permissions of the file that is replaced, or those of a new one."""
-    if target.exists():
-        os.chmod(beside, target.stat().st_mode & 0o777)
-    else:
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(beside, 0o666 & ~mask)

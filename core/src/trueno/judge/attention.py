@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.attending import attended
 from trueno.discovery.protocol import Accuracy
 from trueno.formats import decode, format_of
 from trueno.judge.bound import EXACT, Bound
 from trueno.judge.interval import Array, Judge, exact
-from trueno.ops.attention import attended
 
 
 def attention_bound(

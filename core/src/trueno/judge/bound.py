@@ -75,6 +75,7 @@ class Verdict:
     want: float | None = None
     low: float | None = None
     high: float | None = None
+    why: str = ""
 
     def __bool__(self) -> bool:
         return self.ok
@@ -87,9 +88,10 @@ class Verdict:
             if self.low is not None and self.high is not None and self.low > self.high
             else (f"{self.low!r} … {self.high!r}")
         )
+        why = f" ({self.why})" if self.why else ""
         return (
             f"wrong: {self.bad} of {self.size} values; first at {self.index}: got {self.got!r}, "
-            f"want {self.want!r}, allowed {allowed}"
+            f"want {self.want!r}, allowed {allowed}{why}"
         )
 
 

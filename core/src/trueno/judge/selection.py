@@ -15,7 +15,7 @@ from trueno.discovery.protocol import Accuracy
 from trueno.judge.bound import Bound
 from trueno.judge.interval import Array
 from trueno.ops.op import TABLE
-from trueno.ops.selection import BELOW_ONE, ranked, sizes
+from trueno.ranking import BELOW_ONE, ranked, sizes
 
 U = 2.0**-53
 

@@ -6,7 +6,7 @@ any order of summation, with or without fma, errs by at most (products + 4) · u
 An op without a chain rounds once (outer) or not at all (transpose).  An epilogue is judged by intervals over its
 program, from what a correct kernel of its head may give.  Attention has a bound of its own (`trueno.judge.attention`).
 An eigendecomposition is judged by the equations that it must
-satisfy, because signs and bases of equal values are free.
+satisfy, because signs and bases of equal values are free; LZ4 by its own library (`trueno.judge.compression`).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
-from trueno.judge import attention, selection
+from trueno.judge import attention, compression, selection
 from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
 from trueno.judge.interval import Array, Judge, Range, exact
 from trueno.ops.op import FusedOp, Op
@@ -205,4 +205,4 @@ def _eigen(operands: Sequence[Array], results: Sequence[Array], dtype: np.dtype[
     return Verdict(False, worst, 0.0, n * (n + 1), 1, (list(tests).index(name),), worst, 0.0, 0.0, 1.0)
 
 
-PROPERTIES = {"symmetric_eigen": _eigen}
+PROPERTIES: dict[str, Callable[..., Verdict]] = {"symmetric_eigen": _eigen} | compression.PROPERTIES

@@ -8,6 +8,7 @@ from trueno.ops import (
     arithmetic,
     attention,
     caches,
+    compression,
     indexed,
     layout,
     mathematics,
@@ -34,6 +35,7 @@ FAMILIES = tuple(
         layout,
         quantized,
         indexed,
+        compression,
     )
 )
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.attending import attended
 from trueno.errors import ParameterError
 from trueno.ops.op import op
-from trueno.rotary import SCALINGS, cosines, rotation
+from trueno.rotary import SCALINGS, rotated
 
 Array = npt.NDArray[Any]
 STYLES = ("neox", "interleaved")
@@ -25,34 +26,9 @@ def _positions(x: Array, positions: Array) -> None:
         raise ParameterError(f"rope: {where} is {positions[at]}; a position is 0 or more")
 
 
-def _halves(x: Array, pairs: int, style: str) -> tuple[Array, Array]:
-    """Views of the first and of the second number of each pair."""
-    if style == "neox":
-        return x[..., :pairs], x[..., pairs : 2 * pairs]
-    return x[..., 0 : 2 * pairs : 2], x[..., 1 : 2 * pairs : 2]
-
-
-def _rotated(x: Array, positions: Array, style: str, dims: int, sine: int, theta: float, **scaling: Any) -> Array:
-    """y = rope(x); `sine` −1 and absolute values of x, cosines and sines give what the terms of y add up to."""
-    pairs = (dims or x.shape[-1]) // 2
-    cos, sin = cosines(positions, *rotation(pairs, theta, **scaling))
-    cos, sin = (a[..., None, :].astype(x.dtype) for a in (cos, sin))
-    if sine < 0:
-        cos, sin = np.abs(cos), np.abs(sin)
-    lead = np.broadcast_shapes(x.shape[:-2], positions.shape)
-    y = np.array(np.broadcast_to(x, (*lead, *x.shape[-2:])))
-    a, b = _halves(x, pairs, style)
-    first, second = _halves(y, pairs, style)
-    first[...] = a * cos - sine * (b * sin)
-    second[...] = b * cos + a * sin
-    if sine < 0:
-        y[..., 2 * pairs :] = 0  # copied
-    return y
-
-
 def _rotated_size(x: Any, positions: Any, *, style: str, dims: int, **rest: Any) -> Any:
     size = np.abs(np.where(np.isfinite(x), x, 0)).astype(np.float64)
-    return _rotated(size, positions, style, dims, -1, **rest)
+    return rotated(size, positions, style, dims, -1, **rest)
 
 
 @op(
@@ -108,86 +84,16 @@ def rope(
     scaled = {
         "scaling": scaling, "factor": factor, "context": context, "slow": slow, "fast": fast, "magnitude": magnitude,
     }  # fmt: skip
-    return _rotated(x, positions, style, dims, 1, theta, **scaled)
+    return rotated(x, positions, style, dims, 1, theta, **scaled)
 
 
-BLOCK = 1 << 20
-"""Scores that the body holds at once."""
 OF_SCORES = ("scale >= 0", "softcap >= 0", "0 <= window <= 1e18")
 GROUPED = "hq % max(hk, 1) == 0"
 
 
-def attended(
-    q: Array, k: Array, v: Array, *, causal: bool, scale: float, window: int, softcap: float,
-    mask: Array | None = None, sinks: Array | None = None,
-) -> Array:  # fmt: skip
-    """Attention, with a mask that is added to scores and a logit per head that joins the denominator, if given."""
-    t, s = q.shape[-3], k.shape[-3]
-    others = () if mask is None else (mask.shape[:-3],)
-    lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3], *others)
-    y = np.zeros((*lead, *q.shape[-3:-1], v.shape[-1]), q.dtype)
-    if not (y.size and k.size and v.size):
-        return y
-    factor = q.dtype.type(scale or q.shape[-1] ** -0.5)
-    by_head = [np.moveaxis(np.broadcast_to(x, (*lead, *x.shape[-3:])), -2, -3) for x in (q, k, v)]
-    heads, group = k.shape[-2], q.shape[-2] // k.shape[-2]
-    queries = by_head[0].reshape(*lead, heads, group, t, q.shape[-1])
-    keys, values = by_head[1][..., None, :, :], by_head[2][..., None, :, :]
-    if mask is not None:
-        added = np.broadcast_to(mask, (*mask.shape[:-3], heads * group, t, s))
-        added = added.reshape(*mask.shape[:-3], heads, group, t, s)
-    out = np.moveaxis(y, -2, -3)
-    step = max(1, BLOCK // max(1, s * out.size // (t * v.shape[-1])))
-    for i in range(0, t, step):
-        p = s - t + np.arange(i, min(i + step, t))
-        first = max(0, p[0] - window + 1) if window else 0
-        end = min(s, p[-1] + 1 if causal else p[-1] + window if window else s)
-        if end <= first:
-            continue
-        j = np.arange(first, end)
-        scores = (queries[..., i : i + step, :] * factor) @ np.swapaxes(keys[..., first:end, :], -1, -2)
-        if softcap:
-            scores = softcap * np.tanh(scores / softcap)
-        seen = np.ones((len(p), len(j)), bool)
-        if causal:
-            seen &= j <= p[:, None]
-        if window:
-            seen &= np.abs(j - p[:, None]) < window
-        if mask is not None:
-            part = added[..., i : i + step, first:end]
-            scores, seen = scores + part, seen & (part != -np.inf)
-        scores = np.where(seen, scores, -np.inf)
-        some, top = seen.any(-1, keepdims=True), scores.max(-1, keepdims=True)
-        if sinks is not None:
-            sink = sinks.reshape(heads, group, 1, 1)
-            top = np.maximum(top, sink)
-        weights = np.exp(scores - np.where(some, top, 0))
-        total = weights.sum(-1, keepdims=True)
-        if sinks is not None:
-            total = total + np.exp(np.where(some, sink, 0) - np.where(some, top, 0))
-        mixed = (weights @ values[..., first:end, :]) / np.where(some, total, 1)
-        mixed = np.where(some, mixed, 0)
-        out[..., i : i + step, :] = mixed.reshape(*lead, heads * group, *mixed.shape[-2:])
-    return y
-
-
-@op(
-    "q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] -> y[...,t,hq,e]",
-    structured=True,
-    flops="2*rows*t*s*hq*(d+e)",
-    rules=OF_SCORES,
-    extents=(GROUPED,),
-)
-def attention(
-    q,
-    k,
-    v,
-    *,
-    causal: bool = False,
-    scale: float = 0.0,
-    window: int = 0,
-    softcap: float = 0.0,
-):
+@op("q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] -> y[...,t,hq,e]", structured=True, flops="2*rows*t*s*hq*(d+e)",
+    rules=OF_SCORES, extents=(GROUPED,))  # fmt: skip
+def attention(q, k, v, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0):
     """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g].
 
     Each hq/hk heads of queries share a head g of keys and values.  Queries are aligned to the end of the keys: query i
@@ -204,24 +110,9 @@ def attention(
     return attended(q, k, v, causal=causal, scale=scale, window=window, softcap=softcap)
 
 
-@op(
-    "q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] sinks[hq] -> y[...,t,hq,e]",
-    structured=True,
-    flops="2*rows*t*s*hq*(d+e)",
-    rules=OF_SCORES,
-    extents=(GROUPED,),
-)
-def attention_sinks(
-    q,
-    k,
-    v,
-    sinks,
-    *,
-    causal: bool = False,
-    scale: float = 0.0,
-    window: int = 0,
-    softcap: float = 0.0,
-):
+@op("q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] sinks[hq] -> y[...,t,hq,e]", structured=True,
+    flops="2*rows*t*s*hq*(d+e)", rules=OF_SCORES, extents=(GROUPED,))  # fmt: skip
+def attention_sinks(q, k, v, sinks, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0):
     """attention, whose softmax has one term more: p[j] = e^x[j] / (e^sinks[h] + Σᵢ e^x[i]).
 
     The sink takes a share of the weights and adds no value, so the weights of the keys sum to less than 1.  It is a
@@ -233,24 +124,10 @@ def attention_sinks(
     return attended(q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, sinks=sinks)
 
 
-@op(
-    "q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] mask[...,m,r,s] -> y[...,t,hq,e]",
-    structured=True,
-    flops="2*rows*t*s*hq*(d+e)",
-    rules=OF_SCORES,
-    extents=(GROUPED, "m == 1 or m == hq", "r == 1 or r == t"),
-)
-def attention_masked(
-    q,
-    k,
-    v,
-    mask,
-    *,
-    causal: bool = False,
-    scale: float = 0.0,
-    window: int = 0,
-    softcap: float = 0.0,
-):
+@op("q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] mask[...,m,r,s] -> y[...,t,hq,e]", structured=True,
+    flops="2*rows*t*s*hq*(d+e)", rules=OF_SCORES,
+    extents=(GROUPED, "m == 1 or m == hq", "r == 1 or r == t"))  # fmt: skip
+def attention_masked(q, k, v, mask, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0):
     """attention, with mask[h,i,j] added to the score of query i with key j, after the cap; −Inf hides the key.
 
     For padding mask[b,1,1,s], for trees of tokens mask[1,t,s], for biases by position, as ALiBi and T5 have them,

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.attending import attended
 from trueno.errors import ParameterError
 from trueno.formats import decode, format_of
 from trueno.formats.decode import stored
 from trueno.formats.table import CACHES
-from trueno.ops.attention import GROUPED, OF_SCORES, attended
+from trueno.ops.attention import GROUPED, OF_SCORES
 from trueno.ops.op import op
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trueno.errors import ParameterError
 from trueno.formats import decode, format_of
-from trueno.formats.activations import rounded_activations
+from trueno.formats.activations import rounded_activations, rounded_weights
 from trueno.ops.op import op
 from trueno.ops.quantized import MATRICES, PRODUCT
 
@@ -51,15 +51,15 @@ def _experts(w: Array, x: Array, ids: Array, outputs: int) -> None:
     _named("quant_experts", "ids", ids, len(w) // outputs, f"experts of {outputs} rows")
 
 
-def _by_expert(w: Array, x: Array, ids: Array, outputs: int, multiply: Callable[[Array, Array], Array]) -> Array:
-    """`multiply(rows of x, blocks of their expert)` for each expert that an index names."""
+def _by_expert(w: Array, x: Array, ids: Array, outputs: int, numbers: Callable[[Array], Array]) -> Array:
+    """Rows of x times `numbers(blocks of their expert)`, for each expert that an index names."""
     _experts(w, x, ids, outputs)
     lead = np.broadcast_shapes(x.shape[:-1], ids.shape)
     which = np.broadcast_to(ids, lead).reshape(-1)
     rows = np.broadcast_to(x, (*lead, x.shape[-1])).reshape(len(which), x.shape[-1])
     y = np.zeros((len(rows), outputs), x.dtype)
     for e in np.unique(which):
-        y[which == e] = multiply(rows[which == e], w[e * outputs : (e + 1) * outputs])
+        y[which == e] = rows[which == e] @ numbers(w[e * outputs : (e + 1) * outputs]).T
     return y.reshape(*lead, outputs)
 
 
@@ -69,7 +69,7 @@ def _experts_size(w: Any, x: Any, ids: Any, *, outputs: int, format: str, activa
 
     f = format_of(format)
     seen = sizes(rounded_activations(x, f, activations))
-    return _by_expert(w, seen, ids, outputs, lambda some, blocks: some @ sizes(decode(f, blocks)).T)
+    return _by_expert(w, seen, ids, outputs, lambda blocks: sizes(rounded_weights(blocks, f, activations)))
 
 
 @op("w[m,k]:blocks x[...,k] ids[...]:index -> y[...,outputs]", structured=True, flops="2*rows*k*outputs", chain="k",
@@ -79,11 +79,11 @@ def quant_experts(w, x, ids, *, outputs: int = 1, format: str = "", activations:
     """y[…,j] = Σₖ x[…,k] · w[ids[…] · outputs + j, k]: the product of each row of x with the expert that it names.
 
     A mixture of experts: w holds all experts of a layer, `outputs` rows each; only those that ids names are read.
-    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
+    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is; "bf16" rounds x and w.
     Shapes: a QuantizedMatrix (or bytes with `format`) of experts · outputs rows; leading axes broadcast: x[t,1,k] with
     ids[t,u] gives y[t,u,outputs], and so does x[t,u,k].
     Edges: as quant_matmul; an index below 0 or beyond the last expert is a ParameterError that names it.
     """
     f = format_of(format)
     seen = rounded_activations(x, f, activations)
-    return _by_expert(w, seen, ids, outputs, lambda some, blocks: some @ decode(f, blocks).astype(x.dtype).T)
+    return _by_expert(w, seen, ids, outputs, lambda blocks: rounded_weights(blocks, f, activations).astype(x.dtype))

@@ -179,6 +179,11 @@ class Op:
         return any(spec.blocks for spec in (*self.signature.inputs, *self.signature.outputs))
 
     @cached_property
+    def single(self) -> bool:
+        """Whether every call is in float32: something is in blocks, or no operand holds floats."""
+        return self.quantized or all(spec.type for spec in self.signature.inputs)
+
+    @cached_property
     def caches(self) -> bool:
         """Whether its bytes are caches of keys and values, which may be arrays of floats."""
         return any(spec.cache for spec in self.signature.inputs)
@@ -271,7 +276,7 @@ def op(
     signature: `x[...,n] w[n] -> y[...,n]`.  over: the symbol of the row axis, for folds and row ops.
     structured: the body is NumPy code and plugins have hand-written kernels; then `flops` is an expression in
     the signature's symbols and `chain` one for the number of products summed into a result (its tolerance).
-    rules: conditions on parameters, `eps >= 0`.  choices: the values that a str parameter takes; also: further values,
+    rules: conditions on parameters, `eps >= 0`.  choices: the values of a static parameter; also: further values,
     variants that lists leave out and that loops over the table do not try.
     empty: the value of an empty row, where the program's folds alone would make it an error.
     domain: where the op's natural inputs lie, for samples and benchmarks (default all reals).

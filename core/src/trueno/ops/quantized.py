@@ -2,8 +2,9 @@
 
 `w[n,k]:blocks` are n rows of k elements, held as uint8 [n, bytes per row]; `format` names the blocks.  A body decodes
 all of w, as the reference; no kernel does so.  Products accept activations="q8" (x is first quantized as in ggml to
-the partner of the format: integer products, up to four times the speed, and an error of 0.5 to 0.7 % of a typical
-term) or "f32" (x unchanged).  Ops that read rows also accept interleaved formats (`trueno.formats.interleave`).
+the partner of the format: integer products, up to four times the speed, an error of 0.5 to 0.7 % of a typical term),
+"f32" (x unchanged) or "bf16" (x and the decoded w rounded to bfloat16, by 2^-8 of each number at most, and sums in
+float32: tensor cores, for many rows).  Ops that read rows accept interleaved formats (`trueno.formats.interleave`).
 """
 
 from math import inf
@@ -24,7 +25,7 @@ LEAST = 1e-30
 """If all weights are smaller, sums of weighted squares vanish, and ggml writes only zeros in most formats."""
 LAID = {"format": tuple(sorted(INTERLEAVED, key=lambda name: MATRICES.index(INTERLEAVED[name].plain)))}
 """Further formats of matrices, for ops that read them along rows."""
-PRODUCT = {"format": MATRICES, "activations": ("q8", "f32")}
+PRODUCT = {"format": MATRICES, "activations": ("q8", "f32", "bf16")}
 
 
 def _encode(x: Any, format: str, imatrix: Any = None) -> Any:
@@ -33,10 +34,11 @@ def _encode(x: Any, format: str, imatrix: Any = None) -> Any:
     return encode(FORMATS[format], np.asarray(x, np.float32), imatrix)
 
 
-def _seen(x: Any, format: str, activations: str) -> Any:
-    from trueno.formats.activations import rounded_activations  # start-up
+def _seen(w: Any, x: Any, format: str, activations: str) -> tuple[Any, Any]:
+    from trueno.formats.activations import rounded_activations, rounded_weights  # start-up
 
-    return rounded_activations(x, format_of(format), activations)
+    f = format_of(format)
+    return rounded_weights(w, f, activations).astype(x.dtype, copy=False), rounded_activations(x, f, activations)
 
 
 def _sizes(x: Any) -> Any:
@@ -113,7 +115,8 @@ def dequantize(w, *, format: str = ""):
 
 
 def _matvec_size(w: Any, x: Any, *, format: str, activations: str) -> Any:
-    return _sizes(decode(format_of(format), w)) @ _sizes(_seen(x, format, activations))
+    w, x = map(_sizes, _seen(w, x, format, activations))
+    return w @ x
 
 
 @op("w[n,k]:blocks x[k] -> y[n]", structured=True, flops="2*n*k", chain="k", choices=PRODUCT, also=LAID,
@@ -121,18 +124,20 @@ def _matvec_size(w: Any, x: Any, *, format: str, activations: str) -> Any:
 def quant_matvec(w, x, *, format: str = "", activations: str = "q8"):
     """y[i] = Σₖ w[i,k] · x[k], w read from its blocks.
 
-    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
+    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is; "bf16" rounds x and w.
     Shapes: a QuantizedMatrix (or bytes with `format`) and one vector; blocks run along k.
     Edges: a NaN, an Inf, or a scale past its float16 in x makes every y NaN or Inf with "q8"; a scale of w that is NaN
     or Inf makes its y not finite.  With "q8" and a format of 32 elements per block, 32 elements of x share a float16
     scale, as in ggml: they lose digits if all are below 8e-3, and count as 0 if all are below 3.7e-6.  Only mxfp4 can
     hold a weight past float32 under a finite scale; such a weight is Inf, or its exact product is taken.
     """
-    return decode(format_of(format), w).astype(x.dtype) @ _seen(x, format, activations)
+    w, x = _seen(w, x, format, activations)
+    return w @ x
 
 
 def _matmul_size(x: Any, w: Any, *, format: str, activations: str) -> Any:
-    return _sizes(_seen(x, format, activations)) @ _sizes(decode(format_of(format), w)).T
+    w, x = map(_sizes, _seen(w, x, format, activations))
+    return x @ w.T
 
 
 @op("x[m,k] w[n,k]:blocks -> y[m,n]", structured=True, flops="2*m*n*k", chain="k", choices=PRODUCT, also=LAID,
@@ -140,12 +145,13 @@ def _matmul_size(x: Any, w: Any, *, format: str, activations: str) -> Any:
 def quant_matmul(x, w, *, format: str = "", activations: str = "q8"):
     """y[i,j] = Σₖ x[i,k] · w[j,k], w read from its blocks: x · wᵀ, as in a linear layer.
 
-    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is.
+    activations: "q8" quantizes x to 8 bits first, as ggml does; "f32" takes it as it is; "bf16" rounds x and w.
     Shapes: one matrix of m rows, a QuantizedMatrix (or bytes with `format`) of n rows; blocks run along k.
     Edges: as quant_matvec, row by row of x.  A row of x alone may give other last digits than among others (within
     float32's rounding of the sum): m decides which kernel or tile multiplies, and so the order of the sum.
     """
-    return _seen(x, format, activations) @ decode(format_of(format), w).astype(x.dtype).T
+    w, x = _seen(w, x, format, activations)
+    return x @ w.T
 
 
 def _left_size(w: Any, x: Any, *, format: str) -> Any:

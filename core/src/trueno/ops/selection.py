@@ -1,19 +1,9 @@
 """Selection: structured ops that rank the numbers of a row, so each body is NumPy code and defines the meaning."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from trueno.ops.op import op
-
-Array = npt.NDArray[Any]
-
-
-def ranked(x: Array, k: int) -> Array:
-    """Positions of the k largest numbers of each row: NaN first, then descending; equal ones in order of position."""
-    nan = np.isnan(x)
-    return np.lexsort((-np.where(nan, 0, x), ~nan), axis=-1)[..., :k]
+from trueno.ranking import BELOW_ONE, prefix, ranked, sizes
 
 
 @op("x[...,n] -> values[...,k] indices[...,k]:index", structured=True, flops="rows*n", rules="1 <= k <= 1e18",
@@ -27,26 +17,6 @@ def topk(x, k: int = 1):
     """
     indices = ranked(x, k)
     return np.take_along_axis(x, indices, -1), indices
-
-
-BELOW_ONE = 1 - 2.0**-53
-
-
-def sizes(row: Array, order: Array, temperature: float) -> Array:
-    """The exponentials of these tokens' logits, divided by the largest; of two equal infinities the gap is 0."""
-    largest = row[order[0]]
-    with np.errstate(invalid="ignore", over="ignore"):
-        gaps = np.where(row[order] == largest, 0, (row[order] - largest) / temperature)
-    return np.exp(gaps)
-
-
-def _prefix(row: Array, top_k: int, top_p: float, min_p: float) -> Array:
-    """The tokens that the filters keep, in descending order of logit."""
-    order = ranked(row, top_k or len(row))
-    plain = sizes(row, order, 1.0)
-    sums = np.cumsum(plain)
-    order = order[: int(np.searchsorted(sums, top_p * sums[-1])) + 1] if top_p < 1 else order
-    return order[plain[: len(order)] >= min_p]
 
 
 @op("logits[...,n] r[...] -> token[...]:index", structured=True, flops="4*rows*n",
@@ -73,7 +43,7 @@ def sample(logits, r, *, temperature: float = 1.0, top_k: int = 0, top_p: float 
         tokens[i] = np.argmax(row)
         if temperature == 0 or np.isnan(row[tokens[i]]):
             continue
-        order = _prefix(row, top_k, top_p, min_p)
+        order = prefix(row, top_k, top_p, min_p)
         sums = np.cumsum(sizes(row, order, temperature))
         tokens[i] = order[np.searchsorted(sums, number * sums[-1], side="right")]
     return tokens.reshape(lead)

@@ -3,8 +3,8 @@
 The notation is NumPy's gufunc notation with names.  `...` broadcasts as in NumPy.  A suffix marks what is not the
 call's float: `i[...]:index` is an integer operand, `-> k[...]:index` an int64 result.  `w[n,k]:blocks` are quantized
 rows: symbols count elements, while the array holds each row's blocks as uint8; `k[p,n,h,d]:cache` are rows of blocks or
-of floats, of any rank.  A result's symbol that no operand has is a static parameter: `x[...,n] -> values[...,k]` with
-`k: int`.
+of floats, of any rank; `x[n,p]:bytes` are bytes without a format.  A result's symbol that no operand has is a static
+parameter: `x[...,n] -> values[...,k]` with `k: int`.
 """
 
 import re
@@ -16,12 +16,14 @@ import numpy as np
 
 from trueno.errors import ShapeError
 from trueno.formats.table import Format
+from trueno.hints import by_rank, unequal
 
-_ARRAY = re.compile(r"(?P<name>[a-z_]\w*)\[(?P<dims>[^\]]*)\](?::(?P<type>index|blocks|cache))?")
+_ARRAY = re.compile(r"(?P<name>[a-z_]\w*)\[(?P<dims>[^\]]*)\](?::(?P<type>index|blocks|cache|bytes))?")
 DTYPES: dict[str, np.dtype[Any]] = {
     "index": np.dtype(np.int64),
     "blocks": np.dtype(np.uint8),
     "cache": np.dtype(np.uint8),
+    "bytes": np.dtype(np.uint8),
 }
 """The types of arrays that do not have the call's dtype."""
 
@@ -104,12 +106,12 @@ class Signature:
             rank = len(spec.dims)
             if len(shape) < rank or (len(shape) > rank and not spec.leading):
                 least = f"at least {rank}" if spec.leading else str(rank)
-                raise ShapeError(f"{op}: {spec} needs {least} dimension(s), got shape {shape}")
+                raise ShapeError(f"{op}: {spec} needs {least} dimension(s), got shape {shape}{by_rank(op, shapes)}")
             cut = len(shape) - rank
             for symbol, size in zip(spec.dims, shape[cut:], strict=True):
                 if sizes.setdefault(symbol, size) != size:
                     first = owner[symbol]
-                    raise ShapeError(f"{op}: {spec.name}[{symbol}] is {size}, but {first}[{symbol}] is {sizes[symbol]}")
+                    raise ShapeError(unequal(op, spec.name, symbol, size, first, sizes[symbol], shape))
                 owner.setdefault(symbol, spec.name)
             if spec.leading:
                 leading.append((spec.name, shape[:cut]))

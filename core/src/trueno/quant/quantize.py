@@ -7,6 +7,7 @@ import numpy as np
 from trueno.errors import DtypeError, ShapeError
 from trueno.floatenv import ieee
 from trueno.formats import format_of
+from trueno.interop.calls import taken
 from trueno.quant.matrix import QuantizedMatrix
 
 
@@ -24,6 +25,7 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
 
     f = format_of(format, "quantize", weights=True)
     name = f.plain or f.name
+    x = taken("quantize", "x", x)
     x = unwrap(x) if hasattr(x, "reshape") or hasattr(x, "batch") or not hasattr(x, "__len__") else host("quantize", x)
     if hasattr(x, "batch"):
         raise DtypeError("quantize: x is a handle of a batch; use the batch's op: b.quantize_rows(x, format=...)")
@@ -40,7 +42,9 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
     if imatrix is None:
         data = function("quantize_rows")(x, format=name)
     else:
-        data = function("quantize_rows_weighted")(x, _single(unwrap(imatrix)), format=name)
+        data = function("quantize_rows_weighted")(
+            x, _single(unwrap(taken("quantize", "imatrix", imatrix))), format=name
+        )
     matrix = QuantizedMatrix(data, (x.shape[0], x.shape[1]), name)
     return matrix.interleaved() if f.plain else matrix
 

@@ -7,6 +7,7 @@ from trueno.discovery import registry
 from trueno.discovery.entry import Entry
 from trueno.errors import BackendUnavailable
 from trueno.settings import settings
+from trueno.showing import Backends
 
 
 def backends() -> dict[str, Entry]:
@@ -14,7 +15,7 @@ def backends() -> dict[str, Entry]:
 
     Nothing is probed or imported before `.available` is read.
     """
-    return dict(registry.entries())
+    return Backends(registry.entries())
 
 
 def automatic() -> Iterator[Entry]:

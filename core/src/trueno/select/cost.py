@@ -135,7 +135,7 @@ def _structured(op: Op, item: int, rank: int, sizes: tuple[int, ...], static: tu
     """A structured op: extents as equal as the operands' sizes allow."""
     inputs, outputs = op.signature.inputs, op.signature.outputs
     blocks = op.blocks(dict(static))
-    widths = {"": float(item), "index": float(INDEX_BYTES), "blocks": 0.0, "cache": 0.0}
+    widths = {"": float(item), "index": float(INDEX_BYTES), "bytes": 1.0}
     if blocks:
         widths |= dict.fromkeys(("blocks", "cache"), blocks.bits / 8)
     symbols, matrix = _evenly(op, rank)

@@ -49,6 +49,11 @@ def invoke(op: Op, operands: tuple[Any, ...], kwargs: dict[str, Any], backend: s
     return result if isinstance(result, tuple) else (result,)
 
 
+def takes(op: Op, case: Case, backend: str) -> bool:
+    """Whether the backend takes a case: it may reject its format, or another static choice."""
+    return registry.load(backend).supports(_key(op, case.operands, case.kwargs)) is None
+
+
 class Declined(Exception):
     """The backend takes the op, but rejects the key of this call: another size, layout or static choice."""
 

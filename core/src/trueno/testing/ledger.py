@@ -166,7 +166,8 @@ class Ledger:
             lines += columns(tuple(row) for row in rows)
         for reason in dict.fromkeys(left.values()):
             named = [op for op, what in left.items() if what == reason]
-            lines.append(f"not taken, {reason}: {len(named)} ops: {', '.join(named)}")
+            why = "not judged" if reason == "skipped" else f"not taken, {reason}"
+            lines.append(f"{why}: {len(named)} ops: {', '.join(named)}")
         return [*lines, ""]
 
     def _left(self, backend: str, ops: list[str]) -> dict[str, str]:

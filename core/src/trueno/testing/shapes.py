@@ -13,6 +13,7 @@ from trueno.formats.samples import random_rows
 from trueno.formats.table import Format
 from trueno.ops.op import Op
 from trueno.testing.case import POSITIVE, Case, keywords
+from trueno.testing.compression import compression_cases
 from trueno.testing.halves import finfo
 
 Array = npt.NDArray[Any]
@@ -217,6 +218,9 @@ def offsets(name: str, before: list[Array], shape: tuple[int, ...], rng: np.rand
 
 def structured_cases(op: Op, T: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
     """Every case of a structured op."""
+    if op.family == "compression":
+        yield from compression_cases(op, T, rng)
+        return
     everything: list[tuple[tuple[int, ...], ...]] = []
     for arguments in keywords(op):
         if op.quantized or not everything:

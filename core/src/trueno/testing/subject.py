@@ -62,8 +62,8 @@ def rejected(op: Op, backend: str, dtype: npt.DTypeLike, parameters: dict[str, A
 
     For 16-bit floats in the dtype to which the core widens them.
     """
-    if op.quantized and np.dtype(dtype) != np.float32:
-        return Reject("unsupported_dtype", "ops on blocks take float32")
+    if op.single and np.dtype(dtype) != np.float32:
+        return Reject("unsupported_dtype", "ops on blocks and bytes take float32")
     first = None
     loaded, rank = registry.load(backend), max(len(op.signature.inputs[0].dims), 1)
     sizes = (5,) * (len(op.operands) if op.structured else 1)

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 __all__ = ["monitor", "prepared", "run"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("prepared", "run"):
-        from trueno_cuda.device import launching
+if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
 
-        return getattr(launching, name)
-    if name == "monitor":
-        from trueno_cuda.device.hardware.monitor import monitor
+    def __getattr__(name: str) -> Any:
+        if name in ("prepared", "run"):
+            from trueno_cuda.device import launching
 
-        return monitor
-    raise AttributeError(name)
+            return getattr(launching, name)
+        if name == "monitor":
+            from trueno_cuda.device.hardware.monitor import monitor
+
+            return monitor
+        raise AttributeError(name)

@@ -1,5 +1,6 @@
 """The backends: `cuda` on hardware, `cuda_emulated` on the PTX emulator.  Both run the same kernels."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property
 from types import ModuleType
@@ -74,6 +75,12 @@ class PtxBackend:
     def write(self, x: np.ndarray[Any, Any], out: Any) -> None:
         self.device.write(x, out)
 
+    def mirror(self, host: np.ndarray[Any, Any]) -> Any:
+        return self.device.mirror(host)
+
+    def fetch(self, x: Any) -> Callable[[], np.ndarray[Any, Any]]:
+        return self.device.fetch(x)
+
     def contiguous(self, x: Any) -> Any:
         """`x`, or a copy in C order: NVRTC would have to compile CuPy's own copy kernel."""
         return self.device.contiguous(x)
@@ -107,8 +114,10 @@ class PtxBackend:
         return bits
 
     def limits(self) -> dict[str, int | None]:
-        """The number of multiprocessors, and the bytes of shared memory that a block may have."""
-        return {"sms": self.device.sms, "shared": self.device.shared}
+        """The number of multiprocessors, the bytes of shared memory that a block may have, and a GPU's free memory."""
+        device = self.device
+        free = {} if device.software else {"free_bytes": device.free()}
+        return {"sms": device.sms, "shared": device.shared, **free}
 
     def close(self) -> None:
         self.device.close()

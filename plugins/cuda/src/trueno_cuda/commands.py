@@ -1,6 +1,7 @@
 """`trueno ptx`: this plugin's kernels, printed and run without a GPU and without CuPy, and the analyzer."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import zip_longest
 from math import isfinite
 from shutil import get_terminal_size
@@ -8,15 +9,18 @@ from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
-from trueno.backend import columns, escape
+from trueno.backend import columns, counted, escape
 from trueno.errors import BackendUnavailable, ParameterError, TruenoError
 
+from trueno_cuda import counting, pairing
 from trueno_cuda.analyzing import Files, analyze
 from trueno_cuda.catalogue import registry
 from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Result
 from trueno_cuda.catalogue.registry import Run
+from trueno_cuda.checking import static
 from trueno_cuda.device.launching import opened
 from trueno_cuda.flow import command as flow
+from trueno_cuda.mapping import command as mapping
 from trueno_cuda.ptx import TARGETS, Kernel
 from trueno_cuda.ptx.emulate import Report
 
@@ -49,7 +53,9 @@ held32x8: 32 threads a row, 8 times 16 bytes each in registers;
 
 swept1024x4: 1024 threads a row, which they read again in every pass;
 
-long256x4c32: as swept, rows in chunks, 32 a multiprocessor."""
+long256x4c32: as swept, rows in chunks, 32 a multiprocessor;
+
+held32x8y, flat256x4y: the batched form, with rows along the grid's y."""
 PIPE = 120
 """Columns of a table whose output is not a terminal."""
 LEAST = 24
@@ -60,6 +66,7 @@ def add(to: typer.Typer) -> None:
     """The function of the entry point in the group `trueno.commands`."""
     to.add_typer(app, name="ptx")
     flow.add(to)
+    mapping.add(to)
 
 
 def _say(text: str) -> None:
@@ -68,8 +75,14 @@ def _say(text: str) -> None:
 
 
 @app.command("list")
-def list_(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_(
+    count: Annotated[bool, typer.Option("--count", help="Count distinct texts, with their floors.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
     """List the kernels, with their architectures and the constants of their builds."""
+    if count:
+        _count_texts(json)
+        return
     entries = registry.catalogue().values()
     if json:
         _say(escape.dumps([_record(e) for e in entries], indent=2))
@@ -123,12 +136,26 @@ def check(
     ] = None,
     backend: Annotated[str, typer.Option(help="Where: cuda, or cuda_emulated.")] = "cuda",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the samples' random numbers.")] = 0,
+    analyze_only: Annotated[
+        bool, typer.Option("--static", help="Run nothing: the analyzer's rules over all builds, without a GPU.")
+    ] = False,
+    arch: Annotated[
+        str, typer.Option(help="With --static: for this architecture alone; by default for each.", show_default=False)
+    ] = "",
 ) -> None:
     """Run kernels' samples on the GPU, each variant once, and compare with NumPy; also for compute-sanitizer.
 
-    Exits with 1 if a result is wrong or a kernel fails.
+    Exits with 1 if a result is wrong or a kernel fails; with --static, if a rule finds anything that the kernel's text
+    does not excuse.
     """
     entries = [registry.find(name) for name in names] if names else list(registry.catalogue().values())
+    if arch and not analyze_only:
+        raise ParameterError("ptx: check --arch goes with --static; a run takes the architecture of its device")
+    if arch and arch not in TARGETS:
+        raise ParameterError(f"ptx: --arch {arch!r} is not known; known: {', '.join(TARGETS)}")
+    if analyze_only:
+        _static(entries, arch)
+        return
     try:
         device = opened(backend)
     except BackendUnavailable as error:
@@ -148,6 +175,66 @@ def check(
         if which:
             _say(f"{what}: {', '.join(which)}")
     if rest or not good:
+        raise typer.Exit(1)
+
+
+def _count_texts(json: bool) -> None:
+    """`list --count`: a line for each distinct text, and how they were counted."""
+    texts, summary = counting.distinct()
+    if json:
+        _say(escape.dumps({"kernels": [asdict(t) for t in texts], "summary": summary}, indent=2))
+        return
+    rows = [("kernel", "family", "what it does", "floor"), *((t.kernel, t.family, t.help, t.floor) for t in texts)]
+    for line in _table(rows, get_terminal_size((PIPE, 0)).columns):
+        _say(line)
+    _say(counting.sentence(summary))
+
+
+@app.command("parity")
+def parity(
+    backend: Annotated[str, typer.Option(help="Where both run: cuda, or cuda_emulated.")] = "cuda_emulated",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the operands.")] = 0,
+    text_only: Annotated[bool, typer.Option("--static", help="Run nothing: only compare the texts.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare each batched kernel with its form for one vector: the texts, and the results of running both.
+
+    Exits with 1 if a text breaks its strategy, or a bit of a result differs.
+    """
+    result = pairing.examined(None if text_only else backend, seed)
+    if json:
+        _say(escape.dumps(result, indent=2))
+    else:
+        for line in _table(pairing.table(result), get_terminal_size((PIPE, 0)).columns):
+            _say(line)
+        _say("\n".join(pairing.closing(result)))
+    if not result["summary"]["good"]:
+        raise typer.Exit(1)
+
+
+def _static(entries: Sequence[CatalogueEntry], arch: str) -> None:
+    """`check --static`: a line for each kernel, and each finding below it."""
+    bad, rest, builds, bodies, excused = [], [], 0, 0, 0
+    for entry in entries:
+        arches = [one for one in entry.arches if arch in ("", one)]
+        result = static(entry, arches)
+        if not result.builds and not result.failures:
+            rest.append(entry.name)
+            continue
+        builds, bodies, excused = builds + result.builds, bodies + result.bodies, excused + result.excused
+        bad += [entry.name] * bool(result.failures)
+        words = counted(len(result.failures), "finding") if result.failures else "no findings"
+        _say(f"{entry.name}: {words}, {counted(result.builds, 'build')} for {', '.join(arches)}")
+        for failure in result.failures:
+            _say(f"    {failure}")
+    good = len(entries) - len(bad) - len(rest)
+    _say(
+        f"{good} kernels without findings, {len(bad)} with; {builds} builds, {bodies} of them differ; {excused} excused"
+    )
+    for what, which in (("with findings", bad), (f"not for {arch}", rest)):
+        if which:
+            _say(f"{what}: {', '.join(which)}")
+    if bad or not good:
         raise typer.Exit(1)
 
 

@@ -22,13 +22,15 @@ def is_available() -> bool:
     return entry is not None and bool(entry.available)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Array":  # loads wgpu, which takes a fifth of a second and may not be installed
-        from trueno_wgpu.device.array import Array
+if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
 
-        return Array
-    if name == "CachedMatmul":
-        from trueno_wgpu.kernels.cached_matmul import CachedMatmul
+    def __getattr__(name: str) -> Any:
+        if name == "Array":  # loads wgpu, which takes a fifth of a second and may not be installed
+            from trueno_wgpu.device.array import Array
 
-        return CachedMatmul
-    raise AttributeError(name)
+            return Array
+        if name == "CachedMatmul":
+            from trueno_wgpu.kernels.cached_matmul import CachedMatmul
+
+            return CachedMatmul
+        raise AttributeError(name)

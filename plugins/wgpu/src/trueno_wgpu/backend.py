@@ -1,8 +1,10 @@
 """The backend: row programs printed as WGSL, structured ops by hand-written kernels."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +15,7 @@ from trueno_wgpu.device import opened, runtime
 from trueno_wgpu.device.adapter import NoAdapter
 from trueno_wgpu.device.array import Array
 from trueno_wgpu.device.gpu import Gpu
+from trueno_wgpu.device.recordings import Recording
 from trueno_wgpu.device.shader import Shader
 
 FLOAT32 = np.dtype(np.float32)
@@ -129,6 +132,27 @@ class WgpuBackend:
 
     def batch(self) -> AbstractContextManager[None]:
         return self.gpu.batch()
+
+    def recording(self) -> AbstractContextManager[Recording]:
+        return self.gpu.recording()
+
+    @contextmanager
+    def scripting(self) -> Iterator[Any]:
+        """What this thread runs inside is written down for `write_page`, and not run; what the context gives."""
+        from trueno_wgpu.web.script import Script
+
+        with self.gpu.taping(Script(self.gpu)) as script:
+            yield script
+
+    def write_page(self, script: Any, folder: Path, inputs: Mapping[str, Array], outputs: Mapping[str, Array],
+                   kept: Sequence[Array]) -> int:  # fmt: skip
+        """Write what a web page needs to run a script, into an empty folder; the bytes of constants and weights.
+
+        inputs, outputs: the arrays that the page gives and gets.  kept: arrays whose contents count at the start.
+        """
+        from trueno_wgpu.web import folder as files
+
+        return files.write(script, folder, inputs, outputs, kept)
 
     def synchronize(self) -> int:
         """Wait; return the status bits of this thread's guarded kernels."""

@@ -104,6 +104,65 @@ def test_json_keeps_its_contract(file, name):
     assert not report["files"][1]["findings"]
 
 
+def test_a_strict_rule_is_for_those_who_ask(file):
+    path = file(RULES["shared-64-bit-address"].bad)
+    assert "no findings" in ptx(path).stdout
+    for option in ("--strict", "--rule=shared-64-bit-address"):
+        result = ptx(path, option)
+        assert "[shared-64-bit-address]" in result.stdout and result.exit_code == (option == "--strict")
+
+
+def test_a_baseline_leaves_out_what_it_has(file, tmp_path):
+    path, kept = file(BAD), tmp_path / "before.json"
+    kept.write_text(ptx(path, "--json", "--block", 128).stdout)
+    again = file("mov.u32 %r9, 1;\n" + BAD, "again.ptx")  # another line of another file
+    result = ptx(again, "--block", 128, "--baseline", kept)
+    assert result.exit_code == 0 and result.stdout.endswith("1 entry in 1 file: no findings, 1 known\n")
+    both = file(BAD.replace("ret;", "") + RULES["wrong-space"].bad, "both.ptx")
+    report = json.loads(ptx(both, "--json", "--block", 128, "--baseline", kept).stdout)
+    jsonschema.validate(report, SCHEMA)
+    rules = [f["rule"] for f in report["files"][0]["entries"][0]["findings"]]
+    assert report["summary"]["known"] == 1 and "wrong-space" in rules and "missing-barrier" not in rules
+    kept.write_text('{"files": 3}')
+    for wrong in (kept, tmp_path / "none.json", path):
+        assert isinstance(ptx(path, "--baseline", wrong).exception, ParameterError)
+
+
+@pytest.mark.parametrize("options, code, said", [
+    (["--array", "x=f32[128]", "--array", "1=u32[4]", "--param", "n=3", "--block", "128"], 0,
+     "run        grid 1x1x1 and block 128x1x1: 896 instructions of threads, no findings\n\n"),
+    (["--array", "x=f32[100]", "--param", "y=0", "--param", "n=3", "--block", "128"], 1,
+     "no findings\n"),
+    (["--array", "x=f32[128]", "--block", "128"], 2, "k: y has neither --param nor --array"),
+    (["--array", "x=f32[128]", "--array", "y=f32[1]", "--param", "n=1"], 2, "k: --block is missing"),
+    (["--array", "x=q32[128]"], 2, "must be a type and a number of elements, as f32[1024]"),
+    (["--array", "x=u8[9999999999]"], 2, "1073741824 is the most"),
+    (["--array", "z=u8[9]", "--block", "128"], 2, "no entry has a parameter 'z'"),
+])  # fmt: skip
+def test_run(file, options, code, said):
+    body = """mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [x]; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2;
+ld.global.u32 %r2, [%rd3]; st.global.u32 [%rd3], %r2; ret;"""
+    result = ptx(file(body), "--run", "--no-ptxas", *options)
+    if code == 2:
+        assert isinstance(result.exception, ParameterError) and said in str(result.exception)
+        return
+    assert result.exit_code == code
+    if code == 0:
+        assert said in result.stdout
+    else:
+        assert "error in the run: x[100]: past the end of x" in result.stdout and "2 in the run" in result.stdout
+        report = json.loads(ptx(file(body), "--run", "--no-ptxas", "--json", *options).stdout)
+        jsonschema.validate(report, SCHEMA)
+        assert report["files"][0]["entries"][0]["run"]["findings"][0]["kind"] == "out-of-bounds"
+
+
+def test_run_of_what_the_emulator_does_not_know(file):
+    result = ptx(file("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [s, {%r1}]; ret;"), "--run", "--block", 32,
+                 "--param", "x=0", "--param", "y=0", "--param", "n=0")  # fmt: skip
+    assert result.exit_code == 2 and "run        not possible:" in result.stdout
+    assert isinstance(ptx(file(GOOD), "--array", "x=u8[4]").exception, ParameterError)
+
+
 def test_sarif(file):
     result = ptx(file(BAD), "--sarif")
     (run,) = json.loads(result.stdout)["runs"]

@@ -37,6 +37,22 @@ def test_narrow_loads_extend(rng, kind, dtype):
     assert not report.findings
 
 
+def test_elements_of_an_array_are_named_by_index(rng):
+    """`array[3]` is the fourth element: its address for mov, the memory there for ld and st, as for ptxas."""
+    x, out = rng.integers(0, 1 << 30, 8).astype("u4"), np.zeros(2, "u4")
+    text = kernel_text("""
+        .shared .align 16 .v2 .b32 pairs[4];
+        ld.param.u64 %rd1, [px]; ld.param.u64 %rd2, [py];
+        ld.global.u32 %r1, [%rd1+4]; ld.global.u32 %r2, [%rd1+8];
+        mov.u32 %r3, words[3]; st.shared.u32 [%r3], %r1; ld.shared.u32 %r4, [words+12];
+        st.shared.u32 pairs[2], %r2; mov.u32 %r5, pairs; ld.shared.u32 %r6, [%r5+16];
+        st.global.u32 [%rd2], %r4; st.global.u32 [%rd2+4], %r6; ret;""".replace(
+        ".shared .align", ".shared .align 4 .b32 words[16]; .shared .align"), PARAMS)  # fmt: skip
+    report = load(text).launch("k", 1, 1, [x, out])
+    np.testing.assert_array_equal(out, x[1:3])
+    assert not report.findings
+
+
 @pytest.mark.parametrize(
     "count, kind, size", [(2, "b32", 4), (4, "b32", 4), (2, "b64", 8), (4, "b16", 2), (4, "b8", 1)]
 )

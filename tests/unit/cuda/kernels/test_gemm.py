@@ -83,7 +83,7 @@ def test_no_bank_is_hit_twice(element, name):
     a, b = floats(rng, NUMPY[element], m, depth), floats(rng, NUMPY[element], depth, n)
     out = np.zeros((m, n), a.dtype)
     report = measured(
-        simt("sm_90", element, tile, True, PLAIN), (1, 1, 1), (a, b, out), (m, n, depth, depth, 1, 1, 0, 0, 0, 0)
+        simt("sm_90", element, tile, True, PLAIN), (1, 1, 1), (a, b, out), (m, n, depth, n, depth, 1, 1, 0, 0, 0, 0)
     )
     assert_product(out, a, b)
     reads = [c for c in report.bank_conflicts.values() if c.text.startswith("ld.shared")]

@@ -98,7 +98,7 @@ def test_no_bank_is_hit_twice(variant, element, turned):
     out = np.zeros((m, n), np.float32)
     report = measured(
         mma("sm_80", element, f32, tile, turned, True, PLAIN), (1, 1, 1),
-        (*(x.view(f"V{x.itemsize}") for x in (a, b)), out), (m, n, depth, depth, 1, 1, 0, 0, 0, 0),
+        (*(x.view(f"V{x.itemsize}") for x in (a, b)), out), (m, n, depth, n, depth, 1, 1, 0, 0, 0, 0),
     )  # fmt: skip
     assert_near(out, a, b.T if turned else b, element)
     assert all(c.conflicts == 0 for c in report.bank_conflicts.values()), report

@@ -97,7 +97,7 @@ def test_no_bank_is_hit_twice(turned):
     out, operands = np.zeros((1, m, n), np.float16), np.ascontiguousarray(b.transpose(0, 2, 1)) if turned else b
     maps = [TensorMap(x, box, 128) for x, box in zip((a, operands), tile.boxes(f16, turned), strict=True)]
     kernel = wgmma(f16, f16, tile, turned, 8, PLAIN)
-    report = measured(kernel, (1, 1, 1), (*maps, out), (m, n, depth, 1, 1, 1, 0, 0))
+    report = measured(kernel, (1, 1, 1), (*maps, out), (m, n, depth, n, 1, 1, 1, 0, 0))
     assert_near(out[0], a[0], b[0], f16)
     assert all(c.conflicts == 0 for c in report.bank_conflicts.values()), report
     assert report.bank_conflicts

@@ -114,7 +114,7 @@ CLASSES = {
 INSIDE = {
     "address", "apply", "assign", "atomic", "bind", "builder", "close", "condition", "constant", "context", "convert",
     "emit", "flat", "guard", "in_bounds", "label", "lay_out", "load", "need", "new", "new_var", "operand", "params",
-    "place", "place_of", "read", "register", "reinterpret", "statement", "store",
+    "place", "place_of", "read", "register", "reinterpret", "statement", "store", "writes",
 }  # fmt: skip
 """What the parts of the builder say to each other."""
 

@@ -244,6 +244,12 @@ def comment_that_is_not_ascii(k, x, h, n, eps):
     k.comment("é")
 
 
+@misuse(r"k.allow\('wrong-space', ''\): the reason is one line of ASCII")
+def allowed_without_a_reason(k, x, h, n, eps):
+    with k.allow("wrong-space", ""):
+        x.store(0, 1.0)
+
+
 @misuse("k.asm: .* is not ASCII, which ptxas demands even of comments")
 def asm_that_is_not_ascii(k, x, h, n, eps):
     k.asm("// é")

@@ -15,6 +15,7 @@ FOLDING = {
     "held32": (1, 31, 128, 132, 500),
     "held64": (255, 256, 260, 1000),
     "held128x8": (5, 513, 2048),
+    "held2048": (5, 2049, 9000),
     "swept32x2": (1, 256, 257, 260, 1111),
     "swept64x1": (255, 256, 512, 1028),
     "long32x1": (1, 128, 129, 1000),
@@ -96,6 +97,9 @@ def test_which_schedule_a_shape_gets() -> None:
     assert {shape: str(choose(*shape, 4, 132)) for shape in chosen} == chosen
     assert str(choose(4096, 8192, 4, 132, live_values=2)) == "held512x4"
     assert str(choose(1, 2048, 4, 4)) == "long256x4c32"
+    clusters = {(4096, 40000): "held2048x5", (1000, 50257): "held2048x7", (8192, 151936): "held4096x10"}
+    clusters |= {(4096, 1 << 19): "swept1024x4", (1, 1 << 18): "long256x4c32", (32768, 8192): "held512x4"}
+    assert {shape: str(choose(*shape, 4, 132, clusters=True)) for shape in clusters} == clusters
 
 
 def test_of_held_groups_the_last_alone_is_masked() -> None:

@@ -1,20 +1,28 @@
 """The parameters of the tests: backends × dtypes × ops, from the options or from the module that collects them."""
 
+import os
 from dataclasses import asdict
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 import trueno
 from trueno.discovery import registry
+from trueno.errors import BackendUnavailable, DeviceLost
+from trueno.formats.lz4 import missing
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 from trueno.testing import halves
 from trueno.testing.declared import blocking_problems
-from trueno.testing.subject import rejected
+from trueno.testing.subject import rejected, subject
 
 DTYPES = ("float32", "float64")
+_ran: dict[str, str] = {}
+"""By backend, the test that began last in this process while the backend worked."""
+_lost: dict[str, str] = {}
+"""By backend, the sentence about its loss."""
 
 
 def option(config: pytest.Config, name: str, default: Any = None) -> Any:
@@ -112,14 +120,38 @@ def _blocking(backend: str) -> str:
 
 
 def skip_unsound(backend: str) -> None:
-    """Skip tests that are meaningless while the backend's own declarations are invalid."""
+    """Skip tests that are meaningless while the backend's own declarations are invalid, or once it was lost."""
+    _skip_lost(backend)
     problem = _blocking(backend)
     if problem:
         pytest.skip(f"not judged before this is fixed: {problem}")
 
 
+def _skip_lost(backend: str) -> None:
+    """Fail once, and then skip, where the backend has stopped working in this process: a device that was lost stays so.
+
+    The failure names the test that began last before that.
+    """
+    if backend in _lost:
+        pytest.skip(f"not judged: {_lost[backend]}")
+    try:
+        by = subject(backend)
+        if by.foreign:  # a kernel that is called directly takes nothing out of use
+            by.take(by.give(np.zeros(1, np.float32)))
+    except (BackendUnavailable, DeviceLost) as error:
+        last = _ran.get(backend, "the start of this process")
+        _lost[backend] = f"{backend} was lost in {last} ({error})"
+        remedy = "this process skips the tests of it that follow; run that test alone first, then the others"
+        pytest.fail(f"{_lost[backend]}; {remedy}", pytrace=False)
+    except Exception:  # the tests of its declarations report it
+        return
+    _ran[backend] = os.environ.get("PYTEST_CURRENT_TEST", "a test").rpartition("::")[2].partition(" (")[0]
+
+
 def skip_rejected(op: Op, backend: str, dtype: str) -> None:
     """Skip an op that the backend does not take, saying why."""
+    if op.family == "compression" and (problem := missing()):
+        pytest.skip(f"{op.name} is not judged: {problem}")
     skip_unsound(backend)
     reject = rejected(op, backend, dtype)
     if reject is not None:

@@ -5,7 +5,7 @@ A module that has kernels keeps `CATALOGUE = [CatalogueEntry(...), ...]`; `regis
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -103,12 +103,29 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Parity:
+    """How a kernel's batched form goes back to its form for one vector; written beside the kernel.
+
+    strategy: `grid_y`, the vectors lie along the grid's y, or `register_unroll`, each thread has them in registers, as
+    many as the constant `columns` says.  batched, single: the constants of the two builds; of `single` the defaults are
+    usual.  both: (device, rng, batched, single) -> the results of one batched launch, and of one launch per vector, on
+    the same operands.
+    """
+
+    strategy: Literal["grid_y", "register_unroll"]
+    batched: Mapping[str, Any]
+    both: Callable[[Device, np.random.Generator, Kernel, Kernel], tuple[Any, Any]]
+    single: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class CatalogueEntry:
     """A kernel of the catalogue, with all its variants.
 
     build: (arch, **constants) -> Kernel, or several that run one after the other.
     sample: (rng, **constants) -> Sample or Trial.  arches: those it claims.
     variants: sets of values of its constants that are tested besides the defaults; the tests build and run them all.
+    parity: of a kernel that has a batched form.
     """
 
     name: str
@@ -119,6 +136,7 @@ class CatalogueEntry:
     constants: tuple[Constant, ...] = ()
     arches: tuple[str, ...] = ALL
     variants: tuple[Mapping[str, Any], ...] = field(default=({},))
+    parity: Parity | None = None
 
     @property
     def defaults(self) -> dict[str, Any]:

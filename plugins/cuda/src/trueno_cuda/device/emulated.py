@@ -42,6 +42,17 @@ class Memory:
         self.ptr = int(whole.ctypes.data) + start
 
 
+class Piece:
+    """A part of a memory, which it keeps."""
+
+    __slots__ = ("bytes", "ptr", "whole")
+
+    def __init__(self, whole: "Memory | Piece", start: int, nbytes: int) -> None:
+        if not 0 <= start <= start + nbytes <= len(whole.bytes):
+            raise KernelError(f"cuda_emulated: {nbytes} bytes from {start} on are not in {len(whole.bytes)}")
+        self.whole, self.ptr, self.bytes = whole, whole.ptr + start, whole.bytes[start : start + nbytes]
+
+
 class Array:
     """An array on the emulated device.  It never becomes a NumPy array automatically, and has no truth value."""
 
@@ -51,7 +62,7 @@ class Array:
     __array_ufunc__ = None  # NumPy's operators raise at once
     __hash__ = object.__hash__
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, data: Memory) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: Any, data: Memory | Piece) -> None:
         self.shape = tuple(int(s) for s in shape)
         self.dtype = np.dtype(dtype)
         self.data = data
@@ -91,6 +102,19 @@ class Array:
         return f"<cuda_emulated Array {self.shape} {self.dtype}>"
 
 
+class Mirror:
+    """Memory that gets what an array of bytes holds."""
+
+    def __init__(self, host: np.ndarray[Any, Any], there: Array) -> None:
+        self._host, self._there = host, there
+
+    def part(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return Array(shape, dtype, Piece(self._there.data, start, prod(shape) * np.dtype(dtype).itemsize))
+
+    def send(self, nbytes: int) -> None:
+        self._there.data.bytes[:nbytes] = self._host[:nbytes]
+
+
 class _Here(local):
     """What each thread has."""
 
@@ -105,6 +129,7 @@ class Recording:
     def __init__(self) -> None:
         self.launches: list[Callable[[], None]] = []
         self.held: list[Array] = []
+        self.scratch: Array | None = None
 
     def replay(self) -> None:
         for launch in self.launches:
@@ -137,6 +162,14 @@ class Emulator:
             self._here.recorded.held.append(array)
         return array
 
+    def scratch(self, nbytes: int) -> Array:
+        recording = self._here.recorded
+        if recording is None:
+            return self.empty((nbytes,), BYTES)
+        if recording.scratch is None or recording.scratch.nbytes < nbytes:
+            recording.scratch = self.empty((nbytes,), BYTES)
+        return recording.scratch
+
     def to_device(self, x: np.ndarray[Any, Any]) -> Array:
         array = self.empty(x.shape, x.dtype.newbyteorder("="))
         array.elements[...] = x
@@ -151,8 +184,21 @@ class Emulator:
     def write(self, x: np.ndarray[Any, Any], out: Array) -> None:
         out.elements[...] = x
 
+    def mirror(self, host: np.ndarray[Any, Any]) -> "Mirror":
+        return Mirror(host, self.to_device(host))
+
+    def fetch(self, x: Array) -> Callable[[], np.ndarray[Any, Any]]:
+        copy = x.elements.copy()
+        return lambda: copy
+
     def copy(self, x: Array, out: Array) -> None:
-        out.elements[...] = x.elements
+        def run() -> None:
+            out.elements[...] = x.elements
+
+        if self._here.recorded is not None:
+            self._here.recorded.launches.append(run)
+        else:
+            run()
 
     def contiguous(self, x: Array) -> Array:
         return x
@@ -176,8 +222,8 @@ class Emulator:
     # ---- running --------------------------------------------------------------------------------------
 
     def prepare(
-        self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1
-    ) -> Callable[..., None]:
+        self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1,
+    ) -> Callable[..., None]:  # fmt: skip
         if not runs(kernel.arch, self.arch):
             raise KernelError(
                 f"{kernel.name} is built for {kernel.arch}, and cuda_emulated plays {self.arch}; build it for that, or "
@@ -206,9 +252,9 @@ class Emulator:
         def launch(given: Sequence[int | TensorMap], floats: Sequence[float] = ()) -> None:
             if len(given) != pointers:
                 raise KernelError(f"{kernel.name} takes {pointers} pointers, not {len(given)}")
-            if self._here.recorded is not None:
+            if (recorded := self._here.recorded) is not None:
                 kept = tuple(given), tuple(floats)
-                self._here.recorded.launches.append(lambda: run(*kept))
+                recorded.launches.append(lambda: run(*kept))
             else:
                 run(given, floats)
 
@@ -257,6 +303,10 @@ class Emulator:
 
     def wait(self) -> None:
         """Every launch has finished when it returns."""
+
+    def free(self) -> int:
+        """As much as the host gives."""
+        return 1 << 62
 
     def close(self) -> None:
         """This device holds no resources."""

@@ -68,6 +68,12 @@ class Device(Protocol):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """An uninitialised array in C order, aligned to 256 bytes; OutOfMemory where there is no room."""
 
+    def scratch(self, nbytes: int) -> Any:
+        """Bytes for what the launches of one call pass to each other: the next call on the stream may get the same.
+
+        All calls of a recording share what the largest of them needs.  A call asks once.
+        """
+
     def to_device(self, x: np.ndarray[Any, Any]) -> Any:
         """A copy of a host array."""
 
@@ -77,6 +83,12 @@ class Device(Protocol):
     def write(self, x: np.ndarray[Any, Any], out: Any) -> None:
         """Overwrite an array with a host array of its shape and dtype."""
 
+    def mirror(self, host: np.ndarray[Any, Any]) -> Any:
+        """Memory for what an array of bytes holds (see `trueno.discovery.protocol.Mirror`)."""
+
+    def fetch(self, x: Any) -> Callable[[], np.ndarray[Any, Any]]:
+        """Begin a copy to the host, after what this thread launched; the function waits for it and returns it."""
+
     def copy(self, x: Any, out: Any) -> None:
         """Copy inside the device, between arrays of one shape and dtype."""
 
@@ -84,13 +96,13 @@ class Device(Protocol):
         """`x` itself if its elements are in C order, otherwise a copy in which they are."""
 
     def prepare(
-        self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1
-    ) -> Launch:
+        self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1,
+    ) -> Launch:  # fmt: skip
         """Load a kernel, once, and fix all of a launch but its pointers and floats.
 
         The kernel's parameters are pointers, then the integers `numbers`, then floats.  block: if the kernel leaves its
-        threads open.  shared: dynamic bytes, by default the kernel's own.  KernelError if the device does not support
-        it.
+        threads open.  shared: dynamic bytes, by default the kernel's own.
+        KernelError if the device does not support it.
         """
 
     def tensor_map(self, address: int, element: str, shape: Sequence[int], box: Sequence[int], swizzle: int = 0) -> Any:
@@ -113,10 +125,16 @@ class Device(Protocol):
         """
 
     def recording(self) -> AbstractContextManager[Any]:
-        """Record this thread's launches inside without running them; gives what `replay()`s them on the same arrays."""
+        """Record this thread's launches and copies inside without running them.
+
+        Gives what `replay()`s them on the same arrays.
+        """
 
     def wait(self) -> None:
         """Wait until all launches are done; raises errors that occurred meanwhile."""
+
+    def free(self) -> int:
+        """Bytes that arrays can have."""
 
     def close(self) -> None:
         """Release everything; closing twice is not an error."""

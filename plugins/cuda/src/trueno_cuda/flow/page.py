@@ -9,7 +9,9 @@ from trueno_cuda.flow.evidence import ROLES
 from trueno_cuda.flow.graph import Flow
 from trueno_cuda.flow.report import FILLS, record
 
-WIDTH, HEIGHT, GAP_X, GAP_Y = 210, 26, 90, 12
+WIDTH, HEIGHT, GAP_X, GAP_Y = 240, 26, 90, 12
+LONGEST = 32
+"""Characters of a module's name that fit into its box."""
 
 
 def html(flow: Flow, title: str) -> str:
@@ -63,13 +65,21 @@ def picture(flow: Flow) -> str:
     for module, (x, y) in place.items():
         role = main_role(modules[module])
         words = ", ".join(f"{count} {name}" for name, count in modules[module].items() if count)
-        short = module if len(module) <= 32 else "…" + module[-31:]
+        short = _short(module)
         parts.append(
             f'<g class="module {role}" data-module="{markup(module)}" tabindex="0"><title>{markup(module)}: '
             f'{words}</title><rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="4"/>'
             f'<text x="{x + 8}" y="{y + 17}">{markup(short)}</text></g>'
         )
     return "".join([*parts, "</svg>"])
+
+
+def _short(module: str) -> str:
+    """The last parts of a module's name, as many as fit."""
+    if len(module) <= LONGEST:
+        return module
+    parts = module[-(LONGEST - 1) :].partition(".")
+    return f"…{parts[2] or parts[0]}"
 
 
 def _depths(modules: list[str], arrows: list[tuple[str, str]]) -> dict[str, int]:

@@ -5,8 +5,23 @@
 `store` and `epilogue` are how they end, `source` and `operands` help to write kernels.
 """
 
-from trueno_cuda.kernels import convolve2d, embedding, gemv, outer, transpose  # noqa: F401 - they declare their kernels
+from trueno_cuda.kernels import (  # noqa: F401 - they declare their kernels
+    concatenate,
+    convolve2d,
+    eigen,
+    embedding,
+    gemv,
+    outer,
+    rope,
+    sample,
+    topk,
+    transpose,
+)
+from trueno_cuda.kernels.attention import prefill  # noqa: F401
+from trueno_cuda.kernels.caches import attend, scatter  # noqa: F401
 from trueno_cuda.kernels.gemm import matmul  # noqa: F401
+from trueno_cuda.kernels.lz4 import compress, decompress, pack  # noqa: F401
+from trueno_cuda.kernels.quant import columns, decoding, experts, products, quantize  # noqa: F401
 from trueno_cuda.kernels.table import KERNELS
 
 __all__ = ["KERNELS"]

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trueno.backend import Call, FusedOp, Program
+from trueno.backend import Call, FusedOp, Program, SharedOp
 
 from trueno_cuda.ptx import Value
 from trueno_cuda.rows.expressions import EXPRESSIONS, cast
 
-HEADS = ("matmul", "batched_matmul", "matvec", "vecmat")
+HEADS = ("matmul", "batched_matmul", "matvec", "vecmat", "quant_matvec", "quant_matmul")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,25 @@ class Epilogue:
 
 def refusal(call: Call) -> str | None:
     """Why a product does not take in what follows it; None if it does."""
-    head, op = call.op.head, call.op
-    if head.name not in HEADS or head.params:
+    op: FusedOp = call.op
+    head = op.head
+    if head.name not in HEADS or head.symbolic:
         return f"{head.name} takes no epilogue"
     reason = _reason(op.epilogue.program(op.kinds))
     return f"{op.name}: {reason}" if reason else None
+
+
+def shared_refusal(call: Call) -> str | None:
+    """Why no kernel runs several products of one operand; None if one does."""
+    op: SharedOp = call.op
+    if op.table_op.name != "quant_matvec":
+        return f"{op.table_op.name}: each of its products is a kernel of its own"
+    for member in op.members:
+        if isinstance(member.op, FusedOp):
+            reason = _reason(member.op.epilogue.program(member.op.kinds))
+            if reason:
+                return f"{member.op.name}: {reason}"
+    return None
 
 
 def _reason(program: Program) -> str:

@@ -31,6 +31,7 @@ def typed(
     threads: int,
     operands: Mapping[str, Any],
     blocks_per_sm: int | None = None,
+    cluster: int | None = None,
 ) -> Source:
     """A kernel of `function` whose launch parameters are these, by name and type, in this order.
 
@@ -49,7 +50,7 @@ def typed(
     build.__name__ = name
     build.__wrapped__ = function  # type: ignore[attr-defined]  # the builder reads the function's own text
     build.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return kernel(threads=threads, blocks_per_sm=blocks_per_sm, overlap=True)(build)
+    return kernel(threads=threads, blocks_per_sm=blocks_per_sm, cluster=cluster, overlap=True)(build)
 
 
 def element(itemsize: int) -> Type:

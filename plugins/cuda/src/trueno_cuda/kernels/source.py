@@ -21,6 +21,7 @@ def build(
         body(k, SimpleNamespace(**dict(zip(params, given, strict=True))))
 
     function.__name__ = name
+    function.body = body  # type: ignore[attr-defined]  # which writes the kernel
     given = [Parameter(n, Parameter.POSITIONAL_OR_KEYWORD, annotation=t) for n, t in params.items()]
     function.__signature__ = Signature([Parameter("k", Parameter.POSITIONAL_OR_KEYWORD), *given])  # type: ignore[attr-defined]
     return Source(function, threads=threads, blocks_per_sm=blocks_per_sm, overlap=True).build(arch)

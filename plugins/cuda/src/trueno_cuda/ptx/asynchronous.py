@@ -207,12 +207,14 @@ class Asynchronous(TensorCores):
         if reduce and reduce not in REDUCTIONS:
             raise BuildError(f"k.store_bulk: reduce={reduce!r} is not one of {', '.join(REDUCTIONS)}")
         target.root.written = True
+        self.writes(target.root)
         operands = [self.place_of(target, self.flat(target, to)), self._landing(tile, at, count, "fetch")]
         start, end = ("cp.reduce", f".{reduce}.{target.element}") if reduce else ("cp", "")
         self.emit(f"{start}.async.bulk.global.shared::cta.bulk_group{end}", *operands, str(count * tile.element.bytes))
 
     def store_tensor(self, target: Value, to: Sequence[Value | int], tile: Pointer, at: Index) -> None:
         """One thread copies a box from shared memory to a tensor map's place."""
+        self.writes(None)
         operands = [self._corner(target, to), self._landing(tile, at, 1, "fetch")]
         self.emit(f"cp.async.bulk.tensor.{len(to)}d.global.shared::cta.tile.bulk_group", *operands)
 

@@ -1,8 +1,10 @@
 """The object that kernels call `k`: all parts of the builder, and the parameters of the launch."""
 
 import keyword
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from trueno_cuda.ptx.asynchronous import Asynchronous
@@ -15,6 +17,8 @@ from trueno_cuda.ptx.values import Value
 
 DYNAMIC: Final = "dynamic"
 ParamType = Type | ptr | TensorMap
+JUDGED: Final = re.compile(r"\s*(?:@\S+ )?(?:ld|st|atom|red|cp|bar|barrier|mbarrier|shfl|wgmma)\b")
+"""Instructions that `k.allow` marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,6 @@ class Shared:
 class Builder(Asynchronous):
     """Everything after `k.` in a kernel."""
 
-    @cached_property
-    def _roots(self) -> dict[str, Root]:
-        """The memory that the pointer parameters refer to, by the parameter's name."""
-        return {}
-
     def bind(self, name: str, kind: ParamType) -> Value | Pointer:
         """Read a launch parameter, at the top."""
         if not name.isascii() or keyword.iskeyword(name):
@@ -61,7 +60,7 @@ class Builder(Asynchronous):
             address = self.new(global_address, Uniformity.BLOCK, top=True)
             self.prologue.append(f"ld.param.u64 {generic.text}, [{param}];")
             self.prologue.append(f"cvta.to.global.u64 {address.text}, {generic.text};")
-            self._roots[name] = root
+            self.given[name] = root
             return Pointer(self, kind.element, root, address)
         if isinstance(kind, TensorMap):
             generic = self.new(u64, Uniformity.BLOCK, top=True)
@@ -84,6 +83,20 @@ class Builder(Asynchronous):
             raise BuildError(f"k.comment: {text!r} is not one line of ASCII, which ptxas demands even of comments")
         self.statement(f"// {text}")
 
+    @contextmanager
+    def allow(self, rule: str, reason: str) -> Iterator[None]:
+        """Excuse a rule of the analyzer (`trueno ptx`) inside `with k.allow("bank-conflict", "read once"):`.
+
+        Accesses to memory, copies, barriers, shuffles and products in it get a comment with the reason.
+        """
+        if not (rule.isascii() and reason.isascii()) or "\n" in rule + reason or not reason.strip():
+            raise BuildError(f"k.allow({rule!r}, {reason!r}): the reason is one line of ASCII")
+        first = len(self.lines)
+        yield
+        for at in range(first, len(self.lines)):
+            if JUDGED.match(self.lines[at]):
+                self.lines[at] += f"  // ptx: allow({rule}) {reason}"
+
     def params(self, kinds: dict[str, ParamType]) -> tuple[Param, ...]:
         """The parameters with the properties that their use has shown."""
         params: list[Param] = []
@@ -93,7 +106,7 @@ class Builder(Asynchronous):
             step = 64 if isinstance(kind, TensorMap) else size
             offset = -(-end // step) * step
             end = offset + size
-            root = self._roots.get(name)
+            root = self.given.get(name)
             if root is None:
                 params.append(Param(name, kind, offset, size, step))
             else:
@@ -108,10 +121,15 @@ class Builder(Asynchronous):
             raise BuildError(f"line {line}: what k gives there is never entered, so it guards nothing: write `{how}`")
         if self.path.inner.kind != "kernel":
             raise BuildError(f"a {self.path.inner.kind} is still open at the end of the kernel")
+        if self.late and not self.path.pending.waited:
+            raise BuildError(
+                'overlap="late": some path has no k.wait_previous(), and a grid that ended sooner would let its '
+                "successor read what its predecessor still writes"
+            )
         if self.path.pending.arriving:
             arrays = ", ".join(sorted(map(str, self.path.pending.arriving)))
             raise BuildError(f"cp.async into {arrays} is never waited for: k.async_commit(), k.async_wait(0)")
-        if self._wgmma.get("busy"):
+        if any(self._products):
             raise BuildError("wgmma is never waited for: k.wgmma_commit(), k.wgmma_wait(0)")
 
     def lay_out(self) -> tuple[list[str], list[str], Shared]:

@@ -29,6 +29,22 @@ class Collectives(Memory):
 
     # ---- barriers -------------------------------------------------------------------------------------
 
+    def wait_previous(self) -> None:
+        """Wait for the previous grid, in a kernel with overlap="late": what it wrote may be read from here on.
+
+        Each thread says so once, on every path, before it writes to global memory.  Before sm_90 it emits nothing.
+        BuildError: in another kernel, a second time, and in a loop.
+        """
+        if not self.late:
+            raise BuildError('k.wait_previous(): this kernel is not built with @kernel(overlap="late")')
+        if self.path.pending.waited:
+            raise BuildError("k.wait_previous(): it has waited already; once is enough")
+        if any(scope.repeats for scope in self.path.scopes):
+            raise BuildError("k.wait_previous() in a loop: wait before it")
+        if self.early:
+            self.emit("griddepcontrol.wait")
+        self.path.pending.waited = True
+
     def sync(self, barrier: int = 0, threads: int | None = None) -> None:
         """All threads of the block wait for each other; their writes to shared memory are then visible to all.
 

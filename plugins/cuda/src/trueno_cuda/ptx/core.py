@@ -19,9 +19,10 @@ class Core:
     threads: of a block along x, y and z, or None where the launch decides.
     early: whether the grid may begin before its input is written.  `ld.global.nc` needs memory that is not written
     during the whole life of the grid, even before it waits: such loads become plain ones then.
+    late: whether the author says where it waits (`k.wait_previous`).
     """
 
-    early = False
+    early = late = False
 
     def __init__(self, name: str, target: Target, threads: tuple[int, int, int] | None, code: CodeType | None) -> None:
         self.name, self.target, self.shape = name, target, threads
@@ -38,7 +39,7 @@ class Core:
         self.names: dict[str, str] = {}  # what a register holds for all threads from the start: `n`, `k.tid`
         self._labels: Counter[str] = Counter()
         self._code, self._line = code, 0
-        self._sealed = frozenset((*self.__dict__, "_sealed", "early"))
+        self._sealed = frozenset((*self.__dict__, "_sealed", "early", "late"))
 
     def __setattr__(self, name: str, value: object) -> None:
         sealed = self.__dict__.get("_sealed")

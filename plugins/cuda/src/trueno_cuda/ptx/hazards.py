@@ -41,18 +41,23 @@ class Region(NamedTuple):
 
 @dataclass(slots=True)
 class Pending:
-    """Accesses that no barrier has ordered yet.  groups: asynchronous copies, oldest first; open: not yet committed."""
+    """Accesses that no barrier has ordered yet.  groups: asynchronous copies, oldest first; open: not yet committed.
+
+    waited: whether this thread has waited for the previous grid, on every path to here.
+    """
 
     reads: set[Region] = field(default_factory=set)
     writes: set[Region] = field(default_factory=set)
     groups: list[set[Region]] = field(default_factory=list)
     open: set[Region] = field(default_factory=set)
+    waited: bool = False
 
     def copy(self) -> "Pending":
-        return Pending(set(self.reads), set(self.writes), [set(g) for g in self.groups], set(self.open))
+        return Pending(set(self.reads), set(self.writes), [set(g) for g in self.groups], set(self.open), self.waited)
 
     def join(self, other: "Pending") -> None:
         """Either of two paths was taken."""
+        self.waited &= other.waited
         self.reads |= other.reads
         self.writes |= other.writes
         self.open |= other.open

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final
+from types import CodeType, TracebackType
+from typing import Any, Final, Literal
 
 from trueno_cuda.ptx.asynchronous import Mbarrier
 from trueno_cuda.ptx.body import fault
@@ -48,7 +48,9 @@ class Kernel:
     threads: of a block along x, y, z, or None where the launch decides, up to `max_threads`.
     static_shared, dynamic_shared: bytes; a launch passes the second, and must raise the driver's limit above 48 KiB.
     cluster: blocks of a cluster.  escapes: each use of k.asm.  early: whether all of it waits for the previous grid, so
-    that it may be started before that has ended.
+    that it may be started before that has ended.  late: whether it may read before it waits; only a launcher
+    that knows that nothing in flight writes what it reads there may start it early.
+    emitter: the code of the Python function that wrote it.
     """
 
     name: str
@@ -64,6 +66,8 @@ class Kernel:
     cluster: Shape | None = None
     escapes: tuple[str, ...] = ()
     early: bool = False
+    late: bool = False
+    emitter: CodeType | None = field(default=None, compare=False, repr=False)
 
     @property
     def shared_bytes(self) -> int:
@@ -94,7 +98,7 @@ class Source:
     blocks_per_sm: int | None = None
     cluster: int | tuple[int, ...] | None = None
     registers: int | None = None
-    overlap: bool = False
+    overlap: bool | Literal["late"] = False
     params: dict[str, ParamType] = field(init=False)
     defaults: dict[str, inspect.Parameter] = field(init=False)
 
@@ -106,6 +110,8 @@ class Source:
             raise BuildError(
                 f"@kernel on {self.name}: give either threads=256, or max_threads= where the launch decides"
             )
+        if self.overlap not in (True, False, "late"):
+            raise BuildError(f"@kernel on {self.name}: overlap={self.overlap!r} is not True, False or 'late'")
 
     @property
     def name(self) -> str:
@@ -130,6 +136,8 @@ class Source:
         operands = [k.bind(n, t) for n, t in self.params.items()]
         if self.overlap and where.number >= OVERLAPPING:
             k.early = True
+        k.late = self.overlap == "late"
+        if k.early and not k.late:
             k.wait_for_previous_grid()
         self._traced(k, operands, chosen)
         k.close()
@@ -142,7 +150,8 @@ class Source:
         most = threads[0] * threads[1] * threads[2] if threads else self.max_threads or 0
         return Kernel(
             name, text, arch, _spelled(k.version), params, chosen, threads, most, shared.static, shared.dynamic,
-            cluster, tuple(k.escapes), k.early,
+            cluster, tuple(k.escapes), k.early and not k.late, k.early and k.late,
+            emitter=_emitter(self.function),
         )  # fmt: skip
 
     def _traced(self, k: Builder, operands: list[Any], constants: dict[str, Any]) -> None:
@@ -244,7 +253,7 @@ def kernel(
     blocks_per_sm: int | None = None,
     cluster: int | tuple[int, ...] | None = None,
     registers: int | None = None,
-    overlap: bool = False,
+    overlap: bool | Literal["late"] = False,
 ) -> Callable[[Callable[..., None]], Source]:
     """Make a Python function a kernel.
 
@@ -255,6 +264,9 @@ def kernel(
     Every thread waits, before anything else: a grid that ended sooner would let its successor read what its predecessor
     still writes.  Letting the next one start as early (k.launch_next_grid) made replayed batches slower: 1.05 us a
     kernel on an H200, 0.97 without, 1.20 with neither.
+    overlap="late": the kernel says itself where it waits, with k.wait_previous(), and may read before that what no
+    kernel in flight writes, as the weights of a model.  A launcher that does not know whether that holds starts the
+    kernel when the previous one has ended.
     """
     if function is not None:
         name = getattr(function, "__name__", repr(function))
@@ -289,6 +301,12 @@ def _interface(function: Callable[..., None]) -> tuple[dict[str, ParamType], dic
         else:
             params[p.name] = p.annotation
     return params, constants
+
+
+def _emitter(function: Callable[..., None]) -> CodeType:
+    """The function that writes the kernel: the one that `function` names as its `body` or wraps, or itself."""
+    body: Callable[..., Any] = inspect.unwrap(getattr(function, "body", function))
+    return getattr(body, "__func__", body).__code__
 
 
 def _own(traceback: TracebackType | None) -> TracebackType | None:

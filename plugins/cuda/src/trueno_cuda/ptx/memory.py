@@ -33,6 +33,11 @@ class Memory(Control):
     """Adds arrays, loads, stores and atomics."""
 
     @cached_property
+    def given(self) -> dict[str, Root]:
+        """The memory that the pointer parameters refer to, by the parameter's name."""
+        return {}
+
+    @cached_property
     def arrays(self) -> list[Array]:
         """The arrays declared so far."""
         return []
@@ -142,9 +147,17 @@ class Memory(Control):
         root.align = max(root.align, size * count)
         root.read |= how != "write"
         root.written |= how != "read"
+        if how != "read" and root.space == "global":
+            self.writes(root)
         if pointer.region is not None:
             self.path.touch("write" if how != "read" else "read", pointer.region)
         return self.place_of(pointer, at), at
+
+    def writes(self, root: Root | None) -> None:
+        """Note a write to global memory, of a parameter or other; BuildError where none may be written yet."""
+        if self.late and not self.path.pending.waited:
+            name = root.name if root else "a tensor map's memory"
+            raise BuildError(f"{name} is written before k.wait_previous(): the previous grid may still use it")
 
     # ---- loads and stores -----------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ TOPICS: Final = (
         "Barriers and fences",
         "What one thread wrote to shared memory another may read after a barrier; the builder refuses a read or write "
         "that needs one.",
-        ("k.sync", "k.sync_warp", "k.sync_cluster", "k.arrive", "k.fence"),
+        ("k.sync", "k.wait_previous", "k.sync_warp", "k.sync_cluster", "k.arrive", "k.fence"),
     ),
     Topic(
         "Shuffles and votes",
@@ -98,8 +98,8 @@ TOPICS: Final = (
     ),
     Topic(
         "The way out",
-        "For what the tables lack. Kernels list each use in `escapes`.",
-        ("k.asm", "k.comment"),
+        "For what the tables lack. Kernels list each use of k.asm in `escapes`.",
+        ("k.asm", "k.comment", "k.allow"),
     ),
 )  # fmt: skip
 MEMBERS: Final = tuple(dict.fromkeys(name.partition(".")[2] for t in TOPICS for name in t.members if name[:2] == "k."))

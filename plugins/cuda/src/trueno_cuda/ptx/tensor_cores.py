@@ -189,7 +189,7 @@ class TensorCores(Collectives):
 
         shape: m64nNkK, N a multiple of 8 up to 256; acc: N / 2 Vars; a, b: `k.matrix`, or a fragment of 4 registers
         for a; of: the element's type.  transposed: a or b is stored transposed in shared memory (16-bit elements only).
-        The Vars may be used again after k.wgmma_commit() and k.wgmma_wait(0).
+        The Vars may be used again after k.wgmma_commit() and k.wgmma_wait(n) that waits for it.
         """
         n, depth = _shape(shape)
         whole = WGMMA_K.get(of.name)
@@ -206,11 +206,9 @@ class TensorCores(Collectives):
         flag = accumulate if isinstance(accumulate, Value) else self._flag(accumulate)
         if not is_predicate(flag):
             raise BuildError(f"k.wgmma: accumulate={flag!r} is not a predicate")
-        busy = self._wgmma.setdefault("busy", [])
         for var in acc:
             if not var.busy:
                 self._written(var, kind)
-        assert isinstance(busy, list)
         left = self.operand(a, descriptor) if isinstance(a, Value) else self._fragment(a, of)
         for matrix in (a, b):
             region = self._matrices.get(matrix.text) if isinstance(matrix, Value) else None
@@ -226,9 +224,8 @@ class TensorCores(Collectives):
             raise BuildError(f"k.wgmma: {of} cannot be transposed, only 16-bit elements can")
         self.emit(f"wgmma.mma_async.sync.aligned.{shape}.{kind}.{element}.{element}", *operands)
         for var in acc:
-            if not var.busy:
-                var.busy = True
-                busy.append(var)
+            var.busy = True
+        self._products[-1].extend(acc)
 
     def _fragment(self, a: Sequence[Value], of: Type) -> str:
         if len(a) != 4:
@@ -251,18 +248,26 @@ class TensorCores(Collectives):
         """Close a group of wgmma, for k.wgmma_wait to count."""
         self.emit("wgmma.commit_group.sync.aligned")
         self._wgmma["committed"] = True
+        self._products.append([])
 
     def wgmma_wait(self, newest: int = 0) -> None:
-        """Wait for all but the `newest` committed groups; with 0 the accumulators can be used again."""
+        """Wait for all but the `newest` committed groups; the accumulators that no newer one has can be used again."""
         if not self._wgmma.get("committed"):
             raise BuildError("k.wgmma_wait: nothing was committed; k.wgmma_commit() ends a group")
         self.emit("wgmma.wait_group.sync.aligned", str(newest))
-        busy = self._wgmma.setdefault("busy", [])
-        if newest == 0 and isinstance(busy, list):
-            for var in busy:
-                var.busy = False
-            busy.clear()
+        *groups, opened = self._products
+        done = groups[: max(len(groups) - newest, 0)]
+        kept = {id(var) for group in (*groups[len(done) :], opened) for var in group}
+        for var in (var for group in done for var in group if id(var) not in kept):
+            var.busy = False
+        self._products[:] = [*groups[len(done) :], opened]
+        if newest == 0:
             self._wgmma["fenced"] = False
+
+    @cached_property
+    def _products(self) -> list[list[Var]]:
+        """The accumulators of each committed group that may be in flight, and of the one that is not committed yet."""
+        return [[]]
 
     @cached_property
     def _wgmma(self) -> dict[str, object]:

@@ -9,10 +9,11 @@ import numpy as np
 from trueno.backend import TABLE, Call, Op, bound, judge
 from trueno.errors import KernelError
 
-from trueno_cuda.catalogue.entry import GUARDED, CatalogueEntry, Constant, Result, Trial
+from trueno_cuda.catalogue.entry import GUARDED, CatalogueEntry, Constant, Parity, Result, Trial
 from trueno_cuda.device.protocol import Device
 from trueno_cuda.ptx import Kernel
 from trueno_cuda.rows.accuracy import ACCURACY
+from trueno_cuda.rows.flat import division
 from trueno_cuda.rows.rowprogram import RowKernel, refusal
 from trueno_cuda.rows.schedule import Schedule, parse
 from trueno_cuda.rows.source import HELD, is_flat, printed
@@ -21,6 +22,10 @@ ROWS, ELEMENTS = 3, 200
 """Of a sample: a row is not a whole number of any team's vectors."""
 SHORT = 56
 """Elements by which a sample's row is shorter than what the schedule holds that a program gets where none is named."""
+BATCHED = ("rms_norm", "softmax", "residual_add", "swiglu")
+"""Ops of a transformer's layer whose batched form, with rows along the grid's y, is compared with that of one row."""
+VECTORS = 5
+"""Of the comparison."""
 DEMANDED = (-0.5, 0.75)
 """For float parameters without a default."""
 AUTO = "auto"
@@ -106,12 +111,50 @@ def _tried(device: Device, key: Call, schedule: str, operands: list[np.ndarray[A
     return results
 
 
+def _comparer(op: Op) -> Callable[..., tuple[Any, Any]]:
+    def both(device: Device, rng: np.random.Generator, batched: Kernel, single: Kernel) -> tuple[Any, Any]:
+        """Some rows by one launch of the batched kernel, and by one launch each."""
+        n = _held(parse(HELD), "float32") - SHORT
+        shapes = {"e": (VECTORS, n), "w": (n,)}
+        operands = [_natural(op, rng, shapes[kind]).astype(np.float32) for kind in op.layout]
+        arrays, kinds = list(map(device.to_device, operands)), [*op.layout, "e"]
+        params, width = [float(p.default) for p in op.params if p.symbolic], 4
+
+        def launched(kernel: Kernel, rows: range) -> Any:
+            out, flat = device.empty((len(rows), n), np.dtype(np.float32)), _flat(op)
+            block = kernel.threads[0] * width if kernel.threads else 1
+            y = len(rows) if kernel is batched else 1
+            numbers: tuple[int, ...] = (len(rows), n)
+            if flat:
+                numbers = (n // width, n) if kernel is batched else (n // width, n, n, *division(n), 0)
+            pointers = [a.data.ptr + rows[0] * n * 4 * (kind == "e") for a, kind in zip(arrays, kinds, strict=False)]
+            launch = device.prepare(kernel, (-(-n // block) if flat else 1, y, 1), numbers)
+            launch([*pointers, out.data.ptr], params)
+            return device.to_host(out)
+
+        alone = [launched(single, range(i, i + 1)) for i in range(VECTORS)]
+        return launched(batched, range(VECTORS)), np.concatenate(alone)
+
+    return both
+
+
 def _entry(op: Op) -> CatalogueEntry:
     variants: tuple[dict[str, Any], ...] = (
         ({},) if _flat(op) else ({}, {"schedule": "swept128x1"}, {"schedule": "long128x1c4"})
     )
+    parity = None
+    if op.name in BATCHED:
+        single, batched = ({"schedule": f"{'flat256x1' if _flat(op) else HELD}{y}"} for y in ("", "y"))
+        variants, parity = (*variants, batched), Parity("grid_y", batched, _comparer(op), single)
     return CatalogueEntry(
-        op.name, op.family, op.doc.partition("\n")[0], _builder(op), _sampler(op), CONSTANTS, variants=variants
+        op.name,
+        op.family,
+        op.doc.partition("\n")[0],
+        _builder(op),
+        _sampler(op),
+        CONSTANTS,
+        variants=variants,
+        parity=parity,
     )
 
 

@@ -10,12 +10,14 @@ Invariant Integers using Multiplication, figure 4.1; exact for dividends below 2
 
 from typing import Any
 
-from trueno_cuda.ptx import Kernel, Value
+from trueno_cuda.ptx import Kernel, Value, u64
 from trueno_cuda.rows.printer import Lane, Printer
 
 NUMBERS = ("items", "n", "pitch", "magic", "shift", "first")
 """Of a launch.  items: units.  n: elements of a row.  pitch: elements of a row that the launch sees, by which `magic`
 and `shift` divide.  first: the column of the first of them."""
+BATCHED = ("items", "n")
+"""Of a batched launch.  items: units of a row.  n: elements of a row."""
 MOST = 1 << 30
 """Elements of a launch: indices stay below 2^31 in threads beyond the end, too."""
 
@@ -76,3 +78,36 @@ class Flat(Printer):
 
         wide = f"v{self.width}"
         return self.build(f"flat{threads}x{groups}_{wide}", body, NUMBERS, threads=threads, arch=arch)
+
+    def batched(self, arch: str, threads: int = 256, groups: int = 0) -> Kernel:
+        """The same with rows along the grid's y: no division finds the row of an element."""
+        groups = groups or USUAL_GROUPS
+        count = groups * self.units
+        pass_ = self.plan.passes[0]
+
+        def body(items: Value, n: Value) -> None:
+            k: Any = self.k
+            row, start = k.ctaid_y, k.ctaid * (threads * count) + k.tid
+            live = [start + j * threads < items for j in range(count)]
+            at, step = start * self.width, threads * self.width
+            first = k.mad_wide(row, k.multiple_of(n, self.width), at.to(u64))
+            self.row_leaves(row)
+            self.row_ops(pass_.before)
+            bases = {
+                i: self.pointer(source) + (first if self.kinds[str(source)] == "e" else at) for i, source in pass_.loads
+            }
+            loaded = [
+                {i: self.load(base, j * step, here, self.width) for i, base in bases.items()}
+                for j, here in enumerate(live)
+            ]
+            outs = {number: self.pointer(number) + first for number, _ in pass_.stores}
+            for j, values in enumerate(loaded):
+                lanes: list[Lane] = [{i: v[e] for i, v in values.items()} for e in range(self.width)]
+                for e, lane in enumerate(lanes):
+                    self.compute(pass_.body, lane, self.column(at + j * step, e))
+                for number, i in pass_.stores:
+                    results = [self.value(i, lane) for lane in lanes]
+                    self.store(outs[number], j * step, results, live[j])
+                    self.watch(results, live[j])
+
+        return self.build(f"flat{threads}x{groups}y_v{self.width}", body, BATCHED, threads=threads, arch=arch)

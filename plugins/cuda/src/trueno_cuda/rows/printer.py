@@ -54,7 +54,7 @@ class Printer:
 
     def build(
         self, schedule: str, body: Callable[..., None], numbers: Sequence[str], *, threads: int, arch: str,
-        scratch: bool = False, blocks_per_sm: int | None = None,
+        scratch: bool = False, blocks_per_sm: int | None = None, cluster: int | None = None,
     ) -> Kernel:  # fmt: skip
         """The kernel that `body` writes; it is given the values of the whole numbers."""
         params: dict[str, ParamType] = {name: ptr(self.stored) for name in self.names.values()}
@@ -75,7 +75,8 @@ class Printer:
         signature = [inspect.Parameter("k", either)]
         signature += [inspect.Parameter(name, either, annotation=t) for name, t in params.items()]
         function.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-        return Source(function, threads, blocks_per_sm=blocks_per_sm, overlap=True).build(arch)
+        function.body = body  # type: ignore[attr-defined]  # which writes the kernel
+        return Source(function, threads, blocks_per_sm=blocks_per_sm, cluster=cluster, overlap=True).build(arch)
 
     def begin(self, k: Builder, given: dict[str, Any]) -> None:
         """What is the same for all elements."""

@@ -13,8 +13,9 @@ from typing import Any
 from trueno.backend import Lowering, Pass
 
 from trueno_cuda.ptx import Kernel, Value, u64
-from trueno_cuda.rows.folds import NOBODY, State
+from trueno_cuda.rows.folds import NOBODY, State, halved
 from trueno_cuda.rows.printer import Lane, Printer, Reduce
+from trueno_cuda.rows.schedule import OF_CLUSTER
 
 NUMBERS = ("rows", "n")
 BATCH = 4
@@ -33,19 +34,27 @@ class RegisterResident(Printer):
         threads: int = 256,
         tails: int = 1,
         blocks_per_sm: int | None = None,
+        along_y: bool = False,
     ) -> Kernel:
-        """A team of `lanes` a row, up to 32 or a block; threads: of a block of several teams."""
-        threads = threads if lanes <= 32 else lanes
-        teams = threads // lanes
+        """A team of `lanes` a row, up to 32, a block or a cluster; threads: of a block of several teams.
+
+        along_y: the batched form, whose rows lie along the grid's y.
+        """
+        self.blocks = lanes // OF_CLUSTER if lanes > 1024 else 1
+        threads = threads if lanes <= 32 else lanes // self.blocks
+        teams = threads * self.blocks // lanes
         tail = groups - tails
 
         def body(rows: Value, n: Value) -> None:
             k: Any = self.k
             n = k.multiple_of(n, self.width)
-            row, self.lane, alive = k.ctaid, k.tid, None
+            block = k.ctaid_y if along_y else k.ctaid
+            row, self.lane, alive = block, k.tid, None
             if teams > 1:
-                row, self.lane = k.ctaid * teams + (k.tid // lanes), k.tid % lanes
+                row, self.lane = block * teams + (k.tid // lanes), k.tid % lanes
                 alive = row < rows
+            if self.blocks > 1:
+                row, self.lane = k.ctaid // self.blocks, k.ctaid % self.blocks * threads + k.tid
             first = self.lane * self.width
             self.steps = [j * lanes * self.width for j in range(groups * self.units)]
             self.at = [first + step for step in self.steps]
@@ -59,9 +68,14 @@ class RegisterResident(Printer):
                 self._pass(pass_, later, lanes)
             self.row_ops(self.plan.tail)
             self.row_stores(row, self._live(self.lane == 0, alive))
+            if self.blocks > 1:
+                k.sync_cluster()  # no block ends while another one reads its folds
 
-        schedule = f"held{lanes}x{groups}_v{self.width}" + (f"_tails{tails}" if tails > 1 else "")
-        return self.build(schedule, body, NUMBERS, threads=threads, arch=arch, blocks_per_sm=blocks_per_sm)
+        schedule = f"held{lanes}x{groups}{'y' * along_y}_v{self.width}" + (f"_tails{tails}" if tails > 1 else "")
+        cluster = self.blocks if self.blocks > 1 else None
+        return self.build(
+            schedule, body, NUMBERS, threads=threads, arch=arch, blocks_per_sm=blocks_per_sm, cluster=cluster
+        )
 
     def _live(self, inside: Value | None, alive: Value | None) -> Value | None:
         return inside if alive is None else alive if inside is None else inside & alive
@@ -119,7 +133,18 @@ class RegisterResident(Printer):
             assert isinstance(folded, tuple)
             return folded
 
-        return over_lanes if lanes <= 32 else self.k.block_reduce
+        def over_blocks(states: State, combine: Callable[[State, State], State]) -> State:
+            k: Any = self.k
+            own = k.block_reduce(states, combine)
+            shared = [k.shared(value.type, 1) for value in own]
+            with k.when(k.tid == 0):
+                for array, value in zip(shared, own, strict=True):
+                    array.store(0, value)
+            k.sync_cluster()
+            parts = [tuple(k.in_block(a, b).load(0) for a in shared) for b in range(self.blocks)]
+            return halved(k, lambda _, a, b: combine(a, b), parts)
+
+        return over_lanes if lanes <= 32 else over_blocks if self.blocks > 1 else self.k.block_reduce
 
 
 def live_values(plan: Lowering) -> int:

@@ -26,6 +26,8 @@ from trueno_cuda.rows.source import KINDS, is_flat, kernels, planned
 
 RATES = Rates(launch_s=5e-6, flops=2e13, bytes=4e12, link_s=2e-5, link_bytes=8e9)
 """An H200's, as measured."""
+ALONG_Y = 65535
+"""The most blocks along the grid's y."""
 REMEMBERED = 64
 """Shapes whose launches a kernel keeps."""
 LONGEST = (1 << 32) - (1 << 20)
@@ -84,6 +86,7 @@ class RowKernel:
         self.first_out = len(self.kinds)
         self.after_params = self.first_out + len(self.program.params)
         self.live_values = live_values(planned(self.program, "held"))
+        self.clusters = ptx.TARGETS[device.arch].number >= 90
         self._contiguous = device.contiguous
         self._ready: dict[tuple[Any, ...], Launches] = {}
         self._launches: Callable[..., Launches | None] = lru_cache(REMEMBERED)(self._plan)
@@ -157,14 +160,14 @@ class RowKernel:
             return Launches((), sizes, frozenset()) if not any(sizes[self.first_out :]) else None
         if self.flat:
             schedule = self.forced or parse("flat")
-            each, scratch = self._flat(schedule, rows, n, aligned), 0
+            each, scratch = (self._batched if schedule.along_y else self._flat)(schedule, rows, n, aligned), 0
         else:
             self._check(n)
             itemsize = self.itemsize
             schedule = (
                 fitted(self.forced, n, itemsize)
                 if self.forced
-                else choose(rows, n, itemsize, self.device.sms, self.live_values)
+                else choose(rows, n, itemsize, self.device.sms, self.live_values, self.clusters)
             )
             wide = aligned and n * itemsize % VECTOR == 0
             each, scratch = (self._long if schedule.kind == "long" else self._rows)(schedule, rows, n, wide)
@@ -193,6 +196,8 @@ class RowKernel:
         """One team or one block per row."""
         (kernel,) = self._kernels(schedule, wide)
         assert kernel.threads is not None
+        if schedule.along_y:
+            return self._along_y(kernel, 1, max(kernel.threads[0] // schedule.lanes, 1), rows, n), 0
         blocks = -(-rows * schedule.lanes // kernel.threads[0])
         return [ArrayLaunch(self.device.prepare(kernel, (blocks, 1, 1), (rows, n)))], 0
 
@@ -210,6 +215,31 @@ class RowKernel:
         ]
         return each, slots(self.program) * rows * chunks
 
+    def _along_y(
+        self, kernel: ptx.Kernel, across: int, together: int, rows: int, n: int, items: int = 0
+    ) -> list[ArrayLaunch]:
+        """Launches of grids with `across` blocks along x, and along y one for every `together` rows."""
+        each = []
+        for row in range(0, rows, ALONG_Y * together):
+            some = min(rows - row, ALONG_Y * together)
+            launch = self.device.prepare(kernel, (across, -(-some // together), 1), (items or some, n))
+            each.append(ArrayLaunch(launch, self._offsets(row, 0, n) if row else ()))
+        return each
+
+    def _offsets(self, row: int, column: int, n: int) -> tuple[int, ...]:
+        """Bytes of each array before this row and column."""
+        start = {"e": row * n + column, "w": column, "r": row, "u": 0}
+        return tuple(b * start[kind] for b, kind in zip(self.item_bytes, (*self.kinds, *self.out_spaces), strict=True))
+
+    def _batched(self, schedule: Schedule, rows: int, n: int, aligned: bool) -> list[ArrayLaunch]:
+        """All elements, rows along the grid's y."""
+        self._check(n)
+        wide = aligned and n * self.itemsize % VECTOR == 0
+        groups = schedule.groups or USUAL_GROUPS * self.itemsize // self.dtype.itemsize
+        (kernel,) = self._kernels(replace(schedule, groups=groups), wide)
+        block = schedule.lanes * groups * VECTOR // self.itemsize
+        return self._along_y(kernel, -(-n // block), 1, rows, n, n // (VECTOR // self.itemsize if wide else 1))
+
     def _flat(self, schedule: Schedule, rows: int, n: int, aligned: bool) -> list[ArrayLaunch]:
         """All elements, in launches small enough for 32-bit indices."""
         nodes, itemsize = self.program.nodes, self.itemsize
@@ -226,8 +256,7 @@ class RowKernel:
         for row, column, count, pitch in _ranges(rows, n, by_row):
             numbers = (count // width, min(n, LONGEST), pitch, *division(pitch), column)
             launch = self.device.prepare(kernel, (-(-count // block), 1, 1), numbers)
-            start = {"e": row * n + column, "w": column, "r": row, "u": 0}
-            offsets = tuple(self.dtype.itemsize * start[kind] for kind in (*self.kinds, *self.out_spaces))
+            offsets = self._offsets(row, column, n)
             each.append(ArrayLaunch(launch, offsets if any(offsets) else ()))
         return each
 

@@ -1,9 +1,12 @@
 """The execution of a row program: schedules, and the choice of one for a shape.
 
     flat256x4       nothing folds: 256 threads a block, 4 times 16 bytes a thread and operand
-    held32x8        rows in registers: a team of 32 lanes a row, 8 times 16 bytes a lane
+    held32x8        rows in registers: a team of 32 lanes a row, 8 times 16 bytes a lane; of 2048 or 4096 lanes, the
+                    blocks of a cluster
     swept1024x4     rows read again in every pass: 1 024 threads a row, 4 times 16 bytes a turn
     long256x4c32    rows in chunks over many blocks, 32 an SM: as swept, then a kernel that joins
+    held256x4y      the batched form of a held or flat kernel: its rows lie along the grid's y; only where it is named,
+                    because y ends at 65 535 blocks, and rows along x are as fast
 
 `held` kernels are printed by `register_resident`, `swept` and `long` ones by `multi_pass`.  A forced schedule may
 leave numbers out (`held256`, `long`): they are then as usual, or follow from the row.
@@ -24,6 +27,9 @@ lanes 97, 98 and 96, with 32 lanes 98, 94 and 95; 4096 x 4096 with 256 lanes 99,
 97, 99 and 97, with 256 lanes 96, 97 and 96.  Loads that leave L1 alone (no_allocate) cost two to five of them.
 
 Eight groups are 32 registers; 1 024 threads have 64 each, so that a program has as many beside."""
+CLUSTERED = ((2048, 8), (4096, 16))
+"""The same for teams that are clusters of blocks of `OF_CLUSTER` threads, which have 128 registers each."""
+OF_CLUSTER = 512
 MOST_GROUPS = 32
 """Of a team that is forced."""
 FEW = 8
@@ -46,7 +52,7 @@ class Schedule:
 
     lanes: threads that share a row, or of a block.  groups: 16 bytes each, 0 where that is open.  chunks: of all rows
     together, an SM, at most.  joiners: threads that join the chunks of a row.  tails: of held groups, the last ones,
-    which may reach beyond the row.
+    which may reach beyond the row.  along_y: whether blocks find their rows along the grid's y, not along x.
     """
 
     kind: Kind
@@ -55,34 +61,40 @@ class Schedule:
     chunks: int = 0
     joiners: int = 256
     tails: int = 1
+    along_y: bool = False
 
     def __str__(self) -> str:
         groups, chunks = f"x{self.groups}" * bool(self.groups), f"c{self.chunks}" * bool(self.chunks)
-        return f"{self.kind}{self.lanes}{groups}{chunks}"
+        return f"{self.kind}{self.lanes}{groups}{chunks}{'y' * self.along_y}"
 
 
 def parse(text: str) -> Schedule:
     """A schedule by its name; KernelError where there is none."""
-    match = re.fullmatch(r"(flat|held|swept)(\d+)?(?:x(\d+))?()|(long)(\d+)?(?:x(\d+))?(?:c(\d+))?", text)
+    match = re.fullmatch(r"(?:(flat|held|swept)(\d+)?(?:x(\d+))?()|(long)(\d+)?(?:x(\d+))?(?:c(\d+))?)(y)?", text)
     if match is None:
         raise KernelError(f"schedule {text!r} is not known; write flat256x4, held32x8, swept1024x4 or long256x4c32")
-    kind, *numbers = match.groups()[4:] if match[5] else match.groups()[:4]
+    kind, *numbers = match.groups()[4:8] if match[5] else match.groups()[:4]
     assert kind is not None
     lanes, groups, chunks = (int(n or 0) or usual for n, usual in zip(numbers, USUAL[kind], strict=True))
-    part_of_warp = kind == "held" and lanes in (1, 2, 4, 8, 16)
+    part_of_warp = kind == "held" and lanes in (1, 2, 4, 8, 16, *(team for team, _ in CLUSTERED))
     if not part_of_warp and (lanes % 32 or not 32 <= lanes <= 1024):
         raise KernelError(f"schedule {text!r}: {lanes} lanes are not a team; use whole warps up to 1024, or 8 held")
     if kind != "held" and groups & (groups - 1):
         raise KernelError(f"schedule {text!r}: {groups} groups are not a power of two")
-    return Schedule(kind, lanes, groups, chunks)  # type: ignore[arg-type]
+    if match[9] and (kind not in ("flat", "held") or lanes > 1024):
+        raise KernelError(f"schedule {text!r}: only flat and held schedules of up to 1024 lanes have rows along y")
+    return Schedule(kind, lanes, groups, chunks, along_y=bool(match[9]))  # type: ignore[arg-type]
 
 
-def choose(rows: int, n: int, itemsize: int, sms: int, live_values: int = 1) -> Schedule:
-    """The schedule of a program that folds, by its shape.  live_values: values that a lane holds of every element."""
+def choose(rows: int, n: int, itemsize: int, sms: int, live_values: int = 1, clusters: bool = False) -> Schedule:
+    """The schedule of a program that folds, by its shape.
+
+    live_values: values that a lane holds of every element.  clusters: whether the device has them.
+    """
     groups = -(-n * itemsize // 16)
     if rows <= sms and n * itemsize >= LONG * sms:
         return parse("long")
-    for lanes, most in TEAMS:
+    for lanes, most in TEAMS + CLUSTERED * clusters:
         if groups <= lanes * max(most // live_values, 1):
             return fitted(Schedule("held", lanes), n, itemsize)
     return parse("long" if rows <= FEW * sms else "swept")

@@ -37,10 +37,11 @@ def kernels(
     match schedule.kind:
         case "flat":
             flat = Flat(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
-            return (flat.flat(arch, schedule.lanes, schedule.groups),)
+            return ((flat.batched if schedule.along_y else flat.flat)(arch, schedule.lanes, schedule.groups),)
         case "held":
             resident = RegisterResident(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
-            return (resident.rows(arch, schedule.lanes, schedule.groups, tails=schedule.tails),)
+            lanes, groups, along_y = schedule.lanes, schedule.groups, schedule.along_y
+            return (resident.rows(arch, lanes, groups, tails=schedule.tails, along_y=along_y),)
     passes = MultiPass(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
     if schedule.kind == "swept":
         return (passes.rows(arch, schedule.lanes, schedule.groups),)

@@ -59,6 +59,7 @@ def _decode(
             less, scores = np.exp(most - held), np.exp(scores - held)
             total, mixed, most = total * less + scores.sum(-1, keepdims=True), mixed * less + scores @ values, top
         mixed /= np.where(total == 0, 1, total)
+        mixed[:, position < 0] = 0  # no key is seen, also where a sink is NaN
         y[i] = mixed.reshape(hk, t, hq // hk, -1).transpose(1, 0, 2, 3).reshape(t, hq, -1)
     return None
 

@@ -33,14 +33,19 @@ def _of_blocks(call: Call, run: Callable[..., int | None]) -> Kernel:
     return checked(call, run, shapes, ranks)
 
 
-def _tiles(w: Array, format: str, dtype: Any) -> Iterator[tuple[slice, Array]]:
-    """Rows of w in blocks, some at a time, as floats of `dtype`: whole groups of them, where they are interleaved."""
+def _tiles(w: Array, format: str, dtype: Any, activations: str = "f32") -> Iterator[tuple[slice, Array]]:
+    """Rows of w in blocks, some at a time, as a product with such activations sees them, in `dtype`.
+
+    Whole groups of them, where they are interleaved.
+    """
+    from trueno.backend import rounded_weights
+
     f = format_of(format)
     least = ROWS if f.plain else 1
     step = max(1, TILE // max(1, f.row_elements(w.shape[1])) // least) * least
     for i in range(0, len(w), step):
         rows = slice(i, i + step)
-        yield rows, decode(f, w[rows]).astype(dtype, copy=False)
+        yield rows, rounded_weights(w[rows], f, activations).astype(dtype, copy=False)
 
 
 def _seen(x: Array, format: str, activations: str) -> Any:
@@ -85,7 +90,7 @@ def quantize_rows_weighted(device: None, call: Call) -> Kernel:
 
 def _quant_matvec(w: Array, x: Array, y: Array, *, format: str, activations: str) -> None:
     seen = _seen(x, format, activations)
-    for rows, tile in _tiles(w, format, x.dtype):
+    for rows, tile in _tiles(w, format, x.dtype, activations):
         np.matmul(tile, seen, y[rows])
 
 
@@ -96,7 +101,7 @@ def quant_matvec(device: None, call: Call) -> Kernel:
 
 def _quant_matmul(x: Array, w: Array, y: Array, *, format: str, activations: str) -> None:
     seen = _seen(x, format, activations)
-    for rows, tile in _tiles(w, format, x.dtype):
+    for rows, tile in _tiles(w, format, x.dtype, activations):
         y[:, rows] = seen @ tile.T
 
 
@@ -129,7 +134,7 @@ def _quant_experts(
     seen, which, out = _seen(x, format, activations).reshape(-1, x.shape[-1]), ids.reshape(-1), y.reshape(-1, outputs)
     for e in np.unique(which):
         some = np.flatnonzero(which == e)
-        for rows, tile in _tiles(w[e * outputs : (e + 1) * outputs], format, x.dtype):
+        for rows, tile in _tiles(w[e * outputs : (e + 1) * outputs], format, x.dtype, activations):
             out[some, rows] = seen[some] @ tile.T
     return None
 

@@ -6,8 +6,8 @@ answers 0, or -1 having written nothing: shapes that do not agree, or an `out` t
 
 `matmul`, `matvec`, `vecmat`, `convolve`, `transpose`, `gather`, `eigen`, `rope`, `attention`, `ragged`, `decode` and
 `scatter` (of caches), `topk`, `sample` and `concatenate` are of plain arrays, the folder `quant` is of quantized
-matrices; `tile` is the register tile of products, `attend` and `flash` have attention's blocks and rows, and `operands`
-has types and checks.
+matrices, `lz4` of pages of bytes; `tile` is the register tile of products, `attend` and `flash` have attention's blocks
+and rows, and `operands` has types and checks.
 """
 
 from trueno_simd.kernels import (  # noqa: F401 - each adds its own
@@ -27,6 +27,7 @@ from trueno_simd.kernels import (  # noqa: F401 - each adds its own
     transpose,
     vecmat,
 )
+from trueno_simd.kernels.lz4 import compress, decompress, pack  # noqa: F401
 from trueno_simd.kernels.quant import dequantize, experts, lookup, matmul_colmajor, matvec_colmajor  # noqa: F401
 from trueno_simd.kernels.quant import matmul as quant_matmul  # noqa: F401
 from trueno_simd.kernels.quant import matvec as quant_matvec  # noqa: F401

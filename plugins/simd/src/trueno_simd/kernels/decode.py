@@ -85,7 +85,8 @@ def attend(args, index):
         states = parts + task * part
         sums = states + t * hq * 8
         for r in range(t * hq):
-            if sinks and task == get_word(starts, i):
+            seeing = length - t + r % height // group >= 0  # else the row is 0, also where its sink is NaN
+            if sinks and seeing and task == get_word(starts, i):
                 sink(states + 8 * r, sinks + 4 * (r // height * group + r % height % group))
             else:
                 begin(states + 8 * r)

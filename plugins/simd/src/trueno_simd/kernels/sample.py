@@ -17,7 +17,7 @@ from trueno.backend import Call, Kernel, Rates
 
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels.crossing import SUMS, crossing32, crossing64, weight
-from trueno_simd.kernels.operands import F32, F64, SCRATCH, number, overlaps, source, target
+from trueno_simd.kernels.operands import F32, F64, SCRATCH, adapted, number, overlaps, source, target
 from trueno_simd.kernels.quant.matvec import with_kept_scratch
 from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import address, get_word
@@ -145,12 +145,12 @@ def sample(device: None, call: Call) -> Kernel:
                            target(types.int64, 1), SCRATCH)  # fmt: skip
     compiled = with_kept_scratch(kernel_entry(signature)(_sample32 if kind == types.float32 else _sample64))
 
-    def kernel(logits: Any, r: Any, temperature: float, top_p: float, min_p: float, token: Any) -> int:
+    def flat(logits: Any, r: Any, temperature: float, top_p: float, min_p: float, token: Any) -> tuple[Any, ...] | None:
         if not logits.shape[:-1] == r.shape == token.shape or not logits.ndim:
-            return -1
+            return None
         if not all(x.flags.c_contiguous for x in (logits, r, token)):
-            return -1
+            return None
         rows, r, token = logits.reshape(r.size, logits.shape[-1]), r.reshape(-1), token.reshape(-1)
-        return compiled(rows, r, temperature, top_p, min_p, top_k, token)
+        return rows, r, temperature, top_p, min_p, top_k, token
 
-    return kernel
+    return adapted(flat, compiled)

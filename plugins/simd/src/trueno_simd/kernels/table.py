@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from trueno.backend import INTERLEAVED, Call, KernelTable
+from trueno.backend import INTERLEAVED, Call, KernelTable, Reject
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +31,14 @@ class Product:
     run: Any
     axes: tuple[int, int, int]
     address: Callable[[str], Callable[[], int]]
+
+
+NARROW = "bfloat16 is no faster here; use q8 or f32"
+
+
+def not_rounded(call: Call) -> Reject | None:
+    """Why no kernel multiplies blocks with such activations; None if one does."""
+    return Reject("unsupported_op", NARROW) if dict(call.static).get("activations") == "bf16" else None
 
 
 PRODUCTS: dict[str, Product] = {}
@@ -60,6 +68,8 @@ def _member(op: Any, static: dict[str, Any]) -> str | None:
     """Why no kernel computes this product of blocks, with what follows it; None if one does."""
     if op.table_op.name != QUANTIZED:
         return f"{op.table_op.name} takes no epilogue, and shares no operand"
+    if static["activations"] == "bf16":
+        return NARROW
     if static["activations"] != "q8" and static["format"] in INTERLEAVED:
         return "interleaved rows are multiplied with 8-bit activations"
     if op is op.table_op:

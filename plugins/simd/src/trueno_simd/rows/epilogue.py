@@ -140,8 +140,9 @@ def _address(name: str, dtype: str) -> Any:
 
 def with_epilogue(call: Call) -> Kernel:
     """The kernel of a product with an epilogue."""
-    head = call.op.head
-    finished, multiply_at = _compiled(call.op, call.dtype.name, call.rank), _address(head.name, call.dtype.name)()
+    op: FusedOp = call.op
+    head = op.head
+    finished, multiply_at = _compiled(op, call.dtype.name, call.rank), _address(head.name, call.dtype.name)()
     first = len(call.op.operands) + len(call.op.symbolic)
 
     def kernel(*args: Any) -> int:

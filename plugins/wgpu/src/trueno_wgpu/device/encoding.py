@@ -11,7 +11,12 @@ class Encoder:
     It holds every buffer that it names: one that died would give its block to another, who may write there first.
     """
 
-    __slots__ = ("_device", "_encoder", "_pass", "_pipeline", "groups", "held", "kernels", "slots")
+    __slots__ = ("_device", "_encoder", "_pass", "_pipeline", "groups", "held", "kernels", "made", "slots")
+
+    runs = 1
+    """How often a command that it records runs, as far as counts know."""
+    detailed = False
+    """Whether `detail` wants to know what a dispatch binds."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -21,6 +26,8 @@ class Encoder:
         self.kernels = self.groups = 0
         self.held: set[Buffer] = set()
         self.slots: list[Any] = []
+        self.made: dict[Buffer, dict[Any, Any]] = {}
+        """What was computed from arrays that no command has written since."""
 
     def __bool__(self) -> bool:
         return self._encoder is not None
@@ -37,6 +44,9 @@ class Encoder:
         self.slots.append(slot)
         self.kernels += 1
         self.groups += x * y * z
+
+    def detail(self, shader: Any, buffers: Any, uniforms: bytes, groups: Any) -> None:
+        """Called with what the dispatch before it binds, if `detailed`."""
 
     def copy(self, source: Any, at: int, target: Any, to: int, nbytes: int) -> None:
         """Bytes from one of WebGPU's buffers to another, all multiples of 4."""

@@ -6,11 +6,11 @@ its one submission, which a lost device refuses with an error, and nothing of si
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import RLock, local
-from typing import Any
-from weakref import WeakSet
+from typing import Any, TypeVar
+from weakref import WeakSet, finalize
 
 from trueno.errors import DeviceLost, KernelError
 
@@ -21,6 +21,7 @@ from trueno_wgpu.device.limits import Counts, Limits
 from trueno_wgpu.device.memory import Buffer, View
 from trueno_wgpu.device.polling import Poller
 from trueno_wgpu.device.queue import Queue
+from trueno_wgpu.device.recordings import Recording, Tape
 from trueno_wgpu.device.runtime import immortal, open_device, setting
 from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.device.staging import Staging
@@ -29,6 +30,7 @@ from trueno_wgpu.device.uniforms import Page, Uniforms
 
 __all__ = ["Buffer", "Counts", "Gpu", "Limits", "View"]
 
+T = TypeVar("T")
 Groups = tuple[int, int, int]
 ALIGNMENT = 256
 """The largest alignment of a binding's offset that WebGPU allows a device to require."""
@@ -76,6 +78,7 @@ class Gpu:
         self._uniforms = Uniforms(lambda size: self._heap.create(size, UNIFORM), self._queue.write)
         self._here = _Here()
         self._forked = False
+        self._tapes: set[Tape] = set()  # as `Pool` holds what it lends: a child of a fork must not release them
         self.status = self.alloc(4)
         _devices.add(self)
 
@@ -161,9 +164,15 @@ class Gpu:
             group = self._bindings.group(key) or self._bind(key, shader, slot.page, buffers)
             encoder = queue.encoder
             encoder.dispatch(pipeline, group, slot, x, y, z)
+            if encoder.detailed:
+                encoder.detail(shader, buffers, uniforms, groups)
             for b in buffers:
                 encoder.held.add(b.buffer)
-            self.counts.kernels += 1
+            if encoder.made:
+                for b, written in zip(buffers, shader.writes, strict=True):
+                    if written:
+                        encoder.made.pop(b.buffer, None)
+            self.counts.kernels += encoder.runs
             if encoder is queue.held and queue.full():
                 queue.submit_held()
 
@@ -171,6 +180,24 @@ class Gpu:
         if any(b.buffer.gpu is not self for b in buffers):
             raise KernelError(f"{shader.name}: {FOREIGN}")
         return self._bindings.bind(key, shader, page, buffers)
+
+    def once(self, source: Buffer | View, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` computes from an array, or computed for this key before, if nothing has written the array since.
+
+        It is remembered among commands that are not submitted yet, and in a recording: products of one vector share
+        what they make of it.
+        """
+        key, buffer = (source.part, key), source.buffer
+        with self._queue.lock:
+            known = self._queue.encoder.made.get(buffer)
+            if known is not None and key in known:
+                return known[key]  # type: ignore[no-any-return]
+        made = make()
+        with self._queue.lock:
+            encoder = self._queue.encoder
+            encoder.held.add(buffer)  # so that a write from the host submits, which forgets this
+            encoder.made.setdefault(buffer, {})[key] = made
+        return made
 
     def batch(self) -> AbstractContextManager[None]:
         """What this thread runs inside is submitted together when the context ends without an error, else dropped.
@@ -180,6 +207,34 @@ class Gpu:
         """
         return self._queue.batch()
 
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """What this thread runs inside is kept, and not run; `replay()` of what this gives runs it each time.
+
+        Its arrays live as long.  Reading, writing and guarded kernels are errors inside.
+        """
+        made = Recording(self._replay)
+        with self._queue.recording(Tape(self.device)) as tape:
+            yield made
+        self._tapes.add(tape)
+        made.tape = tape
+        finalize(made, self._forget, tape).atexit = False
+
+    def taping(self, tape: Tape) -> AbstractContextManager[Tape]:
+        """What this thread runs inside goes to `tape` alone."""
+        return self._queue.recording(tape)
+
+    def _replay(self, tape: Tape) -> None:
+        self._queue.check()  # in a child of a fork, where locks may be another thread's
+        with tape.lock:
+            self._queue.replay(tape)
+            with suppress(Exception):  # the next replay tells
+                tape.prepare()
+
+    def _forget(self, tape: Tape) -> None:
+        if not self._forked:
+            self._tapes.discard(tape)
+
     def wait(self) -> None:
         """Wait until all submitted work, and this thread's earlier work, is done."""
         self._queue.wait()
@@ -187,6 +242,7 @@ class Gpu:
     # ---- the status word -----------------------------------------------------------------------------
 
     def _own_status(self) -> Buffer:
+        self._queue.outside("no guarded kernel runs")  # the word is its thread's, and a replay is any thread's
         here = self._here
         if here.status is None:
             here.status = self.alloc(4)
@@ -226,6 +282,9 @@ class Gpu:
                 self.wait()
         with self._queue.lock:
             self._queue.close()
+            for tape in self._tapes:
+                tape.drop()
+            self._tapes.clear()
             self._heap.empty()
             self._bindings.clear()
         _devices.discard(self)

@@ -15,6 +15,7 @@ from trueno.errors import DeviceLost, KernelError, OutOfMemory
 from trueno_wgpu.device.encoding import Encoder
 from trueno_wgpu.device.limits import Counts
 from trueno_wgpu.device.memory import Buffer
+from trueno_wgpu.device.recordings import Tape
 
 HELD_KERNELS, HELD_GROUPS = 16, 2048
 """Up to this much work is held back; more keeps a GPU busy for longer than a submission takes."""
@@ -61,6 +62,16 @@ class Queue:
         except Exception as error:
             raise self.told(error, f"writing {len(data)} bytes") from error
 
+    @property
+    def taping(self) -> bool:
+        """Whether this thread makes a recording."""
+        return isinstance(self._here.batch, Tape)
+
+    def outside(self, what: str) -> None:
+        """KernelError inside a recording, where nothing has run yet."""
+        if self.taping:
+            raise KernelError(f"{self._name}: {what} inside a recording; do it after a replay")
+
     # ---- submitting: the lock is held ----------------------------------------------------------------
 
     def submit_held(self) -> None:
@@ -70,6 +81,7 @@ class Queue:
 
     def submit_here(self) -> None:
         """What is held back, then what this thread's batch has so far."""
+        self.outside("nothing can be waited for")
         batch = self._here.batch
         if batch is None:
             self.submit_held()
@@ -125,6 +137,30 @@ class Queue:
             encoder, here.batch = here.batch, None
             with suppress(Exception):  # the original error is more useful
                 encoder.drop()
+
+    @contextmanager
+    def recording(self, tape: Tape) -> Iterator[Tape]:
+        """What this thread records inside is kept by `tape`, and not submitted."""
+        here = self._here
+        if here.batch is not None:
+            raise KernelError(f"{self._name}: a recording cannot be made inside a batch or another recording")
+        self.check()
+        here.batch = tape
+        try:
+            yield tape
+        finally:
+            here.batch = None
+
+    def replay(self, tape: Tape) -> None:
+        """Submit a tape's commands, after what was recorded before."""
+        with self.lock:
+            self.outside("nothing is replayed")
+            self.alive("submitting")  # its commands may have been finished long ago
+            if self._here.batch is not None:
+                self.submit_here()
+            held, self.held = self.held, Encoder(self._device)
+            self._submit(held, tape)
+            self._counts.kernels += tape.kernels
 
     def wait(self) -> None:
         """Wait until all submitted work, and what this thread recorded before, is done."""

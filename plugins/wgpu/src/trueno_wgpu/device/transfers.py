@@ -28,6 +28,7 @@ class Transfers:
         nbytes = len(data)
         with self._queue.lock:
             self._queue.check()
+            self._queue.outside("an array cannot be written")  # a replay would not write it again
             self._queue.submit_users(buffer)
             for at, size in chunks(nbytes):
                 whole = size & ~3
@@ -46,7 +47,8 @@ class Transfers:
             encoder = self._queue.encoder
             encoder.copy(source.handle, 0, target.handle, 0, padded(nbytes))
             encoder.held.update((source, target))
-            self._counts.copies += 1
+            encoder.made.pop(target, None)
+            self._counts.copies += encoder.runs
 
     def read(self, buffer: Buffer, nbytes: int, offset: int, target: memoryview) -> None:
         """Wait, and copy to the host; while it copies one piece, the device copies the next."""
@@ -78,6 +80,7 @@ class Transfers:
         """Submit a copy, with everything recorded before it, and request its mapping: a promise."""
         with self._queue.lock:
             self._queue.check()
+            self._queue.outside("an array cannot be read")
             staged = self._staging.take(padded(nbytes))
             encoder = self._queue.encoder
             encoder.copy(buffer.handle, offset, staged[1], 0, padded(nbytes))

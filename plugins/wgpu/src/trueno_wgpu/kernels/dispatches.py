@@ -95,7 +95,8 @@ def product_kernel(gpu: Gpu, call: Call, make: Callable[..., Sequence[Dispatch] 
 def _with_epilogue(gpu: Gpu, call: Call, make: Callable[..., Sequence[Dispatch] | None]) -> Kernel:
     from trueno_wgpu.kernels.epilogue import numbers, spliced
 
-    op, guarded = call.op, call.guarded
+    op: FusedOp = call.op
+    guarded = call.guarded
     beside = len(op.kinds) - 1
     plans = Plans(partial(make, Store(guarded, epilogue=spliced(op))))
 

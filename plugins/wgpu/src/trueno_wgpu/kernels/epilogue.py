@@ -17,29 +17,30 @@ from trueno_wgpu.rows.prelude import prelude
 from trueno_wgpu.rows.printer import Printer
 from trueno_wgpu.rows.source import is_flat, planned, title
 
-HEADS = ("matmul", "batched_matmul", "matvec", "vecmat")
-BESIDE = 4
-"""Arrays beside a product's own three and the status word, so that any device binds them all."""
+HEADS = {"matmul": 4, "batched_matmul": 4, "matvec": 4, "vecmat": 4, "quant_matvec": 3}
+"""Products that take one, and arrays that it reads at most: with their own, and the status word, any device binds them.
+"""
 PLACES = {"e": "at", "w": "column", "r": "row", "u": "0"}
 
 
 def refusal(call: Call) -> str | None:
     """Why a product does not take in what follows it; None if it does."""
-    head, op = call.op.head, call.op
-    if head.name not in HEADS or head.params:
+    op: FusedOp = call.op
+    head = op.head
+    if head.name not in HEADS or head.symbolic:
         return f"{head.name} takes no epilogue"
     program = op.epilogue.program(op.kinds)
-    reason = _reason(program, op.kinds)
+    reason = _reason(program, op.kinds, HEADS[head.name])
     return f"{op.name}: {reason}" if reason else None
 
 
-def _reason(program: Program, kinds: str) -> str:
+def _reason(program: Program, kinds: str, most: int) -> str:
     if not is_flat(program) or any(n.kind in ("count", "position") for n in program.nodes):
         return "an epilogue knows one element, and neither its row nor its place"
     if len(program.outputs) > 1 or program.nodes[program.outputs[0]].type != "T":
         return "an epilogue gives one number"
-    if len(kinds) - 1 > BESIDE:
-        return f"{len(kinds) - 1} arrays beside a product; a shader binds {BESIDE}"
+    if len(kinds) - 1 > most:
+        return f"{len(kinds) - 1} arrays beside a product; a shader binds {most}"
     return ""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from trueno.backend import stacks
+from trueno.backend import stacked
 from trueno.errors import KernelError
 
 from trueno_wgpu.device.gpu import Limits
@@ -53,14 +53,10 @@ def stack(whole: Shape, leads: Sequence[Shape], elements: Sequence[int]) -> Stac
 
     None where they are not, or where more than four axes remain after merging neighbours.
     """
-    if not leads or len(whole) != max(map(len, leads)):
+    common = stacked(whole, leads, elements)
+    if common is None or len(common[0]) > MOST_AXES:
         return None
-    gaps = [stacks.leading(lead, whole, size) for lead, size in zip(leads, elements, strict=True)]
-    aligned = [(1,) * (len(whole) - len(lead)) + tuple(lead) for lead in leads]
-    if None in gaps or any(size != 1 and all(a[i] == 1 for a in aligned) for i, size in enumerate(whole)):
-        return None
-    lead, steps = stacks.merged(whole, *(gap for gap in gaps if gap is not None))
-    return Stack(lead, tuple(steps), (None,) * len(leads)) if len(lead) <= MOST_AXES else None
+    return Stack(*common, (None,) * len(leads))
 
 
 def parts(

@@ -12,6 +12,8 @@ of plain additions exactly, in two floats; so chains stay short however long the
 All invocations of a workgroup reach every barrier: those beyond the data have no trips instead of an early return.
 """
 
+import re
+
 from trueno.backend import Pass
 
 from trueno_wgpu.rows.folds import BLOCKED, FOLDS, PACK, FoldText
@@ -19,6 +21,8 @@ from trueno_wgpu.rows.printer import THREADS, Lines, Printed, Printer, indent
 
 BLOCK = 32
 """Plain additions of a lane before they are added exactly."""
+AHEAD = 4
+"""Elements that an invocation loads before it works on them, a vector of WGSL's."""
 ROOMS = 6
 """Folds that are joined at once: each takes 2 KiB of workgroup memory, of which WebGPU promises 16."""
 
@@ -37,7 +41,8 @@ class MultiPass(Printer):
 
     def one_pass(self, pass_: Pass, start: str, stop: str, stride: int, at: str, blocked: bool) -> Lines:
         """One pass over elements start, start + stride … below stop; its folds are left in `s`."""
-        inside = self.element(pass_, "at")
+        near = bool(blocked and pass_.loads)
+        inside = self.ops(pass_) if near else self.element(pass_, "at")
         blocks = [f for f in pass_.folds if blocked and self.nodes[f].kind in BLOCKED]
         lines = []
         for f in pass_.folds:
@@ -49,15 +54,29 @@ class MultiPass(Printer):
             inside.append(self.step(f, state))
         inside = [f"let at = {at};", *inside, *self.stores(pass_, "at")]
         if not blocks:
-            lines.append(f"for (var col = {start}; col < {stop}; col += {stride}u) {{")
-            return [*lines, *indent(inside), "}"]
+            return [*lines, *self.loop(pass_, start, stop, stride, at, inside, near)]
         lines.append(f"for (var low = {start}; low < {stop}; low += {stride * BLOCK}u) {{")
         lines += [f"    var s{f} = 0.0;" for f in blocks]
         lines.append(f"    let end = min({stop}, low + {stride * BLOCK}u);")
-        lines.append(f"    for (var col = low; col < end; col += {stride}u) {{")
-        lines += [*indent(inside, 2), "    }"]
+        lines += indent(self.loop(pass_, "low", "end", stride, at, inside, near))
         lines += [f"    pair{f} = add_exactly(pair{f}, s{f});" for f in blocks]
         return [*lines, "}", *(f"var s{f} = whole(pair{f});" for f in blocks)]
+
+    def loop(self, pass_: Pass, start: str, stop: str, stride: int, at: str, inside: Lines, near: bool) -> Lines:
+        """`inside` for each element.  near: it finds AHEAD of them loaded, for a store may be to where a load is from.
+
+        So a compiler leaves loads behind the stores that are before them, and an invocation waits for each.
+        """
+        if not near:
+            return [f"for (var col = {start}; col < {stop}; col += {stride}u) {{", *indent(inside), "}"]
+        lines = [f"let far{k} = min(near + {k * stride}u, {stop} - 1u);" for k in range(1, AHEAD)]
+        for i, load in self.loads(pass_, at):
+            loads = [re.sub(r"\bcol\b", f"far{k}" if k else "near", load) for k in range(AHEAD)]
+            lines.append(f"let all{i} = vec{AHEAD}<f32>({', '.join(loads)});")
+        taken = [f"let v{i} = all{i}[k];" for i, _ in pass_.loads]
+        inner = [f"let col = near + k * {stride}u;", f"if (col >= {stop}) {{ break; }}", *taken, *inside]
+        lines += [f"for (var k = 0u; k < {AHEAD}u; k++) {{", *indent(inner), "}"]
+        return [f"for (var near = {start}; near < {stop}; near += {AHEAD * stride}u) {{", *indent(lines), "}"]
 
     def packed(self, f: int, state: str) -> str:
         return PACK[self.fold(f).type][0].format(s=state)

@@ -159,12 +159,19 @@ class Printer:
 
     def element(self, pass_: Pass, at: str) -> Lines:
         """One element at `at` of the arrays and `col` of its row: its loads, then its ops."""
-        lines = []
+        return [f"let v{i} = {load};" for i, load in self.loads(pass_, at)] + self.ops(pass_)
+
+    def loads(self, pass_: Pass, at: str) -> list[tuple[int, str]]:
+        """What an element loads, by node."""
+        found = []
         for i, source in pass_.loads:
             slot = self.slots[source] if isinstance(source, str) else self.first_out + source
             shared = isinstance(source, str) and self.kinds[source] == "w"
-            lines.append(f"let v{i} = {self.bind(slot)}[{self.shared if shared else at}];")
-        return lines + [f"let v{i} = {self.expression(i)};" for i in pass_.body if self.nodes[i].kind != "position"]
+            found.append((i, f"{self.bind(slot)}[{self.shared if shared else at}]"))
+        return found
+
+    def ops(self, pass_: Pass) -> Lines:
+        return [f"let v{i} = {self.expression(i)};" for i in pass_.body if self.nodes[i].kind != "position"]
 
     shared = "col"
     """Index of a shared row's element."""

@@ -16,6 +16,7 @@ from trueno.errors import KernelError
 
 from trueno_wgpu.device.grid import fold
 from trueno_wgpu.device.memory import Buffer, View
+from trueno_wgpu.rows.multi_pass import AHEAD, BLOCK
 from trueno_wgpu.rows.printer import ITEMS, THREADS, Printed
 from trueno_wgpu.rows.source import is_flat, planned, shaders, title
 
@@ -148,7 +149,7 @@ class RowKernel:
             return "flat"
         passes = max(len(self.plan.passes), 1)
         budget = self.gpu.limits.trips
-        over = budget and passes * (n // THREADS + n // (THREADS * 32) + 16) > budget
+        over = budget and passes * (n // THREADS + n // (THREADS * AHEAD) + n // (THREADS * BLOCK) + 16) > budget
         if n > VERY_LONG or over or (n >= LONG and rows <= FEW):
             return "long"
         return "rows8" if n <= NARROW else "rows64" if n <= MEDIUM else "rows256"

@@ -24,7 +24,7 @@ from trueno_cuda.device.hardware.launches import Streams, prepared
 from trueno_cuda.device.hardware.modules import Modules
 from trueno_cuda.device.hardware.recordings import Recorder, Recording
 from trueno_cuda.device.hardware.status import StatusWords
-from trueno_cuda.device.hardware.transfers import Transfers
+from trueno_cuda.device.hardware.transfers import MOST_FETCHED, Mirror, Transfers
 from trueno_cuda.device.protocol import Grid, Launch
 from trueno_cuda.ptx import Kernel
 from trueno_cuda.ptx.types import TYPES
@@ -123,6 +123,15 @@ class Gpu:
             "smaller pieces"
         )
 
+    def scratch(self, nbytes: int) -> Any:
+        """Bytes for one call (see `device.Device.scratch`); CuPy's pool gives them to the stream's next call."""
+        recording = self._recorder.current() if self._active else None
+        if recording is None:
+            return self.empty((nbytes,), np.dtype(np.uint8))
+        if recording.scratch is None or recording.scratch.nbytes < nbytes:
+            recording.scratch = self.empty((nbytes,), np.dtype(np.uint8))
+        return recording.scratch
+
     def to_device(self, x: np.ndarray[Any, Any]) -> Any:
         """A copy of an array of the host."""
         array = self.empty(x.shape, x.dtype.newbyteorder("="))
@@ -153,6 +162,21 @@ class Gpu:
         out[...] = target
         return out
 
+    def mirror(self, host: np.ndarray[Any, Any]) -> Mirror:
+        """Memory for what an array of bytes holds (see `trueno.discovery.protocol.Mirror`)."""
+        return Mirror(self._context, self._stream, host, self.to_device(host), runtime.part)
+
+    def fetch(self, x: Any) -> Callable[[], np.ndarray[Any, Any]]:
+        """A copy on the host that has begun; the function waits for it and returns it."""
+        self._not_recording("an array cannot be read")
+        x = self.contiguous(x)
+        nbytes = x.nbytes
+        if not 0 < nbytes <= MOST_FETCHED:
+            array = self.to_host(x)
+            return lambda: array
+        copy = self._gathering or self._gatherer(x)
+        return self._transfers.begin(x.data.ptr, x.shape, x.dtype, nbytes, self._current_stream(), copy)
+
     def copy(self, x: Any, out: Any) -> None:
         """Inside the device, between arrays of one shape and dtype."""
         if x.shape != out.shape or x.dtype != out.dtype:
@@ -180,15 +204,16 @@ class Gpu:
 
     def _gather(self, x: Any, out: Any) -> None:
         """Copy the elements of a strided array into C order."""
-        if self._gathering is None:
-            try:
-                from trueno_cuda.kernels.copy import StridedCopy
-            except ImportError:
-                raise KernelError(
-                    f"cuda: an array of strides {x.strides} bytes lies not in C order; {IN_ORDER}"
-                ) from None
-            self._gathering = StridedCopy(self)
-        self._gathering(x.data.ptr, x.shape, x.strides, x.itemsize, out.data.ptr)
+        copy = self._gathering or self._gatherer(x)
+        copy(x.data.ptr, x.shape, x.strides, x.itemsize, out.data.ptr)
+
+    def _gatherer(self, x: Any) -> Callable[..., None]:
+        try:
+            from trueno_cuda.kernels.copy import StridedCopy
+        except ImportError:
+            raise KernelError(f"cuda: an array of strides {x.strides} bytes lies not in C order; {IN_ORDER}") from None
+        self._gathering = StridedCopy(self)
+        return self._gathering
 
     def _mine(self, x: Any) -> None:
         if x.data.device_id != self.number:
@@ -205,8 +230,8 @@ class Gpu:
     # ---- running ---------------------------------------------------------------------------------------
 
     def prepare(
-        self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1
-    ) -> Callable[..., None]:
+        self, kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), block: Grid | None = None, shared: int = -1,
+    ) -> Callable[..., None]:  # fmt: skip
         """Load a kernel, once, and fix all of a launch but its pointers and floats (see `device.Device.prepare`).
 
         A tensor map stands among the pointers, as the 128 bytes that `tensor_map` gives.
@@ -307,6 +332,10 @@ class Gpu:
         """Free and total bytes, as the driver counts: what CuPy's pool keeps is not free."""
         with self._context:
             return self.driver.memory()
+
+    def free(self) -> int:
+        """Bytes that arrays can have: what the driver has free, and CuPy's pool."""
+        return self.memory()[0] + runtime.kept()
 
     @property
     def closed(self) -> bool:

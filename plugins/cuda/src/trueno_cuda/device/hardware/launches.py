@@ -76,7 +76,7 @@ def prepared(
     def slot() -> list[Any]:
         """What one call at a time writes to, and the driver's views of it: a stream, parameters and their start."""
         room, start = _room(kernel, numbers)
-        config = _config(kernel, grid, block, shared, driver.version >= _CAPTURING)
+        config = _config(grid, block, shared, kernel.early and driver.version >= _CAPTURING)
         at = ctypes.addressof(ctypes.c_char.from_buffer(room, start))
         values = (c_void_p * max(len(kernel.params), 1))(*[at + p.offset for p in kernel.params])
         return [0, room, start, config, byref(config), byref(values)]
@@ -239,11 +239,11 @@ def _write_floats(memory: bytearray, start: int, places: tuple[tuple[int, str], 
             struct.pack_into(letter, memory, start + offset, math.copysign(math.inf, value))
 
 
-def _config(kernel: Kernel, grid: Grid, block: Grid, shared: int, early: bool) -> Config:
-    """The launch's structure.  early: whether a kernel that waits by itself may be started early."""
+def _config(grid: Grid, block: Grid, shared: int, early: bool) -> Config:
+    """The launch's structure.  early: whether the kernel, which waits by itself, may be started early."""
     config = Config()
     config.grid[:], config.block[:], config.shared = grid, block, shared
-    if early and kernel.early:
+    if early:
         attributes = (Attribute * 1)()
         attributes[0].id, attributes[0].value[0] = PROGRAMMATIC, 1
         config.attributes, config.count = ctypes.addressof(attributes), 1

@@ -15,13 +15,14 @@ class Recording:
     """What was launched while it was made.  `replay()` runs it on the caller's current stream, on the same arrays.
 
     held: what must live as long: arrays that were made inside, whose addresses the graph has.  status: the word of its
-    guarded kernels, if there are any.
+    guarded kernels, if there are any.  scratch: what its calls share, one after the other.
     """
 
     def __init__(self, replay: Callable[["Recording"], None]) -> None:
         self._replay = replay
         self.held: list[Any] = []
         self.status: Any = None
+        self.scratch: Any = None
         self.graph = 0
         """Handle of what can be run; 0 as long as it is being made, and for good where that failed."""
         self.stream = 0

@@ -37,6 +37,11 @@ def ndarray(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         raise CudaFailure(int(error.status)) from None
 
 
+def part(x: Any, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """An array in the memory of another one, from byte `start` on."""
+    return cupy.ndarray(shape, dtype, memptr=x.data + start)
+
+
 def current_device() -> int:
     """The number of the GPU that is CuPy's current one; CudaFailure where there is none."""
     try:

@@ -1,8 +1,9 @@
 """What every kernel of a product C = A B has in common: its parameters, and which tile of which product a block makes.
 
-Parameters, in order: a, b, out, what the store adds; m, n, depth (that is k); terms that one split sums, tiles along n,
-products along the inner leading axis; elements from one product to the next, of a and b, along the outer and the inner
-leading axis.  Grid: tiles, splits of k, products.
+Parameters, in order: a, b, out, what the store adds; m, n, depth (that is k); elements from one row of the result to
+the next, n where these are all its columns; terms that one split sums, tiles along n, products along the inner leading
+axis; elements from one product to the next, of a and b, along the outer and the inner leading axis.  Grid: tiles,
+splits of k, products.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ def params(element: Type, result: Type, store: Store) -> dict[str, ParamType]:
     """The launch parameters of a product."""
     return {
         "a": ptr(element), "b": ptr(element), "out": ptr(result), **store.pointers(result),
-        "m": u32, "n": u32, "depth": u32, "share": u32, "across": u32, "inner": u32,
+        "m": u32, "n": u32, "depth": u32, "pitch": u32, "share": u32, "across": u32, "inner": u32,
         "a_outer": u64, "a_inner": u64, "b_outer": u64, "b_inner": u64,
         **store.floats(result),
     }  # fmt: skip
@@ -77,7 +78,7 @@ def place(k: Any, p: Any, store: Store, row: Value, column: Value) -> Place:
     if store.partial:
         number = number * k.nctaid_y.to(u64) + k.ctaid_y.to(u64)
     lead = number * p.m.to(u64)
-    return Place(row, column, lead, lead * p.n.to(u64))
+    return Place(row, column, lead, lead * p.pitch.to(u64))
 
 
 def keep(k: Any, part: Part) -> Any:

@@ -58,14 +58,15 @@ def mapped_launch(
 ) -> ProductLaunch:
     """The launch of a product that `takes` accepts, with operands and result at multiples of 16 bytes."""
     m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
-    unit = 1 if n % 2 else 8 if n % 8 == 0 and result.bits == 16 else 2
+    wide = n | problem.line
+    unit = 1 if wide % 2 else 8 if wide % 8 == 0 and result.bits == 16 else 2
     turns = transpose.launches(device, depth, n, element.bytes, wide=True) if element is f32 and not turned else ()
     turned = turned or bool(turns)
     kernel = wgmma(element, result, tile, turned, unit, store)
     down, across = -(-m // tile.rows), -(-n // tile.columns)
     steps = [int(any(gaps)) for gaps in (problem.a_gaps, problem.b_gaps)]
     blocks = min(device.sms, down * across * count)
-    launch = device.prepare(kernel, (blocks, 1, 1), (m, n, depth, down, across, count, *steps))
+    launch = device.prepare(kernel, (blocks, 1, 1), (m, n, depth, problem.line, down, across, count, *steps))
     many_a, many_b = (count if step else 1 for step in steps)
     shapes: Any = (many_a, m, depth), (many_b, n, depth) if turned else (many_b, depth, n)
     name = "tf32" if element is f32 else element.name

@@ -170,11 +170,11 @@ def product_launches(
     result = result or element
     choice = choice or choose(problem, element, device)
     width = 16 // element.bytes
-    vectors = aligned and n % width == 0 and not any(g % width for g in problem.b_gaps)
+    vectors = aligned and (n | problem.line) % width == 0 and not any(g % width for g in problem.b_gaps)
     unit, rows, columns = 1, ROWS, COLUMNS
     arch = device.arch
     if choice.name in TENSOR:
-        whole = (depth, n % 2 * width) if turned else (depth, n)
+        whole = (depth, (n | problem.line) % 2) if turned else (depth, n | problem.line)
         vectors = aligned and not any(g % width for g in (*whole, *problem.a_gaps, *problem.b_gaps))
         tensor = TENSOR[choice.name]
         unit, rows, columns = tensor.bytes // element.bytes, tensor.rows, tensor.columns
@@ -200,10 +200,12 @@ def product_launches(
         return simt.simt(arch, element, tile, vectors, with_)
 
     first = kernel(store if splits == 1 else PARTIAL)
-    across, down = -(-n // columns), -(-m // rows)
+    across, down, line = -(-n // columns), -(-m // rows), problem.line if splits == 1 else n
     launches = []
     for count, inner, (a, b, number), strides in _products(problem):
-        launch = device.prepare(first, (across * down, splits, count), (m, n, depth, share, across, inner, *strides))
+        launch = device.prepare(
+            first, (across * down, splits, count), (m, n, depth, line, share, across, inner, *strides)
+        )
         then, scratch = None, 0
         if splits > 1:
             fours = vectors and n % (16 // result.bytes) == 0

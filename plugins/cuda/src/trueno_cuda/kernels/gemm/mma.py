@@ -169,7 +169,7 @@ def mma(arch: str, element: Type, result: Type, tile: Tile, turned: bool, vector
         for i in range(down):
             for half in range(2):
                 row = place.row + top + (i * 16 + half * 8) + lane // 4
-                at = k.multiple_of(row.to(u64) * wide_n + place.base, out_unit) + first_column.to(u64)
+                at = k.multiple_of(row.to(u64) * p.pitch.to(u64) + place.base, out_unit) + first_column.to(u64)
                 line, lead = p.out + at, place.lead + row.to(u64)
                 for j in range(across):
                     for c in range(0, 2, out_unit):

@@ -30,7 +30,7 @@ def naive(arch: str, element: Type, store: Store) -> Kernel:
         wide = p.n.to(u64)
         for i in k.range(part.begin, part.end):
             sum_.fma(a.load(i), b.load(i.to(u64) * wide))
-        at = place.base + row.to(u64) * wide + column.to(u64)
+        at = place.base + row.to(u64) * p.pitch.to(u64) + column.to(u64)
         p.out.store(at, finish([sum_], at, place.lead + row.to(u64), column, live), where=live)
         finish.end()
 

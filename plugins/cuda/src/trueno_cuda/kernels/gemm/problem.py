@@ -14,7 +14,8 @@ MOST = 1 << 31
 class Problem:
     """C = A B of m x n sums of `depth` terms, `lead` of them.
 
-    a_gaps, b_gaps: elements between neighbours along each leading axis.
+    a_gaps, b_gaps: elements between neighbours along each leading axis.  pitch: elements from one row of C to the next,
+    where C is some columns of a wider matrix; else 0.
     """
 
     m: int
@@ -23,10 +24,16 @@ class Problem:
     lead: tuple[int, ...] = ()
     a_gaps: tuple[int, ...] = ()
     b_gaps: tuple[int, ...] = ()
+    pitch: int = 0
 
     @property
     def count(self) -> int:
         return prod(self.lead)
+
+    @property
+    def line(self) -> int:
+        """Elements from one row of C to the next."""
+        return self.pitch or self.n
 
 
 def matrices(a: Shape, b: Shape, out: Shape) -> Problem | None:

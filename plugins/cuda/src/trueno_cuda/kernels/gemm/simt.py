@@ -179,7 +179,7 @@ def simt(arch: str, element: Type, tile: Tile, vectors: bool, store: Store) -> K
         first_column = place.column + left
         for i in range(tm):
             row = place.row + top + (i // width * (lane_rows * width) + i % width)
-            at = k.multiple_of(row.to(u64) * wide_n + place.base, each) + first_column.to(u64)
+            at = k.multiple_of(row.to(u64) * p.pitch.to(u64) + place.base, each) + first_column.to(u64)
             line, lead = p.out + at, place.lead + row.to(u64)
             for j in range(0, tn, each):
                 step = j // width * (lane_columns * width) + j % width

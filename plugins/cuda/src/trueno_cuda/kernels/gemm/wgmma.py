@@ -55,11 +55,13 @@ class Tile:
 def params(result: Type, store: Store) -> dict[str, ParamType]:
     """The launch parameters: maps of A and B, the result; tiles along m and n; products.
 
+    pitch: elements from one row of the result to the next, n where these are all its columns.
     a_step, b_step: 1, or 0 where one matrix is for all products.
     """
     return {
         "a": tensor_map, "b": tensor_map, "out": ptr(result), **store.pointers(result),
-        "m": u32, "n": u32, "depth": u32, "down": u32, "across": u32, "count": u32, "a_step": u32, "b_step": u32,
+        "m": u32, "n": u32, "depth": u32, "pitch": u32, "down": u32, "across": u32, "count": u32,
+        "a_step": u32, "b_step": u32,
         **store.floats(result),
     }  # fmt: skip
 
@@ -93,7 +95,7 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
     """C = A B, or A B^T where `turned`, of any m; the rows of a and b, and their addresses, are multiples of 16 bytes.
 
     element: f32 is rounded to tf32 by its maps, and must be turned: wgmma reads 32-bit elements along k alone.
-    unit: elements that divide n and out's alignment: 1, 2 or 8.
+    unit: elements that divide n, pitch and out's alignment: 1, 2 or 8.
 
     Floor: 2 m n k flops at 989e12 a second on an H200, of which its power lets some 0.8 through.  Measured there at
     8192²: 790e12, as cuBLAS; clusters that share B, and stores by tensor maps, were no quicker.
@@ -177,7 +179,7 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
         def put(acc: Any, place: Place) -> None:
             """Store a tile as wgmma leaves it: two neighbours a thread."""
             width = min(unit, 2)
-            wide, lead = k.multiple_of(p.n.to(u64), width), place.product.to(u64) * p.m.to(u64)
+            wide, lead = k.multiple_of(p.pitch.to(u64), width), place.product.to(u64) * p.m.to(u64)
             first = place.column + lane % 4 * 2
             for half in range(2):
                 row = place.row + (warp * 16 + half * 8) + lane // 4
@@ -193,7 +195,7 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
         def turn_and_put(acc: Any, place: Place) -> None:
             """Store a tile in lines of 128 bytes: warps turn it around in shared memory, swizzled as for wgmma."""
             own, words = turning[warp], turning[warp].cast(u32)
-            wide, lead = p.n.to(u64), place.product.to(u64) * p.m.to(u64)
+            wide, lead = p.pitch.to(u64), place.product.to(u64) * p.m.to(u64)
             top, first = place.row + warp * 16, place.column + lane % 8 * 8
             down = top + lane // 8
             line = p.out.cast(u32) + k.multiple_of(((lead + down.to(u64)) * wide + first.to(u64)) // 2, 4)
@@ -220,7 +222,7 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
                 return sums  # rounded in one instruction, both
             row, column = place.row + (warp * 16 + half * 8) + lane // 4, place.column + lane % 4 * 2 + c
             number = place.product.to(u64) * p.m.to(u64) + row.to(u64)
-            at = k.multiple_of(number * k.multiple_of(p.n.to(u64), 2) + column.to(u64), 2)
+            at = k.multiple_of(number * k.multiple_of(p.pitch.to(u64), 2) + column.to(u64), 2)
             return finished(sums, at, number, column, (row < p.m) & (column < p.n))
 
         with k.when(warp >= 4 * CONSUMERS):

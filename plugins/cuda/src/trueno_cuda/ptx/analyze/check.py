@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import SEVERITIES, Finding
-from trueno_cuda.ptx.analyze.rules import RULES
+from trueno_cuda.ptx.analyze.rules import RULES, USUAL
 from trueno_cuda.ptx.syntax.tree import Program
 
 ALLOW = re.compile(
@@ -34,11 +34,14 @@ Excused = set[tuple[int, str]]
 
 
 def check(entry: Entry, rules: Iterable[str] | None = None, used: Excused | None = None) -> list[Finding]:
-    """What the rules find in an entry, the gravest first.  used: takes what comments excuse."""
+    """What the rules find in an entry, the gravest first.
+
+    rules: by default all but the strict ones.  used: takes what comments excuse.
+    """
     program = entry.program
     excused = allowed(program)
     result = []
-    for name in RULES if rules is None else rules:
+    for name in USUAL if rules is None else rules:
         rule = RULES[name]
         for at, message in rule.check(entry):
             ins = entry.code[at]
@@ -61,7 +64,7 @@ def check_whole(program: Program, rules: Iterable[str] | None = None, used: Excu
     """What the rules find in a text as a whole.  used: as for `check`."""
     result = []
     excused = allowed(program)
-    for name in RULES if rules is None else rules:
+    for name in USUAL if rules is None else rules:
         rule = RULES[name]
         for line, message in rule.whole(program) if rule.whole else ():
             if name in excused.get(line, ()):
@@ -75,7 +78,7 @@ def check_whole(program: Program, rules: Iterable[str] | None = None, used: Excu
 def allowed(program: Program) -> dict[int, set[str]]:
     """The rules that comments excuse, by line."""
     result: dict[int, set[str]] = {}
-    for one in allowances(program):
+    for one in allowances(program) if "ptx:" in program.lines.text else ():
         if one.reason:
             result.setdefault(one.line, set()).update(one.rules)
     return result

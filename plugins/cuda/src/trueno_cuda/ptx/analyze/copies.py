@@ -36,11 +36,36 @@ def _in_flight(entry: Entry) -> Iterator[tuple[Access, Access, bool]]:
         for read in reads.values():
             own = meet(entry, copy, read, apart=0)
             others = meet(entry, copy, read, apart=32) if entry.threads > 32 else None
-            if own is None and others is None:
+            if own is None and others is None and not _own(entry, copy, read):
                 continue
             state = _state(entry, copy, read, barrier=others is not None)
             if state is not None:
                 yield copy, read, state[1]
+
+
+def _own(entry: Entry, copy: Access, read: Access) -> bool:
+    """Whether every thread that copies reads its own bytes, though it is not known which threads do either."""
+    conditions = _conditions(entry, copy.at)
+    if not conditions or conditions != _conditions(entry, read.at):
+        return False
+    a, b = entry.block_lanes.split(copy.form), entry.block_lanes.split(read.form)
+    if a is None or b is None or a.keys() != b.keys() or any((a[k] != b[k]).any() for k in a if k is not None):
+        return False
+    apart = b[None] - a[None]
+    return bool(((apart < copy.bytes) & (apart > -read.bytes)).all())
+
+
+def _conditions(entry: Entry, at: int) -> set[tuple[int, bool]]:
+    """The predicates, each written once, under which an instruction runs; empty where there are other conditions."""
+    graph = entry.graph
+    result: set[tuple[int, bool]] = set()
+    home = graph.block_of[at]
+    for branch, target in graph.deciders.get(home, ()):
+        last = graph.last(branch)
+        if last.guard is None or entry.flow.only(last.guard.index) < 0 or graph.loops.around[home]:
+            return set()
+        result.add((last.guard.index, (graph.blocks[branch].successors[0] == target) != last.negated))
+    return result
 
 
 def _state(entry: Entry, copy: Access, read: Access, barrier: bool) -> State | None:

@@ -3,6 +3,7 @@
 Sets of registers are whole numbers with a bit per register.
 """
 
+from bisect import bisect_left
 from functools import cached_property
 
 from trueno_cuda.ptx.analyze.effects import effects
@@ -30,7 +31,7 @@ class Dataflow:
         for at, ins in enumerate(graph.code):
             read, written = effects(ins)
             self.reads.append([r.index for r in read])
-            self.writes.append([r.index for r in dict.fromkeys(written)])
+            self.writes.append([r.index for r in (dict.fromkeys(written) if len(written) > 1 else written)])
             for index in self.writes[-1]:
                 self.definitions[index].append(at)
             for index in dict.fromkeys(self.reads[-1]):
@@ -206,11 +207,14 @@ class Dataflow:
         graph = self.graph
         home = graph.block_of[at]
         result: set[int] = set()
-        for s in reversed(sites):
-            if graph.block_of[s] == home and s < at:
-                result.add(s)
-                if graph.code[s].guard is None:
-                    return sorted(result)
+        start = graph.blocks[home].start
+        for k in range(bisect_left(sites, at) - 1, -1, -1):
+            s = sites[k]
+            if s < start:
+                break
+            result.add(s)
+            if graph.code[s].guard is None:
+                return sorted(result)
         key = index, home
         if key not in self._entering:
             self._entering[key] = self._search(index, home)
@@ -220,12 +224,19 @@ class Dataflow:
     def _entering(self) -> dict[tuple[int, int], set[int]]:
         return {}
 
+    @cached_property
+    def _homes(self) -> dict[int, dict[int, list[int]]]:
+        """The writes of a register by block."""
+        return {}
+
     def _search(self, index: int, home: int) -> set[int]:
         """The writes of a register that may reach the start of a block."""
         graph = self.graph
-        by_block: dict[int, list[int]] = {}
-        for s in self.definitions[index]:
-            by_block.setdefault(graph.block_of[s], []).append(s)
+        by_block = self._homes.get(index)
+        if by_block is None:
+            by_block = self._homes[index] = {}
+            for s in self.definitions[index]:
+                by_block.setdefault(graph.block_of[s], []).append(s)
         result: set[int] = set()
         reached: set[int] = set()
         todo = list(graph.blocks[home].predecessors)

@@ -9,7 +9,7 @@ from trueno_cuda.ptx.emulate import instructions  # noqa: F401 - registers the f
 from trueno_cuda.ptx.emulate.effects import registers
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.emulate.opcodes import Facts, form_of
-from trueno_cuda.ptx.syntax.tree import Address, Instruction, Not, Operand, Register, Symbol
+from trueno_cuda.ptx.syntax.tree import Address, Immediate, Instruction, Not, Operand, Register, Symbol
 from trueno_cuda.ptx.syntax.types import TYPES
 
 UNKNOWN = Facts()
@@ -61,14 +61,24 @@ def effects(ins: Instruction) -> tuple[list[Register], list[Register]]:
         fact = facts(ins)
         first = bool(ins.operands) and fact.result and not isinstance(ins.operands[0], Address)
         if first:
-            writes = list(registers(ins.operands[0]))
-        rest = ins.operands if not first or fact.accumulates else ins.operands[1:]
-        reads = [r for o in rest for r in registers(o)]
+            writes = _all(ins.operands[:1])
+        reads = _all(ins.operands if not first or fact.accumulates else ins.operands[1:])
         if ins.opcode == "wgmma" and ins.operands and not isinstance(ins.operands[0], Address):
             writes = list(registers(ins.operands[0]))
     if ins.guard is not None:
         reads.append(ins.guard)
     return reads, writes
+
+
+def _all(operands: list[Operand]) -> list[Register]:
+    """The registers in some operands."""
+    result: list[Register] = []
+    for operand in operands:
+        if isinstance(operand, Register):
+            result.append(operand)
+        elif not isinstance(operand, Immediate):
+            result += registers(operand)
+    return result
 
 
 def leaves(ins: Instruction) -> bool:

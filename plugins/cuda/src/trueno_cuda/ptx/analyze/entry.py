@@ -6,23 +6,29 @@ from math import prod
 
 import numpy as np
 
-from trueno_cuda.ptx.analyze.access import Access, accesses
+from trueno_cuda.ptx.analyze.access import ORDERED, Access, accesses
+from trueno_cuda.ptx.analyze.assembled import Assembled
 from trueno_cuda.ptx.analyze.dataflow import Dataflow
-from trueno_cuda.ptx.analyze.effects import waits
+from trueno_cuda.ptx.analyze.effects import space, waits
 from trueno_cuda.ptx.analyze.graph import Graph
 from trueno_cuda.ptx.analyze.lanes import Lanes
 from trueno_cuda.ptx.analyze.launch import Launch, Size, shown, sizes
-from trueno_cuda.ptx.analyze.uniform import BLOCK, WARP, Uniformity
+from trueno_cuda.ptx.analyze.uniform import BLOCK, LANE, WARP, Uniformity
 from trueno_cuda.ptx.analyze.values import Values
 from trueno_cuda.ptx.syntax.tree import Function, Instruction, Program, Register, Special, Symbol
 from trueno_cuda.ptx.syntax.types import Array
+
+ORDERING = {"bar", "barrier", "mbarrier", "fence", "membar", "call"}
+"""Opcodes that may order memory."""
+ARITHMETIC = {"setp", "xor", "not", "add", "sub", "mul", "mad", "fma", "cvt", "mov", "neg", "abs"}
+"""Opcodes whose result can be anything if one of their operands can."""
 
 
 class Entry:
     """An entry, or a device function, with what is known of its launch.
 
     shape: the block that addresses are evaluated for; assumed: whether only the analyzer chose it.  refused: why the
-    launch's block is not this one's.
+    launch's block is not this one's.  assembled: what ptxas reports, where the caller asked it.
     """
 
     def __init__(self, program: Program, function: Function, launch: Launch | None = None) -> None:
@@ -34,6 +40,13 @@ class Entry:
         self.graph = Graph(function)
         self.assumed = self.launch.block is None
         self.shape = self.launch.block or self._likely()
+        self.assembled: Assembled | None = None
+
+    def forget(self) -> None:
+        """Drop what can be computed again, which takes a hundred times the text."""
+        for name, kind in vars(type(self)).items():
+            if isinstance(kind, cached_property):
+                self.__dict__.pop(name, None)
 
     @property
     def notes(self) -> list[str]:
@@ -57,7 +70,7 @@ class Entry:
     def small(self) -> "Entry":
         """The same with a small block: where the block is not known, what holds for both does not depend on it."""
         given = self.launch
-        block = self.shape if self.threads < 64 else (16, 4, 1) if self.deep else (64, 1, 1)
+        block = self.shape if self.threads < 64 else (8, 8, 1) if self.deep else (64, 1, 1)
         few = Launch(block, given.grid, given.params, given.multiples)
         return Entry(self.program, self.function, few)
 
@@ -113,7 +126,22 @@ class Entry:
 
     def synchronizes(self, at: int) -> bool:
         """Whether an instruction may order memory between the threads of a block."""
-        ins = self.code[at]
+        return self._ordering[at]
+
+    @cached_property
+    def landmarks(self) -> list[list[int]]:
+        """Of each block, the instructions that access memory or may order it."""
+        places = sorted({access.at for access in self.accesses} | {at for at, o in enumerate(self._ordering) if o})
+        result: list[list[int]] = [[] for _ in self.graph.blocks]
+        for at in places:
+            result[self.graph.block_of[at]].append(at)
+        return result
+
+    @cached_property
+    def _ordering(self) -> list[bool]:
+        return [(ins.opcode in ORDERING or ins.unread) and self._orders(ins) for ins in self.code]
+
+    def _orders(self, ins: Instruction) -> bool:
         kind = waits(ins)
         if kind == "warp":
             return self.assumed
@@ -164,9 +192,22 @@ class Entry:
             if guard is not None and vector is not None:
                 taken = graph.blocks[branch].successors[0] == target
                 mask = mask & (vector if taken != graph.last(branch).negated else ~vector)
-            elif self.uniformity.decision(branch) != BLOCK:
+            elif self.uniformity.decision(branch) != BLOCK and not (guard is not None and self._free(guard, end)):
                 exact = False
         return mask, exact
+
+    def _free(self, guard: Register, at: int, depth: int = 8) -> bool:
+        """Whether numbers that each thread loads decide a predicate: any thread may come to what it guards."""
+        site = self.flow.only(guard.index)
+        ins = self.code[site] if site >= 0 else None
+        if ins is None or depth == 0 or self.uniformity.at(guard.index, at) > LANE:
+            return False
+        if ins.opcode == "ld":
+            return space(ins) in ("global", "shared") and ORDERED.isdisjoint(ins.mods)
+        sources = [o for o in ins.operands[1:] if isinstance(o, Register)]
+        if ins.opcode not in ARITHMETIC or not sources:
+            return False
+        return any(self._free(o, site, depth - 1) for o in sources)
 
     def runs(self, at: int) -> tuple[Array, bool]:
         """Which threads may execute an instruction, its guard included; see `active`."""

@@ -15,7 +15,8 @@ Found = tuple[int, str]
 @dataclass(frozen=True)
 class Rule:
     """id: as users write it.  sentence: what it finds.  fix: what to do.  bad, good: bodies of kernels that have it and
-    do not, or whole texts.  performance: whether it finds waste and no bug.  whole: finds it in a text, by line.
+    do not, or whole texts.  performance: whether it finds waste and no bug.  strict: whether only those who ask for all
+    findings get its own.  whole: finds it in a text, by line.
     """
 
     id: str
@@ -28,6 +29,7 @@ class Rule:
     good: str
     check: Callable[[Entry], Iterator[Found]]
     performance: bool = False
+    strict: bool = False
     whole: Callable[[Program], Iterator[tuple[int, str]]] | None = None
 
 

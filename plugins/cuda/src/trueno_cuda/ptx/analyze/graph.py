@@ -4,7 +4,7 @@ Dominators are computed by iteration over the reverse postorder (Cooper, Harvey 
 a branch if it post-dominates one of the branch's successors and not the branch (Ferrante, Ottenstein and Warren 1987).
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from trueno_cuda.ptx.analyze.effects import ENDS, aborts, label_of
@@ -38,7 +38,7 @@ class Graph:
                 self.labels[item.name] = len(self.code)
             else:
                 short = len(item.operands) < LEAST.get(item.opcode, 0)
-                self.code.append(replace(item, unread=True) if short else item)
+                self.code.append(item.but(unread=True) if short else item)
         self.blocks: list[Block] = []
         self._cut()
         self.block_of = [n for n, b in enumerate(self.blocks) for _ in range(b.start, b.end)]

@@ -104,14 +104,16 @@ def array(form: Form) -> str | None:
 
 
 def _ahead(entry: Entry, first: Access) -> list[int]:
-    """Instructions that a thread may come to after an access before it comes to a barrier."""
+    """Accesses that a thread may come to after an access before it comes to a barrier."""
     graph = entry.graph
     result: list[int] = []
     reached: set[int] = set()
     todo = [(graph.block_of[first.at], first.at + 1)]
     while todo:
         n, start = todo.pop()
-        for at in range(start, graph.blocks[n].end):
+        for at in entry.landmarks[n]:
+            if at < start:
+                continue
             if entry.synchronizes(at) and entry.code[at].guard is None:
                 break
             result.append(at)
@@ -217,11 +219,17 @@ def meet(entry: Entry, first: Access, second: Access, apart: int = 32) -> tuple[
 
     apart: 32 for threads of different warps, 1 for different threads, 0 for any.
     """
-    a = entry.block_lanes.split(_first(entry, first, second))
-    b = entry.block_lanes.split(_first(entry, second, first))
-    if a is None or b is None or set(a) != set(b):
+    lanes = entry.block_lanes
+    one, other = _first(entry, first, second), _first(entry, second, first)
+    a, b = lanes.split(one), lanes.split(other)
+    if a is None or b is None or a.keys() != b.keys():
         return None
-    for key in set(a) - {None}:
+    (low, high), (least, most) = lanes.span(one), lanes.span(other)
+    if low >= most + second.bytes or least >= high + first.bytes:
+        return None
+    for key in a:
+        if key is None or a[key] is b[key] is lanes.one:
+            continue
         if (a[key] != a[key][0]).any() or (b[key] != a[key][0]).any():
             return None
     active, certain = entry.runs(first.at)
@@ -229,15 +237,15 @@ def meet(entry: Entry, first: Access, second: Access, apart: int = 32) -> tuple[
     if not (certain and sure):
         return None
     grain = min(first.bytes, second.bytes, 4)
-    linear = entry.block_lanes.linear
+    linear = lanes.linear
     active, others = active & (linear % 32 < first.lanes), others & (linear % 32 < second.lanes)
     mine, owners = _spread(a[None][active], linear[active], first.bytes, grain)
     theirs, readers = _spread(b[None][others], linear[others], second.bytes, grain)
     order = np.argsort(mine, kind="stable")
     mine, owners = mine[order], owners[order]
-    low, high = np.searchsorted(mine, theirs, "left"), np.searchsorted(mine, theirs, "right")
-    for k in np.flatnonzero(high > low).tolist():
-        for at in {int(low[k]), int(high[k]) - 1}:
+    begin, end = np.searchsorted(mine, theirs, "left"), np.searchsorted(mine, theirs, "right")
+    for k in np.flatnonzero(end > begin).tolist():
+        for at in {int(begin[k]), int(end[k]) - 1}:
             if not apart or owners[at] // apart != readers[k] // apart:
                 return int(owners[at]), int(readers[k])
     return None

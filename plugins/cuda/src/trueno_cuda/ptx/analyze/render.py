@@ -19,8 +19,9 @@ def lines(file: dict[str, Any], verbose: bool = False) -> Iterator[str]:
     yield f"{file['path']}: PTX {file['version']} for {file['target']}"
     for entry in file["entries"]:
         yield f"\n{entry['name']}, line {entry['line']}, {entry['instructions']} instructions"
-        yield from columns([(f"  {name}", value) for name, value in _figures(entry)])
+        yield from columns([(f"  {name}", value) for name, value in figures(entry)])
         yield from _findings(file["path"], entry["findings"], verbose)
+        yield from _seen(file["path"], entry.get("run", {}))
     if file["findings"]:
         yield ""
         yield from _findings(file["path"], file["findings"], verbose)
@@ -43,7 +44,7 @@ def _places(notes: list[dict[str, Any]]) -> Iterator[str]:
         yield f"  and {len(notes) - MOST} more"
 
 
-def _figures(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def figures(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
     registers = entry["registers"]
     live = ", ".join(f"{n} {kind}" for kind, n in registers["live"].items() if n)
     yield (
@@ -85,6 +86,29 @@ def _figures(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "roofline", text
     for k, note in enumerate(entry["notes"]):
         yield "" if k else "note", note
+    if "run" in entry:
+        yield "run", _ran(entry["run"])
+
+
+def _ran(run: dict[str, Any]) -> str:
+    """How a run on the emulator went."""
+    if "failed" in run:
+        return f"not possible: {run['failed']}"
+    sizes = " and ".join(f"{name} {'x'.join(map(str, run[name]))}" for name in ("grid", "block"))
+    if not run["completed"]:
+        return f"{sizes}: it does not complete{': ' + run['ended'] if 'ended' in run else ''}"
+    found = counted(len(run["findings"]), "finding") if run["findings"] else "no findings"
+    return f"{sizes}: {run['instructions']} instructions of threads, {found}"
+
+
+def _seen(path: str, run: dict[str, Any]) -> Iterator[str]:
+    """What the emulator found."""
+    for finding in run.get("findings", ()):
+        who = f"thread {tuple(finding['thread'])} of block {tuple(finding['block'])}"
+        often = f", seen {finding['count']} times" if finding["count"] > 1 else ""
+        place = f"{path}:{finding['line']}: {finding['severity']} in the run"
+        yield f"{place}: {finding['message']} ({who}{often}) [{finding['kind']}]"
+        yield f"    {finding['text']}"
 
 
 def _findings(path: str, findings: list[dict[str, Any]], verbose: bool) -> Iterator[str]:
@@ -102,6 +126,8 @@ def _findings(path: str, findings: list[dict[str, Any]], verbose: bool) -> Itera
 def last_line(summary: dict[str, Any]) -> str:
     """`2 entries in 1 file: 1 critical, 2 medium`."""
     found = [f"{summary[s]} {s}" for s in LEVELS if summary[s]]
+    if summary["run"]:
+        found.append(f"{summary['run']} in the run")
     found = found or ["no findings"]
     if summary["unread"]:
         found.append(f"{counted(summary['unread'], 'statement')} not read")
@@ -109,6 +135,8 @@ def last_line(summary: dict[str, Any]) -> str:
         found.append(f"{counted(summary['unknown'], 'unknown instruction')}")
     if summary["excused"]:
         found.append(f"{summary['excused']} excused")
+    if summary["known"]:
+        found.append(f"{summary['known']} known")
     entries, files = summary["entries"], summary["files"]
     return f"{entries} {'entry' if entries == 1 else 'entries'} in {counted(files, 'file')}: {', '.join(found)}"
 

@@ -5,7 +5,8 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from trueno_cuda.ptx.analyze.access import Access, banks, coalescing
@@ -20,12 +21,34 @@ from trueno_cuda.ptx.emulate.effects import flops
 from trueno_cuda.ptx.emulate.errors import UnknownInstruction
 from trueno_cuda.ptx.syntax.errors import PtxError
 from trueno_cuda.ptx.syntax.parse import parse
+from trueno_cuda.ptx.syntax.tree import Program
+
+MANY = 100
+"""Entries of a text from which on each is forgotten as soon as its report is there."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A text, its entries and device functions, and the report on it."""
+
+    record: dict[str, Any]
+    program: Program
+    entries: list[Entry]
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return self.program.lines.text.split("\n")
 
 
 def report(
     path: str, text: str, launch: Launch, rules: Iterable[str], arch: str = "", real: bool = True
 ) -> dict[str, Any]:
-    """One file's part of the report; PtxError where it is not PTX.
+    """One file's part of the report; as for `analysis`."""
+    return analysis(path, text, launch, rules, arch, real).record
+
+
+def analysis(path: str, text: str, launch: Launch, rules: Iterable[str], arch: str = "", real: bool = True) -> Analysis:
+    """What the analyzer knows of one file; PtxError where it is not PTX.
 
     arch: the architecture of occupancy and roofline, by default the text's target.  real: whether to ask ptxas.
     """
@@ -40,12 +63,15 @@ def report(
     records, rest = [], check_whole(program, names, used)
     parts = entries(program, launch)
     for entry in parts:
+        entry.assembled = figures.get(entry.name)
         findings = check(entry, names, used)
         if entry.function.entry:
-            records.append(_entry(entry, findings, arch, figures.get(entry.name), reason))
+            records.append(_entry(entry, findings, arch, reason))
         else:
             rest += findings
-    return {
+        if len(parts) > MANY:
+            entry.forget()
+    record = {
         "path": path,
         "version": ".".join(map(str, program.version)),
         "target": target,
@@ -54,8 +80,10 @@ def report(
         "unread": unread(program, parts),
         "unknown": unknown(parts),
         "excused": len(used),
+        "known": 0,
         "notes": idle(program, names, used),
     }
+    return Analysis(record, program, parts)
 
 
 def summary(files: list[dict[str, Any]]) -> dict[str, Any]:
@@ -72,10 +100,13 @@ def summary(files: list[dict[str, Any]]) -> dict[str, Any]:
         "unread": sum(len(file["unread"]) for file in files),
         "unknown": sum(len(file["unknown"]) for file in files),
         "excused": sum(file["excused"] for file in files),
+        "known": sum(file["known"] for file in files),
+        "run": sum(len(entry["run"]["findings"]) for file in files for entry in file["entries"] if "run" in entry),
     }
 
 
-def _entry(entry: Entry, findings: list[Finding], arch: str, figures: Assembled | None, reason: str) -> dict[str, Any]:
+def _entry(entry: Entry, findings: list[Finding], arch: str, reason: str) -> dict[str, Any]:
+    figures = entry.assembled
     return {
         "name": entry.name,
         "line": entry.function.line,

@@ -10,7 +10,7 @@ from trueno_cuda.ptx.analyze.graph import OUT, Graph
 from trueno_cuda.ptx.analyze.lanes import Lanes
 from trueno_cuda.ptx.analyze.values import Atom, Form, Values
 from trueno_cuda.ptx.emulate.effects import registers
-from trueno_cuda.ptx.syntax.tree import Function, Instruction, Operand, Register, Special, Variable
+from trueno_cuda.ptx.syntax.tree import Function, Immediate, Instruction, Operand, Register, Special, Variable
 from trueno_cuda.ptx.syntax.types import TYPES, Array
 
 LANE, WARP, BLOCK = range(3)
@@ -28,9 +28,9 @@ class Uniformity:
         self.slots: dict[tuple[str, int], int] = {}  # of local memory, by variable and offset
         self.vague = BLOCK  # of what is stored to local memory at places that are not known
         self.patterns: dict[tuple[int, int], int] = {}
-        changed = True
-        while changed:
-            changed = self._pass()
+        straight = not graph.loops.bodies  # then each instruction comes behind all that it depends on
+        while self._pass() and not straight:
+            pass
 
     # ---- the fixed point ------------------------------------------------------------------------
 
@@ -68,8 +68,11 @@ class Uniformity:
 
         Where several writes reach it, the branches that choose between them count too.
         """
+        sites = self.flow.definitions[index]
+        if len(sites) == 1:
+            return self.sites.get((index, sites[0]), BLOCK)
         reaching = self.flow.reaching(index, at)
-        level = min((self.sites.get((index, s), BLOCK) for s in reaching), default=BLOCK)
+        level = min([self.sites.get((index, s), BLOCK) for s in reaching], default=BLOCK)
         if len(reaching) > 1 and level > LANE:
             graph = self.graph
             common = graph.all_deciders(graph.block_of[at])
@@ -158,9 +161,13 @@ class Uniformity:
 
     def of(self, operand: Operand, at: int) -> int:
         """Over which threads an operand of an instruction is the same."""
+        if isinstance(operand, Register):
+            return self.at(operand.index, at)
+        if isinstance(operand, Immediate):
+            return BLOCK
         if isinstance(operand, Special):
             return special_level(operand.name) if self.values.launch.special(operand.name) is None else BLOCK
-        return min((self.at(r.index, at) for r in registers(operand)), default=BLOCK)
+        return min([self.at(r.index, at) for r in registers(operand)], default=BLOCK)
 
     def _result(self, ins: Instruction, at: int) -> int:
         name, mods = ins.opcode, ins.mods
@@ -181,7 +188,10 @@ class Uniformity:
             if "idx" in mods and len(ins.operands) > 2 and self.of(ins.operands[2], at) >= WARP:
                 return WARP
             return LANE
-        return min((self.of(o, at) for o in ins.operands[1:]), default=BLOCK)
+        level = BLOCK
+        for operand in ins.operands[1:]:
+            level = min(level, self.of(operand, at))
+        return level
 
     def _load(self, ins: Instruction, at: int) -> int:
         place = address(ins)

@@ -16,6 +16,7 @@ Sums ignore that registers wrap around.
 from typing import Any, NamedTuple
 
 from trueno_cuda.ptx.analyze.dataflow import Dataflow
+from trueno_cuda.ptx.analyze.effects import element
 from trueno_cuda.ptx.analyze.graph import Graph
 from trueno_cuda.ptx.analyze.launch import Launch
 from trueno_cuda.ptx.syntax.tree import (
@@ -34,8 +35,10 @@ from trueno_cuda.ptx.syntax.types import TYPES
 Atom = tuple[Any, ...]
 MOST = 12
 """Terms of a form; longer sums are an atom of their own."""
-DEEP = 6
-"""Functions within functions."""
+DEEP, LARGE = 6, 64
+"""Functions within functions, and how many there are in all: what is deeper and larger is an atom of its own."""
+POSITIVE = {"tid", "ntid", "ctaid", "nctaid", "laneid", "warpid", "nwarpid", "smid"}
+"""Special registers that are never negative."""
 
 
 class Form(NamedTuple):
@@ -71,7 +74,7 @@ class Values:
         self.written: dict[tuple[int, int], Form] = {}  # by register and the instruction that writes it
         self.steps: dict[int, Form] = {}  # of a register that a loop advances, the step
         self.entry_params = {id(p) for p in function.params} if function.entry else set()
-        self.depths: dict[Atom, int] = {}
+        self.depths: dict[Atom, tuple[int, int]] = {}  # of a function: those within it, along a way and in all
         for n in graph.order:
             for at in range(graph.blocks[n].start, graph.blocks[n].end):
                 for index in flow.writes[at]:
@@ -196,6 +199,9 @@ class Values:
             return unknown
         if ins.opcode == "ld":
             return self._loaded(ins) or unknown
+        if ins.opcode == "selp" and _whole(ins):
+            chosen = self._chosen(ins, at)
+            return unknown if chosen is None else self.operand(chosen, ins, at) or unknown
         if ins.opcode not in KNOWN or not _whole(ins):
             return unknown
         sources = [self.operand(o, ins, at) for o in ins.operands[1:]]
@@ -232,6 +238,12 @@ class Values:
             return a
         if name == "neg":
             return a.scaled(-1)
+        if name == "not":
+            return a.scaled(-1).add(Form(-1))
+        if name == "bfe":
+            return self._field(ins, sources)
+        if name == "shr" and (kind := TYPES[element(ins)]).kind != "s":
+            return self._nested(f"lsr{kind.bits}", a, b) if kind.bits >= 32 else None
         if name in ("add", "sub") and "cc" not in mods:
             return a.add(b, 1 if name == "add" else -1)
         if name == "mul" and "hi" not in mods:
@@ -247,6 +259,49 @@ class Values:
             return self._nested(name, a, b)
         return None
 
+    def _chosen(self, ins: Instruction, at: int) -> Operand | None:
+        """Which operand `selp` takes, where its predicate compares with 0 what is never negative."""
+        flag = ins.operands[3] if len(ins.operands) == 4 else None
+        site = self.flow.only(flag.index) if isinstance(flag, Register) else -1
+        test = self.graph.code[site] if site >= 0 else None
+        if test is None or test.opcode != "setp" or len(test.operands) != 3 or len(test.mods) != 2:
+            return None
+        a, b = (self.operand(o, test, site) for o in test.operands[1:])
+        if a is None or b != Form(0) or test.mods not in (("lt", "s32"), ("lt", "s64"), ("ge", "s32"), ("ge", "s64")):
+            return None
+        return ins.operands[1 + (test.mods[0] == "lt")] if self.positive(a) else None
+
+    def positive(self, form: Form) -> bool:
+        """Whether a form is sure not to be negative: sums and products of indices and sizes."""
+        return form.const >= 0 and all(c > 0 and self._positive(a) for a, c in form.terms)
+
+    def _positive(self, one: Atom) -> bool:
+        if one[0] == "special":
+            return one[1].partition(".")[0] in POSITIVE
+        if one[0] != "op":
+            return False
+        signs = [self.positive(form) for form in one[2:]]
+        return any(signs) if one[1] == "and" else all(signs)
+
+    def _field(self, ins: Instruction, sources: list[Form]) -> Form | None:
+        """Some bits of a number: a shift and a mask, and their highest bit is the sign where it has one."""
+        if (
+            ins.mods not in (("u32",), ("s32",))
+            or len(sources) != 3
+            or not (sources[1].constant and sources[2].constant)
+        ):
+            return None
+        start, length = sources[1].const, sources[2].const
+        if not (0 <= start < 32 and 0 < length < 32):
+            return None
+        moved = self._nested("lsr32", sources[0], sources[1]) if start else sources[0]
+        field = None if moved is None else self._nested("and", moved, Form((1 << length) - 1))
+        if field is None or ins.mods == ("u32",):
+            return field
+        half = 1 << (length - 1)
+        swapped = self._nested("xor", field, Form(half))
+        return None if swapped is None else swapped.add(Form(-half))
+
     def _product(self, a: Form, b: Form) -> Form | None:
         if a.constant:
             return b.scaled(a.const)
@@ -257,16 +312,20 @@ class Values:
     def _nested(self, name: str, a: Form, b: Form) -> Form | None:
         if a.constant and b.constant:
             return Form(constant(name, a.const, b.const)) if constant(name, a.const, b.const) is not None else None  # type: ignore[arg-type]
-        depth = 1 + max([self.depths.get(x, 0) for form in (a, b) for x, _ in form.terms], default=0)
-        if depth > DEEP:
+        sign = b.const in (-1 << 31, 1 << 31, -1 << 63) if name == "and" else b.const in (31, 63)
+        if sign and b.constant and name in ("and", "shr", "lsr32", "lsr64") and self.positive(a):
+            return Form(0)
+        inner = [self.depths.get(x, (0, 0)) for form in (a, b) for x, _ in form.terms]
+        depth, size = 1 + max([d for d, _ in inner], default=0), 1 + sum(s for _, s in inner)
+        if depth > DEEP and size > LARGE:
             return None
         nested = ("op", name, a, b)
-        self.depths[nested] = depth
+        self.depths[nested] = depth, size
         return Form(0, frozenset({(nested, 1)}))
 
 
 KNOWN = {"mov", "cvt", "cvta", "neg", "add", "sub", "mul", "mad", "shl", "and", "or", "xor", "shr", "rem", "div",
-         "min", "max"}  # fmt: skip
+         "min", "max", "not", "bfe"}  # fmt: skip
 
 
 def constant(name: str, a: int, b: int) -> int | None:
@@ -285,6 +344,9 @@ def constant(name: str, a: int, b: int) -> int | None:
         return a * b
     if name == "shr":
         return a >> b if 0 <= b < 64 else None
+    if name in ("lsr32", "lsr64"):
+        bits = int(name[3:])
+        return (a & ((1 << bits) - 1)) >> b if 0 < b < bits else a if b == 0 else None
     if b == 0:
         return None
     quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)

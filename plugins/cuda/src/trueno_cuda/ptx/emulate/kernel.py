@@ -1,7 +1,6 @@
 """A compiled entry: its blocks' steps, its branches and its waits."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -93,7 +92,7 @@ class Kernel(Layout):
             if kind == "phase":
                 self.waits[at] = instructions.wait_test(compiler, ins)
             self.members[at] = self._members(ins)
-        plain = replace(ins, guard=None, negated=False)
+        plain = ins.but(guard=None, negated=False)
         return [compiler.step(plain)]
 
     def _members(self, ins: Instruction) -> Fetch | None:

@@ -315,6 +315,10 @@ def _initial(v: Variable) -> Array:
     return data
 
 
+_VARIABLES = re.compile(r"(?:^|[;{}/])\s*(?:\.(?:visible|extern|weak|common)\s+)*\.global\b", re.MULTILINE)
+"""The declaration of one, unlike a pointer among parameters, which is `.param .u64 .ptr .global`."""
+
+
 @lru_cache(maxsize=64)
 def _cached(text: str) -> Module:
     return Module(text)
@@ -353,4 +357,4 @@ def load(text: str | Built) -> Module:
         return module
     if not isinstance(text, str):
         raise LaunchError(f"load wants PTX text, not {type(text).__name__}")
-    return Module(text) if ".global ." in text else _cached(text)
+    return Module(text) if _VARIABLES.search(text) else _cached(text)

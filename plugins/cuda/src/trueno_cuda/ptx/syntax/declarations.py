@@ -1,5 +1,7 @@
 """Declared variables: their space, type, alignment, dimensions and initial values, and the memory that they need."""
 
+import re
+
 from trueno_cuda.ptx.syntax.errors import PtxError, Refusal
 from trueno_cuda.ptx.syntax.limits import too_many
 from trueno_cuda.ptx.syntax.operands import Operands, signed
@@ -9,6 +11,9 @@ from trueno_cuda.ptx.syntax.types import PRED, TYPES, Type, constant, opaque
 SPACES = (".global", ".const", ".shared", ".local", ".param")
 DECLARED = {name for name, kind in TYPES.items() if kind.kind == "p" or name == f"{kind.kind}{kind.bits}"} | {"f16x2"}
 """Types that registers and variables may have."""
+NUMBER = r"[ \t\r\n]*+(?:0|[1-9]\d{0,18}+)[ \t\r\n]*+"
+NUMBERS = re.compile(rf"\{{({NUMBER}(?:,{NUMBER})*+)\}}", re.ASCII)
+"""Initial values that are numbers without a sign."""
 MODULE_SPACES = (".global", ".const", ".shared")
 
 
@@ -68,9 +73,11 @@ class Declarations(Operands):
     def dimensions(self, var: Variable) -> None:
         """`[4][16]` behind a variable's name; `[]` leaves its size open."""
         at = self.at
+        var.element = var.size
         while at.take("["):
             var.array = True
-            var.size *= 0 if at.here.text == "]" else at.integer(1)
+            count = 0 if at.here.text == "]" else at.integer(1)
+            var.size = min(var.size * count, 1 << 64)  # which is too many all the same
             at.expect("]")
         wrong = too_many(var.space, var.size)
         if wrong and not self.tolerant:
@@ -78,7 +85,14 @@ class Declarations(Operands):
 
     def initial(self, var: Variable) -> None:
         at = self.at
-        if at.take("{"):
+        numbers = NUMBERS.match(at.text, at.rest())
+        values = list(map(int, numbers[1].split(","))) if numbers and var.type.kind in "usb" else []
+        if numbers and values and max(values) >> (var.type.bits - 1) == 0:
+            at.jump(numbers.end())
+            var.init += values
+            if var.array and var.size == 0:
+                var.size = len(var.init) * var.type.bytes
+        elif at.take("{"):
             first = True
             while not at.take("}"):
                 if not first:
@@ -134,6 +148,15 @@ class Declarations(Operands):
         if wrong and not self.tolerant:
             raise at.error(wrong)
         return variables
+
+    def passed(self, name: str, kind: Type) -> None:
+        """`.param .b64 param0;` in a function: what a call passes."""
+        assert self.function is not None
+        var = Variable(name, "param", kind, kind.bytes, kind.bytes, element=kind.bytes)
+        self.scope.variables[name] = var
+        self.scope.known.clear()
+        self.function.variables.append(var)
+        self.room["param"] = self.room.get("param", 0) + var.size
 
     def declare(self, var: Variable) -> None:
         """Make a variable known in the current scope."""

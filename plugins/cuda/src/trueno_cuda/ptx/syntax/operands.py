@@ -36,23 +36,58 @@ MARKERS = ("WARP_SZ",)
 PROBLEMS = 100
 """That are kept of one text."""
 LONGEST = 10  # digits of a register's number
+DIGITS = "0123456789"
+BLANKS = " \t\r\n"
+GAP = r"[ \t\r\n]*"
 NAME = re.compile(r"[%A-Za-z_$][\w$.]*", re.ASCII)
 NUMBER = re.compile(r"-?(?:0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?|\d+U?)", re.ASCII)
-MEMORY = re.compile(r"\[\s*([%A-Za-z_$][\w$.]*)\s*(?:\+?\s*(-?\d+)\s*)?\]", re.ASCII)
-PIECES = re.compile(r"((?:\[[^\[\]{}]*\]|\{[^\[\]{}]*\}|[^,\[\]{}])+)(?:,|\Z)")
-"""One operand and the comma behind it, where brackets and braces are not within each other."""
+OFFSET = r"(?:0|[1-9]\d{0,18})"
+MEMORY = re.compile(rf"\[{GAP}([%A-Za-z_$][\w$.]*){GAP}(?:\+{GAP}(-?{OFFSET}){GAP}|(-{OFFSET}){GAP})?\]", re.ASCII)
+PIECES = re.compile(r"(\{[^\[\]{}]*\}|\[[^\[\]{}]*\]|[^,\[\]{} \t\r\n]++)([ \t\r\n]*+(?:,[ \t\r\n]*+|\Z))")
+"""An operand, and the comma behind it with the blanks around that; joined, they are the whole list."""
 
 
 class Scope:
     """What a pair of braces declares."""
 
-    def __init__(self, outer: "Scope | None") -> None:
+    def __init__(self, outer: "Scope | None", reader: "Operands") -> None:
         self.outer = outer
         self.registers: dict[str, Register] = {}
         self.ranges: dict[str, tuple[int, Type]] = {}  # prefix → count, type of `%r<10>`
         self.variables: dict[str, Variable] = {}
         self.labels: dict[str, str] = {}  # name → unique name
-        self.known: dict[str, Operand] = {}  # operands by their text, until a declaration changes what they mean
+        self.known = Known(self, reader)  # until a declaration changes what the texts mean
+
+
+class Known(dict[str, Operand]):
+    """A scope's operands by their text; one that is not yet known is read, if its text alone tells what it is."""
+
+    def __init__(self, scope: Scope, reader: "Operands") -> None:
+        super().__init__()
+        self.registers, self.ranges, self.reader = scope.registers, scope.ranges, reader
+        self.outer = scope.outer.known if scope.outer is not None and scope.outer.outer is not None else None
+        self.listed = reader.function.registers if reader.function is not None else []
+
+    def __missing__(self, text: str) -> Operand:
+        stem = text.rstrip(DIGITS)
+        declared = self.ranges.get(stem)
+        operand: Operand | None
+        if declared is not None and 0 < len(text) - len(stem) < LONGEST and int(text[len(stem) :]) < declared[0]:
+            operand = self.registers.get(text)
+            if operand is None:
+                listed = self.listed
+                operand = self.registers[text] = Register(text, declared[1], len(listed))
+                listed.append(operand)
+        elif self.outer is not None and not self.ranges and text[0] == "%" and text not in self.registers and (
+            text.isascii() and text[1:].isalnum()
+        ):  # fmt: skip
+            operand = self.outer[text]  # braces around a call declare a register or none
+        else:
+            operand = self.reader.quick(text)
+            if operand is None:
+                raise KeyError(text)
+        self[text] = operand
+        return operand
 
 
 class Operands:
@@ -65,9 +100,12 @@ class Operands:
         self.at = Cursor(text)
         self.tolerant = tolerant
         self.program = Program(lines=self.at.lines)
-        self.scope = Scope(None)
         self.function: Function | None = None
+        self.scope = Scope(None, self)
+        self.literals: dict[str, Immediate] = {}  # by their texts, which mean the same everywhere
         self.called = ""  # the function that the last call named
+        self.accesses = False  # the operands are of an instruction that takes `array[3]` for the memory there
+        self.running = False  # the cursor stands before a run of instructions: no place for a problem
 
     # ---- names ----------------------------------------------------------------------------------
 
@@ -86,7 +124,7 @@ class Operands:
         return register
 
     def find_register(self, name: str) -> Register | None:
-        prefix = name.rstrip("0123456789")
+        prefix = name.rstrip(DIGITS)
         digits = name[len(prefix) :]
         scope: Scope | None = self.scope
         while scope is not None:
@@ -163,10 +201,18 @@ class Operands:
         operand = self.named(name)
         if operand is None:
             raise at.error(f"{name!r} is not declared")
+        if isinstance(operand, Symbol) and operand.variable is not None and at.take("["):
+            return self.element(operand.variable)
         if isinstance(operand, Symbol) and operand.variable is not None and at.here.text in ("+", "-"):
             at.take("+")
             return Symbol(name, operand.variable, signed(at.integer()))
         return operand
+
+    def element(self, variable: Variable) -> Symbol | Address:
+        """`array[3]` behind its first bracket: where `mov` names an element, and what `ld` and its like access."""
+        offset = self.at.integer(0) * variable.element
+        self.at.expect("]")
+        return Address(variable, signed(offset)) if self.accesses else Symbol(variable.name, variable, signed(offset))
 
     def named(self, name: str) -> Operand | None:
         """What a name stands for; None where it is not declared."""
@@ -188,16 +234,17 @@ class Operands:
             return Symbol(label)
         if self.find_label(f"targets {name}") is not None or name in self.program.functions:
             return Symbol(name)
-        if self.tolerant:
+        if self.tolerant and not self.running:
             if name[0] == "%" and "." not in name:
                 self.problem(PtxError(f"{name!r} is not declared", self.at.lines.line(self.at.at)))
             return Special(name[1:]) if name[0] == "%" else Symbol(name)
         return None
 
     def problem(self, error: PtxError) -> None:
-        """Note what a tolerant reader could not read."""
+        """Note what a tolerant reader could not read; without the frames that raised it, which hold the reader."""
         if len(self.program.problems) < PROBLEMS:
-            self.program.problems.append(error)
+            error.__context__ = None
+            self.program.problems.append(error.with_traceback(None))
 
     def refuse(self, error: PtxError) -> None:
         """Raise an error, or note it where the text is only read."""
@@ -207,28 +254,48 @@ class Operands:
 
     def quick(self, text: str) -> Operand | None:
         """An operand by its text alone; None where only the tokens tell what it is, or what is wrong with it."""
-        text = text.strip()
         known = self.scope.known
-        operand = known.get(text)
-        if operand is not None or not text:
-            return operand
-        if NAME.fullmatch(text):
-            operand = self.named(text)
-        elif text[0] == "[":
-            match = MEMORY.fullmatch(text)
-            base = match and (self.find_register(match[1]) or self.find_variable(match[1]))
-            operand = Address(base, signed(int(match[2] or 0))) if match and base else None
-        elif text[0] == "{" and text[-1] == "}" and text.count("{") == 1:
-            items = [self.quick(piece) for piece in text[1:-1].split(",")]
-            operand = None if None in items else Vector(tuple(items))  # type: ignore[arg-type]
-        elif NUMBER.fullmatch(text):
-            try:
-                operand = Immediate(-number(text[1:]) if text[0] == "-" else number(text))
-            except ValueError:
-                return None
-        if operand is not None:
-            known[text] = operand
-        return operand
+        try:
+            if text in self.literals:
+                return self.literals[text]
+            if text[:1] == "[":
+                return self.placed(text)
+            if text[:1] == "{" and text[-1] == "}" and text.count("{") == 1:
+                pieces = text[1:-1]
+                return Vector(tuple(map(known.__getitem__, pieces.split(", " if ", " in pieces else ","))))
+            if text.strip(BLANKS) != text:
+                return known[text.strip(BLANKS)]
+            if NAME.fullmatch(text):
+                return self.named(text)
+            if NUMBER.fullmatch(text):
+                value = -number(text[1:]) if text[0] == "-" else number(text)
+                literal = self.literals[text] = Immediate(value)
+                return literal
+            return self.predicated(text)
+        except (LookupError, ValueError):
+            return None
+
+    def placed(self, text: str) -> Operand | None:
+        """`[%rd1+8]` by its text."""
+        base = self.scope.known.get(text[1:-1]) if text[-1] == "]" else None
+        if type(base) is Register:  # most have no offset, and a register that was computed just before
+            return Address(base)
+        match = MEMORY.fullmatch(text)
+        if match is None:
+            return None
+        name, plus, minus = match.groups()
+        place = self.scope.known.get(name)
+        if not isinstance(place, Register):
+            place = self.find_register(name) or self.find_variable(name)
+        return Address(place, signed(int(plus or minus or 0))) if place else None
+
+    def predicated(self, text: str) -> Operand | None:
+        """`%r1|%p1` and `!%p1` by their texts."""
+        names = [name.strip(BLANKS) for name in (text[1:] if text[0] == "!" else text).split("|")]
+        if len(names) != 1 + (text[0] != "!") or not all(map(NAME.fullmatch, names)):
+            return None
+        operands = [self.scope.known[name] for name in names]
+        return Not(operands[0]) if text[0] == "!" else Pair(*operands)
 
     def address(self) -> Address:
         at = self.at

@@ -4,16 +4,29 @@ Names are resolved here: a register or variable belongs to the scope that declar
 and no names except those of labels and functions.
 """
 
-from trueno_cuda.ptx.syntax.declarations import SPACES
+import re
+
+from trueno_cuda.ptx.syntax.declarations import DECLARED, SPACES
 from trueno_cuda.ptx.syntax.errors import PtxError, no_other_errors
 from trueno_cuda.ptx.syntax.operands import Scope
+from trueno_cuda.ptx.syntax.runs import BLANK
 from trueno_cuda.ptx.syntax.statements import LINKAGE, Statements
 from trueno_cuda.ptx.syntax.tree import Function, Instruction, Label, Program, Symbol, Variable
+from trueno_cuda.ptx.syntax.types import PRED, TYPES
 
 SHAPES = {".maxntid": (1, 2, 3), ".reqntid": (1, 2, 3), ".reqnctapercluster": (1, 2, 3), ".minnctapersm": (1,),
           ".maxnctapersm": (1,), ".maxnreg": (1,), ".maxclusterrank": (1,), ".explicitcluster": (0,),
           ".noreturn": (0,), ".abi_preserve": (1,)}  # fmt: skip
 """Directives of a function, and how many numbers they have."""
+
+
+PARAMETER = re.compile(
+    BLANK + r"\.param[ \t]+\.(\w+)[ \t]+"
+    r"(\.ptr[ \t]+(?:\.(?:global|const|shared|local)[ \t]+)?(?:\.align[ \t]+(?:1|2|4|8|16|32|64|128|256)[ \t]+)?)?"
+    r"([A-Za-z_$%][\w$]*)[ \t\r\n]*(,|(?=\)))",
+    re.ASCII,
+)
+"""`.param .u64 .ptr .global .align 16 x,`: type, pointer, name, comma."""
 
 
 class Parser(Statements):
@@ -93,9 +106,20 @@ class Parser(Statements):
         params: list[Variable] = []
         if not at.take("("):
             return params
-        while not at.take(")"):
-            if params:
+        more = True
+        while True:
+            match = PARAMETER.match(at.text, at.rest()) if more else None
+            if match is not None and match[1] in DECLARED and match[1] != PRED.name:
+                kind = TYPES[match[1]]
+                params.append(Variable(match[3], "param", kind, kind.bytes, kind.bytes, pointer=match[2] is not None))
+                at.jump(match.end())
+                more = match[4] == ","
+                continue
+            if not (more and params) and at.take(")"):
+                return params
+            if not more:
                 at.expect(",")
+            more = False
             if not entry and at.take(".reg"):
                 kind = self.type()
                 params.append(Variable(at.word(), "reg", kind, kind.bytes, kind.bytes))
@@ -104,7 +128,6 @@ class Parser(Statements):
                 params.append(self.variable("param"))
                 if entry and not params[-1].size:
                     raise at.error(f"parameter {params[-1].name!r} has no size")
-        return params
 
     def function_definition(self, entry: bool) -> None:
         at = self.at
@@ -136,7 +159,7 @@ class Parser(Statements):
         self.function = function
         self.written = None
         self.outermost = self.scope
-        self.scope = Scope(self.scope)
+        self.scope = Scope(self.scope, self)
         for var in results + function.params:
             if var.space == "reg":
                 register = self.new_register(var.name, var.type)
@@ -173,3 +196,5 @@ def parse(text: str, tolerant: bool = False) -> Program:
         except PtxError:
             parser.at.check()  # a character that starts no token explains more than the statement that it ended
             raise
+        finally:
+            del parser.scope, parser.outermost  # which hold the parser: so all of it is gone with its last user

@@ -1,41 +1,35 @@
-"""The statements of a function: declarations, labels, predicated instructions, calls, nested scopes.
+"""The statements of a function, by their tokens: declarations, labels, predicated instructions, calls, nested scopes.
 
-Most of a text is plain instructions.  One regular expression finds such a statement and its operands are looked up
-by their text; everything else, and everything wrong, is read token by token, so that both ways accept the same text.
+`Runs` reads most of them; what is left comes here, and so does everything wrong.
 """
 
 import re
 
-from trueno_cuda.ptx.syntax.declarations import SPACES, Declarations
+from trueno_cuda.ptx.syntax.declarations import SPACES
 from trueno_cuda.ptx.syntax.errors import PtxError
-from trueno_cuda.ptx.syntax.operands import LONGEST, PIECES, Scope
-from trueno_cuda.ptx.syntax.tokens import DEPTH
+from trueno_cuda.ptx.syntax.operands import Scope
+from trueno_cuda.ptx.syntax.runs import Runs
+from trueno_cuda.ptx.syntax.tokens import DEPTH, STRING
 from trueno_cuda.ptx.syntax.tree import Instruction, Label, Operand, Symbol
 from trueno_cuda.ptx.syntax.types import PRED
 
 LINKAGE = (".visible", ".extern", ".weak", ".common")
-PLAIN = re.compile(r"(?:@(!?)([%\w$]+)[ \t]+)?([a-z]\w*(?:\.\w+(?:::\w+)*)*)(?:[ \t]+([^;/\"@!|():]*))?;", re.ASCII)
-"""An instruction: negation, guard, name with modifiers, operands."""
-POSITION = re.compile(r"\.loc[ \t]+(\d{1,10})[ \t]+(\d{1,10})(?!\d)(?:[ \t]+(\d{1,10})(?!\d))?([^\n]*)", re.ASCII)
-INLINED = re.compile(r"\binlined_at[ \t]+(\d{1,10})[ \t]+(\d{1,10})[ \t]+(\d{1,10})(?!\d)", re.ASCII)
-LABELS = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\]|\\.)*\"|\{|\}|:", re.DOTALL)
+STEPPED = rf"//[^\n]*+|/\*.*?(?:\*/|\Z)|{STRING}"
+LABELS = re.compile(rf"{STEPPED}|\{{|\}}|:", re.DOTALL)
 """What matters to a search for labels: all else is stepped over."""
-SKIPPED = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\]|\\.)*\"|\{|\}|;", re.DOTALL)
-SLOW = {"brx", "call"}
-Place = tuple[int, int, int]
-"""File, line and column."""
+SKIPPED = re.compile(rf"{STEPPED}|\{{|\}}|;", re.DOTALL)
+ACCESSES = {"ld", "ldu", "st", "atom", "red", "prefetch", "prefetchu"}
+"""Opcodes that may write `array[3]` without brackets around it."""
+EMPTY = re.compile(r"[; \t\r\n]++")
 SECTION = re.compile(r"[^{}\"/]*\{[^{}\"/]*\}")
 
 
-class Statements(Declarations):
+class Statements(Runs):
     """Reads the body of a function."""
 
     def __init__(self, text: str, tolerant: bool = False) -> None:
         super().__init__(text, tolerant)
-        self.names: dict[str, tuple[str, tuple[str, ...]]] = {}  # opcode and modifiers by the text of both
         self.scopes = 0  # how many braces were opened: makes labels unique
-        self.written: tuple[int, int] | None = None  # file and line that the last .loc gave
-        self.outer: dict[Place, Place] = {}  # of places in inlined functions, the outermost one that calls
 
     def ignored(self) -> bool:
         """Step over a directive that has no meaning here."""
@@ -58,27 +52,6 @@ class Statements(Declarations):
         else:
             return False
         return True
-
-    def position(self, word: str, said: list[str]) -> None:
-        """Note what `.file 1 "add.py"` and `.loc 1 12 0` say about the source."""
-        if len(said) < 2 or not said[0].isdigit() or (max(map(len, said[:2])) > LONGEST and word == ".loc"):
-            return
-        if word == ".file":
-            self.program.files[int(said[0])] = said[1].strip('"')
-        elif said[1].isdigit():
-            column = said[2] if len(said) > 2 and said[2].isdigit() and len(said[2]) <= LONGEST else "0"
-            self.locate((int(said[0]), int(said[1]), int(column)), " ".join(said[2:]))
-
-    def locate(self, place: Place, rest: str) -> None:
-        """Note the place of a `.loc`; of code that was inlined, the outermost place that it was inlined at."""
-        match = INLINED.search(rest)
-        if match is None:
-            self.outer.pop(place, None)
-            self.written = place[:2]
-            return
-        caller = int(match[1]), int(match[2]), int(match[3])
-        outermost = self.outer[place] = self.outer.get(caller, caller)
-        self.written = outermost[:2]
 
     def skip(self) -> None:
         """Step over a statement without reading it: to its semicolon, or over its braces."""
@@ -106,9 +79,10 @@ class Statements(Declarations):
         self.labels_ahead()
         scope, depth = self.scope, at.depth
         while True:
-            while self.plain():
-                pass
+            self.run()
             start = at.rest()
+            if at.text[start : start + 1] not in "{}." and self.plain():
+                continue
             try:
                 if at.take("}"):
                     return
@@ -126,52 +100,13 @@ class Statements(Declarations):
             raise at.error(f"{self.function.name}: a brace is not closed")
 
     def plain(self) -> bool:
-        """Read an instruction of a usual form at one go; False, and nothing read, if the tokens have to tell."""
+        """Read one instruction of a usual form; False, and nothing read, if the tokens have to tell."""
         at = self.at
-        start = at.rest()
-        match = PLAIN.match(at.text, start)
-        if match is None:
-            match = POSITION.match(at.text, start)
-            if match is None:
-                return False
-            self.locate((int(match[1]), int(match[2]), int(match[3] or 0)), match[4])
-            at.jump(match.end())
-            return True
-        negated, guarded, words, listed = match.groups()
-        name = self.names.get(words)
-        if name is None:
-            first, *rest = words.split(".")
-            name = self.names[words] = first, tuple(rest)
-        if name[0] in SLOW:
+        at.jump(at.rest())  # a problem is of this line
+        end = self.matched(at.at)
+        if end == at.at:
             return False
-        guard = None
-        if guarded:
-            guard = self.find_register(guarded)
-            if guard is None or guard.type is not PRED:
-                return False
-        operands: list[Operand] = []
-        if listed:
-            pieces = listed.split(",")
-            if "[" in listed or "{" in listed:
-                pieces = PIECES.findall(listed)
-                if sum(map(len, pieces)) + len(pieces) - 1 != len(listed):
-                    return False
-            known = self.scope.known
-            for piece in pieces:
-                operand = known.get(piece)
-                if operand is None:
-                    operand = self.quick(piece)
-                    if operand is None:
-                        return False
-                    known[piece] = operand
-                operands.append(operand)
-        text = " ".join(match[0].split()).rstrip("; ")
-        line = at.lines.line(start)
-        assert self.function is not None
-        self.function.body.append(
-            Instruction(*name, operands, line, text, guard, negated == "!", None, (), self.written, start)
-        )
-        at.jump(match.end())
+        at.jump(end)
         return True
 
     def statement(self) -> None:
@@ -182,8 +117,8 @@ class Statements(Declarations):
         if word == "{":
             at.next()
             outer = self.scope
-            self.scope = Scope(outer)
-            with at.nested():
+            self.scope = Scope(outer, self)
+            with at.nested(DEPTH):
                 self.block()
             self.scope = outer
         elif word == ".reg":
@@ -192,7 +127,8 @@ class Statements(Declarations):
             extern = word in LINKAGE and at.next().text == ".extern"
             self.function.variables += self.declaration(extern)
         elif word == ";":
-            at.next()
+            empty = EMPTY.match(at.text, at.here.start)
+            at.jump(empty.end() if empty else at.here.start + 1)
         elif self.ignored():
             pass
         elif word.startswith(".") and word != ".":
@@ -298,6 +234,7 @@ class Statements(Declarations):
             operands.append(Symbol(self.called))
             instruction = Instruction(opcode, mods, operands, line, at.source(start), guard, negated, arguments)
         else:
+            self.accesses = opcode in ACCESSES
             while at.here.text != ";" or operands:
                 if at.here.text == "}" or at.here.kind == "end":
                     raise at.error("expected ';' before this")

@@ -2,25 +2,32 @@
 
 import re
 import struct
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 from trueno_cuda.ptx.syntax.errors import PtxError
 
+STRING = r'"[^"\\\n]*+(?:\\[^\n]?[^"\\\n]*+)*+(?P<close>"|(?=\n)|\Z)'
+"""A string, which the end of its line closes if nothing else does: `close` is empty then."""
 TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+|//[^\n]*|/\*.*?(?:\*/|\Z))
     |(?P<number>0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?
         |\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+U?)
-    |(?P<string>"(?:[^"\\]|\\.)*")
+    |(?P<string>"""
+    + STRING
+    + r""")
     |(?P<word>\.[A-Za-z_][\w$]*(?:::\w+)*|[.A-Za-z_$%][\w$.]*(?:::[\w.]+)*)
     |(?P<mark>[{}\[\]();,:|@!+\-<>=~&^*/])""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
 
-REST = re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*")
+REST = re.compile(r"(?:[ \t\r\n]++|//[^\n]*+)*+")
 """Blanks and comments to a line's end, before a token."""
 
 
@@ -44,12 +51,20 @@ def tokens(text: str) -> Iterator[Token]:
         at += len(piece)
 
 
+LONG = 200
+"""Characters of a line that an error quotes."""
+
+
 class Lines:
     """Where each line of a text begins."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    @cached_property
+    def starts(self) -> "array[int]":
+        lengths = map(len, self.text.split("\n"))
+        return array("q", accumulate(map((1).__add__, lengths), initial=0))[:-1]
 
     def line(self, start: int) -> int:
         """The line of an offset, from 1."""
@@ -60,15 +75,18 @@ class Lines:
         return start - self.starts[self.line(start) - 1] + 1
 
     def of(self, line: int) -> str:
-        """A line's text, without blanks around it."""
+        """A line's text, without blanks around it; of a long one, the beginning."""
         if not 1 <= line <= len(self.starts):
             return ""
+        first = self.starts[line - 1]
         end = self.starts[line] if line < len(self.starts) else len(self.text)
-        return self.text[self.starts[line - 1] : end].strip()
+        whole = self.text[first : min(end, first + LONG)].strip()
+        return whole if end <= first + LONG else whole + "…"
 
 
 DEPTH = 64
 """Braces and parentheses within each other; compilers write a handful."""
+STOPS = {";", "{", "}"}
 
 
 def number(text: str) -> int | float:
@@ -122,6 +140,8 @@ class Cursor:
                     return Token("end", "", self.lines.line(max(len(text.rstrip()) - 1, 0)), len(text))
                 raise self.wrong(f"unexpected character {text[start]!r}", start)
             kind = match.lastgroup or ""
+            if kind == "string" and not match["close"]:
+                raise self.wrong("a string is not closed", start)
             if kind != "space":
                 return Token(kind, match[0], self.lines.line(start), start)
             if match[0].startswith("/*") and (len(match[0]) < 4 or not match[0].endswith("*/")):
@@ -211,19 +231,22 @@ class Cursor:
         return sign * self.unsigned()
 
     def skip_past(self, mark: str) -> None:
-        """Step over everything up to a mark, and over it."""
+        """Step over everything up to a mark, and over it; no other semicolon or brace may stand before it."""
         first = self.here
         while not self.take(mark):
-            if self.here.kind == "end":
+            if self.here.kind == "end" or self.here.text in STOPS:
                 raise self.error(f"{first.text!r} of line {first.line} has no {mark!r} behind it")
             self.next()
 
     @contextmanager
-    def nested(self) -> Iterator[None]:
-        """What stands inside a brace or a parenthesis: the parser calls itself for it, so the depth has a limit."""
+    def nested(self, most: int = 2 * DEPTH) -> Iterator[None]:
+        """What stands inside a brace or a parenthesis: the parser calls itself for it, so the depth has a limit.
+
+        most: of operands twice that of blocks, so that in every block the usual operands are within it.
+        """
         self.depth += 1
-        if self.depth > DEPTH:
-            raise self.error(f"braces or parentheses within each other more than {DEPTH} deep")
+        if self.depth > most:
+            raise self.error(f"braces or parentheses within each other more than {most} deep")
         yield
         self.depth -= 1
 

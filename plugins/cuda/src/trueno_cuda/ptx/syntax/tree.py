@@ -1,13 +1,16 @@
 """A PTX text as a tree: what the parser gives to the emulator and to the analyzer."""
 
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from trueno_cuda.ptx.syntax.errors import PtxError
 from trueno_cuda.ptx.syntax.tokens import Lines
 from trueno_cuda.ptx.syntax.types import Type
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Register:
     """A virtual register.  index: its place in a group's register list."""
 
@@ -34,9 +37,10 @@ class Variable:
     offset: int = -1
     array: bool = False
     extern: bool = False
+    element: int = 1  # bytes from `array[0]` to `array[1]`
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class Immediate:
     """A literal; a float's bits are exact because PTX writes them in hexadecimal."""
 
@@ -59,7 +63,7 @@ class Symbol:
     offset: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class Address:
     """`[base + offset]`.  base: a register, a variable, or None for a literal.  rest: what a tensor copy adds."""
 
@@ -68,7 +72,7 @@ class Address:
     rest: tuple["Operand", ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class Vector:
     """`{a, b, …}`."""
 
@@ -98,30 +102,113 @@ class Sink:
 Operand = Register | Immediate | Special | Symbol | Address | Vector | Pair | Not | Sink
 
 
-@dataclass(eq=False)
 class Instruction:
     """`@guard opcode.mods operands;`.
 
-    text: as it stands in the source, for messages.  written: file and line that a `.loc` before it gives, of inlined
-    code those of the call.
+    line, text: as it stands in the source, for messages.  arguments: of a call, results and arguments.  targets: of
+    brx.idx.  written: file and line that a `.loc` before it gives, of inlined code those of the call.  start: its
+    offset in the text.  unread: kept by a tolerant reader: the operands are the registers that its text names.
     """
 
-    opcode: str
-    mods: tuple[str, ...]
-    operands: list[Operand]
-    line: int
-    text: str
-    guard: Register | None = None
-    negated: bool = False
-    arguments: tuple[list[Operand], list[Operand]] | None = None  # of a call: results, arguments
-    targets: tuple[str, ...] = ()  # of brx.idx
-    written: tuple[int, int] | None = None
-    start: int = -1  # its offset in the text
-    unread: bool = False  # kept by a tolerant reader: the operands are the registers that its text names
+    arguments: tuple[list[Operand], list[Operand]] | None = None
+    targets: tuple[str, ...] = ()
+    unread = False
+
+    def __init__(
+        self,
+        opcode: str,
+        mods: tuple[str, ...],
+        operands: list[Operand],
+        line: int,
+        text: str,
+        guard: Register | None = None,
+        negated: bool = False,
+        arguments: tuple[list[Operand], list[Operand]] | None = None,
+        targets: tuple[str, ...] = (),
+        written: tuple[int, int] | None = None,
+        start: int = -1,
+        unread: bool = False,
+    ) -> None:
+        self.opcode, self.mods, self.operands = opcode, mods, operands
+        self.line, self.text = line, text
+        self.guard, self.negated = guard, negated
+        self.arguments, self.targets = arguments, targets
+        self.written, self.start, self.unread = written, start, unread
 
     @property
     def name(self) -> str:
         return ".".join((self.opcode, *self.mods))
+
+    def but(self, **changes: Any) -> "Instruction":
+        """The same with some fields changed."""
+        other = copy(self)
+        for name, value in changes.items():
+            setattr(other, name, value)
+        return other
+
+    def __repr__(self) -> str:
+        return f"<{self.text}, line {self.line}>"
+
+
+class Plain(Instruction):
+    """An instruction without comments and strings in it: most of a text.  What tells its place is found when needed.
+
+    begin: an offset in the text, before the blanks in front of it.
+    """
+
+    guard = None
+    negated = False
+
+    def __init__(
+        self,
+        opcode: str,
+        mods: tuple[str, ...],
+        operands: list[Operand],
+        lines: Lines,
+        begin: int,
+        written: tuple[int, int] | None,
+    ) -> None:
+        self.opcode = opcode
+        self.mods = mods
+        self.operands = operands
+        self.lines = lines
+        self.begin = begin
+        self.written = written
+
+    @cached_property
+    def start(self) -> int:  # type: ignore[override]
+        text, start = self.lines.text, self.begin
+        while text[start] in " \t\r\n":
+            start += 1
+        return start
+
+    @cached_property
+    def line(self) -> int:  # type: ignore[override]
+        return self.lines.line(self.start)
+
+    @cached_property
+    def text(self) -> str:  # type: ignore[override]
+        text = self.lines.text
+        return " ".join(text[self.start : text.index(";", self.start)].split())
+
+
+class Guarded(Plain):
+    """One with a guard."""
+
+    def __init__(
+        self,
+        opcode: str,
+        mods: tuple[str, ...],
+        operands: list[Operand],
+        lines: Lines,
+        begin: int,
+        guard: Register | None,
+        negated: bool,
+        written: tuple[int, int] | None,
+    ) -> None:
+        super().__init__(opcode, mods, operands, lines, begin, written)
+        self.guard = guard
+        self.negated = negated
 
 
 @dataclass(eq=False)

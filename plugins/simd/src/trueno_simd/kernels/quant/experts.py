@@ -18,7 +18,7 @@ from trueno.backend import FORMATS, Call, Kernel, Rates, Refused
 from trueno_simd.kernels.quant import places
 from trueno_simd.kernels.quant.grouped import grouped
 from trueno_simd.kernels.quant.matmul import quant_matmul
-from trueno_simd.kernels.table import BLOCKS, KERNELS
+from trueno_simd.kernels.table import BLOCKS, KERNELS, not_rounded
 from trueno_simd.llvm import amx, elsewhere
 
 TOGETHER = 4  # rows of one expert from which on they are multiplied together
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 ALL = np.empty(0, np.int64)
 
 
-@KERNELS.add("quant_experts", rates=Rates(4e-6, 1.2e11, 4e10), dtypes=BLOCKS)
+@KERNELS.add("quant_experts", rates=Rates(4e-6, 1.2e11, 4e10), dtypes=BLOCKS, refusal=not_rounded)
 def quant_experts(device: None, call: Call) -> Kernel:
     """w[m,b] bytes, x[...,k] or x[...,1,k] float32, ids[...] -> out[...,outputs] float32."""
     static = dict(call.static)

@@ -48,7 +48,7 @@ from trueno_simd.kernels.quant.tile.shares import (
     tile_at,
     tiles_of,
 )  # fmt: skip
-from trueno_simd.kernels.table import BLOCKS, KERNELS
+from trueno_simd.kernels.table import BLOCKS, KERNELS, not_rounded
 from trueno_simd.kernels.tile import VECTOR_BYTES, VECTORS, address
 from trueno_simd.llvm import amx
 from trueno_simd.llvm.calls import acquire_gil, address_of, pack, release_gil
@@ -297,7 +297,7 @@ def _kernel(name: str, activations: str) -> Callable[..., int]:
     return with_scratch(kernel_entry(signature)(function))
 
 
-@KERNELS.add("quant_matmul", rates=Rates(2e-6, 3e11, 4e10), dtypes=BLOCKS)
+@KERNELS.add("quant_matmul", rates=Rates(2e-6, 3e11, 4e10), dtypes=BLOCKS, refusal=not_rounded)
 def quant_matmul(device: None, call: Call) -> Kernel:
     """x[m,k] float32, w[n,bytes] of the format -> out[m,n]; the parameter `activations` is "q8" or "f32"."""
     static = dict(call.static)

@@ -28,7 +28,7 @@ from trueno.backend import FORMATS, INTERLEAVED, Call, Kernel, Rates
 
 from trueno_simd.kernels.operands import resolved
 from trueno_simd.kernels.quant import groups, printed
-from trueno_simd.kernels.table import BLOCKS, KERNELS
+from trueno_simd.kernels.table import BLOCKS, KERNELS, not_rounded
 
 SHARES = 8  # chunks of rows at most: few, for each begins with cold caches, and enough to balance
 FIRST, KEPT = 1 << 14, 1 << 20  # bytes of scratch that a kernel has at first, and keeps
@@ -187,7 +187,7 @@ def with_kept_scratch(compiled: Any) -> Callable[..., int]:
     return kernel
 
 
-@KERNELS.add("quant_matvec", rates=Rates(1e-6, 1.2e11, 4e10), dtypes=BLOCKS)
+@KERNELS.add("quant_matvec", rates=Rates(1e-6, 1.2e11, 4e10), dtypes=BLOCKS, refusal=not_rounded)
 def quant_matvec(device: None, call: Call) -> Kernel:
     """w[n,b] bytes of the format, x[k] float32 -> out[n] float32.
 

@@ -6,10 +6,8 @@ bits; else 4 numbers, one after another; and 8 of a q8_0 block, which begins at 
 
 from dataclasses import dataclass
 
-from trueno.backend import FORMATS
+from trueno.backend import FORMATS, cache_row_bytes
 
-WIDTH = {"f32": 4, "f16": 2, "bf16": 2}
-"""Bytes of a number."""
 Q8 = FORMATS["q8_0"]
 
 
@@ -23,9 +21,7 @@ class Rows:
     @property
     def nbytes(self) -> int:
         """Bytes of a row; −1 for a part of a block."""
-        if self.form in WIDTH:
-            return WIDTH[self.form] * self.n
-        return self.n // Q8.elements * Q8.nbytes if self.n % Q8.elements == 0 else -1
+        return cache_row_bytes(self.form, self.n)
 
     @property
     def wide(self) -> bool:

@@ -161,7 +161,11 @@ def shader(block: int) -> Shader:
 
 
 def quantized(gpu: Gpu, x: Buffer | View, count: int, partner: str) -> Activations:
-    """`count` floats, whole blocks of the format `partner`: rows one after another."""
+    """`count` floats, whole blocks of the format `partner`: rows one after another; made once for several products."""
+    return gpu.once(x, (count, partner), lambda: _quantized(gpu, x, count, partner))
+
+
+def _quantized(gpu: Gpu, x: Buffer | View, count: int, partner: str) -> Activations:
     block = FORMATS[partner].elements
     result = Activations(gpu.alloc(count), gpu.alloc(count // block * 4), gpu.alloc(count // 4))
     grid = fold(-(-count // (4 * LANES)), gpu.limits.groups)

@@ -11,15 +11,12 @@ by vectors.  Scales are halves, widened by whole-number arithmetic, because `unp
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import gcd
 from string import Template
 
-from trueno.backend import FORMATS, Format, Piece, Pieces, Plane
+from trueno.backend import COLUMN, FORMATS, Format, Piece, Pieces, Plane, linear, unit_shape
 
-COLUMN = 16
-"""Elements of a column."""
 LETTERS = "xyzw"
 
 HALF = """\
@@ -33,19 +30,6 @@ fn half(h: u32) -> f32 {
 """float16 bits to float32, whatever they stand for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How a format's units lie: `ways` columns, `run` elements apart, in a period of `run * ways` elements.
-
-    units: of a block.  words: how the matrix is bound: an array of `u32` or `vec4<u32>`.
-    """
-
-    run: int
-    ways: int
-    units: int
-    words: str
-
-
 def _alignment(f: Format) -> int:
     """What divides the address of every block and of every plane of more than a column."""
     wide = [f.fields[p.field].offset for p in f.planes if p.run > 1]
@@ -53,16 +37,9 @@ def _alignment(f: Format) -> int:
 
 
 @cache
-def shape(name: str) -> Shape:
-    """Of the format called `name`."""
-    f = FORMATS[name]
-    first = f.planes[0]
-    period = first.run * first.ways
-    for p in f.planes[1:]:  # the bytes that a unit's columns need of the other planes are the same, too
-        assert p.run == 1 or (first.run % p.run == 0 and (p.run * p.ways) % period == 0)
-        assert p.run > 1 or (p.bits == 1 and period == 32)
-    words = "vec4<u32>" if _alignment(f) == 16 else "u32"
-    return Shape(first.run, first.ways, f.elements // first.ways // COLUMN, words)
+def word_type(name: str) -> str:
+    """What a matrix in the format called `name` is bound as an array of: u32 or vec4<u32>."""
+    return "vec4<u32>" if _alignment(FORMATS[name]) == 16 else "u32"
 
 
 def number(value: int) -> str:
@@ -110,7 +87,7 @@ SHORT = {
 
 def _reads(f: Format) -> str:
     """`word`, `words` and, for what is smaller, `short` and `byte`: what lies at a byte address."""
-    if shape(f.name).words == "vec4<u32>":
+    if word_type(f.name) == "vec4<u32>":
         return "fn words(a: u32) -> vec4<u32> { return w[a >> 4u]; }\n"
     return BYTE + (UNALIGNED + SHORT[f.nbytes % 2] if f.nbytes % 4 else ALIGNED)
 
@@ -119,28 +96,14 @@ def _reads(f: Format) -> str:
 
 
 def _linear(values: Sequence[int]) -> str | None:
-    """values[g], for g below their number (a power of two), as a sum of bits of g; None if there is no such sum.
-
-    A bit of g that the values do not have is left out by masking, so that any larger g will do as well.
-    """
-    steps = [values[1 << b] - values[0] for b in range((len(values) - 1).bit_length())]
-    if any(v != values[0] + sum(s for b, s in enumerate(steps) if g >> b & 1) for g, v in enumerate(values)):
+    """values[g] as WGSL of `g`; None if no sum of bits of g gives them."""
+    formula = linear(values)
+    if formula is None:
         return None
-    terms: list[str] = []
-    b = 0
-    while b < len(steps):
-        stop = b + 1
-        while stop < len(steps) and steps[stop] == 2 * steps[stop - 1]:
-            stop += 1
-        if steps[b]:
-            bits = f"(g & {(1 << stop) - (1 << b)}u)"
-            if steps[b] % (1 << b) == 0:
-                terms.append(_times(bits, steps[b] >> b))
-            else:
-                terms.append(_times(f"({bits} >> {b}u)", steps[b]))
-        b = stop
-    if values[0] or not terms:
-        terms.append(f"{values[0]}u")
+    bits = [(f"(g & {mask}u)", shift, factor) for mask, shift, factor in formula.terms]
+    terms = [_times(f"({text} >> {shift}u)" if shift else text, factor) for text, shift, factor in bits]
+    if formula.first or not terms:
+        terms.append(f"{formula.first}u")
     return " + ".join(terms)
 
 
@@ -184,7 +147,7 @@ def _gathered(pieces: Pieces) -> tuple[str, set[int]]:
 
 def _head_word(f: Format, word: int) -> str:
     """A word of the block at `a`, by its number."""
-    if shape(f.name).words == "vec4<u32>":
+    if word_type(f.name) == "vec4<u32>":
         return f"w[(a >> 4u) + {word // 4}u].{LETTERS[word % 4]}"
     return f"word(a + {4 * word}u)"
 
@@ -302,7 +265,7 @@ def _values(f: Format) -> str:
 
 @cache
 def decoding(name: str) -> str:
-    """Every function for the format called `name`, for a module that binds `w` as an array of `shape(name).words`.
+    """Every function for the format called `name`, for a module that binds `w` as an array of `word_type(name)`.
 
     head(a): d, m and scales of the block at a.  scale_of(a, h, g), least_of(a, h, g): group g's whole numbers.
     column_of(a, e): the codes of elements e … e + 15; by raw0 … and part0 …, of which raws are a unit's in common.
@@ -320,14 +283,14 @@ def group_of(f: Format, e: str) -> str:
     return f"({e}) / {f.group}u" if f.scales or f.mins else "0u"
 
 
-def raws(f: Format, a: str, e: str) -> str:
-    """Statements that read what the unit of element `e` has in common."""
-    return " ".join(f"let r{n} = raw{n}({a}, {e});" for n in range(len(f.planes)))
+def raws(f: Format, a: str, e: str, tag: str = "") -> str:
+    """Statements that read what the unit of element `e` has in common.  tag: tells units apart."""
+    return " ".join(f"let r{n}{tag} = raw{n}({a}, {e});" for n in range(len(f.planes)))
 
 
-def codes(f: Format, e: str) -> str:
+def codes(f: Format, e: str, tag: str = "") -> str:
     """WGSL of the codes of the column of element `e`, from what `raws` read."""
-    return " | ".join(f"part{n}(r{n}, {e})" for n in range(len(f.planes)))
+    return " | ".join(f"part{n}(r{n}{tag}, {e})" for n in range(len(f.planes)))
 
 
 def factor(f: Format, g: str) -> str:
@@ -340,12 +303,15 @@ def offset(f: Format, g: str) -> str:
     return f"-(h.m * f32(least_of(a, h, {g})))" if f.mins else "h.m"
 
 
-def unit(e: str, name: str) -> str:
-    """Statements: `block`, and `{e}`, the unit's first element in it, of unit number `u` of a row."""
-    s, f = shape(name), FORMATS[name]
-    columns = s.run // COLUMN
-    within = f"u % {s.units}u" if s.units > 1 else "0u"
-    text = f"let block = u / {s.units}u; let v = {within}; "
+def unit(e: str, name: str, together: int = 1) -> str:
+    """Statements: `block`, and `{e}`, the unit's first element in it, of unit number `u` of a row.
+
+    together: units that follow one another in a run, which are counted as one.
+    """
+    s, f = unit_shape(name), FORMATS[name]
+    columns, units = s.run // COLUMN, s.units // together
+    within = _times(f"(u % {units}u)", together) if units > 1 else "0u"
+    text = f"let block = u / {units}u; let v = {within}; "
     if columns == 1:
         return text + f"let {e} = v * {s.run * s.ways}u;"
     if s.run * s.ways == f.elements:

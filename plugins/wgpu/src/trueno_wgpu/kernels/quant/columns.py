@@ -108,7 +108,7 @@ def _lines(text: Sequence[str], indent: int) -> str:
 @cache
 def shader(name: str, rows: int) -> Shader:
     """Of the format called `name`, for so many rows of x."""
-    f, s = FORMATS[name], blocks.shape(name)
+    f = FORMATS[name]
     body, folds = [f"let x{c} = x[min({c}u, sizes.given - 1u) * sizes.k + sizes.first + i];" for c in range(rows)], []
     for j, letter in enumerate(blocks.LETTERS):
         body.append(f"let v{j} = floats(code.{letter}) * scale{' + offset' if f.m else ''};")
@@ -121,8 +121,8 @@ def shader(name: str, rows: int) -> Shader:
         ]
         folds.append(FOLD.substitute(c=c, keep=_lines(keep, 2), results=16 * WIDE, size=SIZE, wide=WIDE))
     source = MODULE.substitute(
-        words=s.words, room=16 * SIZE, functions=blocks.decoding(name), size=SIZE, wide=WIDE, slices=SLICES,
-        totals=_lines([f"var t{c}_{j} = vec4<f32>();" for c in range(rows) for j in range(4)], 2),
+        words=blocks.word_type(name), room=16 * SIZE, functions=blocks.decoding(name), size=SIZE, wide=WIDE,
+        slices=SLICES, totals=_lines([f"var t{c}_{j} = vec4<f32>();" for c in range(rows) for j in range(4)], 2),
         elements=f.elements, nbytes=f.nbytes, group=blocks.group_of(f, "e"), factor=blocks.factor(f, "g"),
         offset=f"      let offset = {blocks.offset(f, 'g')};" if f.m else "", body=_lines(body, 6),
         fold="\n".join(folds),

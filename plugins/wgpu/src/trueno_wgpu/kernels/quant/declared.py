@@ -28,7 +28,10 @@ def declared(op: str) -> Callable[[Factory], Factory]:
 
 def _refusal(call: Call) -> Reject | None:
     """Files' own order of rows is read alone: on a GPU there is nothing to gain from another."""
-    name = dict(call.static)["format"]
+    static = dict(call.static)
+    name = static["format"]
+    if static.get("activations") == "bf16":
+        return Reject("unsupported_op", "bfloat16: WGSL has none; use q8 or f32")
     if name in FORMATS:
         return None
     return Reject("unsupported_op", f"{name}: rows are read as files hold them; q.plain() puts them back")

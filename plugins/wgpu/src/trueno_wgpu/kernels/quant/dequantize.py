@@ -10,7 +10,7 @@ from functools import cache
 from string import Template
 from typing import Any
 
-from trueno.backend import FORMATS, Call, Kernel
+from trueno.backend import FORMATS, Call, Kernel, unit_shape
 from trueno.errors import KernelError
 
 from trueno_wgpu.device.gpu import Gpu, View
@@ -72,7 +72,7 @@ fn each(v: vec4<f32>, e: u32) -> vec4<f32> {
 
 def source(name: str, module: Template = MODULE) -> str:
     """The text for a format."""
-    f, s = FORMATS[name], blocks.shape(name)
+    f, s = FORMATS[name], unit_shape(name)
     value = "floats(c[j]) * scale" + (" + offset" if f.m else "")
     offset = f" let offset = {blocks.offset(f, 'g')};" if f.m else ""
     decoding = blocks.decoding(name)
@@ -81,8 +81,8 @@ def source(name: str, module: Template = MODULE) -> str:
         decoding += BY_BITS
         factor, value = f"byte(a + {f.fields[f.d].offset}u);", "each(floats(c[j]), scale)"
     return module.substitute(
-        words=s.words, decoding=decoding, size=SIZE, unit=blocks.unit("e", name), nbytes=f.nbytes, ways=s.ways,
-        run=s.run, elements=f.elements, raws=blocks.raws(f, "a", "e"), group=blocks.group_of(f, "at"),
+        words=blocks.word_type(name), decoding=decoding, size=SIZE, unit=blocks.unit("e", name), nbytes=f.nbytes,
+        ways=s.ways, run=s.run, elements=f.elements, raws=blocks.raws(f, "a", "e"), group=blocks.group_of(f, "at"),
         codes=blocks.codes(f, "at"), factor=factor.removesuffix(";"), value=value,
     )  # fmt: skip
 
@@ -95,7 +95,7 @@ def shader(name: str) -> Shader:
 @declared("dequantize")
 def dequantize(gpu: Gpu, call: Call) -> Kernel:
     """w[m,b] bytes -> out[m,k] float32, static["format"] blocks: one row of blocks after another is one long row."""
-    f, s = FORMATS[dict(call.static)["format"]], blocks.shape(dict(call.static)["format"])
+    f, s = FORMATS[dict(call.static)["format"]], unit_shape(dict(call.static)["format"])
     code = shader(f.name)
 
     def kernel(w: Any, out: Any) -> int:

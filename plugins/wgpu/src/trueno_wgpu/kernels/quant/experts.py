@@ -22,7 +22,7 @@ from trueno_wgpu.device.gpu import Gpu, View
 from trueno_wgpu.device.grid import fold
 from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import bands, clashes, whole, zero
-from trueno_wgpu.kernels.quant import blocks, rows
+from trueno_wgpu.kernels.quant import rows
 from trueno_wgpu.kernels.quant.activations import quantized
 from trueno_wgpu.kernels.quant.declared import declared
 from trueno_wgpu.kernels.quant.turns import NONE, OUTSIDE, TOGETHER, most, sorted_pairs, worthwhile
@@ -54,13 +54,14 @@ HERE = """\
   let above = select(0u, (expert - sizes.top) * sizes.rows, here);
   let units = select(0u, sizes.units, here);"""
 STORED = (
-    r"&& column \+ (\d)u < sizes\.given\) { y\[\(column \+ \du\) \* sizes\.stride \+ sizes\.first \+ (.*?)\] = (.*?); }"
+    r"&& column \+ (\d)u < sizes\.given\) "
+    r"{ out\[\(column \+ \du\) \* sizes\.stride \+ sizes\.first \+ (.*?)\] = (.*?); }"
 )
 CHANGED = f"""\
 && pair\\1.x != {NONE}u && (here || (outside && sizes.top == 0u))) {{ \
-y[pair\\1.x * sizes.stride + \\2] = select(\\3, bitcast<f32>(sizes.nan), outside); }}"""
+out[pair\\1.x * sizes.stride + \\2] = select(\\3, bitcast<f32>(sizes.nan), outside); }}"""
 CHANGES = (
-    (r"given: u32, }", FIELDS),
+    (r"given: u32,\n}", FIELDS),
     (r"u < sizes\.units;", "u < units;"),
     (r"min\(column \+ (\d)u, sizes\.given - 1u\)", r"pair\1.y"),
     (r"let a = (min\(row \+ \du, sizes\.rows - 1u\)) \* sizes", r"let a = (above + \1) * sizes"),
@@ -73,7 +74,7 @@ BINDING = "@group(0) @binding({}) var<storage, read> {};\n"
 @cache
 def shader(name: str, activations: str, columns: int) -> Shader:
     """For rows of x that are alone, or for turns of eight."""
-    plain = rows.shader(name, activations, columns)
+    plain = rows.shader(name, activations, columns, rows.rows_for(columns))
     begin, bound = (ALONE, ["ids: array<vec2<u32>>"]) if columns == 1 else (
         SHARED, ["turns: array<u32>", "pairs: array<vec2<u32>>"])  # fmt: skip
     text = plain.source
@@ -97,10 +98,10 @@ def multiply(gpu: Gpu, f: Format, activations: str, arrays: tuple[Any, ...], out
             f"quant_experts: an array has {largest} bytes, and this adapter binds {limits.binding}; "
             "work on parts of the rows"
         )
-    units = k // f.elements * blocks.shape(f.name).units
     columns, steps = 1, pairs
     if worthwhile(pairs, experts):
         columns, steps = TOGETHER, most(pairs, experts)
+    units = rows.units_in(f, activations, columns, k)
     lanes = rows.lanes_for(units, outputs * steps)
     if limits.trips and -(-units // lanes) + rows.SIZE.bit_length() > limits.trips:
         raise KernelError(
@@ -117,7 +118,7 @@ def multiply(gpu: Gpu, f: Format, activations: str, arrays: tuple[Any, ...], out
         named = sorted_pairs(gpu, ids, planned, experts)
     ends = (whole(out.buffer, out.nbytes, limits), *named)
     code, size = shader(f.name, activations, columns), outputs * row_bytes
-    x_groups, y_groups, _ = fold(-(-outputs // (rows.SIZE // lanes * (2 if columns == 1 else 1))), limits.groups)
+    x_groups, y_groups, _ = fold(-(-outputs // (rows.SIZE // lanes * rows.rows_for(columns))), limits.groups)
     for top, height in bands("quant_experts", "w", experts, (size,), limits):
         nbytes = -(-height * size // 4) * 4
         bound = whole(w.buffer, nbytes, limits) if height == experts else View(w.buffer, top * size, nbytes)

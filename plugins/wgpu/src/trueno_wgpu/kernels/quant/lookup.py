@@ -10,14 +10,13 @@ from math import prod
 from string import Template
 from typing import Any
 
-from trueno.backend import FORMATS, Call, Kernel
+from trueno.backend import FORMATS, Call, Kernel, unit_shape
 from trueno.errors import KernelError
 
 from trueno_wgpu.device.gpu import Gpu
 from trueno_wgpu.device.grid import fold
 from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.kernels.memory import clashes, whole
-from trueno_wgpu.kernels.quant import blocks
 from trueno_wgpu.kernels.quant.declared import declared
 from trueno_wgpu.kernels.quant.dequantize import MODULE, SIZE, source
 
@@ -56,7 +55,7 @@ def shader(name: str) -> Shader:
 def quant_embedding_lookup(gpu: Gpu, call: Call) -> Kernel:
     """w[v,b] bytes, i[...] -> out[...,d] float32, static["format"] blocks."""
     f = FORMATS[dict(call.static)["format"]]
-    units, code, limits = blocks.shape(f.name).units, shader(f.name), gpu.limits
+    units, code, limits = unit_shape(f.name).units, shader(f.name), gpu.limits
 
     def kernel(w: Any, i: Any, out: Any) -> int:
         if len(w.shape) != 2 or w.shape[1] % f.nbytes:

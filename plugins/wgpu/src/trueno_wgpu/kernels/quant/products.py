@@ -5,18 +5,22 @@ The table has them as `declared` puts them there.
 
 from typing import Any
 
-from trueno.backend import FORMATS, Call, Format, Kernel
+from trueno.backend import FORMATS, Call, Format, FusedOp, Kernel
+from trueno.errors import KernelError
 
 from trueno_wgpu.device.gpu import Buffer, Gpu, View
+from trueno_wgpu.kernels.epilogue import numbers, spliced
 from trueno_wgpu.kernels.memory import bands, clashes, whole, zero
 from trueno_wgpu.kernels.quant import dequantize  # noqa: F401 - it declares its kernel
 from trueno_wgpu.kernels.quant.activations import quantized
 from trueno_wgpu.kernels.quant.columns import MOST as MOST_ROWS
 from trueno_wgpu.kernels.quant.columns import run as run_columns
 from trueno_wgpu.kernels.quant.declared import declared
+from trueno_wgpu.kernels.quant.rows import PLAINLY, Ending
 from trueno_wgpu.kernels.quant.rows import run as run_rows
 from trueno_wgpu.kernels.quant.tile import Sizes
 from trueno_wgpu.kernels.quant.tile import run as run_tile
+from trueno_wgpu.kernels.store import PLAIN, Store
 
 Bound = Buffer | View
 
@@ -49,8 +53,10 @@ def _in_turns(op: str, gpu: Gpu, x: Any, out: Any, m: int, k: int, n: int) -> li
     ]
 
 
-def multiply(gpu: Gpu, op: str, f: Format, activations: str, w: Any, x: Any, out: Any, m: int) -> None:
-    """out[m, n] = x[m, k] · w[n, k]ᵀ; one row where x is a vector."""
+def multiply(
+    gpu: Gpu, op: str, f: Format, activations: str, w: Any, x: Any, out: Any, m: int, ending: Ending = PLAINLY
+) -> None:
+    """out[m, n] = x[m, k] · w[n, k]ᵀ; one row where x is a vector.  ending: for a vector."""
     n, row_bytes = w.shape
     k = f.row_elements(row_bytes)
     for count, xs, ys in _in_turns(op, gpu, x, out, m, k, n):
@@ -60,7 +66,7 @@ def multiply(gpu: Gpu, op: str, f: Format, activations: str, w: Any, x: Any, out
             inputs = (activation.codes, activation.scales, activation.sums)
         for first, rows, ws in _banded(op, w, gpu):
             if count <= FEW:
-                run_rows(gpu, op, f, activations, ws, inputs, ys, (rows, first, n, k, count))
+                run_rows(gpu, op, f, activations, ws, inputs, ys, (rows, first, n, k, count), ending)
             else:
                 sizes = Sizes(count, rows, n, k, row_bytes, first, 0, k)
                 run_tile(gpu, f, activations, ws, inputs, ys, sizes)
@@ -82,19 +88,32 @@ def multiply_colmajor(gpu: Gpu, op: str, f: Format, w: Any, x: Any, out: Any, m:
 
 @declared("quant_matvec")
 def quant_matvec(gpu: Gpu, call: Call) -> Kernel:
-    """w[n,b] bytes of static["format"], x[k] -> out[n]."""
-    static = dict(call.static)
+    """w[n,b] bytes of static["format"], x[k] -> out[n], with what follows it if the call says so."""
+    static, op = dict(call.static), call.op
     f, activations = FORMATS[static["format"]], static["activations"]
+    kinds = op.kinds[1:] if isinstance(op, FusedOp) else ""
+    store = Store(epilogue=spliced(op)) if isinstance(op, FusedOp) else PLAIN
 
-    def kernel(w: Any, x: Any, out: Any) -> int:
+    def kernel(w: Any, x: Any, *more: Any) -> int:
+        *rest, out = more
+        others, params = rest[: len(kinds)], rest[len(kinds) :]
         if len(w.shape) != 2:
             return -1
         n, b = w.shape
-        if b % f.nbytes or x.shape != (b // f.nbytes * f.elements,) or out.shape != (n,) or clashes(out, w, x):
+        if b % f.nbytes or x.shape != (b // f.nbytes * f.elements,) or out.shape != (n,) or clashes(out, w, x, *others):
+            return -1
+        shapes = {"e": (n,), "w": (n,), "r": (), "u": ()}
+        if any(y.shape != shapes[kind] for y, kind in zip(others, kinds, strict=True)):
             return -1
         if n == 0 or b == 0:
+            if n and store.epilogue:
+                raise KernelError(f"{op.name}: k is 0; call quant_matvec and what follows it apart")
             return zero(out) if n else 0
-        multiply(gpu, "quant_matvec", f, activations, w, x, out, 1)
+        ending = PLAINLY
+        if store.epilogue:
+            beside = tuple(whole(y.buffer, y.nbytes, gpu.limits) for y in others)
+            ending = Ending(store, beside, numbers(tuple(params)))
+        multiply(gpu, "quant_matvec", f, activations, w, x, out, 1, ending)
         return 0
 
     return kernel

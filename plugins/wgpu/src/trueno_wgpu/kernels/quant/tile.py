@@ -189,7 +189,7 @@ def _lines(text: Sequence[str], indent: int) -> str:
 @cache
 def shader(name: str, kind: str) -> Shader:
     """Of the format called `name`: kind `q8`, `f32`, or `colmajor`, which takes floats too."""
-    f, s = FORMATS[name], blocks.shape(name)
+    f = FORMATS[name]
     place = {"elements": f.elements, "nbytes": f.nbytes}
     common = {"group": blocks.group_of(f, "e"), "factor": blocks.factor(f, "g")}
     added = blocks.offset(f, "g") if f.m else ""
@@ -219,7 +219,7 @@ def shader(name: str, kind: str) -> Shader:
         )
     functions = blocks.decoding(name) + (DOT if kind == "q8" else "")
     source = MODULE.substitute(
-        words=s.words, bindings=bindings, functions=functions, size=SIZE, step=TURNS[kind][0], load=load,
+        words=blocks.word_type(name), bindings=bindings, functions=functions, size=SIZE, step=TURNS[kind][0], load=load,
         totals=_lines([f"var t{i}{j} = 0.0;" for i, j in PAIRS], 2), body=_lines(body, 4), store=_lines(store, 2),
     )  # fmt: skip
     return Shader(f"quantized tile {name} {kind}", source, (False,) * (4 if kind == "q8" else 2) + (True,))

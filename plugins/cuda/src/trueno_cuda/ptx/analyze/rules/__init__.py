@@ -25,6 +25,8 @@ def _rules() -> dict[str, Rule]:
 
 RULES = _rules()
 """By id, the gravest first."""
+USUAL = tuple(name for name, rule in RULES.items() if not rule.strict)
+"""The rules that run where none is named."""
 
 
 def example(body: str) -> str:

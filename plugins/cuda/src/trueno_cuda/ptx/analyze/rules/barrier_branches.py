@@ -7,6 +7,10 @@ from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.graph import OUT
 from trueno_cuda.ptx.analyze.uniform import BLOCK, LANE, WARP
 
+DEEP = 12
+"""Instructions that a value is followed through."""
+REDUCE = {"or", "and", "add", "max", "min"}
+
 
 def kept_away(entry: Entry) -> Iterator[tuple[int, int, bool]]:
     """Barrier, branch that decides for single threads or warps whether it is reached (−1: the barrier's own guard),
@@ -20,7 +24,7 @@ def kept_away(entry: Entry) -> Iterator[tuple[int, int, bool]]:
             continue
         for branch in sorted(graph.all_deciders(home)):
             level = entry.uniformity.decision(branch)
-            if level >= least:
+            if level >= least or _reduced(entry, branch):
                 continue
             away = [t for t in graph.blocks[branch].successors if t == OUT or not _leads(entry, t, home, branch)]
             ends = [_end(entry, branch, t) for t in away]
@@ -38,6 +42,32 @@ def _unaligned(entry: Entry, at: int) -> bool:
     """Whether lanes of a warp may come to a barrier at different instructions."""
     ins = entry.code[at]
     return ins.opcode == "barrier" and "aligned" not in ins.mods
+
+
+def _reduced(entry: Entry, branch: int) -> bool:
+    """Whether a branch goes by what lanes have combined by butterflies: then it may be the same for all of them."""
+    guard, end = entry.graph.last(branch).guard, entry.graph.blocks[branch].end - 1
+    return guard is not None and _combined(entry, guard.index, end, DEEP)
+
+
+def _combined(entry: Entry, index: int, at: int, depth: int) -> bool:
+    """Whether all that differs between lanes in a register was combined by butterflies."""
+    sites = entry.flow.reaching(index, at)
+    return bool(sites) and depth > 0 and all(_combines(entry, site, depth) for site in sites)
+
+
+def _combines(entry: Entry, site: int, depth: int) -> bool:
+    ins, flow = entry.code[site], entry.flow
+    if ins.opcode in REDUCE:
+        for register in flow.reads[site]:
+            before = flow.only(register)
+            shuffled = before >= 0 and entry.code[before].opcode == "shfl" and "bfly" in entry.code[before].mods
+            if shuffled and not set(flow.reads[before]).isdisjoint(flow.reads[site]):
+                return True
+    if ins.opcode in ("ld", "atom", "call") or ins.unread or not flow.reads[site]:
+        return False
+    different = [r for r in flow.reads[site] if entry.uniformity.at(r, site) < BLOCK]
+    return all(_combined(entry, r, site, depth - 1) for r in different)
 
 
 def _departs(entry: Entry, start: int) -> bool:

@@ -6,9 +6,11 @@ from trueno_cuda.ptx.analyze.copies import in_flight
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
 from trueno_cuda.ptx.analyze.graph import OUT
+from trueno_cuda.ptx.analyze.walks import walked
 from trueno_cuda.ptx.syntax.tree import Instruction
 
 READERS = {"ldmatrix", "wmma"}
+WRITERS = {"st", "stmatrix"}
 
 
 def check(entry: Entry) -> Iterator[Found]:
@@ -17,6 +19,12 @@ def check(entry: Entry) -> Iterator[Found]:
         if not waited and read.at not in reported:
             reported.add(read.at)
             yield read.at, f"the asynchronous copy of line {copy.ins.line} may still write what this reads"
+    for clash in walked(entry):
+        if clash.kind == "flight" and clash.second not in reported:
+            reported.add(clash.second)
+            line = entry.code[clash.first].line
+            does = "writes" if entry.code[clash.second].opcode in WRITERS else "reads"
+            yield clash.second, f"the asynchronous copy of line {line} may still write what this {does}"
     if not reported and not any(_waits(entry, at) for at in entry.reachable):
         yield from _never(entry)
 

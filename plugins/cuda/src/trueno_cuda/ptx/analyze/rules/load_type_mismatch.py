@@ -42,7 +42,8 @@ def _as_float(entry: Entry, at: int, register: Register) -> Iterator[Found]:
     for use in entry.flow.uses[register.index]:
         user = entry.code[use]
         plain = user.mods[-1:] == ("f32",) and [m for m in user.mods if m in TYPES] == ["f32"]
-        if user.opcode in ARITHMETIC and plain:
+        stored = user.opcode == "st" and register in user.operands[1:]
+        if (user.opcode in ARITHMETIC or stored) and plain:
             yield at, f".{element(entry.code[at])} is loaded, and line {user.line} reads it as .f32"
             return
 

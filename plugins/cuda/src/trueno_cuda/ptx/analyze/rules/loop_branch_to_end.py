@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterator
 
+from trueno_cuda.ptx.analyze.effects import label_of
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
 from trueno_cuda.ptx.analyze.graph import OUT
 
 LOOP = re.compile(r"(?i)(^|_|\b)(loop|while|for)(?!.*(end|exit|done|after))")
+DEBUGGING = re.compile(r"(?i)(tmp|func_begin|func_end|debug|info|end|exit|done)")
+"""Labels that tables for debuggers name, or that stand at the end of something."""
 
 
 def check(entry: Entry) -> Iterator[Found]:
@@ -19,6 +22,7 @@ def check(entry: Entry) -> Iterator[Found]:
                 at,
                 "a counter is advanced ahead of this branch, which leads to the kernel's end, and nothing reads it",
             )
+    yield from _abandoned(entry)
     for label, place in graph.labels.items():
         name = label.split("#")[0]
         if not LOOP.search(name) or place >= len(graph.code):
@@ -34,6 +38,40 @@ def check(entry: Entry) -> Iterator[Found]:
             if target == n + 1 and graph.dominates(head, n) and _left_by_branch(entry, head, n, target):
                 yield graph.blocks[n].end - 1, f"this branch goes to the end of the loop at {name}, not to its start"
                 break
+
+
+def _abandoned(entry: Entry) -> Iterator[Found]:
+    """Labels that nothing branches to, where a branch behind them leads to the kernel's end and nowhere else."""
+    graph = entry.graph
+    named = {name for ins in entry.code if ins.opcode in ("bra", "brx") for name in label_of(ins)}
+    for label, place in graph.labels.items():
+        if label in named or DEBUGGING.search(label) or place >= len(graph.code):
+            continue
+        head = graph.block_of[place]
+        if graph.blocks[head].start != place or head == 0 or (head not in graph.reachable and not LOOP.search(label)):
+            continue
+        for n in range(head, len(graph.blocks)):
+            last = graph.last(n)
+            dead = head not in graph.reachable
+            if (
+                last.opcode != "bra"
+                or last.guard is None
+                or (n not in graph.reachable if dead else not graph.dominates(head, n))
+            ):
+                continue
+            target = graph.blocks[n].successors[0]
+            away = target == OUT or graph.code[graph.blocks[target].start].opcode in ("ret", "exit")
+            name = label.split("#")[0]
+            if away and target > head and not _returns(entry, head):
+                yield graph.blocks[n].end - 1, f"nothing branches to {name}, and this branch behind it leads to the end"
+                break
+            if dead:
+                break
+
+
+def _returns(entry: Entry, head: int) -> bool:
+    """Whether a way leads from a block back to it."""
+    return head in entry.graph.loops.around.get(head, ())
 
 
 def _advances_in_vain(entry: Entry, block: int) -> bool:
@@ -69,7 +107,8 @@ def _left_by_branch(entry: Entry, head: int, end: int, target: int) -> bool:
 RULE = Rule(
     "loop-branch-to-end", "medium", "medium",
     "A label is named as a loop's, nothing branches back to it, and the branch behind the body goes to the place that "
-    "the loop's condition leaves for; or a counter is advanced for a round that the branch to the end prevents.",
+    "the loop's condition leaves for; or a counter is advanced for a round that the branch to the end prevents; or "
+    "nothing branches to a label, and a branch behind it leads to the end.",
     "The body runs once.",
     "Branch to the loop's first label.",
     bad="""ld.param.u64 %rd1, [x]; mov.u32 %r1, 0;

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from trueno_cuda.ptx.analyze.access import Access
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
 
@@ -17,6 +18,9 @@ def check(entry: Entry) -> Iterator[Found]:
             continue
         parts = entry.block_lanes.split(access.form)
         if parts is None:
+            off = _remainder(entry, access, alignments)
+            if off:
+                yield access.at, _sentence(access, off)
             continue
         bases = [a for a in parts if a is not None and a[0] in ("param", "var") and (parts[a] == 1).all()]
         rest = [a for a in parts if a is not None and a not in bases and a != ("generic", "shared")]
@@ -31,12 +35,31 @@ def check(entry: Entry) -> Iterator[Found]:
         active, certain = entry.runs(access.at)
         wrong = parts[None][active] % size
         if len(wrong) and (wrong.any() if certain else wrong.all()):
-            off = int(wrong[wrong != 0][0])
-            does, where = ("writes", "to") if access.writes else ("reads", "from")
-            if access.kind == "atomic":
-                does, where = "changes", "at"
-            words = f"an address that is not a multiple of {size} ({off} bytes past one)"
-            yield access.at, f"{does} {size} bytes {where} {words}"
+            yield access.at, _sentence(access, int(wrong[wrong != 0][0]))
+
+
+def _sentence(access: Access, off: int) -> str:
+    does, where = ("writes", "to") if access.writes else ("reads", "from")
+    if access.kind == "atomic":
+        does, where = "changes", "at"
+    size = access.bytes
+    return f"{does} {size} bytes {where} an address that is not a multiple of {size} ({off} bytes past one)"
+
+
+def _remainder(entry: Entry, access: Access, alignments: dict[tuple[str, str], int]) -> int:
+    """What every thread's address leaves where it is divided by the bytes of the access; 0 where that is not known.
+
+    All but a constant and the variable's address are multiples, whatever the indices are.
+    """
+    terms = access.form.terms
+    bases = [a for a, count in terms if a[0] in ("param", "var") and count == 1]
+    if len(bases) != 1:
+        return 0
+    (base,) = bases
+    align = alignments.get((base[1], base[2]), 0) if base[0] == "var" else STRICTEST
+    lanes = entry.block_lanes
+    rest = all((count * lanes.factor(a)) % access.bytes == 0 for a, count in terms if a != base and a[0] != "generic")
+    return access.form.const % access.bytes if rest and align >= access.bytes else 0
 
 
 RULE = Rule(

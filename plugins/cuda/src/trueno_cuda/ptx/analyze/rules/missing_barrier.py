@@ -6,7 +6,10 @@ from trueno_cuda.ptx.analyze.copies import in_flight
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
 from trueno_cuda.ptx.analyze.races import races
+from trueno_cuda.ptx.analyze.shadow import Clash
 from trueno_cuda.ptx.analyze.uniform import BLOCK
+from trueno_cuda.ptx.analyze.updates import updates
+from trueno_cuda.ptx.analyze.walks import walked
 
 
 def check(entry: Entry) -> Iterator[Found]:
@@ -18,6 +21,11 @@ def check(entry: Entry) -> Iterator[Found]:
                 read.at,
                 (f"other threads copied what this reads at line {copy.ins.line}, and no barrier is behind the wait"),
             )
+    for load, store in updates(entry):
+        words = (
+            f"line {load.ins.line} loads what this stores, at a place that data choose: of two threads with equal data"
+        )
+        yield store.at, f"{words} one loses its addition, where an atomic one keeps both"
     for race in races(entry):
         first, second = race.first, race.second
         if second.at in reported:
@@ -39,9 +47,9 @@ def check(entry: Entry) -> Iterator[Found]:
         same = parts is not None and all((v == v[0]).all() for v in parts.values())
         if same and store.kind == "store" and entry.uniformity.of(store.ins.operands[-1], store.at) == BLOCK:
             continue  # all threads write one value to one place
-        reported.add(second.at)
         if store.kind == "copy":
-            continue  # cp-async-no-wait has it
+            continue  # the walk follows copies, round by round
+        reported.add(second.at)
         a, b = race.threads
         apart = a // 32 != b // 32
         whose = "of another warp, " if apart else ""
@@ -55,6 +63,25 @@ def check(entry: Entry) -> Iterator[Found]:
                 f"and {lacking} them on some path{where}"
             ),
         )
+    for clash in walked(entry):
+        if clash.kind == "flight" or clash.second in reported:
+            continue
+        reported.add(clash.second)
+        yield clash.second, _walked(entry, clash)
+
+
+def _walked(entry: Entry, clash: Clash) -> str:
+    """The sentence about two threads that a walk through a block shows."""
+    first = entry.code[clash.first].line
+    if clash.kind == "arrival":
+        return f"thread {clash.thread} copied what this reads at line {first}, and no barrier is behind its wait"
+    apart = clash.thread // 32 != clash.other // 32
+    lacking = "no barrier separates" if apart else "neither a barrier nor bar.warp.sync separates"
+    where = f" in a block of {'x'.join(map(str, entry.shape))}" if entry.assumed else ""
+    return (
+        f"thread {clash.other} comes to the shared memory that thread {clash.thread} accesses at line {first}, and "
+        f"{lacking} them{where}"
+    )
 
 
 RULE = Rule(

@@ -37,8 +37,18 @@ def _unused(entry: Entry) -> Iterator[Found]:
         kinds = [{a[0] for a, _ in form.terms} if form is not None else set() for form in forms]
         levels = [entry.uniformity.of(o, at) for o in ins.operands[1:]]
         for k in (0, 1):
-            if kinds[k] == {"param"} and levels[1 - k] < BLOCK and at < max(touched):
+            if kinds[k] == {"param"} and levels[1 - k] < BLOCK and at < max(touched) and not _compared(entry, forms[k]):
                 yield at, "an index is compared with a parameter here, and nothing depends on the outcome"
+
+
+def _compared(entry: Entry, size: Form | None) -> bool:
+    """Whether another comparison with a parameter decides something."""
+    return any(
+        size in [entry.values.operand(o, entry.code[at], at) for o in entry.code[at].operands[1:]]
+        and any(entry.flow.uses[r] for r in entry.flow.writes[at])
+        for at in entry.reachable
+        if entry.code[at].opcode == "setp"
+    )
 
 
 def _used(entry: Entry) -> set[str]:

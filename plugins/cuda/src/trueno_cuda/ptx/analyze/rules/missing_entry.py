@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
-from trueno_cuda.ptx.syntax.tree import Function, Instruction, Program, Special, Symbol
+from trueno_cuda.ptx.syntax.tree import Function, Instruction, Program, Register, Special, Symbol
 
 
 def check(entry: Entry) -> Iterator[Found]:
@@ -18,14 +18,21 @@ def check_whole(program: Program) -> Iterator[tuple[int, str]]:
         called = {o.name for f in program.functions.values() for i in f.body if isinstance(i, Instruction)
                   for o in i.operands if i.opcode == "call" and isinstance(o, Symbol)}  # fmt: skip
         for function in program.functions.values():
-            if function.defined and not function.results and function.name not in called and _grid(function):
+            if function.defined and not function.results and function.name not in called and _kernel(function):
                 yield function.line, f"{function.name} looks at its place in the grid, and is a .func and not an .entry"
 
 
-def _grid(function: Function) -> bool:
-    """Whether code reads the index of its block."""
+def _kernel(function: Function) -> bool:
+    """Whether code reads the index of its block, or of its thread and takes its arguments for addresses of global
+    memory: a pointer that a function is given may be one of any memory."""
     code = [i for i in function.body if isinstance(i, Instruction)]
-    return any(isinstance(o, Special) and o.name.startswith("ctaid") for i in code for o in i.operands)
+    read = {o.name.partition(".")[0] for i in code for o in i.operands if isinstance(o, Special)}
+    loaded = {o.index for i in code if i.name.startswith("ld.param") for o in i.operands[:1] if isinstance(o, Register)}
+    taken = {
+        o.index for i in code if i.name.startswith("cvta.to.global") for o in i.operands[1:] if isinstance(o, Register)
+    }
+    pointers = not loaded.isdisjoint(taken) or any(p.pointer for p in function.params)
+    return "ctaid" in read or ("tid" in read and pointers)
 
 
 RULE = Rule(

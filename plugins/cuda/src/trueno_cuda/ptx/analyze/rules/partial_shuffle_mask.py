@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from trueno_cuda.ptx.analyze.effects import facts, waits
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
+from trueno_cuda.ptx.analyze.uniform import WARP
 
 MASKED = {"shfl", "vote", "match", "redux"}
 
@@ -21,6 +22,7 @@ def check(entry: Entry) -> Iterator[Found]:
             continue
         mask = named.const & 0xFFFFFFFF
         active, certain = entry.runs(at)
+        certain = certain or _whole_warps(entry, at)
         for first in range(0, len(active), 32):
             warp = active[first : first + 32]
             if not warp.any() or (entry.assumed and len(warp) < 32):
@@ -33,6 +35,21 @@ def check(entry: Entry) -> Iterator[Found]:
             if lacking:
                 yield at, f"the mask 0x{mask:08x} names lane {_lowest(lacking)}, which does not execute this"
                 break
+
+
+def _whole_warps(entry: Entry, at: int) -> bool:
+    """Whether the lanes of a warp come to an instruction together, as far as branches do not go by their places."""
+    if entry.code[at].guard is not None:
+        return False
+    branches = entry.graph.all_deciders(entry.graph.block_of[at])
+    return all(
+        entry.uniformity.decision(n) >= WARP
+        or (
+            (guard := entry.graph.last(n).guard) is not None
+            and entry.uniformity.vector(guard.index, entry.graph.blocks[n].end - 1) is not None
+        )
+        for n in branches
+    )
 
 
 def _lowest(bits: int) -> int:

@@ -14,7 +14,8 @@ def check(entry: Entry) -> Iterator[Found]:
     reported: set[int] = set()
     for at, register in entry.flow.undefined_reads():
         ins = entry.code[at]
-        if ins.opcode in PARTLY and ins.guard is not register:
+        chooses = ins.opcode == "selp" and ins.operands[-1:] == [register]
+        if ins.opcode in PARTLY and ins.guard is not register and not chooses:
             continue
         if ins.unread or register.index in reported or (ins.opcode == "st" and space(ins) in ("local", "param")):
             continue

@@ -1,0 +1,5 @@
+"""`python -m trueno._stubs`: write the stubs."""
+
+from trueno._stubs import main
+
+main()

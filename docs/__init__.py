@@ -1,0 +1,1 @@
+"""What the docs derive from the sources: `reference.py` writes pages, `hooks.py` builds the site."""

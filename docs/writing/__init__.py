@@ -1,0 +1,1 @@
+"""The pages that are derived from the sources, one module for each kind."""

@@ -1,0 +1,66 @@
+"""Walks through one block of a kernel, each with other parameters: what all of them report."""
+
+from functools import lru_cache
+
+from trueno_cuda.ptx.analyze.effects import aborts, address, waits
+from trueno_cuda.ptx.analyze.entry import Entry
+from trueno_cuda.ptx.analyze.shadow import Clash
+from trueno_cuda.ptx.analyze.walk import STEPS, Walk
+from trueno_cuda.ptx.syntax.tree import Immediate
+
+PARAMETERS = (256, 6)
+"""Values of parameters that the caller does not name: of many whole rounds, and of the rest behind them."""
+FEWER = 48
+"""In place of a value with which a walk does not come to its end."""
+
+
+def applies(entry: Entry) -> bool:
+    """Whether a kernel uses shared memory and orders its threads by barriers of the block or of a warp alone."""
+    if not entry.function.entry or not any(a.space == "shared" and a.writes for a in entry.accesses):
+        return False
+    for at in entry.reachable:
+        ins = entry.code[at]
+        if ins.unread or waits(ins) in ("arrive", "phase", "cluster"):
+            return False
+        if waits(ins) == "part" and ins.operands[-1] != Immediate(entry.threads):
+            return False
+        if ins.opcode == "call" and not aborts(ins) and entry.callee_waits(ins):
+            return False
+    return True
+
+
+@lru_cache(maxsize=2)
+def walked(entry: Entry) -> list[Clash]:
+    """The clashes of walks; where the block is not known, those that a small block has, too."""
+    if not applies(entry):
+        return []
+    result: dict[tuple[int, int], Clash] = {}
+    derived = parametric(entry)
+    todo = list(PARAMETERS if derived else PARAMETERS[:1])
+    while todo:
+        parameter = todo.pop(0)
+        walk = Walk(entry, parameter, derived)
+        found = walk.run()
+        if walk.steps >= STEPS and parameter > FEWER and derived:
+            todo.insert(0, FEWER)
+        if found and entry.assumed:
+            small = {(c.kind, c.first, c.second) for c in Walk(entry.small, parameter, derived).run()}
+            found = [c for c in found if c.thread // 32 != c.other // 32 and (c.kind, c.first, c.second) in small]
+        for clash in found:
+            result.setdefault((clash.first, clash.second), clash)
+    return list(result.values())
+
+
+def parametric(entry: Entry) -> set[int]:
+    """The registers whose value follows from a parameter that the caller does not name."""
+    flow, result = entry.flow, set[int]()
+    before = -1
+    while len(result) != before:
+        before = len(result)
+        for at in entry.reachable:
+            ins = entry.code[at]
+            place = address(ins) if ins.opcode == "ld" and ins.mods and ins.mods[0].startswith("param") else None
+            named = getattr(place.base, "name", "") in entry.launch.params if place is not None else True
+            if not named or (ins.opcode != "ld" and not result.isdisjoint(flow.reads[at])):
+                result.update(flow.writes[at])
+    return result

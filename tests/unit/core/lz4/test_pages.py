@@ -1,0 +1,152 @@
+"""Pages that stay on a device, batches of the ops on bytes, and files of which any page is read."""
+
+import asyncio
+
+import lz4.frame
+import numpy as np
+import pytest
+import trueno
+from trueno.errors import DtypeError, FileError, LZ4Error, ParameterError, ShapeError
+from trueno.formats.lz4_samples import page, pages
+
+
+def test_pages_of_the_host(rng):
+    x = pages(20, 1000, rng)
+    p = trueno.lz4.compress_pages(x, level=2)
+    assert (len(p), p.page, p.length) == (20, 1000, 20_000)
+    assert p.nbytes == len(p.packed) == np.abs(p.sizes).sum() and p.ratio == p.length / p.nbytes > 1
+    assert np.array_equal(trueno.lz4.decompress_pages(p), x) and "20 pages of 1000 bytes" in repr(p)
+    floats = np.cumsum(rng.standard_normal((6, 64)), 1).astype(np.float32)
+    back = trueno.lz4.decompress_pages(trueno.lz4.compress_pages(floats))
+    assert np.array_equal(back.view(np.float32), floats)
+    assert np.array_equal(
+        trueno.lz4.decompress_pages(trueno.lz4.compress_pages(floats.T[::2])).view("f"), floats.T[::2]
+    )
+    empty = trueno.lz4.compress_pages(x[:0])
+    assert (
+        len(empty) == empty.nbytes == 0 and empty.ratio == 1 and trueno.lz4.decompress_pages(empty).shape == (0, 1000)
+    )
+
+
+def test_pages_of_a_device_stay_there(fake, rng):
+    x = pages(9, 300, rng)
+    there = trueno.to(x, "fake")
+    fake.LEDGER.reset()
+    p = trueno.lz4.compress_pages(there)
+    kind = type(there)
+    assert all(type(a) is kind for a in (p.packed, p.offsets, p.sizes))
+    assert (fake.LEDGER.uploads, fake.LEDGER.downloads) == (0, 0)
+    y = trueno.lz4.decompress_pages(p)
+    assert type(y) is kind and fake.LEDGER.downloads == 1, "only the lengths are copied to the host"
+    assert np.array_equal(trueno.numpy(y), x)
+    assert p.nbytes == np.abs(trueno.numpy(p.sizes)).sum() < p.length
+    sizes = trueno.numpy(p.sizes).copy()
+    sizes[4] = 0
+    with pytest.raises(LZ4Error, match="page 4 has 0 bytes, and pages have 300"):
+        trueno.lz4.decompress_pages(trueno.lz4.Pages(p.packed, p.offsets, trueno.to(sizes, "fake"), 300))
+
+
+@pytest.mark.parametrize(
+    "x, error, words",
+    [
+        (np.zeros(9, np.uint8), ShapeError, r"x has shape \(9,\); give pages \[n, page\]"),
+        (np.zeros((2, 0), np.uint8), ShapeError, "p is 0"),
+        ([[1, 2]], DtypeError, "x is list; give a NumPy array"),
+        (np.array([[None]]), DtypeError, "x is object"),
+    ],
+)
+def test_what_is_not_pages_is_named(x, error, words):
+    with pytest.raises(error, match=words):
+        trueno.lz4.compress_pages(x)
+
+
+@pytest.mark.parametrize("backend", ["reference", "scalar"])
+def test_a_batch_and_aio_compress(backend, rng):
+    x = pages(7, 500, rng)
+    with trueno.Batch(backend) as b:
+        h = b.upload(x)
+        blocks, sizes = b.lz4_compress(h, level=2)
+        packed, offsets = b.lz4_pack(blocks, sizes)
+        y, lengths = b.lz4_decompress(packed, offsets, sizes, page=500)
+        for data in (x, pages(7, 500, rng)):
+            b.update(h, data)
+            b.execute()
+            assert np.array_equal(b.read(y), data) and (b.read(lengths) == 500).all()
+        with pytest.raises(DtypeError, match="x is float32; bytes are uint8 in a batch"):
+            b.lz4_compress(b.upload(np.zeros((2, 3), np.float32)))
+
+    async def both():
+        with trueno.use(backend):
+            return await trueno.aio.lz4_compress(x)
+
+    blocks, sizes = asyncio.run(both())
+    assert np.array_equal(trueno.lz4_decompress(*trueno.lz4_pack(blocks, sizes), sizes, page=500)[0], x)
+    assert "lz4_compress in float32, x 7×500" in str(trueno.explain("lz4_compress", x))
+
+
+@pytest.fixture
+def stream(tmp_path, rng):
+    """A file of several frames, and its content."""
+    parts = [pages(11, 512, rng).tobytes() + b"rest", b"", page("text", 700, rng).tobytes(), bytes(300_000)]
+    frames = [
+        trueno.lz4.compress(parts[0], page=512, checksum=True),
+        trueno.lz4.compress(parts[1]),
+        lz4.frame.compress(parts[2], block_linked=False, store_size=False),
+        lz4.frame.compress(parts[3], block_linked=False, block_size=lz4.frame.BLOCKSIZE_MAX256KB),
+    ]
+    path = tmp_path / "x.lz4"
+    path.write_bytes(b"".join(frames))
+    return path, b"".join(parts)
+
+
+def test_any_page_and_any_range_of_a_file_is_read(stream, rng):
+    path, data = stream
+    with trueno.lz4.open(path) as file:
+        assert file.pages == 12 + 0 + 1 + 2 and len(file) == len(data) and file.nbytes == path.stat().st_size
+        assert file.read(3) == data[3 * 512 : 4 * 512] and file.read(11) == b"rest" and file.read(-4) == b"rest"
+        assert b"".join(file.read(i) for i in range(file.pages)) == data
+        for _ in range(30):
+            start, stop = sorted(int(n) for n in rng.integers(-10, len(data) + 10, 2))
+            assert file[start:stop] == data[start:stop]
+        assert file[:] == data and file[5:3] == b"" and file[0] == data[0] and file[-1] == data[-1]
+        for bad, words in (
+            (lambda: file.read(15), "page is 15, and .* has 15"),
+            (lambda: file.read(-16), "page is -16"),
+            (lambda: file[::2], "the step is 2"),
+            (lambda: file[len(data)], "is not one of"),
+        ):
+            with pytest.raises(ParameterError, match=words):
+                bad()
+    with pytest.raises(FileError, match="is closed"):
+        file.read(0)
+    file.close()
+    assert "closed" in repr(file)
+
+
+def test_pages_of_other_lengths_than_headers_let_expect_are_measured(tmp_path, rng):
+    """A frame whose pages have 100, 50 and 120 bytes: it holds as many as three of 100 might."""
+    texts = [page("random", n, rng).tobytes() for n in (100, 50, 120)]
+    described = b"\x68\x40" + (270).to_bytes(8, "little")
+    frame = b"\x04\x22\x4d\x18" + described + bytes([trueno.lz4.header.checksum(described) >> 8 & 255])
+    frame += b"".join((len(t) | 1 << 31).to_bytes(4, "little") + t for t in texts) + bytes(4)
+    path = tmp_path / "x.lz4"
+    path.write_bytes(frame)
+    with trueno.lz4.open(path) as file:
+        assert file[140:160] == b"".join(texts)[140:160] and file[:] == b"".join(texts) and len(file) == 270
+
+
+def test_what_is_not_such_a_file_is_named(tmp_path, rng):
+    linked, empty, text = (tmp_path / name for name in ("linked", "empty", "text"))
+    linked.write_bytes(lz4.frame.compress(pages(40, 4096, rng).tobytes(), block_linked=True))
+    empty.write_bytes(b"")
+    text.write_text("not a frame at all")
+    for path, error, words in (
+        (linked, LZ4Error, "its blocks refer to those before them; read it with trueno.lz4.decompress"),
+        (empty, LZ4Error, "there are no bytes"),
+        (text, LZ4Error, "it begins with 0x"),
+        (tmp_path / "nothing", FileError, "cannot be read"),
+        (tmp_path, FileError, "cannot be read"),
+        (5, DtypeError, "path is int"),
+    ):
+        with pytest.raises(error, match=words):
+            trueno.lz4.open(path)

@@ -90,7 +90,7 @@ def overview(sources: dict[str, str], first: dict[str, str]) -> str:
 
 def on_config(config: Any) -> Any:
     sources = {name: (SCRIPTS / f"{name}.py").read_text("utf-8") for name in names()}
-    pages = [{title(source): f"gallery/{name}.md"} for name, source in sources.items()]
+    pages = [{name.replace("_", " ").capitalize(): f"gallery/{name}.md"} for name in sources]
     config["nav"].insert(1, {"Gallery": [{"Overview": "gallery/index.md"}, *pages]})
     return config
 

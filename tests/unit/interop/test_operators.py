@@ -30,7 +30,7 @@ def call(name, rng):
 def test_every_op_and_alias_is_an_operator():
     assert set(operators.OPERATORS) == {*TABLE, *ALIASES}
     assert operators.schema(TABLE["softmax"]) == "(Tensor x, int axis=-1) -> Tensor"
-    assert operators.schema(TABLE["argmax"]) == "(Tensor x, *, int? axis=-1, bool keepdims=False) -> Tensor"
+    assert operators.schema(TABLE["argmax"]) == "(Tensor x, int? axis=-1, *, bool keepdims=False) -> Tensor"
     assert operators.schema(TABLE["topk"]).endswith("-> (Tensor, Tensor)")
 
 

@@ -268,7 +268,7 @@ class Reader(HTMLParser):
         self.links |= {given["href"][1:]} if given.get("href", "").startswith("#") else set()
         self.outside += [v for n, v in attrs if n in ("src", "href") and v and not v.startswith(("#", "data:"))]
         self.rows += "data-seconds" in given
-        if tag not in ("meta", "link", "input", "br"):
+        if tag not in ("meta", "link", "input", "br", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):

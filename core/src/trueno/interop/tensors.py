@@ -106,6 +106,17 @@ def give(result: Any, like: Any) -> Any:
     return x.view(torch.bfloat16) if half else x
 
 
+class _Handle:
+    """A stream by its handle, for libraries that ask for CUDA's protocol of streams."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """The protocol's version and the handle."""
+        return 0, self.handle
+
+
 def context(x: Any) -> AbstractContextManager[Any]:
     """Where the backend of a tensor on CUDA computes on PyTorch's current stream; nothing elsewhere."""
     if not x.is_cuda:
@@ -114,7 +125,8 @@ def context(x: Any) -> AbstractContextManager[Any]:
     cuda = getattr(devices.namespace("stream", "x", x, (CUDA, x.device.index)), "cuda", None)
     if cuda is None or cuda.get_current_stream().ptr == current:
         return NOTHING
-    return cuda.ExternalStream(current, x.device.index)  # type: ignore[no-any-return]
+    known = getattr(cuda.Stream, "from_external", None)  # CuPy 14 names it so, and warns of the older way
+    return known(_Handle(current)) if known else cuda.ExternalStream(current, x.device.index)  # type: ignore[no-any-return]
 
 
 def convert(name: str, other: str) -> str:

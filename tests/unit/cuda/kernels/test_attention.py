@@ -121,6 +121,14 @@ def test_fma_takes_every_type(hopper, dtype):
     check(hopper, dtype, (5, 2, 9), (7, 1, 9), (7, 1, 5), softcap=1.5, choice=plan.Choice(simt.Tile(16, 1)))
 
 
+@pytest.mark.parametrize("rows", [16, 64])
+@pytest.mark.parametrize("e", [5, 64, 130, 200])
+def test_slices_of_values_that_are_no_whole_turns_of_the_threads(hopper, rows, e):
+    """64 rows are 256 threads, and a slice of 8 keys in float64 is 128 fours of columns, or 384."""
+    tile = simt.Tile(rows, simt.tile_for(rows, e).columns)
+    check(hopper, np.dtype(np.float64), (66, 1, 6), (70, 1, 6), (70, 1, e), choice=plan.Choice(tile))
+
+
 def test_heads_wider_than_a_block(hopper):
     check(hopper, DTYPES[0], (3, 2, 270), (6, 1, 270), (6, 1, 300), causal=True)
 

@@ -72,6 +72,14 @@ def test_tokens_are_those_that_the_judge_allows(device, filters):
         assert_allowed(x, r, drawn(device, x, r, int(rng.integers(2)), **filters), **filters)
 
 
+@pytest.mark.parametrize("filters", [{"temperature": 0.375}, {"temperature": 0.375, "top_p": 0.5}], ids=str)
+def test_the_last_token_is_drawn_where_sums_lose_bits(device, filters):
+    """Weights add up to 2^63, which is more than the 53 bits of a sum, and r asks for all of them."""
+    x = random().standard_normal((600, 64)).astype("f4")
+    r = np.full(len(x), 1.5, "f4")
+    assert_allowed(x, r, drawn(device, x, r, **filters), **filters)
+
+
 @pytest.mark.parametrize("blocks", [2, 8])
 def test_blocks_of_a_cluster_share_a_row(device, monkeypatch, blocks):
     monkeypatch.setattr(sample, "shape_of", lambda *_: (64, blocks))

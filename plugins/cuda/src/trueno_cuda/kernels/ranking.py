@@ -192,9 +192,9 @@ class Row:
             var.set(value)
         before, level = k.var(f64, 0.0), k.var(f64, 0.0)
         with k.loop() as loop:
-            total, inclusive, exclusive, count = self._summed(weights, rate, scale)
+            total, inclusive, exclusive, some, count = self._summed(weights, rate, scale)
             level.set(k.select(self.stage == 0, level_of(total), level))
-            reached, some = before + inclusive, inclusive > exclusive
+            reached = before + inclusive
             passes = some & ((reached > level) | (~strict & (reached >= level)))
             own = k.select(passes, k.tid, k.select(some, 2 * self.threads - 1 - k.tid, 2 * self.threads))
             chosen = k.block_reduce(own, "min")
@@ -248,8 +248,12 @@ class Row:
         gap = (self.most - value_of(self.k, code)) * STEPS
         return self.k.min(gap.to(u32, "rz"), self.threads - 1)
 
-    def _summed(self, weights: Any, rate: Any, scale: Any) -> tuple[Any, Any, Any, Any]:
-        """The sum over all bins, over those up to this thread's, over those before it; and this one's tokens."""
+    def _summed(self, weights: Any, rate: Any, scale: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """The sum over all bins, over those up to this thread's, over those before it; and whether this one has any.
+
+        That is not whether the second sum exceeds the third: they are added in other orders, and an empty bin's may
+        differ by rounding.  Last, the tokens in this bin.
+        """
         k: Any = self.k
         base = self.turn * self.threads
         mine = base + k.tid
@@ -278,7 +282,7 @@ class Row:
         self.sync()
         count, own = self._gathered(mine, weights)
         self.turn.set(self.turn ^ 1)
-        return (*self._scanned(own), count)
+        return (*self._scanned(own), own > 0.0, count)
 
     def _weight(self, code: Any, rate: Any, scale: Any) -> Any:
         """2^(-rate · gap) · scale as a u64."""

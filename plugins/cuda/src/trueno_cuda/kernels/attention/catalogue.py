@@ -156,7 +156,12 @@ CATALOGUE = [
             Constant("rows", 16, "rows of a block", (16, 64)),
         ),
         arches=ALL[1:],
-        variants=({}, {"dtype": "bfloat16", "extra": "mask"}, {"extra": "sinks", "guarded": True}),
+        variants=(
+            {},
+            {"dtype": "bfloat16", "extra": "mask"},
+            {"extra": "sinks", "guarded": True},
+            {"dtype": "float64", "rows": 64},
+        ),
     ),
     CatalogueEntry(
         "attention_mma",

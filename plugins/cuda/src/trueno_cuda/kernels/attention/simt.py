@@ -106,15 +106,17 @@ def simt(arch: str, tile: Tile, form: Form, vectors: bool) -> Kernel:
         def values_of(at: Value) -> None:
             """A slice of V: fours of columns, side by side."""
             fours = tile.wide // 4
-            for e in range(0, turn * fours, threads):
+            slots = turn * fours
+            for e in range(0, slots, threads):
                 slot = tid + e
+                there = None if e + threads <= slots else slot < slots
                 key, column = at + slot // fours, slot % fours * 4
-                inside = key < part.high
+                inside = key < part.high if there is None else there & (key < part.high)
                 line = part.v + k.multiple_of((key.to(u64) * p.hk.to(u64)) * p.v_pitch.to(u64), unit)
                 here = part.column + column
                 values = read(k, line, [here + i for i in range(4)], p.e, inside)
                 for i in range(0, 4, vec):
-                    v_tile.store(slot // fours * tile.wide + column + i, values[i : i + vec])
+                    v_tile.store(slot // fours * tile.wide + column + i, values[i : i + vec], where=there)
 
         for at in k.range(part.low, part.high, KEYS):
             scores = [k.vars(kind, 4, 0.0) for _ in range(4)]
